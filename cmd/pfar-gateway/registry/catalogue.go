@@ -44,16 +44,6 @@ type served struct {
 	short    [Resources]map[string]int  // those that the aggregate calls by a shorter name, by that
 }
 
-// State is where a server is, for those who ask for one that is not up.
-type State struct {
-	Up     bool
-	Since  time.Time
-	Reason string // that it is not up
-
-	Starting bool // it is about to come up
-	Stopped  bool // it was told to end
-}
-
 // View is what one endpoint shows: one server, or all.
 type View struct {
 	Server string // "" for all
@@ -349,4 +339,14 @@ func (s *served) shows() *Listing {
 		return s.shown
 	}
 	return s.listing
+}
+
+// State is where a server is, for those who ask for one that is not up.
+type State struct {
+	Up     bool
+	Since  time.Time
+	Reason string // that it is not up
+
+	Starting bool // it is about to come up
+	Stopped  bool // it was told to end
 }

@@ -9,20 +9,6 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// redeclared is the last change of a server's declaration while it ran. It is newer than a handover that was begun
-// before.
-type redeclared struct {
-	at     int64 // handover.Message.At
-	server handover.Server
-}
-
-// update gives a handover that was begun before the change what the owner says now.
-func (d redeclared) update(u *Upstream) {
-	if d.at > u.handed {
-		u.amend(d.server)
-	}
-}
-
 var errNotLive = errors.New("no process of this server runs")
 
 // change answers pfard, which says that the declaration of a live server has changed.
@@ -38,15 +24,15 @@ func (r *Registry) change(c *handover.Conn, server handover.Server, at int64) {
 // redeclare has the processes of a live server go by another word of the owner's. When it returns nil, each request
 // from here on is judged by that, lists show it, and the next gateway begins with it.
 func (r *Registry) redeclare(server handover.Server, at int64) error {
-	r.mu.Lock()
-	e := r.entries[server.Name]
+	r.table.mu.Lock()
+	e := r.table.entries[server.Name]
 	if e == nil || !e.upstream.Alive() {
-		r.mu.Unlock()
+		r.table.mu.Unlock()
 		return errNotLive
 	}
 	u, before := e.upstream, e.upstream.Server()
 	if !reflect.DeepEqual(before.Process(), server.Process()) {
-		r.mu.Unlock()
+		r.table.mu.Unlock()
 		return fmt.Errorf("the process of %q would have to be another one", server.Name)
 	}
 	e.redeclared = redeclared{at, server}
@@ -54,7 +40,7 @@ func (r *Registry) redeclare(server handover.Server, at int64) error {
 	for _, p := range all {
 		p.amend(server)
 	}
-	r.mu.Unlock()
+	r.table.mu.Unlock()
 
 	found := r.serveAgain(u, !bytes.Equal(before.Declared, server.Declared))
 	for _, p := range all {
@@ -77,36 +63,22 @@ func (r *Registry) redeclare(server handover.Server, at int64) error {
 func (r *Registry) serveAgain(u *Upstream, judged bool) (found *Listing) {
 	name := u.Server().Name
 	newest := func() *Listing {
-		if e := r.entries[name]; e != nil && e.upstream == u && e.served != nil && e.served.upstream == u {
+		if e := r.table.entries[name]; e != nil && e.upstream == u && e.served != nil && e.served.upstream == u {
 			found = e.served.found
 		}
 		return found
 	}
-	v := r.reviewNow(u, newest)
-	defer r.mu.Unlock()
-	e := r.entries[name]
+	v := r.table.reviewNow(u, newest)
+	defer r.table.mu.Unlock()
+	e := r.table.entries[name]
 	if found == nil || e == nil || e.upstream != u || e.served == nil || !u.Alive() {
 		return found
 	}
-	changed := r.serve(e, u, v)
+	changed := r.table.serve(e, u, v)
 	if judged {
 		changed |= e.kinds() & Tools.Set()
 	}
-	r.publish(changed)
-	r.tell(Event{Server: name, Changed: changed, Redeclared: u})
+	r.table.publish(changed)
+	r.table.tell(Event{Server: name, Changed: changed, Redeclared: u})
 	return found
-}
-
-// reviewNow reviews a listing until neither it nor the declaration has changed meanwhile. It calls found with r.mu held
-// and returns with r.mu held.
-func (r *Registry) reviewNow(u *Upstream, found func() *Listing) (v reviewed) {
-	for {
-		r.mu.Lock()
-		l := found()
-		if now, _ := u.Declared(); l == nil || v.found == l && v.by == now {
-			return v
-		}
-		r.mu.Unlock()
-		v = r.reviewer.review(u, l)
-	}
 }

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -23,116 +22,70 @@ type Waker interface {
 	Sleep(ctx context.Context, server string) error // returns when its stop is; an error means that it goes on
 }
 
+// demand starts servers that are wanted and puts those to sleep that nobody needs.
+type demand struct {
+	*table
+	limits    *Limits
+	upstreams *upstreams
+	sessions  *sessions
+	waker     Waker                    // nil: no server ever sleeps
+	keeps     func(server string) bool // nil: nothing but requests keeps one awake
+}
+
 // Wakes sets who wakes servers, before the first comes up. What it says of them is told by OnDemand.
-func (r *Registry) Wakes(w Waker) { r.waker = w }
+func (d *demand) Wakes(w Waker) { d.waker = w }
 
 // Keeps has f asked whether something that is no request keeps a server awake. f must not call the registry.
-func (r *Registry) Keeps(f func(server string) bool) { r.keeps = f }
-
-// demand is what is known of a server that calls start.
-type demand struct {
-	sleeps  *handover.Server // its declaration, if pfard says that it sleeps
-	tried   bool             // it has been started to learn what it offers
-	waking  *waking          // the newest
-	laying  chan struct{}    // closed when pfard has answered whether it puts it to sleep; nil: it is not asked
-	returns bool             // pfard is starting it again: requests wait for it
-	stays   bool             // pfard has said that it is down until somebody starts it
-	renews  bool             // pfard wants to start it again when no request is under way
-}
-
-// waking is the way from the first call that wants a server to its being up, or not. It belongs to the registry's lock,
-// but for done, and err after that is closed.
-type waking struct {
-	learns bool // nobody waits for it: it is to learn what the server offers
-	over   bool
-	err    error
-	done   chan struct{}
-}
-
-func (w *waking) pending() bool { return w != nil && !w.over }
-
-func (w *waking) finish(err error) {
-	if w.pending() {
-		w.over, w.err = true, err
-		close(w.done)
-	}
-}
-
-// learnedRest is for how long a server runs on that was started only to learn what it offers.
-const learnedRest = 2 * time.Second
-
-func (u *Upstream) isAsleep() bool { return errors.Is(u.Why(), protocol.ErrAsleep) }
-
-// rests reports whether what is served is of a server that sleeps, or did so until it was woken.
-func (e *entry) rests() bool { return e.served != nil && e.served.upstream.isAsleep() }
-
-// Hold keeps a server awake, and from being started again, until Release. It reports false if the server sleeps.
-func (u *Upstream) Hold() bool {
-	if !u.Idle().Hold() {
-		return false
-	}
-	if u.untried.Load() {
-		u.untried.Store(false)
-	}
-	return true
-}
-
-// idleLimit is how long nothing has to keep the server awake until it is put to sleep; 0: it is not.
-func (u *Upstream) idleLimit() time.Duration {
-	if u.untried.Load() {
-		return learnedRest
-	}
-	return u.Server().IdleTimeout
-}
+func (d *demand) Keeps(f func(server string) bool) { d.keeps = f }
 
 // OnDemand takes pfard's word on all servers on demand. It is called by one goroutine.
-func (r *Registry) OnDemand(list []control.OnDemand) {
+func (d *demand) OnDemand(list []control.OnDemand) {
 	named := make(map[string]bool, len(list))
 	var lay []handover.Server
-	r.mu.Lock()
+	d.mu.Lock()
 	for _, o := range list {
 		named[o.Server.Name] = true
-		if r.demanded(o) {
+		if d.demanded(o) {
 			lay = append(lay, o.Server)
 		}
 	}
-	for name, e := range r.entries {
+	for name, e := range d.entries {
 		e.renews = e.renews && named[name]
 		if (e.returns || e.stays) && !named[name] {
 			e.returns, e.stays = false, false
-			r.publish(0)
+			d.publish(0)
 		}
 		if named[name] || e.sleeps == nil && !e.rests() {
 			continue
 		}
 		e.sleeps, e.tried = nil, false
 		if e.rests() || !e.upstream.Alive() { // or it runs by now, under another declaration
-			r.takeDown(e, State{Reason: "its declaration has changed or is gone"})
+			d.takeDown(e, State{Reason: "its declaration has changed or is gone"})
 		}
 	}
-	r.mu.Unlock()
+	d.mu.Unlock()
 	for _, server := range lay {
-		r.lay(server)
+		d.lay(server)
 	}
 }
 
-// demanded takes pfard's word on one server, and reports whether it is to be shown as one that sleeps. r.mu is held.
-func (r *Registry) demanded(o control.OnDemand) bool {
-	e := r.entries[o.Server.Name]
+// demanded takes pfard's word on one server, and reports whether it is to be shown as one that sleeps. d.mu is held.
+func (d *demand) demanded(o control.OnDemand) bool {
+	e := d.entries[o.Server.Name]
 	if stays := o.Down != "" && o.Stays; e != nil && (e.returns != o.Returns || e.stays != stays) {
 		e.returns, e.stays = o.Returns, stays
-		defer r.publish(0)
+		defer d.publish(0)
 	}
 	if e == nil && o.Returns { // it is shown once it is up
 		return false
 	}
 	if e == nil {
-		e = &entry{upstream: r.upstreams.asleep(o.Server, Agreement{}), state: State{Since: time.Now(), Reason: protocol.ErrAsleep.Error(), Starting: true}}
-		r.entries[o.Server.Name] = e
-		r.publish(0)
+		e = &entry{upstream: d.upstreams.asleep(o.Server, Agreement{}), state: State{Since: time.Now(), Reason: protocol.ErrAsleep.Error(), Starting: true}}
+		d.entries[o.Server.Name] = e
+		d.publish(0)
 	}
 	if e.renews = o.Renews; e.renews {
-		go r.renew(e.upstream)
+		go d.renew(e.upstream)
 	}
 	switch {
 	case o.Sleeps:
@@ -143,7 +96,7 @@ func (r *Registry) demanded(o control.OnDemand) bool {
 		return !e.rests() || !reflect.DeepEqual(e.served.declared, o.Server)
 	case o.Down != "" && (e.upstream.isAsleep() || e.rests() || e.waking.pending()): // what ran says for itself how it ended
 		e.sleeps, e.tried = nil, false
-		r.takeDown(e, State{Reason: o.Down, Stopped: o.Stays})
+		d.takeDown(e, State{Reason: o.Down, Stopped: o.Stays})
 	default:
 		e.sleeps, e.tried = nil, false
 	}
@@ -151,83 +104,95 @@ func (r *Registry) demanded(o control.OnDemand) bool {
 }
 
 // lay shows what a server that sleeps has last offered, or has it started once to learn that.
-func (r *Registry) lay(server handover.Server) {
+func (d *demand) lay(server handover.Server) {
 	var u *Upstream
 	var v reviewed
-	if o, ok := r.reviewer.kept(server); ok {
+	if o, ok := d.reviewer.kept(server); ok {
 		a, _ := o.agreement() // keep has written it
-		u = r.upstreams.asleep(server, a)
-		v = r.reviewer.review(u, u.listing(o))
+		u = d.upstreams.asleep(server, a)
+		v = d.reviewer.review(u, u.listing(o))
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.entries[server.Name]
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entries[server.Name]
 	switch {
 	case e == nil || e.sleeps == nil || !reflect.DeepEqual(*e.sleeps, server) || e.upstream.Alive():
 		return // it is otherwise by now
 	case u == nil:
-		r.learn(e)
+		d.learn(e)
 		return
 	}
 	e.upstream, e.down, e.state = u, false, State{Up: true, Since: time.Now()}
-	changed := r.serve(e, u, v)
-	r.publish(changed)
-	r.tell(Event{Server: server.Name, Changed: changed})
+	changed := d.serve(e, u, v)
+	d.publish(changed)
+	d.tell(Event{Server: server.Name, Changed: changed})
 }
 
-// learn has a server started of which nothing is known, if that has not been tried. r.mu is held.
-func (r *Registry) learn(e *entry) {
+// learn has a server started of which nothing is known, if that has not been tried. d.mu is held.
+func (d *demand) learn(e *entry) {
 	if e.rests() { // what it offered under another declaration
-		r.takeDown(e, State{Reason: protocol.ErrAsleep.Error(), Starting: true})
+		d.takeDown(e, State{Reason: protocol.ErrAsleep.Error(), Starting: true})
 	}
-	if e.tried || e.waking.pending() || r.waker == nil {
+	if e.tried || e.waking.pending() || d.waker == nil {
 		return
 	}
 	e.tried = true
 	e.state = State{Since: time.Now(), Reason: "it is started to learn what it offers", Starting: true}
-	r.publish(0)
-	r.rouse(e).learns = true
+	d.publish(0)
+	d.rouse(e).learns = true
+}
+
+// reviewAgain has a server looked at again of which the owner has accepted something, or does not any more.
+func (d *demand) reviewAgain(server string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.entries[server]; e != nil {
+		e.upstream.lists.again(0, AllKinds)
+		if e.rests() {
+			go d.reviewAsleep(server)
+		}
+	}
 }
 
 // reviewAsleep shows what has been accepted of a server that sleeps since it was last looked at.
-func (r *Registry) reviewAsleep(server string) {
-	r.mu.Lock()
-	e := r.entries[server]
+func (d *demand) reviewAsleep(server string) {
+	d.mu.Lock()
+	e := d.entries[server]
 	if e == nil || !e.rests() {
-		r.mu.Unlock()
+		d.mu.Unlock()
 		return
 	}
 	s := e.served
-	r.mu.Unlock()
-	v := r.reviewer.review(s.upstream, s.found)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e := r.entries[server]; e != nil && e.rests() && e.served.upstream == s.upstream {
-		changed := r.serve(e, s.upstream, v)
-		r.publish(changed)
-		r.tell(Event{Server: server, Changed: changed})
+	d.mu.Unlock()
+	v := d.reviewer.review(s.upstream, s.found)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.entries[server]; e != nil && e.rests() && e.served.upstream == s.upstream {
+		changed := d.serve(e, s.upstream, v)
+		d.publish(changed)
+		d.tell(Event{Server: server, Changed: changed})
 	}
 }
 
 // Wake has a server started that could not be held, and waits until it can be, or is found to be otherwise: the next
 // look at the catalogue shows it. Whoever comes while it is started waits for the same start.
-func (r *Registry) Wake(ctx context.Context, u *Upstream) error {
+func (d *demand) Wake(ctx context.Context, u *Upstream) error {
 	name := u.Server().Name
-	r.mu.Lock()
-	e := r.entries[name]
+	d.mu.Lock()
+	e := d.entries[name]
 	if e == nil || !e.rests() {
-		r.mu.Unlock()
+		d.mu.Unlock()
 		return nil
 	}
-	if r.closed || r.waker == nil {
-		r.mu.Unlock()
+	if d.closed || d.waker == nil {
+		d.mu.Unlock()
 		return jsonrpc.Errorf(CodeUnavailable, "server %q sleeps, and nothing is started any more", name)
 	}
 	w := e.waking
 	if !w.pending() {
-		w = r.rouse(e)
+		w = d.rouse(e)
 	}
-	r.mu.Unlock()
+	d.mu.Unlock()
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -239,18 +204,18 @@ func (r *Registry) Wake(ctx context.Context, u *Upstream) error {
 	return nil
 }
 
-// rouse begins to wake a server. r.mu is held.
-func (r *Registry) rouse(e *entry) *waking {
+// rouse begins to wake a server. d.mu is held.
+func (d *demand) rouse(e *entry) *waking {
 	w := &waking{done: make(chan struct{})}
 	e.waking = w
-	go r.wake(e.upstream.Server().Name, w, e.laying)
+	go d.wake(e.upstream.Server().Name, w, e.laying)
 	return w
 }
 
 // wake has a server started and waits until that has come to something. If pfard is being asked to stop it, that comes
 // first: it does what it is asked last.
-func (r *Registry) wake(name string, w *waking, laying <-chan struct{}) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), r.limits.Wake, fmt.Errorf("it was not ready within %v", r.limits.Wake))
+func (d *demand) wake(name string, w *waking, laying <-chan struct{}) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), d.limits.Wake, fmt.Errorf("it was not ready within %v", d.limits.Wake))
 	defer cancel()
 	if laying != nil {
 		<-laying
@@ -260,7 +225,7 @@ func (r *Registry) wake(name string, w *waking, laying <-chan struct{}) {
 		return
 	default:
 	}
-	err := r.waker.Wake(ctx, name)
+	err := d.waker.Wake(ctx, name)
 	if err == nil {
 		select {
 		case <-w.done:
@@ -271,88 +236,88 @@ func (r *Registry) wake(name string, w *waking, laying <-chan struct{}) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e := r.entries[name]; w.pending() && e != nil && e.served == nil && !e.upstream.Alive() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.entries[name]; w.pending() && e != nil && e.served == nil && !e.upstream.Alive() {
 		e.state = State{Since: time.Now(), Reason: err.Error(), Stopped: true}
-		r.publish(0)
+		d.publish(0)
 	}
 	w.finish(err)
 }
 
-// awake is called when a server is up. r.mu is held.
-func (r *Registry) awake(e *entry, u *Upstream) {
+// awake is called when a server is up. d.mu is held.
+func (d *demand) awake(e *entry, u *Upstream) {
 	u.untried.Store(e.waking.pending() && e.waking.learns)
 	u.Idle().Touch()
 	e.waking.finish(nil)
-	if r.waker != nil && u.Server().OnDemand {
-		r.idleLater(u, u.idleLimit())
+	if d.waker != nil && u.Server().OnDemand {
+		d.idleLater(u, u.idleLimit())
 	}
 	if e.renews {
-		go r.renew(u)
+		go d.renew(u)
 	}
 }
 
-func (r *Registry) idleLater(u *Upstream, after time.Duration) {
+func (d *demand) idleLater(u *Upstream, after time.Duration) {
 	if after > 0 {
-		time.AfterFunc(after, func() { r.checkIdle(u) })
+		time.AfterFunc(after, func() { d.checkIdle(u) })
 	}
 }
 
 // checkIdle puts a server to sleep that nothing keeps awake, or comes back when that may be so.
-func (r *Registry) checkIdle(u *Upstream) {
+func (d *demand) checkIdle(u *Upstream) {
 	limit := u.idleLimit()
 	if limit <= 0 || !u.Alive() {
 		return
 	}
-	before, rest := r.lull(u, limit)
+	before, rest := d.lull(u, limit)
 	if before == nil {
-		r.idleLater(u, rest)
+		d.idleLater(u, rest)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), r.limits.Handshake)
+	ctx, cancel := context.WithTimeout(context.Background(), d.limits.Handshake)
 	defer cancel()
-	err := r.waker.Sleep(ctx, u.Server().Name)
+	err := d.waker.Sleep(ctx, u.Server().Name)
 	if err == nil {
 		u.log.Info("putting the server to sleep", "reason", "nobody needed it for "+limit.String())
 	} else {
 		u.log.Info("the server goes on, though nobody needs it", "reason", err.Error())
 	}
-	r.laid(u, before, err)
+	d.laid(u, before, err)
 }
 
 // lull has what stands for a server that sleeps take its place, if nothing has kept it awake for long enough, and
 // returns what was served before. Otherwise it returns how long that may still take; 0 if it is not served any more.
-func (r *Registry) lull(u *Upstream, limit time.Duration) (before *served, rest time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.entries[u.Server().Name]
-	if e == nil || e.upstream != u || e.served == nil || r.closed {
+func (d *demand) lull(u *Upstream, limit time.Duration) (before *served, rest time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entries[u.Server().Name]
+	if e == nil || e.upstream != u || e.served == nil || d.closed {
 		return nil, 0
 	}
-	kept := r.sessions.count(func(o *owned) bool { return o.server == u.Server().Name }) > 0 || r.keeps != nil && r.keeps(u.Server().Name)
+	kept := d.sessions.count(func(o *owned) bool { return o.server == u.Server().Name }) > 0 || d.keeps != nil && d.keeps(u.Server().Name)
 	if rest = u.Idle().Rest(limit, kept); rest > 0 {
 		return nil, rest
 	}
-	return r.standIn(e, u), 0
+	return d.standIn(e, u), 0
 }
 
-// standIn has what stands for a server that sleeps take the place of what is served, which it returns. r.mu is held.
-func (r *Registry) standIn(e *entry, u *Upstream) (before *served) {
+// standIn has what stands for a server that sleeps take the place of what is served, which it returns. d.mu is held.
+func (d *demand) standIn(e *entry, u *Upstream) (before *served) {
 	before = e.served
 	s := *before
-	s.upstream = r.upstreams.asleep(u.Server(), u.Agreed())
+	s.upstream = d.upstreams.asleep(u.Server(), u.Agreed())
 	s.upstream.lists.found.Hints = u.lists.now().Hints
 	e.upstream, e.served, e.laying = s.upstream, &s, make(chan struct{})
-	r.publish(0)
+	d.publish(0)
 	return before
 }
 
 // laid takes pfard's answer on a server that is to sleep: after a refusal it goes on as it was.
-func (r *Registry) laid(u *Upstream, before *served, refused error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.entries[u.Server().Name]
+func (d *demand) laid(u *Upstream, before *served, refused error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entries[u.Server().Name]
 	if e == nil || e.laying == nil {
 		return
 	}
@@ -363,12 +328,29 @@ func (r *Registry) laid(u *Upstream, before *served, refused error) {
 	}
 	e.upstream, e.served = u, before
 	if !u.Alive() {
-		r.takeDown(e, State{Reason: u.because(errStopped).Error(), Stopped: u.Stopping()})
+		d.takeDown(e, State{Reason: u.because(errStopped).Error(), Stopped: u.Stopping()})
 		return
 	}
 	u.Idle().Wake()
 	e.waking.finish(nil)
-	r.publish(AllKinds)
+	d.publish(AllKinds)
 	u.lists.again(0, AllKinds) // what is accepted may have changed in the meantime
-	r.idleLater(u, u.idleLimit())
+	d.idleLater(u, u.idleLimit())
+}
+
+// down takes a server out of every list.
+func (d *demand) down(u *Upstream, reason string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.entries[u.Server().Name]; e != nil && e.upstream == u {
+		d.takeDown(e, State{Reason: reason, Stopped: u.Stopping()})
+	}
+}
+
+// takeDown takes a server out of every list, and shows what it last offered if pfard says that it sleeps. d.mu is held.
+func (d *demand) takeDown(e *entry, state State) {
+	d.table.takeDown(e, state)
+	if e.sleeps != nil {
+		go d.lay(*e.sleeps)
+	}
 }

@@ -4,10 +4,10 @@ import "github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 
 // Gauges returns what is known of each server now, in no order.
 func (r *Registry) Gauges() []telemetry.Gauge {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	list := make([]telemetry.Gauge, 0, len(r.entries))
-	for name, e := range r.entries {
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	list := make([]telemetry.Gauge, 0, len(r.table.entries))
+	for name, e := range r.table.entries {
 		g := telemetry.Gauge{Server: name, Up: e.served != nil, Faults: make(map[string]uint64)}
 		if e.served != nil {
 			g.Tools = len(e.served.listing[Tools])

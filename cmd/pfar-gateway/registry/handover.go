@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -16,9 +15,6 @@ import (
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/packet"
 )
-
-// exitGrace is how long a launcher may take to notice that its server ended, before it is told that stdout closed.
-const exitGrace = 2 * time.Second
 
 // Serve takes servers over from launchers until the listener is closed or ctx ends.
 func (r *Registry) Serve(ctx context.Context, l *net.UnixListener) error {
@@ -61,7 +57,7 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 		return
 	}
 	u.note = r.noteOf(u)
-	if !r.adopt(u) {
+	if !r.table.adopt(u) {
 		u.end(errShutdown)
 		r.stored.drop(u)
 		return
@@ -82,17 +78,8 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 // noteOf passes notifications on to the clients that share a process.
 func (r *Registry) noteOf(u *Upstream) func(to, method string, params []byte) {
 	return func(to, method string, params []byte) {
-		r.event(Event{Server: u.Server().Name, Declared: u.Server().Declared, Method: method, Params: params, To: to, Shared: u.Server().Sessions.Own})
+		r.table.event(Event{Server: u.Server().Name, Declared: u.Server().Declared, Method: method, Params: params, To: to, Shared: u.Server().Sessions.Own})
 	}
-}
-
-// during calls f, and closes a launcher's connection after that, or when ctx ends.
-func during(ctx context.Context, c *handover.Conn, f func(context.Context)) {
-	defer c.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	f(ctx)
 }
 
 // converse is a server's whole life, from begin on, which returns what has been discovered.
@@ -102,7 +89,7 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 		u.Stop()
 		r.stored.giveUp(u) // or its stdin stays open
 		if !ended {        // else it is stopped because of that, which is the reason
-			r.down(u, "it is being stopped")
+			r.demand.down(u, "it is being stopped")
 		}
 	})
 	go u.Run()
@@ -116,7 +103,7 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 		return
 	}
 	r.stored.drop(u)
-	r.down(u, err.Error())
+	r.demand.down(u, err.Error())
 	u.log.Info("server gone", "reason", err.Error())
 	if stopped {
 		<-left
@@ -131,33 +118,6 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 	}
 	_ = c.Send(handover.Message{Failed: err.Error()}) // it may have left
 	<-left
-}
-
-// first receives what somebody has connected for, who may hand a server over, or say more of it: root or our own user.
-func first(c *handover.Conn) (handover.Message, error) {
-	peer, err := c.Peer()
-	if err != nil {
-		return handover.Message{}, err
-	}
-	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
-		return handover.Message{}, fmt.Errorf("its uid is %d, not 0 or %d", peer.Uid, os.Geteuid())
-	}
-	m, files, err := c.Receive()
-	packet.CloseAll(files)
-	if err != nil {
-		return m, fmt.Errorf("receiving the name of the server to hand over: %w", err)
-	}
-	about := m.Expect
-	if about == nil {
-		about = m.Change
-	}
-	switch {
-	case about == nil:
-		return m, errors.New("its first message does not say what it is to hand over")
-	case !units.IsServer(about.Name), about.Session != "" && !units.IsSession(about.Session):
-		return m, fmt.Errorf("it is to hand over %s with the session %s", protocol.Quote(about.Name), protocol.Quote(about.Session))
-	}
-	return m, nil
 }
 
 // hello receives a server. pfard's first message says which one. The launcher, whose user may be the server's own, adds
@@ -186,40 +146,6 @@ func (r *Registry) hello(c *handover.Conn, about handover.Message) (*Upstream, e
 	u := r.upstreams.connect(server, files[0], files[1], memory, about.Secrets)
 	u.handed = about.At
 	return u, nil
-}
-
-// checkHello wants the descriptors of the server that is expected.
-func checkHello(hello *handover.Hello, files int, server handover.Server) error {
-	switch {
-	case hello == nil:
-		return fmt.Errorf("the first message of the launcher of %q is not a hello", server.Name)
-	case hello.Name != server.Name, hello.Session != server.Session:
-		return fmt.Errorf("the launcher of %q hands over %s with the session %s", server.Name, protocol.Quote(hello.Name), protocol.Quote(hello.Session))
-	case files != 2:
-		return fmt.Errorf("the hello of %q has %d descriptors", server.Name, files)
-	}
-	return nil
-}
-
-// listen follows what the launcher says until it leaves, which closes left. stopping is called when it says that it
-// stops the server.
-func listen(c *handover.Conn, u *Upstream, stopping func()) (left <-chan struct{}) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			m, files, err := c.Receive()
-			if err != nil {
-				u.end(errLauncher)
-				return
-			}
-			packet.CloseAll(files)
-			if m.Stopping {
-				stopping()
-			}
-		}
-	}()
-	return done
 }
 
 // announce serves what was discovered for the first time here, and tells the launcher.
@@ -264,7 +190,7 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream, b
 			u.remember(l)
 			u.memory.Settled()
 			if m, told, ok := r.up(u, l); ok {
-				r.retell(u, said&^told)
+				r.table.retell(u, said&^told)
 				_ = c.Send(m)
 				r.reviewer.keep(u, l)
 			}
@@ -315,9 +241,28 @@ func (r *Registry) refresh(ctx context.Context, u *Upstream, kinds Kinds, old *L
 	return u.discover(ctx, kinds, old)
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
+// up shows what was discovered, as far as it has been accepted. It reports false if u is not the server of its name any
+// more.
+func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, Kinds, bool) {
+	v := r.table.reviewNow(u, func() *Listing { return found })
+	defer r.table.mu.Unlock()
+	l := v.listing
+	e := r.table.entries[u.Server().Name]
+	if e == nil || e.upstream != u || !u.Alive() {
+		return handover.Message{}, 0, false
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	first := e.served == nil || e.served.upstream != u
+	changed := r.table.serve(e, u, v)
+	event := Event{Server: u.Server().Name, Changed: changed}
+	if first {
+		e.state = State{Up: true, Since: time.Now()}
+		event.Up = u
+		r.demand.awake(e, u)
+	}
+	r.table.publish(changed)
+	r.table.tell(event)
+	m := ready(u, l, v)
+	why := r.table.apart(e)
+	m.Ready.Apart, m.Ready.Why = len(why), append(m.Ready.Why, why[:min(len(why), maxTold)]...)
+	return m, changed, true
 }

@@ -7,21 +7,21 @@ import (
 
 // Next waits until another process of a server has come up than the one whose end is given, and reports false if the
 // server is not to come up again, or ctx ends first.
-func (r *Registry) Next(ctx context.Context, gone *Upstream) bool {
-	return r.wait(ctx, gone.Server().Name, gone)
+func (d *demand) Next(ctx context.Context, gone *Upstream) bool {
+	return d.wait(ctx, gone.Server().Name, gone)
 }
 
 // Back waits until a server is up that is being started again, and reports false if it is not, or ctx ends first.
-func (r *Registry) Back(ctx context.Context, server string) bool { return r.wait(ctx, server, nil) }
+func (d *demand) Back(ctx context.Context, server string) bool { return d.wait(ctx, server, nil) }
 
 // wait waits for another process of a server than gone; nil: for any.
-func (r *Registry) wait(ctx context.Context, server string, gone *Upstream) bool {
+func (d *demand) wait(ctx context.Context, server string, gone *Upstream) bool {
 	for {
-		r.mu.Lock()
-		closed, now := r.closed, r.Catalogue()
+		d.mu.Lock()
+		closed, now := d.closed, d.views.Catalogue()
 		s := now.find(server)
-		word, returns := r.returning(server)
-		r.mu.Unlock()
+		word, returns := d.returning(server)
+		d.mu.Unlock()
 		switch {
 		case s != nil && s.upstream != gone:
 			return true
@@ -42,9 +42,9 @@ func (r *Registry) wait(ctx context.Context, server string, gone *Upstream) bool
 }
 
 // returning reports whether a server that is down may come up again without anybody's doing, and how long pfard may
-// still take to say so; 0: it has. r.mu is held.
-func (r *Registry) returning(server string) (word time.Duration, returns bool) {
-	e := r.entries[server]
+// still take to say so; 0: it has. d.mu is held.
+func (d *demand) returning(server string) (word time.Duration, returns bool) {
+	e := d.entries[server]
 	switch {
 	case e == nil:
 		return 0, false
@@ -52,8 +52,8 @@ func (r *Registry) returning(server string) (word time.Duration, returns bool) {
 		return 0, true
 	case e.stays:
 		return 0, false
-	case e.state.Stopped && r.waker != nil:
-		word = r.limits.Word - time.Since(e.state.Since)
+	case e.state.Stopped && d.waker != nil:
+		word = d.limits.Word - time.Since(e.state.Since)
 	}
 	return max(word, 0), word > 0
 }

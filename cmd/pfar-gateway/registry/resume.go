@@ -34,7 +34,7 @@ func (r *Registry) Resume(ctx context.Context, name string, p keep.Process) erro
 	}
 	u.Inherit()
 	u.note = r.noteOf(u)
-	if !r.adopt(u) {
+	if !r.table.adopt(u) {
 		u.end(errShutdown)
 		return nil
 	}
@@ -68,9 +68,9 @@ func (r *Registry) resumed(p keep.Process) (*Upstream, *Listing, error) {
 
 // Claim gives a session the process of a server's back that it had with another gateway, false if that is not there.
 func (r *Registry) Claim(ctx context.Context, server, handle string, clientOf ClientOf) (Own, *Upstream, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	main := r.entries[server]
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	main := r.table.entries[server]
 	if main == nil || main.served == nil {
 		return Own{}, nil, false
 	}
@@ -79,13 +79,13 @@ func (r *Registry) Claim(ctx context.Context, server, handle string, clientOf Cl
 
 // launchSession serves the connection of a launcher whose server is for one session.
 func (r *Registry) launchSession(ctx context.Context, c *handover.Conn, u *Upstream) {
-	r.mu.Lock() // so that no edit comes between
+	r.table.mu.Lock() // so that no edit comes between
 	var now *handover.Server
-	if e := r.entries[u.Server().Name]; e != nil {
+	if e := r.table.entries[u.Server().Name]; e != nil {
 		now = new(e.upstream.Server())
 	}
 	o, err := r.sessions.launch(u, now)
-	r.mu.Unlock()
+	r.table.mu.Unlock()
 	if err != nil {
 		u.end(err)
 		r.stored.drop(u)

@@ -152,3 +152,27 @@ func (u *Upstream) prove() {
 		u.memory.Settled()
 	}
 }
+
+func (u *Upstream) isAsleep() bool { return errors.Is(u.Why(), protocol.ErrAsleep) }
+
+// Hold keeps a server awake, and from being started again, until Release. It reports false if the server sleeps.
+func (u *Upstream) Hold() bool {
+	if !u.Idle().Hold() {
+		return false
+	}
+	if u.untried.Load() {
+		u.untried.Store(false)
+	}
+	return true
+}
+
+// learnedRest is for how long a server runs on that was started only to learn what it offers.
+const learnedRest = 2 * time.Second
+
+// idleLimit is how long nothing has to keep the server awake until it is put to sleep; 0: it is not.
+func (u *Upstream) idleLimit() time.Duration {
+	if u.untried.Load() {
+		return learnedRest
+	}
+	return u.Server().IdleTimeout
+}

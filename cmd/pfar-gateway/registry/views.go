@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -256,4 +257,28 @@ func (s *served) looks(k Kind, old *served) bool {
 		return false
 	}
 	return k != Tools || reflect.DeepEqual(s.declared.Tools, old.declared.Tools)
+}
+
+// Summary says in words what is served, for the unit's status line.
+func (w *views) Summary() string {
+	c := w.Catalogue()
+	var waiting []string
+	for name, s := range c.states {
+		if !s.Up {
+			waiting = append(waiting, name)
+		}
+	}
+	slices.Sort(waiting)
+	text := count(len(c.serving), "server") + ", " + count(c.all.Lists[Tools].Len(), "tool")
+	if len(waiting) > 0 {
+		text += "; not running: " + strings.Join(waiting, " ")
+	}
+	return text
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
