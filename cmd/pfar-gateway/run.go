@@ -116,10 +116,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	secrets := protocol.NewRedaction()
 	log = slog.New(journal.Redacting(log.Handler(), secrets.Text))
 	version := units.Version()
-	tel, err := telemetry.New(ctx, log, version)
-	if err != nil {
-		return nil, err
-	}
+	tel := telemetry.New(ctx, log, version)
 	g := &gateway{
 		telemetry: tel, pins: store, registry: registry.New(log, version, registry.DefaultLimits()), changed: make(chan struct{}, 1), secrets: secrets, log: log,
 		keepAudit: o.keepAudit, keptSecrets: handedDown{name: units.FDSecrets, most: attach.MaxSet}, keptPolicy: handedDown{name: units.FDPolicy, most: gate.MaxPolicy},

@@ -87,7 +87,7 @@ func (c approvalsVerb) approvalsWatch(ctx context.Context, tell []notice) error 
 		}
 		if text := err.Error(); text != complained {
 			complained = text
-			c.complain(fmt.Errorf("%w; asking again", err), "")
+			c.complain(fmt.Errorf("%w; asking again", err))
 		}
 		select {
 		case <-time.After(watchPause):
@@ -113,7 +113,7 @@ func newTold(c *pfar, ctx context.Context, tell []notice) *told {
 		for w := range t.queue {
 			for _, n := range tell {
 				if err := n.give(ctx, &w, c.stderr); err != nil && ctx.Err() == nil {
-					c.complain(fmt.Errorf("telling of %s: %w", w.ID, err), "")
+					c.complain(fmt.Errorf("telling of %s: %w", w.ID, err))
 				}
 			}
 		}

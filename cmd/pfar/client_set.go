@@ -72,7 +72,7 @@ func (c clientVerb) declaredServers(ctx context.Context, servers []string) error
 	}
 	for _, name := range servers {
 		if name != access.Every && !slices.Contains(known, name) {
-			return noSuch("server", name, known)
+			return noSuchServer(name, known)
 		}
 	}
 	return nil

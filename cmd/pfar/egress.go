@@ -275,7 +275,7 @@ func (v *egressView) follow(ctx context.Context) error {
 			}
 		case e := <-b.events:
 			if err := b.take(e); err != nil {
-				v.complain(fmt.Errorf("watching the egress bridge of %q: %w", e.server, err), "")
+				v.complain(fmt.Errorf("watching the egress bridge of %q: %w", e.server, err))
 			}
 			v.see(e)
 		case err := <-ended:

@@ -180,7 +180,7 @@ func (l *learning) dismissed(err error) error {
 // take takes a message of the bridge.
 func (l *learning) take(e bridgeEvent) {
 	if err := l.bridges.take(e); err != nil {
-		l.complain(fmt.Errorf("watching the egress bridge of %q: %w", e.server, err), "")
+		l.complain(fmt.Errorf("watching the egress bridge of %q: %w", e.server, err))
 	}
 	l.wishes.lost += max(0, e.message.Lost)
 	if e.message.Connection != nil {

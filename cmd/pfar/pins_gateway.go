@@ -91,7 +91,7 @@ func (c *pfar) askServer(ctx context.Context, method, server, rest string, body,
 			known = append(known, s.Name)
 		}
 	}
-	return noSuch("server", server, known)
+	return noSuchServer(server, known)
 }
 
 // askPins asks the gateway something below /pins and decodes its answer.

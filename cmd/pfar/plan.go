@@ -106,7 +106,7 @@ func (c declaredVerb) choose(set compiled, args []string) ([]plan.Plan, error) {
 		}
 		return nil, fail(exitFailed, "the declaration of %q has mistakes", args[0])
 	}
-	f := noSuch("server", args[0], names)
+	f := noSuchServer(args[0], names)
 	if nearestName(args[0], names) == "" {
 		f = f.withHint("no declaration in %s has that name", set.dir)
 	}

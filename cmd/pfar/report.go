@@ -30,7 +30,7 @@ func findServer(report control.Report, name string) (control.Server, error) {
 		}
 		names = append(names, s.Name)
 	}
-	return control.Server{}, noSuch("server", name, names)
+	return control.Server{}, noSuchServer(name, names)
 }
 
 // describe says a server's state in a few words: "running, 24 tools".

@@ -48,7 +48,7 @@ func (w *keptWriter) error() error {
 }
 
 // complain tells of an error that does not end the verb.
-func (c *streams) complain(err error, hint string) { c.complainWith(err, hint, exitOK) }
+func (c *streams) complain(err error) { c.complainWith(err, "", exitOK) }
 
 // complainWith prints an error to standard error: in words or, under --json, as one line of JSON. code is the exit code
 // that it leads to, if any.

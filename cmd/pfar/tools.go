@@ -67,7 +67,7 @@ func (c toolsVerb) toolsOf(ctx context.Context, tools []tool, words []string) ([
 		}
 	}
 	if nearestName(words[0], names) != "" {
-		return nil, noSuch("server", words[0], names)
+		return nil, noSuchServer(words[0], names)
 	}
 	return nil, err
 }

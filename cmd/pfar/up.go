@@ -154,7 +154,7 @@ func (v *upView) watch(ctx context.Context, reports chan<- control.Report) {
 		}
 	})
 	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
-		v.complain(fmt.Errorf("watching pfard: %w", err), "")
+		v.complain(fmt.Errorf("watching pfard: %w", err))
 	}
 }
 

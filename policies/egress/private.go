@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -43,10 +44,8 @@ func (p Policy) private(name string, f func(netip.Prefix) bool) bool {
 		if e.Wildcard == exact || !hasName(e.Host, e.Wildcard, name) {
 			continue
 		}
-		for _, prefix := range e.Prefixes {
-			if f(prefix) {
-				return true
-			}
+		if slices.ContainsFunc(e.Prefixes, f) {
+			return true
 		}
 	}
 	return false

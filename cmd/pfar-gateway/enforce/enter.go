@@ -93,12 +93,12 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 		}
 	default:
 		p.guessed(who, &w, pass.id)
-		pass.end("denied", 0)
+		pass.end("denied")
 		return nil, refused(pass.id, p.tells(who, &w, pass.id))
 	}
 	if err := p.dispatch(pass, w.session.Label); err != nil {
 		p.Log.Error("writing down what a session has seen; the call is denied", "call", pass.id, "error", err.Error())
-		pass.end("denied", 0)
+		pass.end("denied")
 		return nil, refused(pass.id, "what its session will have seen could not be written down")
 	}
 	pass.sent = true
@@ -127,32 +127,31 @@ func (p *Point) Missed(who Identity, server, name string, r Request, why error) 
 
 // MissedMore records how many requests of that kind a client has made beyond those that were recorded one by one.
 func (p *Point) MissedMore(client string, n int64) {
-	err := p.Trail.Open(&audit.Record{
-		ID: audit.NewID(), Client: client, Outcome: "denied", Reason: "the client asks too often for what there is not, or not as it has to be", Left: n - 1,
+	recordMore(p, n, audit.Record{
+		Client: client, Outcome: "denied", Reason: "the client asks too often for what there is not, or not as it has to be",
 	})
-	if err != nil {
-		p.Log.Warn("recording requests of nothing, ignoring", "client", client, "requests", n, "error", err.Error())
-	}
 }
 
 // SignalledMore records how many signals of a client's were withheld beyond those that were recorded one by one.
 func (p *Point) SignalledMore(client string, n int64) {
-	err := p.Trail.Open(&audit.Record{
-		ID: audit.NewID(), Client: client, Outcome: "withheld", Reason: "the client signals too often outside of any request", Left: n - 1,
+	recordMore(p, n, audit.Record{
+		Client: client, Outcome: "withheld", Reason: "the client signals too often outside of any request",
 	})
-	if err != nil {
-		p.Log.Warn("recording signals that were withheld, ignoring", "client", client, "signals", n, "error", err.Error())
-	}
 }
 
 // Unheard records how many questions a server has put to clients outside of any call beyond what it may, and was
 // refused.
 func (p *Point) Unheard(server string, n int64) {
-	err := p.Trail.Open(&audit.Record{
-		ID: audit.NewID(), Server: server, Outcome: "denied", Reason: "the server asks clients too much that no call is about", Left: n - 1,
+	recordMore(p, n, audit.Record{
+		Server: server, Outcome: "denied", Reason: "the server asks clients too much that no call is about",
 	})
-	if err != nil {
-		p.Log.Warn("recording a server's questions that were refused, ignoring", "server", server, "questions", n, "error", err.Error())
+}
+
+// recordMore writes one record for n messages.
+func recordMore(p *Point, n int64, r audit.Record) {
+	r.ID, r.Left = audit.NewID(), n-1
+	if err := p.Trail.Open(&r); err != nil {
+		p.Log.Warn("recording that "+r.Reason+", ignoring", "client", r.Client, "server", r.Server, "messages", n, "error", err.Error())
 	}
 }
 
@@ -230,7 +229,7 @@ func (p *Point) outlasts(pass *Passage) error {
 		return nil
 	}
 	if err := p.Trail.Sync(); err != nil {
-		pass.end("denied", 0)
+		pass.end("denied")
 		return refused(pass.id, "the disk does not take the record of it, and pfar does nothing that it cannot record")
 	}
 	return nil
@@ -259,7 +258,7 @@ func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, 
 		if err = errors.Join(err, unrecorded); err != nil {
 			p.Log.Warn("asking for an approval; the call is denied", "call", pass.id, "error", err.Error())
 		}
-		pass.end(outcome.State.String(), 0)
+		pass.end(outcome.State.String())
 		return &Refused{Call: pass.id, Outcome: outcome}
 	}
 	if err = unrecorded; err == nil {
@@ -267,7 +266,7 @@ func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, 
 	}
 	pass.approved = true
 	if err != nil {
-		pass.end("denied", 0)
+		pass.end("denied")
 		return refused(pass.id, "the record of its approval could not be written, and pfar does nothing that it cannot record")
 	}
 	return nil

@@ -223,7 +223,7 @@ func (g *Passage) Enter(ctx context.Context, method string, answer []byte, last 
 	}
 	if more.approved { // as it was shown, without white space
 		if answer, err = jsonrpc.Compact(nil, answer); err != nil {
-			more.end("denied", 0)
+			more.end("denied")
 			return nil, refused(more.id, err.Error())
 		}
 	}
@@ -281,14 +281,14 @@ func (g *Passage) settle() error {
 }
 
 // Expire closes the record of a request whose client has not come back.
-func (g *Passage) Expire() { g.end("expired", 0) }
+func (g *Passage) Expire() { g.end("expired") }
 
 // Deny closes the record of a request whose client may not come back.
-func (g *Passage) Deny() { g.end("denied", 0) }
+func (g *Passage) Deny() { g.end("denied") }
 
 // end closes the record of a request that is not sent, whose client gets nothing in any case.
-func (g *Passage) end(outcome string, bytes int) {
-	if err := g.End(outcome, bytes); err != nil {
+func (g *Passage) end(outcome string) {
+	if err := g.End(outcome, 0); err != nil {
 		g.point.Log.Warn("closing the record of a call that was not made, ignoring", "call", g.id, "error", err.Error())
 	}
 }

@@ -8,6 +8,7 @@ package telemetry
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,14 +79,12 @@ type Telemetry struct {
 // New returns a Telemetry that has counted nothing. It makes spans if OTEL_EXPORTER_OTLP_ENDPOINT or
 // OTEL_EXPORTER_OTLP_TRACES_ENDPOINT names a collector, and neither OTEL_SDK_DISABLED nor OTEL_TRACES_EXPORTER says
 // otherwise; a variable that is wrong is logged, without its value, and leaves traces off.
-func New(ctx context.Context, log *slog.Logger, version string) (*Telemetry, error) {
+func New(ctx context.Context, log *slog.Logger, version string) *Telemetry {
 	t := &Telemetry{log: log, version: version, born: time.Now()}
 	t.running.New = func() any { return new(Running) }
 	t.servers.Store(&map[string]*server{})
-	if err := t.startTraces(ctx); err != nil {
-		return nil, err
-	}
-	return t, nil
+	t.startTraces(ctx)
+	return t
 }
 
 // Running is a call under way.
@@ -214,10 +213,7 @@ func (t *Telemetry) Forget(name string) {
 
 // with returns a copy of m in which key has value, or is not if value is nil.
 func with[V any](m map[string]*V, key string, value *V) *map[string]*V {
-	n := make(map[string]*V, len(m)+1)
-	for k, v := range m {
-		n[k] = v
-	}
+	n := maps.Clone(m)
 	if value == nil {
 		delete(n, key)
 	} else {

@@ -66,9 +66,9 @@ func (t *Telemetry) wanted() bool {
 }
 
 // startTraces makes the SDK send spans, if that is wanted.
-func (t *Telemetry) startTraces(ctx context.Context) error {
+func (t *Telemetry) startTraces(ctx context.Context) {
 	if !t.wanted() {
-		return nil
+		return
 	}
 	// The SDK logs what it cannot read of the environment with its value, which may be a key.
 	otel.SetLogger(logr.Discard())
@@ -77,7 +77,7 @@ func (t *Telemetry) startTraces(ctx context.Context) error {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		t.log.Warn("starting the exporter of traces; they stay off", "error", t.dropped.clean(err))
-		return nil
+		return
 	}
 	about := []attribute.KeyValue{attribute.String("service.name", "pfar-gateway"), attribute.String("service.version", text(t.version))}
 	res, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(about...), resource.WithFromEnv())
@@ -86,7 +86,6 @@ func (t *Telemetry) startTraces(ctx context.Context) error {
 	}
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
 	t.tracer = t.provider.Tracer("github.com/pfar/pfar/cmd/pfar-gateway", trace.WithInstrumentationVersion(text(t.version)))
-	return nil
 }
 
 // startSpan begins a span below the client's, if it named one. The sampler of the environment decides whether it is

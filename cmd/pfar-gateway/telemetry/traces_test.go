@@ -77,10 +77,7 @@ func traced(t *testing.T, o *otlp, environment ...string) (*Telemetry, *lines) {
 		t.Setenv(environment[i], environment[i+1])
 	}
 	log := new(lines)
-	tel, err := New(t.Context(), slog.New(slog.NewTextHandler(log, nil)), "1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tel := New(t.Context(), slog.New(slog.NewTextHandler(log, nil)), "1.2.3")
 	if tel.tracer == nil {
 		t.Fatalf("traces are off: %s", log)
 	}
@@ -274,10 +271,7 @@ func TestOff(t *testing.T) {
 				t.Setenv(v, environment[v])
 			}
 			log := new(lines)
-			tel, err := New(t.Context(), slog.New(slog.NewTextHandler(log, nil)), "1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			tel := New(t.Context(), slog.New(slog.NewTextHandler(log, nil)), "1")
 			ctx, r := tel.Begin(t.Context(), Call{Server: "s", Method: "tools/call", Name: "t", Traceparent: parent})
 			if ctx != t.Context() || r.Traceparent() != "" || r.Tracestate() != "" {
 				t.Errorf("the call is traced: %q", r.Traceparent())
