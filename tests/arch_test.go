@@ -122,7 +122,6 @@ func TestPurePackages(t *testing.T) {
 		"policies/oauth":          append([]string{"os"}, effects...),
 		"policies/broker":         append([]string{"os"}, effects...),
 		"policies/block":          append([]string{"os"}, effects...),
-		"policies/oneline":        append([]string{"os"}, effects...),
 		"policies/gate":           append([]string{"os"}, effects...),
 		"policies/access":         append([]string{"os"}, effects...),
 		"policies/fence":          append([]string{"os"}, effects...),

@@ -199,9 +199,10 @@ func (d *clientFile) profile(f *block.Field) {
 }
 
 func (d *clientFile) tools(f *block.Field) {
-	d.rights.own, d.rights.about = access.Server{}, ""
-	d.section(toolsSection)(f)
-	d.client.Allow, d.client.Hide = d.rights.own.Allow, d.rights.own.Hide
+	if n, ok := d.table(f); ok {
+		all := d.rights.on("", d.called(toolsSection), n)
+		d.client.Allow, d.client.Hide = all.Allow, all.Hide
+	}
 }
 
 // settings reads the sections about single servers.
@@ -222,12 +223,10 @@ func (d *clientFile) settings(f *block.Field) {
 		case len(s.Val.Fields) == 0:
 			d.Problem(s.At, "Missing key", "Nothing is said of the server %s. Write %s in it, or leave it out.", block.Quote(s.Key), d.example("label"))
 		default:
-			d.rights.own, d.rights.about = access.Server{}, s.Key
-			d.Section(keys, s.Val)
 			if d.client.Settings == nil {
 				d.client.Settings = map[string]access.Server{}
 			}
-			d.client.Settings[s.Key] = d.rights.own
+			d.client.Settings[s.Key] = d.rights.on(s.Key, keys, s.Val)
 		}
 	}
 }

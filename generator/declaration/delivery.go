@@ -52,6 +52,22 @@ func (d *deliveries) check() {
 	}
 }
 
+// brokersKnown reports whether all credentials were read as they were meant: what they lack is a mistake only then.
+func (d *deliveries) brokersKnown() bool {
+	return !d.unknown && d.domains.known() && !d.meant[authSection]
+}
+
+// openedHosts are those of brokered credentials.
+func (d *deliveries) openedHosts() map[string]bool {
+	hosts := map[string]bool{}
+	for _, c := range d.server.Credentials {
+		for _, h := range c.Hosts {
+			hosts[h.Host] = true
+		}
+	}
+	return hosts
+}
+
 // credential reads which secret it is, and how the server gets it.
 func (d *deliveries) credential(f *block.Field) (Credential, bool) {
 	before := len(d.Diags)

@@ -19,11 +19,18 @@ const (
 
 var patternLetters = regexp.MustCompile(`^[A-Za-z0-9_./*?-]+$`)
 
-// rights are the client's word on one server, or its tools on all.
+// rights reads what a client's file says of one server, or of the tools of all.
 type rights struct {
 	*reader
 	own   access.Server
 	about string // the server; "": all
+}
+
+// on reads a section about a server, or about all of them.
+func (d *rights) on(server string, s block.Section, n *block.Node) access.Server {
+	d.own, d.about = access.Server{}, server
+	d.Section(s, n)
+	return d.own
 }
 
 func (d *rights) keys() []block.Key {

@@ -89,22 +89,11 @@ func (d *tlsPins) pinnedHost(f *block.Field, opened map[string]bool) (string, bo
 		return e.Host, false
 	case e.Host != "" && !e.Wildcard && opened[e.Host]:
 		return e.Host, true
-	case d.unknown || !d.domains.known() || d.meant["auth"]:
+	case !d.brokersKnown():
 		return e.Host, false
 	}
 	fault("Host not opened", "%s gets no brokered secret, so the bridge does not open its connections and sees no certificate of it. %s", block.Quote(e.String()), pinnable(opened))
 	return e.Host, false
-}
-
-// openedHosts are those of brokered credentials.
-func (d *tlsPins) openedHosts() map[string]bool {
-	hosts := map[string]bool{}
-	for _, c := range d.server.Credentials {
-		for _, h := range c.Hosts {
-			hosts[h.Host] = true
-		}
-	}
-	return hosts
 }
 
 func pinnable(opened map[string]bool) string {

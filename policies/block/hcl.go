@@ -7,14 +7,12 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
-
-	"github.com/pfar/pfar/policies/oneline"
 )
 
 // hclParser reads a file in HCL.
 type hclParser struct {
 	*File
-	heads map[string]oneline.Block // of blocks that are read as attributes
+	heads map[string]*Field // of blocks that are read as attributes
 }
 
 // read returns the tree of the file, or nil if it has none.
@@ -26,7 +24,7 @@ func (p *hclParser) read() *Node {
 	if p.tooDeep(tokens) {
 		return nil
 	}
-	src, heads := oneline.Rewrite(p.Bytes, tokens)
+	src, heads := rewrite(p.Bytes, tokens)
 	p.heads = heads
 	file, diags := hclsyntax.ParseConfig(src, p.Source.Name, hcl.InitialPos)
 	if !p.syntax(diags) {
@@ -96,53 +94,50 @@ func (p *hclParser) body(body *hclsyntax.Body, at hcl.Range, o origin) *Node {
 	})
 	for _, a := range attrs {
 		if head, ok := p.heads[a.Name]; ok {
-			p.block(t, head, p.expression(a.Expr))
+			head.Val = p.expression(a.Expr)
+			p.block(t, head)
 			continue
 		}
 		p.add(t, &Field{Key: a.Name, At: a.NameRange, Val: p.expression(a.Expr)})
 	}
 	for _, k := range body.Blocks {
-		head := oneline.Block{Type: k.Type, TypeRange: k.TypeRange, Labels: k.Labels, LabelRanges: k.LabelRanges}
-		p.block(t, head, p.body(k.Body, k.TypeRange, block))
+		head := &Field{Key: k.Type, At: k.TypeRange, Val: p.body(k.Body, k.TypeRange, block)}
+		for i, l := range k.Labels {
+			head.Labels = append(head.Labels, Label{l, k.LabelRanges[i]})
+		}
+		p.block(t, head)
 	}
 	slices.SortStableFunc(t.Fields, func(x, y *Field) int { return x.At.Start.Byte - y.At.Start.Byte })
 	return t
 }
 
-func (p *hclParser) block(t *Node, k oneline.Block, inner *Node) {
-	f := &Field{Key: k.Type, At: k.TypeRange, Val: inner}
-	switch {
-	case p.Labels:
-		for i, l := range k.Labels {
-			f.Labels = append(f.Labels, Label{l, k.LabelRanges[i]})
-		}
-		p.add(t, f)
-	case k.Type == p.Named:
-		p.named(t, k, inner)
-	default:
-		if len(k.Labels) > 0 {
-			p.Problem(k.LabelRanges[0], "Label not expected", p.Says.Label, k.Type)
-		}
-		p.add(t, f)
+func (p *hclParser) block(t *Node, f *Field) {
+	if f.Key == p.Named && !p.Labels {
+		p.named(t, f)
+		return
 	}
+	if len(f.Labels) > 0 && !p.Labels {
+		p.Problem(f.Labels[0].At, "Label not expected", p.Says.Label, f.Key)
+	}
+	p.add(t, f)
 }
 
 // named puts tool "search" { ... } where TOML has [tool.search].
-func (p *hclParser) named(t *Node, k oneline.Block, inner *Node) {
-	if len(k.Labels) != 1 {
-		p.Problem(k.TypeRange, UpperFirst(p.Named)+" without a name", "%s", p.Says.Nameless)
+func (p *hclParser) named(t *Node, f *Field) {
+	if len(f.Labels) != 1 {
+		p.Problem(f.At, UpperFirst(p.Named)+" without a name", "%s", p.Says.Nameless)
 		return
 	}
 	all, ok := t.Index[p.Named]
 	if !ok {
-		all = &Field{Key: p.Named, At: k.TypeRange, Val: newTable(k.TypeRange, block)}
+		all = &Field{Key: p.Named, At: f.At, Val: newTable(f.At, block)}
 		p.add(t, all)
 	}
 	if all.Val.origin != block {
-		p.duplicate(p.Named, k.TypeRange, all.At)
+		p.duplicate(p.Named, f.At, all.At)
 		return
 	}
-	p.add(all.Val, &Field{Key: k.Labels[0], At: k.LabelRanges[0], Val: inner})
+	p.add(all.Val, &Field{Key: f.Labels[0].Text, At: f.Labels[0].At, Val: f.Val})
 }
 
 // expression turns a value into a node. It evaluates nothing: what is not a plain value is a mistake.

@@ -1,4 +1,4 @@
-package oneline
+package block
 
 import (
 	"bytes"
@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-func rewrite(src []byte) ([]byte, map[string]Block) {
+func rewritten(src []byte) ([]byte, map[string]*Field) {
 	tokens, _ := hclsyntax.LexConfig(src, "x.hcl", hcl.InitialPos)
-	return Rewrite(src, tokens)
+	return rewrite(src, tokens)
 }
 
 func TestRewrite(t *testing.T) {
@@ -35,7 +35,7 @@ func TestRewrite(t *testing.T) {
 			want = c.src
 		}
 		before := bytes.Clone([]byte(c.src))
-		got, _ := rewrite(before)
+		got, _ := rewritten(before)
 		if len(got) != len(c.src) || string(before) != c.src {
 			t.Errorf("%s: bytes moved: %s", c.src, got)
 		}
@@ -43,14 +43,16 @@ func TestRewrite(t *testing.T) {
 			t.Errorf("%s became %s, want %s", c.src, got, want)
 		}
 	}
-	got, blocks := rewrite([]byte("\n  tool \"send_*\" { a = 1, b = 2 }\n"))
+	got, blocks := rewritten([]byte("\n  tool \"send_*\" { a = 1, b = 2 }\n"))
 	file, diags := hclsyntax.ParseConfig(got, "x.hcl", hcl.InitialPos)
 	if diags.HasErrors() || len(blocks) != 1 {
 		t.Fatalf("%s: %v", got, diags)
 	}
 	for name := range file.Body.(*hclsyntax.Body).Attributes {
 		b := blocks[name]
-		if b.Type != "tool" || len(b.Labels) != 1 || b.Labels[0] != "send_*" || b.TypeRange.Start != (hcl.Pos{Line: 2, Column: 3, Byte: 3}) || b.LabelRanges[0].Start.Column != 8 || b.LabelRanges[0].End.Column != 16 {
+		if b.Key != "tool" || len(b.Labels) != 1 || b.Labels[0].Text != "send_*" ||
+			b.At.Start != (hcl.Pos{Line: 2, Column: 3, Byte: 3}) ||
+			b.Labels[0].At.Start.Column != 8 || b.Labels[0].At.End.Column != 16 {
 			t.Errorf("%+v", b)
 		}
 	}
@@ -61,7 +63,7 @@ func FuzzRewrite(f *testing.F) {
 	f.Add([]byte(`tool "a" { x = 1, y = 2 }`))
 	f.Add([]byte("trust { a = true, b = false } # x\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		got, blocks := rewrite(src)
+		got, blocks := rewritten(src)
 		if len(got) != len(src) {
 			t.Fatalf("%d bytes of %d", len(got), len(src))
 		}
