@@ -9,7 +9,7 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// software finds what the server runs, and all that it needs to start.
+// software finds the server's programs and the files that they need.
 type software struct {
 	facts
 	*findings

@@ -13,7 +13,7 @@ import (
 // serverHome is every server's home inside its sandbox.
 const serverHome = "/home/mcp"
 
-// facts are what a compilation starts from.
+// facts are the input of a compilation.
 type facts struct {
 	server declaration.Server
 	host   Host

@@ -9,7 +9,7 @@ import (
 	"github.com/pfar/pfar/units/hostfs"
 )
 
-// findings are what is wrong with a declaration on a host.
+// findings collects what is wrong with a declaration on a host.
 type findings struct {
 	place func(key string) hcl.Range
 	diags hcl.Diagnostics

@@ -27,7 +27,7 @@ func softwareRoots() []string {
 	return []string{"/usr", "/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"}
 }
 
-// bounds are what of a host is shown to no server, or not as a whole.
+// bounds says which folders of the host no server sees, or none sees whole.
 type bounds struct {
 	on      Host
 	home    string   // resolved; "": none

@@ -7,9 +7,9 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// view is what a server sees of the host.
+// view collects the paths of the host that a server sees.
 type view struct {
-	shown []string // by the base file system, at the host's own paths
+	shown []string // by the base file system, at the same paths
 	binds []bind
 	links []located
 }

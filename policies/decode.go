@@ -11,11 +11,11 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// decoder reads files, one after the other, and has what they come to.
+// decoder reads files one after the other into one policy.
 type decoder struct {
 	*block.Reader // of the file that is read
 	policy        *gate.Policy
-	shipped       bool                 // what is read now is; it has nothing to be compared with
+	shipped       bool                 // the file is shipped: nothing to compare it with
 	diags         hcl.Diagnostics      // of earlier files
 	places        map[string]hcl.Range // by "file:line", as the policy has it
 }
@@ -61,7 +61,7 @@ func (d *decoder) section(f *block.Field, keys []block.Key) {
 	d.Section(block.Section{Name: f.Key, Keys: keys, Many: true}, f.Val)
 }
 
-// labels returns the labels of a block, of which there are to be n.
+// labels returns the n labels of a block.
 func (d *decoder) labels(f *block.Field, n int) ([]string, bool) {
 	if f.Val.Kind != block.Table {
 		if f.Val.Kind != block.Broken {
@@ -84,12 +84,12 @@ func (d *decoder) labels(f *block.Field, n int) ([]string, bool) {
 	return list, true
 }
 
-// text is the value of a key that takes a string.
+// text returns the Value of a key that takes a string.
 func (d *decoder) text(to *string) block.Value {
 	return func(f *block.Field) { *to, _ = d.Filled(f) }
 }
 
-// list is the value of a key that takes a list of strings.
+// list returns the Value of a key that takes a list of strings.
 func list[T ~string](d *decoder, to *[]T) block.Value {
 	return func(f *block.Field) {
 		*to = nil
@@ -100,7 +100,7 @@ func list[T ~string](d *decoder, to *[]T) block.Value {
 	}
 }
 
-// texts reads a list of strings, of which there is one at least.
+// texts reads a list of at least one string.
 func (d *decoder) texts(f *block.Field) (words []string, ok bool) {
 	for _, n := range f.Val.Items {
 		if n.Kind != block.Text || n.Text == "" {
@@ -115,14 +115,14 @@ func (d *decoder) texts(f *block.Field) (words []string, ok bool) {
 	return words, len(words) > 0
 }
 
-// word reads one of a few words.
+// word reads one of words.
 func (d *decoder) word(f *block.Field, words []string) (string, bool) {
 	f.Example = f.Key + " = " + strconv.Quote(words[len(words)-1])
 	s, ok := d.Filled(f)
 	return s, ok && d.Among(f, s, words, nil)
 }
 
-// fact is the value of a key that takes one of a few words, those of a type.
+// fact returns the Value of a key that takes one of words, for a type that unmarshals them.
 func (d *decoder) fact(to interface{ UnmarshalText([]byte) error }, words []string) block.Value {
 	return func(f *block.Field) {
 		if s, ok := d.word(f, words); ok {
@@ -131,7 +131,7 @@ func (d *decoder) fact(to interface{ UnmarshalText([]byte) error }, words []stri
 	}
 }
 
-// noneOf reports a word that is none of a few.
+// noneOf reports a word that is none of words.
 func (d *decoder) noneOf(at hcl.Range, what, word string, words []string) {
 	d.Problem(at, "Unknown "+what, "%q is none of %s. %s", word, block.OneQuoted(words), block.Meant(d.Says.Meant, word, words, nil))
 }
@@ -171,7 +171,7 @@ func (d *decoder) relaxed(at hcl.Range, reason, what, than string) {
 	d.policy.Relaxed = append(d.policy.Relaxed, gate.Relaxation{At: d.place(at), What: what + " than " + d.exactly(than) + " has it", Reason: reason})
 }
 
-// wanting reports whether a block has a key that it has to have.
+// wanting reports whether a block has a required key.
 func (d *decoder) wanting(f *block.Field, name string) bool {
 	if f.Val.Index[name] != nil {
 		return true

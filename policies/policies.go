@@ -128,7 +128,7 @@ func Fingerprint(fsys fs.FS) string {
 	return string(sum.Sum(nil))
 }
 
-// policy reads files by their kinds of blocks.
+// policy reads files, with one reader for each kind of block.
 type policy struct {
 	*decoder
 	rules      ruleReader

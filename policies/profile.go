@@ -22,15 +22,15 @@ func (d *profileReader) keys() []block.Key {
 	return []block.Key{key("profile", `profile "strict" { inspect = "ask" }`, d.read)}
 }
 
-// profile is one that is made, or what a file changes of one that is there.
+// profile is one that a file makes or changes.
 type profile struct {
 	*profileReader
 	gate.Profile
 	name         string
 	there, based bool
-	than         string // where stands what it is compared with
+	than         string // place of the profile that it is compared with
 	reason       string
-	afterwards   []func() // what is compared, once it is known with what and why
+	afterwards   []func() // comparisons, which need base and relax
 }
 
 func (d *profileReader) read(f *block.Field) {

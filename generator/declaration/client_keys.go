@@ -57,7 +57,7 @@ func (d *clientFile) keys() []block.Key {
 	}
 }
 
-// read reads the keys, and then what depends on several of them.
+// read reads the keys, and then checks those that depend on each other.
 func (d *clientFile) read(root *block.Node) {
 	d.Section(d.called(""), root)
 	c, given := d.client, d.Given

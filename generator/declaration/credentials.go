@@ -68,7 +68,7 @@ func (d *variables) variable(f *block.Field) bool {
 	return true
 }
 
-// variables are those that auth, env and token_env give a server.
+// variables reads auth, env and token_env, which give a server its variables.
 type variables struct {
 	*reader
 	server   *Server
@@ -79,7 +79,7 @@ type variables struct {
 	scoped   *block.Field // scopes
 }
 
-// keys are not all that stands in auth: the other keys there are variables of the server.
+// keys are the fixed keys of auth. Its other keys are variables of the server.
 func (d *variables) keys() []block.Key {
 	return []block.Key{
 		key("token_env", `"NOTION_TOKEN"`, "", d.tokenEnv),

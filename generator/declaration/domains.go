@@ -20,7 +20,7 @@ const (
 
 var errNoHost = errors.New(`the entry is no host name: write one, such as "api.example.com"`)
 
-// domains are the names that a server reaches.
+// domains reads the names that a server reaches.
 type domains struct {
 	*reader
 	server  *Server

@@ -63,7 +63,7 @@ func validNameNear(s string) string {
 	return s
 }
 
-// identity is what a server is called, and what it is.
+// identity reads the name of a server and its service.
 type identity struct {
 	*reader
 	server *Server
@@ -105,7 +105,7 @@ func (d identity) check() {
 	}
 }
 
-// description is the value of a key that takes a text for people.
+// description returns the Value of a key that takes a text for people.
 func (d *reader) description(to *string) block.Value {
 	return func(f *block.Field) {
 		s, ok := d.Text(f)

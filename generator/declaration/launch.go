@@ -12,14 +12,14 @@ import (
 
 const maxSocketPath = 107 // unix(7)
 
-// launch is how pfar starts a server, or reaches one that runs.
+// launch reads how pfar starts a server, or reaches one that runs.
 type launch struct {
 	*reader
 	server *Server
 	remote *egress.Endpoint // host of url
 }
 
-// keys stand in server or at the top, where S3's registry has them.
+// keys stand in server or at the top of the file.
 func (d *launch) keys() []block.Key {
 	transports := []string{string(Stdio), string(UDS), string(Pipe), string(SSE), string(StreamHTTP)}
 	return []block.Key{

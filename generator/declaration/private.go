@@ -13,7 +13,7 @@ import (
 // maxPrefixes bounds what one name of allow_private may lead to.
 const maxPrefixes = 64
 
-// private is which names may lead to which private addresses.
+// private reads which names may resolve to which private addresses.
 type private struct {
 	*domains
 	given *block.Field // read once the host of url is among what is allowed

@@ -12,7 +12,7 @@ import (
 	"github.com/pfar/pfar/policies/nearest"
 )
 
-// reader reads one file by the sections that it can have.
+// reader reads one file by its schema.
 type reader struct {
 	*block.Reader
 	schema []block.Section
@@ -31,7 +31,7 @@ func key(name, example, unsaid string, v block.Value) block.Key {
 	return block.Key{Name: name, Example: example, Unsaid: unsaid, Value: v}
 }
 
-// section is the value of a key that is a table with fixed keys, those of the schema.
+// section returns the Value of a key whose value is a section.
 func (d *reader) section(name string) block.Value {
 	return func(f *block.Field) {
 		if n, ok := d.table(f); ok {
@@ -50,7 +50,7 @@ func (d *reader) called(name string) block.Section {
 	return block.Section{Name: name}
 }
 
-// example is how a key is written, for remedies.
+// example returns a key with its example, for remedies.
 func (d *reader) example(name string) string {
 	for _, s := range d.schema {
 		if k, ok := s.Find(name); ok && k.Example != "" {
@@ -112,7 +112,7 @@ func (d *reader) remedy(s block.Section, name string) string {
 	return "The keys here are " + block.OneOf(s.Names()) + "."
 }
 
-// belongs says where a key stands.
+// belongs says in which section a key stands.
 func (d *reader) belongs(s block.Section, name string) string {
 	d.meant[name] = true
 	switch {
@@ -138,7 +138,7 @@ func (d *reader) table(f *block.Field) (*block.Node, bool) {
 	return nil, false
 }
 
-// word is the value of a key that takes one of a few words.
+// word returns the Value of a key that takes one of words. others are words that people write instead.
 func word[T ~string](d *reader, to *T, words []string, others map[string]string) block.Value {
 	return func(f *block.Field) {
 		if s, ok := d.Text(f); ok && d.Among(f, s, words, others) {
@@ -147,7 +147,7 @@ func word[T ~string](d *reader, to *T, words []string, others map[string]string)
 	}
 }
 
-// marshalled is likewise, where the words are those of a type.
+// marshalled is like word, for a type that unmarshals its words.
 func marshalled(d *reader, to interface{ UnmarshalText([]byte) error }, words []string, others map[string]string) block.Value {
 	return func(f *block.Field) {
 		if s, ok := d.Text(f); ok && d.Among(f, s, words, others) {
@@ -156,7 +156,7 @@ func marshalled(d *reader, to interface{ UnmarshalText([]byte) error }, words []
 	}
 }
 
-// flag is the value of a key that takes true, false or "forbidden".
+// flag returns the Value of a key that takes true, false or "forbidden".
 func (d *reader) flag(to *gate.Flag) block.Value {
 	return func(f *block.Field) {
 		forbidden := gate.Forbidden.String()
@@ -176,7 +176,7 @@ func (d *reader) flag(to *gate.Flag) block.Value {
 	}
 }
 
-// setInteger is the value of a key that takes a whole number.
+// setInteger returns the Value of a key that takes a whole number.
 func (d *reader) setInteger(to *int, least, most int64) block.Value {
 	return func(f *block.Field) {
 		if v, ok := d.integer(f, f.Val, least, most); ok {
@@ -213,7 +213,7 @@ func (d *reader) outOfRange(f *block.Field, at hcl.Range, least, most string) {
 	d.Problem(at, "Out of range", "%s lies between %s and %s. Write %s.", f.Key, least, most, f.Example)
 }
 
-// setDuration is the value of a key that takes a length of time in Go's notation.
+// setDuration returns the Value of a key that takes a duration in Go's notation.
 func (d *reader) setDuration(to *time.Duration, least, most time.Duration, never bool) block.Value {
 	return func(f *block.Field) {
 		s, ok := d.measure(f, "a duration with its unit")
@@ -233,7 +233,7 @@ func (d *reader) setDuration(to *time.Duration, least, most time.Duration, never
 	}
 }
 
-// measure reads a number with a unit, which stands in quotes.
+// measure reads a number with a unit, in quotes.
 func (d *reader) measure(f *block.Field, what string) (string, bool) {
 	if f.Val.Kind == block.Number {
 		d.Problem(f.Val.At, "Wrong type", "%s takes %s, in quotes. Write %s.", f.Key, what, f.Example)

@@ -25,7 +25,7 @@ var (
 	quotaPattern = regexp.MustCompile(`^([1-9][0-9]{0,5})%$`)
 )
 
-// box is what the sandbox block changes.
+// box reads the sandbox block.
 type box struct {
 	*reader
 	sandbox *Sandbox

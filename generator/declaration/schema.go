@@ -15,7 +15,7 @@ const (
 	defaultTimeout = 60 * time.Second
 )
 
-// newServer is what a declaration says that says nothing.
+// newServer returns the defaults.
 func newServer(filename, name string) *Server {
 	return &Server{
 		Name: name, File: filename, Label: Sensitive, Allowed: []egress.Endpoint{}, Transport: Stdio,
@@ -25,7 +25,7 @@ func newServer(filename, name string) *Server {
 	}
 }
 
-// serverFile reads the declaration of a server: what each part of it reads goes into one Server.
+// serverFile reads the declaration of a server. Each part reads some keys into the same Server.
 type serverFile struct {
 	*reader
 	server   *Server
@@ -63,7 +63,7 @@ func newServerFile(f *block.File, s *Server) *serverFile {
 	return d
 }
 
-// read reads the keys, and then what depends on several of them.
+// read reads the keys, and then checks those that depend on each other.
 func (d *serverFile) read(root *block.Node) {
 	d.Section(d.called(""), root)
 	d.identity.check()
@@ -80,7 +80,7 @@ func (d *serverFile) read(root *block.Node) {
 	d.sessions.check()
 }
 
-// fileKeys are those of the file. launchKeys stand in server or at the top, where S3's registry has them.
+// fileKeys are the keys at the top of a file. S3's registry writes those of server there.
 func (d *serverFile) fileKeys() []block.Key {
 	s, i := d.server, d.identity
 	return slices.Concat([]block.Key{

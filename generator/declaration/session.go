@@ -47,7 +47,7 @@ func (d *reader) capabilities(to *[]string) block.Value {
 	}
 }
 
-// sessions is whether each client session has a process of the server's to itself.
+// sessions reads whether each client session has a process of its own.
 type sessions struct {
 	*launch
 	sessions *Sessions

@@ -14,7 +14,7 @@ import (
 // maxTLSPins bounds what one host of tls_pins may have.
 const maxTLSPins = 16
 
-// tlsPins are the keys that the certificates of brokered hosts have to have.
+// tlsPins reads the public keys that certificates of brokered hosts must have.
 type tlsPins struct {
 	*deliveries
 	given *block.Field // read once it is known which hosts the bridge opens

@@ -27,7 +27,7 @@ type alias struct {
 	at   hcl.Range
 }
 
-// tools is what a file says of tools.
+// tools reads the blocks of tools.
 type tools struct {
 	*reader
 	all   map[string]Tool

@@ -9,41 +9,41 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Language is a kind of file: what its blocks are like, and how its mistakes are told.
+// Language describes one kind of file: its blocks, and the sentences of its diagnostics.
 type Language struct {
-	Named    string // the section of which each has a name, as tool "search" is one of tool; "": none
-	Instance string // one such name, for remedies
-	// Labels has every block keep its labels, and come again where it has some or stands at the top.
+	Named    string // section in which each block has a name, as tool "search" has; "": none
+	Instance string // an example of such a name
+	// Labels keeps the labels of all blocks. A block may then repeat if it has labels or is at the top of the file.
 	Labels   bool
-	Dotted   string            // the section whose keys may stand at the top of TOML as "SECTION.KEY"
-	Forms    map[string]string // how tables are written whose keys stand in quotes
+	Dotted   string            // section whose keys TOML may write at the top as "SECTION.KEY"
+	Forms    map[string]string // examples of the tables whose keys are in quotes
 	Variable Variable
-	Public   func(key string) bool // reports whether the value of a key is no secret; nil: none is
-	Remedies bool                  // say what to write instead of a mistake of syntax
+	Public   func(key string) bool // reports whether a key never has a secret value; nil: no key has
+	Remedies bool                  // say what to write instead of each syntax error
 	Says     Sentences
 }
 
-// Variable is the one ${NAME} that strings may hold.
+// Variable is the one ${NAME} that strings may contain.
 type Variable struct {
-	Name    string // "": there is none
-	Value   string // what it stands for; "": nothing
-	Unknown string // says so of another one; %[1]s: what was written, quoted, %[2]s: as it was written
-	Capital string // goes behind that where it looks like a variable of the environment
-	None    string // says that it stands for nothing
+	Name    string // "": strings contain none
+	Value   string // "": it is not set
+	Unknown string // message for any other variable; %[1]s: its name, quoted, %[2]s: its name
+	Capital string // addition to Unknown for a name in capitals
+	None    string // message if it is not set
 }
 
-// Sentences are formats.
+// Sentences are the formats of diagnostics that all kinds of files have.
 type Sentences struct {
 	Computed, Template, TooDeep string
-	Label, Nameless             string // Label: %[1]s: the block
-	Twice                       string // %[1]s: the key, quoted, %[2]s: as it was written, %[3]d: the line
-	Null, Empty                 string // %[1]s: the key, %[2]s: how it is written
-	// WrongType: %[1]s: the key, %[2]s: what it takes, %[3]s: what stands there, %[4]s: how it is written.
+	Label, Nameless             string // %[1]s: the block
+	Twice                       string // %[1]s: the key, quoted, %[2]s: the key, %[3]d: the line
+	Null, Empty                 string // %[1]s: the key, %[2]s: an example
+	// WrongType: %[1]s: the key, %[2]s: the type it takes, %[3]s: the type it has, %[4]s: an example.
 	WrongType string
-	NoBlock   string // a block for a value; %[1]s: the key; "": as any other value of a wrong type
-	Truth     string // what takes true or false
-	Quoted    string // a text for true or false; %[1]s: the key, %[2]s: what is meant; "": likewise
-	Meant     string // which word was meant: WORD, for the key KEY
+	NoBlock   string // a block instead of a value; %[1]s: the key; "": WrongType
+	Truth     string // the type of true and false
+	Quoted    string // a string instead of true or false; %[1]s: the key, %[2]s: what is meant; "": WrongType
+	Meant     string // the likely word, WORD, for the key KEY
 }
 
 // File is one file while it is read.
@@ -54,7 +54,7 @@ type File struct {
 	TOML bool
 }
 
-// NewFile returns a file that is to be read.
+// NewFile returns a file to read.
 func NewFile(name string, b []byte, l Language) *File {
 	_, ext := SplitName(name)
 	f := &File{Source: NewSource(name, b), Language: l, TOML: ext == TOML}
@@ -62,10 +62,10 @@ func NewFile(name string, b []byte, l Language) *File {
 	return f
 }
 
-// MaxDiagnostics bounds what is said of one file.
+// MaxDiagnostics bounds the diagnostics of one file.
 const MaxDiagnostics = 100
 
-// Finish sorts what was found by place, and has every diagnostic carry what must not be printed with it.
+// Finish sorts the diagnostics by place and attaches the parts of the file that must not be printed with them.
 func (f *File) Finish() hcl.Diagnostics {
 	slices.SortStableFunc(f.Diags, func(x, y *hcl.Diagnostic) int {
 		return cmp.Or(x.Subject.Start.Byte-y.Subject.Start.Byte, int(x.Severity)-int(y.Severity))

@@ -10,18 +10,18 @@ import (
 	"github.com/pfar/pfar/policies/nearest"
 )
 
-// Value reads what a key is given, and has it go where it belongs.
+// Value checks the value of a key and stores it.
 type Value func(*Field)
 
 // Key describes one key of a section.
 type Key struct {
 	Name    string
-	Example string // a value as both syntaxes write it, or the whole block; "": a table
-	Unsaid  string // what holds where a file says nothing; "": nothing
+	Example string // a value as both syntaxes write it, or the whole block; "": the key is a table
+	Unsaid  string // the default, as both syntaxes write it; "": none
 	Value   Value
 }
 
-// Written is how a key is written; "": it is a table.
+// Written returns the key with its example, "" for a table.
 func (k Key) Written() string {
 	if k.Example == "" || strings.HasPrefix(k.Example, k.Name+" ") {
 		return k.Example
@@ -32,10 +32,10 @@ func (k Key) Written() string {
 // Section describes a table with fixed keys; the one without a name is the file itself.
 type Section struct {
 	Name  string
-	Where string // it is, for people; "": in NAME
+	Where string // how diagnostics name it; "": in NAME
 	Keys  []Key
-	Top   bool // its keys stand in one of several places: the top of the file, or here
-	Many  bool // there is one for each name, so that its keys have no place of their own
+	Top   bool // its keys may also stand at the top of the file
+	Many  bool // there is one for each name: Places does not have its keys
 }
 
 // Find returns the key of a name.
@@ -56,7 +56,7 @@ func (s Section) Names() []string {
 	return names
 }
 
-// where says for people which section it is.
+// where names the section in diagnostics.
 func (s Section) where() string {
 	switch {
 	case s.Where != "":
@@ -67,7 +67,7 @@ func (s Section) where() string {
 	return "in " + s.Name
 }
 
-// Tree returns what stands in the file, or nil if its syntax is wrong, which it reports.
+// Tree parses the file. It reports a syntax error and returns nil.
 func (f *File) Tree() *Node {
 	var root *Node
 	if f.TOML {
@@ -79,14 +79,14 @@ func (f *File) Tree() *Node {
 	return root
 }
 
-// Reader reads the tree of one file by descriptions.
+// Reader reads the tree of one file by descriptions of its keys.
 type Reader struct {
 	*File
-	// Given has the keys of the file, and of sections that may stand at its top, whether their values are good or not.
+	// Given has the keys of the file and of its Top sections, valid or not.
 	Given map[string]*Field
 	// Places says where each key was given, and each entry of lists: "sandbox.read_only[1]".
 	Places map[string]hcl.Range
-	// Remedy says what to write instead of a key that a section does not have; nil: the nearest of its keys.
+	// Remedy says what to write instead of an unknown key; nil: the nearest key of the section.
 	Remedy func(s Section, name string) string
 }
 
@@ -131,7 +131,7 @@ func (r *Reader) Section(s Section, n *Node) {
 	}
 }
 
-// nearestKey says what to write instead of a key that a section does not have.
+// nearestKey says what to write instead of an unknown key.
 func nearestKey(s Section, name string) string {
 	names := slices.Sorted(slices.Values(s.Names()))
 	near := nearest.Keyword(strings.ToLower(name), names)
@@ -142,7 +142,7 @@ func nearestKey(s Section, name string) string {
 	return "Did you mean " + near + "? Write " + k.Written() + "."
 }
 
-// place notes where a key was given. Those of a section that stand at the top as well have no other name.
+// place records where a key stands. A key of a Top section has the same name in both places.
 func (r *Reader) place(s Section, f *Field) {
 	at, key := f.Val.At, f.Key
 	if f.Val.Kind == Table {
@@ -154,7 +154,7 @@ func (r *Reader) place(s Section, f *Field) {
 	r.Places[key] = at
 }
 
-// PlaceEntry notes where the entry of a list stands that is the nth to be taken.
+// PlaceEntry records where the nth valid entry of a list stands.
 func (r *Reader) PlaceEntry(list string, n int, at hcl.Range) {
 	r.Places[list+"["+strconv.Itoa(n)+"]"] = at
 }

@@ -13,7 +13,7 @@ import (
 // withUnit is a number with a unit and without quotes.
 var withUnit = regexp.MustCompile(`=\s*([0-9.]+[A-Za-z%]+)\s*(#.*)?$`)
 
-// syntax reports what HCL's parser says and whether the file has a tree all the same.
+// syntax reports the errors of HCL's parser, and whether the file has a tree nevertheless.
 func (p *hclParser) syntax(diags hcl.Diagnostics) bool {
 	diags = slices.Clone(diags)
 	for _, d := range diags {
@@ -114,8 +114,8 @@ var hclRemedies = []struct {
 	{[]string{"Unexpected comma"}, "Remove the comma."},
 }
 
-// formAt returns how the table is written that a mistake is within, if its keys stand in quotes: no block of HCL can
-// have them.
+// formAt returns the example of the table around a mistake, if its keys are in quotes. A block of HCL cannot have such
+// keys.
 func (p *hclParser) formAt(at hcl.Range) string {
 	before := p.Bytes[:at.Start.Byte]
 	open := bytes.LastIndexByte(before, '{')
@@ -139,7 +139,7 @@ func (f *File) unitRemedy(at hcl.Range, line string) string {
 	return "A number with a unit stands in quotes. Write " + Quote(w[1]) + "."
 }
 
-// knownAt reports whether the line that a range starts in belongs to a key that holds no secret.
+// knownAt reports whether the line at a range belongs to a public key.
 func (f *File) knownAt(at hcl.Range) bool {
 	return f.Hidden.known(f.Bytes, f.lines[at.Start.Line-1])
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/pfar/pfar/policies/scan"
 )
 
-// Hidden says which parts of a file may hold a secret, for those who print the lines that diagnostics point at.
-// It travels as the Extra of every diagnostic of the file.
+// Hidden has the parts of a file that may be secret. It is the Extra of every diagnostic of the file, so that a printer
+// can mask them.
 type Hidden struct {
 	ranges  []hcl.Range
-	unknown bool              // the file has no tree: take for a secret what is quoted on a line without a known key
-	public  func(string) bool // reports whether the value of a key is no secret; nil: those of all keys are none
+	unknown bool              // the file has no tree: every quoted text is secret, except in lines of public keys
+	public  func(string) bool // reports whether a key never has a secret value; nil: no key has
 }
 
 // Add hides a range.
 func (h *Hidden) Add(at hcl.Range) { h.ranges = append(h.ranges, at) }
 
-// Everything hides what is quoted on any line without a public key: the file cannot be told from another program's.
+// Everything hides every quoted text, except in lines of public keys: the file may be of another program.
 func (h *Hidden) Everything() { h.unknown = true }
 
 // All hides every string below a value.
@@ -39,7 +39,7 @@ func (h *Hidden) All(n *Node) {
 	}
 }
 
-// Unread hides what a field that nobody will read may hold: the second of two keys, or an unknown one.
+// Unread hides the value of a field that is not read, if it may be secret: a repeated key, or an unknown one.
 func (h *Hidden) Unread(f *Field) {
 	if f.Val.Kind == Table || capitals.MatchString(f.Key) || SecretName(f.Key) {
 		h.All(f.Val)
@@ -47,15 +47,14 @@ func (h *Hidden) Unread(f *Field) {
 }
 
 var (
-	capitals  = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`) // the name of a variable
+	capitals  = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`) // names of variables
 	quoted    = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?|'[^']*'?`)
 	firstWord = regexp.MustCompile(`^\s*\[*\s*"?([A-Za-z_][A-Za-z0-9_-]*)`)
 	beside    = regexp.MustCompile(`\b(auth|env|token_env|url|secret)\b"?\s*[={:.]`)
 	assigned  = regexp.MustCompile(`[=:]\s*([^\s"'{\[][^,}\]#]*)`)
 )
 
-// Parts returns the offsets of the parts of a line of a file that may be a secret. from is where the line begins; h may
-// be nil.
+// Parts returns the offsets of the parts of a line that may be secret. The line begins at from; h may be nil.
 func (h *Hidden) Parts(src []byte, from int, line []byte) [][2]int {
 	var parts [][2]int
 	for _, w := range secretWords(string(line)) {
@@ -86,8 +85,8 @@ func (h *Hidden) Parts(src []byte, from int, line []byte) [][2]int {
 	return parts
 }
 
-// known reports whether a line of a file without a tree belongs to a key that holds no secret. A line that begins with
-// no key belongs to the one before.
+// known reports whether a line of a file without a tree belongs to a public key. A line without a key belongs to the
+// key above it.
 func (h *Hidden) known(src []byte, from int) bool {
 	for h.public != nil {
 		line, _, _ := bytes.Cut(src[from:], []byte("\n"))

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Ends of the names of files, by syntax.
+// The syntaxes, as file names end.
 const (
 	HCL  = ".hcl"
 	TOML = ".toml"
@@ -27,7 +27,7 @@ func SplitName(filename string) (base, ext string) {
 	return base, ""
 }
 
-// Source is the text of one file, with what is needed to say where something stands in it.
+// Source is the text of one file, and finds the line and column of an offset.
 type Source struct {
 	Name    string
 	Bytes   []byte
@@ -108,7 +108,7 @@ func (s *Source) line(r hcl.Range) string {
 	return strings.TrimSpace(text)
 }
 
-// Report collects what is wrong with a file.
+// Report collects the diagnostics of a file.
 type Report struct {
 	Diags  hcl.Diagnostics
 	Hidden Hidden
@@ -124,14 +124,14 @@ func (r *Report) Caution(at hcl.Range, summary, format string, args ...any) {
 	r.Diags = append(r.Diags, Caution(at, summary, format, args...))
 }
 
-// Problem is an error at a place.
+// Problem returns an error at a place.
 func Problem(at hcl.Range, summary, format string, args ...any) *hcl.Diagnostic {
 	return &hcl.Diagnostic{
 		Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, args...), Subject: &at,
 	}
 }
 
-// Caution is a warning at a place.
+// Caution returns a warning at a place.
 func Caution(at hcl.Range, summary, format string, args ...any) *hcl.Diagnostic {
 	d := Problem(at, summary, format, args...)
 	d.Severity = hcl.DiagWarning

@@ -52,7 +52,7 @@ type Field struct {
 	At      hcl.Range // of the key
 	Val     *Node
 	Labels  []Label
-	Example string // how the key is written, for remedies; a section gives it
+	Example string // of the key, for remedies; Section sets it
 }
 
 // Label is a name of a block: "search" of tool "search" { ... }.

@@ -11,7 +11,7 @@ import (
 	"github.com/pfar/pfar/policies/visible"
 )
 
-// WrongType reports that a key, or an entry of its list, takes something else.
+// WrongType reports that a key, or an entry of its list, takes another type.
 func (r *Reader) WrongType(f *Field, n *Node, want string) {
 	switch {
 	case n.Kind == Broken:
@@ -61,7 +61,7 @@ func (r *Reader) Line(f *Field) (string, bool) {
 	return s, true
 }
 
-// SetLine is the value of a key that takes a line.
+// SetLine returns the Value of a key that takes a line.
 func (r *Reader) SetLine(to *string) Value {
 	return func(f *Field) {
 		if s, ok := r.Line(f); ok {
@@ -70,7 +70,7 @@ func (r *Reader) SetLine(to *string) Value {
 	}
 }
 
-// SetTruth is the value of a key that takes true or false.
+// SetTruth returns the Value of a key that takes true or false.
 func (r *Reader) SetTruth(to *bool) Value {
 	return func(f *Field) {
 		if v, ok := r.Truth(f); ok {
@@ -97,7 +97,7 @@ func (r *Reader) Truth(f *Field) (value, ok bool) {
 	return false, false
 }
 
-// Among reports whether a key's word is one of a few. others are what people write for them.
+// Among checks that a key's word is one of words. others are words that people write instead.
 func (r *Reader) Among(f *Field, s string, words []string, others map[string]string) bool {
 	if slices.Contains(words, s) {
 		return true
@@ -107,7 +107,7 @@ func (r *Reader) Among(f *Field, s string, words []string, others map[string]str
 	return false
 }
 
-// Meant says which of a few words was meant: how names it, with WORD in its place.
+// Meant suggests one of words, by the sentence how with WORD for the word.
 func Meant(how, s string, words []string, others map[string]string) string {
 	best := others[strings.ToLower(s)]
 	if best == "" {
@@ -145,7 +145,7 @@ func (r *Reader) Texts(f *Field) []*Node {
 	return good
 }
 
-// Room reports whether a list has room for its entries. remedy says what to write where it has not.
+// Room checks that a list has at most so many entries. Otherwise remedy says what to write.
 func (r *Reader) Room(f *Field, entries []*Node, most int, summary, remedy string) bool {
 	if len(entries) <= most {
 		return true
@@ -154,11 +154,11 @@ func (r *Reader) Room(f *Field, entries []*Node, most int, summary, remedy strin
 	return false
 }
 
-// Once has the entries of a list that were there already.
+// Once has the entries of a list so far.
 type Once[K comparable] map[K]hcl.Range
 
-// New reports whether an entry is there for the first time. Of another it says so, by a format whose last argument is
-// the line of the first.
+// New reports whether an entry is new. It warns of one that is not, by a format whose last argument is the line of the
+// first.
 func (o Once[K]) New(r *Reader, k K, at hcl.Range, summary, format string, args ...any) bool {
 	first, twice := o[k]
 	if !twice {
