@@ -36,7 +36,7 @@ func (f *fleet) recall(x systemd.Found) *server {
 	want := p
 	want.Egress.Learn = false // whoever learned has lost the connection
 	i, ok := f.intents.read(p.Name)
-	s := newServer(p.Name)
+	s := newServer(p.Name, f.runner.Of(p.Name))
 	s.off = f.disabled(p.Name)
 	s.want, s.word, s.asleep, s.before = &want, i.Word, ok && i.Asleep && !x.Outside, i.stay
 	switch {
@@ -45,7 +45,8 @@ func (f *fleet) recall(x systemd.Found) *server {
 	case x.Idle:
 		s.run = i.Run && x.Applied == "" // or it has been stopped since by somebody else
 	default:
-		s.started, s.run, s.given, s.again = &p, !ok || i.Run || x.Outside, i.Given, x.Half
+		s.has.Found(&p)
+		s.run, s.given, s.again = !ok || i.Run || x.Outside, i.Given, x.Half
 		if i.Renew {
 			s.renew = renewalDue
 		}
@@ -60,15 +61,16 @@ func (f *fleet) adoptSession(x systemd.Found) {
 		return
 	}
 	s := f.servers[x.Plan.Name]
-	if s == nil || s.started == nil {
-		go f.runner.Stop(units.Instance(x.Plan.Name, handle))
+	if s == nil || s.has.Started == nil {
+		f.runner.Stray(units.Instance(x.Plan.Name, handle))
 		return
 	}
 	e := newSession(handle)
 	e.begin(nil)
 	s.sessions[handle] = e
+	s.has.FoundSession(handle)
 	e.set(control.State(x.Update.State))
 	if x.Update.Ended {
-		f.endSession(s, e)
+		e.close()
 	}
 }

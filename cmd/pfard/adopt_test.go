@@ -51,7 +51,7 @@ func again(t *testing.T, d *daemon, m *machine, dir string, running ...string) (
 	m.mu.Unlock()
 	_ = d.do(func() error { // what it has stopped itself is offered to others
 		for _, s := range d.fleet.servers {
-			if s.want != nil && s.started == nil {
+			if s.want != nil && s.has.Started == nil {
 				found = append(found, systemd.Found{Plan: s.plan(), Idle: true})
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/bridge"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/converge"
 	"github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -72,6 +73,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	d.followers = &followers{d.inbox, map[chan struct{}]bool{}}
 	d.folders = watch.NewFolders(log, func() { d.post(d.tell) })
 	d.fleet = newFleet(d)
+	d.fleet.runner = converge.New(nil, d.fleet)
 	d.reader = newReader(o, log, d.fleet, records)
 	d.orders = &orders{d.inbox, d, d.fleet, d.followers}
 	d.gateway = &gateway{inbox: d.inbox, log: log, around: d, socket: o.dirs.Gateway(), clientele: d.clientele}
@@ -190,8 +192,9 @@ func (d *daemon) reload() {
 			s.want = nil
 		}
 		s.checkLearner()
-		d.fleet.converge(s)
+		d.fleet.rewant(s)
 	}
+	d.fleet.apply()
 	d.reader.earlier.keep(set, broken)
 	d.audit.declarations(d.fleet.lives())
 	d.reader.nameServers(set)
@@ -253,7 +256,7 @@ func (d *daemon) report() control.Report {
 		if s.unscoped != "" && s.want != nil && s.want.Enabled && !s.off {
 			problems = append(problems, s.unscoped)
 		}
-		if s.unreached != "" && s.started != nil {
+		if s.unreached != "" && s.has.Started != nil {
 			problems = append(problems, s.unreached)
 		}
 		if words := outdated(s.name, c.PID); words != "" {

@@ -21,6 +21,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/converge"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -151,7 +152,7 @@ func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
 	d := newDaemon(o, slog.New(slog.NewTextHandler(io.Discard, nil)), v, "127.0.0.1:7417")
 	d.audit.open(false)
 	m := &machine{t: t, tell: d.fleet.changed, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
-	d.fleet.runner = m
+	d.fleet.runner = converge.New(m, d.fleet)
 	changed := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	looked := make(chan struct{}) // at the empty directory, not at a file that a test has half written
@@ -198,7 +199,7 @@ func (d *daemon) state(t *testing.T) map[string]control.Server {
 		busy, servers := false, map[string]control.Server{}
 		err := d.do(func() error {
 			for _, s := range d.fleet.servers {
-				busy = busy || s.busy || s.next != nil
+				busy = busy || s.has.Stopping || s.has.Next != nil
 				for _, e := range s.sessions {
 					busy = busy || e.closing
 				}

@@ -135,7 +135,7 @@ func (g *diskGuard) look() {
 // running lists the servers that run and have a private home.
 func (g *diskGuard) running() (names []string) {
 	for name, s := range g.fleet.servers {
-		if s.started != nil && s.started.State && !s.busy {
+		if s.has.Started != nil && s.has.Started.State && !s.has.Stopping {
 			names = append(names, name)
 		}
 	}
@@ -145,14 +145,14 @@ func (g *diskGuard) running() (names []string) {
 // stop stops a server that fills the disk, until somebody starts it.
 func (g *diskGuard) stop(name, why string) {
 	s := g.fleet.servers[name]
-	if s == nil || s.started == nil || s.busy {
+	if s == nil || s.has.Started == nil || s.has.Stopping {
 		return
 	}
 	g.fleet.log.Error("stopping a server that fills the disk", "server", name, "why", why)
 	s.run, s.asleep, s.full = false, false, why
 	s.dismiss(fmt.Errorf("%w: it fills the disk", control.ErrStopped))
 	before := s.status.State
-	g.fleet.stop(s)
+	g.fleet.converge(s)
 	s.status.Detail = why
 	g.around.tell()
 	if g.fleet.owner != nil && before != control.Failed {

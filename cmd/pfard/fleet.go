@@ -10,6 +10,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/converge"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -40,7 +41,7 @@ type fleet struct {
 	audit     *auditor
 	redaction *redaction
 	delivery  *delivery
-	runner    runner
+	runner    *converge.Runner
 	units     statusLines
 	owner     owner                // nil: systemd tells it (OnFailure=)
 	homes     interface{ inUse() } // is told that a server with a private home has started; nil: nobody is
@@ -59,7 +60,7 @@ func (f *fleet) changed(u local.Update) {
 		switch s := f.servers[u.Server]; {
 		case s == nil:
 			if u.Outside && !u.Ended { // it was started as it was removed
-				go f.runner.Stop(units.Instance(u.Server, u.Session))
+				f.runner.Stray(units.Instance(u.Server, u.Session))
 			}
 			return
 		case u.Session != "":
@@ -79,7 +80,6 @@ func (f *fleet) changed(u local.Update) {
 
 // forget gives up a server that has no declaration, and of which nothing is left.
 func (f *fleet) forget(server string) {
-	f.runner.Forget(server)
 	f.intents.forget(server)
 	f.delivery.stood.forget(server)
 	delete(f.servers, server)
@@ -91,7 +91,7 @@ func (f *fleet) forget(server string) {
 func (f *fleet) want(name string, p plan.Plan, word string) {
 	s := f.servers[name]
 	if s == nil {
-		s = newServer(name)
+		s = newServer(name, f.runner.Of(name))
 		s.off = f.disabled(name)
 		f.servers[name] = s
 	}
@@ -100,18 +100,6 @@ func (f *fleet) want(name string, p plan.Plan, word string) {
 	}
 	s.want, s.word = &p, word
 	f.compareScopes(s)
-}
-
-// runner is where plans become processes: our own, or systemd's. A plan that names a session makes a further process of
-// its server, known as units.Instance. What becomes of a process the runner tells by an update.
-type runner interface {
-	Start(p plan.Plan, secrets units.Secrets) error
-	Adjust(p plan.Plan) error          // what runs goes by this plan when it returns, without a stop; an error: it may not, and has to be stopped
-	Prepare(p plan.Plan) error         // Start will not fail for want of space
-	Stop(instance string)              // returns when nothing of it is left; a session's process is forgotten with it
-	Offer(server string, p *plan.Plan) // others may start it, if it does not run; nil: they may not
-	Forget(server string)
-	Log(name string) string
 }
 
 // disabled reports whether the operator has disabled a server. If that cannot be known, it has been.

@@ -71,7 +71,7 @@ func (o *orders) woken(name string) (bool, error) {
 		return true, nil
 	case !s.runs():
 		return false, fmt.Errorf("%w: %q was stopped; pfar start %s", control.ErrStopped, name, name)
-	case s.busy:
+	case s.has.Stopping:
 		return false, nil
 	}
 	switch s.status.State {
@@ -96,7 +96,7 @@ func (o *orders) sleep(name string) error {
 		return fmt.Errorf("%w: somebody has %q in learning mode", control.ErrBusy, name)
 	case len(s.sessions) > 0:
 		return fmt.Errorf("%w: %q has %d sessions with a process of their own", control.ErrBusy, name, len(s.sessions))
-	case s.busy || s.status.State != control.Running:
+	case s.has.Stopping || s.status.State != control.Running:
 		return s.down()
 	case s.renew == renewalDue:
 		o.renewIdle(s)

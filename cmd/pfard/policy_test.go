@@ -13,6 +13,7 @@ import (
 
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/converge"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -102,7 +103,10 @@ func TestPolicyInReports(t *testing.T) {
 	}
 	dirs := control.Dirs{State: t.TempDir(), Config: filepath.Join(base, "mcp.d")}
 	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), vaultIn(t, dirs), "")
-	d.fleet.runner = &machine{t: t, tell: d.fleet.changed, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
+	m := &machine{
+		t: t, tell: d.fleet.changed, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{},
+	}
+	d.fleet.runner = converge.New(m, d.fleet)
 	d.audit.open(false)
 	d.reload()
 	r := d.report()

@@ -111,7 +111,7 @@ func TestTriesBeginAnew(t *testing.T) {
 			ask(t, d, control.Request{Verb: control.Enable, Server: "a"})
 		},
 		"systemctl start": func(_ *testing.T, d *daemon, _ chan struct{}) {
-			_ = d.do(func() error { d.fleet.servers["a"].started = nil; return nil }) // as the runner of systemd has it
+			_ = d.do(func() error { d.fleet.servers["a"].has.Found(nil); return nil }) // as the runner of systemd has it
 			d.fleet.changed(local.Update{Server: "a", State: units.StateStarting, PID: 9, Outside: true})
 		},
 		"another file": func(t *testing.T, d *daemon, changed chan struct{}) {

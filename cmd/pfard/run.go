@@ -25,6 +25,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/converge"
 	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/migrate"
@@ -139,7 +140,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	d.fleet.runner, d.inspectors.runner = r, r
+	d.fleet.runner, d.inspectors.runner = converge.New(r, d.fleet), r
 	d.tokens.run = d.tokens.refreshWith(r)
 	owner := &telling{ctx: ctx, hook: hook{path: o.dirs.OnFailure(), log: log}}
 	defer owner.wait()

@@ -11,6 +11,7 @@ import (
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/converge"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -31,15 +32,15 @@ type server struct {
 	full   string // why it was stopped, if it has filled the disk; "" once it is started again
 	asleep bool   // it does not run until a call wants it
 
-	started *plan.Plan // what the runner was told to start; nil: nothing
-	next    *plan.Plan // it runs on, and is about to go by this; nil: by started
-	again   bool       // stop it and start it, though the plan is the same
-	given   string     // digest of what its launcher was given (delivery.digest); "": nothing, or it is not known
-	renew   renewal    // whether that has changed since
-	busy    bool       // a stop is under way
-	retry   retry      // of its crashes
-	served  bool       // it has been up, and nobody has stopped it since
-	delayed error      // why what it needs cannot be written; it is tried again
+	has     *converge.State  // what runs
+	wanted  *converge.Server // what is to
+	again   bool             // stop it and start it, though the plan is the same
+	tried   control.State    // of before it was last started
+	given   string           // digest of what its launcher was given (delivery.digest); "": nothing, or it is not known
+	renew   renewal          // whether that has changed since
+	retry   retry            // of its crashes
+	served  bool             // it has been up, and nobody has stopped it since
+	delayed error            // why what it needs cannot be written; it is tried again
 
 	unreached string // settings of its unit that do not reach it, in words; "": none
 	told      string // of these, what was logged last
@@ -53,111 +54,128 @@ type server struct {
 	status control.Server
 }
 
-func newServer(name string) *server {
-	return &server{name: name, sessions: map[string]*session{}, since: now(), status: control.Server{Name: name, State: control.Stopped}}
-}
-
-// converge does the next step towards what should be. It never waits: a stop, which may take seconds, comes back.
-func (f *fleet) converge(s *server) {
-	f.intents.keep(s)
-	switch {
-	case s.busy || s.next != nil || s.started == nil && len(s.sessions) > 0: // nothing of it may be left before what comes next
-	case s.started != nil && s.want != nil && s.runs() && !s.again && f.adjust(s): // if there is anything to do at all
-	case s.started != nil && (s.want == nil || !s.runs() || s.again || plan.Digest(s.plan()) != plan.Digest(*s.started)):
-		if s.want != nil && s.runs() {
-			if err := f.runner.Prepare(s.plan()); err != nil { // nothing that runs ends for want of space
-				f.delay(s, err)
-				return
-			}
-		}
-		f.stop(s)
-	case s.started == nil && s.want == nil:
-		f.forget(s.name)
-	case s.started == nil && s.runs():
-		f.start(s)
-	case s.started == nil && s.asleep && !s.off:
-		s.set(control.Sleeping, reasonAsleep(*s.want))
-		f.offer(s)
-	case s.started == nil && s.full != "" && !s.off && s.want.Enabled:
-		s.set(control.Failed, s.full)
-	case s.started == nil:
-		s.set(control.Stopped, s.reasonNotRun())
-		f.offer(s)
+func newServer(name string, has *converge.State) *server {
+	return &server{
+		name: name, has: has, sessions: map[string]*session{}, since: now(),
+		status: control.Server{Name: name, State: control.Stopped},
 	}
 }
 
-// offer lets an administrator start a server that does not run, unless nobody may: its declaration says so, or it was
-// disabled.
-func (f *fleet) offer(s *server) {
-	if s.off || !s.want.Enabled {
-		f.runner.Offer(s.name, nil)
+// converge has what runs of a server brought to what should be. It does not wait.
+func (f *fleet) converge(s *server) {
+	f.rewant(s)
+	f.apply()
+}
+
+// apply has what runs brought to what should be of all servers.
+func (f *fleet) apply() {
+	want := make(converge.Want, len(f.servers))
+	for name, s := range f.servers {
+		if s.wanted != nil {
+			want[name] = s.wanted
+		}
+	}
+	f.runner.Apply(want)
+}
+
+// rewant takes what should be of a server, for the next time that what runs is brought to that.
+func (f *fleet) rewant(s *server) {
+	f.intents.keep(s)
+	if s.wanted = nil; s.want == nil {
 		return
 	}
-	p := s.plan()
-	f.runner.Offer(s.name, &p)
-}
-
-// adjust brings a running server to a plan for which it need not be started again, and reports whether it runs as it
-// should, or is about to.
-func (f *fleet) adjust(s *server) bool {
-	p := s.plan()
-	if plan.Digest(p) == plan.Digest(*s.started) {
-		return true
+	s.wanted = &converge.Server{
+		Plan: s.plan(), Run: s.runs(), Again: s.again, Offer: !s.off && s.want.Enabled, Sessions: map[string]bool{},
 	}
-	if _, live := plan.Adjusted(*s.started, p); !live {
-		return false
-	}
-	s.next = &p
-	instances := []plan.Plan{p}
 	for handle, e := range s.sessions {
-		if own := p; !e.closing {
-			own.Gateway.Session = handle
-			instances = append(instances, own)
+		if !e.closing {
+			s.wanted.Sessions[handle] = true
 		}
 	}
-	go func() {
-		failed := map[string]error{}
-		for _, i := range instances {
-			if err := f.runner.Adjust(i); err != nil {
-				failed[i.Gateway.Session] = err
-			}
-		}
-		f.post(func() { f.adjusted(s, failed) })
-	}()
-	return true
 }
 
-// adjusted takes it that a running server goes by its next plan. What may not is stopped: it runs by no older one.
-func (f *fleet) adjusted(s *server, failed map[string]error) {
-	if s.started != nil {
-		s.started = s.next
-		f.relabel(s)
+// Post has the loop call what the runner has to do, and tells those who watch.
+func (f *fleet) Post(do func()) {
+	f.post(func() {
+		do()
+		f.around.tell()
+	})
+}
+
+// Happened takes what has become of a server.
+func (f *fleet) Happened(event converge.Event) {
+	switch e := event.(type) {
+	case converge.Stopping:
+		s := f.servers[e.Server]
+		s.again = false
+		s.set(control.Stopping, "stopping")
+		for _, session := range s.sessions {
+			session.close()
+		}
+	case converge.Stopped:
+		f.servers[e.Server].forgetProcess()
+	case converge.Started:
+		if p := f.servers[e.Server].has.Started; p.State && f.homes != nil {
+			f.homes.inUse()
+		}
+	case converge.Refused:
+		f.refused(f.servers[e.Server], e)
+	case converge.Delayed:
+		f.delay(f.servers[e.Server], e.Err)
+	case converge.Adjusted:
+		f.adjusted(f.servers[e.Server], e.Failed)
+	case converge.Left:
+		f.servers[e.Server].left(e.Session)
+	case converge.Rests:
+		f.servers[e.Server].rests()
+	case converge.Forgotten:
+		f.forget(e.Server)
 	}
-	s.next = nil
+}
+
+// refused takes it that a process cannot be started.
+func (f *fleet) refused(s *server, e converge.Refused) {
+	if e.Session != "" {
+		session := s.sessions[e.Session]
+		delete(s.sessions, e.Session)
+		session.begin(e.Err)
+		return
+	}
+	if errors.Is(e.Err, errWaits) {
+		return
+	}
+	s.set(control.Failed, e.Err.Error())
+	if fullDisk(e.Err) {
+		f.delay(s, e.Err)
+	}
+	f.failed(s, s.tried)
+}
+
+// rests shows why a server does not run.
+func (s *server) rests() {
+	switch {
+	case s.asleep && !s.off:
+		s.set(control.Sleeping, reasonAsleep(*s.want))
+	case s.full != "" && !s.off && s.want.Enabled:
+		s.set(control.Failed, s.full)
+	default:
+		s.set(control.Stopped, s.reasonNotRun())
+	}
+}
+
+// adjusted takes it that a running server goes by its next plan, but for what is stopped.
+func (f *fleet) adjusted(s *server, failed map[string]error) {
+	if s.has.Started != nil { // its label may be another one
+		f.units.relabelled(s.name, s.has.Started.Gateway.Label)
+		for handle := range s.sessions {
+			f.units.relabelled(units.Instance(s.name, handle), s.has.Started.Gateway.Label)
+		}
+	}
 	for handle, err := range failed {
-		e := s.sessions[handle]
-		switch {
-		case handle == "":
-			s.again = s.started != nil
-		case e != nil && !e.closing:
-			f.endSession(s, e)
-		default:
-			continue // it has ended
+		if e := s.sessions[handle]; e != nil {
+			e.close()
 		}
 		f.log.Warn("starting again what could not be changed while it ran", "server", s.name, "session", handle, "error", err)
-	}
-	f.converge(s)
-	f.around.tell()
-}
-
-// relabel shows the label of a server's data in the status lines of its units.
-func (f *fleet) relabel(s *server) {
-	if s.started == nil {
-		return
-	}
-	f.units.relabelled(s.name, s.started.Gateway.Label)
-	for handle := range s.sessions {
-		f.units.relabelled(units.Instance(s.name, handle), s.started.Gateway.Label)
 	}
 }
 
@@ -170,30 +188,25 @@ func (s *server) plan() plan.Plan {
 	return p
 }
 
-func (f *fleet) stop(s *server) {
-	s.busy, s.again = true, false
-	s.set(control.Stopping, "stopping")
-	for _, e := range s.sessions {
-		f.endSession(s, e)
-	}
-	go func() {
-		f.runner.Stop(s.name)
-		f.post(func() {
-			s.busy, s.started = false, nil
-			s.status.PID, s.status.Tools, s.status.Limits, s.status.Shared, s.status.Launcher, s.status.Crashes = 0, 0, "", "", "", 0
-			f.converge(s)
-			f.around.tell()
-		})
-	}()
+// forgetProcess forgets what is true of a process.
+func (s *server) forgetProcess() {
+	r := &s.status
+	r.PID, r.Tools, r.Limits, r.Shared, r.Launcher, r.Crashes = 0, 0, "", "", "", 0
 }
 
-func (f *fleet) start(s *server) {
-	s.again, s.full = false, ""
+// errWaits is the error of a server that is not started, for it waits.
+var errWaits = errors.New("it waits for credentials")
+
+// Launch returns what the process of a plan is started with.
+func (f *fleet) Launch(p plan.Plan) (units.Secrets, error) {
+	if p.Gateway.Session != "" {
+		return f.launchSession(p)
+	}
+	s := f.servers[p.Name]
+	s.again, s.full, s.tried = false, "", s.status.State
 	if s.renew == renewalDue {
 		s.renew = noRenewal
 	}
-	before := s.status.State
-	defer func() { f.failed(s, before) }()
 	secrets, err := f.delivery.secrets(*s.want)
 	s.given = ""
 	if !f.waits { // or systemd asks for them
@@ -207,30 +220,18 @@ func (f *fleet) start(s *server) {
 		}
 	}
 	f.intents.keep(s)
-	if err != nil {
-		s.set(control.Failed, err.Error())
-		return
-	}
-	plan := s.plan()
-	if len(secrets.Missing) > 0 { // LIF-03: not an error, and never a crash loop
-		s.set(control.Waiting, waitingFor(secrets.Missing))
-		if !f.waits {
-			return
-		}
-	} else {
+	switch {
+	case err != nil:
+		return units.Secrets{}, err
+	case len(secrets.Missing) == 0:
 		s.set(control.Starting, "starting")
+		return secrets, nil
 	}
-	if err := f.runner.Start(plan, secrets); err != nil {
-		s.set(control.Failed, err.Error())
-		if fullDisk(err) {
-			f.delay(s, err)
-		}
-		return
+	s.set(control.Waiting, waitingFor(secrets.Missing)) // LIF-03: not an error, and never a crash loop
+	if !f.waits {
+		return units.Secrets{}, errWaits
 	}
-	s.started = &plan
-	if plan.State && f.homes != nil {
-		f.homes.inUse()
-	}
+	return secrets, nil
 }
 
 // delay has it tried again later: nobody says when a disk has space.
@@ -256,7 +257,7 @@ func fullDisk(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(
 
 // retryWaiting starts a server again that waits for credentials if they are there by now.
 func (f *fleet) retryWaiting(s *server) {
-	if s.status.State != control.Waiting || s.undecided() || s.want == nil || s.busy {
+	if s.status.State != control.Waiting || s.undecided() || s.want == nil || s.has.Stopping {
 		return
 	}
 	secrets, err := f.delivery.values(*s.want)
@@ -268,7 +269,7 @@ func (f *fleet) retryWaiting(s *server) {
 	case len(secrets.Missing) > 0:
 		s.set(control.Waiting, waitingFor(secrets.Missing))
 	default:
-		s.again = s.started != nil
+		s.again = s.has.Started != nil
 		f.converge(s)
 	}
 }
@@ -286,16 +287,18 @@ func (f *fleet) withheld(p plan.Plan) []string {
 // word of the owner's as ours.
 func (f *fleet) turnedOutside(s *server, u local.Update) {
 	if u.Ended {
-		s.run, s.asleep, s.started = false, false, nil
+		s.run, s.asleep = false, false
+		s.has.Found(nil)
 		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, s.name))
 		f.take(s, u)
-		s.status.PID, s.status.Tools, s.status.Limits, s.status.Shared, s.status.Launcher, s.status.Crashes = 0, 0, "", "", "", 0
+		s.forgetProcess()
 		for _, e := range s.sessions {
-			f.endSession(s, e)
+			e.close()
 		}
-	} else if s.want != nil && s.started == nil {
+	} else if s.want != nil && s.has.Started == nil {
 		p := s.plan() // which it is: what is offered is that
-		s.run, s.asleep, s.started, s.retry.tries = s.want.Enabled, false, &p, 0
+		s.run, s.asleep, s.retry.tries = s.want.Enabled, false, 0
+		s.has.Found(&p)
 		f.take(s, u)
 	}
 	f.converge(s)
@@ -372,11 +375,11 @@ func (f *fleet) retryCrashed(s *server) {
 // startCrashed starts a server that is still as its crashes have left it.
 func (f *fleet) startCrashed(s *server) {
 	s.retry.timer = nil
-	if f.servers[s.name] != s || s.status.State != control.Failed || s.want == nil || !s.runs() || s.busy {
+	if f.servers[s.name] != s || s.status.State != control.Failed || s.want == nil || !s.runs() || s.has.Stopping {
 		return
 	}
 	f.log.Info("starting a server again that its crashes had disabled", "server", s.name)
-	s.again = s.started != nil
+	s.again = s.has.Started != nil
 	f.converge(s)
 	f.around.tell()
 }

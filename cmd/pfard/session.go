@@ -8,6 +8,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // session is a process of a server's that serves one client session alone. It belongs to the loop, but for its
@@ -52,33 +53,28 @@ func (f *fleet) openSession(name, handle string) (opened, leaving *session, err 
 	if leaving, err = s.admits(handle); err != nil {
 		return nil, leaving, err
 	}
-	plan := *s.started
-	if s.next != nil {
-		plan = *s.next
-	}
-	plan.Gateway.Session = handle
-	secrets, err := f.delivery.secrets(plan)
+	opened = newSession(handle)
+	s.sessions[handle] = opened
+	f.converge(s)
+	f.around.tell()
+	return opened, nil, nil
+}
+
+// launchSession returns what the process of a session is started with.
+func (f *fleet) launchSession(p plan.Plan) (units.Secrets, error) {
+	secrets, err := f.delivery.secrets(p)
 	if err == nil {
-		secrets.Missing = append(secrets.Missing, f.withheld(plan)...)
+		secrets.Missing = append(secrets.Missing, f.withheld(p)...)
 	}
 	if !f.waits {
-		if unrecorded := f.delivery.record(plan, secrets, err); unrecorded != nil {
+		if unrecorded := f.delivery.record(p, secrets, err); unrecorded != nil {
 			secrets.Missing = []string{unrecorded.Error()}
 		}
 	}
-	if err != nil {
-		return nil, nil, err
+	if err == nil && len(secrets.Missing) > 0 {
+		err = fmt.Errorf("%w: %q waits for credentials: %s", control.ErrDown, p.Name, strings.Join(secrets.Missing, "; "))
 	}
-	if len(secrets.Missing) > 0 {
-		return nil, nil, fmt.Errorf("%w: %q waits for credentials: %s", control.ErrDown, name, strings.Join(secrets.Missing, "; "))
-	}
-	if err := f.runner.Start(plan, secrets); err != nil {
-		return nil, nil, err
-	}
-	opened = newSession(handle)
-	s.sessions[handle] = opened
-	f.around.tell()
-	return opened, nil, nil
+	return secrets, err
 }
 
 // admits says why a server takes no session of that handle now. If that will change by itself, it returns a session
@@ -87,13 +83,13 @@ func (s *server) admits(handle string) (leaving *session, err error) {
 	switch {
 	case !units.IsSession(handle):
 		return nil, noHandle(handle)
-	case s.started == nil || s.busy || s.status.State == control.Failed:
+	case s.has.Started == nil || s.has.Stopping || s.status.State == control.Failed:
 		return nil, s.down()
-	case !s.started.Gateway.Sessions.Own:
+	case !s.has.Started.Gateway.Sessions.Own:
 		return nil, fmt.Errorf("%w of %q: its declaration has no sessions = \"own\"", control.ErrShared, s.name)
 	case s.sessions[handle] != nil:
 		return nil, fmt.Errorf("%w: session %s of %q", control.ErrOpen, handle, s.name)
-	case len(s.sessions) < s.started.Gateway.Sessions.Max:
+	case len(s.sessions) < s.has.Started.Gateway.Sessions.Max:
 		return nil, nil
 	}
 	for _, e := range s.sessions {
@@ -101,7 +97,8 @@ func (s *server) admits(handle string) (leaving *session, err error) {
 			leaving = e
 		}
 	}
-	return leaving, fmt.Errorf("%w: %q has %d sessions with a process of their own (sessions_max in %s)", control.ErrBusy, s.name, len(s.sessions), s.started.File)
+	return leaving, fmt.Errorf("%w: %q has %d sessions with a process of their own (sessions_max in %s)",
+		control.ErrBusy, s.name, len(s.sessions), s.has.Started.File)
 }
 
 // closeSession begins to stop a session's process. Without one there is nothing to do.
@@ -110,7 +107,8 @@ func (f *fleet) closeSession(name, handle string) error {
 		return noHandle(handle)
 	}
 	if s := f.servers[name]; s != nil && s.sessions[handle] != nil {
-		f.endSession(s, s.sessions[handle])
+		s.sessions[handle].close()
+		f.converge(s)
 		f.around.tell()
 	}
 	return nil
@@ -120,25 +118,22 @@ func noHandle(text string) error {
 	return fmt.Errorf("%w: %q is not the handle of a session: 8 characters of a-z and 2-7", control.ErrInvalid, text)
 }
 
-// endSession stops a session's process as LIF-09 has it, if nobody does so already. The runner forgets it by that.
-func (f *fleet) endSession(s *server, e *session) {
+// close has a session's process stopped as LIF-09 has it: with the next look at what is wanted.
+func (e *session) close() {
 	if e.closing {
 		return
 	}
 	e.closing = true
 	e.set(control.Stopping)
 	e.begin(fmt.Errorf("%w: the session was closed before its process ran", control.ErrStopped))
-	handle := e.status.Handle
-	name := units.Instance(s.name, handle)
-	go func() {
-		f.runner.Stop(name)
-		f.post(func() {
-			delete(s.sessions, handle)
-			close(e.gone)
-			f.converge(s)
-			f.around.tell()
-		})
-	}()
+}
+
+// left forgets a session of whose process nothing is left.
+func (s *server) left(handle string) {
+	if e := s.sessions[handle]; e != nil {
+		delete(s.sessions, handle)
+		close(e.gone)
+	}
 }
 
 // sessionChanged takes the runner's word on a session's process. One that has ended is not started again: what its
@@ -156,7 +151,8 @@ func (f *fleet) sessionChanged(s *server, u local.Update) {
 	switch {
 	case u.Ended:
 		e.begin(fmt.Errorf("%w: its process could not be started: %s", control.ErrDown, u.Detail))
-		f.endSession(s, e)
+		e.close()
+		f.converge(s)
 	case u.PID != 0:
 		e.begin(nil)
 	}

@@ -60,13 +60,13 @@ func (s *server) set(state control.State, detail string) {
 
 // take applies what the runner says. While a stop is under way the server is stopping, whatever its processes say.
 func (s *server) take(u local.Update) {
-	if s.started == nil {
+	if s.has.Started == nil {
 		return
 	}
 	if u.Refusal.Reason != "" {
 		s.status.Refused, s.status.LastRefusal, s.status.LastRefused = u.Refusal, u.Refusal.String(), time.Now().UTC()
 	}
-	if s.busy {
+	if s.has.Stopping {
 		return
 	}
 	s.status.PID = u.PID
@@ -93,8 +93,8 @@ func (s *server) report(log string) control.Server {
 	r.Since, r.Log, r.Stale, r.Sessions = s.since.time(now()), log, s.stale && s.held == nil, s.openSessions()
 	r.Broken = s.want != nil && s.want.Fault != ""
 	p := s.want
-	if p == nil || s.next != nil && s.started != nil { // an edit shows once it is in force
-		p = s.started
+	if p == nil || s.has.Next != nil && s.has.Started != nil { // an edit shows once it is in force
+		p = s.has.Started
 	}
 	if p != nil {
 		r.File, r.Description, r.Label = p.File, p.Gateway.Description, p.Gateway.Label
@@ -108,7 +108,7 @@ func (s *server) report(log string) control.Server {
 	if s.retry.timer != nil {
 		r.Detail += "; " + s.retry.words
 	}
-	if s.delayed != nil && s.started != nil {
+	if s.delayed != nil && s.has.Started != nil {
 		r.Detail = strings.TrimPrefix(r.Detail+"; not yet as its file says: "+s.delayed.Error(), "; ")
 	}
 	if s.held != nil {

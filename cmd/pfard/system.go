@@ -21,6 +21,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/converge"
 	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/local"
@@ -199,7 +200,7 @@ const unsealedNote = "the vault's key lies in a file in the clear: this machine 
 
 // join has the daemon and the conversations with units know each other.
 func (d *daemon) join(a *attachments, r *systemd.Runner) {
-	d.fleet.runner, d.fleet.units, a.runner, d.keeper.running = r, a, r, r.Bridges
+	d.fleet.runner, d.fleet.units, a.runner, d.keeper.running = converge.New(r, d.fleet), a, r, r.Bridges
 	d.tokens.run, d.tokens.mended = a.refresh, a.refreshMended
 	d.policy.outlived = true
 	d.inspectors.runner = systemd.NewInspectors(d.log, a.link, d.options.dirs.Run)

@@ -65,16 +65,16 @@ func (u *uses) revalue(s *server, when urgency) control.Then {
 			return control.Waits
 		}
 		return control.Starts
-	case !lacks && now == s.given && s.started != nil && !s.busy && !s.again:
+	case !lacks && now == s.given && s.has.Started != nil && !s.has.Stopping && !s.again:
 		return control.RunsOn
 	case when == whenIdle && u.delivery.refusal(*s.want) == "":
-		if !lacks && s.started != nil && !s.busy && s.renew != renewalDone {
+		if !lacks && s.has.Started != nil && !s.has.Stopping && s.renew != renewalDone {
 			s.renew = renewalDue
 			u.fleet.intents.keep(s)
 		}
 		return control.Restarts
 	}
-	s.again = s.again || s.started != nil && !s.busy
+	s.again = s.again || s.has.Started != nil && !s.has.Stopping
 	u.fleet.converge(s)
 	if lacks {
 		return control.Waits
@@ -113,7 +113,7 @@ func (u *uses) giveLauncher(p plan.Plan, secrets units.Secrets, err error) error
 // now: a variable of its environment, or a token that was refreshed as it ended.
 func (u *uses) outdated() {
 	for _, s := range u.fleet.servers {
-		if s.started == nil || len(s.want.Credentials) == 0 {
+		if s.has.Started == nil || len(s.want.Credentials) == 0 {
 			continue
 		}
 		if u.delivery.compare(*s.want).mismatch() != "" { // a token was refreshed as that pfard ended
@@ -179,7 +179,7 @@ func (u *uses) tokenRefused(key, words string) {
 		for _, s := range u.fleet.servers {
 			switch {
 			case !slices.Contains(u.problems(s), words):
-			case u.fleet.waits && s.started != nil && !s.busy && u.delivery.handout(*s.want) == "":
+			case u.fleet.waits && s.has.Started != nil && !s.has.Stopping && u.delivery.handout(*s.want) == "":
 				s.again = true // its unit says for what it waits when it starts, also if that is under way
 				u.fleet.converge(s)
 			default:
@@ -222,7 +222,7 @@ func (u *uses) keysLeft(name string) []string {
 // One that does not run waits for them instead.
 func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostics) {
 	have := u.fleet.servers[s.Name]
-	if have == nil || have.started == nil || have.want == nil || !p.Enabled || !have.runs() {
+	if have == nil || have.has.Started == nil || have.want == nil || !p.Enabled || !have.runs() {
 		return nil
 	}
 	switch have.status.State {
@@ -230,7 +230,7 @@ func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostic
 	default:
 		return nil
 	}
-	if words := u.delivery.given.refusal(*have.started); words != "" { // it has none, and waits
+	if words := u.delivery.given.refusal(*have.has.Started); words != "" { // it has none, and waits
 		return nil
 	}
 	list, _ := u.delivery.given.check(p) // of an error, what runs has heard
