@@ -29,7 +29,7 @@ type clientFile struct {
 }
 
 func newClientFile(f *block.File, c *Client) *clientFile {
-	d := &clientFile{reader: newReader(f, wordsOfClients()), client: c}
+	d := &clientFile{reader: newReader(f, wordsOfClients), client: c}
 	c.places = d.Places
 	d.rights = &rights{reader: d.reader}
 	d.schema = []block.Section{
@@ -50,7 +50,7 @@ func (d *clientFile) keys() []block.Key {
 		key("uid", `[1000]`, `[]`, d.uids),
 		key("servers", `["notion", "github"]`, `[]`, d.servers),
 		key("profile", `"strict"`, `"strict"`, d.profile),
-		key("sessions", `"sticky"`, `"sticky"`, word(d.reader, &c.Sessions, modes, wordsOfClientSessions())),
+		key("sessions", `"sticky"`, `"sticky"`, word(d.reader, &c.Sessions, modes, wordsOfClientSessions)),
 		key("relax", `"a test that begins clean each time"`, "", d.SetLine(&c.Relax)),
 		key(toolsSection, "", "", d.tools),
 		key(serverSection, "", "", d.settings),

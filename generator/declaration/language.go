@@ -47,6 +47,7 @@ func sentences(label, nameless string) block.Sentences {
 			`Write the value itself, and %%%%{ for the characters "%%{" in a string.`,
 		Label: label, Nameless: nameless,
 		Twice:     "%[1]s was given already in line %[3]d. Keep one of the two.",
+		Elsewhere: "%s was given already in line %d: it stands at the top or in server. Keep one of the two.",
 		Null:      "%s is null. Leave the key out.",
 		Empty:     "%s is empty. Write %s, or leave the key out.",
 		WrongType: "%s takes %s, not %s. Write %s.",

@@ -23,7 +23,7 @@ type launch struct {
 func (d *launch) keys() []block.Key {
 	transports := []string{string(Stdio), string(UDS), string(Pipe), string(SSE), string(StreamHTTP)}
 	return []block.Key{
-		key("transport", `"stdio"`, `"stdio"`, word(d.reader, &d.server.Transport, transports, wordsOfTransports())),
+		key("transport", `"stdio"`, `"stdio"`, word(d.reader, &d.server.Transport, transports, wordsOfTransports)),
 		key("url", `"https://mcp.example.com/mcp"`, "", d.url),
 		key("path", `"/run/notion/mcp.sock"`, "", d.path),
 		key("command", `"node"`, "", d.command),

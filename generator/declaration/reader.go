@@ -1,6 +1,7 @@
 package declaration
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,11 +17,11 @@ import (
 type reader struct {
 	*block.Reader
 	schema []block.Section
-	words  map[string]string // what other tools call its keys
-	meant  map[string]bool   // keys that misspelt ones were taken for
+	words  synonyms        // what other tools call its keys
+	meant  map[string]bool // keys that misspelt ones were taken for
 }
 
-func newReader(f *block.File, words map[string]string) *reader {
+func newReader(f *block.File, words synonyms) *reader {
 	d := &reader{Reader: block.NewReader(f), words: words, meant: map[string]bool{}}
 	d.Remedy = d.remedy
 	return d
@@ -80,13 +81,13 @@ func (d *reader) remedy(s block.Section, name string) string {
 	if len(name) > 64 {
 		return "Write " + block.OneOf(s.Names()) + "."
 	}
-	plain := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
+	plain, words := strings.ToLower(strings.ReplaceAll(name, "-", "_")), d.words()
 	if k, ok := wordsOfCredentials()[plain]; ok && s.Name == credentialSection {
 		d.meant[k] = true
 		return "Write " + k + "."
 	}
 	for _, o := range d.schema {
-		if k, ok := o.Find(name); ok && d.words[name] == "" {
+		if k, ok := o.Find(name); ok && words[name] == "" {
 			return d.belongs(o, k.Name)
 		}
 	}
@@ -94,7 +95,7 @@ func (d *reader) remedy(s block.Section, name string) string {
 		d.meant[k.Name] = true
 		return "Keys are in lower case, with underscores. Write " + k.Name + "."
 	}
-	if w, ok := d.words[plain]; ok { // before what looks alike: pids is tasks_max, and not pins
+	if w, ok := words[plain]; ok { // before what looks alike: pids is tasks_max, and not pins
 		plain = w
 	} else if k := nearest.Keyword(plain, s.Names()); k != "" {
 		d.meant[k] = true
@@ -138,19 +139,22 @@ func (d *reader) table(f *block.Field) (*block.Node, bool) {
 	return nil, false
 }
 
-// word returns the Value of a key that takes one of words. others are words that people write instead.
-func word[T ~string](d *reader, to *T, words []string, others map[string]string) block.Value {
+// synonyms returns words that people write instead of others.
+type synonyms func() map[string]string
+
+// word returns the Value of a key that takes one of words.
+func word[T ~string](d *reader, to *T, words []string, others synonyms) block.Value {
 	return func(f *block.Field) {
-		if s, ok := d.Text(f); ok && d.Among(f, s, words, others) {
+		if s, ok := d.Text(f); ok && (slices.Contains(words, s) || d.Among(f, s, words, others())) {
 			*to = T(s)
 		}
 	}
 }
 
 // marshalled is like word, for a type that unmarshals its words.
-func marshalled(d *reader, to interface{ UnmarshalText([]byte) error }, words []string, others map[string]string) block.Value {
+func marshalled(d *reader, to interface{ UnmarshalText([]byte) error }, words []string, others synonyms) block.Value {
 	return func(f *block.Field) {
-		if s, ok := d.Text(f); ok && d.Among(f, s, words, others) {
+		if s, ok := d.Text(f); ok && (slices.Contains(words, s) || d.Among(f, s, words, others())) {
 			_ = to.UnmarshalText([]byte(s)) // it is one of the words
 		}
 	}

@@ -35,7 +35,7 @@ func (d *rights) on(server string, s block.Section, n *block.Node) access.Server
 
 func (d *rights) keys() []block.Key {
 	return []block.Key{
-		key("label", `"sensitive"`, "", marshalled(d.reader, &d.own.Label, labels(), wordsOfLabels())),
+		key("label", `"sensitive"`, "", marshalled(d.reader, &d.own.Label, labels(), wordsOfLabels)),
 		key(trustSection, "", "", d.section(trustSection)),
 		key(toolsSection, "", "", d.section(toolsSection)),
 	}

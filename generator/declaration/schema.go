@@ -42,7 +42,7 @@ type serverFile struct {
 }
 
 func newServerFile(f *block.File, s *Server) *serverFile {
-	d := &serverFile{reader: newReader(f, otherWords()), server: s}
+	d := &serverFile{reader: newReader(f, otherWords), server: s}
 	s.places = d.Places
 	d.identity = identity{d.reader, s}
 	d.launch = &launch{reader: d.reader, server: s}
@@ -86,7 +86,7 @@ func (d *serverFile) fileKeys() []block.Key {
 	return slices.Concat([]block.Key{
 		key("name", `"notion"`, "", i.name),
 		key("description", `"Notion workspace"`, "", d.description(&s.Description)),
-		key("label", `"sensitive"`, `"sensitive"`, word(d.reader, &s.Label, labels(), wordsOfLabels())),
+		key("label", `"sensitive"`, `"sensitive"`, word(d.reader, &s.Label, labels(), wordsOfLabels)),
 		key("service", `"github"`, "", i.service),
 		key("allowed_domains", `["api.notion.com"]`, `[]`, d.domains.allowed),
 		key("blocked_domains", `["ads.example.com"]`, `[]`, d.domains.blocked),
@@ -100,7 +100,7 @@ func (d *serverFile) fileKeys() []block.Key {
 		key("sessions", `"own"`, `"shared"`, d.sessions.own),
 		key("sessions_max", `16`, `16`, d.setInteger(&s.Sessions.Max, 1, maxSessions)),
 		key("session_idle", `"15m"`, `"15m"`, d.setDuration(&s.Sessions.Idle, time.Second, maxSessionIdle, false)),
-		key("pins", `"hold"`, `"trust-first"`, word(d.reader, &s.Pins, []string{string(TrustFirst), string(Hold)}, wordsOfPins())),
+		key("pins", `"hold"`, `"trust-first"`, word(d.reader, &s.Pins, []string{string(TrustFirst), string(Hold)}, wordsOfPins)),
 		key("token_env", `"NOTION_TOKEN"`, "", d.auth.tokenEnv),
 		key("env", "", `{}`, d.auth.env),
 		key(authSection, "", `{}`, d.auth.read),

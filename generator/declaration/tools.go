@@ -40,17 +40,9 @@ func (d *tools) keys() []block.Key {
 	t := &d.tool
 	effects := []string{gate.None.String(), gate.Reversible.String(), gate.Irreversible.String()}
 	return []block.Key{
-		key("semantics", `"read"`, "", word(d.reader, &t.Semantics, []string{"read", "write"}, map[string]string{
-			"readonly": "read", "read-only": "read", "read_only": "read", "ro": "read",
-			"rw": "write", "readwrite": "write", "destructive": "write",
-		})),
-		key("effect", `"irreversible"`, "", marshalled(d.reader, &t.Effect, effects, map[string]string{
-			"read": "none", "readonly": "none", "read-only": "none",
-			"write": "irreversible", "destructive": "irreversible", "undoable": "reversible",
-		})),
-		key("audience", `"public"`, "", marshalled(d.reader, &t.Audience, gate.Confidentialities(), map[string]string{
-			"world": "public", "everybody": "public", "everyone": "public", "open": "public", "private": "sensitive",
-		})),
+		key("semantics", `"read"`, "", word(d.reader, &t.Semantics, []string{"read", "write"}, wordsOfSemantics)),
+		key("effect", `"irreversible"`, "", marshalled(d.reader, &t.Effect, effects, wordsOfEffects)),
+		key("audience", `"public"`, "", marshalled(d.reader, &t.Audience, gate.Confidentialities(), wordsOfAudiences)),
 		key("output", `"sensitive raw"`, "", d.output),
 		key("alias", `["mcp-notion-search"]`, "", d.alias),
 	}

@@ -134,3 +134,23 @@ func wordsOfClientSessions() map[string]string {
 		"own": "connection", "per-connection": "connection", "each": "connection", "session": "connection",
 	}
 }
+
+func wordsOfSemantics() map[string]string {
+	return map[string]string{
+		"readonly": "read", "read-only": "read", "read_only": "read", "ro": "read",
+		"rw": "write", "readwrite": "write", "destructive": "write",
+	}
+}
+
+func wordsOfEffects() map[string]string {
+	return map[string]string{
+		"read": "none", "readonly": "none", "read-only": "none",
+		"write": "irreversible", "destructive": "irreversible", "undoable": "reversible",
+	}
+}
+
+func wordsOfAudiences() map[string]string {
+	return map[string]string{
+		"world": "public", "everybody": "public", "everyone": "public", "open": "public", "private": "sensitive",
+	}
+}

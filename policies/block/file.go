@@ -37,6 +37,7 @@ type Sentences struct {
 	Computed, Template, TooDeep string
 	Label, Nameless             string // %[1]s: the block
 	Twice                       string // %[1]s: the key, quoted, %[2]s: the key, %[3]d: the line
+	Elsewhere                   string // a key at the top and in a Top section; %[1]s: the key, quoted, %[2]d: the line
 	Null, Empty                 string // %[1]s: the key, %[2]s: an example
 	// WrongType: %[1]s: the key, %[2]s: the type it takes, %[3]s: the type it has, %[4]s: an example.
 	WrongType string

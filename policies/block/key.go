@@ -113,9 +113,7 @@ func (r *Reader) Section(s Section, n *Node) {
 			continue
 		}
 		if first, twice := seen[k.Name]; s.Top && twice {
-			r.Problem(f.At, "Duplicate key",
-				"%s was given already in line %d: it stands at the top or in server. Keep one of the two.",
-				Quote(k.Name), first.At.Start.Line)
+			r.Problem(f.At, "Duplicate key", r.Says.Elsewhere, Quote(k.Name), first.At.Start.Line)
 			continue
 		}
 		seen[k.Name] = f
