@@ -19,11 +19,7 @@ var (
 )
 
 func (d *launch) args(f *block.Field) {
-	nodes := d.Texts(f)
-	if !d.Room(f, nodes, maxArgs, "Too many arguments", "Give the server a file to read.") {
-		return
-	}
-	for _, n := range nodes {
+	for _, n := range d.TextsTo(maxArgs, f, "Too many arguments", "Give the server a file to read.") {
 		switch {
 		case strings.ContainsRune(n.Text, 0):
 			d.Problem(n.At, "NUL in a value", "An argument cannot contain a NUL. Remove it.")

@@ -99,14 +99,10 @@ func (d *clientFile) name(f *block.Field) {
 // tokens reads digests. What is none may be the token itself, so it is not repeated.
 func (d *clientFile) tokens(f *block.Field) {
 	d.Hidden.All(f.Val)
-	entries := d.Texts(f)
 	if f.Val.Kind == block.List && len(f.Val.Items) == 0 {
 		d.Problem(f.Val.At, "Empty value", "token_sha256 has no digest. Run pfar client rotate %s, or leave the key out.", d.client.Name)
 	}
-	if !d.Room(f, entries, maxTokens, "Too many tokens", "Keep those that are in use.") {
-		return
-	}
-	for _, n := range entries {
+	for _, n := range d.TextsTo(maxTokens, f, "Too many tokens", "Keep those that are in use.") {
 		var digest access.Digest
 		if !tokenDigest.MatchString(n.Text) {
 			d.Problem(n.At, "Not a digest", "token_sha256 takes the SHA-256 of a token, %d hexadecimal digits, and never the token itself. Have pfar client rotate %s write one; if this is a token, it has been on disk and is to be replaced.", tokenDigits, d.client.Name)
@@ -165,26 +161,25 @@ func (d *clientFile) uids(f *block.Field) {
 }
 
 func (d *clientFile) servers(f *block.Field) {
-	entries := d.Texts(f)
-	if !d.Room(f, entries, maxListed, "Too many servers", `Write "*" for all there are.`) {
-		return
+	d.client.Servers = append(d.client.Servers, block.Entries[string]{
+		Read:  func(n *block.Node) (string, bool) { return n.Text, d.listedServer(n, len(f.Val.Items) == 1) },
+		Place: f.Key,
+		Twice: "Duplicate server", Again: "%s is listed already in line %d. Remove one of the two.",
+	}.Of(d.Reader, d.TextsTo(maxListed, f, "Too many servers", `Write "*" for all there are.`))...)
+}
+
+func (d *clientFile) listedServer(n *block.Node, alone bool) bool {
+	switch {
+	case n.Text == access.Every && !alone:
+		d.Problem(n.At, "All and some", `"*" means all servers, also later ones, so it stands alone. Write servers = ["*"], or the names only.`)
+	case n.Text != access.Every && strings.ContainsAny(n.Text, "*?"):
+		d.Problem(n.At, "Invalid server", `%s is a pattern, and servers takes names. Write each name, or "*" alone for all there are.`, block.Quote(n.Text))
+	case n.Text != access.Every && !validName(n.Text):
+		d.Problem(n.At, "Invalid server", "%s is not a server name: it %s. Write %s.", block.QuoteName(n.Text), strings.TrimPrefix(nameFault(n.Text), "it "), strconv.Quote(validNameNear(n.Text)))
+	default:
+		return true
 	}
-	c := d.client
-	seen := block.Once[string]{}
-	for _, n := range entries {
-		switch {
-		case n.Text == access.Every && len(f.Val.Items) > 1:
-			d.Problem(n.At, "All and some", `"*" means all servers, also later ones, so it stands alone. Write servers = ["*"], or the names only.`)
-		case n.Text != access.Every && strings.ContainsAny(n.Text, "*?"):
-			d.Problem(n.At, "Invalid server", `%s is a pattern, and servers takes names. Write each name, or "*" alone for all there are.`, block.Quote(n.Text))
-		case n.Text != access.Every && !validName(n.Text):
-			d.Problem(n.At, "Invalid server", "%s is not a server name: it %s. Write %s.", block.QuoteName(n.Text), strings.TrimPrefix(nameFault(n.Text), "it "), strconv.Quote(validNameNear(n.Text)))
-		case seen.New(d.Reader, n.Text, n.At, "Duplicate server",
-			"%s is listed already in line %d. Remove one of the two.", block.Quote(n.Text)):
-			d.PlaceEntry(f.Key, len(c.Servers), n.At)
-			c.Servers = append(c.Servers, n.Text)
-		}
-	}
+	return false
 }
 
 func (d *clientFile) profile(f *block.Field) {

@@ -164,17 +164,9 @@ func (d *deliveries) listed(f *block.Field, most int) []*block.Node {
 
 // places reads where in a request the secret may stand.
 func (d *deliveries) places(f *block.Field) {
-	seen := block.Once[broker.Place]{}
-	for _, n := range d.listed(f, maxPlaces) {
-		p, ok := d.brokerPlace(n)
-		if !ok {
-			continue
-		}
-		if seen.New(d.Reader, p, n.At, "Duplicate place",
-			"%s is in the list already, in line %d. Remove one of the two.", block.Quote(p.String())) {
-			d.delivery.Places = append(d.delivery.Places, p)
-		}
-	}
+	d.delivery.Places = block.Entries[broker.Place]{
+		Read: d.brokerPlace, Twice: "Duplicate place", Again: inTheList,
+	}.Of(d.Reader, d.listed(f, maxPlaces))
 }
 
 func (d *deliveries) brokerPlace(n *block.Node) (broker.Place, bool) {
@@ -206,19 +198,9 @@ func (d *deliveries) brokeredHosts(f *block.Field) []egress.Endpoint {
 		}
 		return nil
 	}
-	var all []egress.Endpoint
-	seen := block.Once[egress.Endpoint]{}
-	for _, n := range d.listed(d.delivery.hosts, maxHosts) {
-		e, ok := d.brokeredHost(n)
-		if !ok {
-			continue
-		}
-		if seen.New(d.Reader, e, n.At, "Duplicate host",
-			"%s is in the list already, in line %d. Remove one of the two.", block.Quote(n.Text)) {
-			all = append(all, e)
-		}
-	}
-	return all
+	return block.Entries[egress.Endpoint]{
+		Read: d.brokeredHost, Twice: "Duplicate host", Again: inTheList,
+	}.Of(d.Reader, d.listed(d.delivery.hosts, maxHosts))
 }
 
 // onlyHost is where a secret may go for which no host is given: to the one that is declared, if there is but one.

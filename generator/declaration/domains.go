@@ -29,35 +29,31 @@ type domains struct {
 }
 
 func (d *domains) allowed(f *block.Field) {
-	entries := d.Texts(f)
-	d.unknown = len(entries) < len(f.Val.Items) || len(entries) > maxDomains
-	if !d.Room(f, entries, maxDomains, "Too many domains", namesBelow) {
-		return
+	entries := d.TextsTo(maxDomains, f, "Too many domains", namesBelow)
+	d.server.Allowed = append(d.server.Allowed, block.Entries[egress.Endpoint]{
+		Read: d.endpoint, Place: f.Key,
+		Twice: "Duplicate domain", Again: "%s is allowed already in line %d. Remove one of the two.",
+	}.Of(d.Reader, entries)...)
+	d.unknown = d.unknown || len(entries) < len(f.Val.Items)
+}
+
+func (d *domains) endpoint(n *block.Node) (egress.Endpoint, bool) {
+	if strings.Contains(n.Text, "@") { // may hold a password
+		d.unknown = true
+		d.Hidden.Add(n.At)
+		d.Problem(n.At, "Invalid domain", `The entry holds user information before "@". Write the host alone, such as "api.example.com".`)
+		return egress.Endpoint{}, false
 	}
-	seen := block.Once[egress.Endpoint]{}
-	for _, n := range entries {
-		if strings.Contains(n.Text, "@") { // may hold a password
-			d.unknown = true
+	e, err := parseEndpoint(n.Text)
+	if err != nil {
+		if block.SecretWithin(n.Text) {
 			d.Hidden.Add(n.At)
-			d.Problem(n.At, "Invalid domain", `The entry holds user information before "@". Write the host alone, such as "api.example.com".`)
-			continue
+			err = errNoHost
 		}
-		e, err := parseEndpoint(n.Text)
-		if err != nil {
-			if block.SecretWithin(n.Text) {
-				d.Hidden.Add(n.At)
-				err = errNoHost
-			}
-			d.unknown = true
-			d.Problem(n.At, "Invalid domain", "%s", domainFault(err))
-			continue
-		}
-		if seen.New(d.Reader, e, n.At, "Duplicate domain",
-			"%s is allowed already in line %d. Remove one of the two.", block.Quote(n.Text)) {
-			d.PlaceEntry(f.Key, len(d.server.Allowed), n.At)
-			d.server.Allowed = append(d.server.Allowed, e)
-		}
+		d.unknown = true
+		d.Problem(n.At, "Invalid domain", "%s", domainFault(err))
 	}
+	return e, err == nil
 }
 
 // parseEndpoint is egress.ParseEndpoint, and refuses a wildcard over names that anyone can register.
@@ -83,11 +79,7 @@ func domainFault(err error) string {
 
 // blocked reads names that allowed_domains does not allow. What no name allows is refused in any case.
 func (d *domains) blocked(f *block.Field) {
-	entries := d.Texts(f)
-	if !d.Room(f, entries, maxDomains, "Too many domains", namesBelow) {
-		return
-	}
-	for _, n := range entries {
+	for _, n := range d.TextsTo(maxDomains, f, "Too many domains", namesBelow) {
 		e, err := egress.ParseEndpoint(n.Text)
 		if err != nil && (strings.Contains(n.Text, "@") || block.SecretWithin(n.Text)) {
 			d.Hidden.Add(n.At)

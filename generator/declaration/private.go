@@ -118,29 +118,19 @@ func (d *private) prefixes(f *block.Field, e egress.Endpoint) []netip.Prefix {
 		d.Problem(entries[maxPrefixes].At, "Too many addresses", `%s has %d entries, and room for %d. Write a prefix, such as "10.1.0.0/16".`, block.QuoteName(f.Key), len(entries), maxPrefixes)
 		return nil
 	}
-	var all []netip.Prefix
-	seen := block.Once[netip.Prefix]{}
-	for _, n := range entries {
-		if n.Kind != block.Text {
-			if n.Kind == block.Broken {
-				continue
-			}
-			d.Problem(n.At, "Wrong type", "A name of allow_private has a list of addresses and prefixes in quotes, not %s. Write %s.", n.Kind, example)
-			continue
-		}
-		p, ok := d.prefix(n)
-		if !ok {
-			continue
-		}
-		if seen.New(d.Reader, p, n.At, "Duplicate address",
-			"%s is in the list already, in line %d. Remove one of the two.", block.Quote(n.Text)) {
-			all = append(all, p)
-		}
-	}
-	return all
+	return block.Entries[netip.Prefix]{
+		Read:  func(n *block.Node) (netip.Prefix, bool) { return d.prefix(n, example) },
+		Twice: "Duplicate address", Again: inTheList,
+	}.Of(d.Reader, entries)
 }
 
-func (d *private) prefix(n *block.Node) (netip.Prefix, bool) {
+func (d *private) prefix(n *block.Node, example string) (netip.Prefix, bool) {
+	if n.Kind != block.Text {
+		if n.Kind != block.Broken {
+			d.Problem(n.At, "Wrong type", "A name of allow_private has a list of addresses and prefixes in quotes, not %s. Write %s.", n.Kind, example)
+		}
+		return netip.Prefix{}, false
+	}
 	if block.SecretWithin(n.Text) || strings.Contains(n.Text, "@") {
 		d.Hidden.Add(n.At)
 		d.Problem(n.At, "Invalid address", `The entry is neither an address nor a prefix. Write "10.1.2.3" or "10.1.0.0/16".`)

@@ -3,7 +3,6 @@ package declaration
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/policies/access"
@@ -80,34 +79,31 @@ var aboutServer = regexp.MustCompile(`^[a-z0-9*?-]+\.`)
 // patterns reads a list of patterns of tools: at the top with their servers, "notion.search*", in a server's section
 // without.
 func (d *rights) patterns(f *block.Field) []string {
-	entries := d.Texts(f)
 	if f.Val.Kind == block.List && len(f.Val.Items) == 0 {
 		d.Problem(f.Val.At, "Empty value", "%s has no tool in it. Write %s, or leave the key out.", f.Key, d.patternExample(f.Key))
 	}
-	if !d.Room(f, entries, maxListed, "Too many patterns", "Write shorter patterns, such as "+d.patternExample(f.Key)+".") {
-		return nil
+	place := toolsSection + "." + f.Key
+	if d.about != "" {
+		place = ""
 	}
-	var good []string
-	for _, n := range entries {
-		fault := patternFault(n.Text)
-		if fault == "" && d.about == "" && !aboutServer.MatchString(n.Text) {
-			if fault = "names no server"; n.Text == access.Every {
-				n.Text, fault = "*.*", ""
-			}
+	return block.Entries[string]{
+		Read: func(n *block.Node) (string, bool) { return d.pattern(f.Key, n) }, Place: place,
+		Twice: "Duplicate pattern", Again: "%[1]s stands in the list already. Remove one of the two.",
+	}.Of(d.Reader, d.TextsTo(maxListed, f, "Too many patterns", "Write shorter patterns, such as "+d.patternExample(f.Key)+"."))
+}
+
+func (d *rights) pattern(key string, n *block.Node) (string, bool) {
+	fault := patternFault(n.Text)
+	if fault == "" && d.about == "" && !aboutServer.MatchString(n.Text) {
+		if n.Text == access.Every {
+			return "*.*", true
 		}
-		switch {
-		case fault != "":
-			d.Problem(n.At, "Invalid pattern", "%s %s. Write %s.", block.Quote(n.Text), fault, d.patternRemedy(f.Key, n.Text))
-		case slices.Contains(good, n.Text):
-			d.Caution(n.At, "Duplicate pattern", "%s stands in the list already. Remove one of the two.", block.Quote(n.Text))
-		default:
-			if d.about == "" {
-				d.PlaceEntry(toolsSection+"."+f.Key, len(good), n.At)
-			}
-			good = append(good, n.Text)
-		}
+		fault = "names no server"
 	}
-	return good
+	if fault != "" {
+		d.Problem(n.At, "Invalid pattern", "%s %s. Write %s.", block.Quote(n.Text), fault, d.patternRemedy(key, n.Text))
+	}
+	return n.Text, fault == ""
 }
 
 func patternFault(s string) string {

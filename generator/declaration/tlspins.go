@@ -121,22 +121,20 @@ func (d *tlsPins) pinsOf(f *block.Field) []broker.Pin {
 		d.Problem(entries[maxTLSPins].At, "Too many pins", "%s has %d pins, and room for %d. Pin the key of an authority instead of each host's own.", block.QuoteName(f.Key), len(entries), maxTLSPins)
 		return nil
 	}
-	var pins []broker.Pin
-	seen := block.Once[broker.Pin]{}
-	for _, n := range entries {
-		if n.Kind == block.Broken {
-			continue
-		}
-		p, err := broker.ParsePin(n.Text)
-		if n.Kind != block.Text || err != nil {
-			d.Hidden.All(n)
-			d.Problem(n.At, "Invalid pin", "The entry is no pin: \"sha256/\" and the SHA-256 of a public key in Base64, 44 characters. Write %s, for example.", pinExample)
-			continue
-		}
-		if seen.New(d.Reader, p, n.At, "Duplicate pin",
-			"The pin is in the list already, in line %d. Remove one of the two.") {
-			pins = append(pins, p)
-		}
+	return block.Entries[broker.Pin]{
+		Read: d.pin, Twice: "Duplicate pin",
+		Again: "The pin is in the list already, in line %[2]d. Remove one of the two.",
+	}.Of(d.Reader, entries)
+}
+
+func (d *tlsPins) pin(n *block.Node) (broker.Pin, bool) {
+	p, err := broker.ParsePin(n.Text)
+	if n.Kind == block.Text && err == nil {
+		return p, true
 	}
-	return pins
+	if n.Kind != block.Broken {
+		d.Hidden.All(n)
+		d.Problem(n.At, "Invalid pin", "The entry is no pin: \"sha256/\" and the SHA-256 of a public key in Base64, 44 characters. Write %s, for example.", pinExample)
+	}
+	return p, false
 }

@@ -18,6 +18,9 @@ const (
 	tlsForm     = `tls_pins = { "api.notion.com" = [` + pinExample + `] }`
 )
 
+// inTheList is said of an equal entry.
+const inTheList = "%s is in the list already, in line %d. Remove one of the two."
+
 // forms are how tables are written that are no blocks.
 func forms() map[string]string {
 	all := map[string]string{

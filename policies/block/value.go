@@ -145,26 +145,43 @@ func (r *Reader) Texts(f *Field) []*Node {
 	return good
 }
 
-// Room checks that a list has at most so many entries. Otherwise remedy says what to write.
-func (r *Reader) Room(f *Field, entries []*Node, most int, summary, remedy string) bool {
+// TextsTo reads a list of at most so many strings. tooMany is the summary where there are more, and fewer says what to
+// write instead.
+func (r *Reader) TextsTo(most int, f *Field, tooMany, fewer string) []*Node {
+	entries := r.Texts(f)
 	if len(entries) <= most {
-		return true
+		return entries
 	}
-	r.Problem(entries[most].At, summary, "%s has %d entries, and room for %d. %s", f.Key, len(entries), most, remedy)
-	return false
+	r.Problem(entries[most].At, tooMany, "%s has %d entries, and room for %d. %s", f.Key, len(entries), most, fewer)
+	return nil
 }
 
-// Once has the entries of a list so far.
-type Once[K comparable] map[K]hcl.Range
+// Entries describes the entries of a list.
+type Entries[T comparable] struct {
+	Read  func(*Node) (T, bool) // reports what is wrong with an entry
+	Place string                // name of the list in Places; "": it is not there
+	Twice string                // summary of the warning of an equal entry
+	Again string                // its format; %[1]s: the entry, quoted, %[2]d: the line of the first
+}
 
-// New reports whether an entry is new. It warns of one that is not, by a format whose last argument is the line of the
-// first.
-func (o Once[K]) New(r *Reader, k K, at hcl.Range, summary, format string, args ...any) bool {
-	first, twice := o[k]
-	if !twice {
-		o[k] = at
-		return true
+// Of returns the valid entries of a list, each once.
+func (e Entries[T]) Of(r *Reader, nodes []*Node) []T {
+	seen := map[T]hcl.Range{}
+	var all []T
+	for _, n := range nodes {
+		v, ok := e.Read(n)
+		if !ok {
+			continue
+		}
+		if first, twice := seen[v]; twice {
+			r.Caution(n.At, e.Twice, e.Again, Quote(n.Text), first.Start.Line)
+			continue
+		}
+		if e.Place != "" {
+			r.PlaceEntry(e.Place, len(all), n.At)
+		}
+		seen[v] = n.At
+		all = append(all, v)
 	}
-	r.Caution(at, summary, format, append(args, first.Start.Line)...)
-	return false
+	return all
 }
