@@ -137,13 +137,13 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 		g.registry.Opens(asked{*g.pfard})
 		g.registry.Wakes(asked{*g.pfard})
 	}
-	g.endpoint = serve.New(log, version, g.registry, serve.DefaultLimits())
-	g.endpoint.Gate(g.point)
-	if g.pfard != nil {
-		g.endpoint.Explain(asked{*g.pfard}.refused)
+	parts := serve.Parts{
+		Log: log, Version: version, Registry: g.registry, Gate: g.point, Telemetry: tel, Await: true, Limits: serve.DefaultLimits(),
 	}
-	g.endpoint.AwaitClients()
-	g.endpoint.Observe(tel)
+	if g.pfard != nil {
+		parts.Refusals = asked{*g.pfard}.refused
+	}
+	g.endpoint = serve.New(parts)
 	tel.Gauges(g.registry.Gauges)
 	g.registry.Watch(g.event)
 	return g, nil

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -192,10 +191,11 @@ func TestPathsOfClients(t *testing.T) {
 	for _, name := range []string{"one", "two", "desk2"} {
 		g.Launch(t, handover.Server{Name: name}, kinds(name)).Ready(t)
 	}
-	g.srv.Mint(g.minted(map[string][]string{"desk": {"h-1"}, "lab": {"h-2"}}))
 	one := declared("one", "", "two") // a client that is called like a server
 	one.Tokens = []access.Digest{access.DigestOf([]byte(labToken + "2"))}
 	g.srv.Learn([]access.Client{declared("desk", deskToken, "one", "desk2"), declared("lab", labToken, "two"), one})
+	g.mint(t, "desk", "h-1")
+	g.mint(t, "lab", "h-2")
 	const nowhere, server, session = "nothing here", `"code":-32013`, `"code":-32014`
 	for _, tt := range []struct {
 		token, path string
@@ -240,15 +240,12 @@ func TestPathsOfClients(t *testing.T) {
 	}
 }
 
-type minted struct {
-	clients.Sessions
-	handles map[string][]string
-}
-
-func (m minted) Known(client, handle string) bool { return slices.Contains(m.handles[client], handle) }
-
-func (g *gateway) minted(handles map[string][]string) minted {
-	return minted{g.srv.calls.Gate.Sessions, handles}
+// mint makes a session of that handle for a client.
+func (g *gateway) mint(t *testing.T, client, handle string) {
+	t.Helper()
+	if err := g.srv.calls.Gate.Sessions.New(client, handle); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestWhoIsLetIn is about tokens: of whom there is none, or who is disabled, is nobody.
@@ -311,11 +308,10 @@ func TestWhoIsLetIn(t *testing.T) {
 func TestSessionsAreTheirClients(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.Launch(t, handover.Server{Name: "one"}, kinds("one")).Ready(t)
-	handles := map[string][]string{"desk": {"h"}}
-	g.srv.Mint(g.minted(handles))
 	desk := declared("desk", deskToken, "one")
 	desk.Tokens = append(desk.Tokens, access.DigestOf([]byte("pfar_another")))
 	g.srv.Learn([]access.Client{desk, declared("lab", labToken, "one")})
+	g.mint(t, "desk", "h")
 	c := g.as(deskToken).session(t, "/mcp")
 	h := g.as(deskToken).session(t, "/mcp/desk/h")
 	for name, try := range map[string]*client{
@@ -343,7 +339,9 @@ func TestSessionsAreTheirClients(t *testing.T) {
 			t.Errorf("its own: %s", body)
 		}
 	}
-	delete(handles, "desk")
+	if err := g.srv.calls.Gate.Sessions.End("desk", "h"); err != nil {
+		t.Fatal(err)
+	}
 	g.srv.Unmint()
 	if resp := h.request(t, "POST", h.path, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, h.with); resp.StatusCode != 404 || len(g.srv.sessions.All()) != 1 {
 		t.Errorf("under a handle that is known no more: %d, %d sessions", resp.StatusCode, len(g.srv.sessions.All()))
@@ -692,7 +690,8 @@ func TestOnlyAPersonReadsItPlain(t *testing.T) {
 
 // TestNobodyIsServedBeforePfard: requests wait for the first word of who is declared, and see no more than that says.
 func TestNobodyIsServedBeforePfard(t *testing.T) {
-	g := startOn(t, DefaultLimits(), registrytest.New(t, registry.DefaultLimits()), func(g *gateway) { g.srv.AwaitClients() })
+	await := func(p *Parts) { p.Await = true }
+	g := startOn(t, DefaultLimits(), registrytest.New(t, registry.DefaultLimits()), func(*gateway) {}, await)
 	g.Launch(t, handover.Server{Name: "one"}, kinds("one")).Ready(t)
 	r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+g.addr+"/mcp", strings.NewReader(initialize("2025-11-25")))
 	if err != nil {
@@ -767,7 +766,7 @@ func TestIdentity(t *testing.T) {
 	if a.Handle == b.Handle || a.Handle == access.DefaultSession || !access.ValidHandle(a.Handle) || a.Profile != "balanced" {
 		t.Errorf("each connection: %+v, %+v", a, b)
 	}
-	g.srv.Mint(g.minted(map[string][]string{"desk": {"minted"}}))
+	g.mint(t, "desk", "minted")
 	if got := of(each, "/mcp/desk/minted"); got.Handle != "minted" {
 		t.Errorf("a minted session: %+v", got)
 	}

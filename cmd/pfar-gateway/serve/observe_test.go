@@ -58,8 +58,7 @@ func TestCallsAreLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Pin(store)
-		g.srv.calls.Log.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: &level}))
-	})
+	}, func(p *Parts) { p.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: &level})) })
 	g.Launch(t, handover.Server{Name: "s", Pins: "trust-first"}, registrytest.Script{}).Ready(t)
 	g.Launch(t, handover.Server{Name: "held", Pins: "hold"}, registrytest.Script{}).Ready(t)
 	all, own := g.session(t, "/mcp"), g.session(t, "/mcp/s")

@@ -42,12 +42,12 @@ func TestRefusedHosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := start(t, DefaultLimits())
-			g.srv.Explain(func(_ context.Context, server, session string) (_ egress.Refusal, file string, at time.Time) {
+			g.srv.calls.Refusals = func(_ context.Context, server, session string) (_ egress.Refusal, file string, at time.Time) {
 				if server != "one" || session != "" {
 					t.Errorf("asked of %q, session %q", server, session)
 				}
 				return tt.refused, "one.hcl", time.Now().Add(tt.at)
-			})
+			}
 			script := everything()
 			script.On = func(s *registrytest.Server, m jsonrpc.Message) bool {
 				if m.Method == "tools/call" {

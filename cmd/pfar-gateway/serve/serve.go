@@ -28,6 +28,7 @@ import (
 
 // Limits bound what clients may cost.
 type Limits struct {
+	stream.Limits
 	Body     int           // bytes of one request
 	Read     time.Duration // for the body to arrive
 	Write    time.Duration // for a client to take an event of a stream
@@ -38,9 +39,6 @@ type Limits struct {
 	Queue    int           // notifications that wait for one client
 	Watched  int           // resources that one client subscribes to
 	Batch    int           // messages of a batch (2025-03-26)
-	Replay   int           // bytes of one call's event stream that are kept
-	Replays  int           // bytes of all that are kept, of one client a quarter
-	Resume   time.Duration // for a client to come back for one
 	Parked   int           // calls that wait for their clients to come back with input
 	Human    time.Duration // for a client to answer what it is asked
 	Alive    time.Duration // between signs of life on a stream
@@ -52,7 +50,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Body: 16 << 20, Read: 30 * time.Second, Write: 30 * time.Second,
 		Sessions: 1024, Idle: time.Hour, Streams: 4, Listens: 1024, Queue: 64, Watched: 256, Batch: 32, Parked: 256, Human: 10 * time.Minute, Alive: 25 * time.Second,
-		Replay: 4 << 20, Replays: 64 << 20, Resume: 30 * time.Second, Last: time.Second,
+		Limits: stream.Limits{Replay: 4 << 20, Replays: 64 << 20, Resume: 30 * time.Second}, Last: time.Second,
 	}
 }
 
@@ -81,43 +79,58 @@ const (
 	missedEvery   = time.Second     // requests of one client for what there is not
 )
 
+// Parts are what an endpoint works with.
+type Parts struct {
+	Log       *slog.Logger
+	Version   string // of pfar
+	Registry  *registry.Registry
+	Gate      *enforce.Point       // that every request to a server passes; nil: none does (GAT-09)
+	Telemetry *telemetry.Telemetry // nil: nothing is counted or traced
+	Refusals  call.Refusals        // nil: nobody knows of any
+	Await     bool                 // requests wait until Learn says who is declared
+	Limits    Limits
+}
+
 // New returns the endpoint of a registry's servers, which it watches by Event.
-func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits) *Server {
-	s := &Server{log: log, limits: limits, hub: hub.New(), draining: make(chan struct{}), unbidden: quota.Quota{Every: unbiddenEvery}}
-	reg.Keeps(s.hub.WatchesAny)
-	s.sessions = session.NewTable(limits.Sessions, limits.Idle, s.closed)
-	s.replays = stream.NewReplays(stream.Limits{Call: limits.Replay, All: limits.Replays, Wait: limits.Resume})
+func New(p Parts) *Server {
+	s := &Server{log: p.Log, limits: p.Limits, hub: hub.New(), draining: make(chan struct{}), unbidden: quota.Quota{Every: unbiddenEvery}}
+	s.sessions = session.NewTable(p.Limits.Sessions, p.Limits.Idle, s.closed)
+	s.replays = stream.NewReplays(p.Limits.Limits)
 	s.calls = &call.Calls{
-		Registry: reg, Log: call.Log{Logger: log, Entries: &quota.Quota{Every: call.LogEvery}}, Misses: quota.Quota{Every: missedEvery},
-		Starter: &session.Starter{Registry: reg, Log: log, Noted: s.noted, Client: s.clientOf},
-		Parking: call.NewParking(limits.Parked, limits.Human), Sealer: seal.New(), Human: limits.Human,
+		Registry: p.Registry, Gate: p.Gate, Refusals: p.Refusals, Misses: quota.Quota{Every: missedEvery},
+		Log:     call.NewLog(p.Log, p.Telemetry),
+		Starter: &session.Starter{Registry: p.Registry, Log: p.Log, Noted: s.noted, Client: s.clientOf},
+		Parking: call.NewParking(p.Limits.Parked, p.Limits.Human), Sealer: seal.New(), Human: p.Limits.Human,
 	}
-	s.calls.Log.Entries.Record = func(kind string, n int64) { s.calls.Log.LeftOut(kind, n) }
 	s.calls.Life, s.giveUp = context.WithCancelCause(context.Background())
 	context.AfterFunc(s.calls.Life, func() { s.replays.GiveUp(session.ErrStopping) })
 	watches := &method.Watches{
-		Calls: s.calls, Hub: s.hub, Signals: &method.Signals{Calls: s.calls, Quota: quota.Quota{Every: missedEvery}}, Limit: limits.Watched, Noted: s.noted,
+		Calls: s.calls, Hub: s.hub, Signals: &method.Signals{Calls: s.calls, Quota: quota.Quota{Every: missedEvery}},
+		Limit: p.Limits.Watched, Noted: s.noted,
 	}
 	s.methods = method.Methods{
-		Calls: s.calls, Watches: watches, About: method.About{Calls: s.calls, Version: version},
-		Sessions: method.Sessions{Calls: s.calls, Table: s.sessions, Hub: s.hub, Queue: limits.Queue, Noted: s.noted},
+		Calls: s.calls, Watches: watches, About: method.About{Calls: s.calls, Version: p.Version},
+		Sessions: method.Sessions{Calls: s.calls, Table: s.sessions, Hub: s.hub, Queue: p.Limits.Queue, Noted: s.noted},
 		Levels:   method.Levels{Calls: s.calls, Hub: s.hub, Noted: s.noted},
 		Listens: method.Listens{
-			Watches: watches, Limit: limits.Listens, Queue: limits.Queue, Alive: limits.Alive, Draining: s.draining, Left: s.left,
+			Watches: watches, Limit: p.Limits.Listens, Queue: p.Limits.Queue, Alive: p.Limits.Alive, Draining: s.draining, Left: s.left,
 		},
 	}
-	s.Clients = clients.New(s.settle)
+	p.Registry.Keeps(s.hub.WatchesAny)
+	if p.Gate == nil {
+		s.Clients = clients.New(nil, p.Await, s.settle)
+	} else {
+		s.Clients = clients.New(p.Gate.Sessions, p.Await, s.settle)
+		s.guard(p.Gate)
+	}
 	s.calls.Clients = s.Clients
 	return s
 }
 
-// Gate is what every request to a server passes from now on. Without one, none does (GAT-09).
-// It is to be set before the first client is let in.
-func (s *Server) Gate(p *enforce.Point) {
+// guard has the gate know the clients, and say what they are offered.
+func (s *Server) guard(p *enforce.Point) {
 	p.Now = s.Now
-	s.calls.Gate = p
 	s.unbidden.Record, s.calls.Misses.Record, s.methods.Watches.Signals.Quota.Record = p.Unheard, p.MissedMore, p.SignalledMore
-	s.Mint(p.Sessions)
 	s.calls.Registry.Offer(func(profile string, rights *access.Rights, up *registry.Upstream, tool registry.Item) bool {
 		return p.Offers(enforce.Identity{Profile: profile, Rights: rights}, toolOf(registry.Route{Upstream: up, Name: tool.Name, Item: tool}))
 	})
@@ -137,13 +150,6 @@ func (s *Server) Facts() []operator.ToolFacts {
 	}
 	return list
 }
-
-// Observe has calls counted and traced, from before the first.
-func (s *Server) Observe(t *telemetry.Telemetry) { s.calls.Log.Telemetry = t }
-
-// Explain has failed calls of tools say what their servers were refused meanwhile, from before the first client is let
-// in.
-func (s *Server) Explain(r call.Refusals) { s.calls.Refusals = r }
 
 // Event passes on what happens in the registry. It does not block.
 func (s *Server) Event(e registry.Event) {

@@ -54,17 +54,30 @@ func startWith(t testing.TB, limits Limits, lr registry.Limits) *gateway {
 }
 
 // startOn starts the endpoint of a registry, with something to be done before it serves anybody.
-func startOn(t testing.TB, limits Limits, r *registrytest.Registry, first func(*gateway)) *gateway {
+func startOn(
+	t testing.TB, limits Limits, r *registrytest.Registry, first func(*gateway), changes ...func(*Parts),
+) *gateway {
 	t.Helper()
 	g := &gateway{Registry: r}
-	g.srv = New(slog.New(slog.DiscardHandler), "test", g.Registry.Registry, limits)
+	parts := Parts{
+		Log: slog.New(slog.DiscardHandler), Version: "test", Registry: g.Registry.Registry,
+		Gate: enforcetest.New(t), Limits: limits,
+	}
+	for _, change := range changes {
+		change(&parts)
+	}
+	g.srv = New(parts)
 	if g.Pins == nil {
 		g.Pins = newPins(t)
 		g.Pin(g.Pins)
 	}
 	g.Trust = true
-	g.srv.Gate(enforcetest.New(t))
-	g.srv.Learn([]access.Client{{Name: access.Default, Enabled: true, Profile: "operator", Sessions: access.Sticky, Servers: []string{access.Every}}})
+	if !parts.Await {
+		everything := []string{access.Every}
+		g.srv.Learn([]access.Client{
+			{Name: access.Default, Enabled: true, Profile: "operator", Sessions: access.Sticky, Servers: everything},
+		})
+	}
 	g.Watch(g.srv.Event)
 	first(g)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

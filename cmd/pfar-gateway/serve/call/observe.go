@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/quota"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/policies/gate"
@@ -24,13 +25,16 @@ const (
 	unanswered = "refused or failed"
 )
 
-// LogEvery bounds the entries for calls, of those that a server has answered and of all others apart: nobody keeps what
+// logEvery bounds the entries for calls, of those that a server has answered and of all others apart: nobody keeps what
 // is refused out of the log by calling what is not.
-const LogEvery = time.Second / 20
+const logEvery = time.Second / 20
 
-// LeftOut logs how many calls of a kind have no entry. Audit has them.
-func (l Log) LeftOut(kind string, n int64) {
-	l.Info("calls are left out of the log: pfar audit", "kind", kind, "calls", n)
+// NewLog returns a log of calls. t is nil if nothing is counted or traced.
+func NewLog(log *slog.Logger, t *telemetry.Telemetry) Log {
+	leftOut := func(kind string, n int64) { // audit has them
+		log.Info("calls are left out of the log: pfar audit", "kind", kind, "calls", n)
+	}
+	return Log{Logger: log, Telemetry: t, Entries: &quota.Quota{Every: logEvery, Record: leftOut}}
 }
 
 // observed runs a call of a server's. It is counted, traced and logged.

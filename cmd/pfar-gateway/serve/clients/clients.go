@@ -27,6 +27,7 @@ type Sessions interface {
 // Clients are those who are let in.
 type Clients struct {
 	changed func(*Table)          // is called with each new table
+	minted  Sessions              // nil: there is no handle but the default one
 	table   atomic.Pointer[Table] // nil: nobody has said yet
 
 	mu        sync.Mutex
@@ -35,18 +36,18 @@ type Clients struct {
 	operators []uint32
 	heard     chan struct{} // closed when there is a table
 	awaited   bool          // and it comes from elsewhere
-	minted    Sessions      // nil: there is no handle but the default one
 }
 
-// New returns the built-in clients. changed is called whenever others are let in, or a handle is known no more.
-func New(changed func(*Table)) *Clients {
-	c := &Clients{changed: changed, heard: make(chan struct{})}
-	c.let(nil, nil)
+// New returns the clients, who are the built-in ones until Learn is called. Requests wait for that if await says so.
+// minted knows handles, nil for none. changed is called whenever others are let in, or a handle is known no more.
+func New(minted Sessions, await bool, changed func(*Table)) *Clients {
+	c := &Clients{changed: changed, minted: minted, awaited: await, heard: make(chan struct{})}
+	if !await {
+		c.table.Store(newTable(nil, nil, nil, nil))
+		close(c.heard)
+	}
 	return c
 }
-
-// Mint sets who knows the handles. It is for the time before the first client.
-func (c *Clients) Mint(s Sessions) { c.minted = s }
 
 // Unmint is called when handles are known no more.
 func (c *Clients) Unmint() {
@@ -55,15 +56,6 @@ func (c *Clients) Unmint() {
 	if t := c.Table(); t != nil {
 		c.changed(t)
 	}
-}
-
-// AwaitClients has requests wait until Learn says who is declared. It is for the time before the first client. Without it,
-// only the built-in clients are there.
-func (c *Clients) AwaitClients() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.awaited, c.heard = true, make(chan struct{})
-	c.table.Store(nil)
 }
 
 // Learn replaces the declared clients.

@@ -51,8 +51,7 @@ var errUnread = errors.New("the client did not come back for the answer")
 
 // Replays are those of all clients, within bounds for each call, for each client and for all.
 type Replays struct {
-	call, total int
-	wait        time.Duration
+	limits Limits
 
 	mu       sync.Mutex
 	byID     map[string]*Replay
@@ -63,17 +62,14 @@ type Replays struct {
 
 // Limits bound what is kept for clients whose connections broke.
 type Limits struct {
-	Call int           // bytes of one call's events
-	All  int           // bytes of all that are kept, of one client a quarter
-	Wait time.Duration // for a client to come back
+	Replay  int           // bytes of one call's event stream that are kept
+	Replays int           // bytes of all that are kept, of one client a quarter
+	Resume  time.Duration // for a client to come back for one
 }
 
 // NewReplays returns an empty store.
 func NewReplays(limits Limits) *Replays {
-	return &Replays{
-		call: limits.Call, total: limits.All, wait: limits.Wait,
-		byID: make(map[string]*Replay), ofClient: make(map[string]int),
-	}
+	return &Replays{limits: limits, byID: make(map[string]*Replay), ofClient: make(map[string]int)}
 }
 
 // open begins the stream of a call for the connection that has asked. It returns nil if there is no room.
@@ -108,8 +104,8 @@ func (t *Replays) count(r *Replay, n int) {
 func (t *Replays) room(r *Replay, n int) bool {
 	client := r.owner.Client
 	for {
-		own, crowded := r.size+n > t.call, t.ofClient[client]+n > t.total/4
-		if !own && !crowded && t.size+n <= t.total {
+		own, crowded := r.size+n > t.limits.Replay, t.ofClient[client]+n > t.limits.Replays/4
+		if !own && !crowded && t.size+n <= t.limits.Replays {
 			return true
 		}
 		victim := -1
@@ -228,7 +224,7 @@ func (r *Replay) expire() {
 		r.timer.Stop()
 	}
 	var timer *time.Timer
-	timer = time.AfterFunc(r.all.wait, func() {
+	timer = time.AfterFunc(r.all.limits.Resume, func() {
 		r.all.mu.Lock()
 		defer r.all.mu.Unlock()
 		if r.timer == timer {

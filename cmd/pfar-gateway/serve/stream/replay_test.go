@@ -14,7 +14,7 @@ func TestReplaysBounded(t *testing.T) {
 		return Owner{Session: client, Client: client, Ended: make(chan struct{})}
 	}
 	const call, total = 64 << 10, 1 << 20
-	all := NewReplays(Limits{Call: call, All: total, Wait: time.Hour})
+	all := NewReplays(Limits{Replay: call, Replays: total, Resume: time.Hour})
 	encode := func(n int) func(string) []byte {
 		return func(id string) []byte { return []byte(strings.Repeat("x", n)) }
 	}
