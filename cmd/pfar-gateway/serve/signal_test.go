@@ -88,12 +88,16 @@ func TestSignalsAreFew(t *testing.T) {
 	g.srv.methods.Watches.Signals.Quota.Every = time.Hour
 	c := g.sessionThat(t, "/mcp/one", `{"roots":{"listChanged":true}}`)
 	c.call(t, "tools/call", `{"name":"echo","arguments":{}}`)
-	for range quota.AtOnce + 20 {
-		c.post(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
-	}
 	const signal = "notifications/roots/list_changed"
-	if n := strings.Count(heardUntilLevel(t, c, o.one()), signal); n != quota.AtOnce {
-		t.Errorf("the server hears %d, want %d", n, quota.AtOnce)
+	for range quota.AtOnce {
+		c.post(t, `{"jsonrpc":"2.0","method":"`+signal+`"}`)
+		lineWith(t, o.one(), signal) // what waits for a server that does not read may be dropped
+	}
+	for range 20 {
+		c.post(t, `{"jsonrpc":"2.0","method":"`+signal+`"}`)
+	}
+	if n := strings.Count(heardUntilLevel(t, c, o.one()), signal); n != 0 {
+		t.Errorf("the server hears %d more", n)
 	}
 	n := 0
 	for _, one := range records.all {
