@@ -6,6 +6,32 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 )
 
+// Event is what a runner tells of what it runs: an Update, or one of the types below.
+type Event interface{ event() }
+
+type (
+	// BridgeRefused: the egress bridge of a server, or of its process for one session, has refused something.
+	BridgeRefused struct {
+		Server, Session string
+		Refusal         egress.Refusal
+	}
+	// GatewayTurned: the gateway's service has come up, as another process perhaps, or gone down.
+	GatewayTurned struct{ Running bool }
+	// GatewayAnchor is where the gateway says that its audit is.
+	GatewayAnchor struct {
+		Seq  uint64
+		Hash string
+	}
+	// Left: nothing of an instance is left. It is told before Stop returns.
+	Left struct{ Instance string }
+)
+
+func (Update) event()        {}
+func (BridgeRefused) event() {}
+func (GatewayTurned) event() {}
+func (GatewayAnchor) event() {}
+func (Left) event()          {}
+
 // Update is what has become of one server, or of the process of it that serves one session, as a runner tells it.
 type Update struct {
 	Server  string

@@ -7,7 +7,6 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
@@ -48,7 +47,7 @@ func TestEditThatIsTaken(t *testing.T) {
 	d.put(t, "a.hcl", fmt.Sprintf(text, "public"))
 	changed <- struct{}{}
 	d.state(t)
-	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 7, Tools: 1})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning, PID: 7, Tools: 1})
 	const early, late = "aaaaaaaa", "bbbbbbbb"
 	if err := d.orders.open(t.Context(), "a", early); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
@@ -141,14 +140,14 @@ func TestTurnedOutside(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	d.mustOpen(t, "a", first)
-	d.fleet.changed(local.Update{Server: "a", State: units.StateStopped, Detail: "stopped by systemctl", Ended: true, Outside: true})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateStopped, Detail: "stopped by systemctl", Ended: true, Outside: true})
 	if s := d.state(t)["a"]; s.State != control.Stopped || len(s.Sessions) != 0 || m.starts["a"] != 1 {
 		t.Errorf("stopped: %+v", s)
 	}
 	m.mu.Lock()
 	delete(m.runs, "a") // the machine's part
 	m.mu.Unlock()
-	d.fleet.changed(local.Update{Server: "a", State: units.StateStarting, PID: 9, Outside: true})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateStarting, PID: 9, Outside: true})
 	if s := d.state(t)["a"]; s.State != control.Starting || s.PID != 9 || m.starts["a"] != 1 {
 		t.Errorf("started: %+v, %d starts of ours", s, m.starts["a"])
 	}
@@ -159,7 +158,7 @@ func TestTurnedOutside(t *testing.T) {
 	d.put(t, "a.hcl", fmt.Sprintf(own, "x")+"enabled = false\n")
 	changed <- struct{}{}
 	d.state(t)
-	d.fleet.changed(local.Update{Server: "a", State: units.StateStarting, PID: 10, Outside: true})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateStarting, PID: 10, Outside: true})
 	if s := d.state(t)["a"]; s.State != control.Stopped {
 		t.Errorf("what nobody may start: %+v", s)
 	}
@@ -190,8 +189,8 @@ func TestSince(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	ask(t, d, control.Request{Verb: control.Stop, Server: "stopped"})
-	d.fleet.changed(local.Update{Server: "runs", State: units.StateRunning, PID: 7})
-	d.fleet.changed(local.Update{Server: "other", State: units.StateRunning, PID: 6}) // and 7 by the time that there is a pfard again
+	d.fleet.changed(units.Update{Server: "runs", State: units.StateRunning, PID: 7})
+	d.fleet.changed(units.Update{Server: "other", State: units.StateRunning, PID: 6}) // and 7 by the time that there is a pfard again
 	d.state(t)
 	d.within(t, func() {
 		for _, s := range d.fleet.servers {
@@ -218,14 +217,14 @@ func TestUnreached(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	const words = "Environment= of pfar-mcp@a.service does not reach the server: write env in the declaration"
-	for _, u := range []local.Update{{Tools: 1, Unreached: words}, {Tools: 2, Unreached: words}} {
+	for _, u := range []units.Update{{Tools: 1, Unreached: words}, {Tools: 2, Unreached: words}} {
 		u.Server, u.State, u.Detail = "a", units.StateRunning, "tools"
 		d.fleet.changed(u)
 		if s := d.state(t)["a"]; s.Detail != "tools; "+words {
 			t.Errorf("shown: %q", s.Detail)
 		}
 	}
-	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, Detail: "tools"})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning, Detail: "tools"})
 	if s := d.state(t)["a"]; s.Detail != "tools" {
 		t.Errorf("shown though it is gone: %q", s.Detail)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -300,7 +299,7 @@ func TestNoSecretForAUnitWithoutRecord(t *testing.T) {
 	if err != nil || strings.Contains(string(text), "values") || !strings.Contains(string(text), "cannot be recorded: writing the audit") {
 		t.Fatalf("it is given %s, %v", text, err)
 	}
-	d.fleet.changed(local.Update{Server: "late", State: string(control.Waiting), Detail: "for credentials: what the launcher was told"})
+	d.fleet.changed(units.Update{Server: "late", State: string(control.Waiting), Detail: "for credentials: what the launcher was told"})
 	for range 3 {
 		changed <- struct{}{}
 		if s := d.state(t)["late"]; s.State != control.Waiting || m.count("late") != 1 {

@@ -16,7 +16,6 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/bridge"
@@ -123,9 +122,18 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 	}
 }
 
-// refused takes what a server's bridge has refused.
-func (d *daemon) refused(server, session string, r egress.Refusal) {
-	d.audit.refusals.refused(server, session, r.Clean(d.redaction.clean))
+// heard takes what the runner tells.
+func (d *daemon) heard(ctx context.Context, event units.Event) {
+	switch e := event.(type) {
+	case units.Update:
+		d.fleet.changed(e)
+	case units.BridgeRefused:
+		d.audit.refusals.refused(e.Server, e.Session, e.Refusal.Clean(d.redaction.clean))
+	case units.GatewayTurned:
+		d.gateway.turned(ctx, e.Running)
+	case units.GatewayAnchor:
+		d.audit.gatewayAnchor(e.Seq, e.Hash)
+	}
 }
 
 // tell wakes those who watch.

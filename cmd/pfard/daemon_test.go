@@ -22,14 +22,13 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/converge"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 )
 
 // machine stands in for processes: what runs, by instance, with the plan that it was started with.
 type machine struct {
 	t    *testing.T
-	tell func(local.Update)
+	tell func(units.Update)
 	gate func(instance string) // called before a stop; nil: nothing keeps it
 
 	adjust func(plan.Plan) error // nil: what runs has to be started again
@@ -58,7 +57,7 @@ func (m *machine) Start(p plan.Plan, secrets units.Secrets) error {
 	m.runs[name] = p
 	m.starts[name]++
 	m.secret[name] = fmt.Sprintf("%s", secrets.Values)
-	if u := (local.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStarting, PID: 7, UID: 61184}); u.Session != "" || m.loud {
+	if u := (units.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStarting, PID: 7, UID: 61184}); u.Session != "" || m.loud {
 		if m.broken {
 			u.State, u.Detail, u.PID, u.Ended = units.StateFailed, "no such program", 0, true
 		}
@@ -324,7 +323,7 @@ func TestAChangedProgramWaits(t *testing.T) {
 	d.state(t)
 	starts := m.count("a")
 	const detail = units.ForProgram + ", which has changed, to be accepted: pfar pins accept a"
-	d.fleet.changed(local.Update{Server: "a", State: string(control.Waiting), Detail: detail})
+	d.fleet.changed(units.Update{Server: "a", State: string(control.Waiting), Detail: detail})
 	r := ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter3"})
 	if s := d.state(t)["a"]; s.State != control.Waiting || s.Detail != detail || m.count("a") != starts {
 		t.Errorf("it is %s: %s; %d starts, then %d", s.State, s.Detail, starts, m.count("a"))
@@ -376,7 +375,7 @@ func TestVerbs(t *testing.T) {
 		t.Errorf("running %v, want a and later", m.runs)
 	}
 	starts := m.starts["a"]
-	d.fleet.changed(local.Update{Server: "a", State: "running", Tools: 3})
+	d.fleet.changed(units.Update{Server: "a", State: "running", Tools: 3})
 	ask(t, d, control.Request{Verb: control.Start, Server: "a"})
 	if s := d.state(t)["a"]; m.starts["a"] != starts || s.Tools != 3 {
 		t.Errorf("start of a running server restarted it (%d starts), tools %d", m.starts["a"], s.Tools)
@@ -385,7 +384,7 @@ func TestVerbs(t *testing.T) {
 	if d.state(t); m.starts["a"] != starts+1 {
 		t.Errorf("restart: %d starts, want %d", m.starts["a"], starts+1)
 	}
-	d.fleet.changed(local.Update{Server: "a", State: "failed", Detail: "disabled after 3 crashes in a row"})
+	d.fleet.changed(units.Update{Server: "a", State: "failed", Detail: "disabled after 3 crashes in a row"})
 	if s := d.state(t)["a"]; s.State != control.Failed {
 		t.Errorf("state %s, want failed", s.State)
 	}
@@ -441,7 +440,7 @@ func TestRandomWalk(t *testing.T) {
 				off[name] = verb == control.Disable || off[name] && verb != control.Enable
 			}
 		case 6:
-			d.fleet.changed(local.Update{Server: name, State: []string{"running", "back-off", "failed"}[r.IntN(3)]})
+			d.fleet.changed(units.Update{Server: name, State: []string{"running", "back-off", "failed"}[r.IntN(3)]})
 		}
 		if step%10 != 9 {
 			continue

@@ -14,7 +14,6 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -26,7 +25,7 @@ func (d *daemon) up(t *testing.T, name string) {
 	for d.state(t)[name].PID == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	d.fleet.changed(local.Update{Server: name, State: units.StateRunning, PID: 7})
+	d.fleet.changed(units.Update{Server: name, State: units.StateRunning, PID: 7})
 	if s := d.state(t)[name]; s.State != control.Running {
 		t.Fatalf("%s: %s", name, s.State)
 	}
@@ -92,11 +91,11 @@ func TestOnDemand(t *testing.T) {
 				case "up":
 					d.up(t, "a")
 				case "crash":
-					d.fleet.changed(local.Update{Server: "a", State: units.StateBackOff, Detail: "5s after crash 1 of 3"})
+					d.fleet.changed(units.Update{Server: "a", State: units.StateBackOff, Detail: "5s after crash 1 of 3"})
 				case "again":
-					d.fleet.changed(local.Update{Server: "a", State: units.StateStarting, PID: 7})
+					d.fleet.changed(units.Update{Server: "a", State: units.StateStarting, PID: 7})
 				case "fail":
-					d.fleet.changed(local.Update{Server: "a", State: units.StateFailed, Detail: "disabled after 3 crashes in a row"})
+					d.fleet.changed(units.Update{Server: "a", State: units.StateFailed, Detail: "disabled after 3 crashes in a row"})
 				case "wake", "sleep", "start", "stop", "restart":
 					err = demand(t, d, control.Verb(s.do), "a")
 				case "learn":
@@ -268,7 +267,7 @@ func TestTheListOnDemand(t *testing.T) {
 	ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter2"})
 	until("a/sensitive false ; b/sensitive true ")
 	d.up(t, "a")
-	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 7, Tools: 3}) // nothing new for the gateway
+	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning, PID: 7, Tools: 3}) // nothing new for the gateway
 	ask(t, d, control.Request{Verb: control.Sleep, Server: "a"})
 	until("a/sensitive true ; b/sensitive true ")
 	ask(t, d, control.Request{Verb: control.Stop, Server: "b"})

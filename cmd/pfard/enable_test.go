@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 )
 
 func refusal(t *testing.T, d *daemon, q control.Request) error {
@@ -88,7 +88,7 @@ func TestEnable(t *testing.T) {
 	d.put(t, "off.hcl", fmt.Sprintf(good, "x")+"enabled = false\n")
 	changed <- struct{}{}
 	d.state(t)
-	d.fleet.changed(local.Update{Server: "crashed", State: "failed", Detail: "disabled after 3 crashes in a row", Crashes: 3})
+	d.fleet.changed(units.Update{Server: "crashed", State: "failed", Detail: "disabled after 3 crashes in a row", Crashes: 3})
 	ask(t, d, control.Request{Verb: control.Enable, Server: "crashed"})
 	if s := d.state(t)["crashed"]; s.State != control.Starting || s.Crashes != 0 || m.starts["crashed"] != 2 {
 		t.Errorf("a crashed server: %+v, %d starts", s, m.starts["crashed"])

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/journal/journaltest"
-	"github.com/pfar/pfar/units/local"
 )
 
 // TestMain is also the process of TestTellFailed.
@@ -277,20 +277,20 @@ func TestTheOwnerIsToldOnce(t *testing.T) {
 		}
 	}
 	for _, state := range []string{"running", "back-off", "starting", "running", "back-off"} {
-		d.fleet.changed(local.Update{Server: "a", State: state, Crashes: 2})
+		d.fleet.changed(units.Update{Server: "a", State: state, Crashes: 2})
 	}
-	d.fleet.changed(local.Update{Server: "a", Session: "abcdefg2", State: "failed", Ended: true})
+	d.fleet.changed(units.Update{Server: "a", Session: "abcdefg2", State: "failed", Ended: true})
 	is()
 	for range 3 {
-		d.fleet.changed(local.Update{Server: "a", State: "failed", Detail: "disabled after 3 crashes in a row", Crashes: 3})
+		d.fleet.changed(units.Update{Server: "a", State: "failed", Detail: "disabled after 3 crashes in a row", Crashes: 3})
 	}
 	changed <- struct{}{}
 	is("a: disabled after 3 crashes in a row")
 	ask(t, d, control.Request{Verb: control.Start, Server: "a"})
-	d.fleet.changed(local.Update{Server: "a", State: "running"})
+	d.fleet.changed(units.Update{Server: "a", State: "running"})
 	is("a: disabled after 3 crashes in a row")
 	d.state(t)
-	d.fleet.changed(local.Update{Server: "a", State: "failed", Detail: "again"})
+	d.fleet.changed(units.Update{Server: "a", State: "failed", Detail: "again"})
 	is("a: disabled after 3 crashes in a row", "a: again")
 	m.mu.Lock()
 	m.refuse = fmt.Errorf("no bwrap")

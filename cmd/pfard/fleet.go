@@ -11,7 +11,6 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/converge"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -54,7 +53,7 @@ type fleet struct {
 }
 
 // changed takes the runner's updates.
-func (f *fleet) changed(u local.Update) {
+func (f *fleet) changed(u units.Update) {
 	u.Detail, u.Refusal = f.redaction.clean(u.Detail), u.Refusal.Clean(f.redaction.clean)
 	f.post(func() {
 		switch s := f.servers[u.Server]; {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -21,9 +22,12 @@ func TestLastRefusal(t *testing.T) {
 	begun := time.Now()
 	refusal := func(host string) egress.Refusal { return egress.Refusal{Host: host, Reason: egress.NameNotDeclared} }
 	for _, host := range []string{"old.example", "new.example"} {
-		d.refused("a", "", refusal(host))
-		d.refused("a", "abcdefg2", refusal("session."+host))
-		d.refused("gone", "", refusal("gone."+host))
+		for _, r := range []units.BridgeRefused{
+			{Server: "a", Refusal: refusal(host)}, {Server: "a", Session: "abcdefg2", Refusal: refusal("session." + host)},
+			{Server: "gone", Refusal: refusal("gone." + host)},
+		} {
+			d.heard(t.Context(), r)
+		}
 	}
 	for _, tt := range []struct{ server, session, want string }{
 		{"a", "", "refused new.example (name-not-declared)"},

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 )
 
 // lesson is a peer that asked for learning.
@@ -125,9 +125,9 @@ func TestLearning(t *testing.T) {
 						t.Errorf("ended with %v, want %v", err, tt.err)
 					}
 				case "run":
-					d.fleet.changed(local.Update{Server: "a", State: "running"})
+					d.fleet.changed(units.Update{Server: "a", State: "running"})
 				case "fail":
-					d.fleet.changed(local.Update{Server: "a", State: "failed", Detail: "disabled after 3 crashes in a row"})
+					d.fleet.changed(units.Update{Server: "a", State: "failed", Detail: "disabled after 3 crashes in a row"})
 				case "start", "stop", "restart":
 					ask(t, d, control.Request{Verb: control.Verb(s.do), Server: "a"})
 				case "edit":

@@ -130,7 +130,7 @@ func TestProcessesKnowTheirOwnSecrets(t *testing.T) {
 	link := systemd.NewLink(func(context.Context) (*systemd.Bus, error) { return nil, errors.New("there is none") })
 	link.Close()
 	r, err := systemd.NewRunner(systemd.Config{
-		Log: d.log, Run: t.TempDir(), Link: link, Home: func(plan.Plan) error { return nil }, Changed: func(units.Update) {},
+		Log: d.log, Run: t.TempDir(), Link: link, Events: func(units.Event) {},
 	})
 	if err != nil {
 		t.Fatal(err)

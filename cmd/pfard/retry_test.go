@@ -8,7 +8,6 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 )
 
 // alarms is a clock that the test moves.
@@ -28,7 +27,7 @@ func (a *alarms) after(pause time.Duration, f func()) interface{ Stop() bool } {
 
 // crashed tells the daemon that a server's third crash in a row has disabled it.
 func crashed(d *daemon, name string) {
-	d.fleet.changed(local.Update{Server: name, State: units.StateFailed, Detail: "disabled after 3 crashes in a row: no registry", Crashes: 3, Ended: true})
+	d.fleet.changed(units.Update{Server: name, State: units.StateFailed, Detail: "disabled after 3 crashes in a row: no registry", Crashes: 3, Ended: true})
 }
 
 // TestCrashedServerIsTriedAgain: what it lacked may be there in a while, and nobody may be there to say so.
@@ -55,7 +54,7 @@ func TestCrashedServerIsTriedAgain(t *testing.T) {
 		}
 		d.state(t)
 	}
-	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning})
 	crashed(d, "a")
 	d.state(t)
 	if want := []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour, 6 * time.Hour, 10 * time.Minute}; !slices.Equal(a.pauses, want) {
@@ -67,7 +66,7 @@ func TestCrashedServerIsTriedAgain(t *testing.T) {
 func TestWhatIsNotTriedAgain(t *testing.T) {
 	for name, change := range map[string]func(*daemon){
 		"cannot start": func(d *daemon) {
-			d.fleet.changed(local.Update{Server: "a", State: units.StateFailed, Detail: "bubblewrap is not installed", Ended: true})
+			d.fleet.changed(units.Update{Server: "a", State: units.StateFailed, Detail: "bubblewrap is not installed", Ended: true})
 		},
 		"stopped": func(d *daemon) {
 			crashed(d, "a")
@@ -112,7 +111,7 @@ func TestTriesBeginAnew(t *testing.T) {
 		},
 		"systemctl start": func(_ *testing.T, d *daemon, _ chan struct{}) {
 			_ = d.do(func() error { d.fleet.servers["a"].has.Found(nil); return nil }) // as the runner of systemd has it
-			d.fleet.changed(local.Update{Server: "a", State: units.StateStarting, PID: 9, Outside: true})
+			d.fleet.changed(units.Update{Server: "a", State: units.StateStarting, PID: 9, Outside: true})
 		},
 		"another file": func(t *testing.T, d *daemon, changed chan struct{}) {
 			d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\ndescription = \"other\"\n")
@@ -130,7 +129,7 @@ func TestTriesBeginAnew(t *testing.T) {
 			d.state(t)
 			start(t, d, changed)
 			d.state(t)
-			d.fleet.changed(local.Update{Server: "a", State: units.StateStarting})
+			d.fleet.changed(units.Update{Server: "a", State: units.StateStarting})
 			crashed(d, "a")
 			if s := d.state(t)["a"]; !strings.HasSuffix(s.Detail, "; pfar starts it again 10 min after that") {
 				t.Errorf("it is %s: %s", s.State, s.Detail)

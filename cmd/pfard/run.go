@@ -125,15 +125,14 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	gateway.Changed = func(running bool) { d.gateway.turned(ctx, running) }
-	gateway.Control, gateway.Anchored = o.dirs.Control(), d.audit.gatewayAnchor
+	gateway.Control = o.dirs.Control()
 	up, err := upstream()
 	if err != nil {
 		return err
 	}
 	r, err := local.New(local.Config{
 		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up,
-		Brokered: d.delivery.brokered, Bridges: d.bridges, Changed: d.fleet.changed, Refused: d.refused,
+		Brokered: d.delivery.brokered, Bridges: d.bridges, Events: func(event units.Event) { d.heard(ctx, event) },
 		Search: d.redaction.searcher(log), BridgeHides: d.redaction.ofBridge, Secrets: d.redaction.serial,
 		Keys: d.inspectors.giveModel,
 	})

@@ -17,7 +17,6 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -205,7 +204,7 @@ func TestTheNextPfardComparesScopes(t *testing.T) {
 	d.put(t, "a.hcl", requiresScopes)
 	changed <- struct{}{}
 	d.state(t)
-	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 7})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning, PID: 7})
 	set, _, _, err := d.vault.Tokens("drive")
 	if err != nil {
 		t.Fatal(err)

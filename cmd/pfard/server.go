@@ -12,7 +12,6 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/converge"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -285,7 +284,7 @@ func (f *fleet) withheld(p plan.Plan) []string {
 
 // turnedOutside takes it that somebody else has had the service manager start or stop a server: systemctl is as good a
 // word of the owner's as ours.
-func (f *fleet) turnedOutside(s *server, u local.Update) {
+func (f *fleet) turnedOutside(s *server, u units.Update) {
 	if u.Ended {
 		s.run, s.asleep = false, false
 		s.has.Found(nil)
@@ -305,7 +304,7 @@ func (f *fleet) turnedOutside(s *server, u local.Update) {
 }
 
 // take has a server take what the runner says, and tells the administrator once what the unit says in vain.
-func (f *fleet) take(s *server, u local.Update) {
+func (f *fleet) take(s *server, u units.Update) {
 	s.take(u)
 	s.unreached = u.Unreached
 	if s.unreached != "" && s.unreached != s.told {

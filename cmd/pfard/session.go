@@ -7,7 +7,6 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -138,7 +137,7 @@ func (s *server) left(handle string) {
 
 // sessionChanged takes the runner's word on a session's process. One that has ended is not started again: what its
 // client had in it is gone, and the gateway has seen the end of it.
-func (f *fleet) sessionChanged(s *server, u local.Update) {
+func (f *fleet) sessionChanged(s *server, u units.Update) {
 	if u.Refusal.Reason != "" {
 		s.status.Refused, s.status.LastRefusal, s.status.LastRefused = u.Refusal, u.Refusal.String(), time.Now().UTC()
 	}

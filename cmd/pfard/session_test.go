@@ -15,7 +15,6 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 )
 
 const (
@@ -76,7 +75,7 @@ func TestSessionsThatAreRefused(t *testing.T) {
 	d.put(t, "failed.hcl", fmt.Sprintf(own, "x"))
 	changed <- struct{}{}
 	d.state(t)
-	d.fleet.changed(local.Update{Server: "failed", State: units.StateFailed, Detail: "disabled after 3 crashes in a row"})
+	d.fleet.changed(units.Update{Server: "failed", State: units.StateFailed, Detail: "disabled after 3 crashes in a row"})
 	d.mustOpen(t, "a", first)
 	for _, tt := range []struct {
 		name, server, session string
@@ -129,8 +128,8 @@ func TestASession(t *testing.T) {
 	if len(s.Sessions) != 1 || s.Sessions[0].Handle != first || s.Sessions[0].PID != 7 || s.Sessions[0].UID != 61184 || s.SessionsMax != 2 || s.PID != 0 {
 		t.Errorf("report %+v", s)
 	}
-	d.fleet.changed(local.Update{Server: "a", Session: first, State: units.StateRunning, PID: 7, Tools: 5, Refusal: egress.Refusal{Host: "x:443", Reason: egress.NameNotDeclared}})
-	d.fleet.changed(local.Update{Server: "a", Session: second, State: units.StateFailed, Ended: true}) // none that there is
+	d.fleet.changed(units.Update{Server: "a", Session: first, State: units.StateRunning, PID: 7, Tools: 5, Refusal: egress.Refusal{Host: "x:443", Reason: egress.NameNotDeclared}})
+	d.fleet.changed(units.Update{Server: "a", Session: second, State: units.StateFailed, Ended: true}) // none that there is
 	if s := d.state(t)["a"]; s.State != control.Starting || s.Tools != 0 || s.Sessions[0].State != control.Running || s.LastRefusal == "" {
 		t.Errorf("after news of the session: %+v", s)
 	}
@@ -234,7 +233,7 @@ func TestASessionThatEndsIsForgotten(t *testing.T) {
 	d, m, _ := ownFixture(t)
 	d.mustOpen(t, "a", first)
 	d.mustOpen(t, "a", second)
-	d.fleet.changed(local.Update{Server: "a", Session: first, State: units.StateFailed, Detail: "exit status 1", Ended: true})
+	d.fleet.changed(units.Update{Server: "a", Session: first, State: units.StateFailed, Detail: "exit status 1", Ended: true})
 	if s := d.state(t)["a"]; len(s.Sessions) != 1 || s.Sessions[0].Handle != second || s.State != control.Starting {
 		t.Errorf("after a crash: %+v", s)
 	}
@@ -286,8 +285,8 @@ func TestASessionThatLeavesTakesItsPlace(t *testing.T) {
 // Nobody would ever close what was opened for a gateway that did not wait for it.
 func TestWhoeverAskedHasLeft(t *testing.T) {
 	d, m, _ := ownFixture(t)
-	updates := make(chan local.Update, 1)
-	m.tell = func(u local.Update) { updates <- u } // and nothing is said of a process
+	updates := make(chan units.Update, 1)
+	m.tell = func(u units.Update) { updates <- u } // and nothing is said of a process
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan error, 1)
 	go func() { asked <- request(ctx, d, control.Open, "a", first) }()
@@ -341,7 +340,7 @@ func TestRandomWalkOfSessions(t *testing.T) {
 			d.mustClose(t, name, handle)
 			delete(all, handle)
 		case 5:
-			d.fleet.changed(local.Update{Server: name, Session: handle, State: units.StateFailed, Ended: true})
+			d.fleet.changed(units.Update{Server: name, Session: handle, State: units.StateFailed, Ended: true})
 			delete(all, handle)
 		default:
 			d.state(t)

@@ -10,7 +10,6 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -59,7 +58,7 @@ func (s *server) set(state control.State, detail string) {
 }
 
 // take applies what the runner says. While a stop is under way the server is stopping, whatever its processes say.
-func (s *server) take(u local.Update) {
+func (s *server) take(u units.Update) {
 	if s.has.Started == nil {
 		return
 	}

@@ -89,8 +89,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits,
-		Home: prepareHome, Told: gatewayAt(serversSocket(o.dirs)), Changed: d.fleet.changed,
-		Gateway: func(running bool) { d.gateway.turned(ctx, running) }, Left: own.leaving(log, a.drop),
+		Told: gatewayAt(serversSocket(o.dirs)), Events: d.hearUnits(ctx, a, own),
 	})
 	if err != nil {
 		return err
@@ -198,25 +197,24 @@ const sealTime = 3 * time.Minute
 
 const unsealedNote = "the vault's key lies in a file in the clear: this machine has not sealed it (journalctl -u " + keyUnit + ")"
 
+// hearUnits returns what takes what the runner of units tells.
+func (d *daemon) hearUnits(ctx context.Context, a *attachments, own allotted) func(units.Event) {
+	return func(event units.Event) {
+		if left, ok := event.(units.Left); ok {
+			a.drop(left.Instance)
+			own.released(d.log, left.Instance)
+			return
+		}
+		d.heard(ctx, event)
+	}
+}
+
 // join has the daemon and the conversations with units know each other.
 func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.fleet.runner, d.fleet.units, a.runner, d.keeper.running = converge.New(r, d.fleet), a, r, r.Bridges
 	d.tokens.run, d.tokens.mended = a.refresh, a.refreshMended
 	d.policy.outlived = true
 	d.inspectors.runner = systemd.NewInspectors(d.log, a.link, d.options.dirs.Run)
-}
-
-// prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts.
-// Whose it is is known once it has.
-func prepareHome(p plan.Plan) error {
-	home := p.PrivateHome()
-	if home == "" {
-		return nil
-	}
-	if err := os.MkdirAll(home, 0o700); err != nil {
-		return fmt.Errorf("making the private home of %q: %w", p.Name, err)
-	}
-	return nil
 }
 
 // sockets are pfard's own, which systemd keeps open while pfard is started again.

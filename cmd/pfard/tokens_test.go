@@ -23,7 +23,6 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/local"
 )
 
 // hands is a clock that is set by hand.
@@ -277,7 +276,7 @@ func TestTokensWithoutALife(t *testing.T) {
 func TestTokensAreRefreshed(t *testing.T) {
 	d, m, changed, h, e, said := clerk(t)
 	d.serves(t, changed)
-	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 7})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning, PID: 7})
 	if in := h.in(); in != 48*time.Minute || m.secret["a"] != "map[TOKEN:AT-0-hunter2hunter2]" {
 		t.Fatalf("it wakes in %s; the server has %s", in, m.secret["a"])
 	}
@@ -308,7 +307,7 @@ func TestTokensAreRefreshed(t *testing.T) {
 	if m.count("a") != 2 || m.secret["a"] != "map[TOKEN:AT-1-hunter2hunter2]" {
 		t.Errorf("%d starts; the server has %s", m.count("a"), m.secret["a"])
 	}
-	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 8})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning, PID: 8})
 	err = d.do(func() error { list = d.orders.onDemand(); return nil })
 	if err != nil || len(list) != 0 {
 		t.Errorf("afterwards the gateway hears %+v, %v", list, err)
@@ -412,7 +411,7 @@ func TestRefusedTokens(t *testing.T) {
 	d.put(t, "b.hcl", fmt.Sprintf(good, "without"))
 	changed <- struct{}{}
 	d.state(t)
-	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, Detail: "3 tools", PID: 7})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning, Detail: "3 tools", PID: 7})
 	h.advance(50 * time.Minute)
 	e.fails(t, attach.Refreshed{Error: "it answered 400 (invalid_grant)", Code: "invalid_grant", Final: true})
 	s := d.state(t)
@@ -453,7 +452,7 @@ func TestRefusedWhileItStarts(t *testing.T) {
 	d.put(t, "a.hcl", declaresToken)
 	changed <- struct{}{}
 	d.state(t)
-	d.fleet.changed(local.Update{Server: "a", State: units.StateStarting})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateStarting})
 	if n := m.count("a"); n != 1 {
 		t.Fatalf("%d starts", n)
 	}
@@ -743,7 +742,7 @@ func TestBrokeredTokens(t *testing.T) {
 	if m.count("a") != 1 || strings.Contains(m.secret["a"], "hunter2") {
 		t.Fatalf("%d starts with %s; %v", m.count("a"), m.secret["a"], d.reportNow(t).Diagnostics)
 	}
-	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 7})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning, PID: 7})
 	for n, renews := range []bool{1: false, 10: true} { // the last one is longer
 		if n != 1 && n != 10 {
 			continue
@@ -766,7 +765,7 @@ func TestTheNextPfardRenews(t *testing.T) {
 	d, m, changed, h, e, _ := clerk(t)
 	dir := d.remembers(t)
 	d.serves(t, changed)
-	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 7})
+	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning, PID: 7})
 	h.advance(50 * time.Minute)
 	e.succeeds(t, 1, time.Hour)
 	d.state(t)
@@ -796,7 +795,7 @@ func TestTheNextPfardHasAnotherEnvironment(t *testing.T) {
 		next, other, _ := again(t, d, m, dir, "a", "b", "seed")
 		for _, server := range []string{"a", "b", "seed"} {
 			next.within(t, func() {
-				next.fleet.servers[server].take(local.Update{Server: server, State: units.StateRunning, PID: 7})
+				next.fleet.servers[server].take(units.Update{Server: server, State: units.StateRunning, PID: 7})
 			})
 		}
 		var list []control.OnDemand

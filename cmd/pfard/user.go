@@ -65,14 +65,6 @@ func (a allotted) released(log *slog.Logger, instance string) {
 	}
 }
 
-// leaving returns what is to be told that nothing of an instance is left, and tells first.
-func (a allotted) leaving(log *slog.Logger, first func(instance string)) func(instance string) {
-	return func(instance string) {
-		first(instance)
-		a.released(log, instance)
-	}
-}
-
 // prune releases the ids of sessions that ended while no pfard was there.
 func (a allotted) prune(log *slog.Logger, found []systemd.Found) {
 	runs := map[string]bool{}

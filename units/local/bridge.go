@@ -169,9 +169,7 @@ func (s *server) brokered() (*os.File, error) {
 }
 
 func (s *server) bridgeRefused(r egress.Refusal) {
-	if s.r.cfg.Refused != nil {
-		s.r.cfg.Refused(s.plan.Name, s.plan.Gateway.Session, r)
-	}
+	s.r.cfg.Events(units.BridgeRefused{Server: s.plan.Name, Session: s.plan.Gateway.Session, Refusal: r})
 }
 
 func (s *server) showRefusal(r egress.Refusal) {
@@ -179,7 +177,7 @@ func (s *server) showRefusal(r egress.Refusal) {
 	s.update.Refusal = r
 	update := s.update
 	s.mu.Unlock()
-	s.r.cfg.Changed(update)
+	s.r.cfg.Events(update)
 }
 
 func bridgeDescriptors(sockets []*os.File) ([]descriptor, error) {

@@ -24,9 +24,7 @@ type Gateway struct {
 	Operator *net.UnixListener // for the operator alone
 	Metrics  *net.TCPListener  // nil: there is none
 	Token    []byte
-	Control  string                        // path of the socket where it asks for sessions; "": it has none
-	Anchored func(seq uint64, hash string) // is told where its audit is; nil: nobody
-	Changed  func(running bool)            // called when it serves, and when it has ended without being told to
+	Control  string // path of the socket where it asks for sessions; "": it has none
 }
 
 func (r *Runner) startGateway() error {
@@ -65,7 +63,9 @@ func (r *Runner) startGateway() error {
 		},
 		notice: func(m notification) {
 			m.close()
-			r.cfg.Gateway.anchored(m.vars[units.NotifyAnchor])
+			if anchor, ok := anchorIn(m.vars[units.NotifyAnchor]); ok {
+				r.cfg.Events(anchor)
+			}
 			if m.vars[units.NotifyLogFull] != "" {
 				if err := rotate(r.dirs.log(units.GatewayLog), units.LogSegment); err != nil {
 					r.cfg.Log.Warn("rotating the gateway's log, ignoring", "error", err)
@@ -76,9 +76,9 @@ func (r *Runner) startGateway() error {
 			switch p {
 			case active:
 				again.served()
-				r.cfg.Gateway.Changed(true)
+				r.cfg.Events(units.GatewayTurned{Running: true})
 			case autoRestart, failed:
-				r.cfg.Gateway.Changed(false)
+				r.cfg.Events(units.GatewayTurned{})
 			}
 		},
 	}
@@ -128,14 +128,13 @@ func (g Gateway) descriptors() ([]descriptor, error) {
 	return list, nil
 }
 
-// anchored passes on where the gateway's audit is. Nothing but that is: the gateway's user may send anything.
-func (g Gateway) anchored(text string) {
+// anchorIn reads where the gateway's audit is. It takes nothing but that: the gateway's user may send anything.
+func anchorIn(text string) (units.GatewayAnchor, bool) {
 	number, hash, _ := strings.Cut(text, " ")
 	seq, err := strconv.ParseUint(number, 10, 64)
 	sum, herr := hex.DecodeString(hash)
-	if g.Anchored != nil && err == nil && herr == nil && len(sum) == sha256.Size && hash == hex.EncodeToString(sum) {
-		g.Anchored(seq, hash)
-	}
+	ok := err == nil && herr == nil && len(sum) == sha256.Size && hash == hex.EncodeToString(sum)
+	return units.GatewayAnchor{Seq: seq, Hash: hash}, ok
 }
 
 // impatience restarts after every exit: soon, for calls wait, but later each time as long as it does not serve.

@@ -33,7 +33,7 @@ func startedGateway(t *testing.T, change func(*Gateway)) string {
 	if err := os.WriteFile(filepath.Join(bin, "pfar-gateway"), []byte(gatewayScript), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	g := Gateway{Token: []byte("t"), Changed: func(bool) {}}
+	g := Gateway{Token: []byte("t")}
 	var err error
 	if g.HTTP, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func startedGateway(t *testing.T, change func(*Gateway)) string {
 		change(&g)
 	}
 	r, err := New(Config{Log: quiet(), Bin: bin, Run: run, State: state, Gateway: g,
-		Changed: func(Update) {}, Bridges: bridge.NewTalks(),
+		Events: func(units.Event) {}, Bridges: bridge.NewTalks(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -107,11 +107,9 @@ func TestGatewayAnchors(t *testing.T) {
 		"7 " + good: true, "": false, "7": false, "-1 " + good: false, "7 " + strings.ToUpper(good): false, "7 0a": false,
 		"7 " + good + "\nx": false, "7  " + good: false, "7 " + good + " chain=pfard": false,
 	} {
-		told := false
-		Gateway{Anchored: func(seq uint64, hash string) { told = seq == 7 && hash == good }}.anchored(text)
-		if told != want {
+		anchor, told := anchorIn(text)
+		if told != want || told && anchor != (units.GatewayAnchor{Seq: 7, Hash: good}) {
 			t.Errorf("%q: told %v, want %v", text, told, want)
 		}
 	}
-	Gateway{}.anchored("7 " + good)
 }

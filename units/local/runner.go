@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/bridge"
@@ -30,19 +29,15 @@ type Config struct {
 	Limits  Limiter
 	// Upstream is units.CredentialUpstream of every bridge; nil: there is no upstream proxy.
 	Upstream []byte
-	Bridges  *bridge.Talks                                        // with bridges
-	Brokered func(plan.Plan) (*os.File, error)                    // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
-	Changed  func(Update)                                         // called for each change, from several goroutines
-	Refused  func(server, session string, refused egress.Refusal) // called for each refusal of a bridge, likewise; nil: nobody is
-	Search   attach.Searcher                                      // what servers write to stderr passes it before it is logged
+	Bridges  *bridge.Talks                     // with bridges
+	Brokered func(plan.Plan) (*os.File, error) // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
+	Events   func(units.Event)                 // is told what becomes of all, from several goroutines
+	Search   attach.Searcher                   // what servers write to stderr passes it before it is logged
 	// BridgeHides is what the bridge of a plan keeps out of its log; nil: nothing.
 	BridgeHides func(plan.Plan) attach.Redaction
 	Keys        Keys         // what inspectors that are models are given; nil: there are none
 	Secrets     func() int64 // handover.Message.Secrets as it is now; nil: 0
 }
-
-// Update is units.Update.
-type Update = units.Update
 
 // Runner starts and stops servers, each with its egress bridge, and the gateway. A process that serves one session is a
 // server of its own here, with everything that belongs to one but a log, and named by units.Instance.
@@ -88,7 +83,7 @@ func New(cfg Config) (*Runner, error) {
 }
 
 // Start starts the server of a plan, or the process for the one session that the plan names; it must not be running.
-// It returns once the launcher is under way; what becomes of it comes by Config.Changed. A
+// It returns once the launcher is under way; what becomes of it comes by Config.Events. A
 // session's process is not started again when it ends, for what its client had in it is gone.
 func (r *Runner) Start(p plan.Plan, secrets units.Secrets) error {
 	r.mu.Lock()

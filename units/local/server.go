@@ -39,7 +39,7 @@ type server struct {
 	monitor    *os.File // listener for those who watch the bridge
 
 	mu      sync.Mutex
-	update  Update
+	update  units.Update
 	bridge  *activation
 	bridged *attach.Conn // to the bridge that runs; nil: none has
 
@@ -62,7 +62,7 @@ func (r *Runner) newServer(name string, p plan.Plan, given units.Secrets) (*serv
 			return nil, err
 		}
 	}
-	s.update = Update{Server: p.Name, Session: session, State: units.StateStarting, UID: s.uid()}
+	s.update = units.Update{Server: p.Name, Session: session, State: units.StateStarting, UID: s.uid()}
 	if err := s.makeHome(); err != nil {
 		return nil, err
 	}
@@ -300,7 +300,7 @@ func (s *server) notice(m notification) {
 	s.update.Take(m.vars)
 	update := s.update
 	s.mu.Unlock()
-	s.r.cfg.Changed(update) // which may wait for whoever waits for s.mu
+	s.r.cfg.Events(update) // which may wait for whoever waits for s.mu
 }
 
 // rotateLog is asked for by launchers and bridges: those of all sessions write to the server's one file.
@@ -330,7 +330,7 @@ func (s *server) changed(p phase, m *process, code int) {
 	if m == nil {
 		s.retireBridge() // the next start brings a namespace and sockets of its own
 	}
-	s.r.cfg.Changed(update)
+	s.r.cfg.Events(update)
 }
 
 func (s *server) ended(p phase, code int) {

@@ -55,7 +55,7 @@ type runnerFixture struct {
 	t       *testing.T
 	dir     string
 	limits  *groups
-	updates chan Update
+	updates chan units.Update
 }
 
 // newRunner is a runner over programs that are scripts.
@@ -69,7 +69,7 @@ func newRunner(t *testing.T, prepare func(run string)) *runnerFixture {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	f := &runnerFixture{t: t, dir: dir, limits: &groups{}, updates: make(chan Update, 1000)}
+	f := &runnerFixture{t: t, dir: dir, limits: &groups{}, updates: make(chan units.Update, 1000)}
 	bin, run := filepath.Join(dir, "bin"), filepath.Join(dir, "run")
 	for _, d := range []string{bin, run} {
 		if err := os.Mkdir(d, 0o711); err != nil {
@@ -90,7 +90,11 @@ func newRunner(t *testing.T, prepare func(run string)) *runnerFixture {
 		Bridges: bridge.NewTalks(),
 		Log:     quiet(), Bin: bin, Run: run, State: filepath.Join(dir, "state"),
 		Gateway: testGateway(t, dir), Limits: f.limits,
-		Changed: func(u Update) { f.updates <- u },
+		Events: func(e units.Event) {
+			if u, ok := e.(units.Update); ok {
+				f.updates <- u
+			}
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +105,7 @@ func newRunner(t *testing.T, prepare func(run string)) *runnerFixture {
 
 func testGateway(t *testing.T, dir string) Gateway {
 	t.Helper()
-	g := Gateway{Token: []byte("token"), Control: filepath.Join(dir, "control.sock"), Changed: func(bool) {}}
+	g := Gateway{Token: []byte("token"), Control: filepath.Join(dir, "control.sock")}
 	var err error
 	if g.HTTP, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
 		t.Fatal(err)
@@ -134,7 +138,7 @@ func (f *runnerFixture) start(command, session string) {
 }
 
 // until returns the first update of a session that is as wanted, and passes over those of others.
-func (f *runnerFixture) until(what, session string, ok func(Update) bool) Update {
+func (f *runnerFixture) until(what, session string, ok func(units.Update) bool) units.Update {
 	f.t.Helper()
 	late := time.After(2 * time.Minute)
 	for {
@@ -149,9 +153,9 @@ func (f *runnerFixture) until(what, session string, ok func(Update) bool) Update
 	}
 }
 
-func (f *runnerFixture) launched(session string) Update {
+func (f *runnerFixture) launched(session string) units.Update {
 	f.t.Helper()
-	return f.until("launched", session, func(u Update) bool { return u.PID != 0 })
+	return f.until("launched", session, func(u units.Update) bool { return u.PID != 0 })
 }
 
 func (f *runnerFixture) logged() string {
@@ -256,7 +260,7 @@ func TestASessionsProcessIsNotStartedAgain(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			f := newRunner(t, nil)
 			f.start(command, one)
-			u := f.until("ended", one, func(u Update) bool { return u.Ended })
+			u := f.until("ended", one, func(u units.Update) bool { return u.Ended })
 			if u.State != state || u.PID != 0 || u.Server != "e" {
 				t.Errorf("got %+v, want %s", u, state)
 			}
@@ -273,7 +277,7 @@ func TestASessionsProcessIsNotStartedAgain(t *testing.T) {
 	f.start("crash", "")
 	for range 2 {
 		f.launched("")
-		if u := f.until("crashed", "", func(u Update) bool { return u.PID == 0 }); u.Ended {
+		if u := f.until("crashed", "", func(u units.Update) bool { return u.PID == 0 }); u.Ended {
 			t.Errorf("a server that will be started again has ended: %+v", u)
 		}
 	}
@@ -286,7 +290,7 @@ func TestEveryStopWaits(t *testing.T) {
 	f.launched(one)
 	eventually(t, "it handles signals", func() bool { return strings.Contains(f.logged(), "launched") })
 	go f.Stop("e_" + one)
-	pid := f.until("told to end", one, func(u Update) bool { return u.PID != 0 }).PID // the update of deactivating
+	pid := f.until("told to end", one, func(u units.Update) bool { return u.PID != 0 }).PID // the update of deactivating
 	for _, stop := range []func(){func() { f.Stop("e_" + one) }, f.Close} {
 		stop()
 		if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
@@ -331,7 +335,7 @@ func TestSessionsDoNotFillTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.start("end", one)
-	f.until("ended", one, func(u Update) bool { return u.Ended })
+	f.until("ended", one, func(u units.Update) bool { return u.Ended })
 	if st, err := os.Stat(f.Log("e")); err != nil || st.Size() >= units.LogSegment {
 		t.Errorf("the log was not rotated: %v, %v", st, err)
 	}
@@ -407,7 +411,12 @@ func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 	f := newRunner(t, nil)
 	f.cfg.Brokered = func(plan.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
 	told := make(chan struct{}, 1000)
-	f.cfg.Changed = func(u Update) { f.cfg.Bridges.Changed(u.Server); told <- struct{}{} }
+	f.cfg.Events = func(e units.Event) {
+		if u, ok := e.(units.Update); ok {
+			f.cfg.Bridges.Changed(u.Server)
+			told <- struct{}{}
+		}
+	}
 	f.start("run", "")
 	f.mu.Lock()
 	s := f.servers["e"]

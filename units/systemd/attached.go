@@ -15,7 +15,7 @@ func (r *Runner) Attach(name, digest string, pid, uid int) (plan.Plan, error) {
 	defer r.order.Unlock()
 	p, update, err := r.attach(name, digest, pid, uid)
 	if err == nil {
-		r.cfg.Changed(update)
+		r.cfg.Events(update)
 	}
 	return p, err
 }

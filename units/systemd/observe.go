@@ -200,6 +200,6 @@ func (r *Runner) lookAtGateway() {
 		return
 	}
 	if runs, turned := r.gateway.turned(s, socket); turned {
-		r.cfg.Gateway(runs)
+		r.cfg.Events(units.GatewayTurned{Running: runs})
 	}
 }

@@ -23,11 +23,10 @@ type Config struct {
 	Units   string // directory for drop-ins that do not outlive the machine's run; "": there is no need, or no use
 	Link    *Link
 	Limits  Limits
-	Told    func(plan.Plan) error   // tells the gateway what a server that runs is by now, and returns once it goes by that
-	Home    func(p plan.Plan) error // makes the private home of a server that has one: its unit wants it there when it starts
-	Changed func(units.Update)      // called for each change, one after the other; it may wait
-	Gateway func(running bool)      // called when the gateway's service has come up, as another process perhaps, or gone down
-	Left    func(instance string)   // called when nothing of an instance is left, before Stop returns; it must not call the Runner
+	// Told tells the gateway what a server that runs is by now, and returns once it goes by that.
+	Told func(plan.Plan) error
+	// Events is told each Event of an instance after the one before it. It may wait, and must not call the Runner.
+	Events func(units.Event)
 }
 
 // Limits are those of the scopes that launchers have asked for.
@@ -80,7 +79,7 @@ const GatewayUnit = "pfar-gateway.service"
 const busTime = 10 * time.Second // for one question; systemd answers in milliseconds
 
 // Start has systemd start the server of a plan, or the process for the one session that the plan names. It returns once
-// that is under way; what becomes of it comes by Config.Changed.
+// that is under way; what becomes of it comes by Config.Events.
 func (r *Runner) Start(p plan.Plan, _ units.Secrets) error {
 	name := units.Instance(p.Name, p.Gateway.Session)
 	if s := p.Gateway.Session; s != "" && (!units.IsSession(s) || p.State) {
@@ -91,7 +90,7 @@ func (r *Runner) Start(p plan.Plan, _ units.Secrets) error {
 	if r.instances[name] != nil {
 		return fmt.Errorf("starting %q: it has been started already", name)
 	}
-	if err := r.cfg.Home(p); err != nil {
+	if err := makeHome(p); err != nil {
 		return err
 	}
 	changed, err := r.binds.write(name, p)
@@ -159,7 +158,7 @@ func (r *Runner) change(name string, i *instance, f func(*units.Update)) {
 	after := i.update
 	r.mu.Unlock()
 	if after != before {
-		r.cfg.Changed(after)
+		r.cfg.Events(after)
 	}
 }
 
@@ -227,10 +226,23 @@ func (r *Runner) Stop(name string) {
 	close(i.stopping)
 }
 
+// makeHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts. Whose
+// it is is known once it has.
+func makeHome(p plan.Plan) error {
+	home := p.PrivateHome()
+	if home == "" {
+		return nil
+	}
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return fmt.Errorf("making the private home of %q: %w", p.Name, err)
+	}
+	return nil
+}
+
 // left forgets what is kept of an instance that has ended: all of a session's and of one that nobody knew, nothing of a
 // server's that may be started again.
 func (r *Runner) left(name string, i *instance) {
-	r.cfg.Left(name)
+	r.cfg.Events(units.Left{Instance: name})
 	if i.session != "" || i.digest == "" {
 		r.forget(name)
 	}
@@ -262,7 +274,7 @@ func (r *Runner) Offer(server string, p *plan.Plan) {
 			r.reloads.reload()
 		}
 		_, werr := r.plans.write(server, *p)
-		err = errors.Join(err, werr, r.cfg.Home(*p))
+		err = errors.Join(err, werr, makeHome(*p))
 		if r.instances[server] == nil { // or it has been started in the meantime
 			err = errors.Join(err, r.plans.unapply(server))
 		}

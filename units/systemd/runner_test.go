@@ -56,8 +56,8 @@ func (w *world) restart() {
 	w.t.Helper()
 	link := NewLink(func(ctx context.Context) (*Bus, error) { return ConnectTo(ctx, w.systemd.address) })
 	r, err := NewRunner(Config{
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Run: w.run, Runtime: w.run, Link: link, Limits: w, Home: func(plan.Plan) error { return nil },
-		Told: w.tell, Changed: w.changed, Gateway: func(bool) {}, Left: func(name string) { w.left = append(w.left, name) },
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Run: w.run, Runtime: w.run, Link: link, Limits: w,
+		Told: w.tell, Events: w.event,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -69,10 +69,15 @@ func (w *world) restart() {
 	w.t.Cleanup(func() { cancel(); link.Close(); <-watched })
 }
 
-func (w *world) changed(u units.Update) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.updates = append(w.updates, u)
+func (w *world) event(event units.Event) {
+	switch e := event.(type) {
+	case units.Left:
+		w.left = append(w.left, e.Instance)
+	case units.Update:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.updates = append(w.updates, e)
+	}
 }
 
 func (w *world) Remove(string) error { return nil }
