@@ -233,7 +233,7 @@ func (x *exchange) get() {
 	x.methods.Listens.Follow(v, s.Sub, s.Ended())
 }
 
-// readOn answers GET with Last-Event-ID: the client gets what came after that event, and what is still to come.
+// readOn answers GET with Last-Event-ID: the client gets the events after that one, and those still to come.
 func (x *exchange) readOn(v *call.Visit, event string) {
 	r, after := x.replays.Find(v.Session.ID, event)
 	if r == nil || !x.mayRead(v, r.About) {

@@ -26,11 +26,10 @@ type kept struct {
 // any more is begun again by its client.
 const writePause = 100 * time.Millisecond
 
-// memory is what is written.
+// memory is the file's content.
 type memory struct {
 	Sessions []session.Kept
-	// How states that clients come back with were sealed, and which have been used. There is none of a gateway that was
-	// killed: a state might have been used in its last moment.
+	// Key and Spent are the sealer's. A killed gateway writes neither: a state might have been used in its last moment.
 	Key   []byte               `json:",omitempty"`
 	Spent map[string]time.Time `json:",omitempty"`
 }

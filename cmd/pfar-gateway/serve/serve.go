@@ -73,20 +73,20 @@ type Server struct {
 	once     sync.Once
 }
 
-// How often there is a record of what nothing is done for.
+// How often there is a record of requests and questions that lead to nothing.
 const (
 	unbiddenEvery = 5 * time.Second // questions of one server that no call is about, of two records each
 	missedEvery   = time.Second     // requests of one client for what there is not
 )
 
-// Parts are what an endpoint works with.
+// Parts are those of an endpoint.
 type Parts struct {
 	Log       *slog.Logger
 	Version   string // of pfar
 	Registry  *registry.Registry
 	Gate      *enforce.Point       // that every request to a server passes; nil: none does (GAT-09)
 	Telemetry *telemetry.Telemetry // nil: nothing is counted or traced
-	Refusals  call.Refusals        // nil: nobody knows of any
+	Refusals  call.Refusals        // nil: none are known
 	Await     bool                 // requests wait until Learn says who is declared
 	Limits    Limits
 }
@@ -139,7 +139,7 @@ func (s *Server) guard(p *enforce.Point) {
 // toolOf is a tool as the gate judges it.
 func toolOf(r registry.Route) enforce.Item { return call.Target{Route: r, Kind: gate.Tool}.Judged() }
 
-// Facts are what the gate goes by for each tool that is served, before any client's declaration makes it stricter.
+// Facts are the gate's facts about each tool that is served, before a client's declaration makes them stricter.
 func (s *Server) Facts() []operator.ToolFacts {
 	list := []operator.ToolFacts{}
 	if s.calls.Gate == nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// settle ends what is open of clients that a new table does not let in, and tells those of whom something changed.
+// settle ends the sessions, streams and requests of clients that a new table does not let in. It tells clients whose
+// rights changed.
 func (s *Server) settle(t *clients.Table) {
 	for _, open := range s.sessions.All() {
 		m := s.Admits(t, open.Bound())
@@ -39,8 +40,8 @@ func (s *Server) settle(t *clients.Table) {
 	s.calls.Registry.Retain(t.Uses)
 }
 
-// unlabelled reports whether nobody knows any more what a connection has seen: the operator has ended it, or the gateway
-// before this one had not written it down. Its client has to connect again, for nothing is called without a label.
+// unlabelled reports whether a connection has lost its label: the operator has ended it, or the gateway before this one
+// had not written it down. Its client has to connect again, for nothing is called without a label.
 func (s *Server) unlabelled(t *session.Session) bool {
 	return t.Label != "" && (s.calls.Gate == nil || !s.calls.Gate.Sessions.Known(t.Bound().Client, t.Label))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 )
 
-// Calls is what all calls have in common.
+// Calls has the parts that all calls use.
 type Calls struct {
 	Registry *registry.Registry
 	Clients  *clients.Clients
@@ -26,7 +26,7 @@ type Calls struct {
 	Starter  *session.Starter
 	Log      Log
 	Misses   quota.Quota // of requests for what there is not, by client
-	Refusals Refusals    // nil: nobody knows of any
+	Refusals Refusals    // nil: none are known
 	Parking  *Parking
 	Sealer   *seal.Sealer    // of states that clients come back with
 	Human    time.Duration   // for a client to answer what it is asked
@@ -65,7 +65,7 @@ type Call struct {
 	*Visit
 	Pass *enforce.Passage // through the gate; nil: it has not passed, or waits for its client to come back
 
-	still  Find          // finds once more what has passed the gate, if it is the same
+	still  Find          // finds the target again, if it is the one that has passed the gate
 	before *conversation // that came to nothing, or to a question
 	rounds int           // of questions in the course of it
 	trace  trace
@@ -81,7 +81,7 @@ type incoming struct {
 	target Target
 }
 
-// Log is what is told of calls to those who run pfar.
+// Log logs, counts and traces calls.
 type Log struct {
 	*slog.Logger
 	Telemetry *telemetry.Telemetry // nil: nothing is counted

@@ -67,8 +67,8 @@ func (c *conversation) begin(ctx context.Context, call registry.Call) {
 	}()
 }
 
-// progress returns what passes progress on. A call that is made once more begins anew; of that the client is told only
-// what goes further than what it has been told: the protocol wants each progress to be more than the one before.
+// progress returns the function that passes progress on. A call that is made once more begins anew, but the protocol
+// wants each progress to be more than the one before: the client is told only of further progress.
 func (c *conversation) progress(before *conversation) func(params []byte) {
 	method, least := string(mcp.MethodNotificationProgress), math.Inf(-1)
 	if before != nil {

@@ -71,8 +71,8 @@ func (n *incoming) misfit(v *schema.Violation) error {
 	return e
 }
 
-// heard makes of a server's error what the client may hear: one that sends the client's user to an address is a
-// question (URL elicitation, 2025-11-25), and for that the server needs leave, and the client to be capable.
+// heard prepares a server's error for the client. An error that sends the client's user to an address is a question
+// (URL elicitation, 2025-11-25): the server's declaration must allow it, and the client be capable of it.
 func (n *incoming) heard(err error) error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || e.Raw == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/pfar/pfar/policies/redact"
 )
 
-// known are the members of results that mean something. One that another parser could take for one of them is refused:
-// it would see another result than the one that was looked at here.
+// known are the members of results that have a meaning. A name that another parser could take for one of them is
+// refused: that parser would see another result than the one that was checked here.
 var known = []string{"_meta", "resultType", "inputRequests", "requestState", "isError", "structuredContent", "content", "contents",
 	"messages", "description", "completion", "ttlMs", "cacheScope"}
 
@@ -41,7 +41,7 @@ func (n *incoming) finish(result []byte) (reply.Reply, *asked, error) {
 	return re, nil, err
 }
 
-// answer prepares a result that is no question.
+// answer prepares a result that does not ask the client.
 func (n *incoming) answer(re reply.Reply) (reply.Reply, error) {
 	if !mayAsk(n.Method) {
 		if err := n.Pass.Seen(); err != nil { // it may have been written to meanwhile
@@ -131,7 +131,7 @@ func (n *incoming) received(re reply.Reply) (reply.Reply, error) {
 	return re, nil
 }
 
-// extract is what is left of a result of which no more than typed values is to reach the client, and nil if it is raw.
+// extract returns the typed values of a result if the client is to get nothing else, nil if the result is raw.
 func (n *incoming) extract(re reply.Reply) ([]byte, error) {
 	if !n.Pass.Extracts() {
 		return nil, nil
@@ -160,7 +160,8 @@ func (n *incoming) typed(values []byte, err error) (reply.Reply, error) {
 	return reply.Reply{Result: result, Members: ms}, err
 }
 
-// withheld stands for what inspectors have flagged: what it was, and why, is in the record alone (GAT-33, GAT-34).
+// withheld replaces a result that inspectors have flagged. Only the record has the result and the reason (GAT-33,
+// GAT-34).
 func (n *incoming) withheld() (reply.Reply, error) {
 	text := "pfar has withheld what " + n.target.server() + " answered, because inspectors found it suspicious. Its owner sees why: pfar audit " + n.Pass.Call()
 	if mcp.MCPMethod(n.Method) != mcp.MethodToolsCall {
@@ -170,7 +171,7 @@ func (n *incoming) withheld() (reply.Reply, error) {
 		jsonrpc.Quote(text), jsonrpc.Quote(n.target.server()))}, nil
 }
 
-// atLeast is a server's label, or the higher one that its answer has; what is no label is kept.
+// atLeast returns the higher one of a server's label and its answer's. An unknown label is kept.
 func atLeast(label string, c gate.Confidentiality) string {
 	var have gate.Confidentiality
 	if have.UnmarshalText([]byte(label)) != nil || have >= c {

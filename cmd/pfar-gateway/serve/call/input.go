@@ -118,9 +118,9 @@ func (q *asked) attributed(server string, aggregate bool) []byte {
 	return append(b, '}')
 }
 
-// sealed returns the edit that makes the state of a question one that only this client can come back with, in the same
-// request and to the same server. Where several servers answer, it gets one also if the server gave none, so that the
-// answer finds back.
+// sealed returns the edit that seals the state of a question: only this client can come back with it, in the same
+// request and to the same server. Where several servers answer, a question without a state gets one, which leads the
+// answer to its server.
 func (n *incoming) sealed(ms jsonrpc.Members) ([]jsonrpc.Edit, error) {
 	i := ms.Index("requestState")
 	if i < 0 && n.Endpoint != "" {

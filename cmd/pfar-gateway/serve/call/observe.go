@@ -25,8 +25,8 @@ const (
 	unanswered = "refused or failed"
 )
 
-// logEvery bounds the entries for calls, of those that a server has answered and of all others apart: nobody keeps what
-// is refused out of the log by calling what is not.
+// logEvery bounds the entries for answered calls, and those for all others apart: many calls that go well do not keep a
+// refused one out of the log.
 const logEvery = time.Second / 20
 
 // NewLog returns a log of calls. t is nil if nothing is counted or traced.
@@ -93,7 +93,7 @@ func (a *Calls) Unsent(v *Visit, server, name string, re reply.Reply) (reply.Rep
 	return c.observed(v.Ctx, server, name, func(context.Context) (reply.Reply, error) { return re, nil })
 }
 
-// NotFound logs a call that no server gets because of its name, which is whatever the client says.
+// NotFound logs a call of a name that no server has. The name is the client's.
 func (a *Calls) NotFound(v *Visit, name string, err error) {
 	outcome, _ := Judge(v.Ctx, reply.Reply{}, err)
 	if outcome != telemetry.Refused {
@@ -109,8 +109,8 @@ func (a *Calls) NotFound(v *Visit, name string, err error) {
 	c.log(server, reply.Cut(name, 200), outcome, err, time.Now())
 }
 
-// log writes an entry, of which those for calls of tools have a tool; those that the gate has decided about a verdict,
-// and a call by which audit knows them; and those for what pfar has refused the verdict deny.
+// log writes an entry. A call of a tool has the tool's name. A call that the gate has decided about has its verdict,
+// and its id in the audit. A refused call has the verdict deny.
 func (c *Call) log(server, name string, outcome telemetry.Outcome, err error, since time.Time) {
 	kind := unanswered
 	if outcome == telemetry.OK || outcome == telemetry.ToolError {

@@ -66,8 +66,8 @@ func (v *Visit) client() string {
 	return "request " + v.LogID
 }
 
-// metaFor returns the edit that gives the request's _meta what the server of that generation wants to see, with a
-// progress token that no other client has.
+// metaFor returns the edit that adapts _meta to the server's generation of the protocol, with a progress token that no
+// other client has.
 func (c *Call) metaFor(up *registry.Upstream, call *registry.Call) ([]jsonrpc.Edit, error) {
 	added, drop, err := c.generation(up)
 	if err != nil {

@@ -91,8 +91,8 @@ func (k *Parking) enter(p *parked) bool {
 	}
 }
 
-// watch gives a waiting call's place back as soon as the call ends: what is left to keep is its outcome, as long as
-// there are not too many of those.
+// watch gives a waiting call's place back as soon as the call ends. Then only its outcome is kept, and the oldest
+// outcome goes if there are too many.
 func (k *Parking) watch(p *parked, left <-chan struct{}) {
 	select {
 	case <-left:
@@ -124,7 +124,7 @@ func (k *Parking) free(p *parked) {
 	}
 }
 
-// take takes a call out, nil if there is none of that state: each state can be used once (GC-54).
+// take removes a call and returns it, nil for an unknown state: each state can be used once (GC-54).
 func (k *Parking) take(state string) *parked {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -80,8 +80,8 @@ func (a *Calls) answering(pass *enforce.Passage, q *registry.Ask) session.Questi
 	}
 }
 
-// Put asks a session's client something that no call of its is about, on the stream that it may have open. who is that
-// client, unless it may not be here any more.
+// Put asks a session's client something that is not about a call, on the stream that it may have open. who is that
+// client, if here says that it is still let in.
 func (a *Calls) Put(s *session.Session, who enforce.Identity, here bool, q *registry.Ask) {
 	if a.Gate == nil || !here {
 		q.Fail(jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the client may not be asked"))

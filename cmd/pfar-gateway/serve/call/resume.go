@@ -82,7 +82,7 @@ func (c *Call) resume(p *parked) (reply.Reply, error) {
 	return c.goOn(p.talk)
 }
 
-// goOn attends a call that has waited, whose server asks by requests: its result is no question.
+// goOn attends a call that has waited. Its server asks by requests, so its result cannot be a question.
 func (c *Call) goOn(talk *conversation) (reply.Reply, error) {
 	back := &incoming{c, talk.up, talk.target}
 	result, parked, err := c.attend(talk)

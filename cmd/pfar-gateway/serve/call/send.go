@@ -30,7 +30,7 @@ func (a *Calls) Reach(v *Visit, find Find) (reply.Reply, error) {
 	})
 }
 
-// sought is find for a server that may just be started again: the request waits for it as it does after a crash.
+// sought finds a target. It waits for a server that is starting, as after a crash.
 func (a *Calls) sought(ctx context.Context, find Find) (Target, error) {
 	wait, cancel := context.WithTimeout(ctx, replayWait)
 	defer cancel()
@@ -100,7 +100,8 @@ func (c *Call) Forward(t Target) (reply.Reply, error) {
 	return c.observed(c.Ctx, t.server(), t.Item.Name, func(ctx context.Context) (reply.Reply, error) { return c.send(ctx, t) })
 }
 
-// send calls the server until its answer is no question to the client, or the client has to answer by another request.
+// send calls the server, and again with the client's answers as long as the server asks. A client of 2026-07-28 answers
+// by another request.
 func (c *Call) send(ctx context.Context, t Target) (reply.Reply, error) {
 	up, err := c.Starter.Process(ctx, c.Session, t.Upstream)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// Target is what a request is about: a tool, a prompt, a resource.
+// Target is the tool, prompt or resource that a request names.
 type Target struct {
 	registry.Route
 	Kind  gate.Kind
@@ -21,7 +21,7 @@ type Target struct {
 	Edits []jsonrpc.Edit // of the parameters
 }
 
-// Find finds the target of a request in what is served now. The target of an error has as much as is known.
+// Find finds the target of a request among those served now. With an error, the target may have some fields set.
 type Find func() (Target, error)
 
 // Resource is the target of a resource, which has no schema.
@@ -30,8 +30,8 @@ func Resource(r registry.Route) Target { return Target{Route: r, Kind: gate.Reso
 // server is the name of the target's server.
 func (t Target) server() string { return t.Upstream.Server().Name }
 
-// Still returns find for a request that has passed the gate with t, of whose server its owner said declared: what it
-// finds later must be the same, and of the same declaration.
+// Still returns find for a request that has passed the gate with t, when its server's declaration was declared. A
+// target found later must be the same one, with the same declaration.
 func (t Target) Still(find Find, declared []byte) Find {
 	server := t.server()
 	return func() (Target, error) {
@@ -63,7 +63,7 @@ func (t Target) Judged() enforce.Item {
 	return it
 }
 
-// hints are what a server claims of a tool, nil for nothing.
+// hints are a server's claims about its tool, nil for none.
 func hints(i registry.Item) *gate.Hints {
 	var h struct {
 		ReadOnly    *bool `json:"readOnlyHint"`
@@ -76,7 +76,7 @@ func hints(i registry.Item) *gate.Hints {
 	return &gate.Hints{ReadOnly: h.ReadOnly, Destructive: h.Destructive, OpenWorld: h.OpenWorld}
 }
 
-// misfit is how a client will check the structuredContent of what it has asked for.
+// misfit returns the check that a client will make of structuredContent, nil for none.
 func (t Target) misfit(method string) func(content []byte) (path string, wrong bool) {
 	if mcp.MCPMethod(method) != mcp.MethodToolsCall {
 		return nil

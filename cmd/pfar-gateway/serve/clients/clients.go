@@ -24,11 +24,11 @@ type Sessions interface {
 	Declare(clients []string)
 }
 
-// Clients are those who are let in.
+// Clients keeps the clients that are let in.
 type Clients struct {
 	changed func(*Table)          // is called with each new table
 	minted  Sessions              // nil: there is no handle but the default one
-	table   atomic.Pointer[Table] // nil: nobody has said yet
+	table   atomic.Pointer[Table] // nil: pfard has not said yet
 
 	mu        sync.Mutex
 	declared  []access.Client
@@ -66,7 +66,7 @@ func (c *Clients) Learn(declared []access.Client) {
 	c.retable()
 }
 
-// let adds to those who are let in without a declaration.
+// let lets in a token and operators without a declaration.
 func (c *Clients) let(own *access.Digest, operators []uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,13 +95,13 @@ func (c *Clients) retable() {
 	c.changed(t)
 }
 
-// Table says who is let in now, nil if nobody has said yet.
+// Table returns the clients that are let in now, nil if pfard has not said yet.
 func (c *Clients) Table() *Table { return c.table.Load() }
 
 // await is how long a request waits for the first table.
 const await = 10 * time.Second
 
-// admitted returns who is let in now, nil if nobody has said in time.
+// admitted returns the clients that are let in now, nil if pfard does not say in time.
 func (c *Clients) admitted(ctx context.Context) *Table {
 	if t := c.Table(); t != nil {
 		return t
@@ -115,7 +115,7 @@ func (c *Clients) admitted(ctx context.Context) *Table {
 	return c.Table()
 }
 
-// knows reports whether there is a session of a client's of that handle.
+// knows reports whether a client has a session of that handle.
 func (c *Clients) knows(client, handle string) bool {
 	if handle == access.DefaultSession {
 		return true
@@ -145,7 +145,8 @@ func (c *Clients) Stays(caller *Caller) error {
 	return nil
 }
 
-// Now is who somebody is by now. A proof that counts no more is no matter here: what is open of it ends by itself.
+// Now returns an identity with the client's rights as they are now. It does not check the proof: when a proof is void,
+// settle ends all that was opened with it.
 func (c *Clients) Now(who enforce.Identity) (enforce.Identity, bool) {
 	t := c.Table()
 	if t == nil || t.members[who.Client] == nil {

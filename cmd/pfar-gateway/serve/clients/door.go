@@ -70,7 +70,7 @@ func (c *Clients) Loopback(token []byte, port int) (Door, error) {
 // tokens says where one gets a token: a program's configuration often has none, or an old one.
 const tokens = `: "pfar client add NAME" makes a client and prints its token, "pfar client config NAME" prints where it goes`
 
-// unknown refuses a request for which nobody has said who is let in.
+// unknown refuses a request before pfard has said which clients there are.
 var unknown = &Refusal{
 	http.StatusServiceUnavailable, "pfard has not said yet which clients are declared", [2]string{"Retry-After", "1"},
 }

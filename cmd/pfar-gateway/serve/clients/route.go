@@ -39,8 +39,8 @@ func (c *Caller) Identity(label string) enforce.Identity {
 	return id
 }
 
-// Catalogue is what there is for the client: nothing else leads from a request to a server. A person sees what no
-// profile could call as well.
+// Catalogue returns the tools, prompts and resources that the client may see: only this leads from a request to a
+// server. A person also sees those that no profile could call.
 func (c *Caller) Catalogue(of *registry.Registry) *registry.Catalogue {
 	if c.Identity("").Person {
 		return of.For(c.Member.Rights, "")
@@ -84,7 +84,7 @@ func (c *Caller) act(t *Table, path []string) {
 			c.Member, c.Bound.Acting = m, m.Name != access.Default
 		}
 	case c.Member != nil && !t.operates(c.Bound.UID) && (path[0] == access.Default || path[0] == access.Operator):
-		path[0] = c.Member.Name // a declared client needs not be the one that pfar's own programs are
+		path[0] = c.Member.Name // pfar's own programs name these, and a declared client means itself
 	}
 	if c.Member != nil {
 		c.Bound.Client = c.Member.Name

@@ -47,7 +47,7 @@ func (b Binding) Proof() string {
 	}
 }
 
-// Share is what one client may have of what all clients have together, up to a limit: an eighth is for others.
+// Share is how many of limit places one client may take: an eighth is for others.
 func Share(limit int) int { return limit - limit/8 }
 
 // newTable compiles what is declared. Rights that are as they were keep their place in memory, by which what was made
@@ -76,7 +76,7 @@ func newTable(declared []access.Client, own *access.Digest, operators []uint32, 
 		}
 		shapes[m.Rights.Shape()] = m.Rights
 		for _, uid := range c.UIDs {
-			t.uids[uid] = nil // of a client that is disabled: nobody, and not the operator either
+			t.uids[uid] = nil // a disabled client's user is not let in, and does not become the operator either
 			if c.Enabled {
 				t.uids[uid] = m
 			}
@@ -131,7 +131,7 @@ func (t *Table) peer(uid uint32) *Member {
 	return nil
 }
 
-// operates reports whether a user of the Unix socket is an operator's. A declared client is none.
+// operates reports whether a user of the Unix socket is an operator. A declared client is not.
 func (t *Table) operates(uid uint32) bool {
 	_, declared := t.uids[uid]
 	return !declared && (uid == 0 || slices.Contains(t.operators, uid))

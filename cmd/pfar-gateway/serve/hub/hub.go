@@ -16,8 +16,8 @@ import (
 type Hub struct {
 	mu          sync.Mutex
 	subscribers map[*Subscriber]struct{}
-	declared    map[string][]byte              // what the owner says of each server of which a process has come up
-	left        map[string]map[string]struct{} // by server, resources that a client watched who is gone, and the server has not been told
+	declared    map[string][]byte              // declarations of servers, when a process last came up
+	left        map[string]map[string]struct{} // resources of clients that left, by server, which has not been told
 }
 
 // New returns a hub without subscribers.
@@ -90,7 +90,7 @@ func (h *Hub) Event(e registry.Event) {
 }
 
 // Renewed is called when a process of a server has come up. If its owner says something else of the server than before,
-// no address that is watched there has passed the gate to what it is now: they are forgotten.
+// no subscription there has passed the gate with the new declaration, so all are forgotten.
 func (h *Hub) Renewed(server string, declared []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +105,7 @@ func (h *Hub) Renewed(server string, declared []byte) {
 	}
 }
 
-// Declared is what the owner said of a server when a process of it last came up, nil for nothing.
+// Declared returns the declaration of a server when its last process came up, nil for none.
 func (h *Hub) Declared(server string) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,8 +129,8 @@ func (h *Hub) Watched(server handover.Server) []string {
 	return slices.Collect(maps.Keys(uris))
 }
 
-// Lowest returns the level of log messages that some client of a server wants, 0 for none. Clients of whom nobody has
-// said yet what they may see count: what they are told is decided when there is something to tell.
+// Lowest returns the most verbose level of log messages that a client of a server wants, 0 for none. A client whose
+// rights are not known yet counts: they are checked when there is a message for it.
 func (h *Hub) Lowest(server string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,8 +144,8 @@ func (h *Hub) Lowest(server string) int {
 	return least
 }
 
-// Leave notes resources that a client watched who is gone, and of which the server has not been told. There are no more
-// of a server than it can be watched for.
+// Leave notes resources of a client that has left, whose server has not been told. Their number is bounded for each
+// server.
 func (h *Hub) Leave(uris map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

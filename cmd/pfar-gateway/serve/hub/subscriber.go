@@ -38,7 +38,7 @@ type Subscriber struct {
 	Interest
 	Wake chan struct{} // a message waits
 
-	rights atomic.Pointer[access.Rights] // nil: nobody has said yet, and nothing is told
+	rights atomic.Pointer[access.Rights] // nil: not known yet, and the client is told nothing
 	limit  int
 
 	mu      sync.Mutex

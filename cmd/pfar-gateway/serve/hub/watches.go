@@ -30,7 +30,7 @@ func (s *Subscriber) Unwatch(uris ...string) {
 	}
 }
 
-// Leave notes resources that the client watches no more, of which their servers have not been told.
+// Leave notes resources that the client no longer watches, and whose servers have not been told.
 func (s *Subscriber) Leave(uris map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Subscriber) watches(server, uri string) bool {
 	return s.state.URIs[uri] == server || s.state.Kept[uri] == server
 }
 
-// forget forgets what is watched of a server.
+// forget removes the resources of a server.
 func (s *Subscriber) forget(server string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 )
 
-// capabilities returns what an endpoint offers: all that pfar passes on, or of that what its one server has.
+// capabilities returns those of an endpoint: all that pfar passes on, or those of its one server.
 func capabilities(v *registry.View) []byte {
 	if v.Server == "" {
 		return []byte(`{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`)
@@ -48,7 +48,7 @@ func (a *About) initialized(v *call.Visit, view *registry.View, version string) 
 	return reply.Reply{Result: append(appendInstructions(result, view, about), '}')}
 }
 
-// discover is what initialize was, without a session.
+// discover answers server/discover, which replaces initialize in 2026-07-28.
 func (a *About) discover(v *call.Visit) (reply.Reply, error) {
 	if v.Session != nil {
 		return reply.Reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: %q begins with protocol %s", v.Method, mcp.ProtocolVersion20260728)

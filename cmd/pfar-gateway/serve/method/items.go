@@ -144,7 +144,7 @@ func resource(calls *call.Calls, v *call.Visit) (call.Target, error) {
 	return call.Resource(route), err
 }
 
-// missing says why there is no such resource.
+// missing returns the text for a resource that no server has.
 func missing(uri string) string {
 	if fenced.IsPage(uri) {
 		return fmt.Sprintf("%.200q is a page of an MCP App, which a client would run outside of the sandbox: pfar serves none", uri)

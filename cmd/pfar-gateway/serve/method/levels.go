@@ -24,8 +24,8 @@ type Levels struct {
 // levelTime is how long a client waits for servers to take its level; they are asked side by side.
 const levelTime = 5 * time.Second
 
-// set turns log messages on for this client. The server is set to the most verbose level that any of its clients has
-// wanted of this process; each gets what it asked for.
+// set sets the level of log messages for this client. A server gets the most verbose level that any of its clients
+// wants. Each client gets its own level.
 func (l *Levels) set(v *call.Visit) (reply.Reply, error) {
 	if v.Session == nil {
 		return reply.Reply{}, onlyInSessions(mcp.MetaKeyLogLevel + " in _meta")

@@ -78,7 +78,7 @@ func (l *Listens) Follow(v *call.Visit, sub *hub.Subscriber, ended <-chan struct
 	}
 	alive := time.NewTicker(l.Alive)
 	defer alive.Stop()
-	sub.Poke() // for what came while nobody listened
+	sub.Poke() // for messages that waited
 	for {
 		select {
 		case <-sub.Wake: // for one message: it may take as long as inspectors do
@@ -104,7 +104,7 @@ func (l *Listens) Follow(v *call.Visit, sub *hub.Subscriber, ended <-chan struct
 	}
 }
 
-// heed is a message as the client may have it: what it reads of a server's counts as seen.
+// heed returns a message as the client may have it. A server's notification passes the gate, since the client reads it.
 func (l *Listens) heed(v *call.Visit, sub *hub.Subscriber, m hub.Told) ([]byte, error) {
 	calls := l.Watches.Calls
 	if m.Says == "" {

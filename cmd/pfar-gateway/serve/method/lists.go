@@ -39,8 +39,8 @@ func list(calls *call.Calls, v *call.Visit, k registry.Kind) (reply.Reply, error
 	return reply.Reply{Result: page, Closed: true, Hint: view.Lists[k].Hint()}, nil
 }
 
-// listed has a client be shown what servers list, as far as nobody has reviewed it: for its session that is what they
-// answer. It returns the servers of which the client's profile or a rule shows it nothing.
+// listed passes the gate with unreviewed text in a list, which counts as an answer of its server. It returns the
+// servers that the client's profile or a rule leaves out.
 func listed(calls *call.Calls, v *call.Visit, list *registry.List) (left []string, err error) {
 	strange, holding := list.Strange(), list.Holding()
 	servers := slices.Concat(strange, holding)
@@ -57,7 +57,7 @@ func listed(calls *call.Calls, v *call.Visit, list *registry.List) (left []strin
 	return left, nil
 }
 
-// show has a client be shown something that a server lists.
+// show passes the gate with text of one server's list.
 func show(calls *call.Calls, v *call.Visit, server string, holding, strange bool) error {
 	if !holding && !strange {
 		return nil
@@ -70,7 +70,7 @@ func show(calls *call.Calls, v *call.Visit, server string, holding, strange bool
 	})
 }
 
-// lister returns a server that is up, by what the owner says of it: nothing of one that is not.
+// lister returns what the owner says of a server, nothing if it is not up.
 func lister(reg *registry.Registry, server string) enforce.Lister {
 	for _, up := range reg.Catalogue().Upstreams() {
 		if up.Server().Name == server {

@@ -1,4 +1,4 @@
-// Package method does what each method of MCP asks.
+// Package method implements the methods of MCP.
 package method
 
 import (
@@ -20,7 +20,7 @@ type Methods struct {
 	Calls    *call.Calls
 }
 
-// Run does what a request asks. The list is closed: what is not on it does not reach a server (GC-25).
+// Run executes a request. The list is closed: no other method reaches a server (GC-25).
 func (m *Methods) Run(v *call.Visit) (reply.Reply, error) {
 	switch mcp.MCPMethod(v.Method) {
 	case mcp.MethodInitialize:
@@ -76,7 +76,7 @@ func (m *Methods) initialize(v *call.Visit) (reply.Reply, error) {
 	return m.About.initialized(v, view, version), nil
 }
 
-// Notified acts on what needs no answer. What clients tell beyond this concerns no server.
+// Notified acts on notifications and on answers to questions. Other notifications of clients concern no server.
 func (m *Methods) Notified(v *call.Visit) {
 	switch {
 	case v.Session == nil:

@@ -12,14 +12,13 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// Signals are what servers hear of clients outside of any request.
+// Signals tell servers what clients do outside of any request.
 type Signals struct {
 	Calls *call.Calls
 	Quota quota.Quota // of records, by client
 }
 
-// heard reports whether a server may hear what a client does, as the gate decides. What there would be too many records
-// of, it does not hear.
+// heard asks the gate whether a server may hear of a client. Beyond the quota of records, it may not.
 func (s *Signals) heard(who enforce.Identity, server handover.Server, method mcp.MCPMethod) bool {
 	if s.Calls.Gate == nil || !s.Quota.Allow(who.Client) {
 		return false
@@ -27,8 +26,8 @@ func (s *Signals) heard(who enforce.Identity, server handover.Server, method mcp
 	return s.Calls.Gate.Signal(who, enforce.Item{Server: server.Name, Declared: server.Declared, Kind: gate.Resource, Fits: true}, string(method))
 }
 
-// rootsChanged passes on that the client's folders are others now, to those who know that there is such a client and
-// may hear it.
+// rootsChanged tells the session's own processes that the client's folders have changed, if they know of roots and may
+// hear it.
 func (s *Signals) rootsChanged(v *call.Visit) {
 	const method = mcp.MethodNotificationRootsListChanged
 	for _, p := range v.Session.Own.Running() {

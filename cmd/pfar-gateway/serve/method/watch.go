@@ -79,7 +79,7 @@ func (w *Watches) full() error {
 	return jsonrpc.Errorf(registry.CodeBusy, "at most %d resources can be watched", w.Limit)
 }
 
-// unsubscribe tells the server only when nobody else watches, and the session's label lets it hear that.
+// unsubscribe tells the server if no other client watches, and the gate lets the server hear it.
 func (w *Watches) unsubscribe(v *call.Visit) (reply.Reply, error) {
 	if v.Session == nil {
 		return reply.Reply{}, onlyInSessions("subscriptions/listen")
@@ -167,8 +167,8 @@ func (w *Watches) all(v *call.Visit, sub *hub.Subscriber, raw []byte) (granted [
 	return granted
 }
 
-// on has a server's shared process tell of changes to resources. Before all of them have passed the gate, none is where
-// a restart of the server finds it, and the server sleeps on.
+// on subscribes to resources at a server's shared process. All of them pass the gate before the server is woken, and
+// before a restart of the server finds any.
 func (w *Watches) on(v *call.Visit, sub *hub.Subscriber, server string, uris []string) error {
 	find := func() (call.Target, error) {
 		route, ok, err := v.Catalogue(w.Calls.Registry).ByURI(server, uris[0])
@@ -237,8 +237,8 @@ func (w *Watches) Restore(up *registry.Upstream) {
 	}
 }
 
-// Leave takes back what a client that goes by itself has watched. who is that client, unless it may not be here any
-// more. Servers that may not hear of that go on telling, and nobody listens.
+// Leave ends the subscriptions of a client that has left. who is that client, if here says that it is still let in. The
+// gate may not let a server hear it: then the subscription stays, and its notifications go to no client.
 func (w *Watches) Leave(sub *hub.Subscriber, who enforce.Identity, here bool) {
 	state := sub.State()
 	kept, told, silent := make(map[string]string), make(map[string]string), make(map[string]bool)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// AtOnce is how many records there may be at once. A server puts one question at the beginning of each session, and some
-// more.
+// AtOnce is how many records there may be at once. A server puts one question at the beginning of each session, and
+// some more.
 const AtOnce = 64
 
 // told is how long a count of what was left out waits for more.

@@ -1,4 +1,4 @@
-// Package reply is what a client gets of a request: a result with what pfar changes in it, or an error.
+// Package reply writes answers: a server's result with pfar's changes, or an error.
 package reply
 
 import (
@@ -24,7 +24,7 @@ type Reply struct {
 	Added  []byte
 	Closed bool // the byte behind Result is the bracket that ends the message: lists are kept like that
 
-	Members jsonrpc.Members // of Result before it is edited, nil if nobody has looked
+	Members jsonrpc.Members // of Result before it is edited, nil if they have not been read
 	Hint    registry.Hint   // for lists, which say nothing of it themselves
 
 	ToolError bool  // the tool says that it failed
@@ -35,7 +35,7 @@ type Reply struct {
 // Empty is the result that says nothing.
 var Empty = Reply{Result: []byte("{}")}
 
-// ErrorOf is what a client is told of an error, nil for none.
+// ErrorOf returns an error as the client gets it, nil for none.
 func ErrorOf(err error) *jsonrpc.Error {
 	if err == nil {
 		return nil

@@ -28,7 +28,7 @@ func (r *Request) One(key string) string {
 	return ""
 }
 
-// standardHeaders checks that the headers which tell others what is in a request tell the truth (SEP-2243).
+// standardHeaders checks that the headers that repeat the method and the name agree with the message (SEP-2243).
 func (r *Request) standardHeaders() error {
 	switch method := r.One(KeyMethod); {
 	case method == "":

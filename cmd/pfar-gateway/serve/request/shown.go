@@ -40,7 +40,7 @@ func (r *Request) Shown() (q enforce.Request, bounded bool) {
 	return q, bounded
 }
 
-// names reports whether the request names what it is about.
+// names reports whether the request has the name of a tool or a prompt.
 func (r *Request) names() bool {
 	method := mcp.MCPMethod(r.Method)
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet
@@ -60,7 +60,7 @@ func (r *Request) unseen(name string) bool {
 	return false
 }
 
-// whole is the parameters but for what nobody has to see.
+// whole returns the parameters that a person has to see.
 func (r *Request) whole() []byte {
 	b := []byte{'{'}
 	for i := range r.Parameters {
@@ -92,8 +92,8 @@ func PlainMeta(name []byte) bool {
 	return slices.Contains([]string{"progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel}, string(name))
 }
 
-// Digest is of all of the request but the answers, the state and what differs from request to request anyway, and of
-// who has made it.
+// Digest covers the caller and the request, but for its answers, its state and _meta, which differ when a client comes
+// back.
 func (r *Request) Digest(by ...string) [sha256.Size]byte {
 	h := sha256.New()
 	add := func(b []byte) {

@@ -48,7 +48,7 @@ func (q *Questions) Drop(id []byte) (Question, bool) {
 	return one, ok
 }
 
-// Answered takes a response of the client's. One that nobody waits for is ignored.
+// Answered takes a response of the client's. Other responses are ignored.
 func (q *Questions) Answered(m jsonrpc.Message) {
 	one, ok := q.Drop(m.ID)
 	switch {

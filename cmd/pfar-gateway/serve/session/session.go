@@ -60,7 +60,7 @@ func of(id string, bound clients.Binding, endpoint, version string, limit int) *
 	}
 }
 
-// NewID returns an id that nobody guesses.
+// NewID returns an id that cannot be guessed.
 func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // crashes rather than fails
@@ -172,7 +172,7 @@ func (s *Session) expiry(idle time.Duration) (time.Time, bool) {
 	return s.last.Add(idle), s.streams == 0 && len(s.calls) == 0
 }
 
-// end ends what is open in a session that is in the table no more.
+// end cancels the calls and questions of a session that has left the table.
 func (s *Session) end() {
 	close(s.ended)
 	s.mu.Lock()

@@ -186,7 +186,7 @@ func (r *Requests) Add(bound clients.Binding, cancel context.CancelCauseFunc) (d
 	}
 }
 
-// Dismiss cancels the requests of those who are gone.
+// Dismiss cancels the requests of clients that gone reports.
 func (r *Requests) Dismiss(gone func(clients.Binding) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

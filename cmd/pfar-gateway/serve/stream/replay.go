@@ -16,7 +16,7 @@ import (
 // guards it.
 type Replay struct {
 	all    *Replays
-	id     string // nobody guesses it; the ids of its events begin with it
+	id     string // cannot be guessed; the ids of its events begin with it
 	owner  Owner
 	About  About
 	cancel context.CancelCauseFunc // of the call
@@ -31,8 +31,7 @@ type Replay struct {
 	timer   *time.Timer   // set while it waits for its client
 }
 
-// About is what the right to an answer depends on: the server, the tool ("" for a prompt or a resource), and the
-// client's profile.
+// About says on which server, tool ("" for a prompt or a resource) and profile the right to an answer depends.
 type About struct{ Server, Tool, Profile string }
 
 // Owner is the session that an answer is for.
@@ -273,8 +272,8 @@ func (r *Replay) next(after int) (event []byte, number int, more chan struct{}, 
 	return nil, after, r.more, r.over || r.dropped
 }
 
-// ReadOn writes what came after an event, and what is still to come, as long as the client may have it. Signs of life
-// come so often.
+// ReadOn writes the events after one, and those still to come, as long as may reports that the client may have them. In
+// between, it writes signs of life.
 func (r *Replay) ReadOn(ctx context.Context, e *Events, after int, often time.Duration, may func() bool) {
 	own := r.attach()
 	defer r.leave(own)
@@ -322,5 +321,5 @@ func (t *Replays) Len() (bytes, readers int) {
 	return t.size, readers
 }
 
-// newID returns an id that nobody guesses.
+// newID returns an id that cannot be guessed.
 func newID() string { return rand.Text() }

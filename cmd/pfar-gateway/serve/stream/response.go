@@ -53,8 +53,8 @@ func (p *Response) Lasting(ctx, stopping context.Context, all *Replays, owner Ow
 	})
 }
 
-// Call says that the answer is that of a call. A client that knows how to come back gets an event stream before the call
-// takes its time.
+// Call says that the answer is that of a call. A client that knows how to come back gets an event stream before the
+// call takes its time.
 func (p *Response) Call(about About) {
 	if p == nil || p.resume == nil {
 		return
