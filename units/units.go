@@ -146,6 +146,7 @@ const (
 	NotifyLimits  = "X_PFAR_LIMITS"  // how limits are held, in words
 	NotifyShared  = "X_PFAR_SHARED"  // what the server sees of the host without a view of its own, in words; "": nothing
 	NotifyVersion = "X_PFAR_VERSION" // of the launcher that speaks
+	NotifyWait    = "X_PFAR_WAIT"    // with StateWaiting: a Wait, in JSON
 	NotifyAnchor  = "X_PFAR_AUDIT"   // where the gateway's audit is: number and digest of its last record
 	NotifyLogFull = "X_PFAR_LOGFULL" // the log has grown by LogSegment since the last such message
 )
@@ -186,6 +187,7 @@ const CredentialUser = "user"
 type Secrets struct {
 	Values    map[string][]byte `json:"values,omitempty"`
 	Missing   []string          `json:"missing,omitempty"`
+	Remedy    string            `json:"remedy,omitempty"`    // of Missing: see Wait
 	Authority []byte            `json:"authority,omitempty"` // certificate of the bridge's authority, in PEM; none without brokered ones
 }
 

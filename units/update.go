@@ -42,20 +42,29 @@ type Update struct {
 	UID     int    // of the sandboxed process, on the host
 	Tools   int
 	Crashes int
-	Limits  string
-	Shared  string         // see NotifyShared
+	Confinement
 	Version string         // of the launcher, with Limits; "": it does not say
 	Refusal egress.Refusal // last one of the egress bridge; the zero value leaves the last one
 	Ended   bool           // no process is left, and none will be started again
 	Outside bool           // the service manager was asked by somebody else to start it or, with Ended, to stop it
 
-	Unreached string // settings of its unit that do not reach it, in words; "": none
+	Wait Wait // with StateWaiting
+}
+
+// Confinement is how a server is confined, in words.
+type Confinement struct {
+	Limits    string // see NotifyLimits
+	Shared    string // see NotifyShared
+	Unreached string // settings of its unit that do not reach it; "": none
 }
 
 // Take applies what a process says to its service manager (sd_notify(3)), by variable.
 func (u *Update) Take(vars map[string]string) {
 	if v, ok := vars[NotifyState]; ok {
-		u.State, u.Tools = v, 0
+		u.State, u.Tools, u.Wait = v, 0, Wait{}
+		if v == StateWaiting {
+			u.Wait = parseWait(vars[NotifyWait])
+		}
 	}
 	if v, ok := vars["STATUS"]; ok {
 		u.Detail = v

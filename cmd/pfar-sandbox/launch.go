@@ -57,7 +57,7 @@ func launch(ctx context.Context, o options) (int, error) {
 		return none.cannotStart(err)
 	}
 	if len(secrets.Missing) > 0 {
-		return l.wait(ctx, secrets.Missing), nil
+		return l.wait(ctx, secrets), nil
 	}
 	if code, ok := l.admitted(ctx, secrets); !ok {
 		return code, nil

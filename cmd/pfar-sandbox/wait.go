@@ -10,15 +10,21 @@ import (
 
 // wait keeps the unit up, as waiting, until it is stopped: pfard starts it again when the credential is there. It is no
 // error, and must not be a crash loop.
-func (l *launcher) wait(ctx context.Context, missing []string) int {
-	l.state(units.StateWaiting, "for credentials: "+strings.Join(missing, "; "))
-	l.notify(map[string]string{"READY": "1"})
+func (l *launcher) wait(ctx context.Context, s units.Secrets) int {
+	l.waits(units.Wait{For: units.WaitCredentials, Remedy: s.Remedy}, "for credentials: "+strings.Join(s.Missing, "; "))
 	select {
 	case <-ctx.Done():
 	case <-l.pfard.ended():
 	}
 	l.state(units.StateStopping, "stopping")
 	return again(ctx)
+}
+
+// waits tells for what the server waits.
+func (l *launcher) waits(w units.Wait, words string) {
+	l.notify(map[string]string{
+		units.NotifyState: units.StateWaiting, units.NotifyWait: w.Notification(), "STATUS": words, "READY": "1",
+	})
 }
 
 // again is the exit code of a launcher that is to be started again, unless it was stopped.
@@ -59,8 +65,7 @@ func (l *launcher) admitted(ctx context.Context, secrets units.Secrets) (code in
 			return 0, true
 		default:
 			wipe(secrets.Values)
-			l.state(units.StateWaiting, units.ForProgram+m.Begin.Wait)
-			l.notify(map[string]string{"READY": "1"})
+			l.waits(units.Wait{For: units.WaitProgram, Remedy: m.Begin.Remedy}, units.ForProgram+m.Begin.Wait)
 		}
 	}
 }

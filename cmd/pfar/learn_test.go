@@ -367,6 +367,9 @@ func TestLearnDoesNotBegin(t *testing.T) {
 		first := newBench(t, "")
 		p := first.teacher(t, tt.state, tt.refuse)
 		p.report.Servers[0].Detail = tt.detail
+		if tt.state == control.Waiting {
+			p.report.Servers[0].Remedy = "pfar vault set a_token"
+		}
 		b := first.again("")
 		if tt.args == nil {
 			tt.args = []string{"learn", "notion"}

@@ -2,14 +2,9 @@ package main
 
 import (
 	"fmt"
-	"regexp"
-	"strings"
 
 	"github.com/pfar/pfar/units/control"
 )
-
-// vaultSet is the remedy that pfard itself names for a missing secret.
-var vaultSet = regexp.MustCompile(`pfar vault set [a-z0-9_-]+`)
 
 // reachable reports whether a call gets to a server: one that sleeps is started by it.
 func reachable(s control.Server) bool {
@@ -30,13 +25,8 @@ func remedy(s control.Server) string {
 	case control.Sleeping:
 		return "pfar start " + s.Name
 	case control.Waiting:
-		for _, command := range []string{"pfar vault give ", "pfar pins accept ", "pfar pins show "} {
-			if command += s.Name; strings.HasSuffix(s.Detail, ": "+command) { // words of a declaration stand before it
-				return command
-			}
-		}
-		if command := vaultSet.FindString(s.Detail); command != "" {
-			return command
+		if s.Remedy != "" {
+			return s.Remedy
 		}
 		return fmt.Sprintf("pfar status %s says what it waits for; give it to pfar up", s.Name)
 	case control.Failed:

@@ -19,7 +19,7 @@ func sampleReport(now time.Time) control.Report {
 		Version: "1", Directory: "/etc/pfar/mcp.d", Endpoint: "http://127.0.0.1:7417/mcp", TokenFile: "/t", Socket: "/s",
 		Servers: []control.Server{
 			{Name: "fs", State: control.Failed, File: "/d/fs.hcl", Detail: "crashed \x1b[2Jthree times", Since: now.Add(-3 * time.Hour), Crashes: 3},
-			{Name: "notion", State: control.Running, Tools: 24, PID: 7, UID: 61200, Since: now.Add(-90 * time.Second), LastRefusal: "evil.example:443", Stale: true, Log: "/l"},
+			{Name: "notion", State: control.Running, Tools: 24, PID: 7, UID: 61200, Since: now.Add(-90 * time.Second), Denial: control.Denial{LastRefusal: "evil.example:443"}, Stale: true, Log: "/l"},
 		},
 		Diagnostics: []control.Diagnostic{{File: "a.hcl", Line: 3, Column: 1, Severity: "error", Summary: "Unknown key", Detail: "Did you mean x?"}},
 		Notes:       []string{"memory limits do not hold"},

@@ -49,7 +49,7 @@ func TestRefusalRemedies(t *testing.T) {
 		{Host: "[redacted: k].test", Reason: "name-not-declared"}: "",
 		{}: "",
 	} {
-		if got := refusalRemedy(control.Server{File: "/d/x.hcl", Refused: refused}); (got == "") != (want == "") || !strings.Contains(got, want) {
+		if got := refusalRemedy(control.Server{File: "/d/x.hcl", Denial: control.Denial{Refused: refused}}); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%+v: %q, want %q", refused, got, want)
 		}
 	}
@@ -60,14 +60,17 @@ func TestRefusalRemedies(t *testing.T) {
 func TestCallOfARefusedServer(t *testing.T) {
 	refused := egress.Refusal{Host: "api.example:443", Reason: egress.NameNotDeclared}
 	later, before := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	refusedAt := func(at time.Time) control.Server {
+		return control.Server{Denial: control.Denial{LastRefusal: refused.String(), LastRefused: at, Refused: refused}}
+	}
 	for name, one := range map[string]struct {
 		server control.Server
 		tool   string
 		hint   string
 	}{
-		"refused":         {control.Server{Refused: refused, LastRefusal: refused.String(), LastRefused: later}, "fail", "hint: notion was refused api.example:443 (name-not-declared) meanwhile; to allow it, add \"api.example\" to allowed_domains in /d/n.hcl\n"},
-		"an error":        {control.Server{Refused: refused, LastRefusal: refused.String(), LastRefused: later}, "break", "upstream is gone\nhint: notion was refused api.example:443"},
-		"refused earlier": {control.Server{Refused: refused, LastRefusal: refused.String(), LastRefused: before}, "fail", ""},
+		"refused":         {refusedAt(later), "fail", "hint: notion was refused api.example:443 (name-not-declared) meanwhile; to allow it, add \"api.example\" to allowed_domains in /d/n.hcl\n"},
+		"an error":        {refusedAt(later), "break", "upstream is gone\nhint: notion was refused api.example:443"},
+		"refused earlier": {refusedAt(before), "fail", ""},
 		"nothing refused": {control.Server{}, "fail", ""},
 	} {
 		one.server.Name, one.server.State, one.server.File = "notion", control.Running, "/d/n.hcl"

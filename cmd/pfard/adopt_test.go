@@ -217,7 +217,8 @@ func TestUnreached(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	const words = "Environment= of pfar-mcp@a.service does not reach the server: write env in the declaration"
-	for _, u := range []units.Update{{Tools: 1, Unreached: words}, {Tools: 2, Unreached: words}} {
+	in := units.Confinement{Unreached: words}
+	for _, u := range []units.Update{{Tools: 1, Confinement: in}, {Tools: 2, Confinement: in}} {
 		u.Server, u.State, u.Detail = "a", units.StateRunning, "tools"
 		d.fleet.changed(u)
 		if s := d.state(t)["a"]; s.Detail != "tools; "+words {

@@ -323,9 +323,10 @@ func TestAChangedProgramWaits(t *testing.T) {
 	d.state(t)
 	starts := m.count("a")
 	const detail = units.ForProgram + ", which has changed, to be accepted: pfar pins accept a"
-	d.fleet.changed(units.Update{Server: "a", State: string(control.Waiting), Detail: detail})
+	wait := units.Wait{For: units.WaitProgram, Remedy: "pfar pins accept a"}
+	d.fleet.changed(units.Update{Server: "a", State: string(control.Waiting), Detail: detail, Wait: wait})
 	r := ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter3"})
-	if s := d.state(t)["a"]; s.State != control.Waiting || s.Detail != detail || m.count("a") != starts {
+	if s := d.state(t)["a"]; s.State != control.Waiting || s.Detail != detail || s.Wait != wait || m.count("a") != starts {
 		t.Errorf("it is %s: %s; %d starts, then %d", s.State, s.Detail, starts, m.count("a"))
 	}
 	if want := (control.Use{Server: "a", Then: control.Waits, Why: detail}); len(r.Changes) != 1 || !slices.Equal(r.Changes[0].Uses, []control.Use{want}) {

@@ -120,8 +120,8 @@ func (d delivery) values(p plan.Plan) (_ units.Secrets, err error) {
 	s := units.Secrets{Values: map[string][]byte{}}
 	for _, c := range p.Credentials {
 		value, err := d.value(c)
-		if words, ok := errors.AsType[missing](err); ok {
-			s.Missing = append(s.Missing, string(words))
+		if m, ok := errors.AsType[missing](err); ok {
+			s.Missing, s.Remedy = append(s.Missing, m.words), cmp.Or(s.Remedy, m.remedy)
 			continue
 		}
 		if err == nil && c.Deliver == broker.OnWire {
@@ -139,7 +139,7 @@ func (d delivery) values(p plan.Plan) (_ units.Secrets, err error) {
 		}
 	}
 	if refusal != "" {
-		s.Missing = append(s.Missing, refusal)
+		s.Missing, s.Remedy = append(s.Missing, refusal), cmp.Or(d.remedy(p), s.Remedy)
 	}
 	if len(s.Missing) > 0 {
 		s.Values = nil
@@ -151,6 +151,20 @@ func (d delivery) values(p plan.Plan) (_ units.Secrets, err error) {
 func (d delivery) refusal(p plan.Plan) string {
 	return cmp.Or(d.compare(p).mismatch(), d.given.refusal(p))
 }
+
+// remedy is the command that ends a refusal, "" if none does.
+func (d delivery) remedy(p plan.Plan) string {
+	if c := d.compare(p); c.mismatch() != "" {
+		return storeTokens(c.sets[0])
+	}
+	if list, err := d.given.check(p); err == nil && len(list) > 0 {
+		return "pfar vault give " + p.Name
+	}
+	return ""
+}
+
+// storeTokens is the command that replaces an OAuth token set.
+func storeTokens(key string) string { return "pfar vault set " + key + " --oauth" }
 
 // digest tells what a launcher is given from anything else; "" if it lacks something. It is of no use to guess values
 // by without the vault.
@@ -200,7 +214,7 @@ func (d delivery) material(p plan.Plan) (*broker.Material, error) {
 		}
 		value, err := d.value(c)
 		if err == nil && refusal != "" {
-			err = missing(refusal)
+			err = missing{words: refusal}
 		}
 		var placeholder []byte
 		var former []string
@@ -254,10 +268,13 @@ func (d delivery) brokered(p plan.Plan) (*os.File, error) {
 	return f, nil
 }
 
-// missing is the error of a credential that is not there, or not yet, in words.
-type missing string
+// missing is the error of a credential that is not there, or not yet.
+type missing struct {
+	words  string
+	remedy string // see units.Wait
+}
 
-func (m missing) Error() string { return string(m) }
+func (m missing) Error() string { return m.words }
 
 // value resolves one credential.
 func (d delivery) value(c plan.Credential) ([]byte, error) {
@@ -265,17 +282,18 @@ func (d delivery) value(c plan.Credential) ([]byte, error) {
 	if c.From == "" {
 		var err error
 		value, err = d.vault.Deliver(c.Key)
-		words, waits := errors.AsType[awaited](err)
+		m, waits := errors.AsType[missing](err)
 		switch {
 		case waits:
-			return nil, missing(c.Name + ": " + string(words))
+			return nil, missing{c.Name + ": " + m.words, m.remedy}
 		case errors.Is(err, vault.ErrNotFound):
-			return nil, missing(fmt.Sprintf("%s: pfar vault set %s", c.Name, c.Key))
+			remedy := "pfar vault set " + c.Key
+			return nil, missing{c.Name + ": " + remedy, remedy}
 		case err != nil:
 			return nil, err
 		}
 	} else if len(value) == 0 {
-		return nil, missing(fmt.Sprintf("%s: set the environment variable %s for pfar", c.Name, c.From))
+		return nil, missing{words: fmt.Sprintf("%s: set the environment variable %s for pfar", c.Name, c.From)}
 	}
 	d.learn(secretName(c), value)
 	return value, nil
@@ -294,7 +312,7 @@ func (d delivery) placeholder(seed []byte, server string, c plan.Credential, val
 // be given none.
 func (d delivery) record(p plan.Plan, s units.Secrets, err error) error {
 	if err == nil && len(s.Missing) > 0 {
-		err = missing(strings.Join(s.Missing, "; "))
+		err = missing{words: strings.Join(s.Missing, "; ")}
 	}
 	for _, c := range p.Credentials {
 		if c.Deliver == broker.OnWire {
@@ -321,14 +339,9 @@ type served struct {
 	tokens *tokens
 }
 
-// awaited is the error of a value for which a server is to wait, in words.
-type awaited string
-
-func (a awaited) Error() string { return string(a) }
-
 func (s served) Deliver(key string) ([]byte, error) {
-	if words := s.tokens.awaits(key); words != "" {
-		return nil, awaited(words)
+	if wait := s.tokens.awaits(key); wait.words != "" {
+		return nil, wait
 	}
 	return s.Vault.Deliver(key)
 }

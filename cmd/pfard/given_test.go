@@ -12,6 +12,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -78,6 +79,8 @@ func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
 	ask(t, next, control.Request{Verb: control.Start, Server: "mine"})
 	if s := next.state(t)["mine"]; s.State != control.Waiting || s.Detail != "for credentials: "+why+"; to grant it: pfar vault give mine" || other.count("mine") != starts {
 		t.Errorf("started as its file says it is %+v", s)
+	} else if s.Wait != (units.Wait{For: units.WaitCredentials, Remedy: "pfar vault give mine"}) {
+		t.Errorf("it waits for %+v", s.Wait)
 	}
 
 	shown := ask(t, next, control.Request{Verb: control.Give, Server: "mine"}).Gift

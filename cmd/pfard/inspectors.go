@@ -153,7 +153,7 @@ func (i *inspectors) giveModel(e inspector.External) units.Secrets {
 	}
 	var why error
 	if len(s.Missing) > 0 {
-		why = missing(strings.Join(s.Missing, "; "))
+		why = missing{words: strings.Join(s.Missing, "; ")}
 	}
 	if err := i.delivery.over(toModel, key, "", "inspector "+e.Name, why); err != nil {
 		return units.Secrets{Missing: []string{err.Error()}}

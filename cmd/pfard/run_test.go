@@ -152,16 +152,16 @@ func TestNewerState(t *testing.T) {
 }
 
 func TestOtherLauncher(t *testing.T) {
-	own := units.Version()
+	own, held := units.Version(), units.Confinement{Limits: "held"}
 	for _, c := range []struct {
 		u    units.Update
 		want string
 	}{
-		{units.Update{PID: 7, Limits: "held", Version: "0.0.1"}, "0.0.1"},
-		{units.Update{PID: 7, Limits: "held"}, "an earlier version"},
-		{units.Update{PID: 7, Limits: "held", Version: own}, ""},
+		{units.Update{PID: 7, Confinement: held, Version: "0.0.1"}, "0.0.1"},
+		{units.Update{PID: 7, Confinement: held}, "an earlier version"},
+		{units.Update{PID: 7, Confinement: held, Version: own}, ""},
 		{units.Update{PID: 7}, ""},
-		{units.Update{Limits: "held", Version: "0.0.1"}, ""},
+		{units.Update{Confinement: held, Version: "0.0.1"}, ""},
 	} {
 		if got := otherLauncher(c.u); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.u, got, c.want)

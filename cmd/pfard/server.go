@@ -226,7 +226,7 @@ func (f *fleet) Launch(p plan.Plan) (units.Secrets, error) {
 		s.set(control.Starting, "starting")
 		return secrets, nil
 	}
-	s.set(control.Waiting, waitingFor(secrets.Missing)) // LIF-03: not an error, and never a crash loop
+	s.lacks(secrets) // LIF-03: not an error, and never a crash loop
 	if !f.waits {
 		return units.Secrets{}, errWaits
 	}
@@ -266,7 +266,7 @@ func (f *fleet) retryWaiting(s *server) {
 	switch {
 	case err != nil: // what is there cannot be read; starting it again would say so, and not help
 	case len(secrets.Missing) > 0:
-		s.set(control.Waiting, waitingFor(secrets.Missing))
+		s.lacks(secrets)
 	default:
 		s.again = s.has.Started != nil
 		f.converge(s)

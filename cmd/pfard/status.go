@@ -49,6 +49,7 @@ func (s *server) set(state control.State, detail string) {
 	if s.status.State != state || s.before.State == state {
 		s.since = s.entered(state)
 	}
+	s.status.Wait = units.Wait{}
 	switch s.status.State, s.status.Detail = state, detail; state {
 	case control.Running:
 		s.served = true
@@ -70,6 +71,9 @@ func (s *server) take(u units.Update) {
 	}
 	s.status.PID = u.PID
 	s.set(control.State(u.State), u.Detail)
+	if s.status.State == control.Waiting {
+		s.status.Wait = u.Wait
+	}
 	if s.renew == renewalDone && s.status.State == control.Running {
 		s.renew = noRenewal
 	}
@@ -161,7 +165,13 @@ func (s *server) returns() bool {
 // undecided reports whether a server waits for its owner to accept its program. Its launcher ends by itself once that
 // is done.
 func (s *server) undecided() bool {
-	return s.status.State == control.Waiting && strings.HasPrefix(s.status.Detail, units.ForProgram)
+	return s.status.State == control.Waiting && s.status.Wait.For == units.WaitProgram
+}
+
+// lacks has a server wait for credentials.
+func (s *server) lacks(secrets units.Secrets) {
+	s.set(control.Waiting, waitingFor(secrets.Missing))
+	s.status.Wait = units.Wait{For: units.WaitCredentials, Remedy: secrets.Remedy}
 }
 
 func waitingFor(missing []string) string { return "for credentials: " + strings.Join(missing, "; ") }

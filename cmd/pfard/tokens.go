@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -381,30 +382,28 @@ func (t *tokens) uses(key string) bool {
 	return t.of[key] != nil
 }
 
-// awaits says in words for what a server is to wait that is about to be given the value of a key; "": it may have it.
-func (t *tokens) awaits(key string) string {
+// awaits says for what a server is to wait that is about to be given the value of a key; in no words: it may have it.
+func (t *tokens) awaits(key string) missing {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := t.of[key]
 	now := t.wall.now()
 	if k == nil || !k.set || !(oauth.Set{Expiry: k.expiry}).Expired(now) {
-		return ""
+		return missing{}
 	}
 	if k.fixed {
-		return fmt.Sprintf("the OAuth token %q has expired, and it has no refresh_token: store another one with pfar vault set %s --oauth", key, key)
+		const format = "the OAuth token %q has expired, and it has no refresh_token: store another one with %s"
+		return missing{fmt.Sprintf(format, key, storeTokens(key)), storeTokens(key)}
 	}
 	if k.final {
-		return k.problem
+		return missing{k.problem, storeTokens(key)}
 	}
 	if k.awaited.IsZero() {
 		k.awaited = now
 		time.AfterFunc(patience, t.turned)
 	}
 	if waited := now.Sub(k.awaited); waited >= patience || waited < 0 {
-		return ""
+		return missing{}
 	}
-	if k.problem != "" {
-		return k.problem
-	}
-	return fmt.Sprintf("the OAuth token %q has expired and is being refreshed", key)
+	return missing{words: cmp.Or(k.problem, fmt.Sprintf("the OAuth token %q has expired and is being refreshed", key))}
 }

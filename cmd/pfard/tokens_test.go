@@ -435,6 +435,8 @@ func TestRefusedTokens(t *testing.T) {
 	ask(t, d, control.Request{Verb: control.Restart, Server: "a"})
 	if s := d.state(t)["a"]; s.State != control.Waiting || s.Detail != "for credentials: TOKEN: "+want || m.count("a") != 1 {
 		t.Errorf("with an expired token it is %+v", s)
+	} else if !strings.HasSuffix(want, s.Remedy) || !strings.HasPrefix(s.Remedy, "pfar vault set ") {
+		t.Errorf("the remedy is %q, want the end of %q", s.Remedy, want)
 	}
 	d.holdTokens(t, h.now(), time.Hour)
 	d.tokens.changed("drive")

@@ -215,31 +215,37 @@ type Report struct {
 
 // Server is one server's state.
 type Server struct {
-	Name        string         `json:"name"`
-	State       State          `json:"state"`
-	Detail      string         `json:"detail,omitempty"` // status line in words
-	File        string         `json:"file"`
-	Description string         `json:"description,omitempty"`
-	Label       string         `json:"label"`
-	Tools       int            `json:"tools"`
-	PID         int            `json:"pid,omitempty"`      // of the launcher
-	Launcher    string         `json:"launcher,omitempty"` // version of the launcher, if it is not of this pfard's: the server began before an upgrade
-	UID         int            `json:"uid"`                // of the sandboxed process, on the host
-	Since       time.Time      `json:"since"`              // of State
-	Crashes     int            `json:"crashes"`            // in a row
-	LastRefusal string         `json:"last_refusal,omitempty"`
-	LastRefused time.Time      `json:"last_refused,omitzero"`     // when that was
-	Refused     egress.Refusal `json:"refused,omitzero"`          // LastRefusal as data
-	Log         string         `json:"log"`                       // path of its log or, if that is in the journal, the command that shows it
-	Shared      string         `json:"shared,omitempty"`          // files of the host that it shares with it, locks and all, and why; "": none
-	Limits      string         `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
-	Unknown     string         `json:"unknown,omitempty"`         // that nothing is known of what its tools do, and what to write
-	Stale       bool           `json:"stale,omitempty"`           // its file is broken now; the last good version runs
-	Broken      bool           `json:"broken,omitempty"`          // its file is broken, and there is no earlier version to run
-	Domains     []string       `json:"allowed_domains,omitempty"` // declared, in the declaration's order
-	Learning    bool           `json:"learning,omitempty"`        // somebody records what it wants to reach (Learn)
-	SessionsMax int            `json:"sessions_max,omitempty"`    // processes that client sessions may have to themselves; 0: all share one
-	Sessions    []Session      `json:"sessions,omitempty"`        // those that have one, by handle
+	Name        string    `json:"name"`
+	State       State     `json:"state"`
+	Detail      string    `json:"detail,omitempty"` // status line in words
+	File        string    `json:"file"`
+	Description string    `json:"description,omitempty"`
+	Label       string    `json:"label"`
+	Tools       int       `json:"tools"`
+	PID         int       `json:"pid,omitempty"`      // of the launcher
+	Launcher    string    `json:"launcher,omitempty"` // version of the launcher, if it is not of this pfard's: the server began before an upgrade
+	UID         int       `json:"uid"`                // of the sandboxed process, on the host
+	Since       time.Time `json:"since"`              // of State
+	Crashes     int       `json:"crashes"`            // in a row
+	Denial
+	units.Wait
+	Log         string    `json:"log"`                       // path of its log or, if that is in the journal, the command that shows it
+	Shared      string    `json:"shared,omitempty"`          // files of the host that it shares with it, locks and all, and why; "": none
+	Limits      string    `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
+	Unknown     string    `json:"unknown,omitempty"`         // that nothing is known of what its tools do, and what to write
+	Stale       bool      `json:"stale,omitempty"`           // its file is broken now; the last good version runs
+	Broken      bool      `json:"broken,omitempty"`          // its file is broken, and there is no earlier version to run
+	Domains     []string  `json:"allowed_domains,omitempty"` // declared, in the declaration's order
+	Learning    bool      `json:"learning,omitempty"`        // somebody records what it wants to reach (Learn)
+	SessionsMax int       `json:"sessions_max,omitempty"`    // processes that client sessions may have to themselves; 0: all share one
+	Sessions    []Session `json:"sessions,omitempty"`        // those that have one, by handle
+}
+
+// Denial is the last connection that a server was refused.
+type Denial struct {
+	LastRefusal string         `json:"last_refusal,omitempty"` // in words
+	LastRefused time.Time      `json:"last_refused,omitzero"`  // when that was
+	Refused     egress.Refusal `json:"refused,omitzero"`       // LastRefusal as data
 }
 
 // Session is a process that serves one client session alone (Open).

@@ -88,8 +88,9 @@ type Message struct {
 // Begin says whether the program that Expect tells of may be started. If not, the gateway hangs up once it may: then a
 // launcher is to come that has looked at the program again.
 type Begin struct {
-	Start bool   `json:"start,omitempty"`
-	Wait  string `json:"wait,omitempty"` // unless Start: for what, in words that follow units.ForProgram
+	Start  bool   `json:"start,omitempty"`
+	Wait   string `json:"wait,omitempty"`   // unless Start: for what, in words that follow units.ForProgram
+	Remedy string `json:"remedy,omitempty"` // likewise: the command that ends it
 }
 
 // Ready is what the gateway found behind a server's stdio.

@@ -39,12 +39,13 @@ func (u *undecided) admit(c *handover.Conn, s handover.Server) error {
 	if state == pins.Accepted {
 		return c.Send(handover.Message{Begin: &handover.Begin{Start: true}})
 	}
-	wait := ", which has changed, to be accepted: pfar pins accept " + s.Name
+	wait, remedy := ", which has changed, to be accepted: ", "pfar pins accept "+s.Name
 	if state == pins.New {
-		wait = ", whose pins cannot be used: pfar pins show " + s.Name
+		wait, remedy = ", whose pins cannot be used: ", "pfar pins show "+s.Name
 	}
+	wait += remedy
 	u.log.Warn("not starting a server", "server", s.Name, "reason", "it waits "+units.ForProgram+wait)
-	if err := c.Send(handover.Message{Begin: &handover.Begin{Wait: wait}}); err != nil {
+	if err := c.Send(handover.Message{Begin: &handover.Begin{Wait: wait, Remedy: remedy}}); err != nil {
 		return err
 	}
 	_, files, _ := c.Receive() // until it leaves, or decide hangs up
