@@ -63,7 +63,7 @@ func TestManualKnowsTheBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("restarts %d s after the first crash, %d s after the second and %d s after each further one; a run of %d minutes starts",
+	want := fmt.Sprintf("after %d s, the second time after %d s, and then after %d s each time.\nAfter %d minutes of service these waits",
 		steps[0]/time.Second, steps[1]/time.Second, steps[2]/time.Second, healthy/time.Minute)
 	waiting := fmt.Sprintf("up to %d MiB of lines wait in the launcher", maxQueuedBytes>>20)
 	if !strings.Contains(string(manual), waiting) || endSearch != 5*time.Second || stopSearch != time.Second {

@@ -46,12 +46,12 @@ func TestManualKnowsTheBounds(t *testing.T) {
 		operations = append(operations, string(v))
 	}
 	for _, want := range []string{
-		fmt.Sprintf("starts a disabled server after %d minutes, then after an hour, then every %d hours", pauses[0]/time.Minute, pauses[2]/time.Hour),
+		fmt.Sprintf("starts such a server again after %d minutes, then after an hour, then every %d hours", pauses[0]/time.Minute, pauses[2]/time.Hour),
 		fmt.Sprintf("Another file begins after %d MiB or a day.", trail.MaxSize>>20),
 		fmt.Sprintf("nothing has been written for %d days are deleted", auditKept/(24*time.Hour)),
 		fmt.Sprintf("more than %d GiB", auditMost>>30),
-		fmt.Sprintf("of each server %d a second, and how many more", recordedPerSecond),
-		fmt.Sprintf("after %d s, then after twice as long each time, up to %d minutes", firstRetry/time.Second, lastRetry/time.Minute),
+		fmt.Sprintf("for each server at most %d a second, and the number of the others", recordedPerSecond),
+		fmt.Sprintf("after %d s and doubles the wait each time, up to %d minutes", firstRetry/time.Second, lastRetry/time.Minute),
 		"(" + strings.Join(operations, ", ") + ";",
 	} {
 		if !strings.Contains(manual, want) {

@@ -46,7 +46,9 @@ func TestTheBridgeIsHeld(t *testing.T) {
 	if rules := m.Shell(t, manualCommand(t, ".Nm nft Cm list table")); !strings.Contains(rules, "bridge-hello") || !strings.Contains(rules, "127.0.0.1 . 7777") {
 		t.Errorf("the host's rules have no word of the server's host:\n%s", rules)
 	}
-	inside := strings.ReplaceAll(manualCommand(t, ".Nm nsenter"), "NAME", "hello")
+	inside := shown(t, "pfard.8", "pid=$(systemctl show -P MainPID pfar-mcp@NAME)") + "; " +
+		shown(t, "pfard.8", "nsenter --net --target $pid nft list ruleset")
+	inside = strings.ReplaceAll(inside, "NAME", "hello")
 	if rules := m.Shell(t, inside); !strings.Contains(rules, "127.0.0.1") || strings.Contains(rules, "bridge-hello") {
 		t.Errorf("the rules of the server's network namespace:\n%s", rules)
 	}

@@ -51,5 +51,12 @@ func TestManualCommands(t *testing.T) {
 	}
 	o.m.Run(t, "systemctl", "stop", "pfar.target", "pfar-base.service")
 	o.m.Run(t, "sh", "-euc", shown(t, "pfard.8", "chattr -a /var/lib/pfar/audit/*"))
-	o.m.Run(t, "sh", "-euc", shown(t, "pfard.8", "chattr -R -a /var/lib/pfar/audit && rm -r /var/lib/pfar /etc/pfar"))
+	for _, c := range []string{
+		"chattr -R -a /var/lib/pfar/audit", "rm -rf /var/lib/pfar /etc/pfar", "rm -f /etc/credstore.encrypted/pfar-vault-key",
+	} {
+		o.m.Run(t, "sh", "-euc", shown(t, "pfard.8", c))
+	}
+	if r := o.m.Try("ls", "-d", "/var/lib/pfar"); r.Code == 0 {
+		t.Errorf("the state is there after its removal by hand: %s", r)
+	}
 }
