@@ -24,11 +24,13 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/converge"
 	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/migrate"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // run is pfard from start to end.
@@ -132,14 +134,14 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	r, err := local.New(local.Config{
 		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up,
-		Brokered: d.delivery.brokered, Bridges: d.bridges, Events: func(event units.Event) { d.heard(ctx, event) },
-		Search: d.redaction.searcher(log), BridgeHides: d.redaction.ofBridge, Secrets: d.redaction.serial,
-		Keys: d.inspectors.giveModel,
+		Bridges: d.bridges, Events: func(event units.Event) { d.heard(ctx, event) },
+		Search: d.redaction.searcher(log), Secrets: bridgeSecrets{d.delivery, d.redaction},
 	})
 	if err != nil {
 		return err
 	}
-	d.fleet.runner, d.inspectors.runner = converge.New(r, d.fleet), r
+	inspectors := local.NewInspectors(r, d.inspectors.giveModel)
+	d.fleet.runner, d.inspectors.runner = converge.New(r, d.fleet), inspectors
 	d.tokens.run = d.tokens.refreshWith(r)
 	owner := &telling{ctx: ctx, hook: hook{path: o.dirs.OnFailure(), log: log}}
 	defer owner.wait()
@@ -159,11 +161,22 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	gateway.Unix.Close()
 	gateway.Operator.Close()
 	r.Close()
+	inspectors.Inspect(nil)
 	os.Remove(o.dirs.Gateway())
 	os.Remove(o.dirs.Operator())
 	os.Remove(serversSocket(o.dirs))
 	return <-served
 }
+
+// bridgeSecrets are local.Secrets.
+type bridgeSecrets struct {
+	delivery  *delivery
+	redaction *redaction
+}
+
+func (b bridgeSecrets) Brokered(p plan.Plan) (*os.File, error) { return b.delivery.brokered(p) }
+func (b bridgeSecrets) Hides(p plan.Plan) attach.Redaction     { return b.redaction.ofBridge(p) }
+func (b bridgeSecrets) Serial() int64                          { return b.redaction.serial() }
 
 // serve answers on the control socket until ctx ends, and sends how that went. It calls stop also when it cannot go on:
 // a pfard that nobody can ask is to be started again.

@@ -91,7 +91,7 @@ func (s *server) bridgeService(a *activation) *service {
 			if s.r.cfg.Upstream != nil {
 				credentials[units.CredentialUpstream] = s.r.cfg.Upstream
 			}
-			if hidden := s.r.hides(o.plan); hidden != nil {
+			if hidden := s.r.cfg.Secrets.Hides(o.plan); hidden != nil {
 				credentials[units.CredentialRedaction], _ = hidden()
 			}
 			return spec{
@@ -145,9 +145,9 @@ func (s *server) talk(end *os.File) error {
 	if before != nil {
 		before.Close()
 	}
-	hide := func() (set []byte, changed <-chan struct{}) { return s.r.hides(s.order.Load().plan)() }
-	if s.r.cfg.BridgeHides == nil {
-		hide = nil
+	var hide attach.Redaction
+	if s.r.cfg.Secrets.Hides(s.order.Load().plan) != nil {
+		hide = func() ([]byte, <-chan struct{}) { return s.r.cfg.Secrets.Hides(s.order.Load().plan)() }
 	}
 	go talk.Send(conn, s.brokered, hide, func(err error) {
 		s.r.cfg.Log.Warn("telling a bridge of new secrets, ignoring", "server", s.name, "error", err)
@@ -161,12 +161,7 @@ func (s *server) talk(end *os.File) error {
 }
 
 // brokered is bridge.Secrets of the plan by which processes are started now.
-func (s *server) brokered() (*os.File, error) {
-	if s.r.cfg.Brokered == nil {
-		return nil, nil
-	}
-	return s.r.cfg.Brokered(s.order.Load().plan)
-}
+func (s *server) brokered() (*os.File, error) { return s.r.cfg.Secrets.Brokered(s.order.Load().plan) }
 
 func (s *server) bridgeRefused(r egress.Refusal) {
 	s.r.cfg.Events(units.BridgeRefused{Server: s.plan.Name, Session: s.plan.Gateway.Session, Refusal: r})

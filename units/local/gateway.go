@@ -157,6 +157,3 @@ func (i *impatience) served() {
 	defer i.mu.Unlock()
 	i.delay = 0
 }
-
-// never does not.
-func never(int) (time.Duration, bool) { return 0, false }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
@@ -17,6 +18,7 @@ import (
 // pfar-model@.service.
 type examiner struct {
 	r       *Runner
+	keys    func(inspector.External) units.Secrets
 	name    string // of the unit
 	plan    plan.Inspection
 	raw     []byte // plan as JSON
@@ -27,56 +29,69 @@ type examiner struct {
 
 func examinerName(inspector string) string { return "pfar-inspect@" + inspector }
 
+// Inspectors runs inspectors, whose processes belong to a Runner.
+type Inspectors struct {
+	r    *Runner
+	keys func(inspector.External) units.Secrets // what inspectors that are models are given
+	mu   sync.Mutex                             // held while inspectors change; taken before the Runner's
+	of   map[string]*examiner
+}
+
+// NewInspectors returns Inspectors that run none.
+func NewInspectors(r *Runner, keys func(inspector.External) units.Secrets) *Inspectors {
+	return &Inspectors{r: r, keys: keys, of: map[string]*examiner{}}
+}
+
 // Inspect has the inspectors of these plans be there, by their sockets, and no others. It returns when it has.
-func (r *Runner) Inspect(want []plan.Inspection) {
-	r.inspecting.Lock()
-	defer r.inspecting.Unlock()
+func (i *Inspectors) Inspect(want []plan.Inspection) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	plans := map[string][]byte{}
 	for _, p := range want {
 		raw, err := json.Marshal(p)
 		if err != nil {
-			r.cfg.Log.Error("starting an inspector", "inspector", p.Inspector.Name, "error", err)
+			i.r.cfg.Log.Error("starting an inspector", "inspector", p.Inspector.Name, "error", err)
 			continue
 		}
 		plans[p.Inspector.Name] = raw
 	}
-	for name, e := range r.examiners {
+	for name, e := range i.of {
 		if string(plans[name]) != string(e.raw) {
-			r.endExaminer(e)
+			i.end(e)
 		}
 	}
 	for _, p := range want {
 		name := p.Inspector.Name
-		if plans[name] == nil || r.examiners[name] != nil {
+		if plans[name] == nil || i.of[name] != nil {
 			continue
 		}
-		e, err := r.newExaminer(p, plans[name])
+		e, err := i.begin(p, plans[name])
 		if err != nil {
-			r.cfg.Log.Error("starting an inspector", "inspector", name, "error", err)
+			i.r.cfg.Log.Error("starting an inspector", "inspector", name, "error", err)
 			continue
 		}
-		r.examiners[name] = e
+		i.of[name] = e
 	}
 }
 
 // Reinspect has the process that asks a model begin anew with the next question: its key is another one.
-func (r *Runner) Reinspect(name string) {
-	r.inspecting.Lock()
-	defer r.inspecting.Unlock()
-	if e := r.examiners[name]; e != nil {
+func (i *Inspectors) Reinspect(name string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if e := i.of[name]; e != nil {
 		e.asked.again()
 	}
 }
 
-func (r *Runner) newExaminer(p plan.Inspection, raw []byte) (*examiner, error) {
-	e := &examiner{r: r, name: examinerName(p.Inspector.Name), plan: p, raw: raw}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (i *Inspectors) begin(p plan.Inspection, raw []byte) (*examiner, error) {
+	e := &examiner{r: i.r, keys: i.keys, name: examinerName(p.Inspector.Name), plan: p, raw: raw}
+	i.r.mu.Lock()
+	defer i.r.mu.Unlock()
 	var err error
-	if e.user, err = r.users.acquire(e.name); err != nil {
+	if e.user, err = i.r.users.acquire(e.name); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(units.InspectDir(r.cfg.Run), p.Inspector.Name+".sock")
+	path := filepath.Join(units.InspectDir(i.r.cfg.Run), p.Inspector.Name+".sock")
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // of a pfard that was killed
 		return nil, err
 	}
@@ -90,7 +105,7 @@ func (r *Runner) newExaminer(p plan.Inspection, raw []byte) (*examiner, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, fmt.Errorf("making the socket of an inspector: %w", err)
 	}
-	if err := r.gatewayUser.chown(path); err != nil {
+	if err := i.r.gatewayUser.chown(path); err != nil {
 		return nil, fmt.Errorf("giving the socket of an inspector to the gateway: %w", err)
 	}
 	f, err := l.File()
@@ -98,23 +113,23 @@ func (r *Runner) newExaminer(p plan.Inspection, raw []byte) (*examiner, error) {
 		return nil, err
 	}
 	e.sockets = []*os.File{f}
-	e.asked = activate(e.sockets, nil, r.cfg.Log, e.service)
+	e.asked = activate(e.sockets, nil, i.r.cfg.Log, e.service)
 	return e, nil
 }
 
-// endExaminer stops an inspector and returns when nothing of it is left.
-func (r *Runner) endExaminer(e *examiner) {
+// end stops an inspector and returns when nothing of it is left.
+func (i *Inspectors) end(e *examiner) {
 	e.asked.close()
 	name := e.plan.Inspector.Name
-	delete(r.examiners, name)
-	if err := os.Remove(filepath.Join(units.InspectDir(r.cfg.Run), name+".sock")); err != nil {
-		r.cfg.Log.Warn("removing the socket of an inspector, ignoring", "inspector", name, "error", err)
+	delete(i.of, name)
+	if err := os.Remove(filepath.Join(units.InspectDir(i.r.cfg.Run), name+".sock")); err != nil {
+		i.r.cfg.Log.Warn("removing the socket of an inspector, ignoring", "inspector", name, "error", err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.users.release(e.name)
-	if err := os.RemoveAll(r.dirs.binds(e.name)); err != nil {
-		r.cfg.Log.Warn("removing what is left of an inspector, ignoring", "inspector", name, "error", err)
+	i.r.mu.Lock()
+	defer i.r.mu.Unlock()
+	i.r.users.release(e.name)
+	if err := os.RemoveAll(i.r.dirs.binds(e.name)); err != nil {
+		i.r.cfg.Log.Warn("removing what is left of an inspector, ignoring", "inspector", name, "error", err)
 	}
 }
 
@@ -186,10 +201,10 @@ func (e *examiner) asks(sp *spec) error {
 		sp.credentials[units.CredentialUpstream] = e.r.cfg.Upstream
 	}
 	if e.plan.Inspector.Key != "" {
-		sp.credentials[units.CredentialSecrets], err = json.Marshal(e.r.cfg.Keys(e.plan.Inspector))
+		sp.credentials[units.CredentialSecrets], err = json.Marshal(e.keys(e.plan.Inspector))
 	}
 	return err
 }
 
-// Keys are the secrets of a model's inspector.
-type Keys func(inspector.External) units.Secrets
+// LongestSocket is the longest path of a socket that the runner makes for an instance, below the run directory.
+func LongestSocket(run, instance string) string { return dirs{run: run}.notify(examinerName(instance)) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -68,16 +67,6 @@ func (r *Runner) endRefresh(name string) {
 	if err := os.RemoveAll(r.dirs.binds(name)); err != nil {
 		r.cfg.Log.Warn("removing what is left of "+name+", ignoring", "error", err)
 	}
-}
-
-// roots is the part of an environment that says by which certificates a host is known (crypto/x509, OpenSSL).
-func roots(environment []string) (list []string) {
-	for _, e := range environment {
-		if strings.HasPrefix(e, "SSL_CERT_FILE=") || strings.HasPrefix(e, "SSL_CERT_DIR=") {
-			list = append(list, e)
-		}
-	}
-	return list
 }
 
 func refreshName(instance string) string { return "pfar-refresh@" + instance }

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -29,15 +28,25 @@ type Config struct {
 	Limits  Limiter
 	// Upstream is units.CredentialUpstream of every bridge; nil: there is no upstream proxy.
 	Upstream []byte
-	Bridges  *bridge.Talks                     // with bridges
-	Brokered func(plan.Plan) (*os.File, error) // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
-	Events   func(units.Event)                 // is told what becomes of all, from several goroutines
-	Search   attach.Searcher                   // what servers write to stderr passes it before it is logged
-	// BridgeHides is what the bridge of a plan keeps out of its log; nil: nothing.
-	BridgeHides func(plan.Plan) attach.Redaction
-	Keys        Keys         // what inspectors that are models are given; nil: there are none
-	Secrets     func() int64 // handover.Message.Secrets as it is now; nil: 0
+	Bridges  *bridge.Talks     // with bridges
+	Events   func(units.Event) // is told what becomes of all, from several goroutines
+	Search   attach.Searcher   // what servers write to stderr passes it before it is logged
+	Secrets  Secrets           // nil: there are none
 }
+
+// Secrets are what pfard knows of them.
+type Secrets interface {
+	Brokered(plan.Plan) (*os.File, error) // attach.Message.Broker for a server's bridge, or nil
+	Hides(plan.Plan) attach.Redaction     // what the bridge of a plan keeps out of its log
+	Serial() int64                        // handover.Message.Secrets
+}
+
+// noSecrets has nothing to broker and nothing to hide.
+type noSecrets struct{}
+
+func (noSecrets) Brokered(plan.Plan) (*os.File, error) { return nil, nil }
+func (noSecrets) Hides(plan.Plan) attach.Redaction     { return nil }
+func (noSecrets) Serial() int64                        { return 0 }
 
 // Runner starts and stops servers, each with its egress bridge, and the gateway. A process that serves one session is a
 // server of its own here, with everything that belongs to one but a log, and named by units.Instance.
@@ -53,17 +62,16 @@ type Runner struct {
 	gatewayUser identity
 	logs        sync.Mutex // held while a log is rotated: several processes ask for it
 
-	inspecting sync.Mutex // held while inspectors change; taken before mu
-	examiners  map[string]*examiner
-
 	programs fingerprint.Cache
 }
 
 // New makes the runner's directories and starts the gateway.
 func New(cfg Config) (*Runner, error) {
+	if cfg.Secrets == nil {
+		cfg.Secrets = noSecrets{}
+	}
 	r := &Runner{
 		cfg: cfg, dirs: dirs{cfg.Run, cfg.State}, users: newUsers(), servers: map[string]*server{},
-		examiners: map[string]*examiner{},
 	}
 	if err := r.dirs.make(); err != nil {
 		return nil, err
@@ -129,22 +137,6 @@ func (r *Runner) Stop(name string) {
 	}
 }
 
-// hides is Config.BridgeHides of a plan, if it is there.
-func (r *Runner) hides(p plan.Plan) attach.Redaction {
-	if r.cfg.BridgeHides == nil {
-		return nil
-	}
-	return r.cfg.BridgeHides(p)
-}
-
-// secrets says which set of them the gateway has to know.
-func (r *Runner) secrets() int64 {
-	if r.cfg.Secrets == nil {
-		return 0
-	}
-	return r.cfg.Secrets()
-}
-
 // Prepare does nothing: a local server's plan is in no file of ours.
 func (r *Runner) Prepare(plan.Plan) error { return nil }
 
@@ -204,7 +196,6 @@ func (r *Runner) Close() {
 	r.mu.Unlock()
 	var wg sync.WaitGroup
 	r.gateway.stop() // it lets calls in flight end
-	r.Inspect(nil)
 	for _, n := range names {
 		wg.Go(func() { r.Stop(n) })
 	}
@@ -220,9 +211,6 @@ func (r *Runner) Close() {
 
 // Log returns the path of a server's log.
 func (r *Runner) Log(server string) string { return r.dirs.log(server) }
-
-func launcherName(instance string) string { return "pfar-mcp@" + instance }
-func bridgeName(instance string) string   { return "pfar-egress@" + instance }
 
 // program returns the path of one of pfar's programs as the process may see it, and the bind that it takes: an
 // unprivileged user may not be able to enter the directory that they lie in.
@@ -267,5 +255,3 @@ func (s *stage) add(source string, readOnly bool) (string, error) {
 	s.binds = append(s.binds, bind{source, target, readOnly})
 	return target, nil
 }
-
-const stopTimeout = 10 * time.Second // a stop takes 8 s at most

@@ -189,7 +189,7 @@ func (s *server) stageMounts() error {
 func (s *server) prepare() (spec, error) {
 	begun, o := handover.Now(), s.order.Load()
 	told := s.r.programs.Told(os.DirFS("/").(fs.ReadLinkFS), o.plan)
-	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), told, begun, s.r.secrets())
+	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), told, begun, s.r.cfg.Secrets.Serial())
 	if err != nil {
 		return spec{}, err
 	}

@@ -234,9 +234,6 @@ func (d dirs) pins() string                   { return filepath.Join(d.state, "p
 func (d dirs) gateway() string                { return filepath.Join(d.state, "gateway") }
 func (d dirs) log(unit string) string         { return filepath.Join(d.state, "log", unit+".log") }
 
-// LongestSocket is the longest path of a socket that the runner makes for an instance, below the run directory.
-func LongestSocket(run, instance string) string { return dirs{run: run}.notify(examinerName(instance)) }
-
 // make creates them. Those that hold other users' files must let them pass, and no more.
 func (d dirs) make() error {
 	for _, dir := range []struct {
@@ -257,3 +254,12 @@ func (d dirs) make() error {
 	}
 	return nil
 }
+
+// never does not.
+func never(int) (time.Duration, bool) { return 0, false }
+
+const stopTimeout = 10 * time.Second // a stop takes 8 s at most
+
+func launcherName(instance string) string { return "pfar-mcp@" + instance }
+
+func bridgeName(instance string) string { return "pfar-egress@" + instance }

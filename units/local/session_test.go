@@ -103,6 +103,26 @@ func newRunner(t *testing.T, prepare func(run string)) *runnerFixture {
 	return f
 }
 
+// someSecrets are those of a test.
+type someSecrets struct {
+	noSecrets
+	brokered func(plan.Plan) (*os.File, error)
+	hides    func(plan.Plan) attach.Redaction
+}
+
+func (s someSecrets) Brokered(p plan.Plan) (*os.File, error) { return s.brokered(p) }
+
+func (s someSecrets) Hides(p plan.Plan) attach.Redaction {
+	if s.hides == nil {
+		return nil
+	}
+	return s.hides(p)
+}
+
+func (s someSecrets) Serial() int64 { return 42 }
+
+func noMaterial(plan.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
+
 func testGateway(t *testing.T, dir string) Gateway {
 	t.Helper()
 	g := Gateway{Token: []byte("token"), Control: filepath.Join(dir, "control.sock")}
@@ -409,7 +429,7 @@ func TestLauncherIsIntroduced(t *testing.T) {
 // launcher.
 func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 	f := newRunner(t, nil)
-	f.cfg.Brokered = func(plan.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
+	f.cfg.Secrets = someSecrets{brokered: noMaterial}
 	told := make(chan struct{}, 1000)
 	f.cfg.Events = func(e units.Event) {
 		if u, ok := e.(units.Update); ok {
@@ -441,13 +461,13 @@ func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 func TestWiredIsTheBridgesWord(t *testing.T) {
 	f := newRunner(t, nil)
 	sendable := true
-	f.cfg.Brokered = func(plan.Plan) (*os.File, error) {
+	f.cfg.Secrets = someSecrets{brokered: func(plan.Plan) (*os.File, error) {
 		material, err := units.Sealed("broker", []byte("{}"))
 		if !sendable {
 			material.Close()
 		}
 		return material, err
-	}
+	}}
 	s, err := f.newServer("e", testPlan("sleep", ""), units.Secrets{})
 	if err != nil {
 		t.Fatal(err)
@@ -510,7 +530,7 @@ func TestWhatIsHidden(t *testing.T) {
 	f := newRunner(t, nil)
 	var mu sync.Mutex
 	version, changed := "1", make(chan struct{})
-	f.cfg.BridgeHides = func(p plan.Plan) attach.Redaction {
+	hidden := func(p plan.Plan) attach.Redaction {
 		return func() ([]byte, <-chan struct{}) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -520,8 +540,7 @@ func TestWhatIsHidden(t *testing.T) {
 	f.cfg.Search = func(text []byte, cut bool) ([]byte, attach.Found) {
 		return fmt.Appendf(nil, "searched %s %v", text, cut), attach.Found{Secrets: []string{"k"}, Behind: 9}
 	}
-	f.cfg.Brokered = func(plan.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
-	f.cfg.Secrets = func() int64 { return 42 }
+	f.cfg.Secrets = someSecrets{brokered: noMaterial, hides: hidden}
 	s, err := f.newServer("e", testPlan("sleep", ""), units.Secrets{})
 	if err != nil {
 		t.Fatal(err)

@@ -233,3 +233,13 @@ func removeCredentials(dir string) error {
 }
 
 func statUID(st fs.FileInfo) uint32 { return st.Sys().(*syscall.Stat_t).Uid }
+
+// roots is the part of an environment that says by which certificates a host is known (crypto/x509, OpenSSL).
+func roots(environment []string) (list []string) {
+	for _, e := range environment {
+		if strings.HasPrefix(e, "SSL_CERT_FILE=") || strings.HasPrefix(e, "SSL_CERT_DIR=") {
+			list = append(list, e)
+		}
+	}
+	return list
+}
