@@ -37,7 +37,7 @@ func (s *Server) Local(operators ...uint32) http.Handler {
 // behind returns the endpoint for those whom a door lets in.
 func (s *Server) behind(door clients.Door) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		visitor, refusal := door(r.Context(), r)
+		visitor, refusal := door(r)
 		if refusal != nil {
 			if name := refusal.Header[0]; name != "" {
 				w.Header().Set(name, refusal.Header[1])

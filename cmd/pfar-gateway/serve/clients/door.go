@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -30,7 +29,7 @@ type Refusal struct {
 }
 
 // Door lets a request in, or refuses it.
-type Door func(ctx context.Context, r *http.Request) (Visitor, *Refusal)
+type Door func(r *http.Request) (Visitor, *Refusal)
 
 // Loopback returns the door of a TCP listener on loopback, where any process and any web page of the machine can knock:
 // Host and Origin keep pages out (DNS rebinding, GC-01 to GC-15), the token other users' processes.
@@ -40,14 +39,14 @@ func (c *Clients) Loopback(token []byte, port int) (Door, error) {
 	}
 	own := access.DigestOf(token)
 	c.let(&own, nil)
-	return func(ctx context.Context, r *http.Request) (Visitor, *Refusal) {
+	return func(r *http.Request) (Visitor, *Refusal) {
 		if !ownHost(r.Host, port) {
 			return Visitor{}, &Refusal{Status: http.StatusForbidden, Text: "Host is not this endpoint's"}
 		}
 		if !ownOrigin(r.Header) {
 			return Visitor{}, &Refusal{Status: http.StatusForbidden, Text: "Origin is not a loopback one"}
 		}
-		t := c.admitted(ctx)
+		t := c.admitted(r.Context())
 		if t == nil {
 			return Visitor{}, unknown
 		}
@@ -79,12 +78,12 @@ var unknown = &Refusal{
 // given users come in, as the default client or as the one that the path names: the operator, or any client.
 func (c *Clients) Local(operators ...uint32) Door {
 	c.let(nil, operators)
-	return func(ctx context.Context, _ *http.Request) (Visitor, *Refusal) {
-		uid, ok := peerOf(ctx)
+	return func(r *http.Request) (Visitor, *Refusal) {
+		uid, ok := peerOf(r.Context())
 		if !ok {
 			return Visitor{}, &Refusal{Status: http.StatusForbidden, Text: "the connection's peer is not known"}
 		}
-		t := c.admitted(ctx)
+		t := c.admitted(r.Context())
 		if t == nil {
 			return Visitor{}, unknown
 		}

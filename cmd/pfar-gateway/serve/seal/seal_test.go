@@ -26,7 +26,7 @@ func TestOpen(t *testing.T) {
 		"too old":             {is, time.Now().Add(-time.Second), same, asItIs, scope, false},
 		"another gateway's":   {is, later, func(*Sealer) *Sealer { return New() }, asItIs, scope, false},
 		"the next gateway's":  {is, later, next, asItIs, scope, true},
-		"changed":             {is, later, same, func(text string) string { return text[:len(text)-2] + "AA" }, scope, false},
+		"changed":             {is, later, same, swapped, scope, false},
 		"cut":                 {is, later, same, func(text string) string { return text[:len(prefix)+8] }, scope, false},
 		"no sealed state":     {is, later, same, func(string) string { return prefix + "%" }, scope, false},
 		"a state of no bytes": {is, later, same, func(string) string { return prefix }, scope, false},
@@ -55,6 +55,15 @@ func TestOpen(t *testing.T) {
 func same(s *Sealer) *Sealer { return s }
 
 func asItIs(text string) string { return text }
+
+// swapped is a state with another first byte.
+func swapped(text string) string {
+	first := "A"
+	if text[len(prefix)] == 'A' {
+		first = "B"
+	}
+	return prefix + first + text[len(prefix)+1:]
+}
 
 // next is the sealer of the next gateway.
 func next(s *Sealer) *Sealer {
