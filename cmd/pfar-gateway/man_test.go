@@ -13,6 +13,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
@@ -61,7 +62,7 @@ func TestManualKnowsEveryLimit(t *testing.T) {
 			t.Errorf("the manual does not say %q", says)
 		}
 	}
-	for _, code := range []int{registry.CodeUnavailable, registry.CodeBusy, call.CodeResult, clients.CodeNoServer, clients.CodeNoSession, approval.Code} {
+	for _, code := range []int{protocol.CodeUnavailable, protocol.CodeBusy, call.CodeResult, clients.CodeNoServer, clients.CodeNoSession, approval.Code} {
 		if !strings.Contains(manual, fmt.Sprintf(".It Li %d Ta ", code)) {
 			t.Errorf("the manual lacks the code %d", code)
 		}

@@ -55,7 +55,7 @@ type View struct {
 type Named struct {
 	Server      string
 	Description string // the owner's, in the declaration
-	Agreement
+	protocol.Agreement
 	About
 }
 
@@ -194,7 +194,7 @@ func (c *Catalogue) server(name string) (*served, error) {
 	case !state.Starting:
 		hint = "; its log says more: pfar logs " + name + "; unless it has crashed too often it comes up again by itself (pfar status " + name + "), else: pfar start " + name
 	}
-	return nil, &Down{name, jsonrpc.Errorf(CodeUnavailable, "server %q is not running since %s: %s%s",
+	return nil, &Down{name, jsonrpc.Errorf(protocol.CodeUnavailable, "server %q is not running since %s: %s%s",
 		name, state.Since.UTC().Format(time.RFC3339), briefly(name, state.Reason), hint)}
 }
 

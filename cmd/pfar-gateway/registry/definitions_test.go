@@ -57,7 +57,7 @@ func TestDefinitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := route.Upstream.Faults()[protocol.Definition]; n != len(bad) {
+	if n := route.Upstream.Faults()[protocol.Definition]; n != uint64(len(bad)) {
 		t.Errorf("%d definitions counted as bad, want %d", n, len(bad))
 	}
 }

@@ -80,7 +80,10 @@ func (d *demand) demanded(o control.OnDemand) bool {
 		return false
 	}
 	if e == nil {
-		e = &entry{upstream: d.upstreams.asleep(o.Server, Agreement{}), state: State{Since: time.Now(), Reason: protocol.ErrAsleep.Error(), Starting: true}}
+		e = &entry{
+			upstream: d.upstreams.asleep(o.Server, protocol.Agreement{}),
+			state:    State{Since: time.Now(), Reason: protocol.ErrAsleep.Error(), Starting: true},
+		}
 		d.entries[o.Server.Name] = e
 		d.publish(0)
 	}
@@ -186,7 +189,7 @@ func (d *demand) Wake(ctx context.Context, u *Upstream) error {
 	}
 	if d.closed || d.waker == nil {
 		d.mu.Unlock()
-		return jsonrpc.Errorf(CodeUnavailable, "server %q sleeps, and nothing is started any more", name)
+		return jsonrpc.Errorf(protocol.CodeUnavailable, "server %q sleeps, and nothing is started any more", name)
 	}
 	w := e.waking
 	if !w.pending() {
@@ -199,7 +202,8 @@ func (d *demand) Wake(ctx context.Context, u *Upstream) error {
 		return protocol.Interrupted(ctx)
 	}
 	if w.err != nil {
-		return jsonrpc.Errorf(CodeUnavailable, "server %q slept, and starting it for this request failed: %v", name, w.err)
+		return jsonrpc.Errorf(protocol.CodeUnavailable, "server %q slept, and starting it for this request failed: %v",
+			name, w.err)
 	}
 	return nil
 }
@@ -215,7 +219,8 @@ func (d *demand) rouse(e *entry) *waking {
 // wake has a server started and waits until that has come to something. If pfard is being asked to stop it, that comes
 // first: it does what it is asked last.
 func (d *demand) wake(name string, w *waking, laying <-chan struct{}) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), d.limits.Wake, fmt.Errorf("it was not ready within %v", d.limits.Wake))
+	late := fmt.Errorf("it was not ready within %v", d.limits.Wake)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), d.limits.Wake, late)
 	defer cancel()
 	if laying != nil {
 		<-laying

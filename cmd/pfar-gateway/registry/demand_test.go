@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
@@ -125,7 +126,7 @@ func (m *sandman) use(ctx context.Context, message string) (string, error) {
 		}
 		if route.Upstream.Hold() {
 			defer route.Upstream.Release()
-			result, err := route.Upstream.Call(ctx, registry.Call{Method: "tools/call", Params: fmt.Appendf(nil, `{"name":"echo","arguments":{"message":%q}}`, message)})
+			result, err := route.Upstream.Call(ctx, protocol.Call{Method: "tools/call", Params: fmt.Appendf(nil, `{"name":"echo","arguments":{"message":%q}}`, message)})
 			return string(result), err
 		}
 		if err := m.r.Wake(ctx, route.Upstream); err != nil {
@@ -203,7 +204,7 @@ func TestLearning(t *testing.T) {
 		m.tell(control.OnDemand{Sleeps: true})
 		registrytest.Eventually(t, "the reason", func() bool { return strings.Contains(m.r.Catalogue().States()["s"].Reason, "credential") })
 		m.tell(control.OnDemand{Sleeps: true})
-		if _, err := m.use(t.Context(), ""); code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "it waits for a credential") {
+		if _, err := m.use(t.Context(), ""); code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "it waits for a credential") {
 			t.Errorf("calling it: %v", err)
 		}
 		if wakes, _ := m.counts(); wakes != 1 {
@@ -342,7 +343,7 @@ func TestWakingFails(t *testing.T) {
 				tt.then(m)
 			}
 			err := <-answered
-			if code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), `"s" slept, and starting it for this request failed: `) || !strings.Contains(err.Error(), tt.want) {
+			if code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), `"s" slept, and starting it for this request failed: `) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q in it", err, tt.want)
 			}
 			if gone := m.listed() == ""; gone != tt.gone {
@@ -398,7 +399,7 @@ func TestWhatKeepsAwake(t *testing.T) {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				_, _ = route.Upstream.Call(ctx, registry.Call{Method: "tools/call", Params: []byte(`{"name":"never"}`)})
+				_, _ = route.Upstream.Call(ctx, protocol.Call{Method: "tools/call", Params: []byte(`{"name":"never"}`)})
 			}()
 			<-begun
 			return func() { cancel(); <-ended }
@@ -509,7 +510,7 @@ func TestDown(t *testing.T) {
 	if m.listed() != "" {
 		t.Errorf("listed %q", m.listed())
 	}
-	if _, err := m.use(t.Context(), ""); code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "it is stopped; start it with: pfar start s") {
+	if _, err := m.use(t.Context(), ""); code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "it is stopped; start it with: pfar start s") {
 		t.Errorf("calling it: %v", err)
 	}
 	if wakes, _ := m.counts(); wakes != 0 {

@@ -16,7 +16,7 @@ func (r *Registry) Gauges() []telemetry.Gauge {
 		g.Queue, g.InFlight = e.upstream.Load()
 		g.Leaks = e.upstream.Leaks()
 		for kind, n := range e.upstream.Faults() {
-			g.Faults[string(kind)] = uint64(n)
+			g.Faults[string(kind)] = n
 		}
 		g.Sessions = r.sessions.count(func(o *owned) bool { return o.server == name })
 		list = append(list, g)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -36,8 +37,8 @@ func (u *Upstream) offers(found *Listing) offered {
 }
 
 // agreement is what the handshake had settled.
-func (o offered) agreement() (a Agreement, err error) {
-	a = Agreement{Protocol: o.Protocol, Versions: o.Versions, Info: o.Info, Said: o.Instructions}
+func (o offered) agreement() (a protocol.Agreement, err error) {
+	a = protocol.Agreement{Protocol: o.Protocol, Versions: o.Versions, Info: o.Info, Said: o.Instructions}
 	a.Capabilities, err = jsonrpc.Object(o.Capabilities, nil)
 	return a, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -27,7 +28,7 @@ func TestDeath(t *testing.T) {
 		t.Errorf("event %+v, want one that it is up", e)
 	}
 	_, err := call(r, "s__echo", "")
-	if code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "went away") {
+	if code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "went away") {
 		t.Errorf("the call in flight: %v", err)
 	}
 	if e := <-events; !e.Changed.Has(registry.Tools) || e.Up != nil {
@@ -52,7 +53,7 @@ func TestLauncherLeaves(t *testing.T) {
 	l.Ready(t)
 	l.Conn.Close()
 	registrytest.Eventually(t, "its tools are gone", func() bool { return len(names(t, r, "", registry.Tools)) == 0 })
-	if _, err := call(r, "s__echo", ""); code(err) != registry.CodeUnavailable {
+	if _, err := call(r, "s__echo", ""); code(err) != protocol.CodeUnavailable {
 		t.Errorf("calling it: %v", err)
 	}
 }
@@ -75,7 +76,8 @@ func TestStopping(t *testing.T) {
 		t.Fatal(err)
 	}
 	registrytest.Eventually(t, "its tools are gone", func() bool { return len(names(t, r, "", registry.Tools)) == 0 })
-	if _, err := call(r, "s__echo", ""); code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "being stopped") {
+	_, err := call(r, "s__echo", "")
+	if code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "being stopped") {
 		t.Errorf("a new call: %v", err)
 	}
 	l.Result(m, `{"content":[]}`)

@@ -46,7 +46,7 @@ func (o *older) forget(h handover.Server) {
 }
 
 // settled takes what a server turned out to be, of which was was known.
-func (o *older) settled(h handover.Server, was elder, known bool, a Agreement) {
+func (o *older) settled(h handover.Server, was elder, known bool, a protocol.Agreement) {
 	switch {
 	case known && was.ends:
 	case !known && !a.Modern():
@@ -57,7 +57,7 @@ func (o *older) settled(h handover.Server, was elder, known bool, a Agreement) {
 }
 
 // shake is the handshake, by what is remembered of the server.
-func (o *older) shake(ctx context.Context, u *Upstream, self Client) (Agreement, error) {
+func (o *older) shake(ctx context.Context, u *Upstream, self protocol.Client) (protocol.Agreement, error) {
 	was, known := o.get(u.Server())
 	a, err := u.Handshake(ctx, self, known)
 	if err != nil && known && !was.ends && u.Why() == nil && ctx.Err() == nil { // another version of it, perhaps

@@ -52,7 +52,7 @@ func TestRedaction(t *testing.T) {
 	l.Ready(t)
 	u := r.Catalogue().Upstreams()[0]
 	token := u.Token()
-	call := registry.Call{Method: "tools/call", Params: fmt.Appendf(nil, `{"name":"echo","_meta":{"progressToken":%d}}`, token), Token: token, ClientToken: []byte(`"t"`), Progress: func(p []byte) { progress <- string(p) }}
+	call := protocol.Call{Method: "tools/call", Params: fmt.Appendf(nil, `{"name":"echo","_meta":{"progressToken":%d}}`, token), Token: token, ClientToken: []byte(`"t"`), Progress: func(p []byte) { progress <- string(p) }}
 	got, err := u.Call(t.Context(), call)
 	if want := `{"content":[{"type":"text","text":"a [redacted] b"}],"[redacted]":1.50,"n":[1.0]}`; err != nil || string(got) != want {
 		t.Errorf("the result is %s, %v, want %s", got, err, want)

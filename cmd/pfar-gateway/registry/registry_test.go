@@ -57,7 +57,7 @@ func call(r *registrytest.Registry, tool, message string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	result, err := route.Upstream.Call(context.Background(), registry.Call{
+	result, err := route.Upstream.Call(context.Background(), protocol.Call{
 		Method: "tools/call", Params: fmt.Appendf(nil, `{"name":%q,"arguments":{"message":%q}}`, route.Name, message),
 	})
 	return string(result), err
@@ -157,7 +157,7 @@ func TestBadStarts(t *testing.T) {
 			if !strings.Contains(why, c.want) || strings.ContainsAny(why, "\x1b\n") {
 				t.Errorf("failed: %q, want %q in it, and nothing that a terminal acts on", why, c.want)
 			}
-			if _, err := call(r, "bad__echo", ""); code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "since") {
+			if _, err := call(r, "bad__echo", ""); code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "since") {
 				t.Errorf("calling it: %v", err)
 			}
 			if got, err := call(r, "honest__echo", "x"); err != nil || got != echoed("x") {
@@ -292,7 +292,7 @@ func TestLateAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := route.Upstream.Call(ctx, registry.Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`)}); err == nil {
+	if _, err := route.Upstream.Call(ctx, protocol.Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`)}); err == nil {
 		t.Fatal("a call that is not answered ends well")
 	}
 	for i := range 20 {
@@ -369,7 +369,7 @@ func TestBusy(t *testing.T) {
 	for range 10 {
 		all.Go(func() {
 			switch _, err := call(r, "s__echo", ""); {
-			case code(err) == registry.CodeBusy:
+			case code(err) == protocol.CodeBusy:
 				busy.Add(1)
 			case err != nil:
 				late.Add(1)
@@ -404,7 +404,7 @@ func TestCancelGoesUpstream(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		_, err := route.Upstream.Call(ctx, registry.Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`)})
+		_, err := route.Upstream.Call(ctx, protocol.Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`)})
 		done <- err
 	}()
 	id := <-called
@@ -563,7 +563,7 @@ func TestLargeResult(t *testing.T) {
 		}
 	}
 	size = 8 << 20
-	if _, err := call(r, "s__echo", ""); code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "longer than the limit") {
+	if _, err := call(r, "s__echo", ""); code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "longer than the limit") {
 		t.Errorf("beyond the limit: %v", err)
 	}
 }
@@ -608,7 +608,7 @@ func TestOtherVersion(t *testing.T) {
 			if why := l.Failed(t); !strings.Contains(why, `it says "1", and not version = "9.9.9"; install that one, or declare the one that runs`) {
 				t.Errorf("%q: %s", version, why)
 			}
-			if _, err := call(r, "s__echo", ""); code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "of another version than its declaration wants") {
+			if _, err := call(r, "s__echo", ""); code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "of another version than its declaration wants") {
 				t.Errorf("%q: %v", version, err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
-	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
@@ -153,7 +153,7 @@ func TestRenewFails(t *testing.T) {
 	}()
 	time.Sleep(20 * time.Millisecond)
 	m.tell(control.OnDemand{Down: "it is failed: no such program", Stays: true})
-	if err := <-failed; code(err) != registry.CodeUnavailable {
+	if err := <-failed; code(err) != protocol.CodeUnavailable {
 		t.Errorf("a call meanwhile: %v", err)
 	}
 	if state := m.r.Catalogue().States()["s"]; fmt.Sprint(state.Reason) != "it is failed: no such program" {

@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
@@ -67,7 +68,7 @@ func TestGoesOn(t *testing.T) {
 			}()
 			old := <-asked
 			first.Close()
-			if err := <-broken; code(err) != registry.CodeUnavailable {
+			if err := <-broken; code(err) != protocol.CodeUnavailable {
 				t.Errorf("the call in flight ends with %v", err)
 			}
 			l.Result(old, `{"content":[{"type":"text","text":"too late"}]}`)
@@ -274,9 +275,9 @@ func TestQuestionsOfBefore(t *testing.T) {
 		return false
 	}})
 	l.Ready(t)
-	questions := make(chan *registry.Ask, 8)
+	questions := make(chan *protocol.Ask, 8)
 	ask := func(r *registrytest.Registry, client string) {
-		_, _ = upstream(t, r, "s").Call(context.Background(), registry.Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`), Client: client, Ask: func(a *registry.Ask) bool {
+		_, _ = upstream(t, r, "s").Call(context.Background(), protocol.Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`), Client: client, Ask: func(a *protocol.Ask) bool {
 			questions <- a
 			return true
 		}})
@@ -324,7 +325,7 @@ func TestSessionsGoOn(t *testing.T) {
 	s := &starter{t, first, make(chan *registrytest.Launched, 2), make(chan string, 2)}
 	first.Opens(s)
 	first.Launch(t, handover.Server{Name: "s", Sessions: handover.Sessions{Own: true, Max: 3}}, registrytest.Script{}).Ready(t)
-	client := registry.SessionClient{Client: registry.Client{Protocol: "2025-11-25", Info: []byte(`{"name":"a","version":"1"}`), Capabilities: []byte(`{}`)}}
+	client := registry.SessionClient{Client: protocol.Client{Protocol: "2025-11-25", Info: []byte(`{"name":"a","version":"1"}`), Capabilities: []byte(`{}`)}}
 	var handles []string
 	for range 2 {
 		own, _, err := first.Start(context.Background(), upstream(t, first, "s"), client)
@@ -364,7 +365,7 @@ func TestSessionsGoOn(t *testing.T) {
 	if got := <-s.closed; got != units.Instance("s", handles[1]) {
 		t.Errorf("%q is ended, want the other one", got)
 	}
-	if got, err := up.Call(context.Background(), registry.Call{Method: "tools/call", Params: []byte(`{"name":"echo","arguments":{"message":"x"}}`)}); err != nil || string(got) != echoed("x") {
+	if got, err := up.Call(context.Background(), protocol.Call{Method: "tools/call", Params: []byte(`{"name":"echo","arguments":{"message":"x"}}`)}); err != nil || string(got) != echoed("x") {
 		t.Errorf("a call of the session: %s, %v", got, err)
 	}
 	registrytest.Eventually(t, "the other one is forgotten", func() bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/policies/gate"
 	shipped "github.com/pfar/pfar/policies/reviewed"
 	"github.com/pfar/pfar/units/handover"
@@ -156,7 +157,7 @@ func (v *reviewed) hold(k Kind, name string) {
 
 // otherVersion is an error if the server says that it is of another version than its declaration expects. What that one
 // does, nobody has declared.
-func (u *Upstream) otherVersion(a Agreement) error {
+func (u *Upstream) otherVersion(a protocol.Agreement) error {
 	var info struct {
 		Version string `json:"version"`
 	}

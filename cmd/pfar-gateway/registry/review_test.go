@@ -13,6 +13,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -34,7 +35,7 @@ func TestTimeoutsAreEachCallsOwn(t *testing.T) {
 		return m.Method == "tools/call"
 	}}).Ready(t)
 	quick, hung := upstream(t, r, "quick"), upstream(t, r, "hung")
-	call := registry.Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`)}
+	call := protocol.Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`)}
 	var all sync.WaitGroup
 	var stuck, calls atomic.Int64
 	many := 8 * time.Second
@@ -131,8 +132,8 @@ func (o *stubborn) Open(_ context.Context, _, session string) error {
 func (o *stubborn) Close(context.Context, string, string) error { return errors.New("busy") }
 
 func plainClient() registry.SessionClient {
-	return registry.SessionClient{Client: registry.Client{Protocol: "2025-11-25", Info: []byte(`{"name":"t","version":"1"}`), Capabilities: []byte("{}")},
-		Ask: func(*registry.Ask) bool { return false }, Note: func(string, []byte) {}}
+	return registry.SessionClient{Client: protocol.Client{Protocol: "2025-11-25", Info: []byte(`{"name":"t","version":"1"}`), Capabilities: []byte("{}")},
+		Ask: func(*protocol.Ask) bool { return false }, Note: func(string, []byte) {}}
 }
 
 // unwilling starts nothing.
@@ -147,9 +148,9 @@ func TestProcessThatIsNotOpened(t *testing.T) {
 		why  error
 		code int
 	}{
-		"too many": {&registry.Full{Err: errors.New("why")}, registry.CodeBusy},
-		"wrapped":  {fmt.Errorf("asking: %w", &registry.Full{Err: errors.New("why")}), registry.CodeBusy},
-		"cannot":   {errors.New("why"), registry.CodeUnavailable},
+		"too many": {&registry.Full{Err: errors.New("why")}, protocol.CodeBusy},
+		"wrapped":  {fmt.Errorf("asking: %w", &registry.Full{Err: errors.New("why")}), protocol.CodeBusy},
+		"cannot":   {errors.New("why"), protocol.CodeUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := registrytest.New(t, registry.DefaultLimits())
@@ -188,7 +189,7 @@ func TestProcessOfAnotherProgram(t *testing.T) {
 	r.Launch(t, handover.Server{Name: "s", Files: json.RawMessage(`{"files":1,"sha256":"1"}`), Sessions: handover.Sessions{Own: true, Max: 1}}, registrytest.Script{}).Ready(t)
 	for range 2 { // it takes no place
 		_, _, err := r.Start(t.Context(), upstream(t, r, "s"), plainClient())
-		if code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "its program has changed since the server was started; its owner restarts") {
+		if code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "its program has changed since the server was started; its owner restarts") {
 			t.Fatalf("%v", err)
 		}
 	}

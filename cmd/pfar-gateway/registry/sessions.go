@@ -50,8 +50,8 @@ func (s *sessions) Opens(o Opener) { s.opener = o }
 
 // SessionClient is the one client of a process of its own. Its functions must not block.
 type SessionClient struct {
-	Client
-	Ask   func(*Ask) bool                    // takes what the process asks outside of calls
+	protocol.Client
+	Ask   func(*protocol.Ask) bool           // takes what the process asks outside of calls
 	Note  func(method string, params []byte) // takes its notifications
 	Keeps func() bool                        // reports whether something other than a request needs it; nil: nothing does
 	Level string                             // of the log messages that the client wants, "" for none
@@ -81,14 +81,16 @@ type owned struct {
 // Start has a process started for a session, of the server that main is the shared process of, and returns it when it
 // can be called. It ends by End, when it has had no call for the time that the declaration gives, and with the server.
 func (s *sessions) Start(ctx context.Context, main *Upstream, client SessionClient) (Own, *Upstream, error) {
-	o := &owned{server: main.Server().Name, handle: units.NewSession(), main: main, client: client, ready: make(chan struct{})}
+	o := &owned{
+		server: main.Server().Name, handle: units.NewSession(), main: main, client: client, ready: make(chan struct{}),
+	}
 	if err := s.own(o); err != nil {
 		return Own{}, nil, err
 	}
 	err := s.await(ctx, o)
-	code := CodeUnavailable
+	code := protocol.CodeUnavailable
 	if _, full := errors.AsType[*Full](err); full {
-		code = CodeBusy
+		code = protocol.CodeBusy
 	}
 	switch {
 	case err == nil:
@@ -129,7 +131,8 @@ func (s *sessions) own(o *owned) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opener == nil || s.closed {
-		return jsonrpc.Errorf(CodeUnavailable, "server %q: no processes are started for single sessions here", o.server)
+		return jsonrpc.Errorf(protocol.CodeUnavailable, "server %q: no processes are started for single sessions here",
+			o.server)
 	}
 	n := 0
 	for _, other := range s.owned {
@@ -138,8 +141,8 @@ func (s *sessions) own(o *owned) error {
 		}
 	}
 	if most := o.main.Server().Sessions.Max; n >= most {
-		return jsonrpc.Errorf(CodeBusy, "server %q has %d processes of single sessions already, and its declaration allows "+
-			"no more: end another session, or raise sessions_max", o.server, n)
+		return jsonrpc.Errorf(protocol.CodeBusy, "server %q has %d processes of single sessions already, and its declaration "+
+			"allows no more: end another session, or raise sessions_max", o.server, n)
 	}
 	s.owned[o.handle] = o
 	return nil
@@ -270,8 +273,8 @@ func (s *sessions) greet(ctx context.Context, u *Upstream, o *owned) error {
 	if o.client.Level == "" || a.Modern() || !a.Has("logging") {
 		return nil
 	}
-	_, err = u.Call(ctx, Call{Method: string(mcp.MethodSetLogLevel), Params: fmt.Appendf(nil, `{"level":%q}`, o.client.Level)})
-	if err != nil {
+	params := fmt.Appendf(nil, `{"level":%q}`, o.client.Level)
+	if _, err = u.Call(ctx, protocol.Call{Method: string(mcp.MethodSetLogLevel), Params: params}); err != nil {
 		u.log.Warn("setting the log level, ignoring", "error", err.Error())
 	}
 	return nil
@@ -413,7 +416,8 @@ func (s *sessions) close() {
 }
 
 var (
-	errOtherProgram = errors.New("its program has changed since the server was started; its owner restarts the server (pfar restart) and accepts the change (pfar pins)")
-	errUnasked      = errors.New("nobody asked for a process of this session")
-	errSessionOver  = errors.New("its session is over")
+	errOtherProgram = errors.New("its program has changed since the server was started; " +
+		"its owner restarts the server (pfar restart) and accepts the change (pfar pins)")
+	errUnasked     = errors.New("nobody asked for a process of this session")
+	errSessionOver = errors.New("its session is over")
 )

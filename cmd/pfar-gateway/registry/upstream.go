@@ -57,7 +57,7 @@ func (s *upstreams) connect(server handover.Server, stdin, stdout *os.File, memo
 }
 
 // asleep returns what stands for a server that sleeps.
-func (s *upstreams) asleep(server handover.Server, a Agreement) *Upstream {
+func (s *upstreams) asleep(server handover.Server, a protocol.Agreement) *Upstream {
 	u, config := s.upstream(server, keep.Volatile())
 	u.Conversation = protocol.Asleep(config, a)
 	return u
@@ -144,7 +144,7 @@ func (u *Upstream) because(err error) error {
 
 // prove asks a server anything: once it answers, what was taken over works.
 func (u *Upstream) prove() {
-	call := Call{Method: string(mcp.MethodPing), Free: true}
+	call := protocol.Call{Method: string(mcp.MethodPing), Free: true}
 	if u.Modern() {
 		call.Method = string(mcp.MethodServerDiscover)
 	}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
@@ -96,7 +97,7 @@ func (s *Server) clientOf(t *session.Session, server handover.Server) (registry.
 	}
 	return registry.SessionClient{
 		Client: client, Level: t.Level(),
-		Ask: func(a *registry.Ask) bool {
+		Ask: func(a *protocol.Ask) bool {
 			if s.calls.Gate == nil || !s.unbidden.Allow(server.Name) {
 				return false
 			}

@@ -74,8 +74,8 @@ type settled struct {
 func New(config Config) *Conversation {
 	c := &Conversation{
 		Terms: newTerms(config.Server, config.Limits.Call), conn: config.Transport, listener: config.Listener,
-		limits: config.Limits, log: config.Log, faults: newFaults(config.Log),
-		secrets: &secrets{by: config.Secrets, serial: config.Serial, log: config.Log},
+		limits: config.Limits, log: config.Log, faults: &faults{newTally[Fault](), config.Log},
+		secrets: &secrets{by: config.Secrets, serial: config.Serial, log: config.Log, leaks: newTally[string]()},
 		places:  places{slots: make(chan struct{}, config.Limits.Concurrent), most: config.Limits.Waiting},
 		flights: newFlights(config.Memory),
 	}
@@ -123,10 +123,10 @@ func (c *Conversation) ServeOne(ask func(*Ask) bool) { c.flights.only = ask }
 func (c *Conversation) Leaks() map[string]uint64 { return c.secrets.leaks.all() }
 
 // Faults returns how often the server did what.
-func (c *Conversation) Faults() map[Fault]int { return c.faults.all() }
+func (c *Conversation) Faults() map[Fault]uint64 { return c.faults.all() }
 
 // Fault counts one, and returns how many of the kind there have been.
-func (c *Conversation) Fault(kind Fault, text []byte) int { return c.faults.add(kind, text) }
+func (c *Conversation) Fault(kind Fault, text []byte) uint64 { return c.faults.add(kind, text) }
 
 // Load returns how many calls wait for a place, and how many are in flight.
 func (c *Conversation) Load() (queued, running int) {

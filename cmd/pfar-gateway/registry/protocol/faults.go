@@ -23,39 +23,47 @@ const (
 	Definition  Fault = "definition that cannot be served"
 )
 
-// faults counts what a server did wrong, and logs the first of each kind and then at most one a minute.
-type faults struct {
-	log *slog.Logger
-
+// tally counts things of each kind. Of each kind the first is loud, and then at most one a minute.
+type tally[K ~string] struct {
 	mu     sync.Mutex
-	counts map[Fault]int
-	logged map[Fault]time.Time
+	counts map[K]uint64
+	logged map[K]time.Time
 }
 
-func newFaults(log *slog.Logger) *faults {
-	return &faults{log: log, counts: make(map[Fault]int), logged: make(map[Fault]time.Time)}
+func newTally[K ~string]() *tally[K] {
+	return &tally[K]{counts: make(map[K]uint64), logged: make(map[K]time.Time)}
 }
 
 // add returns how many of the kind there have been.
-func (f *faults) add(kind Fault, text []byte) int {
-	f.mu.Lock()
-	f.counts[kind]++
-	n := f.counts[kind]
-	quiet := time.Since(f.logged[kind]) < time.Minute
-	if !quiet {
-		f.logged[kind] = time.Now()
+func (t *tally[K]) add(kind K) (n uint64, loud bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts[kind]++
+	if loud = time.Since(t.logged[kind]) >= time.Minute; loud {
+		t.logged[kind] = time.Now()
 	}
-	f.mu.Unlock()
-	if !quiet {
+	return t.counts[kind], loud
+}
+
+func (t *tally[K]) all() map[K]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.counts)
+}
+
+// faults counts and logs what a server did wrong.
+type faults struct {
+	*tally[Fault]
+	log *slog.Logger
+}
+
+// add returns how many of the kind there have been.
+func (f *faults) add(kind Fault, text []byte) uint64 {
+	n, loud := f.tally.add(kind)
+	if loud {
 		f.log.Warn(string(kind)+", ignoring", "count", n, "text", Quote(text))
 	}
 	return n
-}
-
-func (f *faults) all() map[Fault]int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return maps.Clone(f.counts)
 }
 
 // Quote shows text of a server's in a log line or an error: short and with nothing in it that a terminal acts on.

@@ -22,6 +22,7 @@ type flights struct {
 	done      chan struct{}   // closed at the end
 	only      func(*Ask) bool // takes questions of a process that serves one client alone; nil: it serves all
 	idle      Idle
+	spares    sync.Pool // calls that are over, with their channels and timers
 
 	mu       sync.Mutex
 	waiting  map[int64]*waiting
@@ -70,6 +71,14 @@ func newFlights(memory *keep.Memory) *flights {
 	}
 	f.idle = Idle{flights: f, used: time.Now()}
 	return f
+}
+
+// spare returns room for a call.
+func (f *flights) spare() *waiting {
+	if w, ok := f.spares.Get().(*waiting); ok {
+		return w
+	}
+	return &waiting{answer: make(chan answer, 1), timer: time.NewTimer(time.Hour)}
 }
 
 func (f *flights) state() (ended error, stopping bool) {

@@ -1,12 +1,9 @@
 package protocol
 
 import (
-	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/pfar/pfar/policies/redact"
 )
@@ -71,38 +68,4 @@ func (r *Redaction) JSON(text []byte) ([]byte, []string) {
 		}
 	}
 	return text, names
-}
-
-// leaks counts the secrets that were replaced in what one server said, and logs the first time of each and then at most
-// one a minute.
-type leaks struct {
-	mu     sync.Mutex
-	counts map[string]uint64
-	logged map[string]time.Time
-}
-
-func (l *leaks) add(log *slog.Logger, hits []redact.Hit) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.counts == nil {
-		l.counts, l.logged = make(map[string]uint64), make(map[string]time.Time)
-	}
-	for _, h := range hits {
-		l.counts[h.Name]++
-	}
-	for name := range l.counts {
-		hit := slices.ContainsFunc(hits, func(h redact.Hit) bool { return h.Name == name })
-		if !hit || time.Since(l.logged[name]) < time.Minute {
-			continue
-		}
-		l.logged[name] = time.Now()
-		log.Warn("a secret in what the server says is replaced", "secret", name, "place", "message", "count", l.counts[name])
-	}
-}
-
-// all returns the counts by the secrets' names.
-func (l *leaks) all() map[string]uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return maps.Clone(l.counts)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,11 +26,6 @@ const few = 4
 
 func (p *places) crowded() bool { return len(p.slots) > few }
 
-// pool has the calls that are over, with their channels and timers.
-var pool = sync.Pool{New: func() any {
-	return &waiting{answer: make(chan answer, 1), timer: time.NewTimer(time.Hour)}
-}}
-
 // request is a call on its way.
 type request struct {
 	c       *Conversation
@@ -46,7 +40,7 @@ func (c *Conversation) Call(ctx context.Context, call Call) ([]byte, error) {
 	if err := c.secrets.known(ctx, c); err != nil {
 		return nil, err
 	}
-	r := request{c: c, w: pool.Get().(*waiting)}
+	r := request{c: c, w: c.flights.spare()}
 	r.w.call = &call
 	r.w.timer.Reset(c.timeout())
 	if !call.Free {
@@ -200,7 +194,7 @@ func (r *request) over(answered bool) {
 	}
 	if answered && call.Ask == nil { // and so nobody else has it any more
 		r.w.call, r.w.unread = nil, ""
-		pool.Put(r.w)
+		r.c.flights.spares.Put(r.w)
 	}
 }
 

@@ -13,7 +13,7 @@ type secrets struct {
 	by     *Redaction // nil: nothing is secret
 	serial int64      // of those that have to be known before the server is read
 	log    *slog.Logger
-	leaks  leaks
+	leaks  *tally[string]
 }
 
 // known waits until the secrets are known that the server may have been given. An error is a *jsonrpc.Error.
@@ -66,8 +66,10 @@ func (s *secrets) hide(line []byte) []byte {
 		return line
 	}
 	line, hits := s.by.set.Load().HideJSON(line)
-	if len(hits) > 0 {
-		s.leaks.add(s.log, hits)
+	for _, h := range hits {
+		if n, loud := s.leaks.add(h.Name); loud {
+			s.log.Warn("a secret in what the server says is replaced", "secret", h.Name, "place", "message", "count", n)
+		}
 	}
 	return line
 }

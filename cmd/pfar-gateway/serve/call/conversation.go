@@ -11,6 +11,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 )
 
@@ -20,9 +21,9 @@ type conversation struct {
 	up     *registry.Upstream
 	pass   *enforce.Passage
 	target Target
-	call   registry.Call
+	call   protocol.Call
 	notes  chan note
-	asks   chan *registry.Ask
+	asks   chan *protocol.Ask
 	done   chan outcome
 	over   chan struct{} // closed when done has the outcome
 	cancel context.CancelCauseFunc
@@ -51,13 +52,13 @@ const maxAsks = 16
 
 func newConversation(up *registry.Upstream, pass *enforce.Passage, t Target) *conversation {
 	return &conversation{
-		up: up, pass: pass, target: t, notes: make(chan note, backlog), asks: make(chan *registry.Ask, maxAsks),
+		up: up, pass: pass, target: t, notes: make(chan note, backlog), asks: make(chan *protocol.Ask, maxAsks),
 		done: make(chan outcome, 1), over: make(chan struct{}),
 	}
 }
 
 // begin makes the call.
-func (c *conversation) begin(ctx context.Context, call registry.Call) {
+func (c *conversation) begin(ctx context.Context, call protocol.Call) {
 	c.call = call
 	ctx, c.cancel = context.WithCancelCause(ctx)
 	go func() {
@@ -131,7 +132,7 @@ func (c *conversation) said(ctx context.Context, n note) []byte {
 }
 
 // ask queues a question for the client and reports whether there was room.
-func (c *conversation) ask(a *registry.Ask) bool {
+func (c *conversation) ask(a *protocol.Ask) bool {
 	select {
 	case c.asks <- a:
 		return true

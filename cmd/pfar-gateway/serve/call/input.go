@@ -208,7 +208,7 @@ func (c *Call) inquire(ctx context.Context, server string, q *asked) ([]byte, er
 			Fail:   func(e *jsonrpc.Error) { answers <- answer{i, nil, e} },
 		})
 		if id == nil {
-			return nil, jsonrpc.Errorf(registry.CodeBusy, "too many questions wait for the client")
+			return nil, jsonrpc.Errorf(protocol.CodeBusy, "too many questions wait for the client")
 		}
 		open[string(id)] = true
 		if err := c.Response.Stream().Send(questionTo(id, method, attributed(server, method, said, c.Endpoint == ""))); err != nil {

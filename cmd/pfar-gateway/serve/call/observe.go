@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/quota"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
@@ -81,7 +82,7 @@ func Judge(ctx context.Context, re reply.Reply, err error) (telemetry.Outcome, i
 		return telemetry.OK, 0
 	case ctx.Err() != nil:
 		return telemetry.Cancelled, code
-	case code == registry.CodeBusy || code == mcp.INVALID_PARAMS || code == mcp.METHOD_NOT_FOUND:
+	case code == protocol.CodeBusy || code == mcp.INVALID_PARAMS || code == mcp.METHOD_NOT_FOUND:
 		return telemetry.Refused, code
 	}
 	return telemetry.Failed, code

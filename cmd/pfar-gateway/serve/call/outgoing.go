@@ -20,8 +20,8 @@ import (
 
 // outgoing is the request as the server gets it. The client's headers, and with them its token, go no further than here
 // (GC-53).
-func (c *Call) outgoing(up *registry.Upstream, t Target) (call registry.Call, err error) {
-	call = registry.Call{Method: c.Method, Params: c.Params, Client: c.client(), Meta: true, Withdraw: withdraw(c.Pass)}
+func (c *Call) outgoing(up *registry.Upstream, t Target) (call protocol.Call, err error) {
+	call = protocol.Call{Method: c.Method, Params: c.Params, Client: c.client(), Meta: true, Withdraw: withdraw(c.Pass)}
 	back, err := c.stateFor(up)
 	if err != nil {
 		return call, err
@@ -68,7 +68,7 @@ func (v *Visit) client() string {
 
 // metaFor returns the edit that adapts _meta to the server's generation of the protocol, with a progress token that no
 // other client has.
-func (c *Call) metaFor(up *registry.Upstream, call *registry.Call) ([]jsonrpc.Edit, error) {
+func (c *Call) metaFor(up *registry.Upstream, call *protocol.Call) ([]jsonrpc.Edit, error) {
 	added, drop, err := c.generation(up)
 	if err != nil {
 		return nil, err

@@ -6,13 +6,13 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
-	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 )
 
 // park leaves a call waiting and returns the result that asks the client for input.
-func (c *Call) park(talk *conversation, first *registry.Ask) (reply.Reply, error) {
-	p := &parked{talk: talk, asks: map[string]*registry.Ask{"1": first}, scope: c.scope(), bound: c.Bound, pass: c.Pass}
+func (c *Call) park(talk *conversation, first *protocol.Ask) (reply.Reply, error) {
+	p := &parked{talk: talk, asks: map[string]*protocol.Ask{"1": first}, scope: c.scope(), bound: c.Bound, pass: c.Pass}
 	for len(talk.asks) > 0 {
 		p.asks[string(rune('1'+len(p.asks)))] = <-talk.asks
 	}
@@ -22,7 +22,7 @@ func (c *Call) park(talk *conversation, first *registry.Ask) (reply.Reply, error
 func (c *Call) leave(p *parked) (reply.Reply, error) {
 	state := c.Parking.add(p)
 	if state == "" {
-		return reply.Reply{}, jsonrpc.Errorf(registry.CodeBusy, "too many calls wait for input from their clients already")
+		return reply.Reply{}, jsonrpc.Errorf(protocol.CodeBusy, "too many calls wait for input from their clients already")
 	}
 	c.Pass = nil                                                                     // until the client comes back
 	if err := c.Clients.Stays(&c.Caller); err != nil && c.Parking.take(state) == p { // it was not found when all was given up

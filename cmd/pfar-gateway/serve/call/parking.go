@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
-	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/seal"
 )
@@ -17,7 +17,7 @@ import (
 // parked is a call to a server with sessions that waits until its client, of 2026-07-28, comes back with answers.
 type parked struct {
 	talk   *conversation
-	asks   map[string]*registry.Ask
+	asks   map[string]*protocol.Ask
 	scope  seal.Scope
 	bound  clients.Binding
 	pass   *enforce.Passage

@@ -12,7 +12,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
-	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
 	"github.com/pfar/pfar/policies/gate"
@@ -23,7 +22,7 @@ var errUnanswered = errors.New("the client did not answer in time")
 // Ask returns the request that puts a server's question to a session's client, nil if the client cannot be asked. The
 // question came by a passage, and the answer passes the gate as well. Should the server give it up, say is called with
 // the message that tells the client so.
-func (a *Calls) Ask(ctx context.Context, s *session.Session, q *registry.Ask, pass *enforce.Passage, say func(message []byte)) []byte {
+func (a *Calls) Ask(ctx context.Context, s *session.Session, q *protocol.Ask, pass *enforce.Passage, say func(message []byte)) []byte {
 	c := protocol.Capability(q.Method)
 	if !s.Capable(c) {
 		q.Fail(jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: the client cannot be asked for %s", c))
@@ -36,7 +35,7 @@ func (a *Calls) Ask(ctx context.Context, s *session.Session, q *registry.Ask, pa
 	}
 	id := s.Questions.Enter(a.answering(pass, q))
 	if id == nil {
-		q.Fail(jsonrpc.Errorf(registry.CodeBusy, "too many questions wait for the client"))
+		q.Fail(jsonrpc.Errorf(protocol.CodeBusy, "too many questions wait for the client"))
 		return nil
 	}
 	q.Withdrawn(func() {
@@ -54,7 +53,7 @@ func (a *Calls) Ask(ctx context.Context, s *session.Session, q *registry.Ask, pa
 
 // answering has a client's answer to a server's question pass the gate before the server gets it. It cannot be given
 // again, so that it waits for its approval as long as the server waits for it, and the approval lives.
-func (a *Calls) answering(pass *enforce.Passage, q *registry.Ask) session.Question {
+func (a *Calls) answering(pass *enforce.Passage, q *protocol.Ask) session.Question {
 	through := func(b []byte, then func(sent []byte)) {
 		go func() {
 			ctx, cancel := context.WithCancel(a.Life)
@@ -82,7 +81,7 @@ func (a *Calls) answering(pass *enforce.Passage, q *registry.Ask) session.Questi
 
 // Put asks a session's client something that is not about a call, on the stream that it may have open. who is that
 // client, if here says that it is still let in.
-func (a *Calls) Put(s *session.Session, who enforce.Identity, here bool, q *registry.Ask) {
+func (a *Calls) Put(s *session.Session, who enforce.Identity, here bool, q *protocol.Ask) {
 	if a.Gate == nil || !here {
 		q.Fail(jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the client may not be asked"))
 		return
@@ -102,7 +101,7 @@ func (a *Calls) Put(s *session.Session, who enforce.Identity, here bool, q *regi
 		return
 	}
 	if !s.Sub.Push(m) {
-		q.GiveUp(jsonrpc.Errorf(registry.CodeBusy, "too much waits for the client"))
+		q.GiveUp(jsonrpc.Errorf(protocol.CodeBusy, "too much waits for the client"))
 		return
 	}
 	time.AfterFunc(a.Human, func() { // of an answered one this does nothing

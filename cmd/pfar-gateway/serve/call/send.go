@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 )
 
@@ -67,7 +68,7 @@ func (c *Call) attempt() (reply.Reply, error) {
 	}
 	defer release()
 	re, err := c.Forward(t)
-	gone, ok := errors.AsType[*registry.Gone](err)
+	gone, ok := errors.AsType[*protocol.Gone](err)
 	if !ok {
 		return re, err
 	}
@@ -90,7 +91,7 @@ func (c *Call) attempt() (reply.Reply, error) {
 		}
 	}
 	if gone.Sent && !t.Reads {
-		return reply.Reply{}, jsonrpc.Errorf(registry.CodeUnavailable, "%v; whether it had done what was asked is not known", err)
+		return reply.Reply{}, jsonrpc.Errorf(protocol.CodeUnavailable, "%v; whether it had done what was asked is not known", err)
 	}
 	return reply.Reply{}, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/stream"
@@ -16,7 +17,7 @@ import (
 
 // converse calls, and turns the answer into an event stream with the first thing that comes before the result. It
 // returns a reply instead of the result if the call waits for its client to come back.
-func (c *Call) converse(ctx context.Context, up *registry.Upstream, t Target, call registry.Call) (result []byte, parked *reply.Reply, err error) {
+func (c *Call) converse(ctx context.Context, up *registry.Upstream, t Target, call protocol.Call) (result []byte, parked *reply.Reply, err error) {
 	logs, asks := c.wantsLog(up), c.answers(up)
 	about := stream.About{Server: up.Server().Name, Profile: c.Member.Profile}
 	if t.Kind == gate.Tool {

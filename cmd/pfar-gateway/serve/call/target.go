@@ -9,6 +9,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/policies/gate"
 )
 
@@ -41,7 +42,7 @@ func (t Target) Still(find Find, declared []byte) Find {
 		}
 		is := now.Upstream.Server()
 		if now.Name != t.Name || now.Item.Pin != t.Item.Pin || is.Name != server || !bytes.Equal(is.Declared, declared) {
-			err = jsonrpc.Errorf(registry.CodeUnavailable, "what was asked for has changed meanwhile: ask again")
+			err = jsonrpc.Errorf(protocol.CodeUnavailable, "what was asked for has changed meanwhile: ask again")
 		}
 		return now, err
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -153,7 +154,7 @@ func (h *Hub) Leave(uris map[string]string) {
 		if h.left[server] == nil {
 			h.left[server] = make(map[string]struct{})
 		}
-		if len(h.left[server]) < registry.MaxWatched {
+		if len(h.left[server]) < protocol.MaxWatched {
 			h.left[server][uri] = struct{}{}
 		}
 	}

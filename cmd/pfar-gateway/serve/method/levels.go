@@ -9,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
@@ -60,7 +61,7 @@ func (l *Levels) tell(ctx context.Context, up *registry.Upstream) {
 		return // nobody wants any, or it is told with each call, or has been
 	}
 	params := fmt.Appendf(nil, `{"level":%q}`, hub.Levels[level])
-	if _, err := up.Call(ctx, registry.Call{Method: string(mcp.MethodSetLogLevel), Params: params}); err != nil {
+	if _, err := up.Call(ctx, protocol.Call{Method: string(mcp.MethodSetLogLevel), Params: params}); err != nil {
 		l.Calls.Log.Warn("setting a server's log level, ignoring", "server", up.Server().Name, "error", err.Error())
 	}
 }

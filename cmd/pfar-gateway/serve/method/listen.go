@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
@@ -37,7 +38,7 @@ func (l *Listens) listen(v *call.Visit) (reply.Reply, error) {
 	sub := hub.NewSubscriber(hub.Interest{Bound: v.Bound, Endpoint: v.Endpoint, Kinds: kinds, Tag: v.ID}, l.Queue)
 	sub.Allow(v.Member.Rights)
 	if !l.Watches.Hub.Listen(sub, l.Limit) {
-		return reply.Reply{}, jsonrpc.Errorf(registry.CodeBusy, "too many streams are open")
+		return reply.Reply{}, jsonrpc.Errorf(protocol.CodeBusy, "too many streams are open")
 	}
 	defer l.Left(sub, "")
 	if err := l.Watches.Calls.Clients.Stays(&v.Caller); err != nil {

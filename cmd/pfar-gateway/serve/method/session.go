@@ -6,7 +6,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
-	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
@@ -62,7 +62,7 @@ func (o *Sessions) open(v *call.Visit, version string) error {
 		if s.Label != "" {
 			_ = o.Calls.Gate.Sessions.End(s.Bound().Client, s.Label) // it has seen nothing; what stays of it on the disk is pruned
 		}
-		return jsonrpc.Errorf(registry.CodeBusy, "%v", err)
+		return jsonrpc.Errorf(protocol.CodeBusy, "%v", err)
 	}
 	if err := o.Calls.Clients.Stays(&v.Caller); err != nil {
 		o.Table.Remove(s)
@@ -81,7 +81,7 @@ func (o *Sessions) labelApart(v *call.Visit, s *session.Session) error {
 	}
 	var err error
 	if s.Label, err = o.Calls.Gate.Sessions.Connect(v.Bound.Client); err != nil {
-		return jsonrpc.Errorf(registry.CodeBusy, "%v", err)
+		return jsonrpc.Errorf(protocol.CodeBusy, "%v", err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
@@ -76,7 +77,7 @@ func (w *Watches) subscribeTo(c *call.Call, t call.Target) (reply.Reply, error) 
 }
 
 func (w *Watches) full() error {
-	return jsonrpc.Errorf(registry.CodeBusy, "at most %d resources can be watched", w.Limit)
+	return jsonrpc.Errorf(protocol.CodeBusy, "at most %d resources can be watched", w.Limit)
 }
 
 // unsubscribe tells the server if no other client watches, and the gate lets the server hear it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -153,6 +154,6 @@ func (s *Session) SetLevel(ctx context.Context, level string) {
 		if p.Up.Modern() || !p.Up.Agreed().Has("logging") || !p.Up.Louder(hub.Severity(level)) {
 			continue
 		}
-		_, _ = p.Up.Call(ctx, registry.Call{Method: string(mcp.MethodSetLogLevel), Params: fmt.Appendf(nil, `{"level":%q}`, level)}) // it may be about to end
+		_, _ = p.Up.Call(ctx, protocol.Call{Method: string(mcp.MethodSetLogLevel), Params: fmt.Appendf(nil, `{"level":%q}`, level)}) // it may be about to end
 	}
 }

@@ -91,8 +91,8 @@ func (s *Session) Capable(capability string) bool {
 }
 
 // AsClient is the session's client as a server may know it that can ask for no more than is allowed.
-func (s *Session) AsClient(allowed []string) (registry.Client, error) {
-	c := registry.Client{Protocol: s.Version, Info: ClientInfo(s.Bound())}
+func (s *Session) AsClient(allowed []string) (protocol.Client, error) {
+	c := protocol.Client{Protocol: s.Version, Info: ClientInfo(s.Bound())}
 	var err error
 	if c.Capabilities, err = protocol.Allow(s.Abilities, allowed); err != nil {
 		return c, jsonrpc.Errorf(mcp.INVALID_PARAMS, "reading the client's capabilities: %v", err)

@@ -1,0 +1,259 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// mailbox is a transport without files: the test is the server.
+type mailbox struct {
+	sent   chan string // to the server
+	says   chan string // by the server
+	once   sync.Once
+	closed chan struct{}
+	fails  error // of each Send; nil: none
+}
+
+func (m *mailbox) Receive() ([]byte, error) {
+	select {
+	case line := <-m.says:
+		return []byte(line), nil
+	case <-m.closed:
+		return nil, transport.ErrClosed
+	}
+}
+
+func (m *mailbox) Send(_ context.Context, message []byte, _ bool) (*transport.Sending, error) {
+	if m.fails != nil {
+		return nil, m.fails
+	}
+	m.sent <- strings.TrimSuffix(string(message), "\n")
+	return nil, nil
+}
+
+func (m *mailbox) CloseSend()            {}
+func (m *mailbox) Close()                { m.once.Do(func() { close(m.closed) }) }
+func (m *mailbox) Files() []syscall.Conn { return nil }
+
+type silent struct{}
+
+func (silent) Note(string, string, []byte) {}
+func (silent) Changed(string) bool         { return false }
+func (silent) Missed()                     {}
+
+// speak begins a conversation; it ends with the test.
+func speak(t *testing.T, server handover.Server) (*Conversation, *mailbox) {
+	t.Helper()
+	m := &mailbox{sent: make(chan string, 64), says: make(chan string), closed: make(chan struct{})}
+	c := New(Config{
+		Server: server, Transport: m, Memory: keep.Volatile(), Listener: silent{},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Limits: &Limits{
+			Depth: 64, Handshake: time.Minute, Probe: time.Second, Call: time.Minute, Human: time.Hour,
+			Concurrent: 8, Waiting: 8, Asks: 4, Notes: 100, Note: 1 << 10, Ask: 1 << 10,
+		},
+	})
+	go c.Run()
+	t.Cleanup(func() { c.End(errors.New("the test is over"), nil) })
+	return c, m
+}
+
+// started calls in the background, and returns the id that the server sees.
+func started(ctx context.Context, t *testing.T, c *Conversation, m *mailbox, call Call) (string, chan string) {
+	t.Helper()
+	outcome := make(chan string, 1)
+	call.Method = "tools/call"
+	go func() {
+		result, err := c.Call(ctx, call)
+		outcome <- fmt.Sprintf("%s %v", result, err)
+	}()
+	sent, err := jsonrpc.Parse([]byte(<-m.sent))
+	if err != nil || sent.Method != call.Method {
+		t.Fatalf("the server gets %q, %v", sent.Method, err)
+	}
+	return string(sent.ID), outcome
+}
+
+// TestCallEnds: in which way a call ends, over a transport that is not stdio, and what the server hears of that.
+func TestCallEnds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		act   func(c *Conversation, m *mailbox, id string, leave func())
+		want  string
+		hears string
+	}{
+		"answered": {func(_ *Conversation, m *mailbox, id string, _ func()) {
+			m.says <- `{"jsonrpc":"2.0","id":` + id + `,"result":{"n":1}}`
+		}, `{"n":1} <nil>`, ""},
+		"refused": {func(_ *Conversation, m *mailbox, id string, _ func()) {
+			m.says <- `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-1,"message":"no"}}`
+		}, "no", ""},
+		"left": {func(_ *Conversation, _ *mailbox, _ string, leave func()) { leave() },
+			"was given up", `"reason":"cancelled"`},
+		"too late": {func(*Conversation, *mailbox, string, func()) {},
+			"did not answer tools/call within 1m0s", `"reason":"timed out"`},
+		"closed": {func(_ *Conversation, m *mailbox, _ string, _ func()) { m.Close() },
+			"went away: it closed its stdout", ""},
+		"ended": {func(c *Conversation, _ *mailbox, _ string, _ func()) { c.End(errors.New("enough"), nil) },
+			"went away: enough", ""},
+		"unreadable": {func(_ *Conversation, m *mailbox, id string, _ func()) { m.says <- `{"id":` + id + `,"result":` },
+			"a line that cannot be read", "the answer could not be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, m := speak(t, handover.Server{Name: "s"})
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				id, outcome := started(ctx, t, c, m, Call{})
+				tt.act(c, m, id, leave)
+				if got := <-outcome; !strings.Contains(got, tt.want) {
+					t.Errorf("it ends with %s, want %s", got, tt.want)
+				}
+				synctest.Wait()
+				hears := ""
+				if len(m.sent) > 0 {
+					hears = <-m.sent
+				}
+				if (hears == "") != (tt.hears == "") || !strings.Contains(hears, tt.hears) {
+					t.Errorf("the server hears %q, want %q", hears, tt.hears)
+				}
+			})
+		})
+	}
+}
+
+// TestNotSent: a call that the transport does not take has not reached the server, or may have.
+func TestNotSent(t *testing.T) {
+	for _, tt := range []struct {
+		fails error
+		gone  bool
+	}{{transport.ErrStuck, false}, {transport.ErrClosed, true}} {
+		c, m := speak(t, handover.Server{Name: "s"})
+		m.fails = tt.fails
+		_, err := c.Call(t.Context(), Call{Method: "tools/call"})
+		if gone := new(Gone); errors.As(err, &gone) != tt.gone || code(err) != CodeUnavailable {
+			t.Errorf("after %v: %v", tt.fails, err)
+		}
+	}
+}
+
+func code(err error) int {
+	e := new(jsonrpc.Error)
+	if !errors.As(err, &e) {
+		return 0
+	}
+	return e.Number()
+}
+
+// TestWhoseQuestion: a server's question goes to the client whose call it must be about, or to nobody.
+func TestWhoseQuestion(t *testing.T) {
+	type calls []string // clients, in order; "-" in front: it takes no questions; "!": its client has left
+	for name, tt := range map[string]struct {
+		calls calls
+		only  bool
+		want  string // who is asked: a place among calls, "only", or "" for nobody
+	}{
+		"no call":               {nil, false, ""},
+		"one":                   {calls{"a"}, false, "0"},
+		"the newest of a":       {calls{"a", "a"}, false, "1"},
+		"the one that takes it": {calls{"a", "-a"}, false, "0"},
+		"none takes it":         {calls{"-a"}, false, ""},
+		"two clients":           {calls{"a", "b"}, false, ""},
+		"b has left":            {calls{"a", "!b"}, false, ""},
+		"a has left another":    {calls{"a", "!a"}, false, "0"},
+		"its one client":        {nil, true, "only"},
+		"its one client calls":  {calls{"a"}, true, "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, m := speak(t, handover.Server{Name: "s", Capabilities: []string{"roots"}})
+				asked := make(chan string, 1)
+				take := func(who string) func(*Ask) bool {
+					return func(a *Ask) bool {
+						asked <- who
+						a.Answer([]byte("{}"))
+						return true
+					}
+				}
+				if tt.only {
+					c.ServeOne(take("only"))
+				}
+				for i, client := range tt.calls {
+					call := Call{Client: strings.TrimLeft(client, "-!"), Ask: take(fmt.Sprint(i))}
+					if client[0] == '-' {
+						call.Ask = nil
+					}
+					ctx, leave := context.WithCancel(t.Context())
+					_, outcome := started(ctx, t, c, m, call)
+					if client[0] == '!' {
+						leave()
+						<-outcome
+						<-m.sent // the cancellation
+					}
+					defer leave()
+				}
+				m.says <- `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`
+				answer, got := <-m.sent, ""
+				select {
+				case got = <-asked:
+				default:
+				}
+				if got != tt.want || strings.Contains(answer, `"result"`) != (tt.want != "") {
+					t.Errorf("asked is %q, want %q; the server gets %s", got, tt.want, answer)
+				}
+			})
+		})
+	}
+}
+
+// TestRest: a server rests only when nothing needs it, and takes no calls then.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, m := speak(t, handover.Server{Name: "s", OnDemand: true})
+		idle, limit := c.Idle(), time.Minute
+		var got []bool
+		rests := func(kept bool) { got = append(got, idle.Rest(limit, kept) <= 0) }
+		rests(false) // it has just begun
+		time.Sleep(limit)
+		rests(true)
+		time.Sleep(limit)
+		if !idle.Hold() {
+			t.Fatal("it cannot be held")
+		}
+		rests(false)
+		c.Release()
+		rests(false) // it has just been released
+		id, outcome := started(t.Context(), t, c, m, Call{})
+		time.Sleep(limit - time.Second)
+		rests(false)
+		m.says <- `{"jsonrpc":"2.0","id":` + id + `,"result":{}}`
+		<-outcome
+		time.Sleep(limit)
+		rests(false)
+		if want := []bool{false, false, false, false, false, true}; !slices.Equal(got, want) {
+			t.Errorf("it rests %v, want %v", got, want)
+		}
+		_, err := c.Call(t.Context(), Call{Method: "ping"})
+		if idle.Hold() || err == nil || !strings.Contains(err.Error(), "it sleeps") {
+			t.Errorf("a call of a server that rests: %v", err)
+		}
+		idle.Wake()
+		if !idle.Hold() {
+			t.Error("it cannot be held after it was woken")
+		}
+	})
+}
