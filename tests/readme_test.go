@@ -32,7 +32,7 @@ func TestReadmeCounts(t *testing.T) {
 		t.Error("the README says that CPU time is unbounded without a word")
 	}
 	for _, want := range []string{
-		fmt.Sprintf("ships the facts of %d services", services),
+		fmt.Sprintf("ships facts about the tools of %d services", services),
 		fmt.Sprintf("| %s MiB, %s, unbounded |", strings.TrimSuffix(memory, "m"), defaults["sandbox.tasks_max"]),
 	} {
 		if !strings.Contains(text, want) {
