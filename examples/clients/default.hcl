@@ -1,4 +1,4 @@
-# Whoever has the endpoint's own token: without this file everything, with
-# it what it says.
+# This file restricts every program that has the endpoint's own token, and
+# pfar connect. Without this file such a program may use all servers.
 servers = ["everything", "memory"]
 profile = "strict"
