@@ -280,15 +280,21 @@ func (d *demand) checkIdle(u *Upstream) {
 		d.idleLater(u, rest)
 		return
 	}
+	d.layDown(u, before, "putting the server to sleep", "nobody needed it for "+limit.String())
+}
+
+// layDown has pfard stop a server that a stand-in has replaced, and reports whether it does. before is what was served.
+func (d *demand) layDown(u *Upstream, before *served, what, why string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), d.limits.Handshake)
 	defer cancel()
 	err := d.waker.Sleep(ctx, u.Server().Name)
 	if err == nil {
-		u.log.Info("putting the server to sleep", "reason", "nobody needed it for "+limit.String())
+		u.log.Info(what, "reason", why)
 	} else {
-		u.log.Info("the server goes on, though nobody needs it", "reason", err.Error())
+		u.log.Info("the server goes on, though "+why, "reason", err.Error())
 	}
 	d.laid(u, before, err)
+	return err == nil
 }
 
 // lull has what stands for a server that sleeps take its place, if nothing has kept it awake for long enough, and

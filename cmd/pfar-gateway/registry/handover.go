@@ -78,7 +78,10 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 // noteOf passes notifications on to the clients that share a process.
 func (r *Registry) noteOf(u *Upstream) func(to, method string, params []byte) {
 	return func(to, method string, params []byte) {
-		r.table.event(Event{Server: u.Server().Name, Declared: u.Server().Declared, Method: method, Params: params, To: to, Shared: u.Server().Sessions.Own})
+		is := u.Server()
+		r.table.event(Event{
+			Server: is.Name, Declared: is.Declared, Method: method, Params: params, To: to, Shared: is.Sessions.Own,
+		})
 	}
 }
 
@@ -208,16 +211,10 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 	late := fmt.Errorf("it was not ready within %v", u.limits.Handshake)
 	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, late)
 	defer cancel()
-	a, err := r.older.shake(ctx, u, self(r.version, u.Server().Capabilities))
-	if err == nil {
-		err = u.otherVersion(a)
-	}
-	if err != nil {
-		return nil, u.because(err)
-	}
-	u.Agree(a, self(r.version, u.Server().Capabilities))
-	if a.Modern() {
-		u.Follow()
+	self := self(r.version, u.Server().Capabilities)
+	a, err := r.older.shake(ctx, u, self)
+	if err := u.settle(a, err, self); err != nil {
+		return nil, err
 	}
 	u.lists.changes() // what it says before it is asked is no change
 	l, err := u.discover(ctx, AllKinds, new(Listing))

@@ -1,9 +1,5 @@
 package registry
 
-import (
-	"context"
-)
-
 // renew has pfard start a server again, if it wants to, because what it gave the server has changed, and if no request
 // is under way. Until it is up, what stands for a server that sleeps has requests wait.
 func (d *demand) renew(u *Upstream) {
@@ -11,16 +7,7 @@ func (d *demand) renew(u *Upstream) {
 	if before == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), d.limits.Handshake)
-	defer cancel()
-	err := d.waker.Sleep(ctx, u.Server().Name)
-	if err == nil {
-		u.log.Info("the server is started again", "reason", "its credentials have changed")
-	} else {
-		u.log.Info("the server goes on, though its credentials have changed", "reason", err.Error())
-	}
-	d.laid(u, before, err)
-	if err != nil { // the end of the next request asks again
+	if !d.layDown(u, before, "the server is started again", "its credentials have changed") { // the end of the next request asks again
 		u.Idle().WhenFree(func() { d.renew(u) })
 	}
 }

@@ -260,15 +260,8 @@ func (s *sessions) greet(ctx context.Context, u *Upstream, o *owned) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.Handshake, late)
 	defer cancel()
 	a, err := u.Handshake(ctx, o.client.Client, o.main.Agreed().Legacy())
-	if err == nil {
-		err = u.otherVersion(a)
-	}
-	if err != nil {
-		return u.because(err)
-	}
-	u.Agree(a, o.client.Client)
-	if a.Modern() {
-		u.Follow()
+	if err := u.settle(a, err, o.client.Client); err != nil {
+		return err
 	}
 	if o.client.Level == "" || a.Modern() || !a.Has("logging") {
 		return nil

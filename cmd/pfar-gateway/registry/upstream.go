@@ -134,6 +134,21 @@ func (u *Upstream) amend(server handover.Server) {
 	u.Declare(server)
 }
 
+// settle ends a handshake with a client: the server is spoken to as was agreed, unless it went wrong.
+func (u *Upstream) settle(a protocol.Agreement, err error, client protocol.Client) error {
+	if err == nil {
+		err = u.otherVersion(a)
+	}
+	if err != nil {
+		return u.because(err)
+	}
+	u.Agree(a, client)
+	if a.Modern() {
+		u.Follow()
+	}
+	return nil
+}
+
 // because prefers the reason of the end to what followed from it.
 func (u *Upstream) because(err error) error {
 	if why := u.Why(); why != nil {
