@@ -168,7 +168,7 @@ func (r *request) expired() error {
 
 // runOut waits in place of a caller who has left. The call keeps its place and its time, so that the server cannot
 // tell.
-func (r *request) runOut(held bool) {
+func (r request) runOut(held bool) {
 	if held {
 		defer r.c.Release()
 	}
