@@ -240,7 +240,7 @@ func (k *keeper) boot() error {
 		// Without these IPAddressDeny= is silently without effect.
 		"--system-call-filter=bpf", "--capability=CAP_BPF,CAP_PERFMON", "--", "--show-status=auto", "--log-color=no")
 	// Writable: otherwise parts of /proc are mounted over, and systemd 257 has each unit's /proc so, where bubblewrap can
-	// make no other (mount_namespaces(7), locked mounts). On a machine that is no container, nothing is mounted there.
+	// make no other (mount_namespaces(7), locked mounts). On a real machine nothing is mounted there but by the unit.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "NOTIFY_SOCKET=" + notifySocket,
 		"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1", "SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes"}
 	cmd.Stdout, cmd.Stderr = k.console, k.console
