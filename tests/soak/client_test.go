@@ -146,6 +146,7 @@ func (c *client) once(r request) outcome {
 		c.s.tally.violation("client %d (%s): call %d to %s hangs: %v, %s", c.n, c.version, r.id, r.server.name, took, text)
 	}
 	if o == wrong {
+		c.s.stained()
 		c.s.tally.violation("client %d (%s): call %d to %s%s: %s", c.n, c.version, r.id, r.server.name, r.path(), text)
 	}
 	began := r.began

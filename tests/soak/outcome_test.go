@@ -136,13 +136,17 @@ func (t *tally) violation(format string, args ...any) {
 	kind := particular.ReplaceAllString(text[:min(len(text), 300)], "_")
 	if t.violated[kind]++; t.violated[kind] <= most && len(t.violated) <= kinds {
 		t.wrongs = append(t.wrongs, time.Now().Format("15:04:05.000 ")+text)
+		fmt.Println(t.wrongs[len(t.wrongs)-1]) // also if the test never ends
 	}
 }
 
-// enough reports whether so much has been tried that it shows something.
+// enough reports whether so much has been tried that it shows something. A violation is enough.
 func (t *tally) enough() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.wrongs) > 0 {
+		return true
+	}
 	total := 0
 	for _, n := range t.counts {
 		total += n

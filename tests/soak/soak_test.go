@@ -4,6 +4,7 @@ package soak
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -27,8 +28,8 @@ const (
 
 	callTimeout = 10 * time.Second // as declared, far more than any call but those to the late server takes
 	lateTimeout = 6 * time.Second
-	hang        = 30 * time.Second // a call that takes longer has been forgotten: its timeout, and a gateway's restart on a busy machine
-	recovery    = time.Minute      // for everything to serve again once the chaos has ended
+	hang        = 5 * time.Minute // a call that takes longer has been forgotten: pfar's own timeouts have ended by then
+	recovery    = 5 * time.Minute // for everything to serve again once the chaos has ended
 )
 
 func TestMain(m *testing.M) {
@@ -94,6 +95,7 @@ type soak struct {
 
 	slots    chan struct{} // of chaos's commands
 	commands sync.WaitGroup
+	asked    sync.Once
 
 	mu   sync.Mutex
 	rand *rand.Rand
@@ -134,6 +136,17 @@ func (s *soak) exerciseAll(when string) {
 			}
 		}
 	}
+}
+
+// stained prints the label of the clients' session, at the first wrong answer: a call that waits for an approval
+// has its reason there.
+func (s *soak) stained() {
+	s.asked.Do(func() {
+		for _, args := range [][]string{{"sessions", "show", "default"}, {"approvals", "list"}} {
+			out, err := s.pfar.command(args...)
+			fmt.Printf("pfar %q: %v\n%s\n", args, err, out)
+		}
+	})
 }
 
 // ordinary is a uid that no account has: between the ranges that systemd and Debian give out.

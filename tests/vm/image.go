@@ -3,6 +3,7 @@ package vm
 import (
 	"archive/tar"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,9 @@ import (
 
 const (
 	kernelFile  = "vmlinuz"
-	rootFile    = "root.img"
+	rootFile    = "root.img" // a disk with one partition: kernels may find two disks in either order
+	partition   = 1 << 20    // bytes before the partition
+	diskID      = 0x70666172
 	targetName  = "payload.target"
 	payloadName = "payload.service"
 	kernel      = "linux-image-cloud-amd64" // the cloud kernel has NVMe, ext4 and TPMs built in
@@ -38,7 +41,7 @@ FailureAction=poweroff-force
 [Service]
 Type=oneshot
 TimeoutStartSec=infinity
-ExecStart=/bin/sh -c 'stty -F /dev/ttyS1 raw; exec >/dev/ttyS1 2>/dev/ttyS0; mkdir -p /payload && mount -t ext4 -o ro /dev/nvme0n2 /payload && cd /payload && ./run; echo "` + end + `$?"'
+ExecStart=/bin/sh -c 'stty -F /dev/ttyS1 raw; exec >/dev/ttyS1 2>/dev/ttyS0; mkdir -p /payload && mount -t ext4 -o ro LABEL=payload /payload && cd /payload && ./run; echo "` + end + `$?"'
 `,
 	"var/lib/systemd/linger/user": "",
 }
@@ -88,9 +91,32 @@ func keep(ctx context.Context, dir, root string) error {
 	if err := image.Trim(root); err != nil {
 		return err
 	}
-	_, err = image.Run(ctx, dir, "mke2fs", "-q", "-t", "ext4", "-d", root, "-J", "size=8", "-E", "lazy_itable_init=1",
-		filepath.Join(dir, rootFile), "1G")
+	disk := filepath.Join(dir, rootFile)
+	if err := partitioned(disk, 1<<30); err != nil {
+		return err
+	}
+	_, err = image.Run(ctx, dir, "mke2fs", "-q", "-t", "ext4", "-d", root, "-J", "size=8",
+		"-E", fmt.Sprintf("lazy_itable_init=1,offset=%d", partition), disk, "1G")
 	return err
+}
+
+// partitioned makes an empty disk with a partition of some bytes, and a master boot record that names it.
+func partitioned(path string, size int64) error {
+	const (
+		sector = 512
+		linux  = 0x83 // the partition's type
+	)
+	mbr := make([]byte, sector)
+	binary.LittleEndian.PutUint32(mbr[440:], diskID)
+	entry := mbr[446:]
+	entry[4] = linux
+	binary.LittleEndian.PutUint32(entry[8:], partition/sector)
+	binary.LittleEndian.PutUint32(entry[12:], uint32(size/sector))
+	mbr[510], mbr[511] = 0x55, 0xaa
+	if err := os.WriteFile(path, mbr, 0o644); err != nil {
+		return err
+	}
+	return os.Truncate(path, partition+size)
 }
 
 // fetchKernel asks the new system's own apt, so that the host may be another release or distribution.

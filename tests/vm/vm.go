@@ -139,17 +139,16 @@ func runUntil(qemu *exec.Cmd, results, word string) (off bool, err error) {
 	return <-cut, err
 }
 
-// options are qemu's. The kernel has NVMe and ext4 built in, so there is no initramfs, and two namespaces on one
-// controller keep the device names stable. The payload answers on a serial port of its own: the kernel's report of an
-// OOM kill would land in the middle of its lines. Emulation only: a /dev/kvm inside a virtual machine may open and
-// hang.
+// options are qemu's. The kernel has NVMe and ext4 built in, so there is no initramfs. The payload answers on a serial
+// port of its own: the kernel's report of an OOM kill would land in the middle of its lines. Emulation only: a /dev/kvm
+// inside a virtual machine may open and hang.
 func (m *Machine) options(boot Boot, payload, console, results string) []string {
 	target := targetName
 	if boot.Target != "" {
 		target = boot.Target
 	}
 	params := []string{
-		"root=/dev/nvme0n1", "rw", "console=ttyS0", "init=/lib/systemd/systemd", "systemd.unit=" + target, "systemd.wants=" + payloadName,
+		fmt.Sprintf("root=PARTUUID=%x-01", diskID), "rootwait", "rw", "console=ttyS0", "init=/lib/systemd/systemd", "systemd.unit=" + target, "systemd.wants=" + payloadName,
 		"systemd.log_color=0", "systemd.show_status=0", "mitigations=off", "quiet", "audit=0", "selinux=0", "apparmor=0",
 		"no_timer_check",                           // the kernel counts interrupts by its clock, and on a busy machine panics
 		"panic=-1",                                 // and qemu ends
@@ -261,7 +260,7 @@ func writePayload(ctx context.Context, dir, to string, files map[string]string) 
 	if err != nil {
 		return fmt.Errorf("measuring the payload: %w", err)
 	}
-	options := []string{"-q", "-t", "ext4", "-O", "^has_journal", "-d", tree, to, strconv.Itoa(megabytes+megabytes/8+16) + "M"}
+	options := []string{"-q", "-t", "ext4", "-L", "payload", "-O", "^has_journal", "-d", tree, to, strconv.Itoa(megabytes+megabytes/8+16) + "M"}
 	_, err = image.Run(ctx, dir, "mke2fs", options...)
 	return errors.Join(err, os.RemoveAll(tree))
 }
