@@ -176,7 +176,7 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 	if err != nil {
 		return err
 	}
-	defer a.runner.Detached(p.Instance)
+	defer a.runner.Observe(p.Instance)
 	if err := a.welcome(conn, p, uid, plan, begun, hello.Again); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		case m.Ended:
 			_ = conn.Send(attach.Message{End: &attach.End{OOM: a.limits.OOMKilled(p.Instance)}})
 		case m.Notify != nil:
-			a.runner.Notify(p.Instance, m.Notify)
+			a.runner.Tell(p.Instance, func(u *units.Update) { u.Take(m.Notify) })
 			if m.Notify[units.NotifyLimits] != "" {
 				a.runner.Relimit(p.Instance, limits)
 			}

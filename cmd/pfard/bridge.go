@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/bridge"
 	"github.com/pfar/pfar/units/systemd"
@@ -75,7 +76,7 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 // refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.
 func (a *attachments) refused(instance string, r egress.Refusal) {
 	r = r.Clean(a.redaction.clean) // a host's name may be anything
-	a.runner.Refused(instance, r)
+	a.runner.Tell(instance, func(u *units.Update) { u.Refusal = r })
 	a.notice(instance, r.String())
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/cmd/pfard/seal"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/migrate"
@@ -55,7 +56,7 @@ func sealKey(dirs control.Dirs, log *slog.Logger) error {
 	if err := errors.Join(private(), migrate.Whole(dirs.State)); err != nil {
 		return err
 	}
-	return sealer{keyFilesIn(dirs), log, systemdCreds, tpmDevice}.run(context.Background())
+	return seal.NewSealer(dirs, log).Run(context.Background())
 }
 
 func exit(err error) {

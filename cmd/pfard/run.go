@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/cmd/pfard/seal"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
@@ -93,7 +94,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	if err := units.NoCore(); err != nil {
 		return err
 	}
-	if err := notSealed(keyFilesIn(o.dirs), o.dirs, os.Getuid()); err != nil {
+	if err := seal.NotSealed(o.dirs, os.Getuid()); err != nil {
 		return err
 	}
 	store, err := vault.Open(o.dirs.Vault())

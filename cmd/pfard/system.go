@@ -16,6 +16,7 @@ import (
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/cmd/pfard/seal"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/units"
@@ -177,16 +178,16 @@ func systemVault(ctx context.Context, dirs control.Dirs, link *systemd.Link) (v 
 		v, err = vault.Open(dirs.Vault())
 		return v, nil, err
 	}
-	k := &sealedKey{files: keyFilesIn(dirs), seal: func() error {
-		ctx, cancel := context.WithTimeoutCause(ctx, sealTime, fmt.Errorf("%s has not ended within %s", keyUnit, sealTime))
+	k := seal.NewKey(dirs, func() error {
+		ctx, cancel := context.WithTimeoutCause(ctx, sealTime, fmt.Errorf("%s has not ended within %s", seal.Unit, sealTime))
 		defer cancel()
 		bus, err := link.Bus(ctx)
 		if err != nil {
 			return err
 		}
-		return bus.RunUnit(ctx, keyUnit)
-	}}
-	if v, err = vault.OpenWith(dirs.Vault(), k); err == nil && !k.opened {
+		return bus.RunUnit(ctx, seal.Unit)
+	})
+	if v, err = vault.OpenWith(dirs.Vault(), k); err == nil && !k.Opened() {
 		notes = []string{unsealedNote}
 	}
 	return v, notes, err
@@ -195,7 +196,8 @@ func systemVault(ctx context.Context, dirs control.Dirs, link *systemd.Link) (v 
 // sealTime is for pfar-vault-key.service, whose own limits are shorter: nothing else is done with the vault meanwhile.
 const sealTime = 3 * time.Minute
 
-const unsealedNote = "the vault's key lies in a file in the clear: this machine has not sealed it (journalctl -u " + keyUnit + ")"
+const unsealedNote = "the vault's key lies in a file in the clear: this machine has not sealed it " +
+	"(journalctl -u " + seal.Unit + ")"
 
 // hearUnits returns what takes what the runner of units tells.
 func (d *daemon) hearUnits(ctx context.Context, a *attachments, own allotted) func(units.Event) {

@@ -22,7 +22,12 @@ func (r *Runner) Adjust(p plan.Plan) error {
 		err = r.cfg.Told(p)
 	}
 	if err == nil && change.Bridge {
-		err = r.endBridge(name)
+		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+		defer cancel()
+		// The next connection starts another one, by the new plan.
+		err = r.asks.persist(ctx, "ending the bridge of "+name, func(ctx context.Context, bus *Bus) error {
+			return bus.StopUnit(ctx, BridgeUnit(name))
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("adjusting %q: %w", name, err)
@@ -57,14 +62,4 @@ func (r *Runner) rewrite(name string, p plan.Plan) (
 		return i, change, func() { r.plans.note(name, started, digest) }, err
 	}
 	return nil, change, nil, errors.New("its process has to be another one")
-}
-
-// endBridge ends the bridge of an instance and what it has open. The next connection starts it, by the plan that there
-// is.
-func (r *Runner) endBridge(name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-	defer cancel()
-	return r.asks.persist(ctx, "ending the bridge of "+name, func(ctx context.Context, bus *Bus) error {
-		return bus.StopUnit(ctx, BridgeUnit(name))
-	})
 }

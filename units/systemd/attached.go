@@ -3,7 +3,6 @@ package systemd
 import (
 	"errors"
 
-	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -71,17 +70,8 @@ func (r *Runner) Admit(name, digest string) (plan.Plan, error) {
 	return p, nil
 }
 
-// Notify takes what a launcher says (package units).
-func (r *Runner) Notify(name string, vars map[string]string) {
-	r.tell(name, func(u *units.Update) { u.Take(vars) })
-}
-
-// Refused takes what an instance's bridge has refused.
-func (r *Runner) Refused(name string, refused egress.Refusal) {
-	r.tell(name, func(u *units.Update) { u.Refusal = refused })
-}
-
-func (r *Runner) tell(name string, f func(*units.Update)) {
+// Tell takes what an instance's process has told, which f makes of what is known. f must not call the Runner.
+func (r *Runner) Tell(name string, f func(*units.Update)) {
 	r.mu.Lock()
 	i := r.instances[name]
 	r.mu.Unlock()
@@ -89,6 +79,3 @@ func (r *Runner) tell(name string, f func(*units.Update)) {
 		r.change(name, i, f)
 	}
 }
-
-// Detached is told when a launcher has hung up: it ended, if systemd says so.
-func (r *Runner) Detached(name string) { r.observe(name) }

@@ -8,9 +8,9 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// observe asks systemd what has become of an instance, and again if a launcher has attached meanwhile: the answer may
-// be about the one before.
-func (r *Runner) observe(name string) {
+// Observe asks systemd what has become of an instance, as when its launcher has hung up. If a launcher has attached
+// meanwhile it asks again: the answer may be about the one before.
+func (r *Runner) Observe(name string) {
 	for r.observeOnce(name) {
 	}
 }
@@ -127,7 +127,7 @@ func (r *Runner) Watch(ctx context.Context) {
 			if unit == everyUnit {
 				r.lookAtAll()
 			} else if name, ok := InstanceOf(unit); ok {
-				r.observe(name)
+				r.Observe(name)
 			} else if unit == GatewayUnit {
 				r.lookAtGateway()
 			}
@@ -161,7 +161,7 @@ func (r *Runner) lookAtAll() {
 	}
 	r.mu.Unlock()
 	for _, name := range names {
-		r.observe(name)
+		r.Observe(name)
 	}
 	r.lookAtGateway()
 }

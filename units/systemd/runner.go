@@ -172,7 +172,7 @@ func (r *Runner) started(name string, i *instance, result string) {
 			u.State, u.Detail, u.Ended = units.StateFailed, jobWords(name, result), true
 		}
 	})
-	r.observe(name)
+	r.Observe(name)
 }
 
 func jobWords(instance, result string) string {

@@ -142,7 +142,8 @@ func (w *world) start(p plan.Plan) string {
 	if _, err := w.runner.Attach(name, digest, 7, 61200); err != nil {
 		w.t.Fatal(err)
 	}
-	w.runner.Notify(name, map[string]string{units.NotifyState: units.StateRunning, units.NotifyTools: "3", "STATUS": "3 tools"})
+	said := map[string]string{units.NotifyState: units.StateRunning, units.NotifyTools: "3", "STATUS": "3 tools"}
+	w.runner.Tell(name, func(u *units.Update) { u.Take(said) })
 	w.until("running", func(u units.Update) bool { return u.State == units.StateRunning && u.PID == 7 && u.Tools == 3 })
 	return digest
 }
@@ -265,7 +266,9 @@ func TestRunnerSessions(t *testing.T) {
 	p := hello()
 	p.Gateway.Session = "abcdefgh"
 	digest := w.start(p)
-	w.runner.Notify("hello_abcdefgh", map[string]string{units.NotifyState: units.StateFailed, "STATUS": "exit status 3"})
+	w.runner.Tell("hello_abcdefgh", func(u *units.Update) {
+		u.Take(map[string]string{units.NotifyState: units.StateFailed, "STATUS": "exit status 3"})
+	})
 	w.systemd.becomes("pfar-mcp@hello_abcdefgh.service", "inactive", "dead", nil)
 	u := w.until("ended", func(u units.Update) bool { return u.Ended })
 	if u.Session != "abcdefgh" || u.Detail != "exit status 3" {
@@ -471,7 +474,7 @@ func TestRunnerLimitsArrive(t *testing.T) {
 		if _, err := w.runner.Attach("hello", old, 7, 61200); err != nil {
 			t.Fatal(err)
 		}
-		w.runner.Notify("hello", map[string]string{units.NotifyLimits: "old ones"})
+		w.runner.Tell("hello", func(u *units.Update) { u.Take(map[string]string{units.NotifyLimits: "old ones"}) })
 		w.runner.Relimit("hello", sandbox.Limits{}) // an earlier pfard has placed it
 		arrive(w, 1<<29)
 	})
@@ -574,9 +577,9 @@ func TestRunnerIsOvertaken(t *testing.T) {
 		}
 	}
 	w.systemd.mu.Unlock()
-	w.runner.Detached("hello")
+	w.runner.Observe("hello")
 	u := w.until("the next launcher's word", func(u units.Update) bool { return u.PID == 8 || u.Ended })
-	w.runner.Detached("hello")
+	w.runner.Observe("hello")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, u := range append(w.updates, u) {
@@ -685,7 +688,7 @@ func TestUnescape(t *testing.T) {
 func TestRunnerReadsUnitsAgain(t *testing.T) {
 	w := newWorld(t)
 	w.start(hello())
-	w.runner.Notify("hello", map[string]string{units.NotifyLimits: "as declared"})
+	w.runner.Tell("hello", func(u *units.Update) { u.Take(map[string]string{units.NotifyLimits: "as declared"}) })
 	w.until("limits", func(u units.Update) bool { return u.Limits == "as declared" })
 	w.systemd.mu.Lock()
 	w.systemd.units[helloUnit]["Environment"] = dbus.MakeVariant([]string{"TOKEN=hidden"})

@@ -1,4 +1,5 @@
-package main
+// Package seal keeps the key of the vault sealed to this machine.
+package seal
 
 import (
 	"bytes"
@@ -14,11 +15,11 @@ import (
 	"github.com/pfar/pfar/units/durable"
 )
 
-// sealedKey keeps the vault's key as a credential that systemd-creds(1) has sealed to this machine, by its TPM or its
+// Key keeps the vault's key as a credential that systemd-creds(1) has sealed to this machine, by its TPM or its
 // host key. systemd opens it, for pfard.service alone (LoadCredentialEncrypted=, systemd.exec(5)). What seals it is
 // pfar-vault-key.service, before pfard starts and for a new key: pfard reaches no TPM and runs no programs. Where a
 // machine cannot seal, the key lies in a file beside the secrets.
-type sealedKey struct {
+type Key struct {
 	files  keyFiles
 	opened bool         // systemd has opened a sealed key for this process
 	seal   func() error // has pfar-vault-key.service run and returns when it has
@@ -34,8 +35,8 @@ type keyFiles struct {
 // keyCredential is the sealed key's name, which is part of what is sealed.
 const keyCredential = "pfar-vault-key"
 
-// keyUnit seals.
-const keyUnit = "pfar-vault-key.service"
+// Unit seals.
+const Unit = "pfar-vault-key.service"
 
 func keyFilesIn(d control.Dirs) keyFiles {
 	return keyFiles{
@@ -44,9 +45,11 @@ func keyFilesIn(d control.Dirs) keyFiles {
 	}
 }
 
-// notSealed refuses the vault of the installed system to a pfard that is no unit: with a key of its own in there, the
+// NotSealed refuses the vault of the installed system to a pfard that is no unit: with a key of its own in there, the
 // unit would have two.
-func notSealed(f keyFiles, d control.Dirs, uid int) error {
+func NotSealed(d control.Dirs, uid int) error { return keyFilesIn(d).notSealed(d, uid) }
+
+func (f keyFiles) notSealed(d control.Dirs, uid int) error {
 	if uid != 0 || d.State != control.DefaultDirs(func(string) string { return "" }, 0).State {
 		return nil
 	}
@@ -56,8 +59,16 @@ func notSealed(f keyFiles, d control.Dirs, uid int) error {
 	return nil
 }
 
+// NewKey returns the key of a vault. seal has pfar-vault-key.service run, and returns when it has.
+func NewKey(dirs control.Dirs, seal func() error) *Key {
+	return &Key{files: keyFilesIn(dirs), seal: seal}
+}
+
+// Opened reports whether systemd has opened a sealed key for this process.
+func (k *Key) Opened() bool { return k.opened }
+
 // Load implements vault.Keeper.
-func (k *sealedKey) Load() ([]byte, error) {
+func (k *Key) Load() ([]byte, error) {
 	plain, perr := vault.KeyFile(filepath.Dir(k.files.plain)).Load()
 	opened, err := units.Credential(keyCredential)
 	k.opened = err == nil
@@ -78,7 +89,7 @@ func (k *sealedKey) Load() ([]byte, error) {
 }
 
 // Store implements vault.Keeper.
-func (k *sealedKey) Store(text []byte) error {
+func (k *Key) Store(text []byte) error {
 	if !k.opened {
 		return vault.KeyFile(filepath.Dir(k.files.plain)).Store(text)
 	}
@@ -87,7 +98,7 @@ func (k *sealedKey) Store(text []byte) error {
 	}
 	err := k.seal()
 	if _, left := os.Lstat(k.files.handover); left == nil { // it goes when it is sealed
-		err = errors.Join(err, fmt.Errorf("%s has not sealed it: journalctl -u %[1]s", keyUnit), os.Remove(k.files.handover))
+		err = errors.Join(err, fmt.Errorf("%s has not sealed it: journalctl -u %[1]s", Unit), os.Remove(k.files.handover))
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package seal
 
 import (
 	"bytes"
@@ -60,7 +60,7 @@ func (c creds) run(_ context.Context, input []byte, args ...string) ([]byte, err
 }
 
 // sealingIn is a sealer whose files are in a directory of the test, and what it logs.
-func sealingIn(t *testing.T, c creds) (sealer, *bytes.Buffer) {
+func sealingIn(t *testing.T, c creds) (Sealer, *bytes.Buffer) {
 	t.Helper()
 	dir := t.TempDir()
 	store := filepath.Join(dir, "[vault]") // which is no pattern
@@ -73,7 +73,7 @@ func sealingIn(t *testing.T, c creds) (sealer, *bytes.Buffer) {
 	if c.tpm {
 		put(t, tpm, "")
 	}
-	return sealer{f, slog.New(slog.NewTextHandler(&log, nil)), c.run, tpm}, &log
+	return Sealer{f, slog.New(slog.NewTextHandler(&log, nil)), c.run, tpm}, &log
 }
 
 func put(t *testing.T, path, text string) {
@@ -142,7 +142,7 @@ func TestSeal(t *testing.T) {
 			if tt.secret {
 				put(t, filepath.Join(filepath.Dir(s.files.plain), "a.age"), "x")
 			}
-			err := s.run(t.Context())
+			err := s.Run(t.Context())
 			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 				t.Errorf("got %v, want %q", err, tt.err)
 			}
@@ -158,7 +158,7 @@ func TestSeal(t *testing.T) {
 // TestSealFirst: a machine that has no vault gets a key that is never in the clear on a disk.
 func TestSealFirst(t *testing.T) {
 	s, _ := sealingIn(t, creds{version: "systemd 257"})
-	if err := s.run(t.Context()); err != nil {
+	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	text, err := s.unsealed(t)
@@ -170,7 +170,7 @@ func TestSealFirst(t *testing.T) {
 	}
 }
 
-func (s sealer) unsealed(t *testing.T) (string, error) {
+func (s Sealer) unsealed(t *testing.T) (string, error) {
 	b, err := s.creds(t.Context(), nil, "decrypt", "--name="+keyCredential, s.files.sealed, "-")
 	return string(b), err
 }
@@ -179,8 +179,8 @@ func (s sealer) unsealed(t *testing.T) (string, error) {
 func TestSealedVault(t *testing.T) {
 	s, _ := sealingIn(t, creds{version: "systemd 252"})
 	dir := filepath.Dir(s.files.plain)
-	start := func() (*vault.Vault, *sealedKey, error) { // as systemd does: the key's unit, the credential, pfard
-		if err := s.run(t.Context()); err != nil {
+	start := func() (*vault.Vault, *Key, error) { // as systemd does: the key's unit, the credential, pfard
+		if err := s.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		at := t.TempDir()
@@ -188,7 +188,7 @@ func TestSealedVault(t *testing.T) {
 			put(t, filepath.Join(at, keyCredential), text)
 		}
 		t.Setenv("CREDENTIALS_DIRECTORY", at)
-		k := &sealedKey{files: s.files, seal: func() error { return s.run(context.Background()) }}
+		k := &Key{files: s.files, seal: func() error { return s.Run(context.Background()) }}
 		v, err := vault.OpenWith(dir, k)
 		return v, k, err
 	}
@@ -200,7 +200,7 @@ func TestSealedVault(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := contents(t, s.files.plain)
-	want := func(v *vault.Vault, k *sealedKey, err error) {
+	want := func(v *vault.Vault, k *Key, err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -235,11 +235,11 @@ func TestSealedVault(t *testing.T) {
 	able := s.creds
 	s.creds = creds{version: "systemd 252", broken: true}.run
 	put(t, s.files.handover, plain) // of a pfard that was killed
-	if err := s.run(t.Context()); err == nil {
+	if err := s.Run(t.Context()); err == nil {
 		t.Error("sealed without means")
 	}
 	s.creds = able
-	if _, err = vault.OpenWith(dir, &sealedKey{files: s.files}); err != nil || contents(t, s.files.handover) != "" {
+	if _, err = vault.OpenWith(dir, &Key{files: s.files}); err != nil || contents(t, s.files.handover) != "" {
 		t.Errorf("a key on its way is left in the clear: %v", err)
 	}
 
@@ -248,7 +248,7 @@ func TestSealedVault(t *testing.T) {
 		if changes++; changes == 2 {
 			return errors.New("the power fails")
 		}
-		return s.run(context.Background())
+		return s.Run(context.Background())
 	}
 	if err := v.Rekey(); err == nil || changes != 2 {
 		t.Errorf("rekeyed with %d seals: %v", changes, err)
@@ -274,7 +274,7 @@ func TestSealedVault(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
-	if _, err = vault.OpenWith(dir, &sealedKey{files: s.files}); err == nil || !strings.Contains(err.Error(), "LoadCredentialEncrypted=") {
+	if _, err = vault.OpenWith(dir, &Key{files: s.files}); err == nil || !strings.Contains(err.Error(), "LoadCredentialEncrypted=") {
 		t.Errorf("a sealed key that systemd does not give: %v", err)
 	}
 	if contents(t, s.files.plain) != "" {
@@ -286,10 +286,10 @@ func TestSealedVault(t *testing.T) {
 func TestUnsealedVault(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
 	s, _ := sealingIn(t, creds{version: "systemd 247"})
-	if err := s.run(t.Context()); err != nil {
+	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	k := &sealedKey{files: s.files}
+	k := &Key{files: s.files}
 	v, err := vault.OpenWith(filepath.Dir(s.files.plain), k)
 	if err != nil || k.opened {
 		t.Fatalf("%v; sealed: %t", err, k.opened)
@@ -299,7 +299,7 @@ func TestUnsealedVault(t *testing.T) {
 	}
 	s.creds = creds{version: "systemd 252"}.run
 	key := contents(t, s.files.plain)
-	if err := s.run(t.Context()); err != nil {
+	if err := s.Run(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if text, err := s.unsealed(t); err != nil || text != key || key == "" || contents(t, s.files.plain) != "" {
@@ -311,16 +311,16 @@ func TestUnsealedVault(t *testing.T) {
 func TestNotSealed(t *testing.T) {
 	s, _ := sealingIn(t, creds{version: "systemd 252"})
 	system := control.Dirs{State: "/var/lib/pfar"}
-	if err := notSealed(s.files, system, 0); err != nil {
+	if err := s.files.notSealed(system, 0); err != nil {
 		t.Errorf("nothing is sealed: %v", err)
 	}
-	if err := s.run(t.Context()); err != nil {
+	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := notSealed(s.files, system, 0); err == nil || !strings.Contains(err.Error(), "PFAR_STATE_DIR") {
+	if err := s.files.notSealed(system, 0); err == nil || !strings.Contains(err.Error(), "PFAR_STATE_DIR") {
 		t.Errorf("the sealed vault is opened: %v", err)
 	}
-	if err := errors.Join(notSealed(s.files, system, 1000), notSealed(s.files, control.Dirs{State: "/srv/state"}, 0)); err != nil {
+	if err := errors.Join(s.files.notSealed(system, 1000), s.files.notSealed(control.Dirs{State: "/srv/state"}, 0)); err != nil {
 		t.Errorf("another vault: %v", err)
 	}
 }
@@ -340,7 +340,7 @@ func TestSystemdCreds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if err := (sealer{log: slog.New(slog.NewTextHandler(io.Discard, nil)), creds: systemdCreds}).able(t.Context()); err == nil {
+	if err := (Sealer{log: slog.New(slog.NewTextHandler(io.Discard, nil)), creds: systemdCreds}).able(t.Context()); err == nil {
 		t.Error("a machine without systemd-creds seals")
 	}
 }

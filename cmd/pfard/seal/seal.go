@@ -1,4 +1,4 @@
-package main
+package seal
 
 import (
 	"bytes"
@@ -16,20 +16,26 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/durable"
 )
 
-// sealer is what pfar-vault-key.service runs: it seals a key that pfard hands over, or the one that lies in the vault
+// Sealer is what pfar-vault-key.service runs: it seals a key that pfard hands over, or the one that lies in the vault
 // in the clear, or one for a vault that has none yet.
-type sealer struct {
+type Sealer struct {
 	files keyFiles
 	log   *slog.Logger
 	creds func(ctx context.Context, input []byte, args ...string) ([]byte, error) // systemd-creds(1)
 	tpm   string                                                                  // the device, which may not be there
 }
 
-// run leaves things as they are where this machine cannot seal, which is an error only for what pfard waits for.
-func (s sealer) run(ctx context.Context) error {
+// NewSealer returns what seals the key of a vault by systemd-creds(1).
+func NewSealer(dirs control.Dirs, log *slog.Logger) Sealer {
+	return Sealer{keyFilesIn(dirs), log, systemdCreds, tpmDevice}
+}
+
+// Run leaves things as they are where this machine cannot seal, which is an error only for what pfard waits for.
+func (s Sealer) Run(ctx context.Context) error {
 	text, from, err := s.key()
 	if err != nil || text == nil {
 		return err
@@ -52,7 +58,7 @@ func (s sealer) run(ctx context.Context) error {
 }
 
 // key returns what is to be sealed, and where it was; nil if there is nothing to do.
-func (s sealer) key() (text []byte, from string, err error) {
+func (s Sealer) key() (text []byte, from string, err error) {
 	for _, path := range []string{s.files.handover, s.files.plain} {
 		if text, err := os.ReadFile(path); !errors.Is(err, fs.ErrNotExist) {
 			return text, path, err
@@ -70,7 +76,7 @@ func (s sealer) key() (text []byte, from string, err error) {
 }
 
 // seal replaces the sealed key once what systemd opens of the new one is what was sealed.
-func (s sealer) seal(ctx context.Context, text []byte, from string) error {
+func (s Sealer) seal(ctx context.Context, text []byte, from string) error {
 	if err := s.able(ctx); err != nil {
 		return err
 	}
@@ -99,7 +105,7 @@ type way struct{ key, pcrs string }
 
 // sealed returns the key as this machine alone opens it: with its TPM, too, if it has one. That is not left to
 // systemd-creds, which would ask the TPM only where the firmware is UEFI.
-func (s sealer) sealed(ctx context.Context, text []byte) ([]byte, error) {
+func (s Sealer) sealed(ctx context.Context, text []byte) ([]byte, error) {
 	ways := []way{{key: "host"}}
 	if _, err := os.Stat(s.tpm); err == nil {
 		// Not to PCRs that updates of firmware or kernel change: the secrets would be lost. systemd 252 does not open what is
@@ -120,7 +126,7 @@ func (s sealer) sealed(ctx context.Context, text []byte) ([]byte, error) {
 	return nil, all
 }
 
-func (s sealer) sealedBy(ctx context.Context, text []byte, w way) ([]byte, error) {
+func (s Sealer) sealedBy(ctx context.Context, text []byte, w way) ([]byte, error) {
 	sealed, err := s.creds(ctx, text, "encrypt", "--with-key="+w.key, "--tpm2-pcrs="+w.pcrs, "--name="+keyCredential, "-", "-")
 	if err != nil {
 		return nil, err
@@ -135,7 +141,7 @@ func (s sealer) sealedBy(ctx context.Context, text []byte, w way) ([]byte, error
 // oldestSystemd looks for credentials where the key is put.
 const oldestSystemd = 252
 
-func (s sealer) able(ctx context.Context) error {
+func (s Sealer) able(ctx context.Context) error {
 	out, err := s.creds(ctx, nil, "--version")
 	if err != nil {
 		return err
