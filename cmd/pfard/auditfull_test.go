@@ -252,7 +252,7 @@ func TestNoSecretWithoutRecord(t *testing.T) {
 		}
 		changed <- struct{}{}
 	}
-	if err := d.tokens.hand("tok"); err == nil {
+	if err := d.tokens.users.tokenHanded("tok"); err == nil {
 		t.Error("what refreshes is given a token set")
 	}
 	ours, theirs := pairOf(t)

@@ -80,7 +80,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	d.inspectors = &inspectors{policy: d.policy, delivery: d.delivery, dir: o.dirs.Policies(), host: d.reader.host}
 	d.uses = &uses{
 		inbox: d.inbox, log: log, around: d, fleet: d.fleet, inspectors: d.inspectors, policy: d.policy, vault: v,
-		tokens: fresh, delivery: d.delivery, bridges: d.bridges,
+		tokens: fresh, delivery: d.delivery, redaction: secrets, bridges: d.bridges,
 	}
 	d.leftovers = &leftovers{
 		inbox: d.inbox, dirs: o.dirs, log: log, audit: records, ids: noIDs{},
@@ -90,9 +90,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		inbox: d.inbox, log: log, vault: v, tokens: fresh, redaction: secrets, audit: records,
 		servers: d.uses, around: d, bridges: d.bridges,
 	}
-	fresh.changed, fresh.know, fresh.refused = d.uses.tokenChanged, secrets.addAll, d.uses.tokenRefused
-	fresh.turned = func() { d.post(d.uses.wakeWaiting) }
-	fresh.hand = func(key string) error { return d.delivery.over(toRefresh, key, "", "", nil) }
+	fresh.users = d.uses
 	d.audit.told = func() { d.post(d.tell) }
 	d.audit.again = func() { d.post(d.recordedAgain) }
 	return d

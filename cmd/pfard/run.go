@@ -143,7 +143,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	inspectors := local.NewInspectors(r, d.inspectors.giveModel)
 	d.fleet.runner, d.inspectors.runner = converge.New(r, d.fleet), inspectors
-	d.tokens.run = d.tokens.refreshWith(r)
+	d.tokens.runs = localRefresher{d.tokens, r}
 	owner := &telling{ctx: ctx, hook: hook{path: o.dirs.OnFailure(), log: log}}
 	defer owner.wait()
 	d.fleet.owner = owner

@@ -214,7 +214,7 @@ func (d *daemon) hearUnits(ctx context.Context, a *attachments, own allotted) fu
 // join has the daemon and the conversations with units know each other.
 func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.fleet.runner, d.fleet.units, a.runner, d.keeper.running = converge.New(r, d.fleet), a, r, r.Bridges
-	d.tokens.run, d.tokens.mended = a.refresh, a.refreshMended
+	d.tokens.runs = a
 	d.policy.outlived = true
 	d.inspectors.runner = systemd.NewInspectors(d.log, a.link, d.options.dirs.Run)
 }

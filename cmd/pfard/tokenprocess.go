@@ -13,42 +13,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refreshWith has a local runner start the process, at the other end of a pair of sockets.
-func (t *tokens) refreshWith(runner *local.Runner) func(context.Context, string, []byte) error {
-	return func(ctx context.Context, key string, text []byte) error {
-		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("making a pair of sockets: %w", err)
-		}
-		theirs := os.NewFile(uintptr(pair[1]), units.FDRefresh)
-		conn, err := attach.FromFile(os.NewFile(uintptr(pair[0]), units.FDRefresh))
-		if err != nil {
-			theirs.Close()
-			return err
-		}
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			defer conn.Close()
-			if m, files, err := conn.Receive(); err == nil {
-				attach.CloseAll(files)
-				if m.Hello != nil && m.Hello.Refresh {
-					_ = t.converse(conn, refreshing{key, text}, "", func(attach.Allow) error { return errors.New("there is no firewall to ask") })
-				}
-			}
-		}()
-		err = runner.Refresh(ctx, units.RefreshInstance(key), theirs)
-		conn.Close()
-		<-over
+// localRefresher has a local runner start the processes, each at the other end of a pair of sockets.
+type localRefresher struct {
+	tokens *tokens
+	runner *local.Runner
+}
+
+func (localRefresher) refreshMended(string) {}
+
+func (l localRefresher) refresh(ctx context.Context, key string, text []byte) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("making a pair of sockets: %w", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), units.FDRefresh)
+	conn, err := attach.FromFile(os.NewFile(uintptr(pair[0]), units.FDRefresh))
+	if err != nil {
+		theirs.Close()
 		return err
 	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer conn.Close()
+		if m, files, err := conn.Receive(); err == nil {
+			attach.CloseAll(files)
+			if m.Hello != nil && m.Hello.Refresh {
+				_ = l.tokens.converse(conn, refreshing{key, text}, "", func(attach.Allow) error {
+					return errors.New("there is no firewall to ask")
+				})
+			}
+		}
+	}()
+	err = l.runner.Refresh(ctx, units.RefreshInstance(key), theirs)
+	conn.Close()
+	<-over
+	return err
 }
 
 // converse hands a set over and takes what comes of it, until the process hangs up. One that has the set is given none.
 func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow func(attach.Allow) error) error {
 	var files []*os.File
 	if r.text != nil {
-		if err := t.hand(r.key); err != nil {
+		if err := t.users.tokenHanded(r.key); err != nil {
 			t.fail(r.key, attach.Refreshed{Error: err.Error()})
 			return err
 		}

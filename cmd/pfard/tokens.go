@@ -25,17 +25,12 @@ import (
 // the old one in the vault is refused from then on, and the owner is told so. A pfard that ends alone loses nothing:
 // the process holds what it got until a pfard has taken it.
 type tokens struct {
-	log     *slog.Logger
-	vault   *vault.Vault
-	wall    wall
-	jitter  func() float64                                          // 0 to 1
-	run     func(ctx context.Context, key string, set []byte) error // has a process refresh a set, and returns when it has ended
-	changed func(key string)                                        // a set has another access token, or other scopes
-	know    func(key string, values [][]byte)                       // these values are about to be in use, and no text is to have them
-	turned  func()                                                  // what is said of sets has changed
-	refused func(key, words string)                                 // nobody tries again: the owner must do something
-	mended  func(key string)                                        // what was refused has been replaced
-	hand    func(key string) error                                  // a process is about to be given a set; with an error it must not be
+	log    *slog.Logger
+	vault  *vault.Vault
+	wall   wall
+	jitter func() float64 // 0 to 1
+	users  tokenUsers
+	runs   refresher // nil: there is nothing to refresh a set with
 
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -45,6 +40,21 @@ type tokens struct {
 	mu      sync.Mutex
 	of      map[string]*tokenSet // by key, those in use
 	under   map[string]bool      // keys of sets that are being refreshed
+}
+
+// tokenUsers are those who use token sets.
+type tokenUsers interface {
+	tokenChanged(key string)                // a set has another access token, or other scopes
+	tokenKnown(key string, values [][]byte) // these values are about to be in use, and no text is to have them
+	tokensTurned()                          // what is said of sets has changed
+	tokenRefused(key, words string)         // nobody tries again: the owner must do something
+	tokenHanded(key string) error           // a process is about to be given a set; with an error it must not be
+}
+
+// refresher has processes refresh sets.
+type refresher interface {
+	refresh(ctx context.Context, key string, set []byte) error // returns when the process has ended
+	refreshMended(key string)                                  // what was refused has been replaced
 }
 
 // tokenSet is what is known of one set that servers use.
@@ -73,16 +83,13 @@ const (
 )
 
 func newTokens(log *slog.Logger, v *vault.Vault) *tokens {
-	t := &tokens{
-		log: log, vault: v, jitter: rand.Float64, of: map[string]*tokenSet{}, under: map[string]bool{},
-		run:     func(context.Context, string, []byte) error { return errors.New("there is nothing to refresh it with") },
-		changed: func(string) {}, know: func(string, [][]byte) {}, turned: func() {}, refused: func(string, string) {}, mended: func(string) {},
-		hand: func(string) error { return nil },
-	}
+	t := &tokens{log: log, vault: v, jitter: rand.Float64, of: map[string]*tokenSet{}, under: map[string]bool{}}
 	t.wall = &alarm{ring: t.due}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	return t
 }
+
+var errNoRefresher = errors.New("there is nothing to refresh it with")
 
 // close has nothing begin any more. What has begun goes on: its process gives the next pfard what came of it.
 func (t *tokens) close() {
@@ -132,8 +139,8 @@ func (t *tokens) stored(key string) {
 	if before == nil {
 		return
 	}
-	if before.final {
-		t.mended(key)
+	if before.final && t.runs != nil {
+		t.runs.refreshMended(key)
 	}
 	t.mu.Lock()
 	if t.of[key] != nil {
@@ -194,7 +201,10 @@ func (t *tokens) refresh(key string) {
 	_, text, ok, err := t.vault.Tokens(key)
 	if err == nil && ok {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), refreshLimit)
-		err = t.run(ctx, key, text)
+		err = errNoRefresher
+		if t.runs != nil {
+			err = t.runs.refresh(ctx, key, text)
+		}
 		cancel()
 	}
 	t.mu.Lock()
@@ -251,9 +261,9 @@ func (t *tokens) take(key string, r attach.Refreshed, content []byte) {
 	t.mu.Unlock()
 	t.log.Info("vault", "operation", "refresh", "key", key, "outcome", "done", "expiry", until(set.Expiry))
 	if another {
-		t.changed(key)
+		t.users.tokenChanged(key)
 	}
-	t.turned()
+	t.users.tokensTurned()
 }
 
 var (
@@ -303,7 +313,7 @@ func (t *tokens) swap(key, base string, answer oauth.Answer, asked time.Time) (o
 			return old, old, useless
 		}
 	}
-	t.know(key, vault.ValuesOf(set))
+	t.users.tokenKnown(key, vault.ValuesOf(set))
 	if err := t.vault.PutTokens(key, set); err != nil {
 		return old, set, err
 	}
@@ -335,11 +345,11 @@ func (t *tokens) fail(key string, r attach.Refreshed) {
 	t.mu.Unlock()
 	if r.Final {
 		t.log.Error("vault", "operation", "refresh", "key", key, "outcome", "refused", "error", words)
-		t.refused(key, words)
+		t.users.tokenRefused(key, words)
 	} else {
 		t.log.Warn("vault", "operation", "refresh", "key", key, "outcome", "failed", "error", r.Error, "again", until(next))
 	}
-	t.turned()
+	t.users.tokensTurned()
 	t.due()
 }
 
@@ -400,7 +410,7 @@ func (t *tokens) awaits(key string) missing {
 	}
 	if k.awaited.IsZero() {
 		k.awaited = now
-		time.AfterFunc(patience, t.turned)
+		time.AfterFunc(patience, t.users.tokensTurned)
 	}
 	if waited := now.Sub(k.awaited); waited >= patience || waited < 0 {
 		return missing{}

@@ -71,7 +71,9 @@ type endpoint struct {
 	begun   chan string
 }
 
-func (e *endpoint) run(_ context.Context, key string, text []byte) error {
+func (e *endpoint) refreshMended(string) {}
+
+func (e *endpoint) refresh(_ context.Context, key string, text []byte) error {
 	set, err := oauth.Decode(text)
 	if err != nil {
 		return err
@@ -93,7 +95,7 @@ func clerk(t *testing.T) (*daemon, *machine, chan struct{}, *hands, *endpoint, *
 	e := &endpoint{t: d.tokens, answers: make(chan func(string, oauth.Set, string)), begun: make(chan string)}
 	said := &loud{}
 	d.within(t, func() {
-		d.tokens.wall, d.tokens.jitter, d.tokens.run = h, func() float64 { return 0 }, e.run
+		d.tokens.wall, d.tokens.jitter, d.tokens.runs = h, func() float64 { return 0 }, e
 		d.tokens.log = slog.New(slog.NewTextHandler(said, nil))
 	})
 	return d, m, changed, h, e, said
@@ -439,7 +441,7 @@ func TestRefusedTokens(t *testing.T) {
 		t.Errorf("the remedy is %q, want the end of %q", s.Remedy, want)
 	}
 	d.holdTokens(t, h.now(), time.Hour)
-	d.tokens.changed("drive")
+	d.tokens.users.tokenChanged("drive")
 	if s := d.state(t)["a"]; s.State != control.Starting || strings.Contains(s.Detail, "drive") || m.count("a") != 2 || h.in() != 48*time.Minute {
 		t.Errorf("with a new one it is %+v, next in %s", s, h.in())
 	}
@@ -501,7 +503,7 @@ func TestStartWithAnExpiredToken(t *testing.T) {
 	h.mu.Lock()
 	h.at = h.at.Add(patience)
 	h.mu.Unlock()
-	d.tokens.turned() // by the timer
+	d.tokens.users.tokensTurned() // by the timer
 	if s := d.state(t)["a"]; s.State != control.Starting || m.count("a") != 2 || m.secret["a"] != "map[TOKEN:AT-0-hunter2hunter2]" || !strings.Contains(s.Detail, "503") {
 		t.Errorf("after the patience %+v, %d starts with %s", s, m.count("a"), m.secret["a"])
 	}

@@ -28,6 +28,7 @@ type uses struct {
 	vault      *vault.Vault
 	tokens     *tokens
 	delivery   *delivery
+	redaction  *redaction
 	bridges    interface{ Changed(server string) } // are told that the secrets of a server's are others
 }
 
@@ -169,6 +170,12 @@ func (u *uses) problems(s *server) (list []string) {
 	}
 	return list
 }
+
+func (u *uses) tokensTurned() { u.post(u.wakeWaiting) }
+
+func (u *uses) tokenKnown(key string, values [][]byte) { u.redaction.addAll(key, values) }
+
+func (u *uses) tokenHanded(key string) error { return u.delivery.over(toRefresh, key, "", "", nil) }
 
 // tokenRefused has those told who must do something about a token set.
 func (u *uses) tokenRefused(key, words string) {
