@@ -52,11 +52,13 @@ func TestManualKnowsEveryLimit(t *testing.T) {
 	}
 	a := approval.DefaultLimits()
 	for _, says := range []string{
-		fmt.Sprintf("waits for %.0f s;", a.Wait.Seconds()), fmt.Sprintf("is over after %.0f s,", a.Life.Seconds()),
-		fmt.Sprintf("At once %d calls can wait, %d of one client, %[2]d of one server, and %d of one client to one server;", a.Open, a.OfOne, a.OfOne/2),
-		fmt.Sprintf("a client can have %d asked about, and then one more every %.0f s.", a.Burst, a.Every.Seconds()),
-		fmt.Sprintf("gives calls in flight %.0f seconds,", drainTime.Seconds()), fmt.Sprintf("requests wait, for at most %.0f seconds;", patience.Seconds()),
-		fmt.Sprintf(", %d at most; on the operator's socket a quarter of that.", maxConnections),
+		fmt.Sprintf("waits for %.0f s.", a.Wait.Seconds()), fmt.Sprintf("expires after %.0f s,", a.Life.Seconds()),
+		fmt.Sprintf("At once %d calls can wait, %d of one client, %[2]d of one server, and %d of one client to one server.", a.Open, a.OfOne, a.OfOne/2),
+		fmt.Sprintf("pfar asks about %d calls of a client at once, and then about one more every %.0f s.",
+			a.Burst, a.Every.Seconds()),
+		fmt.Sprintf("gives calls in flight %.0f seconds,", drainTime.Seconds()),
+		fmt.Sprintf("requests wait, for at most %.0f seconds;", patience.Seconds()),
+		fmt.Sprintf(", %d at most. The operator's socket accepts a quarter of this number.", maxConnections),
 	} {
 		if !strings.Contains(strings.ReplaceAll(manual, "\n", " "), says) {
 			t.Errorf("the manual does not say %q", says)

@@ -164,7 +164,7 @@ func TestLastSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("begun in the last %.1f seconds before a SIGKILL", writePause.Seconds()); !strings.Contains(string(manual), want) {
+	if want := fmt.Sprintf("begun in the last %.1f seconds before it", writePause.Seconds()); !strings.Contains(string(manual), want) {
 		t.Errorf("the manual does not say %q", want)
 	}
 }
