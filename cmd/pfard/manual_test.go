@@ -64,7 +64,7 @@ func TestManualKnowsTheBounds(t *testing.T) {
 	}
 	manual = strings.Join(strings.Fields(string(b)), " ")
 	for _, want := range []string{
-		fmt.Sprintf("It waits for them %.0f seconds in all", wireTime.Seconds()),
+		fmt.Sprintf("It waits at most %.0f seconds for all bridges", wireTime.Seconds()),
 		fmt.Sprintf("one line of at most %d bytes", maxReason),
 	} {
 		if !strings.Contains(manual, want) {
