@@ -13,7 +13,7 @@ import (
 )
 
 const approvalsHelp = `Show the calls that wait for you, and answer them. If the policy leaves a call to you, it runs only after you
-approve it here. pfar tells its client to wait, or to send it again.
+approve it here. pfar tells the client that made the call to wait, or to send the call again.
 
 You approve one call, exactly as it is shown, once, within five minutes. If the arguments, tool, policy or
 session label change first, the call needs a new approval. A restart of pfar denies all waiting calls.
@@ -23,14 +23,14 @@ call separately.`
 
 const approveHelp = `Show a waiting call, and let it run. Without a terminal this needs --yes.
 
---remember also approves similar calls for that time: of the same client and the same tool with the same definition,
-under the same policy and with exactly the same arguments. --match allows other values of one argument, as in
-/path=/notes/*.md, where * stands for letters, digits, "_", "-" and ".", 64 at most. It works only in sessions that
-have seen no stranger's text, and for data that the audience may see. pfar never remembers a call that could carry
-private data out after strangers' text came in, or in which an inspector found something.
+--remember also approves similar calls for that time: from the same client to the same tool, with the same definition,
+rule, policy and arguments, and with no higher label of the session. --match allows other values of one argument, as
+in /path=/notes/*.md, where * stands for letters, digits, "_", "-" and ".", at most 64 in all. It works only in
+sessions that have seen no stranger's text, and for data that the audience may see. pfar never remembers a call that
+could carry private data out after strangers' text came in, or in which an inspector found something.
 
-A call longer than 64 KiB needs --digest, since nobody reads that on a terminal. Read it in a file, and give the
-digest at its end.`
+A call that takes more than 64 KiB on the screen needs --digest: nobody reads that on a terminal. Run
+"pfar approvals show ID > FILE", read FILE, and give the digest at its end.`
 
 // approvalsVerb shows the calls that wait for a person, and answers them.
 type approvalsVerb struct{ *pfar }

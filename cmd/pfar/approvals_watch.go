@@ -23,7 +23,8 @@ const watchHelp = `Print each call that begins to wait, and its outcome, until C
 
 --exec runs a program for each waiting call, with PFAR_APPROVAL (the ID), PFAR_CLIENT, PFAR_SESSION,
 PFAR_SERVER, PFAR_TOOL and PFAR_REASON in its environment: to send a message, to play a sound. --notify shows a
-notice on the desktop with notify-send. Neither can answer: use "pfar approvals approve".
+notice on the desktop with notify-send. The program and the notice cannot approve or deny the call: use
+"pfar approvals approve" or "pfar approvals deny".
 
 The user service pfar-notify.service runs "pfar approvals watch --notify".`
 

@@ -24,12 +24,12 @@ import (
 )
 
 const auditVerifyHelp = `Read all records and check that none was changed, removed, inserted or moved. Each record has the digest of
-the one before. To find a cut end or an older copy, this compares the digests that the gateway and pfard told the
-journal about once a minute, if you may read the journal; without systemd it uses their logs. After a new
-installation over an old journal, --since leaves out what was told before.
+the one before. About once a minute, the gateway and pfard write the digest of their last record to the journal, or
+to their logs without systemd. To find a cut end or an older copy, this compares these digests too, if you may read
+the journal. After a new installation, use --since to skip the digests of the earlier one.
 
 If something is wrong, the exit code is 1, and each line says where and what. The command also names calls whose
-record was never closed. They are no fault: they are in flight, or the gateway was killed.`
+record was never closed. Such a call is no error: it is still in flight, or the gateway was killed.`
 
 // verified is what is found about one chain, and where its anchors are from.
 type verified struct {

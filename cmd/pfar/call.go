@@ -18,13 +18,14 @@ import (
 const callHelp = `Call one tool and print what it returns.
 
 Name a tool NAME.TOOL, or as other programs write it: "notion search", notion__search,
-mcp__notion__search, mcp_notion.search, mcp-notion-search, or an alias of its declaration. There
-- and _ are interchangeable. An ambiguous name means NAME.TOOL, then an alias; otherwise it is an error.
+mcp__notion__search, mcp_notion.search, mcp-notion-search, or an alias of its declaration. In these
+names - and _ are interchangeable. pfar first looks for the exact NAME.TOOL, then for an alias, then for
+the other forms. If several tools match, the call fails.
 
 pfar makes the flags after the tool from its input schema: "pfar call NAME.TOOL --help" shows
 them. Underscores become dashes. Give a list's flag once for each item, and an object as JSON. A
-property with the name of one of pfar's own flags (json, output, help) has the prefix "arg-". Set a
-property whose name makes no flag with --json.
+property with the name of one of pfar's own flags (json, output, help) has the prefix "arg-". If the
+name of a property cannot be a flag, set the property with --json.
 
 --json takes all arguments at once, as JSON, as @FILE, or as - for standard input; a lone -
 is short for "--json -". Flags override it. (In all other verbs --json chooses the form of the

@@ -13,9 +13,10 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const cleanHelp = `Show what an undeclared server left behind, and delete it: its private home, log, pins, user id and
-"pfar disable" mark. The command refuses a declared server, even if its file is broken or says
-enabled = false. It keeps the audit. Without a terminal it needs --yes.
+const cleanHelp = `Show what a server without a declaration left behind, ask, and delete it: its private
+home, log, pins, user id, and the record that "pfar disable" keeps it off. The command refuses a declared
+server, even if its file is broken or says enabled = false. It keeps the audit. Without a terminal it
+needs --yes.
 
 It keeps secrets of the vault too. --secrets removes a secret if only this server had it and no
 declaration names it.

@@ -29,13 +29,14 @@ import (
 
 const clientHelp = `Declare the MCP clients that may use servers, each with a token of its own.
 
-"pfar client add NAME" writes NAME.hcl in the folder of clients and prints the client's token once;
-pfar keeps only its SHA-256. The client may use only the servers that --servers names. You may edit
+"pfar client add NAME" writes NAME.hcl in clients.d, beside the folder of declarations, and prints the
+client's token once; pfar keeps only its SHA-256. The client may use only the servers that --servers names. You may edit
 the file: pfard reads it again. pfar-clients(5) describes its keys.
 
 Two clients exist without a file and may use everything. "default" is each program that has the
-endpoint's own token, and each program of yours on the Unix socket. "operator" is you, with
-"pfar call". A file default.hcl restricts "default".`
+endpoint's own token, that comes by "pfar connect", or that an operator runs on the Unix socket.
+"operator" is "pfar call", and each program of an operator that asks for it. A file default.hcl
+restricts "default".`
 
 // clientVerb declares clients, and prints their configuration.
 type clientVerb struct{ *pfar }

@@ -11,7 +11,7 @@ import (
 
 const doctorHelp = `Check whether this host can run servers in sandboxes, and say what to do where it cannot.
 
-As root, the checks of the sandbox run as an unprivileged user, as servers do. If a check fails, the exit
+If root runs this, it tests the sandbox as an unprivileged user, like the servers. If a check fails, the exit
 code is 1. A warning means that pfar runs with less protection. n/a means that the check does not concern
 this host, or not yet.`
 

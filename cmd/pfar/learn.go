@@ -16,9 +16,10 @@ import (
 const learnHelp = `Run a server in learning mode until Ctrl-C, and print the allowed_domains that it needs. Review them and
 paste them into its declaration.
 
-Learning allows nothing more than before, and resolves no undeclared name outside. Every name gets an address
-inside the sandbox, which shows the port that the server wants. A server may ask for more hosts once it
-reaches the first ones. This restarts the server, and restarts it as declared at the end.`
+Learning mode allows only the connections that were allowed before, and sends no undeclared name to a name
+server. Every name gets an address inside the sandbox, which shows the port that the server wants. A server
+may ask for more hosts after it reaches the first ones. The command restarts the server twice: in learning
+mode, and at the end as declared.`
 
 // lastWordsTimeout is how long a bridge that ends may take to say what it has seen last.
 const lastWordsTimeout = 2 * time.Second

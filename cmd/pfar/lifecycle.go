@@ -16,11 +16,11 @@ import (
 type lifecycleVerb struct{ *pfar }
 
 func (c lifecycleVerb) startCommand() *cobra.Command {
-	return c.lifecycle(control.Start, "Start a server, even one disabled after repeated crashes")
+	return c.lifecycle(control.Start, "Start a server, even one that has failed")
 }
 
 func (c lifecycleVerb) stopCommand() *cobra.Command {
-	return c.lifecycle(control.Stop, "Stop a server until you start it or its file changes")
+	return c.lifecycle(control.Stop, "Stop a server until you start it, its file changes or the machine boots")
 }
 
 func (c lifecycleVerb) restartCommand() *cobra.Command {
@@ -28,7 +28,7 @@ func (c lifecycleVerb) restartCommand() *cobra.Command {
 }
 
 func (c lifecycleVerb) enableCommand() *cobra.Command {
-	return c.lifecycle(control.Enable, "Start a server that you or its crashes disabled")
+	return c.lifecycle(control.Enable, "Start a server that you disabled, or that has failed")
 }
 
 func (c lifecycleVerb) disableCommand() *cobra.Command {

@@ -16,7 +16,7 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-const logsHelp = `Print the standard error of a server, or of all servers: the last 100 lines, or as many as -n says.
+const logsHelp = `Print the last 100 lines of the standard error of a server, or of all servers; -n sets another number.
 
 A line that the server wrote has "| " after its time; the other lines are pfar's or systemd's. Without NAME, each line
 begins with the name of its server.

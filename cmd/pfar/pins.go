@@ -16,14 +16,16 @@ import (
 const pinsHelp = `Show tools, prompts and instructions that are new, or have changed since they were accepted. pfar holds
 them: no client sees them or can call them. All accepted ones work.
 
-DRIFT says that the server's version or its program has changed. It holds nothing.
+DRIFT says that the server's version or its program has changed. A new version alone holds nothing. A changed
+program does not start again until you accept it.
 
-pfar accepts what a server offers the first time, unless its declaration says pins = "hold" or inspectors
-find it suspicious. UNREVIEWED counts those definitions, and resources, that neither you nor pfar's makers
-have read. Clients get them as a stranger's text: a session that lists them becomes raw, so that its calls
-wait for you more often. This does not apply if the declaration says that strangers write nothing there
-(trust public_source = false). The server's claims about them do not count, and pfar leaves instructions
-out. Once you have accepted them, all this ends.`
+pfar itself accepts most of the first definitions of a server. The exceptions are pins = "hold" in the
+declaration, text that inspectors find suspicious, invisible characters, and names of other servers' tools.
+UNREVIEWED counts definitions and resources that no person has reviewed: neither you nor the developers of pfar.
+Clients get them as a stranger's text: a session that lists them becomes raw, so that its calls wait for you more
+often. This does not apply if the declaration says that strangers write nothing there (trust public_source =
+false). The gate ignores the server's claims about unreviewed definitions, and clients do not get unreviewed
+instructions. After you accept the definitions, these restrictions end.`
 
 const pinsAcceptHelp = `Show the held and unreviewed definitions of a server, or the named ones, and accept exactly those.
 
@@ -32,13 +34,13 @@ prints, as in search@3f2a9c0d1e5b7788, it means that definition and no other. If
 them meanwhile, nothing is accepted. Without a terminal this needs --yes. If nothing is held, this accepts
 the server's current version and program.
 
-You then also accept definitions that were accepted at first use, and a session may list them without
-becoming raw. From then on their claims count: that a tool only reads, and, if its outputSchema has no
+You also review definitions that pfar itself accepted at first use. Then a session can list them without
+becoming raw, and two claims of the server count: that a tool only reads, and, if its outputSchema has no
 room for text, that its results are only typed values, which need no fence. "pfar pins show" says what its
 results are.`
 
-const pinsForgetHelp = `Forget the accepted definitions of a server. Its next definitions are then its first, and pfar accepts them
-all unless its declaration says pins = "hold". If the server runs, this happens at once.`
+const pinsForgetHelp = `Forget the accepted definitions of a server. pfar then treats its next definitions as its
+first ones, and accepts or holds them as for a new server. If the server runs, this happens at once.`
 
 // pinsVerb shows and accepts the definitions of tools.
 type pinsVerb struct{ *pfar }

@@ -23,7 +23,8 @@ declarations are those of the running pfar. This starts nothing, and pfar need n
 const explainHelp = `Say in words what a server can see and reach, and which secrets it gets. Without --dir, the declarations
 are those of the running pfar. This starts nothing, and pfar need not run.
 
-With the ID of a call, which "pfar audit" prints: say what the gate decided, by which rule, and on which facts.`
+With the ID of a call, which "pfar audit" prints: print the gate's decision, its rule, and the facts of the tool with
+their sources.`
 
 func (c declaredVerb) planCommand() *cobra.Command {
 	cmd := c.ofPlans("plan [NAME]", "Print everything that pfar would create for a server", planHelp, arguments("[NAME]"), func(p plan.Plan, _ *gate.Policy) string { return generator.Words(p) })
@@ -32,7 +33,7 @@ func (c declaredVerb) planCommand() *cobra.Command {
 }
 
 func (c declaredVerb) explainCommand() *cobra.Command {
-	cmd := c.ofPlans("explain NAME", "Say what a server can see and reach, or why the gate decided a call", explainHelp, arguments("NAME"), generator.Explain)
+	cmd := c.ofPlans("explain NAME|ID", "Say what a server can see and reach, or why the gate decided a call", explainHelp, arguments("NAME|ID"), generator.Explain)
 	cmd.Example = example("pfar explain notion --dir examples", "pfar explain 1ng41j3na7z4yvfrjpp")
 	ofServer := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -82,7 +83,8 @@ func notAFolder(cmd *cobra.Command, args []string, err error) error {
 	var f *failure
 	if len(args) == 1 && errors.As(err, &f) {
 		if info, statErr := os.Stat(args[0]); statErr == nil && info.IsDir() {
-			return f.withHint("%s --dir %s", strings.TrimSuffix(cmd.CommandPath()+" "+strings.Fields(cmd.Use)[1], " [NAME]"), args[0])
+			name, _, _ := strings.Cut(strings.Fields(cmd.Use)[1], "|")
+			return f.withHint("%s --dir %s", strings.TrimSuffix(cmd.CommandPath()+" "+name, " [NAME]"), args[0])
 		}
 	}
 	return err

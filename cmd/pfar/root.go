@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -17,7 +18,7 @@ const rootExample = `  pfar                                what runs here, and w
   pfar up mcp.d                       run them until Ctrl-C
   pfar call notion.search --query x   call a tool`
 
-const environmentHelp = `Variables that pfar and pfard read. Brackets have the default of root, then that of other users.
+const environmentHelp = `Variables that pfar and pfard read. The brackets contain root's default, then that of other users.
 
   PFAR_RUN_DIR      sockets; in memory [/run/pfar; $XDG_RUNTIME_DIR/pfar, else /dev/shm/pfar-UID]
   PFAR_STATE_DIR    token, logs, pins, sessions, audit, private homes, vault
@@ -41,6 +42,7 @@ func run(ctx context.Context, c *pfar, args []string) int {
 	c.stdout = out
 	defer func() { c.stdout = out.Writer }()
 	root := rootCommand(c)
+	describeVerbsOfCobra(root)
 	root.SetArgs(args)
 	root.SetIn(c.stdin)
 	root.SetOut(c.stdout)
@@ -96,13 +98,35 @@ func rootCommand(c *pfar) *cobra.Command {
 	}
 	root.SetHelpCommandGroupID("more")
 	root.SetCompletionCommandGroupID("more")
+	root.SetUsageTemplate(usageTemplate.Replace(root.UsageTemplate()))
 	root.AddCommand(
 		demoVerb{c}.demoServerCommand(),
-		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp},
-		&cobra.Command{Use: "environment", Short: "Which environment variables are read", Long: environmentHelp},
+		&cobra.Command{Use: "exit-codes", Short: "The exit codes of pfar", Long: exitCodesHelp},
+		&cobra.Command{Use: "environment", Short: "The environment variables of pfar", Long: environmentHelp},
 	)
 	return root
 }
+
+// describeVerbsOfCobra gives the verbs that cobra adds the words of pfar.
+func describeVerbsOfCobra(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, verb := range root.Commands() {
+		switch verb.Name() {
+		case "help":
+			verb.Use, verb.Short, verb.Long = "help [VERB]", "Explain a verb", `Explain a verb, as "pfar VERB --help" does.`
+		case "completion":
+			verb.Short = "Print a completion script for a shell"
+			verb.Long = verb.Short + ". The packages install those for bash, zsh and fish."
+		}
+	}
+}
+
+// usageTemplate has cobra's usage say VERB, as the manuals do, and name the topics as one types them.
+var usageTemplate = strings.NewReplacer(
+	"[command]", "VERB", "more information about a command", "more about a verb", "Available Commands:", "Verbs:",
+	"{{rpad .CommandPath .CommandPathPadding}} {{.Short}}", `{{rpad (print .Root.Name " help " .Name) 22}} {{.Short}}`,
+)
 
 // synonyms are verbs of other tools for a verb of ours.
 var synonyms = map[string][]string{

@@ -16,15 +16,17 @@ import (
 	"github.com/pfar/pfar/units/operator"
 )
 
-const sessionsHelp = `Show the labels of clients' sessions: how secret the data was that a session may have seen, and whether strangers
-can have written it. The gate decides by this label. Every output of a server raises it, and it outlives reconnects.
-Only "reset" lowers it.
+const sessionsHelp = `Show the labels of clients' sessions: the most secret data that a session may have seen, and
+whether strangers may have written such data. The gate decides by this label. Every output of a server raises it,
+and it outlives reconnects. Only "reset" lowers it; a client with sessions = "connection" has a new label for each connection.
 
-Each client has the session "default", which is meant if you give no HANDLE. "new" makes another one with a clean
+Each client has a session named "default"; commands without a HANDLE use it. "new" makes another one with a clean
 label, for another task. The client uses it at /mcp/CLIENT/HANDLE.
 
-A server to which a session wrote is stained with the session's label. Its output has at least that label, until
-"clear".`
+A frozen session may make no calls, because five of them in a row were denied, until "thaw".
+
+If a session writes to a server, the server gets a stain: the label of the session. Its output has at least that
+label, until "clear".`
 
 // sessionsVerb shows the labels of sessions.
 type sessionsVerb struct{ *pfar }
@@ -60,7 +62,7 @@ func (c sessionsVerb) sessionsCommand() *cobra.Command {
 		}),
 		c.verb("new CLIENT", "Make a clean session for a client, and print its handle", onOne(c.sessionsNew)),
 		act("reset CLIENT[/HANDLE]", "Reset a session's label", "Forget what %s has seen? Whatever its model still remembers of that is no longer guarded against."),
-		act("thaw CLIENT[/HANDLE]", "Let a frozen session go on", "Let %s go on?"),
+		act("thaw CLIENT[/HANDLE]", "Let a frozen session make calls again", "Let %s go on?"),
 		act("end CLIENT/HANDLE", "End a session that \"sessions new\" made", "End %s?"),
 		c.verb("stains", "List the servers that labelled sessions wrote to", alone(c.stains)), clear)
 	return root

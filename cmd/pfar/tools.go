@@ -11,7 +11,7 @@ import (
 
 const toolsHelp = `List the tools of all servers, of the server NAME, or one TOOL of it.
 
-If you are the operator, each tool has its facts. OUTPUT is how secret its result is, and who can have written it.
+If you are the operator, each tool has its facts. OUTPUT is how secret its result is, and who may have written it.
 AUDIENCE is the most secret data that may go into it. EFFECT is what a call changes. FROM is the source of the facts: the
 owner's declaration, a policy, the service, or the server's accepted hint. "unknown" means that the gate assumes the worst.
 

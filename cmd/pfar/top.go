@@ -27,7 +27,7 @@ Keys: n sorts by name, c by calls, a by calls in flight, p by p50, l by p99, e b
 u by CPU, s by sessions; r reverses the order, q ends.
 
 Without a terminal, or with --json, this prints one table or document after a second. --once prints it
-at once, with calls per second of the last minute and without CPU.`
+immediately: then calls per second are the average of the last minute, and CPU is missing.`
 
 // topOptions are the flags of pfar top, and what tests replace.
 type topOptions struct {

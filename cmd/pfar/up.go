@@ -21,10 +21,11 @@ import (
 const upHelp = `Run every declaration in DIR until Ctrl-C, as this user, without systemd and without installation.
 
 A new, changed or removed file starts, changes or stops its own server. The first Ctrl-C stops
-everything in order, a second one at once.
+everything cleanly; a second one kills everything.
 
-With --metrics 127.0.0.1:9464, http://127.0.0.1:9464/metrics has no token: every user of this machine
-can read names of servers and tools, and numbers. OTEL_EXPORTER_OTLP_ENDPOINT says where traces go.
+With --metrics 127.0.0.1:9464, pfar serves metrics at http://127.0.0.1:9464/metrics without a token: every
+user of this machine can read them, with the names of servers and tools. OTEL_EXPORTER_OTLP_ENDPOINT says
+where traces go.
 
 With --json, each change prints one report, on a line.`
 

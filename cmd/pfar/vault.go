@@ -19,7 +19,7 @@ import (
 const vaultHelp = `Store the secrets that declarations name as "vault:KEY".
 
 "pfar vault set KEY" asks for the value without showing it, or reads it from standard input or a
-file. It never takes it as an argument: every user of the host can read the arguments of a process.
+file. It never takes the value as an argument: every user of the host can read the arguments of a process.
 Servers that use the old value restart. Servers that have only a placeholder go on.
 
 With --oauth the value is an OAuth 2.0 token set in JSON, which pfar refreshes: access_token,
@@ -28,8 +28,8 @@ refresh_token, expiry or expires_in, token_url, client_id; and optionally client
 refresh_token, or without expiry or expires_in, pfar never refreshes it.
 
 pfar grants a new secret to the servers that name it then, or to the first server that names it later.
-Any other server needs "pfar vault give". So does a server whose declaration then changes what runs or
-where it can send the secret.
+Any other server needs "pfar vault give". A server also needs it if its declaration later changes the
+program, or where the program can send the secret.
 
 Each secret is a file, encrypted with age (age-encryption.org) to the vault's key. On an installed
 system systemd-creds(1) seals that key to the machine. "pfar vault export" brings the secrets to another
@@ -55,7 +55,7 @@ func (c vaultVerb) vaultCommand() *cobra.Command {
 	}
 	vault.AddCommand(
 		c.storeCommand(control.Store, "set", "Store a secret, from a hidden prompt, standard input or a file"),
-		c.storeCommand(control.Rotate, "rotate", "Replace a secret, and restart the servers that use it"),
+		c.storeCommand(control.Rotate, "rotate", "Replace a secret, and restart the servers that have its value"),
 		c.outputFlag(&cobra.Command{
 			Use: "has KEY", Short: "Say by the exit code whether a secret exists: 0 or 4", ValidArgsFunction: offerFirst(c.offeredKeys),
 			RunE: onOne(c.vaultHas),
