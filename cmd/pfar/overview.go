@@ -111,7 +111,7 @@ func (s situation) state() []string {
 		return []string{whose + " runs. Only root and the group pfar-admin may look at it."}
 	case s.err != nil && !errors.Is(s.err, control.ErrNotRunning):
 		return []string{cut(whose+" does not answer: "+s.err.Error(), maxLineShown)}
-	case s.report == nil && !s.machine:
+	case s.report == nil && (!s.machine || !s.installed):
 		return []string{"pfar does not run.", s.files()}
 	case s.report == nil:
 		return []string{whose + " does not run.", s.files()}
@@ -208,7 +208,7 @@ func (s situation) start() []advice {
 	if s.declared > 0 {
 		demo, declare = advice{"pfar check", "find mistakes in the declarations"}, demo
 	}
-	if !s.machine {
+	if !s.machine || !s.installed {
 		return []advice{demo, check, declare, up}
 	}
 	begin := advice{"systemctl enable --now pfar.target", "start it, now and at each boot"}

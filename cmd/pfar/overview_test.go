@@ -30,6 +30,7 @@ func overviews() map[string]situation {
 	return map[string]situation{
 		"nothing installed":           {err: stopped, directory: own},
 		"own, declared":               {err: stopped, directory: own, declared: 2},
+		"root, nothing installed":     {root: true, machine: true, err: stopped, directory: system},
 		"root, installed and stopped": {root: true, machine: true, installed: true, err: stopped, directory: system},
 		"root, declared and stopped":  {root: true, machine: true, installed: true, err: stopped, directory: system, declared: 3},
 		"user, installed and stopped": {machine: true, installed: true, err: stopped, directory: system, declared: -1},
