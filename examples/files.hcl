@@ -1,8 +1,8 @@
 # Files in a private folder that outlives the server. To give it files of
 # yours, name their folder here
 #   sandbox { read_only = ["/srv/documents"] }
-# and among the arguments. Whatever the arguments say, it has what the
-# sandbox block says and no more.
+# and among the arguments. Of your folders, the server can read only those
+# in the sandbox block, even if its arguments name others.
 description = "A folder of files"
 label       = "internal"
 

@@ -1,7 +1,7 @@
 # Waits until its token is there: pfar vault set notion_token
 # The server never has it: it holds a placeholder, and its egress bridge
-# puts the token into the requests to Notion. A server that needs the token
-# itself, to compute with it, gets it in its environment by
+# puts the token into the requests to Notion. If a server must have the
+# token itself, for example to sign, put the token into its environment:
 #   auth = { NOTION_TOKEN = "vault:notion_token" }
 description     = "Notion workspace: pages, databases, blocks"
 label           = "internal"

@@ -20,7 +20,8 @@ func TestManualKnowsTheLimits(t *testing.T) {
 	for _, says := range []string{
 		fmt.Sprintf("%d at once through the bridge, and %.0f new ones a second;", l.conns, float64(l.rate)),
 		fmt.Sprintf("%d at once to hosts of brokered secrets;", l.opened),
-		fmt.Sprintf("One on which nothing has come for %s ends.", map[time.Duration]string{time.Hour: "an hour"}[l.idle]),
+		fmt.Sprintf("The bridge closes a connection after %s without data.",
+			map[time.Duration]string{time.Hour: "an hour"}[l.idle]),
 		fmt.Sprintf("one word of %d to %d visible ASCII characters", broker.MinSecret, broker.MaxSecret),
 	} {
 		if !strings.Contains(manual, says) {

@@ -24,8 +24,7 @@ func TestManualKnowsTheTimes(t *testing.T) {
 	for _, says := range []string{
 		fmt.Sprintf("when nothing has happened in it for %d ms, after %.0f s at the latest",
 			watch.Quiet.Milliseconds(), watch.AtMost.Seconds()),
-		fmt.Sprintf("starts it again, %.0f minutes later at first.", pauses[0].Minutes()),
-		fmt.Sprintf("the last %d of these are known", maxStood),
+		fmt.Sprintf("the bridge knows the last %d placeholders", maxStood),
 		fmt.Sprintf("less than %s of its disk is free, or less than %d GiB,", part, diskMost>>30),
 	} {
 		if !strings.Contains(manual, says) {
