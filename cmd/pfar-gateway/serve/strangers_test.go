@@ -143,3 +143,30 @@ func TestCleanRoomLists(t *testing.T) {
 		t.Errorf("the session is %s", l)
 	}
 }
+
+// TestListedWhileItEnds: a list that has a server which ends before the client gets the list is judged by what its
+// owner says of the server, and not as if nobody had said anything.
+func TestListedWhileItEnds(t *testing.T) {
+	g := start(t, DefaultLimits())
+	c := g.session(t, "/mcp")
+	for range 100 {
+		l := g.Launch(t, saying(""), everything())
+		l.Ready(t)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			l.Exit()
+		}()
+		for up := true; up; {
+			c.call(t, "tools/list", "{}")
+			select {
+			case <-ended:
+				up = len(g.Catalogue().Upstreams()) > 0
+			default:
+			}
+		}
+	}
+	if got := g.label(t); got.Integrity != gate.Clean {
+		t.Errorf("the session is %v", got)
+	}
+}

@@ -114,6 +114,6 @@ func (l *Listens) heed(v *call.Visit, sub *hub.Subscriber, m hub.Told) ([]byte, 
 	if calls.Gate == nil {
 		return nil, call.ErrNoGate
 	}
-	said, err := calls.Gate.Hear(v.Ctx, v.Identity(), m.Says, m.Declared, lister(calls.Registry, m.Says).Declared, m.Method, m.Params)
+	said, err := calls.Gate.Hear(v.Ctx, v.Identity(), m.Says, m.Declared, lister(calls.Registry.Catalogue(), m.Says).Declared, m.Method, m.Params)
 	return sub.Message(m, said), err
 }

@@ -21,16 +21,17 @@ func list(calls *call.Calls, v *call.Visit, k registry.Kind) (reply.Reply, error
 			return reply.Reply{}, err
 		}
 	}
-	view, err := v.Catalogue(calls.Registry).View(v.Endpoint)
+	c := v.Catalogue(calls.Registry)
+	view, err := c.View(v.Endpoint)
 	if err != nil {
 		return reply.Reply{}, err
 	}
-	left, err := listed(calls, v, view.Lists[k])
+	left, err := listed(calls, v, c, view.Lists[k])
 	if err != nil {
 		return reply.Reply{}, err
 	}
 	if len(left) > 0 {
-		view = calls.Registry.Without(v.Catalogue(calls.Registry), v.Endpoint, left)
+		view = calls.Registry.Without(c, v.Endpoint, left)
 	}
 	page, ok := view.Lists[k].Page(cursor)
 	if !ok {
@@ -41,12 +42,12 @@ func list(calls *call.Calls, v *call.Visit, k registry.Kind) (reply.Reply, error
 
 // listed passes the gate with unreviewed text in a list, which counts as an answer of its server. It returns the
 // servers that the client's profile or a rule leaves out.
-func listed(calls *call.Calls, v *call.Visit, list *registry.List) (left []string, err error) {
+func listed(calls *call.Calls, v *call.Visit, c *registry.Catalogue, list *registry.List) (left []string, err error) {
 	strange, holding := list.Strange(), list.Holding()
 	servers := slices.Concat(strange, holding)
 	slices.Sort(servers)
 	for _, server := range slices.Compact(servers) {
-		err := show(calls, v, server, slices.Contains(holding, server), slices.Contains(strange, server))
+		err := show(calls, v, lister(c, server), slices.Contains(holding, server), slices.Contains(strange, server))
 		switch {
 		case errors.Is(err, enforce.ErrNotListed):
 			left = append(left, server)
@@ -58,25 +59,28 @@ func listed(calls *call.Calls, v *call.Visit, list *registry.List) (left []strin
 }
 
 // show passes the gate with text of one server's list.
-func show(calls *call.Calls, v *call.Visit, server string, holding, strange bool) error {
+func show(calls *call.Calls, v *call.Visit, of enforce.Lister, holding, strange bool) error {
 	if !holding && !strange {
 		return nil
 	}
 	if calls.Gate == nil {
 		return call.ErrNoGate
 	}
-	return calls.Gate.Listed(v.Ctx, v.Identity(), enforce.Listing{
-		Lister: lister(calls.Registry, server), Method: v.Method, Holding: holding, Strange: strange,
-	})
+	return calls.Gate.Listed(v.Ctx, v.Identity(), enforce.Listing{Lister: of, Method: v.Method, Holding: holding, Strange: strange})
 }
 
-// lister returns what the owner says of a server, nothing if it is not up.
-func lister(reg *registry.Registry, server string) enforce.Lister {
-	for _, up := range reg.Catalogue().Upstreams() {
+// lister returns what the owner says of a server of the catalogue, nothing if it has none of that name. A list and its
+// lister are of one catalogue: a server that ends between the two would count as one of which nothing is known.
+func lister(c *registry.Catalogue, server string) enforce.Lister {
+	for _, up := range c.Upstreams() {
 		if up.Server().Name == server {
-			owner, word := up.Declared()
-			return enforce.Lister{Server: server, Declared: word, Owner: owner}
+			return listerOf(up)
 		}
 	}
 	return enforce.Lister{Server: server}
+}
+
+func listerOf(up *registry.Upstream) enforce.Lister {
+	owner, word := up.Declared()
+	return enforce.Lister{Server: up.Server().Name, Declared: word, Owner: owner}
 }
