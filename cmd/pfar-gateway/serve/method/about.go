@@ -76,7 +76,8 @@ func (a *About) reviewed(visit *call.Visit, v *registry.View) []registry.About {
 		if (n.InfoReviewed || v.Server == "") && (n.InstructionsReviewed || n.About.Instructions == "") {
 			continue
 		}
-		clean := a.Calls.Gate != nil && a.Calls.Gate.Clean(visit.Ctx, visit.Identity(), lister(a.Calls.Registry.Catalogue(), n.Server))
+		by := lister(a.Calls.Registry.Catalogue(), n.Server)
+		clean := a.Calls.Gate != nil && a.Calls.Gate.Clean(visit.Ctx, visit.Identity(), by)
 		list[i].InfoReviewed = clean || n.InfoReviewed
 		if !clean && !n.InstructionsReviewed {
 			list[i].Instructions = ""

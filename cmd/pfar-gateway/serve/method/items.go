@@ -116,7 +116,8 @@ func (m *misused) Error() string {
 // but the tool's result. The server has not been asked.
 func (m *misused) answer(calls *call.Calls, v *call.Visit) (reply.Reply, error) {
 	server := m.route.Upstream.Server().Name
-	if err := show(calls, v, listerOf(m.route.Upstream), false, m.route.Item.Strange()); err != nil { // the schema's words are in the answer
+	// The words of the schema are in the answer.
+	if err := show(calls, v, listerOf(m.route.Upstream), false, m.route.Item.Strange()); err != nil {
 		return reply.Reply{}, jsonrpc.Errorf(approval.Code, "the arguments do not fit, and what %q says of them may not be shown: %v", server, err)
 	}
 	return calls.Unsent(v, server, m.route.Name, reply.Reply{Refused: true, Why: m, Result: fmt.Appendf(nil,

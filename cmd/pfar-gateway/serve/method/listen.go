@@ -114,6 +114,7 @@ func (l *Listens) heed(v *call.Visit, sub *hub.Subscriber, m hub.Told) ([]byte, 
 	if calls.Gate == nil {
 		return nil, call.ErrNoGate
 	}
-	said, err := calls.Gate.Hear(v.Ctx, v.Identity(), m.Says, m.Declared, lister(calls.Registry.Catalogue(), m.Says).Declared, m.Method, m.Params)
+	now := lister(calls.Registry.Catalogue(), m.Says).Declared
+	said, err := calls.Gate.Hear(v.Ctx, v.Identity(), m.Says, m.Declared, now, m.Method, m.Params)
 	return sub.Message(m, said), err
 }

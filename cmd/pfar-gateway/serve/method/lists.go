@@ -66,7 +66,8 @@ func show(calls *call.Calls, v *call.Visit, of enforce.Lister, holding, strange 
 	if calls.Gate == nil {
 		return call.ErrNoGate
 	}
-	return calls.Gate.Listed(v.Ctx, v.Identity(), enforce.Listing{Lister: of, Method: v.Method, Holding: holding, Strange: strange})
+	l := enforce.Listing{Lister: of, Method: v.Method, Holding: holding, Strange: strange}
+	return calls.Gate.Listed(v.Ctx, v.Identity(), l)
 }
 
 // lister returns what the owner says of a server of the catalogue, nothing if it has none of that name. A list and its
