@@ -20,9 +20,9 @@ import (
 const egressHelp = `Show the connections of a server, or of all servers: open ones, the last closed ones, and refused ones
 with the reason.
 
-With -f, print a line when a connection opens, closes or is refused. A connection that is refused again
-and again appears each time its number has doubled. With --json, each connection is an object on its own
-line; with -f, each change prints the object again.`
+With -f, print a line when a connection opens, closes or is refused. A connection that is refused
+repeatedly appears at its first, second, fourth and eighth refusal, and so on. With --json, each connection is
+an object on its own line; with -f, each change prints the object again.`
 
 const (
 	egressTimeout  = 5 * time.Second // for a bridge to start and answer

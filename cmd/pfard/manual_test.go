@@ -22,7 +22,7 @@ func TestManualKnowsTheTimes(t *testing.T) {
 	manual := strings.ReplaceAll(string(b), "\n", " ")
 	part := map[int]string{20: "a twentieth"}[diskShare]
 	for _, says := range []string{
-		fmt.Sprintf("when nothing has happened in it for %d ms, after %.0f s at the latest",
+		fmt.Sprintf("pfard waits until nothing happens in it for %d ms, at most %.0f s.",
 			watch.Quiet.Milliseconds(), watch.AtMost.Seconds()),
 		fmt.Sprintf("the bridge knows the last %d placeholders", maxStood),
 		fmt.Sprintf("less than %s of its disk is free, or less than %d GiB,", part, diskMost>>30),
