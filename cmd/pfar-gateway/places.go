@@ -18,8 +18,7 @@ import (
 const maxConnections = 4096
 
 // connections returns how many each of the clients' two listeners may have at once: a quarter of the descriptors that
-// this process may open. What servers, the operator, the state and the audit need is left, whatever clients do
-// (attacks.md RX-14).
+// this process may open. What servers, the operator, the state and the audit need is left, whatever clients do.
 func connections() (int, error) {
 	var limit unix.Rlimit // Go has raised the soft one to the hard one
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

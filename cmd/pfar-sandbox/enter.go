@@ -171,8 +171,8 @@ func dropPrivileges(tasks uint64) error {
 		resource int
 		max      uint64
 	}{
-		// Counted per user namespace since Linux 5.14, so it holds a fork bomb even where there is no cgroup to
-		// (RX fork-bomb); the launcher's own user is not affected.
+		// Counted per user namespace since Linux 5.14, so it holds a fork bomb even where there is no cgroup; the
+		// launcher's own user is not affected.
 		{"RLIMIT_NPROC", unix.RLIMIT_NPROC, tasks},
 		// Half of what its launcher may have: descriptors in flight on Unix sockets are counted by user, and held against
 		// the limit of who sends (unix(7), ETOOMANYREFS). The server's sends fail before pfar's do.

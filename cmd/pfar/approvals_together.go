@@ -144,8 +144,7 @@ func renderTogether(b *page, calls []*waitingCall) {
 	}
 }
 
-// printTogether prints, below the list, what is different in calls that are alike: many of them hide one that is not
-// (AP-08).
+// printTogether prints, below the list, what is different in calls that are alike: many of them hide one that is not.
 func (c approvalsVerb) printTogether(all []waitingCall) {
 	b := page{columns: columnsOf(c.stdout)}
 	for _, group := range together(all) {

@@ -80,7 +80,7 @@ func (t *tool) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON gives the definition back whole (DIS-15).
+// MarshalJSON gives the definition back whole.
 func (t tool) MarshalJSON() ([]byte, error) { return t.raw, nil }
 
 // toolMeta is what the gateway itself says of a tool.

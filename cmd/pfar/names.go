@@ -78,7 +78,7 @@ type silentServer struct{ server string }
 
 func (s *silentServer) Error() string { return s.server + " offers no tools now" }
 
-// id is the tool's one identity as pfar writes it (DIS-04).
+// id is the tool's one identity as pfar writes it.
 func (t listed) id() string { return t.server + "." + t.tool }
 
 // wire is the identity as MCP's clients write it; no server's name has an underscore.

@@ -14,7 +14,7 @@ import (
 )
 
 // reveal makes a text that somebody is to decide about show all that is in it: beside what escape does, whatever has no
-// picture of its own, or could hide in another's (AP-05). Only ASCII's space is left a space.
+// picture of its own, or could hide in another's. Only ASCII's space is left a space.
 func reveal(s string) string {
 	marks := 0 // combining ones in a row
 	return visible.Escape(s, func(r rune) bool {

@@ -30,7 +30,7 @@ const (
 	ownChain     = "pfard"
 
 	auditGroup = "pfar-admin"        // whose members may read what was recorded
-	auditKept  = 30 * 24 * time.Hour // AUD-10
+	auditKept  = 30 * 24 * time.Hour // older files are deleted
 	auditMost  = 4 << 30             // bytes of a chain's files, so that nobody fills the disk by calling: without records nothing is called
 	auditShare = 10                  // they have no more than one part in so many of the disk, whatever its size
 	pruneTime  = 24 * time.Hour      // between looks for what is to be deleted, beside those when a file begins

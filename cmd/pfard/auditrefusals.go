@@ -19,7 +19,7 @@ const (
 	maxRefusing       = 256              // servers that are remembered without need
 )
 
-// refusals records hosts that bridges refused (AUD-02), as many as there is room for, of each server's process.
+// refusals records hosts that bridges refused, as many as there is room for, of each server's process.
 type refusals struct {
 	record func(audit.Record) bool // reports whether it could be
 

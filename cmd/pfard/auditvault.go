@@ -10,7 +10,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// asked records what is asked of the vault before it is done: without a record it is not (AU-03).
+// asked records what is asked of the vault before it is done: without a record it is not.
 func (a *auditor) asked(p control.Peer, q control.Request) error {
 	if q.Verb == control.Secrets || q.Verb == control.Give && q.Gift == "" {
 		return nil
@@ -26,9 +26,8 @@ func (a *auditor) asked(p control.Peer, q control.Request) error {
 	return nil
 }
 
-// vaultRecords is a log whose entries about the vault are recorded as well (AUD-03), after what they are about. What
-// may not be done without a record is recorded before, by who does it: requests (asked), and what processes are given
-// (handing).
+// vaultRecords is a log whose entries about the vault are recorded as well, after what they are about. What may not be
+// done without a record is recorded before, by who does it: requests (asked), and what processes are given (handing).
 type vaultRecords struct {
 	slog.Handler
 	audit *auditor

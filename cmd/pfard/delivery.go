@@ -45,14 +45,13 @@ const (
 	toModel    receiver = "model"    // the key of an inspector
 )
 
-// handing leaves a record of each secret that a process is given, before it is, or is not, and why (AUD-03). No value
-// is in it.
+// handing leaves a record of each secret that a process is given, before it is, or is not, and why. No value is in it.
 type handing struct {
 	log    *slog.Logger // not one whose entries are recorded
 	append func(audit.Record) error
 }
 
-// unrecorded is why a process is not given a secret that is there (AU-03).
+// unrecorded is why a process is not given a secret that is there.
 type unrecorded struct{ error }
 
 func (u unrecorded) Error() string {

@@ -21,7 +21,7 @@ import (
 
 // given is to which servers each secret of the vault is given, and on what terms. Those that name it when it is stored
 // are its owner's word, or the first that does so later. What others say, and what these say later, waits until the
-// owner gives it to them (CR-12): to be named in a declaration is not enough.
+// owner gives it to them: to be named in a declaration is not enough.
 type given struct {
 	path string
 

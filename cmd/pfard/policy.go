@@ -38,7 +38,7 @@ type policy struct {
 func newPolicy() *policy { return &policy{open: os.DirFS, changed: make(chan struct{})} }
 
 // read takes the folder as it is now, and returns what is wrong with it. Another policy is in force when it has been
-// recorded (AU-03): until then the one before stays, which is tried again with each call.
+// recorded: until then the one before stays, which is tried again with each call.
 func (p *policy) read(dir string, log *slog.Logger, record func(*gate.Policy) error) (map[string]*hcl.File, hcl.Diagnostics) {
 	mark := policies.Fingerprint(p.open(dir)) // declarations change without it
 	p.mu.Lock()

@@ -258,7 +258,7 @@ func prepareDirs(d control.Dirs) error {
 	return nil
 }
 
-// lockRun keeps a second pfard away from the same run directory (DU-07).
+// lockRun keeps a second pfard away from the same run directory.
 func lockRun(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "pfard.lock"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -41,7 +41,7 @@ type keeper struct {
 	running func(ctx context.Context, server string) ([]string, error)
 }
 
-// answer carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).
+// answer carries out what is asked of the vault, and leaves a record of it, never with a value.
 func (k *keeper) answer(p control.Peer, q control.Request) (r control.Response, err error) {
 	isNone := func(key string) bool { return !declaration.IsVaultKey(key) }
 	misplaced := q.Key != "" && isNone(q.Key) || slices.ContainsFunc(q.Keys, isNone)
@@ -208,7 +208,7 @@ func (k *keeper) describeTokens(s *control.Secret) {
 	}
 }
 
-// change changes the vault, has servers run with what it holds then, and says what becomes of them (CR-11).
+// change changes the vault, has servers run with what it holds then, and says what becomes of them.
 func (k *keeper) change(change func() ([]vault.Change, error)) ([]control.Change, error) {
 	k.tokens.storing.Lock() // what comes of a refresh that is under way is dropped
 	changes, err := change()

@@ -226,7 +226,7 @@ func (f *fleet) Launch(p plan.Plan) (units.Secrets, error) {
 		s.set(control.Starting, "starting")
 		return secrets, nil
 	}
-	s.lacks(secrets) // LIF-03: not an error, and never a crash loop
+	s.lacks(secrets) // it waits: not an error, and never a crash loop
 	if !f.waits {
 		return units.Secrets{}, errWaits
 	}

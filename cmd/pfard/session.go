@@ -117,7 +117,8 @@ func noHandle(text string) error {
 	return fmt.Errorf("%w: %q is not the handle of a session: 8 characters of a-z and 2-7", control.ErrInvalid, text)
 }
 
-// close has a session's process stopped as LIF-09 has it: with the next look at what is wanted.
+// close has a session's process stopped as a server is (end of stdin, SIGTERM, SIGKILL), with the next look at
+// what is wanted.
 func (e *session) close() {
 	if e.closing {
 		return

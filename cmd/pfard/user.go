@@ -16,7 +16,7 @@ import (
 )
 
 // allotted gives the units that start bubblewrap user ids of their own: no two servers, sessions or inspectors share
-// one (SB-01, SB-21).
+// one, with which they could signal and read each other, and none has root's.
 type allotted struct {
 	registry *users.Registry
 	run      string // run directory; systemd makes the units' runtime directories beside it

@@ -106,7 +106,7 @@ type Match struct {
 
 // Rule is what a person has approved beforehand. It names everything that an approval is bound to but the session, and
 // holds for no label that is worse than the one that was shown, no other row of the policy, and no call of which an
-// inspector says something (AP-09).
+// inspector says something.
 type Rule struct {
 	ID      string     `json:"id"`
 	Client  string     `json:"client"`

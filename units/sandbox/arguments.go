@@ -174,7 +174,7 @@ func (m Mount) appendTo(args []string, i int, o Options) ([]string, error) {
 		if fd, ok := o.BindFD[i]; ok && m.Scratch() {
 			return append(args, "--bind-fd", strconv.Itoa(fd), m.Dest), nil
 		}
-		if m.Size > 0 { // without one, half of the host's memory (RX)
+		if m.Size > 0 { // without one, half of the host's memory
 			args = append(args, "--size", strconv.FormatInt(m.Size, 10))
 		}
 		return append(args, "--perms", octal(m.Perms, FolderPerms), "--tmpfs", m.Dest), nil

@@ -24,7 +24,7 @@ type Outcome struct {
 // the call is denied as well.
 //
 // again makes the request once more after the wait, as the same call would be asked about then: if the pin, the policy
-// or what the session has seen has changed meanwhile, it is another one, and not approved (AP-01).
+// or what the session has seen has changed meanwhile, it is another one, and not approved.
 func (s *Store) Ask(ctx context.Context, r Request, again func() (Request, error)) (Outcome, error) {
 	canonical, binding, err := s.read(&r)
 	if err != nil {
@@ -260,7 +260,7 @@ func (s *Store) rate(client string) *rate.Limiter {
 	return l
 }
 
-// claim uses an approval up, for the one who comes first (AP-02).
+// claim uses an approval up, for the one who comes first.
 func (s *Store) claim(e *entry, again func() (Request, error)) (Outcome, error) {
 	now, err := again()
 	if err != nil {

@@ -20,7 +20,7 @@ type Digest [sha256.Size]byte
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // bind returns the canonical form of the arguments, and the digest of it with everything else that the decision is
-// bound to: two requests that differ in anything of it are two (AP-01, AP-06).
+// bound to: two requests that differ in anything of it are two.
 func bind(r *Request) (canonical []byte, _ Digest, err error) {
 	raw := []byte(r.Arguments)
 	if len(raw) == 0 {

@@ -119,7 +119,7 @@ func (r *rule) covers(q *Request, canonical []byte) bool {
 }
 
 // inForce reports whether a rule's time has neither come to its end nor not yet begun: a clock that is set back must
-// not make it longer (AP-11).
+// not make it longer.
 func (s *Store) inForce(r *rule) bool {
 	now := s.now()
 	return s.clock() < r.until && now.Before(r.Expires) && !now.Before(r.Created)

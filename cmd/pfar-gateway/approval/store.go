@@ -114,8 +114,8 @@ type Store struct {
 	rules   map[string]*rule
 }
 
-// Open takes over what is on the disk: everything that was open is denied, for who knows what has happened since
-// (AP-02).
+// Open takes over what is on the disk: everything that was open is denied, for who knows what has happened since. A
+// call whose approval outlived a crash could run twice.
 func Open(db *state.DB, sessions *label.Sessions, limits Limits) (*Store, error) {
 	s := &Store{
 		db: db, sessions: sessions, limits: limits, clock: sinceBoot, now: time.Now, ending: make(chan struct{}), byID: make(map[string]*entry), byBinding: make(map[Digest]*entry),

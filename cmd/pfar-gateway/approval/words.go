@@ -36,7 +36,7 @@ func (o Outcome) meta() map[string]any {
 	return map[string]any{"pfar/approval": m}
 }
 
-// ToolError is the result of a tools/call that was not run (P-17): an error of the tool, which models read and act on.
+// ToolError is the result of a tools/call that was not run: an error of the tool, which models read and act on.
 func (o Outcome) ToolError(call string) []byte {
 	return encode(map[string]any{
 		"content": []any{map[string]any{"type": "text", "text": o.Text(call)}},

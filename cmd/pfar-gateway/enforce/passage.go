@@ -149,8 +149,7 @@ func (g *Passage) Taken() (bool, error) {
 }
 
 // Inbound has inspectors look at what came back, if strangers may have written it. It reports whether the client may
-// have it; the details of what was found are in the record alone (GAT-34). What no inspector could look at, it may not
-// have.
+// have it; the details of what was found are in the record alone. What no inspector could look at, it may not have.
 func (g *Passage) Inbound(ctx context.Context, result []byte) bool {
 	if !g.Strange() {
 		return true

@@ -82,7 +82,7 @@ func ValidID(raw []byte) bool {
 }
 
 // AppendRequest appends a request as one line, with id 0 a notification. Line breaks between the tokens of params
-// become spaces: there are none within strings, and one more would be a message of the client's making (TRA-02).
+// become spaces: there are none within strings, and one more would be a message of the client's making.
 func AppendRequest(dst []byte, id int64, method string, params []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0",`...)
 	if id != 0 {

@@ -30,7 +30,7 @@ type (
 )
 
 var (
-	// ErrUnknown is of a session that nobody has made: nothing is called for it (GAT-09).
+	// ErrUnknown is of a session that nobody has made: nothing is called for it.
 	ErrUnknown = errors.New("no such session")
 	// ErrFrozen is of a session whose calls have been denied too often in a row.
 	ErrFrozen = errors.New("the session is frozen")
@@ -45,7 +45,7 @@ const maxSessions = 1 << 16
 // killed.
 const forgotten = 7 * 24 * time.Hour
 
-// maxDenials in a row freeze a session: somebody, or something, tries until it is let through (AP-08).
+// maxDenials in a row freeze a session: somebody, or something, tries until it is let through.
 const maxDenials = 5
 
 // key of a session.

@@ -114,8 +114,8 @@ func (s *Sessions) shares(server string, l gate.Label) []gate.Source {
 }
 
 // Stain joins a label to what a server's outputs are from now on, because a session of that label is about to write to
-// it (gate.md: no laundering; P-16). If that makes it rise, it is on the disk when Stain returns; with an error the
-// call must not be sent.
+// it: no session launders through a server what it has read. If that makes it rise, it is on the disk when Stain
+// returns; with an error the call must not be sent.
 func (s *Sessions) Stain(server string, l gate.Label, by Source) error {
 	if !l.Known() {
 		return fmt.Errorf("%q is no label to be joined", l)

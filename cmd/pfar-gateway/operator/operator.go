@@ -23,7 +23,7 @@ import (
 	"github.com/pfar/pfar/units/operator"
 )
 
-// Act is one thing that the operator does, for the audit (AUD-05).
+// Act is one thing that the operator does, for the audit.
 type Act struct {
 	By      approval.Approver `json:"by"`
 	Verb    string            `json:"verb"`    // approve, deny, forget-rule, new-session, reset-session, thaw-session, end-session, clear-stain, accept-pins, forget-pins

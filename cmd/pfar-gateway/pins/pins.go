@@ -173,7 +173,7 @@ func open(dir string, log *slog.Logger, d disk) (*Store, error) {
 
 func (s *Store) path(server string) string { return filepath.Join(s.dir, server+".json") }
 
-// Record has f called with what is about to become of pins by their owner's word (AUD-08). With an error, it does not.
+// Record has f called with what is about to become of pins by their owner's word. With an error, it does not.
 func (s *Store) Record(f func(...audit.Record) error) { s.record = f }
 
 // By is who does something to pins, for the record.

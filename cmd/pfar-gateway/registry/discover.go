@@ -18,7 +18,7 @@ import (
 type Listing [Templates + 1][]Item
 
 // changes returns the kinds in which two listings differ, so that a server that only says that something changed
-// disturbs nobody (MS list-changed). Who has reviewed a tool shows in what is said of it.
+// disturbs nobody. Who has reviewed a tool shows in what is said of it.
 func (l *Listing) changes(old *Listing) Kinds {
 	var s Kinds
 	for k := Tools; k <= Templates; k++ {

@@ -132,8 +132,8 @@ func (i Item) Member(name string) []byte {
 	return ms.Get(name)
 }
 
-// servable is what a name may look like (MS tool-names, MCP 2025-11-25 server/tools): it is shown to models and people,
-// and joined with others.
+// servable is what a name may look like (MCP 2025-11-25 server/tools): it is shown to models and people, and joined
+// with others.
 var servable = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
 const maxURI = 2048

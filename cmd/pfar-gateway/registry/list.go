@@ -177,7 +177,7 @@ func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
 	return jsonrpc.Splice(dst, item.Raw, edits...)
 }
 
-// harmlessIcons reports whether showing the icons reaches nothing but a named public host, and runs nothing (MS-90).
+// harmlessIcons reports whether showing the icons reaches nothing but a named public host, and runs nothing.
 func harmlessIcons(raw []byte) bool {
 	var icons []struct {
 		Src string `json:"src"`

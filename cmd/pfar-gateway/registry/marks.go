@@ -9,7 +9,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 )
 
-// Mark is the member of a result without _meta that puts the server's label on it (DIS-10), with a comma behind it.
+// Mark is the member of a result without _meta that puts the server's label on it, with a comma behind it.
 func (u *Upstream) Mark(label string) []byte {
 	m := u.marked.Load()
 	if m == nil || m.label != label {
@@ -55,7 +55,7 @@ func (u *Upstream) Hint(result []byte, ms jsonrpc.Members) []byte {
 }
 
 // hint reads what a result says. What may be kept by anybody is only what the owner calls public, whatever the server
-// says (MS-91).
+// says.
 func (u *Upstream) hint(ms jsonrpc.Members) Hint {
 	var h Hint
 	if !u.Modern() { // it knows nothing of hints

@@ -45,7 +45,7 @@ func New(log *slog.Logger, version string, limits Limits) *Registry {
 	return r
 }
 
-// Pin has definitions held back that the owner has not accepted, from before the first server comes up.
+// Pin has definitions held back that the owner has not accepted, from before the first server comes up.
 func (r *Registry) Pin(s *pins.Store) {
 	r.reviewer.pins = s
 	s.Watch(func(server string) {

@@ -16,9 +16,8 @@ func (i Item) semantics(owner map[string]handover.Tool) string {
 	return semantics(annotations, wordOn(owner, i.Name).Semantics)
 }
 
-// semantics says whether a tool reads or writes. The owner's word counts (DIS-09); else a tool reads only if its server
-// says that it does and does not also say that it destroys (DIS-05, X-29). Everything else writes (DIS-07): hints come
-// from the confined server.
+// semantics says whether a tool reads or writes. The owner's word counts; else a tool reads only if its server says
+// that it does and does not also say that it destroys. Everything else writes: hints come from the confined server.
 func semantics(annotations []byte, owner string) string {
 	if owner == "read" || owner == "write" {
 		return owner

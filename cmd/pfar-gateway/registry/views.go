@@ -101,8 +101,8 @@ func (s seen) by(profile string) *Catalogue {
 }
 
 // For returns the catalogue as a client with these rights finds it. What it may not use is not in it: every path from a
-// client to a server leads through here, so that on none of them is there more than on another (GC-50). It is made when
-// it is first asked for.
+// client to a server leads through here, so that on none of them is there more than on another. It is made when it is
+// first asked for.
 func (w *views) For(rights *access.Rights, profile string) *Catalogue {
 	c := w.Catalogue()
 	if w.offers == nil {
@@ -227,7 +227,7 @@ func (w *views) part(s *served, v viewer, old *served) *served {
 	return p
 }
 
-// private has lists that are not everybody's kept by their client alone (MS-91).
+// private has lists that are not everybody's kept by their client alone.
 func (v *View) private() {
 	for _, l := range v.Lists {
 		if l.hint.Public { // it is new: nobody has it yet

@@ -96,8 +96,7 @@ type exchange struct {
 	events bool   // the client would rather have an event stream
 }
 
-// misplaced answers a request whose path leads nowhere: in the protocol's own words, if it is a message at all
-// (GAT-13).
+// misplaced answers a request whose path leads nowhere: in the protocol's own words, if it is a message at all.
 func (x *exchange) misplaced(e *jsonrpc.Error) {
 	req := x.request()
 	if x.r.Method == http.MethodPost {
@@ -149,7 +148,7 @@ func (x *exchange) post() {
 	}
 }
 
-// batch answers several messages at once, which one revision has and all others refuse (GC-35).
+// batch answers several messages at once, which one revision has and all others refuse.
 func (x *exchange) batch(body []byte) {
 	const version = mcp.ProtocolVersion20250326
 	if v := x.r.Header.Get(mcp.HeaderProtocolVersion); v != "" && v != version || x.r.Header.Get(mcp.HeaderSessionID) == "" {

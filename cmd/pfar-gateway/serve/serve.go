@@ -84,7 +84,7 @@ type Parts struct {
 	Log       *slog.Logger
 	Version   string // of pfar
 	Registry  *registry.Registry
-	Gate      *enforce.Point       // that every request to a server passes; nil: none does (GAT-09)
+	Gate      *enforce.Point       // that every request to a server passes; nil: none does
 	Telemetry *telemetry.Telemetry // nil: nothing is counted or traced
 	Refusals  call.Refusals        // nil: none are known
 	Await     bool                 // requests wait until Learn says who is declared

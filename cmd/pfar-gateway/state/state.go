@@ -31,8 +31,8 @@ type DB struct {
 }
 
 // Open opens the file in dir, which it makes if it is not there. A file that is damaged, or of a later version of pfar,
-// is an error that says what to do: what sessions have seen is never forgotten by itself (DU-06). So is a second
-// process on the same directory (DU-07).
+// is an error that says what to do: what sessions have seen is never forgotten by itself. So is a second process on the
+// same directory.
 func Open(dir string) (*DB, error) {
 	if err := private(dir); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 )
 
 // Watcher says when the declarations may have changed, and nothing about how: editors, cp, dpkg and symlink swaps
-// produce such different events that only a new look at the whole directory is right for all of them (systemd.md 6).
+// produce such different events that only a new look at the whole directory is right for all of them.
 type Watcher struct {
 	Changed chan struct{}
 	fs      *fsnotify.Watcher // nil: blind

@@ -16,7 +16,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 )
 
-// Stdio frames messages on a server's stdio, a line each (TRA-02).
+// Stdio frames messages on a server's stdio, a line each.
 type Stdio struct {
 	stdin   *os.File
 	stdout  *os.File

@@ -15,7 +15,7 @@ import (
 	"github.com/pfar/pfar/policies/redact"
 )
 
-// CodeResult is the error of a call whose result is not as the tool's outputSchema has it. The tool has run (WRP-10).
+// CodeResult is the error of a call whose result is not as the tool's outputSchema has it. The tool has run.
 const CodeResult = -32012
 
 const (

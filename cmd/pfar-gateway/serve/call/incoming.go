@@ -160,8 +160,7 @@ func (n *incoming) typed(values []byte, err error) (reply.Reply, error) {
 	return reply.Reply{Result: result, Members: ms}, err
 }
 
-// withheld replaces a result that inspectors have flagged. Only the record has the result and the reason (GAT-33,
-// GAT-34).
+// withheld replaces a result that inspectors have flagged. Only the record has the result and the reason.
 func (n *incoming) withheld() (reply.Reply, error) {
 	text := "pfar has withheld what " + n.target.server() + " answered, because inspectors found it suspicious. Its owner sees why: pfar audit " + n.Pass.Call()
 	if mcp.MCPMethod(n.Method) != mcp.MethodToolsCall {

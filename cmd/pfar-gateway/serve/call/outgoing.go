@@ -18,8 +18,8 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
 )
 
-// outgoing is the request as the server gets it. The client's headers, and with them its token, go no further than here
-// (GC-53).
+// outgoing is the request as the server gets it. The client's headers, and with them its token, go no further than
+// here.
 func (c *Call) outgoing(up *registry.Upstream, t Target) (call protocol.Call, err error) {
 	call = protocol.Call{Method: c.Method, Params: c.Params, Client: c.client(), Meta: true, Withdraw: withdraw(c.Pass)}
 	back, err := c.stateFor(up)

@@ -124,7 +124,7 @@ func (k *Parking) free(p *parked) {
 	}
 }
 
-// take removes a call and returns it, nil for an unknown state: each state can be used once (GC-54).
+// take removes a call and returns it, nil for an unknown state: each state can be used once.
 func (k *Parking) take(state string) *parked {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -60,7 +60,7 @@ func (a *Calls) Hold(ctx context.Context, find Find) (t Target, release func(), 
 }
 
 // attempt sends the request, and returns the result. Should the server's process end, the next one is asked once more
-// if the first has not had the request, or if it only reads (LIF-15).
+// if the first has not had the request, or if it only reads.
 func (c *Call) attempt() (reply.Reply, error) {
 	t, release, err := c.Hold(c.Ctx, c.still)
 	if err != nil {

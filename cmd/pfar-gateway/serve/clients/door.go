@@ -32,7 +32,7 @@ type Refusal struct {
 type Door func(r *http.Request) (Visitor, *Refusal)
 
 // Loopback returns the door of a TCP listener on loopback, where any process and any web page of the machine can knock:
-// Host and Origin keep pages out (DNS rebinding, GC-01 to GC-15), the token other users' processes.
+// Host and Origin keep pages out (DNS rebinding), the token other users' processes.
 func (c *Clients) Loopback(token []byte, port int) (Door, error) {
 	if len(token) < leastToken {
 		return nil, fmt.Errorf("the token has %d bytes, at least %d are needed", len(token), leastToken)

@@ -9,7 +9,7 @@ import (
 	"github.com/pfar/pfar/policies/access"
 )
 
-// Errors of a path that leads nowhere (GAT-12). What a client may not use is answered as what there is not.
+// Errors of a path that leads nowhere. What a client may not use is answered as what there is not.
 const (
 	CodeNoServer  = -32013 // no server, or no client, of that name
 	CodeNoSession = -32014 // the operator has minted no session of that handle for this client
@@ -74,8 +74,8 @@ func Segments(path, escaped string) ([]string, bool) {
 	return list, true
 }
 
-// act makes the caller the client that the path names, if it is an operator, who may speak in the name of any (GC-50).
-// One word names none: the operator, whom nobody asks again, has to say so.
+// act makes the caller the client that the path names, if it is an operator, who may speak in the name of any. One word
+// names none: the operator, whom nobody asks again, has to say so.
 func (c *Caller) act(t *Table, path []string) {
 	switch {
 	case !c.Local || len(path) < 2:

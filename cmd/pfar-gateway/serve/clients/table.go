@@ -26,7 +26,7 @@ type Member struct {
 	Rights *access.Rights
 }
 
-// Binding is what a session belongs to: it opens to nobody who comes with another, even of the same client (GC-54).
+// Binding is what a session belongs to: it opens to nobody who comes with another, even of the same client.
 type Binding struct {
 	Client, Handle string
 	Token          access.Digest // that was shown; zero: it is a peer of the Unix socket

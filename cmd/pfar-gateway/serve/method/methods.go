@@ -20,7 +20,7 @@ type Methods struct {
 	Calls    *call.Calls
 }
 
-// Run executes a request. The list is closed: no other method reaches a server (GC-25).
+// Run executes a request. The list is closed: no other method reaches a server.
 func (m *Methods) Run(v *call.Visit) (reply.Reply, error) {
 	switch mcp.MCPMethod(v.Method) {
 	case mcp.MethodInitialize:

@@ -30,7 +30,7 @@ const prefix = "pfar-state-"
 // keySize is the length of the key, in bytes.
 const keySize = 32
 
-// Sealer seals states and opens each of them once (GC-54).
+// Sealer seals states and opens each of them once.
 type Sealer struct {
 	key  []byte // nobody else knows it but the next gateway
 	aead cipher.AEAD

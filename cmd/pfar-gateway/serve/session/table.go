@@ -88,7 +88,7 @@ func (t *Table) idlest(of string) *Session {
 	return found
 }
 
-// Find returns the session if it is this client's on this endpoint: the id alone opens nothing (GC-54).
+// Find returns the session if it is this client's on this endpoint: the id alone opens nothing.
 func (t *Table) Find(id string, bound clients.Binding, endpoint string) *Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
