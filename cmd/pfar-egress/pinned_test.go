@@ -72,8 +72,8 @@ func (o *opening) pin(pins ...broker.Pin) {
 	o.proxy.pins = map[string][]broker.Pin{apiHost: pins}
 }
 
-// TestPinned (WRP-13): a host whose certificates the system trusts gets nothing unless one of them has a key that it is
-// pinned to.
+// TestPinned: a host whose certificates the system trusts gets nothing unless one of them has a key that it is pinned
+// to.
 func TestPinned(t *testing.T) {
 	for name, c := range pinCases {
 		for _, h2 := range []bool{false, true} {

@@ -42,7 +42,7 @@ func (p *process) ask(t *testing.T, socket, method, path, body string) (int, str
 	return resp.StatusCode, string(text)
 }
 
-// TestClientsAreNotTheOperator: what only the operator may ask is on the operator's socket, and nowhere else (P-05).
+// TestClientsAreNotTheOperator: what only the operator may ask is on the operator's socket, and nowhere else.
 func TestClientsAreNotTheOperator(t *testing.T) {
 	p := start(t, "127.0.0.1:0", "http:unix:servers:operator", token+"\n")
 	p.await(t, "READY=1")

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// TestShownCalls renders calls as a person is to decide about them, most of them hostile (AP-05). In the archives,
-// call.json is what the gateway tells, with the arguments of arguments.json, and shown is all that is printed.
+// TestShownCalls renders calls as a person is to decide about them, most of them hostile. In the archives, call.json is
+// what the gateway tells, with the arguments of arguments.json, and shown is all that is printed.
 func TestShownCalls(t *testing.T) {
 	files, _ := filepath.Glob("testdata/approvals/*.txtar")
 	if len(files) < 6 {

@@ -500,7 +500,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestApprovalsTogether: of calls that are alike the list shows what is not (AP-08), wherever it hides.
+// TestApprovalsTogether: of calls that are alike the list shows what is not, wherever it hides.
 func TestApprovalsTogether(t *testing.T) {
 	long := strings.Repeat("lorem ipsum ", 3000)
 	to := func(client, server string) func(*approval.Request) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// DIS-15: what a listing says beyond what this program reads is printed all the same.
+// TestToolDefinitionIsKeptWhole: what a listing says beyond what this program reads is printed all the same.
 func TestToolDefinitionIsKeptWhole(t *testing.T) {
 	const sent = `{"_meta":{"pfar/server":"s","pfar/tool":"t","pfar/semantics":"read"},"name":"s__t","inputSchema":{},"outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"execution":{"x":1.50}}`
 	var read tool

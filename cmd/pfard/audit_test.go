@@ -62,7 +62,7 @@ func words(list []audit.Record, kind audit.Kind) string {
 	return strings.Join(all, "\n")
 }
 
-// TestVaultIsRecorded: what is asked before it is done, what came of it after, and never a value (AUD-03).
+// TestVaultIsRecorded: what is asked before it is done, what came of it after, and never a value.
 func TestVaultIsRecorded(t *testing.T) {
 	d, _, _ := fixture(t)
 	ask := func(q control.Request) error {

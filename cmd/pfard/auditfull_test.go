@@ -60,9 +60,9 @@ func (a *auditor) fill(t *testing.T) (empty func()) {
 	return func() { set(before) }
 }
 
-// TestNothingLooserWithoutRecord (AU-03): a policy and clients that cannot be recorded are not in force, what was
-// before is, and the status says why; what takes something from somebody counts at once. As soon as there is room, all
-// is recorded and in force.
+// TestNothingLooserWithoutRecord: a policy and clients that cannot be recorded are not in force, what was before is,
+// and the status says why; what takes something from somebody counts at once. As soon as there is room, all is recorded
+// and in force.
 func TestNothingLooserWithoutRecord(t *testing.T) {
 	base := t.TempDir()
 	dirs := control.Dirs{Config: filepath.Join(base, "mcp.d"), State: filepath.Join(base, "state"), Run: base}
@@ -223,8 +223,8 @@ func (d *daemon) await(t *testing.T, about func() error) {
 	}
 }
 
-// TestNoSecretWithoutRecord (AU-03): no process is given a secret that it cannot be recorded of; a server waits, the
-// status says for what, and it starts as soon as there is room. What runs goes on.
+// TestNoSecretWithoutRecord: no process is given a secret that it cannot be recorded of; a server waits, the status
+// says for what, and it starts as soon as there is room. What runs goes on.
 func TestNoSecretWithoutRecord(t *testing.T) {
 	d, m, changed := fixture(t)
 	for _, key := range []string{"tok", "other"} {

@@ -254,7 +254,8 @@ func TestAFileIsAServer(t *testing.T) {
 	}
 }
 
-// DC-10: a name belongs to the file that has it, whatever comes before that in the alphabet.
+// TestANewFileDoesNotTakeARunningServersName: a name belongs to the file that has it, whatever comes before that in the
+// alphabet.
 func TestANewFileDoesNotTakeARunningServersName(t *testing.T) {
 	d, m, changed := fixture(t)
 	d.put(t, "notion.hcl", fmt.Sprintf(good, "the real one"))

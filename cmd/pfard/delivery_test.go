@@ -135,8 +135,8 @@ func checkMaterial(t *testing.T, d delivery, p plan.Plan, given units.Secrets, w
 
 func recordsAll(audit.Record) error { return nil }
 
-// TestDeliveryRecords (AUD-03): each secret that a process is given, or is not, leaves a record, whatever way it goes,
-// and none has a value in it.
+// TestDeliveryRecords: each secret that a process is given, or is not, leaves a record, whatever way it goes, and none
+// has a value in it.
 func TestDeliveryRecords(t *testing.T) {
 	t.Setenv("FROM_OUTSIDE", "hunter2-of-the-environment")
 	hosts := []egress.Endpoint{{Host: "api.github.com"}}

@@ -30,8 +30,8 @@ func asks(argument, more string) string {
 
 const keptFromA = `"a" was granted to an earlier version of this server: `
 
-// TestAChangedDeclarationIsNotGivenTheSecret (CR-12): what runs goes on as it was, also in the next pfard, and what
-// does not run waits, until the owner gives it the secret as its declaration is then.
+// TestAChangedDeclarationIsNotGivenTheSecret: what runs goes on as it was, also in the next pfard, and what does not
+// run waits, until the owner gives it the secret as its declaration is then.
 func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
 	d, m, changed := fixture(t)
 	dir := d.remembers(t)

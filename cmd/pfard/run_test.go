@@ -31,8 +31,8 @@ func look(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// TestSecondPfard: a pfard that finds another one in its run directory says so, and touches nothing of that one's
-// (DU-07). What one leaves behind that was killed keeps nobody away.
+// TestSecondPfard: a pfard that finds another one in its run directory says so, and touches nothing of that one's. What
+// one leaves behind that was killed keeps nobody away.
 func TestSecondPfard(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "pfar-run-") // others may enter it
 	if err == nil {

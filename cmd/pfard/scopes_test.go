@@ -41,7 +41,7 @@ func (d *daemon) grant(t *testing.T, key string, scopes ...string) control.Respo
 	return r
 }
 
-// TestScopes (WRP-12): a server does not run with tokens that are known to lack what it requires.
+// TestScopes: a server does not run with tokens that are known to lack what it requires.
 func TestScopes(t *testing.T) {
 	d, m, changed, _, _, said := clerk(t)
 	d.within(t, func() { d.fleet.log = slog.New(slog.NewTextHandler(said, nil)) })

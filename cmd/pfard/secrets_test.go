@@ -32,7 +32,7 @@ func usesOf(r control.Response) string {
 	return strings.Join(list, ", ")
 }
 
-// TestSecretChanged (CR-11): nothing runs on with a value that is not in the vault any more.
+// TestSecretChanged: nothing runs on with a value that is not in the vault any more.
 func TestSecretChanged(t *testing.T) {
 	d, m, changed := fixture(t)
 	for name, auth := range map[string]string{
@@ -176,7 +176,7 @@ func TestVaultRefusals(t *testing.T) {
 // recipient is from age's own manual.
 const recipient = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
 
-// TestVaultRecords (AUD-03): whatever is done to the vault, or tried, leaves a record of who and what, without a value.
+// TestVaultRecords: whatever is done to the vault, or tried, leaves a record of who and what, without a value.
 func TestVaultRecords(t *testing.T) {
 	d, _, changed := fixture(t)
 	text := &loud{}

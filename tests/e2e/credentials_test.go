@@ -107,8 +107,8 @@ func TestPlaceholder(t *testing.T) {
 	assertSecretNowhere(t, p, value)
 }
 
-// TestSecretsAreGiven (CR-12): a file that changes where a server can send its secret, or another that names it, has to
-// be agreed to on the command line. What runs goes on.
+// TestSecretsAreGiven: a file that changes where a server can send its secret, or another that names it, has to be
+// agreed to on the command line. What runs goes on.
 func TestSecretsAreGiven(t *testing.T) {
 	t.Parallel()
 	const auth = "auth = { TOKEN = \"vault:mail_token\" }\n"

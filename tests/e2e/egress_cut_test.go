@@ -27,8 +27,8 @@ s.sendall(b"hello\n")
 time.sleep(60)`,
 }
 
-// TestEgressIsCut takes away from a server what it has open (EG-304). The server itself is slow to end: it is not by
-// its end that its connections end.
+// TestEgressIsCut takes away from a server what it has open: a connection whose host is no longer allowed ends at once.
+// The server itself is slow to end: it is not by its end that its connections end.
 func TestEgressIsCut(t *testing.T) {
 	if os.Getuid() != 0 {
 		return

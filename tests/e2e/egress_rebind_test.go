@@ -86,8 +86,8 @@ func (in *world) usurp(t *testing.T) *nameServers {
 	return n
 }
 
-// TestEgressRebinding has a declared name lead elsewhere from one connection to the next (EG-135), while listeners on
-// pfar's side wait for what comes.
+// TestEgressRebinding has a declared name lead elsewhere from one connection to the next, while listeners on pfar's
+// side wait for what comes.
 func TestEgressRebinding(t *testing.T) {
 	if os.Getuid() != 0 {
 		return

@@ -317,7 +317,7 @@ func refusedByProxy(wrote string) bool {
 	return strings.Contains(wrote, "403") || strings.Contains(wrote, "Forbidden")
 }
 
-// TestEgressFollowsTheFile takes a host away from a server that runs (EG-304), which leaves the others theirs.
+// TestEgressFollowsTheFile takes a host away from a server that runs, which leaves the others theirs.
 func TestEgressFollowsTheFile(t *testing.T) {
 	if os.Getuid() != 0 {
 		return

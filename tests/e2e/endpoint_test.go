@@ -96,7 +96,7 @@ func TestLoopbackEndpoint(t *testing.T) {
 	}
 }
 
-// TestParallelCalls wants each answer to be that of its own call (GC-24).
+// TestParallelCalls wants each answer to be that of its own call.
 func TestParallelCalls(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string]string{"a.hcl": echo(t), "b.hcl": echo(t)})

@@ -85,7 +85,7 @@ func (p *pfar) gatewayLog() string {
 
 // TestDescriptorsRunOut: of 1000 clients a gateway with 256 descriptors serves as many as it has places for. Calls,
 // servers and the operator do not notice, it takes no time and few lines of the log, and whoever waits is served once
-// others go (RX-14).
+// others go.
 func TestDescriptorsRunOut(t *testing.T) {
 	t.Parallel()
 	const descriptors, each = 256, 500
@@ -167,7 +167,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 }
 
 // TestHungServer: however many clients wait for a server that does not answer, so many and no more wait, the rest hear
-// why, and the other servers' calls end as always (RX-13).
+// why, and the other servers' calls end as always.
 func TestHungServer(t *testing.T) {
 	t.Parallel()
 	const (

@@ -260,8 +260,8 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestPlantedLinks has a server prepare its home for the next start (SB-02): whatever pfar, pfar-sandbox or bwrap makes
-// or opens below it then goes elsewhere.
+// TestPlantedLinks has a server prepare its home for the next start: whatever pfar, pfar-sandbox or bwrap makes or
+// opens below it then goes elsewhere.
 func TestPlantedLinks(t *testing.T) {
 	t.Parallel()
 	trap := directory(t, "")
@@ -292,7 +292,7 @@ func TestPlantedLinks(t *testing.T) {
 }
 
 // TestSwappedSource has the source of a bind inside a directory that the server may write, and the server puts a link
-// in its place (SB-03). Refusing such a declaration is as good as not following the link.
+// in its place. Refusing such a declaration is as good as not following the link.
 func TestSwappedSource(t *testing.T) {
 	t.Parallel()
 	outside, dir := directory(t, ""), directory(t, "")
@@ -329,7 +329,7 @@ func TestSwappedSource(t *testing.T) {
 	}
 }
 
-// TestDescriptorsStay counts the bridge's descriptors while a server sends it some (SB-20).
+// TestDescriptorsStay counts the bridge's descriptors while a server sends it some: the bridge keeps none.
 func TestDescriptorsStay(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string]string{"hostile.hcl": "allowed_domains = [\"allowed.test\"]\n" + declare(program(t, "hostile"), nil, "")})
@@ -365,7 +365,7 @@ func TestDescriptorsStay(t *testing.T) {
 	}
 }
 
-// TestNoSandboxNoServer takes bwrap away: nothing weaker takes its place (SB-22).
+// TestNoSandboxNoServer takes bwrap away: nothing weaker takes its place.
 func TestNoSandboxNoServer(t *testing.T) {
 	t.Parallel()
 	p := prepare(t, map[string]string{"a.hcl": echo(t)})

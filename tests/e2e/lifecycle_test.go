@@ -75,7 +75,7 @@ func TestThirdCrashDisables(t *testing.T) {
 		return server(r, "broken").State == control.BackOff && strings.Contains(server(r, "broken").Detail, "back-off 5s after crash 2 ")
 	})
 	r := p.await("broken disabled", soon, inState("broken", control.Failed))
-	// 1 s after the first crash and 5 s after the second (LIF-05, LIF-06).
+	// The restart delays: 1 s after the first crash and 5 s after the second.
 	if took := time.Since(begin); took < 6*time.Second {
 		t.Errorf("disabled after %v, want no less than 6 s", took)
 	}
@@ -138,8 +138,7 @@ func TestDisabledByTheOperator(t *testing.T) {
 	p.awaitRunning("off", "on")
 }
 
-// TestSecondPfard: another one with the same directories ends at once, says why, and whoever is served notices nothing
-// (DU-07).
+// TestSecondPfard: another one with the same directories ends at once, says why, and whoever is served notices nothing.
 func TestSecondPfard(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string]string{"one.hcl": echo(t)})
@@ -165,7 +164,7 @@ func TestSecondPfard(t *testing.T) {
 	}
 }
 
-// TestStopSequence walks through LIF-09: end of stdin, 5 s, SIGTERM, 3 s, SIGKILL.
+// TestStopSequence walks through a stop: end of stdin, 5 s, SIGTERM, 3 s, SIGKILL.
 func TestStopSequence(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -217,7 +216,7 @@ func TestStopSequence(t *testing.T) {
 	}
 }
 
-// TestOrphan leaves a grandchild behind that nothing but the pid namespace can find (RX orphan).
+// TestOrphan leaves a grandchild behind that nothing but the pid namespace can find.
 func TestOrphan(t *testing.T) {
 	t.Parallel()
 	word := marker(t)
@@ -243,7 +242,7 @@ func awaitProcess(t *testing.T, text string) []process {
 	}
 }
 
-// TestNothingOutlivesPfard kills pfard, and pfar itself, so that they can clean up nothing (LIF-11, RX-10).
+// TestNothingOutlivesPfard kills pfard, and pfar itself, so that they can clean up nothing.
 func TestNothingOutlivesPfard(t *testing.T) {
 	t.Parallel()
 	for _, victim := range []string{"pfard", "pfar"} {

@@ -130,8 +130,8 @@ exec "$@"`, pid, ourAddress, notionAddress, hosts)
 	assertSecretNowhere(t, p, notionToken)
 }
 
-// assertSecretNowhere looks where a secret would be found by others (CR-06): arguments, the files that pfar made, what
-// it wrote; and has another user look.
+// assertSecretNowhere looks where a secret would be found by others: arguments, the files that pfar made, what it
+// wrote; and has another user look.
 func assertSecretNowhere(t *testing.T, p *pfar, secret string) {
 	t.Helper()
 	if found := find(secret); len(found) > 0 {

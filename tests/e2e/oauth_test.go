@@ -136,8 +136,7 @@ func TestOAuth(t *testing.T) {
 	p.search(t, "RT-0-hunter2hunter2", "RT-1-hunter2hunter2", "CS-hunter2")
 }
 
-// TestScopes (WRP-12): a server that requires a scope waits for a token that has it, and stops when a refresh takes
-// that away.
+// TestScopes: a server that requires a scope waits for a token that has it, and stops when a refresh takes that away.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	i, roots := newIdentity(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestPinned (WRP-13): a host that the system trusts gets nothing if it has none of the keys in tls_pins, and everybody
+// TestPinned: a host that the system trusts gets nothing if it has none of the keys in tls_pins, and everybody
 // concerned is told which it has; with that of its authority, its requests go out.
 func TestPinned(t *testing.T) {
 	if os.Getuid() != 0 {

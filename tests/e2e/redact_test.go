@@ -14,7 +14,7 @@ import (
 )
 
 // TestLeaks: a server says its secret in every way and place that there is. No client sees it, no log, no file of
-// pfar's (CR-01, CR-03, CR-13); also one that is stored while the server runs.
+// pfar's; also one that is stored while the server runs.
 func TestLeaks(t *testing.T) {
 	t.Parallel()
 	const host = "0f3c9a7be2d84165b0a1" // in the name of one

@@ -99,7 +99,7 @@ func askProxy() {
 }
 
 // start runs this program again in a session of its own, and does not wait: with one more such step between, the
-// sleeper is nobody's child (RX orphan).
+// sleeper is nobody's child.
 func start(args ...string) {
 	c := exec.Command("/proc/self/exe", args...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

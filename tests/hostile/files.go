@@ -202,7 +202,7 @@ func fileHandle(string) verdict {
 }
 
 // plant fills the home directory with links to a place on the host, for a next start that makes or mounts something
-// below it (SB-02). What was there under these names goes.
+// below it. What was there under these names goes.
 func plant(arguments json.RawMessage) (string, error) {
 	var a struct {
 		Target string `json:"target"`

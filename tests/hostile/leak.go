@@ -16,7 +16,7 @@ import (
 )
 
 // leaker is a server that says the value of one of its variables wherever a server can say anything, as programs write
-// such values (CR-01, CR-03).
+// such values.
 type leaker struct {
 	value string
 	out   io.Writer

@@ -143,7 +143,7 @@ var changes = map[string]func(*Request){
 	"provenance": func(r *Request) { r.Facts.From.Effect = "hint" },
 }
 
-// TestAnotherCallIsNotApproved: an approval is of one call, whatever is like it (AP-01).
+// TestAnotherCallIsNotApproved: an approval is of one call, whatever is like it.
 func TestAnotherCallIsNotApproved(t *testing.T) {
 	for name, change := range changes {
 		b := newBench(t)
@@ -207,7 +207,7 @@ func (b *bench) wait(t *testing.T) Shown {
 	panic("unreachable")
 }
 
-// TestOneExecution: however many send the same call at once, one of them runs it (AP-02).
+// TestOneExecution: however many send the same call at once, one of them runs it.
 func TestOneExecution(t *testing.T) {
 	for round := range 5 {
 		b := newBench(t)
@@ -282,7 +282,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestAnswersRefused: what was not shown is not approved, and nobody is found by a part of an id (P-07).
+// TestAnswersRefused: what was not shown is not approved, and nobody is found by a part of an id.
 func TestAnswersRefused(t *testing.T) {
 	b := newBench(t)
 	shown := b.pending(t, mail())
@@ -328,7 +328,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestExpiry is by a clock that nobody sets (AP-11), and each of the two waits has its end.
+// TestExpiry is by a clock that nobody sets, and each of the two waits has its end.
 func TestExpiry(t *testing.T) {
 	for _, wall := range []time.Duration{0, -24 * time.Hour, 24 * time.Hour} {
 		b := newBench(t)
@@ -380,7 +380,7 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// TestRestartDenies: what was open is denied, whether approved or not (AP-02, DU-08).
+// TestRestartDenies: a restart denies every open request, approved or not, so that no call runs twice.
 func TestRestartDenies(t *testing.T) {
 	b := newBench(t)
 	waiting, yes := b.pending(t, mail()), b.pending(t, with(changes["value"]))

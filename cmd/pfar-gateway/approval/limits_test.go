@@ -59,7 +59,7 @@ func numbered(n int, change ...func(*Request)) Request {
 	})
 }
 
-// TestFlood: nobody is asked more than a person can look at, and others are not kept waiting for it (AP-08).
+// TestFlood: nobody is asked more than a person can look at, and others are not kept waiting for it.
 func TestFlood(t *testing.T) {
 	b := newBench(t)
 	b.limits.Wait = 0
@@ -253,7 +253,7 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
-// TestBrokenDisk: nothing is approved that cannot be written down (AP-04).
+// TestBrokenDisk: nothing is approved that cannot be written down.
 func TestBrokenDisk(t *testing.T) {
 	b := newBench(t)
 	yes, waits := b.pending(t, mail()), b.pending(t, with(changes["value"]))
@@ -410,7 +410,7 @@ func runAll(s *Store) error {
 }
 
 // TestKilled: however often the gateway is killed, no approval has run a call twice, and what ran is written down as
-// used (AP-02, DU-01).
+// used.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	ran := map[string]int{}

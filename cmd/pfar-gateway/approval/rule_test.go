@@ -80,7 +80,7 @@ func ruled(t *testing.T) *bench {
 	return b
 }
 
-// TestRuleScope: a rule is of what it names, and of nothing that is like it (AP-09).
+// TestRuleScope: a rule is of what it names, and of nothing that is like it.
 func TestRuleScope(t *testing.T) {
 	b := ruled(t)
 	b.limits.Open, b.limits.OfOne = 1000, 1000
@@ -163,7 +163,7 @@ func TestRulesAreVoid(t *testing.T) {
 	}
 }
 
-// TestRulesEnd: by either clock, whatever is done to the other (AP-11).
+// TestRulesEnd: by either clock, whatever is done to the other.
 func TestRulesEnd(t *testing.T) {
 	for _, c := range []struct {
 		elapsed, wall time.Duration

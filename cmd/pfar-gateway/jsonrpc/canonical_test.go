@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestCanonicalRefuses: what two programs may read differently has no canonical form (AP-06).
+// TestCanonicalRefuses: what two programs may read differently has no canonical form.
 func TestCanonicalRefuses(t *testing.T) {
 	for text, reason := range map[string]string{
 		`{"a":1,"a":2}`:                    `member "a" comes twice`,

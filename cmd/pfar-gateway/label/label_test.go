@@ -45,7 +45,7 @@ func labels() (all []gate.Label) {
 	return all
 }
 
-// TestUnknownSessions: nobody has a label who was not declared or minted, and none is made by asking (GAT-09).
+// TestUnknownSessions: nobody has a label who was not declared or minted, and none is made by asking.
 func TestUnknownSessions(t *testing.T) {
 	s, _ := opened(t, t.TempDir())
 	handle := Handle()

@@ -9,7 +9,7 @@ import (
 	"github.com/pfar/pfar/policies/audit"
 )
 
-// TestIsRecorded: what the owner does is recorded before it is done, old to new, and not done without (AUD-08).
+// TestIsRecorded: what the owner does is recorded before it is done, old to new, and not done without.
 func TestIsRecorded(t *testing.T) {
 	s := fresh(t)
 	by := By{"uid 7", "ann", "cli"}

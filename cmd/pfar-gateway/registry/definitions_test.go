@@ -14,8 +14,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// TestDefinitions is tool-names, tool-types, schema-deep, schema-ref and MS-90: what cannot be served is left out, the
-// rest is served.
+// TestDefinitions: the gateway leaves out tools with odd names, wrong types, deep schemas or foreign references, and
+// serves the rest.
 func TestDefinitions(t *testing.T) {
 	schema := `"inputSchema":{"type":"object"}`
 	bad := []string{

@@ -14,7 +14,7 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// TestDeath: exit-call, kill-call, close-stdout of MS; LIF-04, LIF-07, DIS-12.
+// TestDeath: a server that ends in mid-answer loses its tools at once, and a restart brings them back.
 func TestDeath(t *testing.T) {
 	r := registrytest.New(t, limits())
 	events := make(chan registry.Event, 64)
@@ -141,8 +141,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestListChanged: storms are coalesced, and changes that change nothing disturb nobody for long (MS list-changed,
-// LIF-08).
+// TestListChanged: storms are coalesced, and changes that change nothing disturb nobody for long.
 func TestListChanged(t *testing.T) {
 	li := limits()
 	li.Refresh = 100 * time.Millisecond

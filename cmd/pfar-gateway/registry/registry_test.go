@@ -99,7 +99,7 @@ func TestHonest(t *testing.T) {
 	}
 }
 
-// TestBadStarts is init-never, init-slow, init-version, init-error, exit-start, exit-init and exit-after-init of MS.
+// TestBadStarts: a server that never answers, answers wrongly or exits before it is ready does not start.
 func TestBadStarts(t *testing.T) {
 	on := func(method string, do func(s *registrytest.Server, m jsonrpc.Message)) registrytest.Script {
 		return registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
@@ -178,7 +178,7 @@ func answering(do func(s *registrytest.Server, m jsonrpc.Message)) registrytest.
 	}}
 }
 
-// TestBadAnswers is the rows of MS about answers: the call ends as it should, and the next one gets its own answer.
+// TestBadAnswers: after a bad answer the call ends as it should, and the next one gets its own answer.
 func TestBadAnswers(t *testing.T) {
 	say := func(format string) func(*registrytest.Server, jsonrpc.Message) {
 		return func(s *registrytest.Server, m jsonrpc.Message) {
@@ -303,7 +303,7 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
-// TestSwap: answers in another order than the calls reach the right callers (MS swap, GC-24).
+// TestSwap: answers in another order than the calls reach the right callers.
 func TestSwap(t *testing.T) {
 	r := registrytest.New(t, limits())
 	held := make(chan jsonrpc.Message, 64)
@@ -440,7 +440,7 @@ func TestPing(t *testing.T) {
 }
 
 // TestResources: the resource of one server is not reached by another that lists it, or names it by a template; of what
-// is not one server's alone, on the aggregate, each is told (MS-92).
+// is not one server's alone, on the aggregate, each is told.
 func TestResources(t *testing.T) {
 	r := registrytest.New(t, limits())
 	offer := func(name, resources, templates string) *registrytest.Launched {

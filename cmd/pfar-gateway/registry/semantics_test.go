@@ -16,7 +16,7 @@ func TestSemantics(t *testing.T) {
 		{"null", "", "write"},
 		{`{"readOnlyHint":true}`, "", "read"},
 		{`{"readOnlyHint":true,"destructiveHint":false}`, "", "read"},
-		{`{"readOnlyHint":true,"destructiveHint":true}`, "", "write"}, // X-29
+		{`{"readOnlyHint":true,"destructiveHint":true}`, "", "write"}, // a contradiction writes
 		{`{"readOnlyHint":false}`, "", "write"},
 		{`{"destructiveHint":true}`, "", "write"},
 		{`{"destructiveHint":false}`, "", "write"},

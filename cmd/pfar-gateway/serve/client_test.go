@@ -57,8 +57,7 @@ func kinds(word string) registrytest.Script {
 	return s
 }
 
-// TestWhatAClientMayNotUseIsNotThere goes every path to a server (GC-50): the answer is the same as for what nobody
-// has.
+// TestWhatAClientMayNotUseIsNotThere goes every path to a server: the answer is the same as for what nobody has.
 func TestWhatAClientMayNotUseIsNotThere(t *testing.T) {
 	g := start(t, DefaultLimits())
 	one := g.Launch(t, handover.Server{Name: "one", Label: "internal"}, kinds("one"))
@@ -304,7 +303,7 @@ func TestWhoIsLetIn(t *testing.T) {
 }
 
 // TestSessionsAreTheirClients: a session's id opens nothing for anybody else, nor under another handle, nor with
-// another token of the same client (GC-54).
+// another token of the same client.
 func TestSessionsAreTheirClients(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.Launch(t, handover.Server{Name: "one"}, kinds("one")).Ready(t)

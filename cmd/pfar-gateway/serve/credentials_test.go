@@ -11,7 +11,7 @@ import (
 )
 
 // TestCredentialsInErrors: of what an error shows of an upstream's credentials the client sees nothing, and of
-// everything that is no error each byte (CR-13).
+// everything that is no error each byte.
 func TestCredentialsInErrors(t *testing.T) {
 	const url, field, json = `cloning https://ann:pw@git.test/x`, `401: GET / Authorization: Bearer abc`, `{\"headers\":{\"Cookie\":\"sid=1\"}}`
 	for _, c := range []struct{ said, heard string }{ // heard "": what was said

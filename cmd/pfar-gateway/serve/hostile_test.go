@@ -21,7 +21,7 @@ import (
 
 const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 
-// noGrant fails the test if an answer lets pages of other origins read it (GC-15).
+// noGrant fails the test if an answer lets pages of other origins read it.
 func noGrant(t *testing.T, name string, h http.Header) {
 	t.Helper()
 	for header := range h {
@@ -31,7 +31,7 @@ func noGrant(t *testing.T, name string, h http.Header) {
 	}
 }
 
-// TestHostAndOrigin is GC-01 to GC-15: pages, by rebinding or not, and forms.
+// TestHostAndOrigin: foreign web pages reach nothing, by DNS rebinding, with their own Origin or with a form.
 func TestHostAndOrigin(t *testing.T) {
 	g := start(t, DefaultLimits())
 	c := g.session(t, "/mcp")
@@ -108,7 +108,7 @@ func TestHostAndOrigin(t *testing.T) {
 	}
 }
 
-// TestTokens is GC-16 and GC-17.
+// TestTokens: nobody gets in without a token, with a wrong one, or with one in the wrong place.
 func TestTokens(t *testing.T) {
 	g := start(t, DefaultLimits())
 	for _, value := range []string{"", "Bearer", "Bearer ", "Bearer " + token[1:], "Bearer " + token + "x", "Bearer  " + token, "Basic " + token, token, "Bearer " + strings.ToUpper(token), "Bearer null"} {
@@ -148,7 +148,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestSessionsAreBound is GC-20, GC-21 and GC-54.
+// TestSessionsAreBound: a made-up, guessed or foreign session id opens nothing.
 func TestSessionsAreBound(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.Launch(t, handover.Server{Name: "one"}, registrytest.Script{}).Ready(t)
@@ -197,8 +197,7 @@ func TestSessionsAreBound(t *testing.T) {
 	}
 }
 
-// TestMessages is GC-25 to GC-37 and GC-50: what is not plainly one request is refused, and no method that is not
-// known reaches a server.
+// TestMessages: what is not plainly one request is refused, and no method that is not known reaches a server.
 func TestMessages(t *testing.T) {
 	g := start(t, DefaultLimits())
 	l := g.Launch(t, handover.Server{Name: "s"}, registrytest.Script{})
@@ -292,7 +291,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestPaths is GC-42: nothing is served but the endpoints.
+// TestPaths: nothing is served but the endpoints.
 func TestPaths(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.Launch(t, handover.Server{Name: "s"}, registrytest.Script{}).Ready(t)
@@ -314,7 +313,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestBodies is GC-30 to GC-32 and GC-41: large, lying, slow and broken bodies, and many connections.
+// TestBodies: large, lying, slow and broken bodies, and many connections.
 func TestBodies(t *testing.T) {
 	li := DefaultLimits()
 	li.Body = 1 << 20
@@ -370,8 +369,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestLengthBesideChunks has a client hide a request behind one whose end two readers see in different places (GC-30):
-// it is the connection's last.
+// TestLengthBesideChunks has a client hide a request behind one whose end two readers see in different places: it is
+// the connection's last.
 func TestLengthBesideChunks(t *testing.T) {
 	g := start(t, DefaultLimits())
 	c := g.session(t, "/mcp")
@@ -390,7 +389,7 @@ func TestLengthBesideChunks(t *testing.T) {
 	}
 }
 
-// TestManySessions is GC-40: 500 sessions with a stream each.
+// TestManySessions: 500 sessions with a stream each.
 func TestManySessions(t *testing.T) {
 	g := start(t, DefaultLimits())
 	l := g.Launch(t, handover.Server{Name: "s"}, registrytest.Script{})

@@ -260,7 +260,7 @@ func TestElicitationOfAnErrorComplete(t *testing.T) {
 	}
 }
 
-// TestHintsOfServersWithSessions has a server with sessions that says of private data that anybody may keep it (MS-91).
+// TestHintsOfServersWithSessions has a server with sessions that says of private data that anybody may keep it.
 func TestHintsOfServersWithSessions(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.Launch(t, handover.Server{Name: "s", Label: "secret"}, registrytest.Script{Capabilities: `{"resources":{}}`, Lists: map[string]string{

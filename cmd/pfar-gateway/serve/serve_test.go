@@ -289,7 +289,7 @@ func TestMethods(t *testing.T) {
 		}
 		seen[m.Method] = string(m.Params)
 	}
-	for method, want := range map[string]string{ // the server's own names (DIS-14)
+	for method, want := range map[string]string{ // the server's own names
 		"tools/call": `{"name":"echo","arguments":{"message":"hi"}}`, "prompts/get": `{"name":"greet"}`, "logging/setLevel": `{"level":"debug"}`,
 	} {
 		if seen[method] != want {
@@ -347,7 +347,7 @@ func TestRawBytes(t *testing.T) {
 		return true
 	}})
 	l.Ready(t)
-	// All but our own word in _meta is as it came (DIS-10).
+	// All but our own word in _meta is as it came.
 	labelled := strings.Replace(odd, `{"pfar/x":1}`, `{"pfar/server":"s","pfar/label":""}`, 1)
 	const arguments = `{"b":1.0,"a":1E400,"a ":[1 , 2],"\u0061b":"\/"}`
 	c := g.session(t, "/mcp")

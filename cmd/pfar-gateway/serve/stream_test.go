@@ -145,7 +145,7 @@ func TestCancel(t *testing.T) {
 	if body := <-done; !strings.Contains(body, `"code":-32800`) {
 		t.Errorf("cancelled: %s", body)
 	}
-	// Hanging up cancels as well (GC-44).
+	// Hanging up cancels as well.
 	conn, err := net.Dial("tcp", g.addr)
 	if err != nil {
 		t.Fatal(err)

@@ -309,8 +309,7 @@ func (r *opened) Open(one *audit.Record) error {
 	return r.Trail.Open(one)
 }
 
-// TestMissesAreRecorded: a request that no server gets is in the record with the reason, whatever is wrong with it
-// (AU-05).
+// TestMissesAreRecorded: a request that no server gets is in the record with the reason, whatever is wrong with it.
 func TestMissesAreRecorded(t *testing.T) {
 	g := start(t, DefaultLimits())
 	script := everything()

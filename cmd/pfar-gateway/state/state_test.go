@@ -58,7 +58,7 @@ func seeded(t *testing.T) string {
 	return dir
 }
 
-// TestRefuses: what is no whole file of this version is refused with advice, and stays as it is (DU-06).
+// TestRefuses: what is no whole file of this version is refused with advice, and stays as it is.
 func TestRefuses(t *testing.T) {
 	dir := seeded(t)
 	whole, err := os.ReadFile(filepath.Join(dir, name))
@@ -142,7 +142,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestPrivate: the directory is nobody else's, and one process's at a time (DU-07).
+// TestPrivate: the directory is nobody else's, and one process's at a time.
 func TestPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gateway")
 	db := opened(t, dir)
@@ -231,7 +231,7 @@ func writeForever(dir string) {
 	}
 }
 
-// TestKilled: what has been written down outlives kill -9 at any moment, and nothing else is there (DU-01).
+// TestKilled: what has been written down outlives kill -9 at any moment, and nothing else is there.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	said, kills := 0, 40
@@ -267,8 +267,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a write that has no room is an error, what was there stays, and it goes on when there is room again
-// (DU-04).
+// TestFullDisk: a write that has no room is an error, what was there stays, and it goes on when there is room again.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0], dir)

@@ -52,7 +52,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 	}
 }
 
-// CR-10: what is damaged is an error, and nothing is overwritten.
+// TestDamage: what is damaged is an error, and nothing is overwritten.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir() + "/vault"
 	v := open(t, dir)
@@ -214,7 +214,7 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// CR-08: modes, whatever the umask, and no leftovers.
+// TestFiles: modes, whatever the umask, and no leftovers.
 func TestFiles(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := t.TempDir() + "/[vault" // which is no pattern
