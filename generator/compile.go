@@ -48,6 +48,8 @@ func Compile(s declaration.Server, h Host) (plan.Plan, hcl.Diagnostics) {
 	shared.checkArgs(box.Args)
 	if err := box.Validate(); err != nil { // what the launcher would refuse
 		f.fail("command", "Sandbox not possible", "The sandbox for this server cannot be built: %v.", err)
+	}
+	if f.diags.HasErrors() {
 		return plan.Plan{}, f.diags
 	}
 	p := plan.Plan{

@@ -40,11 +40,14 @@ func (c facts) environment(found []string, f *findings) []sandbox.Env {
 		declared = append(declared, sandbox.Env{Name: v.Name, Value: v.Value})
 	}
 	for _, k := range c.server.Credentials {
-		e := sandbox.Env{Name: k.Env, Credential: k.Env}
-		if k.Deliver == broker.InFile {
-			e = sandbox.Env{Name: k.Env, Value: secretFile(k.Env)}
+		switch k.Deliver {
+		case broker.InEnvironment, broker.OnWire: // the value, or its placeholder: pfard fills it in
+			declared = append(declared, sandbox.Env{Name: k.Env, Credential: k.Env})
+		case broker.InFile:
+			declared = append(declared, sandbox.Env{Name: k.Env, Value: secretFile(k.Env)})
+		default: // no variable: it would hold the value
+			f.fail("auth."+k.Env, "Unknown delivery", `It has a delivery that pfar does not know. Write deliver = "env".`)
 		}
-		declared = append(declared, e)
 	}
 	own = append(own, c.trust(declared, f)...)
 	slices.SortStableFunc(declared, func(a, b sandbox.Env) int { return strings.Compare(a.Name, b.Name) })
