@@ -35,6 +35,15 @@ func TestShipped(t *testing.T) {
 	if got, want := len(s.Policy.Services), len(Services()); got != want {
 		t.Errorf("%d services in %d files", got, want)
 	}
+	profiles := Shipped()[:len(Shipped())-len(Services())]
+	for _, name := range profiles {
+		if _, ok := s.Policy.Profiles[strings.TrimSuffix(name, ".hcl")]; !ok {
+			t.Errorf("%s has no profile of its name, and no facts", name)
+		}
+	}
+	if got, want := len(s.Policy.Profiles), len(profiles); got != want {
+		t.Errorf("%d profiles in %d files", got, want)
+	}
 	if len(s.Policy.Relaxed) > 0 || len(s.Policy.Words) > 0 || len(s.Policy.Rules) > 0 || len(s.Policy.Flows) > 0 {
 		t.Errorf("what is shipped relaxes itself: %+v", s.Policy)
 	}

@@ -61,16 +61,21 @@ func load(names []string, fsys fs.FS, dir string) Set {
 	return s
 }
 
-// Shipped returns the names of the files that are, in the order that they are read in.
+// Shipped returns the names of the shipped files in reading order: a profile's base comes before the profile.
 func Shipped() []string {
+	return append([]string{"strict.hcl", "balanced.hcl", "clean-room.hcl", "operator.hcl"}, serviceFiles()...)
+}
+
+// serviceFiles are the shipped files with facts. Browser has notes on its tiers and stands beside the profiles.
+func serviceFiles() []string {
 	facts, _ := fs.Glob(shipped, "facts/*.hcl")
-	return append([]string{"strict.hcl", "balanced.hcl", "clean-room.hcl", "operator.hcl", "browser.hcl"}, facts...)
+	return append([]string{"browser.hcl"}, facts...)
 }
 
 // Services returns the names of the services that facts are shipped of: each has a file of its own.
 func Services() []string {
 	var names []string
-	for _, name := range Shipped()[4:] {
+	for _, name := range serviceFiles() {
 		names = append(names, strings.TrimSuffix(path.Base(name), ".hcl"))
 	}
 	return names
