@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// attack is one thing that a server must not be able to do. The ids are those of the attack catalogue.
+// attack is one thing that a server must not be able to do. Kind groups attacks by their aim.
 type attack struct {
 	Name   string `json:"name"`
-	ID     string `json:"id"`
+	Kind   string `json:"kind"`
 	Target string `json:"target,omitempty"` // what the target is; "": none is needed
 
 	inServer bool // it is the server's own process that is in question

@@ -15,18 +15,18 @@ import (
 
 func fileAttacks() list {
 	return list{
-		{Name: "read", ID: "SB-11", Target: "a file or directory", try: read},
-		{Name: "search", ID: "SB-11", Target: "a directory and the text to find below it", try: search},
-		{Name: "homes", ID: "SB-11", try: homes},
-		{Name: "write", ID: "SB-12", Target: "a directory", try: write},
-		{Name: "overwrite", ID: "SB-01", Target: "a file of the kernel, which gets its own content", try: overwrite},
-		{Name: "open-for-writing", ID: "SB-09", Target: "a file of the kernel", try: openForWriting},
-		{Name: "cgroup", ID: "SB-12", try: makeCgroup},
-		{Name: "kernel-memory", ID: "SB-09", try: func(string) verdict { return read("/proc/kcore") }},
-		{Name: "kernel-symbols", ID: "SB-09", try: kernelSymbols},
-		{Name: "kernel-log", ID: "SB-09", try: kernelLog},
-		{Name: "device", ID: "SB-12", try: device},
-		{Name: "file-handle", ID: "SB-11", try: fileHandle},
+		{Name: "read", Kind: "reading", Target: "a file or directory", try: read},
+		{Name: "search", Kind: "reading", Target: "a directory and the text to find below it", try: search},
+		{Name: "homes", Kind: "reading", try: homes},
+		{Name: "write", Kind: "writing", Target: "a directory", try: write},
+		{Name: "overwrite", Kind: "root", Target: "a file of the kernel, which gets its own content", try: overwrite},
+		{Name: "open-for-writing", Kind: "proc", Target: "a file of the kernel", try: openForWriting},
+		{Name: "cgroup", Kind: "writing", try: makeCgroup},
+		{Name: "kernel-memory", Kind: "proc", try: func(string) verdict { return read("/proc/kcore") }},
+		{Name: "kernel-symbols", Kind: "proc", try: kernelSymbols},
+		{Name: "kernel-log", Kind: "proc", try: kernelLog},
+		{Name: "device", Kind: "writing", try: device},
+		{Name: "file-handle", Kind: "reading", try: fileHandle},
 	}
 }
 

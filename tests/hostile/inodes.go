@@ -13,26 +13,26 @@ import (
 // to whoever shares its inode, and a socket or FIFO a way out.
 func inodeAttacks() list {
 	l := list{
-		{Name: "watch", ID: "SB-21", Target: "a folder in which others open files", try: watch},
-		{Name: "directory-notify", ID: "SB-21", Target: "a folder in which others open files", try: directoryNotify},
-		{Name: "fifo", ID: "SB-13", Target: "a FIFO that somebody reads", try: func(path string) verdict {
+		{Name: "watch", Kind: "others", Target: "a folder in which others open files", try: watch},
+		{Name: "directory-notify", Kind: "others", Target: "a folder in which others open files", try: directoryNotify},
+		{Name: "fifo", Kind: "sockets", Target: "a FIFO that somebody reads", try: func(path string) verdict {
 			fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK, 0)
 			if err == nil {
 				unix.Close(fd)
 			}
 			return outcome(err)
 		}},
-		{Name: "unix-datagram", ID: "SB-13", Target: "the path of a datagram socket", try: func(path string) verdict {
+		{Name: "unix-datagram", Kind: "sockets", Target: "the path of a datagram socket", try: func(path string) verdict {
 			return dial("unixgram", path)
 		}},
-		{Name: "extended-attribute", ID: "SB-12", Target: "a file", try: func(path string) verdict {
+		{Name: "extended-attribute", Kind: "writing", Target: "a file", try: func(path string) verdict {
 			return outcome(unix.Setxattr(path, "user.pfar-hostile", []byte("1"), 0))
 		}},
-		{Name: "access-time", ID: "SB-12", Target: "a file", try: func(path string) verdict {
+		{Name: "access-time", Kind: "writing", Target: "a file", try: func(path string) verdict {
 			return outcome(unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{{Sec: 1}, {Nsec: unix.UTIME_OMIT}}, 0))
 		}},
-		{Name: "page-residency", ID: "SB-21", Target: "a file", try: pageResidency},
-		{Name: "cached-read", ID: "SB-21", Target: "a file", try: cachedRead},
+		{Name: "page-residency", Kind: "others", Target: "a file", try: pageResidency},
+		{Name: "cached-read", Kind: "others", Target: "a file", try: cachedRead},
 	}
 	for _, a := range []struct {
 		name, target string
@@ -42,11 +42,11 @@ func inodeAttacks() list {
 		{"lock-posix", "fcntl(2), of a process", recordLock(unix.F_SETLK)},
 		{"lock-ofd", "fcntl(2), of a descriptor", recordLock(unix.F_OFD_SETLK)},
 	} {
-		l = append(l, attack{Name: a.name, ID: "SB-21", Target: "a file that somebody else has locked: " + a.target, try: func(path string) verdict {
+		l = append(l, attack{Name: a.name, Kind: "others", Target: "a file that somebody else has locked: " + a.target, try: func(path string) verdict {
 			return meets(path, a.take)
 		}})
 	}
-	return append(l, attack{Name: "lease", ID: "SB-21", Target: "a file that somebody else writes", try: func(path string) verdict {
+	return append(l, attack{Name: "lease", Kind: "others", Target: "a file that somebody else writes", try: func(path string) verdict {
 		return meets(path, func(fd int) error {
 			_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
 			return err

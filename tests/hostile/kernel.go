@@ -31,52 +31,52 @@ const (
 // kernelAttacks are mostly single system calls with arguments that do no harm where they are allowed.
 func kernelAttacks() list {
 	l := list{
-		{Name: "terminal", ID: "SB-06", try: func(string) verdict { return openForWriting("/dev/tty") }},
-		{Name: "process-vm-read", ID: "SB-05", try: func(string) verdict { return reached(once(readParent())) }},
+		{Name: "terminal", Kind: "terminal", try: func(string) verdict { return openForWriting("/dev/tty") }},
+		{Name: "process-vm-read", Kind: "kernel", try: func(string) verdict { return reached(once(readParent())) }},
 		// A thread that is traced stays until its tracer, the test, has waited for it, and this process with it.
-		{Name: "ptrace", ID: "SB-05", try: func(string) verdict { return reached(forked(call{unix.SYS_PTRACE, unix.PTRACE_TRACEME})) }},
-		{Name: "hostname", ID: "SB-01", try: setHostname},
+		{Name: "ptrace", Kind: "kernel", try: func(string) verdict { return reached(forked(call{unix.SYS_PTRACE, unix.PTRACE_TRACEME})) }},
+		{Name: "hostname", Kind: "root", try: setHostname},
 		// A uid that has no mapping is as good a refusal as EPERM: any error is one.
-		{Name: "root-user", ID: "SB-01", try: func(string) verdict { return outcome(once(call{unix.SYS_SETRESUID, 0, 0, 0})) }},
-		{Name: "groups", ID: "SB-01", try: func(string) verdict { return outcome(once(call{unix.SYS_SETGROUPS})) }},
+		{Name: "root-user", Kind: "root", try: func(string) verdict { return outcome(once(call{unix.SYS_SETRESUID, 0, 0, 0})) }},
+		{Name: "groups", Kind: "root", try: func(string) verdict { return outcome(once(call{unix.SYS_SETGROUPS})) }},
 	}
 	for _, c := range []struct {
-		name, id string
-		call     call
+		name, kind string
+		call       call
 	}{
-		{"mount", "SB-05", call{unix.SYS_MOUNT, "none", "/tmp", "tmpfs"}},
-		{"umount", "SB-05", call{unix.SYS_UMOUNT2, "/"}},
-		{"fsopen", "SB-05", call{unix.SYS_FSOPEN, "tmpfs"}},
-		{"open-tree", "SB-05", call{unix.SYS_OPEN_TREE, unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE}},
-		{"move-mount", "SB-05", call{unix.SYS_MOVE_MOUNT, noDescriptor, "", noDescriptor, ""}},
-		{"mount-setattr", "SB-05", call{unix.SYS_MOUNT_SETATTR, unix.AT_FDCWD, "/", 0, make([]byte, mountAttributeSize), mountAttributeSize}},
-		{"pivot-root", "SB-05", call{unix.SYS_PIVOT_ROOT, "/", "/"}},
-		{"chroot", "SB-05", call{unix.SYS_CHROOT, "/"}},
-		{"swapon", "SB-05", call{unix.SYS_SWAPON, nonexistent}},
-		{"keyctl", "SB-05", call{unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, unix.KEY_SPEC_SESSION_KEYRING, 0}},
-		{"add-key", "SB-05", call{unix.SYS_ADD_KEY, "user", "pfar-hostile", "x", 1, unix.KEY_SPEC_PROCESS_KEYRING}},
-		{"request-key", "SB-05", call{unix.SYS_REQUEST_KEY, "user", "pfar-hostile"}},
-		{"io-uring", "SB-05", call{unix.SYS_IO_URING_SETUP, 1, make([]byte, ioUringParameters)}},
-		{"bpf", "SB-05", call{unix.SYS_BPF, unix.BPF_PROG_LOAD, make([]byte, bpfAttributes), bpfAttributes}},
-		{"perf-event", "SB-05", call{unix.SYS_PERF_EVENT_OPEN, make([]byte, perfAttributes), 0, -1, noDescriptor}},
-		{"userfaultfd", "SB-05", call{unix.SYS_USERFAULTFD, uffdUserModeOnly}},
-		{"fanotify", "SB-05", call{unix.SYS_FANOTIFY_INIT, unix.FAN_CLASS_CONTENT}},
-		{"personality", "SB-05", call{unix.SYS_PERSONALITY, addrNoRandomize}},
-		{"tiocsti", "SB-06", call{unix.SYS_IOCTL, 0, tiocsti, []byte{0}}},
-		{"tiocsti-wide", "SB-06", call{unix.SYS_IOCTL, 0, tiocstiWide, []byte{0}}},
-		{"tioclinux", "SB-06", call{unix.SYS_IOCTL, 0, tioclinux, []byte{0}}},
-		{"line-discipline", "SB-06", call{unix.SYS_IOCTL, 0, tiocsetd, words([]uintptr{0})}}, // N_TTY, which it has
-		{"asynchronous-io", "RX", call{unix.SYS_IO_SETUP, 1, words([]uintptr{0})}},
-		{"module", "SB-05", call{unix.SYS_FINIT_MODULE, noDescriptor, ""}},
-		{"kexec", "SB-05", call{unix.SYS_KEXEC_LOAD, 0, 0, 0, invalidKexecFlags}},
-		{"reboot", "SB-05", call{unix.SYS_REBOOT}},         // without the magic numbers: EINVAL, to whoever may
-		{"set-time", "SB-05", call{unix.SYS_SETTIMEOFDAY}}, // of nothing: no change, to whoever may
+		{"mount", "kernel", call{unix.SYS_MOUNT, "none", "/tmp", "tmpfs"}},
+		{"umount", "kernel", call{unix.SYS_UMOUNT2, "/"}},
+		{"fsopen", "kernel", call{unix.SYS_FSOPEN, "tmpfs"}},
+		{"open-tree", "kernel", call{unix.SYS_OPEN_TREE, unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE}},
+		{"move-mount", "kernel", call{unix.SYS_MOVE_MOUNT, noDescriptor, "", noDescriptor, ""}},
+		{"mount-setattr", "kernel", call{unix.SYS_MOUNT_SETATTR, unix.AT_FDCWD, "/", 0, make([]byte, mountAttributeSize), mountAttributeSize}},
+		{"pivot-root", "kernel", call{unix.SYS_PIVOT_ROOT, "/", "/"}},
+		{"chroot", "kernel", call{unix.SYS_CHROOT, "/"}},
+		{"swapon", "kernel", call{unix.SYS_SWAPON, nonexistent}},
+		{"keyctl", "kernel", call{unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, unix.KEY_SPEC_SESSION_KEYRING, 0}},
+		{"add-key", "kernel", call{unix.SYS_ADD_KEY, "user", "pfar-hostile", "x", 1, unix.KEY_SPEC_PROCESS_KEYRING}},
+		{"request-key", "kernel", call{unix.SYS_REQUEST_KEY, "user", "pfar-hostile"}},
+		{"io-uring", "kernel", call{unix.SYS_IO_URING_SETUP, 1, make([]byte, ioUringParameters)}},
+		{"bpf", "kernel", call{unix.SYS_BPF, unix.BPF_PROG_LOAD, make([]byte, bpfAttributes), bpfAttributes}},
+		{"perf-event", "kernel", call{unix.SYS_PERF_EVENT_OPEN, make([]byte, perfAttributes), 0, -1, noDescriptor}},
+		{"userfaultfd", "kernel", call{unix.SYS_USERFAULTFD, uffdUserModeOnly}},
+		{"fanotify", "kernel", call{unix.SYS_FANOTIFY_INIT, unix.FAN_CLASS_CONTENT}},
+		{"personality", "kernel", call{unix.SYS_PERSONALITY, addrNoRandomize}},
+		{"tiocsti", "terminal", call{unix.SYS_IOCTL, 0, tiocsti, []byte{0}}},
+		{"tiocsti-wide", "terminal", call{unix.SYS_IOCTL, 0, tiocstiWide, []byte{0}}},
+		{"tioclinux", "terminal", call{unix.SYS_IOCTL, 0, tioclinux, []byte{0}}},
+		{"line-discipline", "terminal", call{unix.SYS_IOCTL, 0, tiocsetd, words([]uintptr{0})}}, // N_TTY, which it has
+		{"asynchronous-io", "limits", call{unix.SYS_IO_SETUP, 1, words([]uintptr{0})}},
+		{"module", "kernel", call{unix.SYS_FINIT_MODULE, noDescriptor, ""}},
+		{"kexec", "kernel", call{unix.SYS_KEXEC_LOAD, 0, 0, 0, invalidKexecFlags}},
+		{"reboot", "kernel", call{unix.SYS_REBOOT}},         // without the magic numbers: EINVAL, to whoever may
+		{"set-time", "kernel", call{unix.SYS_SETTIMEOFDAY}}, // of nothing: no change, to whoever may
 		// Without it, a process that took over the sandbox's pid 1 (/proc/1/mem: same user, same rights) would outlive pfar.
-		{"parent-death-signal", "LIF-11", call{unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0}},
-		{"priority", "RX", call{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, -5}},
-		{"real-time", "RX", call{unix.SYS_SCHED_SETSCHEDULER, 0, unix.SCHED_FIFO, []byte{1, 0, 0, 0}}},
+		{"parent-death-signal", "lifetime", call{unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0}},
+		{"priority", "limits", call{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, -5}},
+		{"real-time", "limits", call{unix.SYS_SCHED_SETSCHEDULER, 0, unix.SCHED_FIFO, []byte{1, 0, 0, 0}}},
 	} {
-		l = append(l, attack{Name: c.name, ID: c.id, try: func(string) verdict { return reached(once(c.call)) }})
+		l = append(l, attack{Name: c.name, Kind: c.kind, try: func(string) verdict { return reached(once(c.call)) }})
 	}
 	return l
 }

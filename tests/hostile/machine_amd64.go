@@ -20,7 +20,7 @@ func interrupt(number uint32) int32
 
 func machineAttacks() list {
 	return list{
-		{Name: "i386", ID: "SB-18", try: func(string) verdict {
+		{Name: "i386", Kind: "other ABI", try: func(string) verdict {
 			result := interrupt(i386Getpid)
 			if result < 0 && result > i386Limit {
 				return blocked("%v", syscall.Errno(-result))
@@ -30,7 +30,7 @@ func machineAttacks() list {
 			}
 			return succeeded("getpid returned %d", result)
 		}},
-		{Name: "x32", ID: "SB-18", try: func(string) verdict {
+		{Name: "x32", Kind: "other ABI", try: func(string) verdict {
 			pid, _, e := unix.RawSyscall(x32GetpidNr, 0, 0, 0)
 			if e != 0 {
 				return blocked("%v", e)

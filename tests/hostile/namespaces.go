@@ -10,8 +10,8 @@ import (
 // namespaceAttacks try to make every kind of namespace, in each of the three ways, and to enter those of pid 1.
 func namespaceAttacks() list {
 	l := list{
-		{Name: "clone-user", ID: "SB-05", try: func(string) verdict { return reached(cloneWith(unix.CLONE_NEWUSER)) }},
-		{Name: "clone3-user", ID: "SB-05", try: func(string) verdict { return reached(clone3With(unix.CLONE_NEWUSER)) }},
+		{Name: "clone-user", Kind: "kernel", try: func(string) verdict { return reached(cloneWith(unix.CLONE_NEWUSER)) }},
+		{Name: "clone3-user", Kind: "kernel", try: func(string) verdict { return reached(clone3With(unix.CLONE_NEWUSER)) }},
 	}
 	for _, n := range []struct {
 		name string
@@ -20,9 +20,9 @@ func namespaceAttacks() list {
 		{"user", unix.CLONE_NEWUSER}, {"mnt", unix.CLONE_NEWNS}, {"net", unix.CLONE_NEWNET}, {"ipc", unix.CLONE_NEWIPC},
 		{"uts", unix.CLONE_NEWUTS}, {"pid", unix.CLONE_NEWPID}, {"cgroup", unix.CLONE_NEWCGROUP}, {"time", unix.CLONE_NEWTIME},
 	} {
-		l = append(l, attack{Name: "unshare-" + n.name, ID: "SB-05", try: func(string) verdict {
+		l = append(l, attack{Name: "unshare-" + n.name, Kind: "kernel", try: func(string) verdict {
 			return reached(forked(call{unix.SYS_UNSHARE, n.flag}))
-		}}, attack{Name: "setns-" + n.name, ID: "SB-05", try: func(string) verdict { return enter(n.name, n.flag) }})
+		}}, attack{Name: "setns-" + n.name, Kind: "kernel", try: func(string) verdict { return enter(n.name, n.flag) }})
 	}
 	return l
 }

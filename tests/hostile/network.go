@@ -19,16 +19,16 @@ const patience = 2 * time.Second
 
 func networkAttacks() list {
 	l := list{
-		{Name: "connect", ID: "SB-23", Target: "host and port", try: func(t string) verdict { return dial("tcp", t) }},
-		{Name: "unix", ID: "SB-13", Target: "a path, or @ and an abstract name", try: func(t string) verdict { return dial("unix", t) }},
-		{Name: "datagram", ID: "SB-23", Target: "host and port that answer a datagram", try: datagram},
-		{Name: "resolve", ID: "SB-23", Target: "a name, and @ and a server's host and port if not that of the system", try: resolve},
-		{Name: "interfaces", ID: "SB-23", try: interfaces},
-		{Name: "routes", ID: "SB-23", try: routes},
-		{Name: "proxy-connect", ID: "EG-009", Target: "host and port to ask the proxy for", try: proxyConnect},
-		{Name: "proxy-get", ID: "EG-143", Target: "a URL to ask the proxy for", try: proxyGet},
-		{Name: "descriptor-passing", ID: "SB-20", inServer: true, try: passDescriptor},
-		{Name: "shared-memory", ID: "SB-21", Target: "the key of a System V segment", try: sharedMemory},
+		{Name: "connect", Kind: "network", Target: "host and port", try: func(t string) verdict { return dial("tcp", t) }},
+		{Name: "unix", Kind: "sockets", Target: "a path, or @ and an abstract name", try: func(t string) verdict { return dial("unix", t) }},
+		{Name: "datagram", Kind: "network", Target: "host and port that answer a datagram", try: datagram},
+		{Name: "resolve", Kind: "network", Target: "a name, and @ and a server's host and port if not that of the system", try: resolve},
+		{Name: "interfaces", Kind: "network", try: interfaces},
+		{Name: "routes", Kind: "network", try: routes},
+		{Name: "proxy-connect", Kind: "egress", Target: "host and port to ask the proxy for", try: proxyConnect},
+		{Name: "proxy-get", Kind: "egress", Target: "a URL to ask the proxy for", try: proxyGet},
+		{Name: "descriptor-passing", Kind: "descriptors", inServer: true, try: passDescriptor},
+		{Name: "shared-memory", Kind: "others", Target: "the key of a System V segment", try: sharedMemory},
 	}
 	for _, s := range []struct {
 		name                   string
@@ -44,7 +44,7 @@ func networkAttacks() list {
 		{"udplite", unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE},
 		{"vsock", unix.AF_VSOCK, unix.SOCK_STREAM, 0},
 	} {
-		l = append(l, attack{Name: "socket-" + s.name, ID: "SB-23", try: func(string) verdict {
+		l = append(l, attack{Name: "socket-" + s.name, Kind: "network", try: func(string) verdict {
 			fd, err := unix.Socket(s.family, s.kind, s.protocol)
 			if err == nil {
 				unix.Close(fd)

@@ -15,12 +15,14 @@ import (
 // privilegeAttacks look at what the kernel has written down of the server's own process.
 func privilegeAttacks() list {
 	return list{
-		{Name: "capabilities", ID: "SB-04", inServer: true, try: capabilities},
-		{Name: "new-privileges", ID: "SB-04", inServer: true, try: func(string) verdict { return status("NoNewPrivs", "1") }},
-		{Name: "unfiltered", ID: "SB-04", inServer: true, try: func(string) verdict { return status("Seccomp", "2") }},
-		{Name: "set-user-id", ID: "SB-04", try: setUserID},
-		{Name: "core-limit", ID: "CR", try: coreLimit},
-		{Name: "host-root", ID: "SB-01", inServer: true, try: hostRoot},
+		{Name: "capabilities", Kind: "rights", inServer: true, try: capabilities},
+		{Name: "new-privileges", Kind: "rights", inServer: true, try: func(string) verdict {
+			return status("NoNewPrivs", "1")
+		}},
+		{Name: "unfiltered", Kind: "rights", inServer: true, try: func(string) verdict { return status("Seccomp", "2") }},
+		{Name: "set-user-id", Kind: "rights", try: setUserID},
+		{Name: "core-limit", Kind: "secrets", try: coreLimit},
+		{Name: "host-root", Kind: "root", inServer: true, try: hostRoot},
 	}
 }
 

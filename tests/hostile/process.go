@@ -15,19 +15,19 @@ import (
 
 func processAttacks(inherited []string) list {
 	return list{
-		{Name: "descriptors", ID: "SB-15", inServer: true, try: func(string) verdict {
+		{Name: "descriptors", Kind: "inherited", inServer: true, try: func(string) verdict {
 			if len(inherited) > 0 {
 				return succeeded("%s", strings.Join(inherited, ", "))
 			}
 			return blocked("0, 1 and 2 are all that was open")
 		}},
-		{Name: "environment", ID: "SB-15", Target: "names that may be set, with commas between", inServer: true, try: environment},
-		{Name: "environment-of-init", ID: "SB-09", Target: "names that may be set, with commas between", try: environmentOfInit},
-		{Name: "environments", ID: "SB-09", Target: "text to find in the environment or arguments of another process", try: environments},
-		{Name: "processes", ID: "SB-09", try: processes},
-		{Name: "signal", ID: "SB-21", Target: "a pid of the host", try: signalPID},
-		{Name: "raise-limit", ID: "RX", try: raiseLimit},
-		{Name: "oom-score", ID: "RX", try: lowerOOMScore},
+		{Name: "environment", Kind: "inherited", Target: "names that may be set, with commas between", inServer: true, try: environment},
+		{Name: "environment-of-init", Kind: "proc", Target: "names that may be set, with commas between", try: environmentOfInit},
+		{Name: "environments", Kind: "proc", Target: "text to find in the environment or arguments of another process", try: environments},
+		{Name: "processes", Kind: "proc", try: processes},
+		{Name: "signal", Kind: "others", Target: "a pid of the host", try: signalPID},
+		{Name: "raise-limit", Kind: "limits", try: raiseLimit},
+		{Name: "oom-score", Kind: "limits", try: lowerOOMScore},
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 
 func resourceAttacks() list {
 	return list{
-		{Name: "fork-bomb", ID: "RX", Target: "how many processes", try: forkBomb},
-		{Name: "disk-fill", ID: "RX", Target: "a directory and how many bytes", try: fillDisk},
-		{Name: "terminals", ID: "RX", Target: "how many", try: takeTerminals},
-		{Name: "memory", ID: "RX", Target: "how many bytes", try: fillMemory},
+		{Name: "fork-bomb", Kind: "limits", Target: "how many processes", try: forkBomb},
+		{Name: "disk-fill", Kind: "limits", Target: "a directory and how many bytes", try: fillDisk},
+		{Name: "terminals", Kind: "limits", Target: "how many", try: takeTerminals},
+		{Name: "memory", Kind: "limits", Target: "how many bytes", try: fillMemory},
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 func secretAttacks() list {
 	return list{
-		{Name: "dump", ID: "CR-01", Target: "what to find, each octet XORed with 0x5a, in hexadecimal", inServer: true, try: dump},
+		{Name: "dump", Kind: "secrets", Target: "what to find, each octet XORed with 0x5a, in hexadecimal", inServer: true, try: dump},
 	}
 }
 
