@@ -136,7 +136,7 @@ RACING    = $(filter $(PACKAGES),$(patsubst %/,./%,$(sort $(dir $(shell grep -rl
 # tests/systemd and tests/vm make their images as root.
 MACHINES := test-systemd test-vm
 # The same on Debian 13; without more the machines have Debian 12.
-NEWER    := test-systemd-trixie
+NEWER    := test-systemd-trixie test-vm-trixie
 ifneq ($(shell id -u),0)
 MACHINES :=
 NEWER    :=
