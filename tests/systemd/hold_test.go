@@ -3,6 +3,7 @@ package systemd
 import (
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -13,6 +14,23 @@ import (
 // through asks a server's bridge from inside its namespace for a tunnel, and prints the status line of the answer.
 const through = `pid=$(systemctl show -P MainPID pfar-mcp@hello); nsenter -t $pid -n bash -c '
 exec 3<>/dev/tcp/127.0.0.1/9876; printf "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n\r\n" >&3; head -1 <&3'`
+
+// connected opens a connection of a server through its bridge. It lasts until the bridge or the test ends.
+func connected(t *testing.T, m *bed.Machine, server, to string) *exec.Cmd {
+	t.Helper()
+	stays := strings.NewReplacer("@hello", "@"+server, "head -1 <&3", "head -1 <&3; cat <&3").Replace(through)
+	open := m.Command(t.Context(), "bash", "-c", fmt.Sprintf(stays, to))
+	out, err := open.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Go(t, open)
+	line := make([]byte, 64)
+	if n, err := out.Read(line); err != nil || !strings.Contains(string(line[:n]), "200") {
+		t.Fatalf("the way out: %q, %v", line[:n], err)
+	}
+	return open
+}
 
 // beside connects from the cgroup of the server's bridge, as a bridge would that has been taken over.
 const beside = `bash -c 'echo $$ > /sys/fs/cgroup/pfar.slice/pfar-egress.slice/pfar-egress@hello.service/cgroup.procs; exec 3<>/dev/tcp/127.0.0.1/%d'`

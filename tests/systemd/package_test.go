@@ -248,18 +248,7 @@ func upgraded(t *testing.T, m *bed.Machine, o owner, install func(), version str
 // removed removes the package while a server has a connection open through its bridge.
 func removed(t *testing.T, m *bed.Machine, before []string, dpkg func(...string) string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	open := m.Command(ctx, "bash", "-c", fmt.Sprintf(strings.Replace(through, "head -1 <&3", "head -1 <&3; cat <&3", 1), "127.0.0.1:7777"))
-	out, err := open.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Go(t, open)
-	line := make([]byte, 64)
-	if n, err := out.Read(line); err != nil || !strings.Contains(string(line[:n]), "200") {
-		t.Errorf("the way out: %q, %v", line[:n], err)
-	}
+	open := connected(t, m, "hello", "127.0.0.1:7777")
 	dpkg("--remove", "pfar")
 	_ = open.Wait()
 	list := slices.DeleteFunc(remains(t, "removed", before, trace(t, m)), func(line string) bool {
