@@ -50,7 +50,7 @@ func (h host) bubblewrap(ctx context.Context) finding {
 }
 
 func (h host) bindFD(ctx context.Context) finding {
-	return h.option(ctx, "bind by descriptor", "--ro-bind-fd", "a bind source could be swapped for a link (SB-03)")
+	return h.option(ctx, "bind by descriptor", "--ro-bind-fd", "a bind source could be swapped for a link")
 }
 
 func (h host) nestedNamespaces(ctx context.Context) finding {

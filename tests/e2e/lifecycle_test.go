@@ -47,7 +47,7 @@ func TestCrash(t *testing.T) {
 	}
 	up := p.awaitFrom(backingOff, "fragile back", soon, inState("fragile", control.Running))
 	if took := server(up, "fragile").Since.Sub(crashed); took < time.Second {
-		t.Errorf("back after %v, want 1 s (LIF-05)", took)
+		t.Errorf("back after %v, want 1 s", took)
 	}
 	if got := c.must("fragile__echo", map[string]any{"message": "again"}); got != "again" {
 		t.Errorf("after the restart echo returns %q", got)

@@ -80,7 +80,7 @@ auth = { LEAK_TOKEN = "vault:leak_token", LEAK_HOST = "vault:leak_host" }`),
 	}
 	for _, gone := range []string{"hunter2", "of-somebody-else"} {
 		if strings.Contains(seen["logs"], gone) {
-			t.Errorf("%s is in the log (CR-13)", gone)
+			t.Errorf("%s is in the log", gone)
 		}
 	}
 	if want := "[redacted: leak_host].leak.test"; strings.Count(seen["logs"], want) < 2 || !strings.Contains(seen["status"], want) {
