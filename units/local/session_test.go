@@ -105,7 +105,6 @@ func newRunner(t *testing.T, prepare func(run string)) *runnerFixture {
 
 // someSecrets are those of a test.
 type someSecrets struct {
-	noSecrets
 	brokered func(plan.Plan) (*os.File, error)
 	hides    func(plan.Plan) attach.Redaction
 }
