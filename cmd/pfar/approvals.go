@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pfar/pfar/units/operator"
 	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/operator"
 )
 
 const approvalsHelp = `Show the calls that wait for you, and answer them. If the policy leaves a call to you, it runs only after you
@@ -117,8 +119,8 @@ func (c approvalsVerb) approvalsList(ctx context.Context) error {
 		}
 		left := (time.Duration(w.Left) * time.Second).String()
 		rows = append(rows, []cell{
-			{w.ID, ""}, {cut(w.Client, 20), ""}, {cut(reveal(w.what()), 100), colour}, {left, ""}, {w.State.String(), ""},
-			{reveal(w.Decision.Reason), ""},
+			{w.ID, ""}, {cut(w.Client, 20), ""}, {cut(visible.Reveal(w.what()), 100), colour}, {left, ""}, {w.State.String(), ""},
+			{visible.Reveal(w.Decision.Reason), ""},
 		})
 	}
 	c.table(c.stdout, rows)
@@ -198,14 +200,14 @@ func (c approvalsVerb) approve(ctx context.Context, id string, a approveFlags) e
 }
 
 func (a approveFlags) question(w *waitingCall) string {
-	what := cut(reveal(w.what()), 60)
+	what := cut(visible.Reveal(w.what()), 60)
 	q := fmt.Sprintf("Let %s call %s once?", w.Client, what)
 	if a.remember == 0 {
 		return q
 	}
 	q = fmt.Sprintf("Let %s call %s like this for %s", w.Client, what, a.remember)
 	if len(a.match) > 0 {
-		return q + ", with " + reveal(strings.Join(a.match, " and ")) + "?"
+		return q + ", with " + visible.Reveal(strings.Join(a.match, " and ")) + "?"
 	}
 	return q + ", with these arguments?"
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
 )
 
@@ -22,7 +23,7 @@ func (c approvalsVerb) approvalsHistory(ctx context.Context) error {
 		if p.By != nil {
 			by = p.By.Name
 		}
-		rows = append(rows, []cell{{minute(p.Asked), ""}, {cut(p.Client, 20), ""}, {cut(reveal(p.Server+"."+p.Name), 40), ""}, {p.State, ""}, {by, ""}, {reveal(p.Reason), ""}})
+		rows = append(rows, []cell{{minute(p.Asked), ""}, {cut(p.Client, 20), ""}, {cut(visible.Reveal(p.Server+"."+p.Name), 40), ""}, {p.State, ""}, {by, ""}, {visible.Reveal(p.Reason), ""}})
 	}
 	c.table(c.stdout, rows)
 	return nil
@@ -40,7 +41,7 @@ func (c approvalsVerb) approvalRules(ctx context.Context) error {
 			with = append(with, m.Path+"="+m.Glob)
 		}
 		with = append(with, "the other arguments "+r.Rest[:min(len(r.Rest), exactly)])
-		rows = append(rows, []cell{{r.ID, ""}, {cut(r.Client, 20), ""}, {cut(reveal(r.Server+"."+r.Name), 40), ""}, {minute(r.Expires), ""}, {r.By.Name, ""}, {reveal(strings.Join(with, ", ")), ""}})
+		rows = append(rows, []cell{{r.ID, ""}, {cut(r.Client, 20), ""}, {cut(visible.Reveal(r.Server+"."+r.Name), 40), ""}, {minute(r.Expires), ""}, {r.By.Name, ""}, {visible.Reveal(strings.Join(with, ", ")), ""}})
 	}
 	c.table(c.stdout, rows)
 	return nil

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/operator/wording"
 )
 
 // waitingCall is a call that waits for the operator, as it is shown.
@@ -64,7 +66,8 @@ func columnsOf(w io.Writer) int {
 // is not the stranger's, so that none of it passes for a part of the question.
 func (w *waitingCall) render(columns int) string {
 	b := page{columns: columns}
-	row := func(name, text string) { b.line(fmt.Sprintf("%-9s ", name), reveal(text)) }
+	row := func(name, text string) { b.line(fmt.Sprintf("%-9s ", name), visible.Reveal(text)) }
+	b.line(fmt.Sprintf("%-9s ", "asks"), wording.Sentence(&w.Shown))
 	row("call", w.what())
 	if w.Method != "tools/call" {
 		row("method", w.Method)
@@ -102,10 +105,10 @@ func (w *waitingCall) renderArguments(b *page) {
 	if len(w.Masked) == 0 {
 		shown = ", SHA-256 " + hex.EncodeToString(sum[:])[:16]
 	}
-	list, err := flatten(w.Arguments)
+	list, err := wording.Arguments(w.Arguments)
 	if err != nil {
 		fmt.Fprintf(b, "arguments of %d bytes that are not JSON%s:\n", len(w.Arguments), shown)
-		b.line("  | ", reveal(string(w.Arguments)))
+		b.line("  | ", visible.Reveal(string(w.Arguments)))
 		return
 	}
 	fmt.Fprintf(b, "arguments, %d bytes%s:\n", len(w.Arguments), shown)
@@ -116,43 +119,41 @@ func (w *waitingCall) renderArguments(b *page) {
 
 // pointerName is where an argument stands.
 func pointerName(pointer string) string {
-	name := reveal(pointer)
+	name := visible.Reveal(pointer)
 	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./~") != "" || name == "" {
-		return quoted(pointer) // or it could look like a name with its value
+		return wording.Quoted(pointer) // or it could look like a name with its value
 	}
 	return name
 }
 
-func quoted(text string) string { return `"` + strings.ReplaceAll(reveal(text), `"`, `\"`) + `"` }
-
 // renderArgument shows one value: a text of several lines as lines, anything else as JSON would write it.
-func renderArgument(b *page, a shownArgument) {
-	name := pointerName(a.pointer)
-	text, isText := a.value.(string)
+func renderArgument(b *page, a wording.Argument) {
+	name := pointerName(a.Pointer)
+	text, isText := a.Value.(string)
 	switch {
 	case !isText:
-		value, _ := json.Marshal(a.value) // a number, true, null, {} or []
+		value, _ := json.Marshal(a.Value) // a number, true, null, {} or []
 		b.line("  ", name+": "+string(value))
 	case strings.Contains(strings.TrimSuffix(text, "\n"), "\n"):
 		b.line("  ", fmt.Sprintf("%s: text of %d characters", name, utf8.RuneCountInString(text)))
 		for line := range strings.Lines(text) {
 			whole, ended := strings.CutSuffix(line, "\n")
-			b.line("  | ", reveal(whole))
+			b.line("  | ", visible.Reveal(whole))
 			if !ended {
 				fmt.Fprintf(b, "  (no line feed at the end)\n")
 			}
 		}
 	default:
-		b.line("  ", name+": "+quoted(text))
+		b.line("  ", name+": "+wording.Quoted(text))
 	}
 	s := ofText
-	if rank(a.pointer) < len(decisive) {
+	if wording.Decisive(a.Pointer) {
 		s = ofAddress
 	}
-	for _, odd := range append(lookAlikes(a.pointer, ofName), lookAlikes(text, s)...) {
+	for _, odd := range append(lookAlikes(a.Pointer, ofName), lookAlikes(text, s)...) {
 		b.line("  WARNING: ", "letters that look like others: "+odd)
 	}
-	if strings.ContainsFunc(a.pointer+text, rightToLeft) {
+	if strings.ContainsFunc(a.Pointer+text, rightToLeft) {
 		b.line("  WARNING: ", "letters that are written from right to left: it may not read in its order")
 	}
 }

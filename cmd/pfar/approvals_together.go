@@ -7,7 +7,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/operator/wording"
 )
 
 // together returns the calls that wait, of one client for one tool each: those that one looks at together, and answers
@@ -38,25 +40,25 @@ func differing(calls []*waitingCall) (pointers []string, values []map[string]str
 	for _, w := range calls {
 		has := map[string]string{}
 		values = append(values, has)
-		list, err := flatten(w.Arguments)
+		list, err := wording.Arguments(w.Arguments)
 		if err != nil {
-			list = []shownArgument{{"", string(w.Arguments)}}
+			list = []wording.Argument{{Value: string(w.Arguments)}}
 		}
 		for _, a := range list {
-			b, _ := json.Marshal(a.value) // it was JSON
+			b, _ := json.Marshal(a.Value) // it was JSON
 			value := string(b)
-			has[a.pointer] = value
-			if _, known := count[a.pointer]; !known {
-				count[a.pointer] = 0
-				pointers = append(pointers, a.pointer)
+			has[a.Pointer] = value
+			if _, known := count[a.Pointer]; !known {
+				count[a.Pointer] = 0
+				pointers = append(pointers, a.Pointer)
 			}
-			if first, ok := values[0][a.pointer]; ok && first == value {
-				count[a.pointer]++
+			if first, ok := values[0][a.Pointer]; ok && first == value {
+				count[a.Pointer]++
 			}
 		}
 	}
 	pointers = slices.DeleteFunc(pointers, func(p string) bool { return count[p] == len(calls) })
-	slices.SortStableFunc(pointers, func(a, b string) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(pointers, func(a, b string) int { return wording.Rank(a) - wording.Rank(b) })
 	return pointers, values
 }
 
@@ -104,9 +106,9 @@ func shownValues(pointer string, values []map[string]string) []string {
 			text, tail = string(r[:maxValue]), "…"
 		}
 		if _, isText := all[i].(string); isText {
-			text = quoted(text)
+			text = wording.Quoted(text)
 		} else {
-			text = reveal(text)
+			text = visible.Reveal(text)
 		}
 		shown = append(shown, head+text+tail)
 	}
@@ -116,7 +118,7 @@ func shownValues(pointer string, values []map[string]string) []string {
 // renderTogether says what of a group is different, and which call has what.
 func renderTogether(b *page, calls []*waitingCall) {
 	pointers, values := differing(calls)
-	head := fmt.Sprintf("%d calls of %s to %s ", len(calls), reveal(calls[0].Client), reveal(calls[0].what()))
+	head := fmt.Sprintf("%d calls of %s to %s ", len(calls), visible.Reveal(calls[0].Client), visible.Reveal(calls[0].what()))
 	if len(pointers) == 0 {
 		as := ""
 		if slices.ContainsFunc(calls, func(w *waitingCall) bool { return len(w.Masked) > 0 }) {
@@ -140,7 +142,7 @@ func renderTogether(b *page, calls []*waitingCall) {
 	}
 	b.line("", head+"differ only in "+list)
 	for i, w := range calls {
-		b.line("  "+reveal(w.ID)+"  ", strings.Join(each[i], ", "))
+		b.line("  "+visible.Reveal(w.ID)+"  ", strings.Join(each[i], ", "))
 	}
 }
 

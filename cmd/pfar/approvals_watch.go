@@ -17,6 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/policies/visible"
 )
 
 const watchHelp = `Print each call that begins to wait, and its outcome, until Ctrl-C.
@@ -179,14 +181,14 @@ func (t *told) say(kind string, w *waitingCall) error {
 	if kind == "pending" {
 		why = w.Decision.Reason
 	}
-	text := fmt.Sprintf("%s  %s calls %s", reveal(w.ID), reveal(w.Client), reveal(w.what()))
+	text := fmt.Sprintf("%s  %s calls %s", visible.Reveal(w.ID), visible.Reveal(w.Client), visible.Reveal(w.what()))
 	if kind == "pending" {
-		text += "(" + cut(reveal(string(w.Arguments)), maxShownArguments) + ")"
+		text += "(" + cut(visible.Reveal(string(w.Arguments)), maxShownArguments) + ")"
 	}
 	if why != "" {
-		text += ": " + reveal(why)
+		text += ": " + visible.Reveal(why)
 	}
-	return t.event(t.stdout, []cell{{clock(t.now()), ""}, {reveal(kind), ""}, {text, ""}}, len(time.TimeOnly), len("approved"))
+	return t.event(t.stdout, []cell{{clock(t.now()), ""}, {visible.Reveal(kind), ""}, {text, ""}}, len(time.TimeOnly), len("approved"))
 }
 
 // notice is a program that is run for a call that begins to wait.
@@ -206,15 +208,15 @@ func (n notice) give(ctx context.Context, w *waitingCall, out io.Writer) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, n.path)
 	if n.desktop {
-		title := fmt.Sprintf("%s wants to call %s", reveal(w.Client), cut(reveal(w.what()), 60))
-		body := fmt.Sprintf("%s\npfar approvals show %s", cut(reveal(w.Decision.Reason), 200), w.ID)
+		title := fmt.Sprintf("%s wants to call %s", visible.Reveal(w.Client), cut(visible.Reveal(w.what()), 60))
+		body := fmt.Sprintf("%s\npfar approvals show %s", cut(visible.Reveal(w.Decision.Reason), 200), w.ID)
 		cmd.Args = append(cmd.Args, "--app-name=pfar", "--urgency=critical", fmt.Sprintf("--expire-time=%d", w.Left*1000), "--", title, html.EscapeString(body))
 	}
 	cmd.Env = os.Environ() // PFAR_RUN_DIR too: the program may ask pfar for more
 	for name, value := range map[string]string{
 		"APPROVAL": w.ID, "CLIENT": w.Client, "SESSION": w.Session, "SERVER": w.Server, "TOOL": w.Name, "REASON": w.Decision.Reason,
 	} {
-		cmd.Env = append(cmd.Env, "PFAR_"+name+"="+cut(reveal(value), 1000))
+		cmd.Env = append(cmd.Env, "PFAR_"+name+"="+cut(visible.Reveal(value), 1000))
 	}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -12,6 +12,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/operator"
 )
@@ -118,19 +119,19 @@ func (c sessionsVerb) sessionsShow(ctx context.Context, name string) error {
 	if c.json() {
 		return c.printJSON(s)
 	}
-	fmt.Fprintf(c.stdout, "%s: %s\n", reveal(nameOf(s)), reveal(s.Label.String()))
+	fmt.Fprintf(c.stdout, "%s: %s\n", visible.Reveal(nameOf(s)), visible.Reveal(s.Label.String()))
 	if s.Frozen != "" {
-		fmt.Fprintf(c.stdout, "frozen: %s; to let it go on: pfar sessions thaw %s\n", reveal(s.Frozen), reveal(nameOf(s)))
+		fmt.Fprintf(c.stdout, "frozen: %s; to let it go on: pfar sessions thaw %s\n", visible.Reveal(s.Frozen), visible.Reveal(nameOf(s)))
 	}
 	if !s.Reset.IsZero() {
-		fmt.Fprintf(c.stdout, "reset at %s by %s\n", minute(s.Reset), reveal(s.ResetBy))
+		fmt.Fprintf(c.stdout, "reset at %s by %s\n", minute(s.Reset), visible.Reveal(s.ResetBy))
 	}
 	if len(s.Sources) == 0 {
 		return nil
 	}
 	rows := [][]cell{heading("AT", "FROM", "CALL", "LABEL")}
 	for _, f := range s.Sources {
-		rows = append(rows, []cell{{minute(f.At), ""}, {reveal(f.Server + "." + f.Tool), ""}, {f.Call, ""}, {f.Label.String(), labelColour(f.Label)}})
+		rows = append(rows, []cell{{minute(f.At), ""}, {visible.Reveal(f.Server + "." + f.Tool), ""}, {f.Call, ""}, {f.Label.String(), labelColour(f.Label)}})
 	}
 	c.table(c.stdout, rows)
 	return nil
@@ -177,7 +178,7 @@ func (c sessionsVerb) stains(ctx context.Context) error {
 		if len(s.Sources) > 0 {
 			since, by = minute(s.Sources[0].At), s.Sources[0].Client+"/"+s.Sources[0].Handle+" with "+s.Sources[0].Tool
 		}
-		rows = append(rows, []cell{{s.Server, ""}, {s.Label.String(), labelColour(s.Label)}, {since, ""}, {reveal(by), ""}, {reveal(strings.Join(s.Places, " ")), ""}})
+		rows = append(rows, []cell{{s.Server, ""}, {s.Label.String(), labelColour(s.Label)}, {since, ""}, {visible.Reveal(by), ""}, {visible.Reveal(strings.Join(s.Places, " ")), ""}})
 	}
 	c.table(c.stdout, rows)
 	return nil

@@ -45,3 +45,25 @@ func Escape(s string, hidden func(rune) bool) string {
 	}
 	return b.String()
 }
+
+// Reveal makes a text that somebody is to decide about show all that is in it. Beside what Deceptive hides it writes
+// the code of each character that has no picture of its own, or could hide in another's. Only ASCII's space stays.
+func Reveal(s string) string {
+	marks := 0 // combining ones in a row
+	return Escape(s, func(r rune) bool {
+		if unicode.Is(unicode.M, r) {
+			marks++
+		} else {
+			marks = 0
+		}
+		return r < ' ' || r == '\\' || r == 0x7f || r > 0x7f && (marks >= 3 || !unicode.IsPrint(r) || invisible(r))
+	})
+}
+
+// invisible reports whether a character shows nothing, though it may count as printed: fillers, marks that join or
+// vary, spaces.
+func invisible(r rune) bool {
+	const braille, notehead = 0x2800, 0x1d159 // of which there are empty ones
+	return r == braille || r == notehead ||
+		unicode.In(r, unicode.Cf, unicode.Zs, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
