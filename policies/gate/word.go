@@ -98,6 +98,11 @@ type Declared struct {
 
 	Reach egress.Policy `json:"reach,omitzero"`  // where it may connect to, and so which URLs it may be told to open
 	Holds []Place       `json:"holds,omitempty"` // what of its data is not its own alone: folders of the host, accounts
+
+	// Every folder that it writes to and that outlives it can be restored to what it was before a call (pfar undo).
+	Kept bool `json:"kept,omitempty"`
+	// There is such a folder: before a call that may write, its launcher is asked to keep what is there.
+	Keeps bool `json:"keeps,omitempty"`
 }
 
 // Place is where servers can leave data for others: a folder of the host, by its path, or an account, by the name of
