@@ -27,6 +27,9 @@ func (g *gateway) remember(dir string) (err error) {
 
 // forget closes it again, after the last call.
 func (g *gateway) forget() {
+	if err := g.point.Grants.Close(); err != nil {
+		g.log.Warn("keeping what is granted, ignoring", "error", err.Error())
+	}
 	if err := g.sessions.Close(); err != nil {
 		g.log.Warn("writing down when sessions were last used, ignoring", "error", err.Error())
 	}
@@ -37,7 +40,7 @@ func (g *gateway) forget() {
 
 // desk is what the operator's socket offers.
 func (g *gateway) desk() *operator.Desk {
-	d := &operator.Desk{Approvals: g.approvals, Sessions: g.sessions, Pins: g.pins, Mask: g.secrets.JSON, Facts: g.endpoint.Facts, Ended: g.endpoint.Unmint,
+	d := &operator.Desk{Approvals: g.approvals, Grants: g.point.Grants, Sessions: g.sessions, Pins: g.pins, Mask: g.secrets.JSON, Facts: g.endpoint.Facts, Ended: g.endpoint.Unmint,
 		Stats: g.telemetry.StatsHandler(), Log: g.log}
 	if g.pfard != nil {
 		d.Record = func(a operator.Act) error { return g.record(acted(a)) }

@@ -91,7 +91,7 @@ func TestActsAreRecorded(t *testing.T) {
 		{"clear-stain", "notion", audit.Record{Kind: audit.Session, Server: "notion"}},
 		{"accept-pins", "notion", audit.Record{Kind: audit.Pin, Server: "notion"}},
 		{"approve", "id", audit.Record{Kind: audit.Approval, Subject: "id"}},
-		{"forget-rule", "id", audit.Record{Kind: audit.Approval, Subject: "id"}},
+		{"revoke-grant", "id", audit.Record{Kind: audit.Approval, Subject: "id"}},
 	} {
 		tt.want.Method, tt.want.Approver, tt.want.Channel, tt.want.User = tt.verb, "ann", "operator socket", "uid 1000"
 		got := acted(operator.Act{By: approval.Approver{UID: 1000, Name: "ann", Channel: "operator socket"}, Verb: tt.verb, Subject: tt.subject})

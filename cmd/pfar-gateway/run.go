@@ -19,6 +19,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
@@ -129,6 +130,10 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	g.audit = g.newAudit()
 	g.panel = &inspect.Panel{Dir: o.inspect}
 	g.point = &enforce.Point{Sessions: g.sessions, Approvals: g.approvals, Trail: g.audit, Vault: secrets, Inspectors: g.panel, Log: log}
+	if g.point.Grants, err = grant.Open(g.state, nil); err != nil {
+		g.state.Close()
+		return nil, err
+	}
 	if o.control != "" {
 		store.Record(g.record)
 		g.pfard = &control.Client{Path: o.control}
@@ -313,14 +318,12 @@ func (g *gateway) followPolicy(ctx context.Context) {
 	})
 }
 
-// decideBy takes a policy, and voids what was remembered of approvals by another.
+// decideBy takes a policy, and ends what was granted under another.
 func (g *gateway) decideBy(policy *gate.Policy) {
 	g.panel.Learn(policy.Inspectors)
 	g.point.Learn(policy)
 	g.registry.Relist()
-	if err := g.approvals.Policy(policy.Digest); err != nil {
-		g.log.Warn("forgetting approvals that another policy asked for, ignoring", "error", err.Error())
-	}
+	g.point.Grants.Policy(policy.Digest)
 }
 
 // followPfard asks pfard something that it goes on answering, and again when it has hung up, until ctx ends. ask calls

@@ -25,11 +25,12 @@ call separately.`
 
 const approveHelp = `Show a waiting call, and let it run. Without a terminal this needs --yes.
 
---remember also approves similar calls for that time: from the same client to the same tool, with the same definition,
-rule, policy and arguments, and with no higher label of the session. --match allows other values of one argument, as
-in /path=/notes/*.md, where * stands for letters, digits, "_", "-" and ".", at most 64 in all. It works only in
-sessions that have seen no stranger's text, and for data that the audience may see. pfar never remembers a call that
-could carry private data out after strangers' text came in, or in which an inspector found something.
+--grant also gives a grant: the same session may call the same tool again without a question, with other arguments,
+for a time, a number of calls and a number of bytes of arguments: 30m, 20 and 4k, unless --for, --calls and --bytes say
+otherwise. --grant-public-reads gives one for all tools that only read, and whose output is public. A grant covers a
+call only if its arguments are short, look like no secret, and hold no 20 bytes in a row that the session has read from
+a source more secret than the audience of the tool. A call that could carry private data out after strangers' text came
+in always asks you. "pfar grants" lists grants and revokes them.
 
 A call that takes more than 64 KiB on the screen needs --digest: nobody reads that on a terminal. Run
 "pfar approvals show ID > FILE", read FILE, and give the digest at its end.`
@@ -46,15 +47,14 @@ func (c approvalsVerb) approvalsCommand() *cobra.Command {
 	var a approveFlags
 	approve := c.outputFlag(&cobra.Command{
 		Use: "approve ID", Short: "Let a call run, once", Long: approveHelp,
-		Example:           example("pfar approvals approve k3bq7x-...", "pfar approvals approve k3bq7x-... --remember 1h --match '/path=/notes/*.md'"),
+		Example:           example("pfar approvals approve k3bq7x-...", "pfar approvals approve k3bq7x-... --grant --for 1h"),
 		ValidArgsFunction: offerFirst(c.offeredApprovals),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.approve(cmd.Context(), args[0], a) },
 	})
 	flags := approve.Flags()
 	flags.BoolVar(&a.yes, "yes", false, "do not ask")
 	flags.StringVar(&a.digest, "digest", "", "approve the call only if it has this digest")
-	flags.DurationVar(&a.remember, "remember", 0, "approve similar calls for that time, such as 1h")
-	flags.StringArrayVar(&a.match, "match", nil, "with --remember: allow other values of one argument, such as /path=/notes/*; may be repeated")
+	a.grant.flags(flags)
 	var reason string
 	deny := c.outputFlag(&cobra.Command{
 		Use: "deny ID", Short: "Deny a call", ValidArgsFunction: offerFirst(c.offeredApprovals),
@@ -68,13 +68,11 @@ func (c approvalsVerb) approvalsCommand() *cobra.Command {
 			RunE: onOne(c.approvalsShow),
 		}),
 		approve, deny, c.approvalsWatchCommand(),
-		c.verb("history", "List the last answered calls, and who answered", alone(c.approvalsHistory)),
-		c.verb("rules", "List the remembered approvals", alone(c.approvalRules)),
-		c.verb("forget ID", "Forget a remembered approval", onOne(c.forgetRule)))
+		c.verb("history", "List the last answered calls, and who answered", alone(c.approvalsHistory)))
 	return root
 }
 
-// approvalPath is the path of one, or of what is remembered: an id as the gateway writes it, however it was typed.
+// approvalPath is the path of one, or of a grant: an id as the gateway writes it, however it was typed.
 func approvalPath(under, typed string) (string, error) {
 	s := strings.ToLower(strings.NewReplacer("-", "", " ", "").Replace(typed))
 	if len(s) != 26 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") != "" {
@@ -148,29 +146,9 @@ func (c approvalsVerb) approvalsShow(ctx context.Context, id string) error {
 
 // approveFlags are those of approve.
 type approveFlags struct {
-	yes      bool
-	digest   string
-	remember time.Duration
-	match    []string
-}
-
-// remembered is what the flags ask to be remembered, nil for nothing.
-func (a approveFlags) remembered() (any, error) {
-	if a.remember == 0 && len(a.match) == 0 {
-		return nil, nil
-	}
-	if a.remember < time.Minute {
-		return nil, usage("--remember wants how long, one minute at least, such as 1h")
-	}
-	match := []map[string]string{}
-	for _, m := range a.match {
-		path, glob, ok := strings.Cut(m, "=")
-		if !ok || !strings.HasPrefix(path, "/") {
-			return nil, usage("--match %q: want the path of an argument and a pattern, such as /path=/notes/*", m)
-		}
-		match = append(match, map[string]string{"path": path, "glob": glob})
-	}
-	return map[string]any{"seconds": int(a.remember / time.Second), "match": match}, nil
+	yes    bool
+	digest string
+	grant  grantFlags
 }
 
 // approve approves what it shows, by its digest.
@@ -178,7 +156,7 @@ func (c approvalsVerb) approve(ctx context.Context, id string, a approveFlags) e
 	if err := c.canAsk(a.yes, "pfar approvals show"); err != nil {
 		return err
 	}
-	remembered, err := a.remembered()
+	terms, err := a.grant.terms()
 	if err != nil {
 		return err
 	}
@@ -193,23 +171,15 @@ func (c approvalsVerb) approve(ctx context.Context, id string, a approveFlags) e
 		return err
 	}
 	body := map[string]any{"digest": w.Digest}
-	if remembered != nil {
-		body["remember"] = remembered
+	if terms != nil {
+		body["grant"] = terms
 	}
 	return c.answered(ctx, path+"/approve", body)
 }
 
 func (a approveFlags) question(w *waitingCall) string {
 	what := cut(visible.Reveal(w.what()), 60)
-	q := fmt.Sprintf("Let %s call %s once?", w.Client, what)
-	if a.remember == 0 {
-		return q
-	}
-	q = fmt.Sprintf("Let %s call %s like this for %s", w.Client, what, a.remember)
-	if len(a.match) > 0 {
-		return q + ", with " + visible.Reveal(strings.Join(a.match, " and ")) + "?"
-	}
-	return q + ", with these arguments?"
+	return fmt.Sprintf("Let %s call %s once%s?", w.Client, what, a.grant.words(w.Session))
 }
 
 // approvable refuses what cannot be shown whole, and another call than that of a digest.

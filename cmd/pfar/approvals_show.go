@@ -93,6 +93,7 @@ func (w *waitingCall) render(columns int) string {
 	if len(w.Masked) > 0 {
 		row("hidden", "secrets of the vault: "+strings.Join(w.Masked, ", "))
 	}
+	renderGrants(row, w.Grants)
 	w.renderArguments(&b)
 	row("id", w.ID)
 	row("digest", w.Digest)

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
@@ -32,6 +32,7 @@ import (
 type deskBench struct {
 	*bench
 	approvals *approval.Store
+	grants    *grant.Store
 	sessions  *label.Sessions
 }
 
@@ -61,7 +62,11 @@ func newDesk(t *testing.T) *deskBench {
 		}
 		return text, names
 	}
-	desk := &operator.Desk{Approvals: b.approvals, Sessions: b.sessions, Mask: mask, Log: slog.New(slog.DiscardHandler)}
+	if b.grants, err = grant.Open(db, nil); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	desk := &operator.Desk{Approvals: b.approvals, Grants: b.grants, Sessions: b.sessions, Mask: mask, Log: log}
 	b.serveAt(t, b.dirs.Operator(), desk.HTTP())
 	return b
 }
@@ -71,9 +76,14 @@ func (b *deskBench) sent(t *testing.T, arguments string, change ...func(*approva
 	t.Helper()
 	r := approval.Request{
 		Client: "laptop", Session: "default", Server: "mail", Name: "send", Method: "tools/call", Arguments: []byte(arguments),
-		Decision: gate.Decision{Rule: "strict.hcl: raw", Profile: "strict", Reason: "it cannot be undone", Data: gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}},
-		Pin:      "pin", Policy: "policy",
+		Decision: gate.Decision{
+			Verdict: gate.Ask, Rule: "strict.hcl: raw", Profile: "strict", Reason: "it cannot be undone",
+			Data: gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw},
+		},
+		Facts: gate.Facts{Audience: gate.Internal, Effect: gate.Irreversible}, Pin: "pin", Policy: "policy",
 	}
+	r.Plain = r.Facts
+	r.Plain = r.Facts
 	for _, f := range change {
 		f(&r)
 	}
@@ -124,17 +134,22 @@ func TestApprovalsRefuse(t *testing.T) {
 		{[]string{"approve", id, "--yes", "--digest", ""}, exitOK, ""}, // none
 		{[]string{"approve", long, "--yes"}, exitFailed, "too long to read on a terminal"},
 		{[]string{"approve", long, "--yes", "--digest", shown.Digest[:8]}, exitFailed, "the call has another digest than"},
-		{[]string{"approve", once, "--yes", "--remember", "1h"}, exitFailed, "approved once, never remembered"},
-		{[]string{"approve", once, "--yes", "--remember", "1s"}, exitUsage, "one minute at least"},
-		{[]string{"approve", once, "--yes", "--match", "/to=*x"}, exitUsage, "--remember wants how long"},
-		{[]string{"approve", once, "--yes", "--remember", "1h", "--match", "to=x"}, exitUsage, "want the path of an argument"},
+		{[]string{"approve", once, "--yes", "--grant"}, exitFailed, "you see each such call"},
+		{[]string{"approve", once, "--yes", "--grant-public-reads"}, exitFailed, "you see each such call"},
+		{[]string{"approve", once, "--yes", "--grant", "--for", "1s"}, exitFailed, "for 60 to 28800 seconds"},
+		{[]string{"approve", once, "--yes", "--grant", "--for", "1500ms"}, exitUsage, "write whole seconds"},
+		{[]string{"approve", once, "--yes", "--grant", "--for", "-1h"}, exitUsage, "write whole seconds"},
+		{[]string{"approve", once, "--yes", "--grant", "--bytes", "4m"}, exitUsage, "write 512 or 4k"},
+		{[]string{"approve", once, "--yes", "--grant", "--bytes", "-1"}, exitUsage, "write 512 or 4k"},
+		{[]string{"approve", once, "--yes", "--grant", "--bytes", "1000000k"}, exitFailed, "1 to 65536 bytes"},
+		{[]string{"approve", once, "--yes", "--calls", "3"}, exitUsage, "add --grant"},
+		{[]string{"approve", once, "--yes", "--grant", "--grant-public-reads"}, exitUsage, "give one of them"},
 		{[]string{"deny", "x"}, exitUsage, "is not the ID of an approval"},
-		{[]string{"forget", id}, exitNoSuch, "no approval of this id is remembered"},
 		{[]string{"show", "k3bq7x-2mz4p-tw5ra-c6yhd-e7suf"}, exitNoSuch, "no call of this id"},
 		{[]string{"nothing"}, exitUsage, `unknown verb "nothing"`},
 	} {
 		code, out, err := b.run(t, append([]string{"approvals"}, c.args...)...)
-		if code != c.code || !strings.Contains(err, c.err) || code != exitOK && out != "" && !strings.Contains(c.err, "remembered") {
+		if code != c.code || !strings.Contains(err, c.err) || code != exitOK && out != "" && c.code != exitFailed {
 			t.Errorf("%q: exit %d, %q, %q, want %d, %q", c.args, code, out, err, c.code, c.err)
 		}
 	}
@@ -174,39 +189,6 @@ func TestApprovals(t *testing.T) {
 	code, out, err := b.run(t, "approvals", "history")
 	if lines := strings.Split(out, "\n"); code != exitOK || len(lines) != 4 || !strings.Contains(lines[1], "denied") || !strings.Contains(lines[2], "used") {
 		t.Errorf("exit %d, %s%s", code, out, err)
-	}
-}
-
-func TestRememberedApprovals(t *testing.T) {
-	b := newDesk(t)
-	clean := func(r *approval.Request) { r.Decision.Data, r.Facts.Audience = gate.Start, gate.Public }
-	id := b.sent(t, `{"path":"/notes/a.md","mode":"w"}`)
-	if code, _, err := b.run(t, "approvals", "approve", id, "--yes", "--remember", "1h", "--match", "/path=/notes/*.md"); code != exitFailed || !strings.Contains(err, "only exactly the same arguments") {
-		t.Fatalf("after strangers' text: exit %d, %s", code, err)
-	}
-	id = b.sent(t, `{"path":"/notes/a.md","mode":"w"}`, clean)
-	if code, out, err := b.run(t, "approvals", "approve", id, "--yes", "--remember", "1h", "--match", "/path=/notes/*.md"); code != exitOK {
-		t.Fatalf("exit %d, %s%s", code, out, err)
-	}
-	if got := b.sent(t, `{"mode":"w","path":"/notes/b.md"}`, clean); got != "approved" {
-		t.Error(got)
-	}
-	if got := b.sent(t, `{"mode":"x","path":"/notes/b.md"}`, clean); got == "approved" {
-		t.Error("another mode is approved")
-	}
-	_, out, _ := b.run(t, "approvals", "rules", "--json")
-	var rules []approval.Rule
-	if err := json.Unmarshal([]byte(out), &rules); err != nil || len(rules) != 1 || rules[0].Match[0].Glob != "/notes/*.md" || rules[0].Rest == "" {
-		t.Fatalf("%s, %v", out, err)
-	}
-	if code, out, _ := b.run(t, "approvals", "rules"); code != exitOK || !strings.Contains(out, "/path=/notes/*.md, the other arguments ") {
-		t.Errorf("exit %d, %s", code, out)
-	}
-	if code, out, err := b.run(t, "approvals", "forget", rules[0].ID); code != exitOK || out != "forgotten\n" {
-		t.Errorf("exit %d, %s%s", code, out, err)
-	}
-	if got := b.sent(t, `{"mode":"w","path":"/notes/c.md"}`, clean); got == "approved" {
-		t.Error("what is forgotten is approved")
 	}
 }
 

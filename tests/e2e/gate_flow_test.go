@@ -204,7 +204,7 @@ func approvedOnce(t *testing.T, s *stage, a *agent) {
 	s.operate(2, "approvals", "approve", w.ID) // nobody is there to be asked
 	s.operate(4, "approvals", "approve", strings.Repeat("a", 26), "--yes")
 	s.operate(1, "approvals", "approve", w.ID, "--yes", "--digest", strings.Repeat("0", 64))
-	s.operate(1, "approvals", "approve", w.ID, "--yes", "--remember", "1h") // private data after strangers' text
+	s.operate(1, "approvals", "approve", w.ID, "--yes", "--grant") // private data after strangers' text
 	s.got(body, 0)
 	s.operate(0, "approvals", "approve", w.ID, "--yes")
 	c.says(t, ran)
@@ -403,15 +403,15 @@ func TestApprovalsRestart(t *testing.T) {
 	}
 }
 
-// TestApprovalsRemembered: what is remembered after strangers' text came in holds for exactly these arguments, and
-// until it is forgotten.
-func TestApprovalsRemembered(t *testing.T) {
+// TestGrants: after strangers' text came in, a grant lets this session send so many calls of this tool with other words,
+// and none that is long or looks like a secret; until it is used up, revoked, or its session is reset.
+func TestGrants(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "strict")
 	a := s.patient(false)
 	a.call("tracker__read_issue", map[string]any{})
 	comment := func(body string) map[string]any { return map[string]any{"body": body} }
-	asked := func(body string) {
+	asked := func(a *agent, body string) {
 		t.Helper()
 		c := a.send("tracker__comment", comment(body))
 		if w := s.awaitPending(a); w.Arguments["body"] != body {
@@ -419,36 +419,53 @@ func TestApprovalsRemembered(t *testing.T) {
 		}
 		s.operate(0, "approvals", "deny", s.awaitPending(a).ID)
 		c.says(t, "the operator denied it")
+		s.operate(0, "sessions", "thaw", a.name(), "--yes")
 	}
-	c := a.send("tracker__comment", comment("thanks"))
-	s.operate(0, "approvals", "approve", s.awaitPending(a).ID, "--yes", "--remember", "1h")
-	c.says(t, ran)
-	for range 2 {
-		a.send("tracker__comment", comment("thanks")).says(t, ran)
+	grant := func(body string, terms ...string) {
+		t.Helper()
+		c := a.send("tracker__comment", comment(body))
+		s.operate(0, append([]string{"approvals", "approve", s.awaitPending(a).ID, "--yes", "--grant"}, terms...)...)
+		c.says(t, ran)
 	}
-	s.got(`"body":"thanks"`, 3)
-	asked("thanks!")
+	grant("first", "--calls", "2")
+	asked(a, strings.Repeat("long ", 60))
+	asked(a, "ghp_"+strings.Repeat("aB3dE", 7)+"f")
+	for n := range 2 {
+		a.send("tracker__comment", comment(fmt.Sprint("granted", n))).says(t, ran)
+	}
+	asked(a, "one more")
 	b := s.patient(false)
 	b.call("tracker__read_issue", map[string]any{})
-	other := b.send("tracker__comment", comment("thanks"))
-	s.awaitPending(b)
-	other.gone(s, b)
-	c = a.send("tracker__comment", comment("issue-1"))
-	if said := s.operate(1, "approvals", "approve", s.awaitPending(a).ID, "--yes", "--remember", "1h", "--match", "/body=issue-*"); !strings.Contains(said, "only exactly the same arguments are remembered") {
-		t.Error(said)
+	grant("second", "--bytes", "40")
+	asked(b, "of another client")
+	a.send("tracker__comment", comment("within")).says(t, ran)
+	asked(a, "beyond the bytes")
+	grants := decode[[]struct {
+		ID    string
+		Calls int
+		Bytes int
+	}](s, "grants")
+	if len(grants) != 1 || grants[0].Calls != 19 || grants[0].Bytes != 40-len(`{"body":"within"}`) {
+		t.Fatalf("%+v", grants)
 	}
-	s.operate(0, "approvals", "approve", s.awaitPending(a).ID, "--yes")
-	c.says(t, ran)
-	asked("issue-2")
-	rules := decode[[]struct{ ID string }](s, "approvals", "rules")
-	if len(rules) != 1 {
-		t.Fatalf("%+v", rules)
+	grant("the third, which has more bytes than are left")
+	records := s.operate(0, "audit", "--json")
+	for _, says := range []string{`"subject":"` + grants[0].ID, `"channel":"grant"`} {
+		if !strings.Contains(records, says) {
+			t.Errorf("no record has %s: %s", says, records)
+		}
 	}
-	for _, r := range rules {
-		s.operate(0, "approvals", "forget", r.ID)
+	s.operate(0, "grants", "revoke", "--all")
+	asked(a, "revoked")
+	grant("fourth")
+	s.operate(0, "sessions", "reset", a.name(), "--yes")
+	a.call("tracker__read_issue", map[string]any{})
+	asked(a, "reset")
+	s.got(`"body":"granted`, 2)
+	s.got(`"body":"within`, 1)
+	for _, body := range []string{"long", "ghp_", "one more", "beyond", "of another", "revoked", "reset"} {
+		s.got(`"body":"`+body, 0)
 	}
-	asked("thanks")
-	s.got(`"body":"thanks"`, 3)
 }
 
 // rest makes a text another one each time.

@@ -57,12 +57,18 @@ type Request struct {
 	Pin       string          `json:"pin"`    // digest of the definition that is accepted
 	Policy    string          `json:"policy"` // digest of the policy that decided
 
-	// Findings are those of inspectors, and of secrets' patterns, in words that are the same each time. With one of them
-	// no remembered rule is enough.
+	// Findings are those of inspectors, and of secrets' patterns, in words that are the same each time. No grant covers a
+	// call with one of them.
 	Findings []string `json:"findings,omitempty"`
 	Sources  []Source `json:"sources,omitempty"` // of the session's label
 	Call     string   `json:"call,omitempty"`    // id of the audit record
-	Last     bool     `json:"-"`                 // it cannot be sent again, so that it is waited for as long as it is open
+	Unshown  `json:"-"`
+}
+
+// Unshown is what the gateway alone goes by.
+type Unshown struct {
+	Last  bool       // it cannot be sent again, so that it is waited for as long as it is open
+	Plain gate.Facts // its facts without stains, which a grant is bound to; zero: no grant is about it
 }
 
 // Shown is a call that waits, as a person is to see it.
@@ -76,6 +82,8 @@ type Shown struct {
 	By      *Approver `json:"by,omitempty"`
 	Masked  []string  `json:"masked,omitempty"` // names of the secrets that are not shown
 	Request           // Arguments in canonical form
+
+	Grants []GrantOffer `json:"grants,omitempty"` // for this tool, and for reads of public sources
 }
 
 // Event is a change of one. Kind is the state that it has from then on.
@@ -96,33 +104,4 @@ type Past struct {
 	Reason   string    `json:"reason,omitempty"`
 	Answered time.Time `json:"answered,omitzero"`
 	By       *Approver `json:"by,omitempty"`
-}
-
-// Match lets one argument be any text that a pattern fits.
-type Match struct {
-	Path string `json:"path"` // JSON pointer (RFC 6901) of a text among the arguments
-	Glob string `json:"glob"` // * stands for letters, digits, "_", "-" and ".", for few of them: see fits
-}
-
-// Rule is what a person has approved beforehand. It names everything that an approval is bound to but the session, and
-// holds for no label that is worse than the one that was shown, no other row of the policy, and no call of which an
-// inspector says something.
-type Rule struct {
-	ID      string     `json:"id"`
-	Client  string     `json:"client"`
-	Proof   string     `json:"proof,omitempty"` // how the client has shown who it is
-	Server  string     `json:"server"`
-	Name    string     `json:"name"`
-	Method  string     `json:"method"`
-	Rest    string     `json:"arguments"` // SHA-256 of their canonical form, with null for each that is matched
-	Match   []Match    `json:"match,omitempty"`
-	Label   gate.Label `json:"label"` // at most
-	Row     string     `json:"rule"`  // of the policy, that said ask
-	Profile string     `json:"profile"`
-	Facts   gate.Facts `json:"facts"`
-	Pin     string     `json:"pin"`
-	Policy  string     `json:"policy"`
-	By      Approver   `json:"by"`
-	Created time.Time  `json:"created"`
-	Expires time.Time  `json:"expires"`
 }

@@ -1,17 +1,15 @@
 package approval
 
 import (
-	"database/sql"
 	"fmt"
 	"time"
 )
 
 // Answer is what a person says to a call that waits.
 type Answer struct {
-	Approve  bool
-	Digest   string    // of what the person was shown; an approval needs it
-	Reason   string    // of a denial, for the client; may be ""
-	Remember *Remember // approve what is like it from now on; nil: only this call
+	Approve bool
+	Digest  string // of what the person was shown; an approval needs it
+	Reason  string // of a denial, for the client; may be ""
 }
 
 // Answer answers the call of an id. With ErrUnknown or ErrRefused nothing has changed.
@@ -45,24 +43,8 @@ func (s *Store) approve(e *entry, a Answer, by Approver) error {
 	if _, err := s.sessions.Label(e.Client, e.Session); err != nil {
 		return fmt.Errorf("%w: %s/%s: %w", ErrRefused, e.Client, e.Session, err)
 	}
-	var r *rule
-	if a.Remember != nil {
-		var err error
-		if r, err = s.newRule(e, *a.Remember, by); err != nil {
-			return fmt.Errorf("%w: %w", ErrRefused, err)
-		}
-	}
-	err := s.write(e, Pending, Approved, "", &by, func(tx *sql.Tx) error {
-		if r == nil {
-			return nil
-		}
-		return r.insert(tx)
-	})
-	if err != nil {
+	if err := s.write(e, Pending, Approved, "", &by); err != nil {
 		return fmt.Errorf("writing down the approval of %s: %w", e.id, err)
-	}
-	if r != nil {
-		s.learn(r)
 	}
 	e.by = &by
 	s.become(e, Approved, "")
@@ -78,7 +60,7 @@ func (s *Store) deny(e *entry, a Answer, by Approver) error {
 	if a.Reason != "" {
 		reason += ": " + a.Reason
 	}
-	err := s.write(e, Pending, Denied, reason, &by, nil)
+	err := s.write(e, Pending, Denied, reason, &by)
 	e.by = &by
 	s.become(e, Denied, reason) // also if it cannot be written down: on the disk it waits, and a restart denies it
 	if err != nil {
@@ -110,7 +92,7 @@ func (s *Store) froze(client, session string) {
 func (s *Store) denyAll(of func(*entry) bool, reason string) {
 	for _, e := range s.byID {
 		if e.open() && of(e) {
-			_ = s.write(e, e.state, Denied, reason, nil, nil) // in memory it is denied, and by a restart on the disk
+			_ = s.write(e, e.state, Denied, reason, nil) // in memory it is denied, and by a restart on the disk
 			s.become(e, Denied, reason)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // bench is a store whose clocks a test sets.
@@ -51,7 +52,7 @@ func (b *bench) start(t *testing.T) {
 	if b.Store, err = Open(b.db, b.sessions, limits); err != nil {
 		t.Fatal(err)
 	}
-	b.clock = func() time.Duration { return sinceBoot() + time.Duration(b.elapsed.Load()) }
+	b.clock = func() time.Duration { return state.SinceBoot() + time.Duration(b.elapsed.Load()) }
 	b.now = func() time.Time { return time.Now().Add(time.Duration(b.wall.Load())) }
 }
 
@@ -109,9 +110,9 @@ func (b *bench) pending(t *testing.T, r Request) Shown {
 	return shown
 }
 
-func (b *bench) approved(t *testing.T, shown Shown, m *Remember) {
+func (b *bench) approved(t *testing.T, shown Shown) {
 	t.Helper()
-	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest, Remember: m}, ann); err != nil {
+	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, ann); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -147,7 +148,7 @@ var changes = map[string]func(*Request){
 func TestAnotherCallIsNotApproved(t *testing.T) {
 	for name, change := range changes {
 		b := newBench(t)
-		b.approved(t, b.pending(t, mail()), nil)
+		b.approved(t, b.pending(t, mail()))
 		if o := b.ask(t, with(change)); o.State != Pending {
 			t.Errorf("%s: %+v", name, o)
 		}
@@ -161,7 +162,7 @@ func TestAnotherCallIsNotApproved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.approved(t, b.pending(t, mail()), nil)
+	b.approved(t, b.pending(t, mail()))
 	if o := b.ask(t, with(func(r *Request) { r.Session = handle })); o.State != Pending {
 		t.Errorf("another session: %+v", o)
 	}
@@ -177,13 +178,13 @@ func TestChangesDuringTheWait(t *testing.T) {
 			o, _ := b.Ask(t.Context(), mail(), func() (Request, error) { return with(change), nil })
 			done <- o
 		}()
-		b.approved(t, b.wait(t), nil)
+		b.approved(t, b.wait(t))
 		if o := <-done; o.State != Denied || !strings.Contains(o.Reason, "has changed") && name != "provenance" {
 			t.Errorf("%s: %+v", name, o)
 		}
 	}
 	b := newBench(t)
-	b.approved(t, b.pending(t, mail()), nil)
+	b.approved(t, b.pending(t, mail()))
 	failed := errors.New("no policy")
 	if o, err := b.Ask(t.Context(), mail(), func() (Request, error) { return Request{}, failed }); o.State != Denied || !errors.Is(err, failed) {
 		t.Errorf("%+v, %v", o, err)
@@ -266,7 +267,7 @@ func TestOneExecution(t *testing.T) {
 func TestReplay(t *testing.T) {
 	b := newBench(t)
 	shown := b.pending(t, mail())
-	b.approved(t, shown, nil)
+	b.approved(t, shown)
 	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, ann); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "already, by root") {
 		t.Errorf("twice: %v", err)
 	}
@@ -292,7 +293,7 @@ func TestAnswersRefused(t *testing.T) {
 		is         error
 	}{
 		{shown.ID, "", ErrRefused}, {shown.ID, shown.Digest[:16], ErrRefused}, {shown.ID, other.Digest, ErrRefused}, {shown.ID, strings.ToUpper(shown.Digest), ErrRefused},
-		{shown.ID[:6], shown.Digest, ErrUnknown}, {"", shown.Digest, ErrUnknown}, {newID(), shown.Digest, ErrUnknown},
+		{shown.ID[:6], shown.Digest, ErrUnknown}, {"", shown.Digest, ErrUnknown}, {operator.NewID(), shown.Digest, ErrUnknown},
 	} {
 		if err := b.Answer(c.id, Answer{Approve: true, Digest: c.digest}, ann); !errors.Is(err, c.is) {
 			t.Errorf("%q %q: %v", c.id, c.digest, err)
@@ -302,9 +303,8 @@ func TestAnswersRefused(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	b.sessions.Declare([]string{"phone"})
-	remember := Answer{Approve: true, Digest: shown.Digest, Remember: &Remember{For: time.Hour}}
-	if err := b.Answer(shown.ID, remember, ann); !errors.Is(err, ErrRefused) || len(b.Rules()) != 0 {
-		t.Errorf("of a client that is gone: %v, %+v", err, b.Rules())
+	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, ann); !errors.Is(err, ErrRefused) {
+		t.Errorf("of a client that is gone: %v", err)
 	}
 }
 
@@ -345,7 +345,7 @@ func TestExpiry(t *testing.T) {
 		for _, approve := range []bool{false, true} {
 			shown = b.pending(t, mail())
 			if approve {
-				b.approved(t, shown, nil)
+				b.approved(t, shown)
 			}
 			b.elapsed.Add(int64(b.limits.Life))
 			b.wall.Store(-int64(48 * time.Hour))
@@ -384,7 +384,7 @@ func TestTimers(t *testing.T) {
 func TestRestartDenies(t *testing.T) {
 	b := newBench(t)
 	waiting, yes := b.pending(t, mail()), b.pending(t, with(changes["value"]))
-	b.approved(t, yes, nil)
+	b.approved(t, yes)
 	b.restart(t)
 	for _, id := range []Shown{waiting, yes} {
 		if err := b.Answer(id.ID, Answer{Approve: true, Digest: id.Digest}, ann); !errors.Is(err, ErrUnknown) {
@@ -412,11 +412,11 @@ func TestFreeze(t *testing.T) {
 		}
 	}
 	deny(4)
-	b.approved(t, b.pending(t, mail()), nil)
+	b.approved(t, b.pending(t, mail()))
 	if o := b.ask(t, mail()); o.State != Approved {
 		t.Fatal(o)
 	}
-	b.approved(t, b.pending(t, with(changes["more"])), nil) // and is not used
+	b.approved(t, b.pending(t, with(changes["more"]))) // and is not used
 	other := b.pending(t, with(changes["value"]))
 	deny(5)
 	for _, r := range []Request{mail(), with(changes["value"]), with(changes["more"])} {
@@ -481,7 +481,7 @@ func TestLast(t *testing.T) {
 		t.Fatalf("it waits no more: %+v", o)
 	case <-time.After(50 * time.Millisecond):
 	}
-	b.approved(t, shown, nil)
+	b.approved(t, shown)
 	if o := <-outcome; o.State != Approved || o.ID != shown.ID {
 		t.Errorf("%+v", o)
 	}

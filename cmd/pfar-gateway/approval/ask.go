@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/pfar/pfar/units/operator"
 )
 
 // Outcome is what becomes of a call now. The zero value denies it.
@@ -15,7 +17,6 @@ type Outcome struct {
 	ID     string    `json:"id,omitempty"`
 	Reason string    `json:"reason,omitempty"` // of a denial, for the client
 	By     *Approver `json:"by,omitempty"`
-	Rule   string    `json:"rule,omitempty"` // id of the remembered rule that approved
 }
 
 // Ask has a human decide about a call and waits for the answer, for so long; if the call cannot be sent again, for all
@@ -29,9 +30,6 @@ func (s *Store) Ask(ctx context.Context, r Request, again func() (Request, error
 	canonical, binding, err := s.read(&r)
 	if err != nil {
 		return Outcome{Reason: err.Error()}, err
-	}
-	if rule := s.remembered(&r, canonical); rule != nil {
-		return Outcome{State: Approved, Rule: rule.ID, By: &rule.By}, nil
 	}
 	wait := s.limits.Wait
 	if r.Last { // until done is closed
@@ -122,7 +120,7 @@ func (s *Store) enter(r Request, canonical []byte, binding Digest) (*entry, refu
 		return nil, no, nil
 	}
 	e := &entry{
-		Request: r, id: newID(), canonical: canonical, binding: binding, asked: s.now(),
+		Request: r, id: operator.NewID(), canonical: canonical, binding: binding, asked: s.now(),
 		deadline: s.clock() + s.limits.Life, state: Pending, done: make(chan struct{}),
 	}
 	e.Arguments = canonical
@@ -287,7 +285,7 @@ func (s *Store) claim(e *entry, again func() (Request, error)) (Outcome, error) 
 	if binding != e.binding {
 		return Outcome{ID: e.id, Reason: "its tool, the policy or what its session has seen has changed since it was shown; send it again, and the operator is asked again"}, nil
 	}
-	err = s.write(e, Approved, Used, e.reason, nil, nil)
+	err = s.write(e, Approved, Used, e.reason, nil)
 	// Whatever has come of that: it is not used again.
 	s.become(e, Used, e.reason)
 	if err != nil {

@@ -215,7 +215,7 @@ func TestHungUp(t *testing.T) {
 		}()
 		shown := b.wait(t)
 		cancel()
-		b.approved(t, shown, nil)
+		b.approved(t, shown)
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
@@ -247,7 +247,7 @@ func TestWaiters(t *testing.T) {
 	if o := b.ask(t, mail()); o.State != Pending || o.ID != shown.ID {
 		t.Errorf("%+v", o)
 	}
-	b.approved(t, shown, nil)
+	b.approved(t, shown)
 	if o := <-done; o.State != Approved {
 		t.Errorf("%+v", o)
 	}
@@ -257,7 +257,7 @@ func TestWaiters(t *testing.T) {
 func TestBrokenDisk(t *testing.T) {
 	b := newBench(t)
 	yes, waits := b.pending(t, mail()), b.pending(t, with(changes["value"]))
-	b.approved(t, yes, nil)
+	b.approved(t, yes)
 	b.db.Close()
 	ask := func(r Request) (Outcome, error) {
 		return b.Ask(t.Context(), r, func() (Request, error) { return r, nil })
@@ -288,7 +288,7 @@ func TestBrokenDisk(t *testing.T) {
 func TestForget(t *testing.T) {
 	b := newBench(t)
 	shown, other := b.pending(t, mail()), b.pending(t, with(changes["client"]))
-	b.approved(t, shown, nil)
+	b.approved(t, shown)
 	b.Forget("laptop", label.Default)
 	if o := b.ask(t, mail()); o.State != Denied || !strings.Contains(o.Reason, "was reset") {
 		t.Errorf("%+v", o)

@@ -1,14 +1,12 @@
 package approval
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/gate"
@@ -70,13 +68,4 @@ func complete(r *Request) error {
 		return errIncomplete
 	}
 	return nil
-}
-
-// idLength is 130 bits in base32 (RFC 4648, section 6).
-const idLength = 26
-
-// newID invents an id that people can read out, type and paste: groups of letters and digits.
-func newID() string {
-	s := strings.ToLower(rand.Text())[:idLength]
-	return s[:6] + "-" + s[6:11] + "-" + s[11:16] + "-" + s[16:21] + "-" + s[21:]
 }

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
@@ -32,8 +31,6 @@ type Limits struct {
 	Every     time.Duration // until there may be one more
 	Arguments int           // bytes of one
 	Bytes     int           // of all that wait
-	Rules     int           // remembered
-	Remember  time.Duration // at most
 	History   int           // that are over and still known
 }
 
@@ -41,7 +38,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Wait: 50 * time.Second, Life: 300 * time.Second, Open: 128, OfOne: 32, Waiters: 128, Burst: 16, Every: 3 * time.Second,
-		Arguments: 1 << 20, Bytes: 16 << 20, Rules: 1024, Remember: 30 * 24 * time.Hour, History: 1000,
+		Arguments: 1 << 20, Bytes: 16 << 20, History: 1000,
 	}
 }
 
@@ -53,8 +50,6 @@ type (
 	Shown    = operator.Shown
 	Event    = operator.Event
 	Record   = operator.Past
-	Match    = operator.Match
-	Rule     = operator.Rule
 )
 
 // States of a call.
@@ -92,7 +87,7 @@ type entry struct {
 // open reports whether something can still become of it.
 func (e *entry) open() bool { return e.state == Pending || e.state == Approved }
 
-// Store is all that wait, and what is remembered.
+// Store is all that wait.
 type Store struct {
 	db       *state.DB
 	sessions *label.Sessions
@@ -109,17 +104,14 @@ type Store struct {
 	inLine    map[string]int // calls of each client that nobody can be asked about yet
 	room      chan struct{}  // closed, and another made, when there is room for one of those
 	watchers  map[chan Event]struct{}
-
-	rulesMu sync.RWMutex
-	rules   map[string]*rule
 }
 
 // Open takes over what is on the disk: everything that was open is denied, for who knows what has happened since. A
 // call whose approval outlived a crash could run twice.
 func Open(db *state.DB, sessions *label.Sessions, limits Limits) (*Store, error) {
 	s := &Store{
-		db: db, sessions: sessions, limits: limits, clock: sinceBoot, now: time.Now, ending: make(chan struct{}), byID: make(map[string]*entry), byBinding: make(map[Digest]*entry),
-		rates: make(map[string]*rate.Limiter), inLine: make(map[string]int), room: make(chan struct{}), watchers: make(map[chan Event]struct{}), rules: make(map[string]*rule),
+		db: db, sessions: sessions, limits: limits, clock: state.SinceBoot, now: time.Now, ending: make(chan struct{}), byID: make(map[string]*entry), byBinding: make(map[Digest]*entry),
+		rates: make(map[string]*rate.Limiter), inLine: make(map[string]int), room: make(chan struct{}), watchers: make(map[chan Event]struct{}),
 	}
 	err := db.Do(func(tx *sql.Tx) error {
 		_, err := tx.Exec("UPDATE approvals SET state = 'denied', reason = 'pfar was started again', answered = ? WHERE state IN ('pending', 'approved')", s.now().UnixNano())
@@ -131,24 +123,15 @@ func Open(db *state.DB, sessions *label.Sessions, limits Limits) (*Store, error)
 	if err != nil {
 		return nil, fmt.Errorf("denying what was open: %w", err)
 	}
-	return s, s.readRules()
+	return s, nil
 }
 
 // prune forgets what is over, but for the last ones.
 const prune = `DELETE FROM approvals WHERE state NOT IN ('pending', 'approved')
 	AND asked <= (SELECT asked FROM approvals ORDER BY asked DESC LIMIT 1 OFFSET ?)`
 
-// sinceBoot is the time that no one sets (CLOCK_BOOTTIME, clock_gettime(2)).
-func sinceBoot() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic(err) // there is no Linux without
-	}
-	return time.Duration(ts.Nano())
-}
-
 // write changes one entry on the disk, from a state that it must have there.
-func (s *Store) write(e *entry, from, to State, reason string, by *Approver, more func(*sql.Tx) error) error {
+func (s *Store) write(e *entry, from, to State, reason string, by *Approver) error {
 	who := Approver{UID: -1}
 	if by != nil {
 		who = *by
@@ -165,9 +148,6 @@ func (s *Store) write(e *entry, from, to State, reason string, by *Approver, mor
 		}
 		if n, err := result.RowsAffected(); err != nil || n != 1 {
 			return fmt.Errorf("the approval %s is not %s on the disk (%w)", e.id, from, errors.Join(err, ErrRefused))
-		}
-		if more != nil {
-			return more(tx)
 		}
 		return nil
 	})
@@ -239,7 +219,7 @@ func (s *Store) expire(e *entry) bool {
 		return true
 	}
 	// On the disk it may stay open: here it is not, and a restart denies it.
-	_ = s.write(e, e.state, Expired, "", nil, nil)
+	_ = s.write(e, e.state, Expired, "", nil)
 	s.become(e, Expired, map[State]string{Pending: "nobody answered in time", Approved: "it was approved, and not sent again in time"}[e.state])
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
@@ -84,6 +85,7 @@ type Vault interface {
 type Point struct {
 	Sessions   *label.Sessions
 	Approvals  *approval.Store
+	Grants     *grant.Store // nil: nothing is granted
 	Trail      Trail
 	Vault      Vault      // nil: there are no secrets
 	Inspectors Inspectors // nil: there is none but the built-in one
@@ -97,7 +99,11 @@ type Point struct {
 	policy  atomic.Pointer[gate.Policy]
 	facts   known
 	guesses guesses
+	started started
+}
 
+// started is what is made when it is first needed.
+type started struct {
 	make, close sync.Once
 	heard       chan struct{} // closed when there is a policy
 	notes       *rate.Limiter // of records of what was found outside of any other
@@ -107,17 +113,15 @@ type Point struct {
 func (p *Point) Learn(policy *gate.Policy) {
 	p.policy.Store(policy)
 	p.facts.forget()
-	p.close.Do(func() { close(p.told()) })
+	p.started.close.Do(func() { close(p.began().heard) })
 }
 
-func (p *Point) told() chan struct{} {
-	p.make.Do(p.begin)
-	return p.heard
-}
-
-func (p *Point) begin() {
-	p.heard = make(chan struct{})
-	p.notes = rate.NewLimiter(rate.Every(foundEvery), foundAtOnce)
+func (p *Point) began() *started {
+	p.started.make.Do(func() {
+		p.started.heard = make(chan struct{})
+		p.started.notes = rate.NewLimiter(rate.Every(foundEvery), foundAtOnce)
+	})
+	return &p.started
 }
 
 // await returns when there is what no request can do without, or there has been time enough for it.
@@ -127,7 +131,7 @@ func (p *Point) await(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Patience)
 	defer cancel()
-	needed := []<-chan struct{}{p.told(), p.Trail.Ready()}
+	needed := []<-chan struct{}{p.began().heard, p.Trail.Ready()}
 	if p.Vault != nil {
 		needed = append(needed, p.Vault.Told())
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/inspect"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units/operator"
 )
 
 var (
@@ -538,8 +539,8 @@ func TestUnknownSecrets(t *testing.T) {
 	enter(t, p, laptop, tool(t, "notes", gate.None))
 }
 
-// approving has a request pass that a person approves, with what is remembered of it.
-func approving(t *testing.T, p *enforce.Point, who enforce.Identity, it enforce.Item, arguments string, m *approval.Remember) {
+// approving has a request pass that a person approves, with a grant perhaps.
+func approving(t *testing.T, p *enforce.Point, who enforce.Identity, it enforce.Item, arguments string, terms *operator.GrantTerms) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
@@ -548,7 +549,13 @@ func approving(t *testing.T, p *enforce.Point, who enforce.Identity, it enforce.
 	}()
 	for {
 		if list := p.Approvals.List(); len(list) > 0 {
-			if err := p.Approvals.Answer(list[0].ID, approval.Answer{Approve: true, Digest: list[0].Digest, Remember: m}, approval.Approver{Name: "op"}); err != nil {
+			if terms != nil {
+				draft, err := p.Grants.Draft(&list[0].Request, *terms, approval.Approver{Name: "op"})
+				if err != nil || p.Grants.Add(draft) != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.Approvals.Answer(list[0].ID, approval.Answer{Approve: true, Digest: list[0].Digest}, approval.Approver{Name: "op"}); err != nil {
 				t.Fatal(err)
 			}
 			break
@@ -584,16 +591,16 @@ func TestApprovedWrite(t *testing.T) {
 	}
 }
 
-// TestRememberedOfOneProof: what is remembered is so for whoever shows who it is in the same way.
-func TestRememberedOfOneProof(t *testing.T) {
+// TestGrantedToOneProof: a grant is for whoever shows who it is in the same way.
+func TestGrantedToOneProof(t *testing.T) {
 	p := enforcetest.New(t, "laptop")
 	who := laptop
 	who.Profile, who.Proof = "strict", "token 1111"
 	it := tool(t, "notes", gate.Irreversible)
-	approving(t, p, who, it, `{"a":1}`, &approval.Remember{For: time.Hour})
-	request := enforce.Request{Method: "tools/call", Arguments: []byte(`{"a":1}`), Params: []byte(`{"a":1}`)}
+	approving(t, p, who, it, `{"a":1}`, &operator.GrantTerms{})
+	request := enforce.Request{Method: "tools/call", Arguments: []byte(`{"a":2}`), Params: []byte(`{"a":2}`)}
 	if _, err := p.Enter(t.Context(), who, it, request); err != nil {
-		t.Errorf("the same again: %v", err)
+		t.Errorf("the like of it: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()

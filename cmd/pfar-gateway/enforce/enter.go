@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/inspect"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // notPinned stands for the digest of what is not pinned.
@@ -26,6 +27,7 @@ type weighed struct {
 	session  gate.Session
 	call     gate.Call
 	decision gate.Decision
+	plain    gate.Facts     // the call's without stains, of what may be granted; else zero
 	report   inspect.Report // on what is sent
 	writes   bool           // what is sent may stay with the server
 }
@@ -72,15 +74,18 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	}
 	pass.verdict = w.decision.Verdict
 	found := findings(w.report)
-	after := gate.Joined(w.session, w.call.Facts)
-	if err := p.open(pass, &w, &r, after, found); err != nil {
-		return nil, refused(pass.id, "the record of it could not be opened, and pfar does nothing that it cannot record")
-	}
 	verdict := w.decision.Verdict
 	if verdict == gate.Inspect {
 		if verdict = gate.Ask; w.report.Outcome == inspect.Clean {
 			verdict = gate.Allow
 		}
+	}
+	if verdict == gate.Ask && granted(p, pass, &w, &r, found) {
+		verdict = gate.Allow
+	}
+	after := gate.Joined(w.session, w.call.Facts)
+	if err := p.open(pass, &w, &r, after, found); err != nil {
+		return nil, refused(pass.id, "the record of it could not be opened, and pfar does nothing that it cannot record")
 	}
 	switch verdict {
 	case gate.Allow:
@@ -100,6 +105,10 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 		p.Log.Error("writing down what a session has seen; the call is denied", "call", pass.id, "error", err.Error())
 		pass.end("denied")
 		return nil, refused(pass.id, "what its session will have seen could not be written down")
+	}
+	if err := pass.Stands(); err != nil {
+		pass.end("denied")
+		return nil, err
 	}
 	pass.sent = true
 	return pass, nil
@@ -168,6 +177,9 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 		p.Sessions.Holds(it.Server, item.holds)
 	}
 	f := tightened(item.facts, who.Rights, it.Server)
+	if it.Kind == gate.Tool && !r.Answer {
+		w.plain = f
+	}
 	w.writes = f.Effect != gate.None
 	if r.Answer {
 		w.writes = r.Stays
@@ -214,6 +226,9 @@ func (p *Point) open(pass *Passage, w *weighed, r *Request, after gate.Label, fo
 		Method: r.Method, Arguments: p.kept(pass.who.Profile, r.Arguments), Before: p.labelled(pass.who, w.session.Label), Decision: &d, Findings: found,
 		Facts: &pass.facts, Pin: pass.item.Pin, Policy: d.Policy,
 	}
+	if l := pass.yes.lease; l != nil {
+		record.Subject, record.Approver, record.Channel = l.ID, l.By.Name, grantChannel
+	}
 	if d.Verdict != gate.Deny {
 		record.After = p.labelled(pass.who, after)
 		if after != w.session.Label {
@@ -221,6 +236,19 @@ func (p *Point) open(pass *Passage, w *weighed, r *Request, after gate.Label, fo
 		}
 	}
 	return p.Trail.Open(&record)
+}
+
+// grantChannel is the channel of an approval that was given beforehand. The record's subject names the grant.
+const grantChannel = "grant"
+
+// granted reports whether a grant covers a call that the gate asks about. The call is counted by then.
+func granted(p *Point, pass *Passage, w *weighed, r *Request, found []audit.Finding) bool {
+	if p.Grants == nil || r.Answer {
+		return false
+	}
+	q := p.request(pass, w, r, found)
+	pass.yes.lease = p.Grants.Use(&q)
+	return pass.yes.lease != nil
 }
 
 // outlasts has the disk take the record of what cannot be undone, so that it outlasts a power cut as well.
@@ -249,7 +277,7 @@ func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, 
 		}
 		return p.request(pass, &now, r, found), err
 	})
-	answer := audit.Record{Kind: audit.Approval, ID: pass.id, Method: "ask", Subject: cmp.Or(outcome.ID, outcome.Rule), Outcome: outcome.State.String(), Reason: outcome.Reason}
+	answer := audit.Record{Kind: audit.Approval, ID: pass.id, Method: "ask", Subject: outcome.ID, Outcome: outcome.State.String(), Reason: outcome.Reason}
 	if outcome.By != nil {
 		answer.Approver, answer.Channel = outcome.By.Name, outcome.By.Channel
 	}
@@ -264,7 +292,7 @@ func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, 
 	if err = unrecorded; err == nil {
 		err = p.Trail.Sync()
 	}
-	pass.approved = true
+	pass.yes.person = true
 	if err != nil {
 		pass.end("denied")
 		return refused(pass.id, "the record of its approval could not be written, and pfar does nothing that it cannot record")
@@ -277,7 +305,7 @@ func (p *Point) request(pass *Passage, w *weighed, r *Request, found []audit.Fin
 		Client: pass.who.Client, Proof: pass.who.Proof, Session: pass.who.Handle,
 		Server: pass.item.Server, Name: pass.item.Name, Method: r.Method, Arguments: r.Arguments,
 		Facts: w.call.Facts, Decision: w.decision, Pin: cmp.Or(pass.item.Pin, notPinned), Policy: w.decision.Policy, Call: pass.id,
-		Last: r.Last,
+		Unshown: operator.Unshown{Last: r.Last, Plain: w.plain},
 	}
 	q.Findings = words(found)
 	q.Sources = p.Sessions.Sources(pass.who.Client, pass.who.Handle) // shown, and no more than that
@@ -294,7 +322,7 @@ func (p *Point) dispatch(pass *Passage, session gate.Label) error {
 	if !pass.writes || session == gate.Start {
 		return nil
 	}
-	if pass.approved { // a person has let that data go there, to all who may see what the tool is given
+	if pass.Approved() { // a person has let that data go there, to all who may see what the tool is given
 		session.Confidentiality = min(session.Confidentiality, pass.facts.Audience)
 	}
 	by = label.Source{Client: pass.who.Client, Handle: pass.who.Handle, Tool: pass.name, Call: pass.id}
@@ -322,4 +350,13 @@ func (r *Refused) Error() string { return r.Text("it") + " (call " + r.Call + ")
 
 func refused(call, reason string) *Refused {
 	return &Refused{Call: call, Outcome: approval.Outcome{Reason: reason}}
+}
+
+// Dismiss denies what is open, and ends what is granted, of clients who may not be here any more, or may not call that
+// any more. Whoever is let in again is asked about anew.
+func (p *Point) Dismiss(gone func(*approval.Request) bool) {
+	p.Approvals.Dismiss(gone)
+	if p.Grants != nil {
+		p.Grants.Dismiss(gone)
+	}
 }

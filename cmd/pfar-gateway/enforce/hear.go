@@ -57,8 +57,7 @@ const (
 // noted records what inspectors found in what a server said when the request's record was closed, or without a request.
 // A server can say much: beyond what the limit allows for, it is in the log.
 func (p *Point) noted(g *Passage, found []audit.Finding, withheld *audit.Arguments) {
-	p.make.Do(p.begin)
-	if !p.notes.Allow() {
+	if !p.began().notes.Allow() {
 		p.Log.Warn("inspectors found something, and there is no room to record it", "server", g.item.Server, "method", g.method, "kind", found[0].Kind)
 		return
 	}

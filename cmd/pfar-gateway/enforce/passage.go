@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
+	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies/audit"
@@ -21,15 +22,15 @@ import (
 
 // Passage is a request that was let through, until it is over.
 type Passage struct {
-	point    *Point
-	who      Identity
-	item     Item
-	name     string // of the item, as it is written down
-	method   string
-	id       string // of its record
-	begun    time.Time
-	verdict  gate.Verdict // that was decided
-	approved bool         // by a person
+	point   *Point
+	who     Identity
+	item    Item
+	name    string // of the item, as it is written down
+	method  string
+	id      string // of its record
+	begun   time.Time
+	verdict gate.Verdict // that was decided
+	yes     yes
 
 	closed atomic.Bool // there is no record that what is found could be in
 	writes bool        // what the client says in it may stay with the server
@@ -50,6 +51,12 @@ type Passage struct {
 	marks fence.ID
 }
 
+// yes is who has let a request through that the gate asked about. The zero value: nobody was asked.
+type yes struct {
+	person bool         // who was shown it
+	lease  *grant.Lease // of a grant that covers it
+}
+
 // Call is the id under which the request is recorded.
 func (g *Passage) Call() string { return g.id }
 
@@ -62,8 +69,18 @@ func (g *Passage) Declared() []byte { return g.item.Declared }
 // Verdict is what was decided about the request; it has passed.
 func (g *Passage) Verdict() gate.Verdict { return g.verdict }
 
-// Approved reports whether a person has let it through, who has seen no more than what it was shown to be.
-func (g *Passage) Approved() bool { return g != nil && g.approved }
+// Approved reports whether a person has let it through, who has seen no more than what it was shown to be, or who has
+// granted so many bytes of arguments, and nothing beside them.
+func (g *Passage) Approved() bool { return g != nil && (g.yes.person || g.yes.lease != nil) }
+
+// Stands is the reason why a request that has passed must not be sent after all: the grant that covered it has been
+// revoked or has come to its end. nil: it may be sent.
+func (g *Passage) Stands() error {
+	if g == nil || g.yes.lease == nil || g.yes.lease.Live() {
+		return nil
+	}
+	return refused(g.id, "the grant that covered it has ended")
+}
 
 // Label is that of whatever comes back.
 func (g *Passage) Label() gate.Label {
@@ -220,7 +237,7 @@ func (g *Passage) Enter(ctx context.Context, method string, answer []byte, last 
 	if err != nil {
 		return nil, err
 	}
-	if more.approved { // as it was shown, without white space
+	if more.Approved() { // as it was shown, without white space
 		if answer, err = jsonrpc.Compact(nil, answer); err != nil {
 			more.end("denied")
 			return nil, refused(more.id, err.Error())

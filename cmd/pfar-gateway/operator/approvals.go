@@ -5,16 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
+	"github.com/pfar/pfar/units/operator"
 )
-
-// remember is what is asked to be remembered.
-type remember struct {
-	Seconds int              `json:"seconds"`
-	Match   []approval.Match `json:"match"`
-}
 
 // approvals are the paths of what waits for a person:
 //
@@ -22,15 +17,13 @@ type remember struct {
 //	GET  /approvals/watch       the same as one event each, and then each change, a line of JSON each
 //	GET  /approvals/history     what became of the last ones
 //	GET  /approvals/ID
-//	POST /approvals/ID/approve  {"digest": "…", "remember": {"seconds": 3600, "match": [{"path": "/title", "glob": "Notes *"}]}}
+//	POST /approvals/ID/approve  {"digest": "…", "grant": {"seconds": 1800, "calls": 20, "bytes": 4096}}
 //	POST /approvals/ID/deny     {"reason": "…"}
-//	GET  /rules                 what is remembered
-//	POST /rules/ID/forget
 func (d *Desk) approvals(mux *http.ServeMux, ending context.Context) {
 	mux.HandleFunc("GET /approvals", func(w http.ResponseWriter, _ *http.Request) {
 		list := d.Approvals.List()
 		for i := range list {
-			d.mask(&list[i])
+			d.prepare(&list[i])
 		}
 		answer(w, http.StatusOK, list)
 	})
@@ -41,20 +34,18 @@ func (d *Desk) approvals(mux *http.ServeMux, ending context.Context) {
 	})
 	mux.HandleFunc("GET /approvals/{id}", func(w http.ResponseWriter, r *http.Request) {
 		shown, err := d.Approvals.Show(r.PathValue("id"))
-		d.mask(&shown)
+		d.prepare(&shown)
 		reply(w, shown, err)
 	})
 	mux.HandleFunc("POST /approvals/{id}/approve", d.approve)
 	mux.HandleFunc("POST /approvals/{id}/deny", d.deny)
-	mux.HandleFunc("GET /rules", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.Approvals.Rules()) })
-	mux.HandleFunc("POST /rules/{id}/forget", func(w http.ResponseWriter, r *http.Request) {
-		id := r.PathValue("id")
-		d.act(w, r, Act{Verb: "forget-rule", Subject: id}, map[string]string{"id": id, "result": "forgotten"}, func() error { return d.Approvals.ForgetRule(id) })
-	})
 }
 
-// mask takes the secrets out of what is shown.
-func (d *Desk) mask(s *approval.Shown) {
+// prepare says which grants can be given with what is shown, and takes the secrets out of it.
+func (d *Desk) prepare(s *approval.Shown) {
+	if d.Grants != nil && s.State == approval.Pending {
+		s.Grants = d.Grants.Offers(&s.Request)
+	}
 	if d.Mask != nil && len(s.Arguments) > 0 {
 		s.Arguments, s.Masked = d.Mask(s.Arguments)
 	}
@@ -62,21 +53,34 @@ func (d *Desk) mask(s *approval.Shown) {
 
 func (d *Desk) approve(w http.ResponseWriter, r *http.Request) {
 	var body struct {
-		Digest   string    `json:"digest"`
-		Remember *remember `json:"remember"`
+		Digest string               `json:"digest"`
+		Grant  *operator.GrantTerms `json:"grant"`
 	}
 	if err := read(w, r, maxBody, &body); err != nil {
 		reply(w, nil, err)
 		return
 	}
-	a := approval.Answer{Approve: true, Digest: body.Digest}
+	id, by := r.PathValue("id"), approver(r)
+	done := map[string]string{"id": id, "result": "approved"}
 	detail := "digest " + body.Digest
-	if m := body.Remember; m != nil {
-		a.Remember = &approval.Remember{For: time.Duration(min(max(m.Seconds, 0), 1<<30)) * time.Second, Match: m.Match}
-		detail = fmt.Sprintf("%s, remembered for %s, %q", detail, a.Remember.For, m.Match)
+	if g := body.Grant; g != nil {
+		detail = fmt.Sprintf("%s, granted with terms %+v", detail, *g)
 	}
-	id := r.PathValue("id")
-	d.act(w, r, Act{Verb: "approve", Subject: id, Detail: detail}, map[string]string{"id": id, "result": "approved"}, func() error { return d.Approvals.Answer(id, a, approver(r)) })
+	d.act(w, r, Act{Verb: "approve", Subject: id, Detail: detail}, done, func() error {
+		var draft *grant.Draft
+		if body.Grant != nil {
+			var err error
+			if draft, err = d.draft(id, *body.Grant, by); err != nil {
+				return err
+			}
+			done["grant"] = draft.ID
+		}
+		err := d.Approvals.Answer(id, approval.Answer{Approve: true, Digest: body.Digest}, by)
+		if err == nil && draft != nil {
+			err = d.Grants.Add(draft)
+		}
+		return err
+	})
 }
 
 // maxReason bounds what is said to the client of a denial, in bytes.
@@ -108,7 +112,7 @@ func (d *Desk) watch(w http.ResponseWriter, r *http.Request, ending context.Cont
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	send := func(e approval.Event) bool {
-		d.mask(&e.Approval)
+		d.prepare(&e.Approval)
 		return line(w, e) == nil
 	}
 	for _, one := range now {
@@ -131,4 +135,38 @@ func (d *Desk) watch(w http.ResponseWriter, r *http.Request, ending context.Cont
 			return
 		}
 	}
+}
+
+// grants are the paths of what is allowed beforehand:
+//
+//	GET  /grants
+//	POST /grants/ID/revoke
+//	POST /grants/revoke     all of them
+func (d *Desk) grants(mux *http.ServeMux) {
+	mux.HandleFunc("GET /grants", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, d.Grants.List())
+	})
+	mux.HandleFunc("POST /grants/{id}/revoke", func(w http.ResponseWriter, r *http.Request) {
+		id := r.PathValue("id")
+		d.revoke(w, r, id, func() error { return d.Grants.Revoke(id) })
+	})
+	mux.HandleFunc("POST /grants/revoke", func(w http.ResponseWriter, r *http.Request) {
+		d.revoke(w, r, "all", func() error { d.Grants.RevokeAll(); return nil })
+	})
+}
+
+func (d *Desk) revoke(w http.ResponseWriter, r *http.Request, subject string, do func() error) {
+	d.act(w, r, Act{Verb: "revoke-grant", Subject: subject}, map[string]string{"id": subject, "result": "revoked"}, do)
+}
+
+// draft is the grant that is to be given with the approval of a call.
+func (d *Desk) draft(id string, t operator.GrantTerms, by approval.Approver) (*grant.Draft, error) {
+	if d.Grants == nil {
+		return nil, fmt.Errorf("%w: nothing is granted here", grant.ErrRefused)
+	}
+	shown, err := d.Approvals.Show(id)
+	if err != nil {
+		return nil, err
+	}
+	return d.Grants.Draft(&shown.Request, t, by)
 }

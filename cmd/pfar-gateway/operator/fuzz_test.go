@@ -15,21 +15,22 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // FuzzRead: a body is one object of what is known and nothing behind it, and is read as it was meant.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
-		"", "{}", `{"digest":"d","remember":{"seconds":60,"match":[{"path":"/a","glob":"b*"}]}}`, `{"reason":"no"}`, `{"client":"laptop"}`, `{} {}`, `{}]`, `null`, `[]`, `{"digest":1}`,
-		`{"digest":"a","digest":"b"}`, `{"Digest":"a"}`, "{\"digest\":\"\xff\"}", `{"remember":{"seconds":1e3}}`,
+		"", "{}", `{"digest":"d","grant":{"seconds":60,"calls":2,"bytes":10}}`, `{"reason":"no"}`, `{"client":"laptop"}`, `{} {}`, `{}]`, `null`, `[]`, `{"digest":1}`,
+		`{"digest":"a","digest":"b"}`, `{"Digest":"a"}`, "{\"digest\":\"\xff\"}", `{"grant":{"seconds":1e3}}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	type body struct {
-		Digest   string    `json:"digest"`
-		Remember *remember `json:"remember"`
-		Reason   string    `json:"reason"`
-		Client   string    `json:"client"`
+		Digest string               `json:"digest"`
+		Grant  *operator.GrantTerms `json:"grant"`
+		Reason string               `json:"reason"`
+		Client string               `json:"client"`
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		from := func(text []byte) (b body, err error) {
@@ -71,7 +72,7 @@ func FuzzApprove(f *testing.F) {
 	shown := b.waiting(`{"to":"a"}`)
 	const own = "DIGEST" // stands for the call's
 	for _, seed := range []string{
-		"", "{}", `{"digest":"` + own + `"}`, `{"digest":"` + own + `","remember":{"seconds":3600,"match":[{"path":"/to","glob":"a*"}]}}`, `{"digest":"` + strings.Repeat("0", 64) + `"}`,
+		"", "{}", `{"digest":"` + own + `"}`, `{"digest":"` + own + `","grant":{"seconds":3600}}`, `{"digest":"` + strings.Repeat("0", 64) + `"}`,
 		`{"digest":"` + own + `"} x`, `{"digest":["` + own + `"]}`, `{"reason":"` + own + `"}`,
 	} {
 		f.Add([]byte(seed))
@@ -109,9 +110,7 @@ func FuzzApprove(f *testing.F) {
 // another is a call that waits, in the place of one that has been answered.
 func another(b *bench, before string) approval.Shown {
 	b.Approvals.Forget("laptop", "default")
-	for _, r := range b.Approvals.Rules() {
-		_ = b.Approvals.ForgetRule(r.ID)
-	}
+	b.Grants.RevokeAll()
 	return b.waiting(fmt.Sprintf(`{"to":"a","after":%q}`, before))
 }
 

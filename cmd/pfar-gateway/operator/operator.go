@@ -1,5 +1,5 @@
-// Package operator serves what only the operator may ask of the gateway: pins, approvals, sessions, stains, facts of
-// tools and statistics, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
+// Package operator serves what only the operator may ask of the gateway: pins, approvals, grants, sessions, stains, facts
+// of tools and statistics, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
 package operator
 
 import (
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/units/control"
@@ -26,7 +27,7 @@ import (
 // Act is one thing that the operator does, for the audit.
 type Act struct {
 	By      approval.Approver `json:"by"`
-	Verb    string            `json:"verb"`    // approve, deny, forget-rule, new-session, reset-session, thaw-session, end-session, clear-stain, accept-pins, forget-pins
+	Verb    string            `json:"verb"`    // approve, deny, revoke-grant, new-session, reset-session, thaw-session, end-session, clear-stain, accept-pins, forget-pins
 	Subject string            `json:"subject"` // an id, CLIENT/HANDLE or a server
 	Detail  string            `json:"detail,omitempty"`
 	Was     *label.Session    `json:"was,omitempty"`    // of a session: what it had seen until then
@@ -36,6 +37,7 @@ type Act struct {
 // Desk is what the operator sits at.
 type Desk struct {
 	Approvals *approval.Store
+	Grants    *grant.Store // nil: nothing is granted
 	Sessions  *label.Sessions
 	Pins      *pins.Store                     // nil: nothing is pinned
 	Facts     func() []operator.ToolFacts     // what the gate goes by for each tool; nil: nobody says
@@ -83,6 +85,9 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 func (d *Desk) handler(ending context.Context) http.Handler {
 	mux := http.NewServeMux()
 	d.approvals(mux, ending)
+	if d.Grants != nil {
+		d.grants(mux)
+	}
 	d.sessions(mux)
 	if d.Pins != nil {
 		d.pins(mux)
@@ -119,12 +124,12 @@ func userName(uid int) string {
 }
 
 // act does something for the operator and answers with v, or with why it was not done. What is not recorded is not
-// done, but for a denial.
+// done, but for what makes things stricter.
 func (d *Desk) act(w http.ResponseWriter, r *http.Request, a Act, v any, do func() error) {
 	a.By = approver(r)
 	unrecorded := d.record(a)
 	err := unrecorded
-	if unrecorded == nil || a.Verb == "deny" {
+	if unrecorded == nil || a.Verb == "deny" || a.Verb == "revoke-grant" {
 		err = errors.Join(do(), unrecorded)
 	}
 	if err != nil {
@@ -170,9 +175,9 @@ func reply(w http.ResponseWriter, v any, err error) {
 		return
 	case errors.Is(err, errRequest):
 		status = http.StatusBadRequest
-	case errors.Is(err, approval.ErrRefused), errors.Is(err, label.ErrFull), errors.Is(err, pins.ErrRefused):
+	case errors.Is(err, approval.ErrRefused), errors.Is(err, grant.ErrRefused), errors.Is(err, label.ErrFull), errors.Is(err, pins.ErrRefused):
 		status = http.StatusConflict
-	case errors.Is(err, approval.ErrUnknown), errors.Is(err, approval.ErrNoRule), errors.Is(err, label.ErrUnknown), errors.Is(err, label.ErrNoStain), errors.Is(err, pins.ErrUnknown):
+	case errors.Is(err, approval.ErrUnknown), errors.Is(err, grant.ErrUnknown), errors.Is(err, label.ErrUnknown), errors.Is(err, label.ErrNoStain), errors.Is(err, pins.ErrUnknown):
 		status = http.StatusNotFound
 	}
 	answer(w, status, map[string]string{"error": strings.ToValidUTF8(err.Error(), "\uFFFD")})

@@ -18,10 +18,12 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // bench is a desk behind a real socket.
@@ -58,13 +60,17 @@ func newBench(t testing.TB) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	grants, err := grant.Open(db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	store, err := pins.Open(filepath.Join(dir, "pins"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bench{t: t}
 	b.Desk = &Desk{
-		Approvals: approvals, Sessions: sessions, Pins: store, Log: slog.New(slog.DiscardHandler),
+		Approvals: approvals, Grants: grants, Sessions: sessions, Pins: store, Log: slog.New(slog.DiscardHandler),
 		Mask: func(text []byte) ([]byte, []string) {
 			return []byte(strings.ReplaceAll(string(text), "hunter2", "[redacted: token]")), []string{"token"}
 		},
@@ -113,7 +119,8 @@ func (b *bench) waiting(arguments string) approval.Shown {
 	r := approval.Request{
 		Client: "laptop", Session: "default", Server: "mail", Name: "send", Method: "tools/call", Arguments: []byte(arguments), Pin: "pin", Policy: "policy",
 		Facts:    gate.Facts{Audience: gate.Public},
-		Decision: gate.Decision{Rule: "rule", Profile: "strict", Data: gate.Start},
+		Unshown:  operator.Unshown{Plain: gate.Facts{Audience: gate.Public}},
+		Decision: gate.Decision{Verdict: gate.Ask, Rule: "rule", Profile: "strict", Data: gate.Start},
 	}
 	o, err := b.Approvals.Ask(b.t.Context(), r, func() (approval.Request, error) { return r, nil })
 	if err != nil || o.State != approval.Pending {
@@ -132,7 +139,7 @@ func TestStrangers(t *testing.T) {
 	shown := b.waiting(`{}`)
 	requests := [][3]string{
 		{"GET", "/approvals", ""}, {"GET", "/approvals/" + shown.ID, ""}, {"POST", "/approvals/" + shown.ID + "/approve", `{"digest":"` + shown.Digest + `"}`},
-		{"POST", "/approvals/" + shown.ID + "/deny", "{}"}, {"GET", "/approvals/watch", ""}, {"GET", "/rules", ""}, {"GET", "/sessions", ""},
+		{"POST", "/approvals/" + shown.ID + "/deny", "{}"}, {"GET", "/approvals/watch", ""}, {"GET", "/grants", ""}, {"GET", "/sessions", ""},
 		{"POST", "/sessions", `{"client":"laptop"}`}, {"POST", "/sessions/laptop/default/reset", ""}, {"GET", "/stains", ""}, {"GET", "/pins", ""}, {"POST", "/pins/x/accept", "{}"}, {"GET", "/", ""},
 	}
 	h := b.handler(t.Context())
@@ -166,10 +173,14 @@ func TestRefuses(t *testing.T) {
 		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `"}{}`, 400, "behind it"},
 		{"POST", at + "/approve", `[]`, 400, "not understood"},
 		{"POST", at + "/approve", `{"digest":"` + strings.Repeat("x", maxBody) + `"}`, 400, "too large"},
-		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","remember":{}}`, 409, "one minute"},
-		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","remember":{"seconds":-9223372036854775807}}`, 409, "one minute"},
-		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","remember":{"seconds":99999999999}}`, 409, "one minute"},
-		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","remember":{"seconds":60,"match":[{"path":"/x","glob":"*"}]}}`, 409, "says nothing"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","grant":{"seconds":59}}`, 409, "for 60 to 28800 seconds"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","grant":{"seconds":-9223372036854775807}}`, 409, "for 60 to 28800 seconds"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","grant":{"seconds":99999999999}}`, 409, "for 60 to 28800 seconds"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","grant":{"calls":-1}}`, 409, "1 to 200 calls"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","grant":{"bytes":1048576}}`, 409, "1 to 65536 bytes"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","grant":{"tool":"send"}}`, 400, "unknown field"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","grant":{"public":true}}`, 409, "not known to only read"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest[1:] + `0","grant":{}}`, 409, "another call"},
 		{"POST", at + "/deny", `{"reason":"` + strings.Repeat("x", maxReason+1) + `"}`, 400, "at most"},
 		{"POST", at + "/deny", `{"approve":true}`, 400, "unknown field"},
 		{"GET", at + "/approve", ``, 405, ""},
@@ -179,7 +190,7 @@ func TestRefuses(t *testing.T) {
 		{"POST", "/approvals/approve", `{}`, 405, ""},
 		{"POST", "/approvals/" + shown.ID[:6] + "/approve", `{"digest":"` + shown.Digest + `"}`, 404, "no call of this id"},
 		{"GET", "/approvals/" + shown.ID[:6], ``, 404, "no call of this id"},
-		{"POST", "/rules/" + shown.ID + "/forget", ``, 404, "remembered"},
+		{"POST", "/grants/" + shown.ID + "/revoke", ``, 404, "no grant has this id"},
 		{"POST", "/sessions", `{"client":"nobody"}`, 404, "not declared"},
 		{"POST", "/sessions", `{"client":"laptop","label":"public"}`, 400, "unknown field"},
 		{"POST", "/sessions/nobody/default/reset", ``, 404, "no such session"},
@@ -192,7 +203,7 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%s %s %.80s: %d %s, want %d %s", c.method, c.path, c.body, status, body, c.status, c.text)
 		}
 	}
-	if now, err := b.Approvals.Show(shown.ID); err != nil || now.State != approval.Pending {
+	if now, err := b.Approvals.Show(shown.ID); err != nil || now.State != approval.Pending || len(b.Grants.List()) != 0 {
 		t.Errorf("%+v, %v", now, err)
 	}
 	if len(b.acts)%2 != 0 {
@@ -219,24 +230,18 @@ func TestActs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ path, body string }{
-		{"/approvals/" + yes.ID + "/approve", `{"digest":"` + yes.Digest + `","remember":{"seconds":60,"match":[]}}`}, {"/approvals/" + no.ID + "/deny", `{"reason":"no"}`},
+		{"/approvals/" + yes.ID + "/approve", `{"digest":"` + yes.Digest + `","grant":{"seconds":60,"calls":3}}`}, {"/approvals/" + no.ID + "/deny", `{"reason":"no"}`},
 		{"/sessions", `{"client":"laptop"}`}, {"/sessions/laptop/default/reset", ""}, {"/sessions/laptop/default/thaw", ""}, {"/stains/notion/clear", ""},
 	} {
 		if status, body := b.do("POST", c.path, c.body); status != 200 {
 			t.Errorf("%s: %d %s", c.path, status, body)
 		}
 	}
-	rules := b.Approvals.Rules()
-	if len(rules) != 1 || rules[0].By.UID != os.Getuid() {
-		t.Fatalf("%+v", rules)
-	}
-	if status, body := b.do("POST", "/rules/"+rules[0].ID+"/forget", ""); status != 200 {
-		t.Errorf("%d %s", status, body)
-	}
 	list, err := b.Approvals.History(9)
 	if err != nil || len(list) != 2 || list[1].By == nil || list[1].By.UID != os.Getuid() || list[1].By.Channel != channel {
 		t.Errorf("%+v, %v", list, err)
 	}
+	b.revokes(t)
 	var verbs []string
 	for _, a := range b.acts {
 		verbs = append(verbs, a.Verb)
@@ -247,8 +252,29 @@ func TestActs(t *testing.T) {
 			t.Errorf("%s of %q, which is no session", a.Verb, a.Subject)
 		}
 	}
-	if got := strings.Join(verbs, " "); got != "approve deny new-session reset-session thaw-session clear-stain forget-rule" {
+	if got := strings.Join(verbs, " "); got != "approve deny new-session reset-session thaw-session clear-stain revoke-grant revoke-grant" {
 		t.Error(got)
+	}
+}
+
+// revokes has a grant of the default session, and one more, shown and revoked.
+func (b *bench) revokes(t *testing.T) {
+	t.Helper()
+	if list := b.Grants.List(); len(list) != 0 {
+		t.Errorf("the session was reset, and there is %+v", list)
+	}
+	again := b.waiting(`{"n":3}`)
+	draft, err := b.Grants.Draft(&again.Request, operator.GrantTerms{}, approval.Approver{UID: os.Getuid()})
+	if err != nil || b.Grants.Add(draft) != nil {
+		t.Fatal(err)
+	}
+	if _, body := b.do("GET", "/grants", ""); !strings.Contains(body, draft.ID) || !strings.Contains(body, `"calls":20,"bytes":4096,"used":0`) {
+		t.Error(body)
+	}
+	for _, path := range []string{"/grants/" + draft.ID + "/revoke", "/grants/revoke"} {
+		if status, body := b.do("POST", path, ""); status != 200 || len(b.Grants.List()) != 0 {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
 	}
 }
 

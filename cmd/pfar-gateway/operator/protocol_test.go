@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "add to testdata/answers.txt what is new
 func TestAnswers(t *testing.T) {
 	var kinds []transcript.Kind
 	for _, k := range []transcript.Kind{
-		{Name: "approval", Zero: approval.Event{}}, {Name: "history", Zero: approval.Record{}}, {Name: "rule", Zero: approval.Rule{}},
+		{Name: "approval", Zero: approval.Event{}}, {Name: "history", Zero: approval.Record{}}, {Name: "grant", Zero: operator.Grant{}},
 		{Name: "session", Zero: label.Session{}}, {Name: "stain", Zero: label.Stain{}}, {Name: "pins", Zero: pins.ServerStatus{}},
 		{Name: "facts", Zero: operator.ToolFacts{}},
 	} {

@@ -29,12 +29,12 @@ func (d *Desk) sessions(mux *http.ServeMux) {
 	mux.HandleFunc("POST /sessions", d.newSession)
 	for verb, do := range map[string]func(client, handle, by string) error{
 		"reset": func(client, handle, by string) error {
-			d.Approvals.Forget(client, handle)
+			d.forget(client, handle)
 			return d.Sessions.Reset(client, handle, by)
 		},
 		"thaw": func(client, handle, _ string) error { return d.Sessions.Thaw(client, handle) },
 		"end": func(client, handle, _ string) error {
-			d.Approvals.Forget(client, handle)
+			d.forget(client, handle)
 			err := d.Sessions.End(client, handle)
 			if d.Ended != nil { // also with an error: it may be over, and not on the disk
 				d.Ended()
@@ -84,4 +84,12 @@ func (d *Desk) newSession(w http.ResponseWriter, r *http.Request) {
 	d.act(w, r, Act{Verb: "new-session", Subject: body.Client + "/" + handle}, map[string]string{"client": body.Client, "handle": handle}, func() error {
 		return d.Sessions.New(body.Client, handle)
 	})
+}
+
+// forget ends what is open and granted of a session.
+func (d *Desk) forget(client, handle string) {
+	d.Approvals.Forget(client, handle)
+	if d.Grants != nil {
+		d.Grants.Forget(client, handle)
+	}
 }

@@ -36,7 +36,7 @@ func (s *Server) settle(t *clients.Table) {
 		return m == nil || !m.Rights.Server(server)
 	})
 	if s.calls.Gate != nil {
-		s.calls.Gate.Approvals.Dismiss(s.Gone(t))
+		s.calls.Gate.Dismiss(s.Gone(t))
 	}
 	s.calls.Registry.Retain(t.Uses)
 }

@@ -71,7 +71,7 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_asked ON approvals (asked);
 CREATE INDEX approvals_open ON approvals (state) WHERE state IN ('pending', 'approved');
 
-CREATE TABLE rules (
+CREATE TABLE rules ( -- what is left of grants, while no gateway runs
 	id TEXT PRIMARY KEY,
 	client TEXT NOT NULL,
 	server TEXT NOT NULL,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies"
@@ -53,6 +54,9 @@ func with(t testing.TB, dir string, limits approval.Limits, clients []string) *e
 	}
 	p.Sessions.Declare(append(clients, access.Default, access.Operator))
 	if p.Approvals, err = approval.Open(db, p.Sessions, limits); err != nil {
+		t.Fatal(err)
+	}
+	if p.Grants, err = grant.Open(db, nil); err != nil {
 		t.Fatal(err)
 	}
 	if shipped().Policy == nil {

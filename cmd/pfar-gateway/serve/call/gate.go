@@ -39,7 +39,7 @@ func (c *Call) enter(t Target) error {
 	c.Pass, err = c.Gate.Enter(c.Ctx, c.Identity(), it, r)
 	if table := c.Clients.Table(); err != nil && table != nil && c.Clients.Admits(table, c.Bound) == nil {
 		// It may have been asked about since all was denied.
-		c.Gate.Approvals.Dismiss(c.Clients.Gone(table))
+		c.Gate.Dismiss(c.Clients.Gone(table))
 	}
 	return err
 }

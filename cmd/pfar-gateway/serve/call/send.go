@@ -113,6 +113,9 @@ func (c *Call) send(ctx context.Context, t Target) (reply.Reply, error) {
 		return reply.Reply{}, err
 	}
 	back := &incoming{c, up, t}
+	if err := c.Pass.Stands(); err != nil { // it may have waited for its server
+		return c.refusal(t, err)
+	}
 	for {
 		result, parked, err := c.converse(ctx, up, t, call)
 		if err != nil {

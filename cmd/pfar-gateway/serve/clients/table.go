@@ -164,6 +164,8 @@ func (t *Table) allows(r *approval.Request, proofs map[[2]string]bool) bool {
 	switch {
 	case m == nil, !proofs[[2]string{r.Client, r.Proof}], m.Profile != r.Decision.Profile:
 		return false
+	case r.Server == "": // a grant for tools of any
+		return true
 	case mcp.MCPMethod(r.Method) == mcp.MethodToolsCall:
 		return m.Rights.Tool(r.Server, r.Name)
 	}

@@ -1,0 +1,15 @@
+package operator
+
+import (
+	"crypto/rand"
+	"strings"
+)
+
+// idLength is 130 bits in base32 (RFC 4648, section 6).
+const idLength = 26
+
+// NewID invents an id of an approval or a grant that people can read out, type and paste: groups of letters and digits.
+func NewID() string {
+	s := strings.ToLower(rand.Text())[:idLength]
+	return s[:6] + "-" + s[6:11] + "-" + s[11:16] + "-" + s[16:21] + "-" + s[21:]
+}
