@@ -95,7 +95,7 @@ func TestOwnersOfLibraries(t *testing.T) {
 		"filippo.io/age":                       {"cmd/pfard/vault", "units/bundle"},
 		"golang.org/x/oauth2":                  {"cmd/pfar-egress"},
 		"github.com/spf13/cobra":               {"cmd/pfar"},
-		"modernc.org/sqlite":                   {"cmd/pfar-gateway/state"},
+		"modernc.org/sqlite":                   {"cmd/pfar-gateway/state", "cmd/pfar-gateway/registry/search"},
 	}
 	version := regexp.MustCompile(`/v[0-9]+(/|$)`)
 	_, all := sources(t)

@@ -86,6 +86,7 @@ func (c clientVerb) clientAddCommand() *cobra.Command {
 	f.StringVar(&n.Relax, "relax", "", "reason `WHY` its profile allows more than strict")
 	f.StringSliceVar(&n.Allow, "allow", nil, "`PATTERNS` of tools that it may use (notion.search*); by default all tools of its servers")
 	f.StringSliceVar(&n.Hide, "hide", nil, "`PATTERNS` of tools that it may not use")
+	f.BoolVar(&n.Search, "search", false, "list it three tools to find and call others with, in place of all tools")
 	f.StringVar(&n.Description, "description", "", "describe it in a `SENTENCE`")
 	f.StringSliceVar(&n.uids, "uid", nil, "`UIDS` of users who are this client on the Unix socket")
 	f.BoolVar(&n.noToken, "no-token", false, "give it no token, with --uid")
@@ -108,6 +109,10 @@ func (c clientVerb) clientAdd(ctx context.Context, n newClient) error {
 			return usage("%q is not the number of a user", word).withHint("id -u NAME")
 		}
 		n.UIDs = append(n.UIDs, uint32(uid))
+	}
+	if n.Search && len(n.Allow)+len(n.Hide) > 0 {
+		const hint = "write patterns in the file, in a section for each server (pfar-clients(5))"
+		return usage("--search goes without --allow and --hide").withHint(hint)
 	}
 	if n.noToken && (len(n.UIDs) == 0 || n.tokenFile != "") {
 		return usage("--no-token needs --uid, and goes without --token-file")

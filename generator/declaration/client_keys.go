@@ -17,6 +17,7 @@ const (
 	maxUIDs     = 64
 	noUID       = 1<<32 - 1 // (uid_t)-1 is none (setresuid(2))
 	tokenDigits = 64
+	searchWord  = "search"
 )
 
 var tokenDigest = regexp.MustCompile(`^[0-9A-Fa-f]{64}$`)
@@ -193,7 +194,15 @@ func (d *clientFile) profile(f *block.Field) {
 	}
 }
 
+// tools reads which tools there are for the client, or the word that it finds them by searching.
 func (d *clientFile) tools(f *block.Field) {
+	if f.Val.Kind == block.Text {
+		if d.client.Search = f.Val.Text == searchWord; !d.client.Search {
+			const remedy = `tools is %s. Write tools = "search" to have the client search for tools, or allow and hide in %s.`
+			d.Problem(f.Val.At, "Invalid value", remedy, block.Quote(f.Val.Text), d.form(toolsSection))
+		}
+		return
+	}
 	if n, ok := d.table(f); ok {
 		all := d.rights.on("", d.called(toolsSection), n)
 		d.client.Allow, d.client.Hide = all.Allow, all.Hide

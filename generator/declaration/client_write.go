@@ -30,6 +30,9 @@ func RenderClient(c Client) []byte {
 	if c.Relax != "" {
 		line("relax", Text(c.Relax))
 	}
+	if c.Search {
+		line(toolsSection, Text(searchWord))
+	}
 	if len(c.Allow)+len(c.Hide) > 0 {
 		b.WriteString("\ntools {\n")
 		if len(c.Allow) > 0 {

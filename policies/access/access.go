@@ -55,6 +55,7 @@ type Client struct {
 	Allow    []string          `json:"allow,omitempty"`   // patterns of tools, "server.tool"; empty: all that are not hidden
 	Hide     []string          `json:"hide,omitempty"`    // patterns, which win over Allow
 	Settings map[string]Server `json:"settings,omitempty"`
+	Search   bool              `json:"search,omitempty"` // the client finds tools by searching, in place of listing all
 }
 
 // Server is what a client's declaration says of one server. It makes nothing laxer than the server's own does.
@@ -102,12 +103,16 @@ type Rights struct {
 	allow    []string
 	hide     []string
 	settings map[string]Server
+	search   bool
 	shape    string
 }
 
 // Rights compiles them.
 func (c Client) Rights() *Rights {
-	r := &Rights{servers: make(map[string]bool, len(c.Servers)), allow: c.Allow, hide: c.Hide, settings: c.Settings}
+	r := &Rights{
+		servers: make(map[string]bool, len(c.Servers)),
+		allow:   c.Allow, hide: c.Hide, settings: c.Settings, search: c.Search,
+	}
 	for _, s := range c.Servers {
 		r.every = r.every || s == Every
 		r.servers[s] = true
@@ -142,6 +147,7 @@ func (r *Rights) describe() string {
 		list("allow", own.Allow)
 		list("hide", own.Hide)
 	}
+	fmt.Fprintf(&b, "search%t", r.search)
 	return b.String()
 }
 
@@ -152,6 +158,9 @@ func (r *Rights) Shape() string { return r.shape }
 func (r *Rights) All() bool {
 	return r.every && len(r.allow) == 0 && len(r.hide) == 0 && len(r.settings) == 0
 }
+
+// Search reports whether the client finds tools by searching, in place of listing all.
+func (r *Rights) Search() bool { return r.search }
 
 // Server reports whether the server is there for the client.
 func (r *Rights) Server(name string) bool { return r.every || r.servers[name] }

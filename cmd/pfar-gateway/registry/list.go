@@ -26,6 +26,7 @@ type List struct {
 	hint   Hint
 	once   sync.Once
 	pages  [][]byte
+	find   finder // of tools
 }
 
 // Hint says for how long the list may be kept.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/method"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/stream"
 )
@@ -44,6 +45,9 @@ func (s *Server) run(v *call.Visit) (reply.Reply, error) {
 		if err := s.Stays(&v.Caller); err != nil {
 			return reply.Reply{}, err
 		}
+	}
+	if err := method.Unfold(v); err != nil {
+		return reply.Reply{}, err
 	}
 	re, back, err := s.calls.ComeBack(v)
 	if err == nil && !back {

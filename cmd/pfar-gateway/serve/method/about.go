@@ -45,7 +45,7 @@ type About struct {
 func (a *About) initialized(v *call.Visit, view *registry.View, version string) reply.Reply {
 	about := a.reviewed(v, view)
 	result := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":%s`, version, capabilities(view), a.info(view, about))
-	return reply.Reply{Result: append(appendInstructions(result, view, about), '}')}
+	return reply.Reply{Result: append(appendInstructions(result, view, about, searching(v)), '}')}
 }
 
 // discover answers server/discover, which replaces initialize in 2026-07-28.
@@ -63,7 +63,7 @@ func (a *About) discover(v *call.Visit) (reply.Reply, error) {
 	}
 	about := a.reviewed(v, view)
 	result := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":%s`, versions, capabilities(view))
-	result = appendInstructions(result, view, about)
+	result = appendInstructions(result, view, about, searching(v))
 	return reply.Reply{Result: fmt.Appendf(result, `,"_meta":{%q:%s}}`, mcp.MetaKeyServerInfo, a.info(view, about))}, nil
 }
 
@@ -108,12 +108,12 @@ const ownInstructions = `pfar serves the tools, prompts and resources of several
 
 // appendInstructions appends the member of that name: the server's own, or pfar's with what the owner and each server
 // say about it under that server's name, so that none speaks for pfar or for another.
-func appendInstructions(b []byte, v *registry.View, about []registry.About) []byte {
+func appendInstructions(b []byte, v *registry.View, about []registry.About, searching bool) []byte {
 	var text string
 	if v.Server != "" {
 		text = reply.Cut(about[0].Instructions, allInstructions)
 	} else {
-		text = together(v.Agreed, about)
+		text = together(v.Agreed, about, searching)
 	}
 	if text == "" {
 		return b
@@ -121,9 +121,12 @@ func appendInstructions(b []byte, v *registry.View, about []registry.About) []by
 	return append(append(b, `,"instructions":`...), jsonrpc.Quote(text)...)
 }
 
-func together(servers []registry.Named, about []registry.About) string {
+func together(servers []registry.Named, about []registry.About, searching bool) string {
 	var all strings.Builder
 	all.WriteString(ownInstructions)
+	if searching {
+		all.WriteString(` Find tools with search_tools and describe_tool, and call them with call_tool.`)
+	}
 	says := func(head, server, text string) (room bool) {
 		if text == "" {
 			return true

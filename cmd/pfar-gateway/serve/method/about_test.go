@@ -20,7 +20,7 @@ func TestTalkativeServers(t *testing.T) {
 		}
 		all = append(all, n)
 	}
-	got := together(all, about)
+	got := together(all, about, false)
 	if !strings.Contains(got, "\n\nServer s19, as its owner describes it:\n> the last\n") || !strings.HasSuffix(got, "is left out.)") || len(got) > allInstructions+1<<10 {
 		t.Errorf("%d bytes: %.500s", len(got), got)
 	}

@@ -20,8 +20,13 @@ import (
 // callTool calls a tool.
 func callTool(calls *call.Calls, v *call.Visit) (reply.Reply, error) {
 	name, err := named(v)
-	if err != nil {
+	switch {
+	case err != nil:
 		return reply.Reply{}, err
+	case name == searchTools && searching(v):
+		return search(calls, v)
+	case name == describeTool && searching(v):
+		return describe(calls, v)
 	}
 	var none error       // there is no tool of that name, or it is held back
 	var read call.Target // whose definition the arguments fit

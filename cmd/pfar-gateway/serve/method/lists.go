@@ -26,6 +26,9 @@ func list(calls *call.Calls, v *call.Visit, k registry.Kind) (reply.Reply, error
 	if err != nil {
 		return reply.Reply{}, err
 	}
+	if k == registry.Tools && searching(v) && cursor == "" {
+		return reply.Reply{Result: own, Hint: view.Lists[k].Hint()}, nil
+	}
 	left, err := listed(calls, v, c, view.Lists[k])
 	if err != nil {
 		return reply.Reply{}, err

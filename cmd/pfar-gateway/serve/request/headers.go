@@ -57,9 +57,10 @@ func (r *Request) standardHeaders() error {
 }
 
 // CheckParams checks the headers in which a tool wants some of its arguments repeated, if it does. On the Unix socket
-// they may all be left out: there the client is mostly pfar connect, for clients on stdio, who have no headers.
+// they may all be left out: there the client is mostly pfar connect, for clients on stdio, who have no headers. So may
+// those of a call that another one carries.
 func (r *Request) CheckParams(tool *mcp.Tool) error {
-	if !r.Modern || tool == nil || r.Local && !r.hasParams() {
+	if !r.Modern || tool == nil || (r.Local || r.Folded) && !r.hasParams() {
 		return nil
 	}
 	err := mcp.ValidateParamHeadersLookup(func(name string) (string, bool) {

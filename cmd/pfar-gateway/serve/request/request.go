@@ -21,6 +21,7 @@ type Request struct {
 	LogID  string      // under which the log speaks of it
 	Header http.Header // of HTTP
 	Local  bool        // it came on the Unix socket
+	Folded bool        // it was in the arguments of another one, whose client does not know the tool's schema
 }
 
 // maxDepth bounds the nesting of a client's message.
