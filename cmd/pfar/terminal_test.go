@@ -115,14 +115,8 @@ func TestNoColor(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, "")
 			b.pfard(t, sampleReport(time.Now()), nil)
-			getenv := b.getenv
-			b.getenv = func(k string) string {
-				if k == c.variable {
-					return c.value
-				}
-				return getenv(k)
-			}
-			operator, program := terminalPair(t)
+			b.getenv = variables(b.getenv, map[string]string{c.variable: c.value})
+			screen, program := newScreen(t, 80, 24)
 			if !c.piped {
 				b.stdout, b.stderr = program, program
 			}
@@ -130,9 +124,9 @@ func TestNoColor(t *testing.T) {
 				t.Fatalf("exit %d, %s", code, b.err)
 			}
 			fmt.Fprint(program, "end")
-			screen := &screenOf{terminal: operator}
 			screen.await(t, "end")
-			seen := string(screen.seen) + b.out.String()
+			_, drawn, _ := screen.state()
+			seen := drawn + b.out.String()
 			if !strings.Contains(seen, "notion") || strings.Contains(seen, "\x1b") != c.coloured {
 				t.Errorf("%q", seen)
 			}

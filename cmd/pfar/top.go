@@ -91,8 +91,8 @@ func (c topVerb) top(ctx context.Context, o topOptions) error {
 	if err != nil {
 		return err
 	}
-	if v.live() {
-		return v.follow(ctx, first)
+	if !o.once && v.live() {
+		return v.show(ctx, &topScreen{topView: v, ctx: ctx, last: measured{table: first}})
 	}
 	if !o.once {
 		select {

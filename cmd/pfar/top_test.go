@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/pfar/pfar/units/control"
@@ -247,8 +245,8 @@ func TestTopOrder(t *testing.T) {
 		{Name: "b", Rate: 3, InFlight: 1, P50: 5, P99: 2, Errors: 2, CPU: share(.5), Sessions: 1},
 		{Name: "c", Rate: 2, InFlight: 2, P50: 6, P99: 3, Errors: 3, Memory: number(9), CPU: share(.6), Sessions: 0},
 	}
-	for key, want := range map[byte]string{
-		'n': "abc", 'c': "bca", 'a': "acb", 'p': "cab", 'l': "cba", 'e': "cab", 'm': "cab", 'u': "cba", 's': "abc", 'x': "abc", 0: "abc",
+	for key, want := range map[string]string{
+		"n": "abc", "c": "bca", "a": "acb", "p": "cab", "l": "cba", "e": "cab", "m": "cab", "u": "cba", "s": "abc", "x": "abc", "": "abc",
 	} {
 		v := &topView{topOptions: topOptions{sort: byName}}
 		if !v.pressed(key) {
@@ -263,10 +261,10 @@ func TestTopOrder(t *testing.T) {
 			if got != want {
 				t.Errorf("%q, turned %v: %s, want %s", key, turned, got, want)
 			}
-			v.pressed('r')
+			v.pressed("r")
 		}
 	}
-	for _, key := range []byte{'q', 'Q', 3, 4} {
+	for _, key := range []string{"q", "Q", "ctrl+c", "ctrl+d"} {
 		if new(topView).pressed(key) {
 			t.Errorf("%q does not end", key)
 		}
@@ -331,113 +329,35 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// terminalPair is a pseudo-terminal: what a program writes to it comes out at the operator's side.
-func terminalPair(t *testing.T) (operator, program *os.File) {
-	t.Helper()
-	operator, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
-	}
-	t.Cleanup(func() { operator.Close() })
-	var number int
-	descriptor(t, operator, func(fd int) (err error) {
-		if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err == nil {
-			number, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
-		}
-		return err
-	})
-	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
-	}
-	t.Cleanup(func() { program.Close() })
-	return operator, program
-}
-
-// descriptor uses a descriptor without making it a blocking one, as Fd does: then reads would have no deadline.
-func descriptor(t *testing.T, f *os.File, use func(fd int) error) {
-	t.Helper()
-	raw, err := f.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = use(int(fd)) }); err != nil || failed != nil {
-		t.Fatal(err, failed)
-	}
-}
-
-// screenOf is what an operator has seen.
-type screenOf struct {
-	terminal *os.File
-	seen     []byte
-}
-
-// await reads until the text has come, since the last await.
-func (s *screenOf) await(t *testing.T, text string) {
-	t.Helper()
-	part := make([]byte, 4096)
-	_ = s.terminal.SetReadDeadline(time.Now().Add(2 * time.Minute))
-	for from := len(s.seen); !bytes.Contains(s.seen[from:], []byte(text)); {
-		n, err := s.terminal.Read(part)
-		if err != nil {
-			t.Fatalf("waiting for %q: %v\n...%q", text, err, s.seen[max(0, len(s.seen)-1000):])
-		}
-		s.seen = append(s.seen, part[:n]...)
-	}
-}
-
-func (s *screenOf) resize(t *testing.T, rows, columns uint16) {
-	t.Helper()
-	descriptor(t, s.terminal, func(fd int) error {
-		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
-	})
-}
-
-func (s *screenOf) press(t *testing.T, keys string) {
-	t.Helper()
-	if _, err := s.terminal.WriteString(keys); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestTopOnTerminal draws, sorts, keeps to the size, and leaves the terminal as it was.
 func TestTopOnTerminal(t *testing.T) {
-	operator, program := terminalPair(t)
-	screen := &screenOf{terminal: operator}
-	screen.resize(t, 8, 60)
+	screen, program := newScreen(t, 60, 8)
 	b, s, o := newTop(t)
 	o.once, o.interval = false, 5*time.Millisecond
 	b.stdin, b.stdout = program, program
+	b.getenv = variables(b.getenv, map[string]string{"TERM": "xterm-256color"})
 	before, err := term.GetState(int(program.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- topVerb{b.pfar}.top(t.Context(), o) }()
-	screen.await(t, enterScreen)
 	screen.await(t, "1 of 2 servers run")
 	screen.await(t, "and 2 more")
-	seen := strings.NewReplacer(enterScreen, "", eraseRight, "", eraseBelow, "", cursorHome, "\r\n").Replace(string(screen.seen))
-	for line := range strings.SplitSeq(seen, "\r\n") {
-		if toWidth(line, 60) != line {
-			t.Errorf("wider than the terminal: %q", line)
-		}
+	if text := screen.String(); strings.Contains(text, "MEMORY") || strings.Contains(text, "notion") {
+		t.Errorf("more is shown than fits: %s", text)
 	}
-	if bytes.Contains(screen.seen, []byte("MEMORY")) || bytes.Contains(screen.seen, []byte("notion")) {
-		t.Errorf("more is shown than fits: %q", screen.seen)
-	}
-	screen.resize(t, 20, 120)
+	screen.resize(t, 120, 20)
 	screen.await(t, "12 ms")
 	s.set(500, "")
 	screen.await(t, `no calls are shown: it answers "500 Internal`)
 	s.set(200, someStats)
 	screen.press(t, "m")
-	screen.await(t, "\x1b[1;4mMEMORY")
-	screen.press(t, "rx")
-	screen.await(t, "MEMORY")
+	screen.awaitStyled(t, "\x1b[1;4mMEMORY")
+	screen.press(t, "r")
+	screen.await(t, "fs\\x1b[2J")
 	screen.press(t, "\x03")
-	screen.await(t, leaveScreen)
+	screen.awaitLeft(t)
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -450,9 +370,7 @@ func TestTopOnTerminal(t *testing.T) {
 // TestTopOutlivesPfard: it says so, and goes on when there is one again; a signal ends it and leaves the terminal
 // clean.
 func TestTopOutlivesPfard(t *testing.T) {
-	operator, program := terminalPair(t)
-	screen := &screenOf{terminal: operator}
-	screen.resize(t, 20, 120)
+	screen, program := newScreen(t, 120, 20)
 	b, _, o := newTop(t)
 	o.once, o.interval = false, 5*time.Millisecond
 	b.stdin, b.stdout = program, program
@@ -470,24 +388,9 @@ func TestTopOutlivesPfard(t *testing.T) {
 	}
 	screen.await(t, "12 ms")
 	cancel()
-	screen.await(t, leaveScreen)
+	screen.awaitLeft(t)
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestToWidth(t *testing.T) {
-	for _, tt := range []struct {
-		line  string
-		width int
-		want  string
-	}{
-		{"abc", 5, "abc"}, {"abc", 2, "ab"}, {"abc", 0, ""}, {"äöü", 2, "äö"}, {"", 3, ""},
-		{"\x1b[1mabc\x1b[0md", 2, "\x1b[1mab\x1b[0m"}, {"\x1b[1mabc\x1b[0md", 4, "\x1b[1mabc\x1b[0md"},
-	} {
-		if got := toWidth(tt.line, tt.width); got != tt.want {
-			t.Errorf("%q to %d: %q, want %q", tt.line, tt.width, got, tt.want)
-		}
 	}
 }
 
