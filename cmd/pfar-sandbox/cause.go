@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -14,16 +15,21 @@ const (
 
 var (
 	// said begins lines of npm(1), which says so on each of them.
-	said = regexp.MustCompile(`^npm (?:ERR!|error|warn|WARN) ?`)
+	said = atFirstUse(`^npm (?:ERR!|error|warn|WARN) ?`)
 	// noise says nothing of the cause: a runtime's version, where a log lies, frames of a stack, advice.
-	noise = regexp.MustCompile(`^(?:Node\.js v\d|Bun v\d|A complete log of this run|Log files were not written|Deno \d|` +
+	noise = atFirstUse(`^(?:Node\.js v\d|Bun v\d|A complete log of this run|Log files were not written|Deno \d|` +
 		`\s*at \S|\s*File "|Traceback |goroutine \d+ \[|note: run with|exit status \d+$|npm notice|` +
 		`(?:code|errno|syscall|path) \S+$|For more information|If you are behind a proxy)`)
 	// telling is in lines that name a cause.
-	telling = regexp.MustCompile(`(?i)error\b|exception\b|^panic|panicked|^fatal|^caused by|cannot|can't|could not|couldn't|unable to|` +
+	telling = atFirstUse(`(?i)error\b|exception\b|^panic|panicked|^fatal|^caused by|cannot|can't|could not|couldn't|unable to|` +
 		`failed|failure|refused|denied|not found|no such|not in this registry|not allowed|not permitted|unauthori[sz]ed|forbidden|` +
 		`invalid|missing|required|must (?:be|not|have)|timed? ?out|unknown|unexpected|unsupported|out of memory|in use`)
 )
+
+// atFirstUse compiles an expression when a server has ended: each start runs this program several times.
+func atFirstUse(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 func spoken(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
@@ -32,11 +38,11 @@ func spoken(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 func causeOf(lines []string) string {
 	rest := ""
 	for _, line := range slices.Backward(lines) {
-		text := said.ReplaceAllString(line, "")
-		if noise.MatchString(text) || !strings.ContainsFunc(text, spoken) {
+		text := said().ReplaceAllString(line, "")
+		if noise().MatchString(text) || !strings.ContainsFunc(text, spoken) {
 			continue
 		}
-		if text[0] != ' ' && text[0] != '\t' && telling.MatchString(text) {
+		if text[0] != ' ' && text[0] != '\t' && telling().MatchString(text) {
 			return strings.TrimSpace(line)
 		}
 		if rest == "" {
