@@ -169,9 +169,19 @@ func readPlan() (pl plan.Plan, digest string, err error) {
 	if err != nil {
 		return plan.Plan{}, "", err
 	}
-	if err := json.Unmarshal(b, &pl); err != nil {
+	// A bridge needs neither the sandbox nor most of what the gateway is told: to decode them would take 65 kB.
+	var own struct {
+		plan.Plan
+		Sandbox struct{} `json:"sandbox"`
+		Gateway struct {
+			Session string `json:"session"`
+		} `json:"gateway"`
+	}
+	if err := json.Unmarshal(b, &own); err != nil {
 		return plan.Plan{}, "", fmt.Errorf("reading credential %q: %w", "plan", err)
 	}
+	pl = own.Plan
+	pl.Gateway.Session = own.Gateway.Session
 	if pl.Name == "" {
 		return plan.Plan{}, "", errors.New(`reading credential "plan": it names no server`)
 	}

@@ -39,7 +39,7 @@ type Addresses struct {
 
 	mu     sync.Mutex
 	names  []string          // by lease, from firstLease on; "" where there is none
-	uses   [maxLeases]use    // likewise
+	uses   []use             // likewise
 	moment uint64            // counts uses
 	leased map[string]uint32 // address of each of names
 	file   *os.File          // nil: memory only
@@ -151,12 +151,11 @@ func (a *Addresses) Hold(addr netip.Addr) (name string, release func(), ok bool)
 	if n < firstLease {
 		return name, func() {}, true
 	}
-	u := &a.uses[n-firstLease]
-	u.open++
+	a.uses[n-firstLease].open++
 	return name, sync.OnceFunc(func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		u.open--
+		a.uses[n-firstLease].open--
 		a.used(n)
 	}), true
 }
@@ -187,12 +186,18 @@ func (a *Addresses) lease(name string) (uint32, error) {
 	if err := a.record(n, name); err != nil {
 		return 0, err
 	}
-	if i == len(a.names) {
-		a.names = append(a.names, "")
+	a.keep(n, name)
+	return n, nil
+}
+
+// keep takes a lease into names, which has room for it or grows. The lock is held.
+func (a *Addresses) keep(n uint32, name string) {
+	i := int(n - firstLease)
+	for len(a.names) <= i {
+		a.names, a.uses = append(a.names, ""), append(a.uses, use{})
 	}
 	a.names[i], a.leased[name] = name, n
 	a.used(n)
-	return n, nil
 }
 
 // makeRoom leaves a gap in names. A program may still hold an address that is another name's by then: that name is

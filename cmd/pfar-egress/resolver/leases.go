@@ -63,11 +63,7 @@ func (a *Addresses) readLeases(b []byte) (kept []byte) {
 		if _, twice := a.leased[name]; twice || i < len(a.names) && a.names[i] != "" {
 			continue
 		}
-		for len(a.names) <= i {
-			a.names = append(a.names, "")
-		}
-		a.names[i], a.leased[name] = name, n
-		a.used(n)
+		a.keep(n, name)
 		kept = append(kept, line...)
 	}
 	return kept
