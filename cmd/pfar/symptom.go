@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pfar/pfar/units/control"
@@ -16,14 +17,17 @@ type symptom struct {
 	remedy func(file string, found []string) string
 }
 
-var symptoms = []symptom{
-	{regexp.MustCompile(`(?i)(?:127\.0\.0\.1|localhost|::1)[^\n]{0,30} port ([0-9]{1,5})\b[^\n]{0,60}connection refused`), ownLoopback},
-	{regexp.MustCompile(`(?i)(?:ECONNREFUSED|connection refused)\W{1,3}(?:127\.0\.0\.1|localhost|\[?::1\]?)\W{1,3}(?:port )?([0-9]{1,5})\b`), ownLoopback},
-	{regexp.MustCompile(`(?i)(?:127\.0\.0\.1|localhost|\[?::1\]?)\W{1,5}(?:port )?([0-9]{1,5})\b[^\n]{0,60}(?:ECONNREFUSED|connection refused)`), ownLoopback},
-	{regexp.MustCompile(`(?:EROFS|[Rr]ead-only file system)(?:[^\n'"]{0,60}['"](/[^\n'"]{1,200})['"])?`), readOnly},
-	{regexp.MustCompile(`(?i)no such file or directory[^\n'"]{0,20}['"]?(/etc/[A-Za-z0-9._/-]{1,200})`), missing},
-	{regexp.MustCompile(`(?i)(/etc/[A-Za-z0-9._/-]{1,200})['":]{0,2} (?:is missing|[^\n]{0,20}no such file or directory)`), missing},
-}
+// symptoms takes 400 kB of expressions, so only a verb that shows an error makes them.
+var symptoms = sync.OnceValue(func() []symptom {
+	return []symptom{
+		{regexp.MustCompile(`(?i)(?:127\.0\.0\.1|localhost|::1)[^\n]{0,30} port ([0-9]{1,5})\b[^\n]{0,60}connection refused`), ownLoopback},
+		{regexp.MustCompile(`(?i)(?:ECONNREFUSED|connection refused)\W{1,3}(?:127\.0\.0\.1|localhost|\[?::1\]?)\W{1,3}(?:port )?([0-9]{1,5})\b`), ownLoopback},
+		{regexp.MustCompile(`(?i)(?:127\.0\.0\.1|localhost|\[?::1\]?)\W{1,5}(?:port )?([0-9]{1,5})\b[^\n]{0,60}(?:ECONNREFUSED|connection refused)`), ownLoopback},
+		{regexp.MustCompile(`(?:EROFS|[Rr]ead-only file system)(?:[^\n'"]{0,60}['"](/[^\n'"]{1,200})['"])?`), readOnly},
+		{regexp.MustCompile(`(?i)no such file or directory[^\n'"]{0,20}['"]?(/etc/[A-Za-z0-9._/-]{1,200})`), missing},
+		{regexp.MustCompile(`(?i)(/etc/[A-Za-z0-9._/-]{1,200})['":]{0,2} (?:is missing|[^\n]{0,20}no such file or directory)`), missing},
+	}
+})
 
 func ownLoopback(file string, found []string) string {
 	return fmt.Sprintf("127.0.0.1 is the sandbox's own; for a service of this machine add \"127.0.0.1:%s\" to allowed_domains in %s", found[1], file)
@@ -48,7 +52,7 @@ func missing(file string, found []string) string {
 func symptomRemedy(file, text string) string {
 	const most = 64 << 10
 	text = text[:min(len(text), most)]
-	for _, s := range symptoms {
+	for _, s := range symptoms() {
 		if found := s.says.FindStringSubmatch(text); found != nil {
 			return s.remedy(file, found)
 		}
