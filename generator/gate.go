@@ -93,8 +93,9 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 		g.Tools[name] = handover.Tool{Semantics: readsOrWrites(t), Aliases: t.Aliases}
 	}
 	d := declared(s)
-	d.Packages, d.Holds = c.packages(), holds(s, binds)
-	if len(d.Holds) > 0 || len(d.Words) > 0 || len(d.Packages) > 0 || d.Service != "" || d.Of != "" || len(s.Allowed) > 0 {
+	d.Holds = holds(s, binds)
+	c.origin().declare(&d)
+	if len(d.Holds) > 0 || len(d.Words) > 0 || len(d.Packages) > 0 || d.Doubt != nil || d.Service != "" || d.Of != "" || len(s.Allowed) > 0 {
 		g.Declared, _ = json.Marshal(d) // strings
 	}
 	if b, err := json.Marshal(g); err != nil || len(b) > maxHello {

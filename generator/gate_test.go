@@ -32,9 +32,11 @@ func TestRunners(t *testing.T) {
 		{"pipx run --spec evil mcp-server-git", ""}, {"uv run mcp-server-git", ""},
 		{"npx ./local", ""}, {"npx", ""}, {"node server.js", ""}, {"python -m x", ""}, {"npx -y", ""}, {"node", ""}, {"mcp-server-git", ""},
 	} {
-		words := strings.Fields(c.line)
-		s := declaration.Server{Command: words[0], Args: words[1:]}
-		if got := strings.Join(facts{s, testHost(t, "")}.packages(), " "); got != c.want {
+		got := originAs(t, fetchers(), c.line, "net")
+		if strings.HasPrefix(got, "?") {
+			got = ""
+		}
+		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.line, got, c.want)
 		}
 	}

@@ -1,96 +1,246 @@
 package generator
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/hostfs"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
-// runners are programs that run a package whose name they are given, by their own name and the words behind it. Of
-// their options those are known that neither take a value nor lead to another package than the one that is named.
-var runners = map[string]runner{
-	"npx":         {"", "-y --yes -q --quiet --offline --prefer-offline --"},
-	"npm exec":    {"", "-y --yes -q --quiet --offline --prefer-offline --"},
-	"pnpx":        {"", "-s --silent"},
-	"pnpm dlx":    {"", "-s --silent"},
-	"yarn dlx":    {"", "-q --quiet"},
-	"bunx":        {"", "--bun --silent"},
-	"bun x":       {"", "--bun --silent"},
-	"uvx":         {"pypi:", "-q --quiet -n --no-cache --offline --isolated --refresh --python="},
-	"uv tool run": {"pypi:", "-q --quiet -n --no-cache --offline --isolated --refresh --python="},
-	"pipx run":    {"pypi:", "-q --quiet --no-cache --python="},
+// origin is the package that a server's program belongs to. The zero value is not known.
+type origin struct {
+	pkg   string   // as policies name it
+	doubt string   // why it is not certain, for a sentence that begins "but"; "": it is
+	rests []string // the files and folders of the host that this is certain by, and the links on the way
 }
 
-type runner struct{ registry, options string }
+// uncertain is an origin that the program only claims.
+func uncertain(pkg, why string) origin { return origin{pkg: pkg, doubt: why} }
+
+// certain reports whether the package managers' own records say so.
+func (o origin) certain() bool { return o.pkg != "" && o.doubt == "" }
+
+// origin finds the package that the server runs: the one that a runner fetches, or the installed one that its program
+// belongs to. A stranger's program must not pass for a package that facts are shipped of.
+func (c facts) origin() origin {
+	l, ok := c.invocation()
+	if !ok {
+		return origin{}
+	}
+	o := c.originOf(l)
+	if o.pkg == "" || o.doubt != "" {
+		return o
+	}
+	for _, f := range l.files {
+		o.rests = append(o.rests, placesOf(f)...)
+	}
+	if name := c.loadsElsewhere(l.env); name != "" {
+		return uncertain(o.pkg, "the variable "+name+" can have it load other code")
+	}
+	for _, w := range c.server.Sandbox.Writable {
+		if i := slices.IndexFunc(o.rests, func(p string) bool { return overlap(p, c.host.real(w)) }); i >= 0 {
+			return uncertain(o.pkg, "the server may write to "+quote(w)+", where its program lies")
+		}
+	}
+	slices.Sort(o.rests)
+	all := append(softwareRoots(), o.rests...) // no server may write to the former
+	o.rests = slices.DeleteFunc(slices.Compact(o.rests), func(p string) bool {
+		return slices.ContainsFunc(all, func(dir string) bool { return p != dir && sandbox.Below(p, dir) })
+	})
+	return o
+}
+
+// declare tells the gate of the package.
+func (o origin) declare(d *gate.Declared) {
+	switch {
+	case o.certain():
+		d.Packages, d.Rests = []string{o.pkg}, o.rests
+	case o.pkg != "":
+		d.Doubt = &gate.Doubt{Package: o.pkg, Why: o.doubt}
+	}
+}
+
+// originOf is origin without what else makes it uncertain.
+func (c facts) originOf(l invocation) origin {
+	called := path.Base(l.words[0])
+	words := append([]string{called}, l.words[1:]...)
+	if n, ok := runnerOf(words); ok {
+		return runners[strings.Join(words[:n], " ")].origin(c, l.files[len(l.files)-1], words[n:])
+	}
+	name := versioned.FindStringSubmatch(called)
+	var o origin
+	switch {
+	case called == "node" || called == "nodejs":
+		o = c.installed(operand(l.words[1:], nodeOptions))
+	case name != nil && (name[1] == "python" || name[1] == "pypy"):
+		o = c.runByPython(l.words[0], l.words[1:])
+	default:
+		if o = c.installed(l.words[0]); slices.Contains(managers, o.pkg) {
+			return origin{} // it runs something else
+		}
+		return o
+	}
+	if f := l.files[len(l.files)-1]; o.certain() && !c.hosts(f) {
+		return uncertain(o.pkg, quote(f.Written)+" is only called "+called)
+	}
+	return o
+}
+
+// invocation is what the kernel starts in the end: it puts a script's interpreter before the script, and env puts the
+// program before its arguments.
+type invocation struct {
+	words []string
+	env   []string      // names of variables that env sets
+	files []hostfs.File // the programs on the way, the last one first in words
+}
+
+// maxScripts is how many interpreters may be scripts themselves: BINPRM_LOOP_LIMIT of the kernel, and as many env.
+const maxScripts = 10
+
+// invocation follows the command through shebangs and env. It stops at a program of a package, and reports false where
+// it cannot follow.
+func (c facts) invocation() (invocation, bool) {
+	l := invocation{words: append([]string{c.commandPath()}, c.server.Args...)}
+	for range maxScripts {
+		if !path.IsAbs(l.words[0]) || path.Clean(l.words[0]) != l.words[0] {
+			return l, false
+		}
+		f, err := c.host.resolve(l.words[0])
+		if err != nil || !f.Regular() {
+			return l, false
+		}
+		l.files = append(l.files, f)
+		script, is := strings.CutPrefix(c.host.head(f.Real), "#!")
+		_, runs := runnerOf(append([]string{path.Base(l.words[0])}, l.words[1:]...))
+		switch {
+		case path.Base(l.words[0]) == "env" && c.hosts(f):
+			if !l.unwrap(c.host) {
+				return l, false
+			}
+			continue
+		case !is, runs, c.installed(l.words[0]).pkg != "":
+			return l, true
+		}
+		line, _, whole := strings.Cut(script, "\n")
+		interpreter, argument, _ := strings.Cut(strings.Trim(line, " \t\r"), " ")
+		if !whole || !path.IsAbs(interpreter) {
+			return l, false
+		}
+		before := []string{path.Clean(interpreter)}
+		if argument = strings.Trim(argument, " \t"); argument != "" {
+			before = append(before, argument) // the kernel does not split it
+		}
+		l.words = append(before, l.words...)
+	}
+	return l, false
+}
+
+// unwrap takes env away. It knows -S and variables.
+func (l *invocation) unwrap(h Host) bool {
+	words := l.words[1:]
+	if len(words) > 0 {
+		text, split := strings.CutPrefix(words[0], "-S")
+		if !split {
+			text, split = strings.CutPrefix(words[0], "--split-string=")
+		}
+		if split && strings.ContainsAny(text, "\\\"'$#") {
+			return false
+		}
+		if split {
+			words = append(strings.Fields(text), words[1:]...)
+		}
+	}
+	for len(words) > 0 {
+		name, _, ok := strings.Cut(words[0], "=")
+		if !ok {
+			break
+		}
+		l.env, words = append(l.env, name), words[1:]
+	}
+	if len(words) == 0 || strings.HasPrefix(words[0], "-") || slices.Contains(l.env, "PATH") {
+		return false
+	}
+	if !strings.Contains(words[0], "/") {
+		f, ok := h.lookup(words[0])
+		if !ok {
+			return false
+		}
+		words = append([]string{f.Written}, words[1:]...)
+	}
+	l.words = words
+	return true
+}
+
+// placesOf are the places that decide which file a path leads to.
+func placesOf(f hostfs.File) []string {
+	places := []string{f.Real}
+	for _, l := range f.Links {
+		places = append(places, l.At)
+	}
+	return places
+}
+
+// managers are package managers that are packages themselves.
+var managers = []string{"npm", "pnpm", "yarn", "bun", "pypi:uv", "pypi:pipx"}
+
+// hosts reports whether a program is certainly the interpreter or runner that its name says: it is the host's own, the
+// one that pfar's PATH has, or it stands in an installation of Node.js or Python, or a package of that name.
+func (c facts) hosts(f hostfs.File) bool {
+	called, prefix := path.Base(f.Written), path.Dir(path.Dir(f.Real))
+	if slices.ContainsFunc(softwareRoots(), func(root string) bool { return sandbox.Below(f.Real, root) }) {
+		return true
+	}
+	if found, ok := c.host.lookup(called); ok && found.Real == f.Real {
+		return true
+	}
+	if o := c.installed(f.Written); o.certain() && slices.Contains(managers, o.pkg) {
+		return true
+	}
+	m := versioned.FindStringSubmatch(path.Base(f.Real))
+	return path.Base(path.Dir(f.Real)) == "bin" && m != nil &&
+		(m[1] == "node" && c.host.exists(path.Join(prefix, "lib/node_modules/npm/package.json")) ||
+			m[1] == "python" && c.host.exists(path.Join(prefix, "lib", path.Base(f.Real), "os.py")))
+}
 
 // nodeOptions are those of Node.js that neither take the next word for their value nor load other code.
 const nodeOptions = "--enable-source-maps --no-warnings --no-deprecation --use-system-ca --use-openssl-ca --use-bundled-ca --use-env-proxy " +
 	"--trace-warnings --trace-uncaught --expose-gc --jitless --max-old-space-size= --max-semi-space-size= --max-http-header-size= --stack-size= " +
 	"--disable-warning= --dns-result-order= --unhandled-rejections="
 
-// packageName is a package and which version of it: no address, no file, and no other package that is to have the name.
-var packageName = regexp.MustCompile(`^((?:@[a-z0-9~-][a-z0-9._~-]*/)?[A-Za-z0-9~-][A-Za-z0-9._~-]*)(?:[@=<>!\[][0-9A-Za-z.^~*<>=!+,\[\]@-]*)?$`)
-
-// packages is the package that the server certainly runs, as policies name it: the one that a runner fetches, or the
-// installed one that its program belongs to. A stranger's program must not pass for a package that facts are shipped
-// of, so it is none where that is not certain.
-func (c facts) packages() []string {
-	words := append([]string{path.Base(c.server.Command)}, c.server.Args...)
-	if c.loadsElsewhere() {
-		return nil
-	}
-	if n, ok := runnerOf(words); ok {
-		r := runners[strings.Join(words[:n], " ")]
-		return r.packages(operand(words[n:], r.options))
-	}
-	name := versioned.FindStringSubmatch(words[0])
-	switch {
-	case words[0] == "node" || words[0] == "nodejs":
-		return c.installed(operand(c.server.Args, nodeOptions))
-	case name != nil && (name[1] == "python" || name[1] == "pypy"):
-		return c.runByPython(c.server.Args)
-	}
-	return c.installed(c.commandPath())
-}
-
-// runnerOf is how many words of a command line are those of a runner.
-func runnerOf(words []string) (int, bool) {
-	for n := range min(3, len(words)) {
-		if _, ok := runners[strings.Join(words[:n+1], " ")]; ok {
-			return n + 1, true
-		}
-	}
-	return 0, false
-}
-
 // elsewhere are variables that have programs load other code, or have runners fetch packages from another place.
-var elsewhere = regexp.MustCompile(`(?i)^(?:p?npm_config_.*|yarn_.*|bun_.*|uv_.*|pipx?_.*|python(?:path|home|userbase)|node_path)$`)
+var elsewhere = regexp.MustCompile(`(?i)^(?:p?npm_config_.*|yarn_.*|bun_.*|uv_.*|pipx?_.*|python(?:path|home|userbase)|node_path|ld_(?:preload|library_path|audit))$`)
 
 // harmless are those of them that do neither.
 var harmless = regexp.MustCompile(`(?i)_(?:cache|cache_dir|loglevel|update_notifier|offline|prefer_offline)$`)
 
-// loadsElsewhere reports whether the server's environment makes it uncertain which code runs.
-func (c facts) loadsElsewhere() bool {
+// loadsElsewhere names a variable of the server's environment that makes it uncertain which code runs; "" if none does.
+func (c facts) loadsElsewhere(more []string) string {
 	for _, v := range c.server.Env {
-		if v.Name == "NODE_OPTIONS" && operand(append(strings.Fields(v.Value), "end"), nodeOptions) == "end" {
-			continue
-		}
-		if v.Name == "NODE_OPTIONS" || elsewhere.MatchString(v.Name) && !harmless.MatchString(v.Name) {
-			return true
+		switch {
+		case v.Name == "NODE_OPTIONS" && operand(append(strings.Fields(v.Value), "end"), nodeOptions) == "end":
+		case elsewhere.MatchString(v.Name) && harmless.MatchString(v.Name) && !c.kept(v.Value):
+		case v.Name == "NODE_OPTIONS" || elsewhere.MatchString(v.Name):
+			return v.Name
 		}
 	}
 	for _, k := range c.server.Credentials {
-		if k.Env == "NODE_OPTIONS" || elsewhere.MatchString(k.Env) {
-			return true
+		more = append(more, k.Env)
+	}
+	for _, name := range more {
+		if name == "NODE_OPTIONS" || elsewhere.MatchString(name) {
+			return name
 		}
 	}
-	return false
+	return ""
+}
+
+// kept reports whether the server writes a path in one run and finds it in the next.
+func (c facts) kept(p string) bool {
+	return slices.ContainsFunc(c.server.Sandbox.Writable, func(w string) bool { return path.IsAbs(p) && overlap(c.host.real(path.Clean(p)), c.host.real(w)) })
 }
 
 // operand is the first word that is no option; "" if one before it is not among those that are known. What ends in "="
@@ -110,204 +260,30 @@ func operand(args []string, options string) string {
 	return ""
 }
 
-func (r runner) packages(word string) []string {
-	m := packageName.FindStringSubmatch(word)
-	switch {
-	case m == nil:
-		return nil
-	case r.registry != "":
-		return []string{r.registry + distributionName(m[1])}
-	}
-	return m[1:2]
-}
-
 // installed is the package that a program on this host belongs to. Programs are often links: npm, pipx and uv make one
 // for each command of a package.
-func (c facts) installed(program string) []string {
+func (c facts) installed(program string) origin {
 	if !path.IsAbs(program) || path.Clean(program) != program {
-		return nil
+		return origin{}
 	}
 	f, err := c.host.resolve(program)
+	if err != nil || !f.Regular() {
+		return origin{}
+	}
+	o := origin{}
 	switch {
-	case err != nil || !f.Regular():
-		return nil
 	case strings.Contains(f.Real, "/node_modules/"):
-		return c.ofNPM(f)
+		o = c.ofNPM(f)
+	case strings.HasPrefix(c.host.head(f.Real), "\x7fELF"):
+		o = c.ofBinary(f)
 	case path.Base(path.Dir(f.Real)) == "bin":
-		return c.ofPyPI(path.Dir(path.Dir(f.Real)), func(d distribution) bool {
-			return d.commands(path.Base(f.Real)) && d.wrote("bin/"+path.Base(f.Real), f.Real)
+		prefix := path.Dir(path.Dir(f.Real))
+		o = c.ofPyPI([]string{prefix}, func(d distribution) bool { return d.commands(path.Base(f.Real)) }, func(d distribution) bool {
+			return d.wrote("bin/"+path.Base(f.Real), f.Real)
 		})
 	}
-	return nil
-}
-
-// packageManifest is what is read of a package.json.
-type packageManifest struct {
-	Name string
-	Bin  json.RawMessage // a path, or paths by the names of commands
-}
-
-// ofNPM is the package of npm that a program belongs to. Its folder below node_modules and its package.json have the
-// same name: of a package under an alias (NAME@npm:OTHER) and of a checkout they differ. Over a link it has to be a
-// command of the package, since the owner has not seen what the link leads to.
-func (c facts) ofNPM(f hostfs.File) []string {
-	folder, name := npmFolder(f.Real)
-	if name == "" {
-		return nil
+	if o.certain() {
+		o.rests = append(o.rests, placesOf(f)...)
 	}
-	var m packageManifest
-	b, ok := c.host.read(path.Join(folder, "package.json"))
-	if !ok || json.Unmarshal(b, &m) != nil || m.Name != name {
-		return nil
-	}
-	if path.Join(c.host.real(path.Dir(f.Written)), path.Base(f.Written)) != f.Real && !m.commands(folder, f.Real) {
-		return nil
-	}
-	return []string{name}
-}
-
-// npmFolder is the folder and the name of the package that a file lies in. A package within another one came with that,
-// which may have changed it, so it is none; pnpm keeps all of its packages one level deeper.
-func npmFolder(real string) (folder, name string) {
-	const modules = "/node_modules/"
-	i := strings.LastIndex(real, modules)
-	if above := real[:i]; strings.Contains(above, modules) {
-		_, store, _ := strings.Cut(above, modules)
-		if dir, ok := strings.CutPrefix(store, ".pnpm/"); !ok || strings.Contains(dir, "/") {
-			return "", ""
-		}
-	}
-	parts := strings.SplitN(real[i+len(modules):], "/", 3)
-	scoped := strings.HasPrefix(parts[0], "@")
-	switch {
-	case scoped && len(parts) == 3:
-		name = parts[0] + "/" + parts[1]
-	case !scoped && len(parts) > 1 && !strings.HasPrefix(parts[0], "."):
-		name = parts[0]
-	default:
-		return "", ""
-	}
-	return real[:i+len(modules)] + name, name
-}
-
-// commands reports whether a file is one of the commands of a package in a folder.
-func (m packageManifest) commands(folder, real string) bool {
-	var one string
-	var several map[string]string
-	if json.Unmarshal(m.Bin, &one) == nil {
-		several = map[string]string{m.Name: one}
-	} else if json.Unmarshal(m.Bin, &several) != nil {
-		return false
-	}
-	for _, p := range several {
-		if path.Join(folder, path.Join("/", p)) == real {
-			return true
-		}
-	}
-	return false
-}
-
-// pythonOptions neither take the next word for their value nor load other code.
-const pythonOptions = "-u -I -P -s -E -B -O -OO -q -v"
-
-// runByPython is the package of the module or script that an interpreter of Python runs, if that is the one of a
-// virtual environment.
-func (c facts) runByPython(args []string) []string {
-	i := slices.IndexFunc(args, func(a string) bool { return !slices.Contains(strings.Fields(pythonOptions), a) })
-	if i < 0 {
-		return nil
-	}
-	if args[i] != "-m" {
-		return c.installed(operand(args[i:], ""))
-	}
-	// Python looks for a module in the working directory first, which is the server's home and kept by state.
-	isolated := slices.Contains(args[:i], "-I") || slices.Contains(args[:i], "-P")
-	if i+1 == len(args) || c.server.Sandbox.State && !isolated {
-		return nil
-	}
-	prefix := path.Dir(path.Dir(c.commandPath()))
-	if !c.host.exists(path.Join(prefix, "pyvenv.cfg")) {
-		return nil
-	}
-	module := args[i+1]
-	return c.ofPyPI(c.host.real(prefix), func(d distribution) bool {
-		file := module + "/__main__.py"
-		return d.name == distributionName(module) && !strings.ContainsAny(module, "./") && d.wrote(file, path.Join(path.Dir(d.folder), file))
-	})
-}
-
-// distribution is an installed package of PyPI: NAME-VERSION.dist-info.
-type distribution struct {
-	host         Host
-	folder, name string
-}
-
-// maxDistributions bounds how many are looked at.
-const maxDistributions = 2000
-
-// ofPyPI is the package below a prefix that fits. Installers note in direct_url.json what they have not taken from an
-// index (PEP 610), which can have any name.
-func (c facts) ofPyPI(prefix string, fits func(distribution) bool) []string {
-	for _, d := range c.distributions(prefix) {
-		if fits(d) && !c.host.exists(path.Join(d.folder, "direct_url.json")) {
-			return []string{"pypi:" + d.name}
-		}
-	}
-	return nil
-}
-
-// distributions are the packages below a prefix.
-func (c facts) distributions(prefix string) []distribution {
-	var list []distribution
-	for _, python := range c.host.list(path.Join(prefix, "lib")) {
-		for _, packages := range []string{"site-packages", "dist-packages"} {
-			dir := path.Join(prefix, "lib", python, packages)
-			if !strings.HasPrefix(python, "python") || !c.host.exists(dir) {
-				continue
-			}
-			for _, e := range c.host.list(dir) {
-				if name, _, _ := strings.Cut(e, "-"); strings.HasSuffix(e, ".dist-info") && len(list) < maxDistributions {
-					list = append(list, distribution{host: c.host, folder: path.Join(dir, e), name: distributionName(name)})
-				}
-			}
-		}
-	}
-	return list
-}
-
-// commands reports whether a package declares a command.
-func (d distribution) commands(name string) bool {
-	b, _ := d.host.read(path.Join(d.folder, "entry_points.txt"))
-	scripts := false
-	for line := range strings.Lines(string(b)) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "[") {
-			scripts = line == "[console_scripts]"
-		}
-		if key, _, ok := strings.Cut(line, "="); ok && scripts && strings.TrimSpace(key) == name {
-			return true
-		}
-	}
-	return false
-}
-
-// wrote reports whether the file is the one that the package's own list of files has, with its digest: another package
-// in the same environment may have put its own in place of it.
-func (d distribution) wrote(name, file string) bool {
-	record, _ := d.host.read(path.Join(d.folder, "RECORD"))
-	content, ok := d.host.read(file)
-	sum := sha256.Sum256(content)
-	suffix := ",sha256=" + base64.RawURLEncoding.EncodeToString(sum[:]) + ","
-	for line := range strings.Lines(string(record)) {
-		before, _, found := strings.Cut(line, suffix)
-		if ok && found && (before == name || strings.HasPrefix(before, "../") && strings.TrimLeft(before, "./") == name) {
-			return true
-		}
-	}
-	return false
-}
-
-// distributionName is a name as PyPI compares them (PEP 503).
-func distributionName(name string) string {
-	return strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
+	return o
 }

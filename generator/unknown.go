@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,8 +26,13 @@ func Unknown(p plan.Plan, policy *gate.Policy) string {
 		return ""
 	}
 	why, remedy := "Nothing is known of its tools", `Write service = "NAME" if it is of a known service, or say it yourself with trust { ... } and tool "NAME" { ... }`
-	if service != "" {
+	if d.Doubt != nil {
+		why = fmt.Sprintf("Its program may be the package %s, but %s", d.Doubt.Package, d.Doubt.Why)
+		service = cmp.Or(policy.ServiceOf(d.Doubt.Package), service)
+	} else if service != "" {
 		why = fmt.Sprintf("It is named like the service %s, and its program is not certainly %s", service, strings.Join(policy.Services[service].Packages, " or "))
+	}
+	if service != "" {
 		remedy = fmt.Sprintf("Write service = %q if it is", service)
 	}
 	return why + ", so each tool counts as returning text of strangers, reaching the public and doing what cannot be undone: " +

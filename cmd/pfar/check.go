@@ -122,6 +122,10 @@ func (c declaredVerb) compile(from sources) (compiled, error) {
 			out.plans = append(out.plans, plan)
 		}
 	}
+	compiled := slices.Values(slices.Clone(out.plans))
+	for i, p := range out.plans {
+		out.plans[i] = generator.Apart(p, compiled)
+	}
 	return out, nil
 }
 

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"time"
 
+	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/converge"
@@ -99,6 +101,25 @@ func (f *fleet) want(name string, p plan.Plan, word string) {
 	}
 	s.want, s.word = &p, word
 	f.compareScopes(s)
+}
+
+// apart puts the packages of servers in doubt whose programs other servers may write to: those that are wanted, and
+// those whose last good version stays.
+func (f *fleet) apart(wanted map[string]plan.Plan) {
+	all := maps.Clone(wanted)
+	for name, s := range f.servers {
+		if _, ok := all[name]; !ok && s.want != nil {
+			all[name] = *s.want
+		}
+	}
+	for name, p := range all {
+		p = generator.Apart(p, maps.Values(all))
+		if _, ok := wanted[name]; ok {
+			wanted[name] = p
+		} else {
+			f.servers[name].want = &p
+		}
+	}
 }
 
 // disabled reports whether the operator has disabled a server. If that cannot be known, it has been.

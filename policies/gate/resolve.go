@@ -43,15 +43,10 @@ func (p *Policy) Service(d Declared) (name string, certain bool) {
 		}
 		return "", false
 	}
-	var named []string
-	for name, s := range p.Services {
-		if slices.ContainsFunc(d.Packages, func(p string) bool { return slices.Contains(s.Packages, p) }) {
-			named = append(named, name)
-		}
-	}
+	named := p.ServiceOf(d.Packages...)
 	switch {
-	case len(named) > 0:
-		return slices.Min(named), true
+	case named != "":
+		return named, true
 	case len(d.Packages) > 0:
 		return "", false
 	case known(d.Server):
@@ -60,6 +55,17 @@ func (p *Policy) Service(d Declared) (name string, certain bool) {
 		return d.Of, false
 	}
 	return "", false
+}
+
+// ServiceOf returns the name of the service that packages are of, "" if there is none.
+func (p *Policy) ServiceOf(packages ...string) string {
+	first := ""
+	for name, s := range p.Services {
+		if (first == "" || name < first) && slices.ContainsFunc(packages, func(p string) bool { return slices.Contains(s.Packages, p) }) {
+			first = name
+		}
+	}
+	return first
 }
 
 // Resolve returns the facts of what a server offers. Of each fact the first to say something of it counts: the owner in

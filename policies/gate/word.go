@@ -75,7 +75,7 @@ func (s *Semantics) UnmarshalText(b []byte) error { return read(semantics, b, s)
 
 // Service is what is shipped about the servers of one service.
 type Service struct {
-	Packages []string `json:"packages,omitempty"` // of npm, or "pypi:NAME": a server that runs one is of this service
+	Packages []string `json:"packages,omitempty"` // of npm, or "pypi:NAME", "go:PATH", "cargo:NAME": a server that runs one is of this service
 	Words    []Word   `json:"words"`
 	Tiers    []Tier   `json:"tiers,omitempty"` // if there are any, a tool that is in none is forbidden
 	At       string   `json:"at"`
@@ -94,6 +94,8 @@ type Declared struct {
 	Of       string   `json:"of,omitempty"`       // the server that it is a named instance of
 	Service  string   `json:"service,omitempty"`  // "": the one of its packages, of the server's name or of Of
 	Packages []string `json:"packages,omitempty"` // that its command is certain to run, as Service.Packages has them; nil: not known
+	Rests    []string `json:"rests,omitempty"`    // the files and folders of the host that Packages is certain by
+	Doubt    *Doubt   `json:"doubt,omitempty"`    // the package that its command may run; nil: it is certain, or nothing says so
 	Words    []Word   `json:"words,omitempty"`
 
 	Reach egress.Policy `json:"reach,omitzero"`  // where it may connect to, and so which URLs it may be told to open
@@ -103,6 +105,12 @@ type Declared struct {
 	Kept bool `json:"kept,omitempty"`
 	// There is such a folder: before a call that may write, its launcher is asked to keep what is there.
 	Keeps bool `json:"keeps,omitempty"`
+}
+
+// Doubt is a package that a program says it is of, and why that is not certain, for a sentence that begins "but".
+type Doubt struct {
+	Package string `json:"package"`
+	Why     string `json:"why"`
 }
 
 // Place is where servers can leave data for others: a folder of the host, by its path, or an account, by the name of

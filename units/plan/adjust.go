@@ -59,6 +59,7 @@ func (p Plan) process() Plan {
 	p = p.unlimited()
 	d, _ := p.Declared()
 	d.Words, d.Service, d.Reach = nil, "", egress.Policy{}
+	d.Packages, d.Rests, d.Doubt = nil, nil, nil // another server's declaration can put them in doubt
 	p.Gateway = p.Gateway.Process()
 	p.Gateway.Declared, _ = json.Marshal(d) // as it was read
 	// The rules of its namespace are loaded once, by the addresses among the endpoints.
