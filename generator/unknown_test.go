@@ -28,6 +28,9 @@ func TestUnknown(t *testing.T) {
 		"another package":       {policy, gate.Declared{Server: "notion", Packages: []string{"evil"}}, "Nothing is known"},
 		"an unknown service":    {policy, gate.Declared{Server: "crm", Service: "crm"}, "Nothing is known"},
 
+		"a doubt":             {policy, gate.Declared{Server: "crm", Doubt: &gate.Doubt{Package: "exa-mcp-server", Why: "npm has not installed it"}}, `Its program may be the package exa-mcp-server, but npm has not installed it, so each tool counts as returning text of strangers, reaching the public and doing what cannot be undone: its calls wait for approval. Write service = "exa" if it is.`},
+		"a doubt, of nothing": {policy, gate.Declared{Server: "crm", Doubt: &gate.Doubt{Package: "evil", Why: "w"}}, `Write service = "NAME"`},
+
 		"the package":      {policy, gate.Declared{Server: "crm", Packages: []string{"@notionhq/notion-mcp-server"}}, ""},
 		"the service":      {policy, gate.Declared{Server: "crm", Service: "notion"}, ""},
 		"its owner":        {policy, gate.Declared{Server: "crm", Words: []gate.Word{trusted}}, ""},

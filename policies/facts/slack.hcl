@@ -1,7 +1,7 @@
 # Slack. Colleagues and guests write there, apps post what strangers sent them, and channels are shared with other firms.
 
 service "slack" {
-  packages = ["@modelcontextprotocol/server-slack", "slack-mcp-server"]
+  packages = ["@modelcontextprotocol/server-slack", "slack-mcp-server", "go:github.com/korotovsky/slack-mcp-server/cmd/slack-mcp-server"]
   output   = "sensitive raw"
   audience = "public"
 
