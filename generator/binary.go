@@ -50,12 +50,15 @@ func (c facts) ofGo(f hostfs.File, at io.ReaderAt) origin {
 		return origin{}
 	}
 	// The cache writes capital letters so (go.dev/ref/mod#module-cache).
-	escaped := regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(info.Main.Path+"/@v/"+info.Main.Version, func(s string) string { return "!" + strings.ToLower(s) })
+	escaped := regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(info.Main.Path+"/@v/"+info.Main.Version, func(s string) string {
+		return "!" + strings.ToLower(s)
+	})
 	record := path.Join(path.Dir(path.Dir(f.Real)), "pkg/mod/cache/download", escaped+".ziphash")
 	sum, ok := c.host.read(record)
-	if !ok || path.Base(path.Dir(f.Real)) != "bin" || info.Main.Replace != nil || strings.TrimSpace(string(sum)) != info.Main.Sum ||
+	if !ok || path.Base(path.Dir(f.Real)) != "bin" ||
+		info.Main.Replace != nil || strings.TrimSpace(string(sum)) != info.Main.Sum ||
 		!strings.HasPrefix(info.Path+"/", info.Main.Path+"/") || strings.Contains(escaped, "..") {
-		return uncertain("go:"+info.Path, "only the program itself says so: the module that it was built of is not in the go command's cache")
+		return uncertain("go:"+info.Path, "only the program itself says so: the go command's cache has no such module")
 	}
 	return origin{pkg: "go:" + info.Path, rests: []string{record}}
 }

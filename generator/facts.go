@@ -8,6 +8,7 @@ import (
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/egress"
 )
 
 // serverHome is every server's home inside its sandbox.
@@ -42,4 +43,9 @@ func (c facts) absolute(name string) string {
 // brokers reports whether the bridge opens connections of this server.
 func (c facts) brokers() bool {
 	return slices.ContainsFunc(c.server.Credentials, func(k declaration.Credential) bool { return k.Deliver == broker.OnWire })
+}
+
+// reach is where a server may connect to.
+func reach(s declaration.Server) egress.Policy {
+	return egress.Policy{Endpoints: s.Allowed, Blocked: s.Blocked, Private: s.Private}
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/sandbox"
@@ -67,11 +66,6 @@ func readsOrWrites(t declaration.Tool) string {
 		return gate.Reads.String()
 	}
 	return gate.Writes.String()
-}
-
-// reach is where a server may connect to.
-func reach(s declaration.Server) egress.Policy {
-	return egress.Policy{Endpoints: s.Allowed, Blocked: s.Blocked, Private: s.Private}
 }
 
 // maxHello bounds what the gateway is told of a server, in bytes as JSON: it travels in one packet of 64 KiB, to which

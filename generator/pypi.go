@@ -8,40 +8,6 @@ import (
 	"strings"
 )
 
-// pythonOptions neither take the next word for their value nor load other code.
-const pythonOptions = "-u -I -P -s -E -B -O -OO -q -v"
-
-// runByPython is the package of the module or script that an interpreter of Python runs.
-func (c facts) runByPython(interpreter string, args []string) origin {
-	i := slices.IndexFunc(args, func(a string) bool { return !slices.Contains(strings.Fields(pythonOptions), a) })
-	if i < 0 {
-		return origin{}
-	}
-	if args[i] != "-m" {
-		return c.installed(operand(args[i:], ""))
-	}
-	if i+1 == len(args) || strings.ContainsAny(args[i+1], "./") {
-		return origin{}
-	}
-	module := args[i+1]
-	prefixes := []string{c.host.real(path.Dir(path.Dir(interpreter)))}
-	if !c.host.exists(path.Join(prefixes[0], "pyvenv.cfg")) {
-		prefixes = []string{"/usr/local", prefixes[0]} // Debian has its own packages beside those of pip
-	}
-	file := module + "/__main__.py"
-	o := c.ofPyPI(prefixes, func(d distribution) bool {
-		return d.name == distributionName(module) && c.host.exists(path.Join(path.Dir(d.folder), file))
-	}, func(d distribution) bool { return d.wrote(file, path.Join(path.Dir(d.folder), file)) })
-	if o.pkg == "" {
-		return o
-	}
-	// Python looks for a module in the working directory first, which is the server's home and kept by state.
-	if isolated := slices.Contains(args[:i], "-I") || slices.Contains(args[:i], "-P"); c.server.Sandbox.State && !isolated {
-		return uncertain(o.pkg, "its home is kept (state = true), where python -m looks first")
-	}
-	return o
-}
-
 // distribution is an installed package of PyPI: NAME-VERSION.dist-info.
 type distribution struct {
 	host         Host

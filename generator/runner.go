@@ -24,11 +24,18 @@ type runner struct {
 // runners by their own names and the words behind those.
 var runners = func() map[string]runner {
 	npm, pypi := []string{"registry.npmjs.org"}, []string{"pypi.org", "files.pythonhosted.org"}
-	npx := runner{hosts: npm, options: "-y --yes -q --quiet --offline --prefer-offline --", from: "-p --package", folder: "--prefix", local: true}
+	npx := runner{
+		hosts: npm, from: "-p --package", folder: "--prefix", local: true,
+		options: "-y --yes -q --quiet --offline --prefer-offline --",
+	}
 	pnpm := runner{hosts: npm, options: "-s --silent", from: "--package", local: true}
 	bun := runner{hosts: npm, options: "--bun --silent", from: "-p --package", local: true}
-	uv := runner{prefix: "pypi:", hosts: pypi, options: "-q --quiet -n --no-cache --offline --isolated --refresh --python=", from: "--from"}
-	with := runner{prefix: "pypi:", hosts: pypi, options: uv.options + " --no-project --no-config", from: "--with", needs: true, local: true}
+	uv := runner{
+		prefix: "pypi:", hosts: pypi, from: "--from",
+		options: "-q --quiet -n --no-cache --offline --isolated --refresh --python=",
+	}
+	with := uv
+	with.options, with.from, with.needs, with.local = uv.options+" --no-project --no-config", "--with", true, true
 	return map[string]runner{
 		"npx": npx, "npm exec": npx, "pnpx": pnpm, "pnpm dlx": pnpm, "bunx": bun, "bun x": bun,
 		"yarn dlx": {hosts: npm, options: "-q --quiet", from: "-p --package", local: true},
@@ -38,7 +45,8 @@ var runners = func() map[string]runner {
 }()
 
 // packageName is a package and which version of it: no address, no file, and no other package that is to have the name.
-var packageName = regexp.MustCompile(`^((?:@[a-z0-9~-][a-z0-9._~-]*/)?[A-Za-z0-9~-][A-Za-z0-9._~-]*)(?:[@=<>!\[][0-9A-Za-z.^~*<>=!+,\[\]@-]*)?$`)
+var packageName = regexp.MustCompile(`^((?:@[a-z0-9~-][a-z0-9._~-]*/)?[A-Za-z0-9~-][A-Za-z0-9._~-]*)` +
+	`(?:[@=<>!\[][0-9A-Za-z.^~*<>=!+,\[\]@-]*)?$`)
 
 // runnerOf is how many words of a command line are those of a runner.
 func runnerOf(words []string) (int, bool) {
@@ -112,7 +120,7 @@ func (r runner) origin(c facts, program hostfs.File, words []string) origin {
 		found, here = c.namesake(program, told.command)
 	}
 	unreached := slices.ContainsFunc(r.hosts, func(host string) bool {
-		return (egress.Policy{Endpoints: c.server.Allowed, Blocked: c.server.Blocked}).Decide(host, 443).Verdict != egress.Allow
+		return reach(c.server).Decide(host, 443).Verdict != egress.Allow
 	})
 	switch {
 	case here && found.pkg == "" && told.folder != "":

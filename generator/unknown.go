@@ -25,16 +25,19 @@ func Unknown(p plan.Plan, policy *gate.Policy) string {
 	if certain || slices.ContainsFunc(d.Words, says) || slices.ContainsFunc(policy.Words, func(w gate.Word) bool { return w.Server == p.Name && says(w) }) {
 		return ""
 	}
-	why, remedy := "Nothing is known of its tools", `Write service = "NAME" if it is of a known service, or say it yourself with trust { ... } and tool "NAME" { ... }`
+	why := "Nothing is known of its tools"
+	remedy := `Write service = "NAME" if it is of a known service, or say it yourself with trust { ... } ` +
+		`and tool "NAME" { ... }`
 	if d.Doubt != nil {
 		why = fmt.Sprintf("Its program may be the package %s, but %s", d.Doubt.Package, d.Doubt.Why)
 		service = cmp.Or(policy.ServiceOf(d.Doubt.Package), service)
 	} else if service != "" {
-		why = fmt.Sprintf("It is named like the service %s, and its program is not certainly %s", service, strings.Join(policy.Services[service].Packages, " or "))
+		packages := strings.Join(policy.Services[service].Packages, " or ")
+		why = fmt.Sprintf("It is named like the service %s, and its program is not certainly %s", service, packages)
 	}
 	if service != "" {
 		remedy = fmt.Sprintf("Write service = %q if it is", service)
 	}
-	return why + ", so each tool counts as returning text of strangers, reaching the public and doing what cannot be undone: " +
-		"its calls wait for approval. " + remedy + "."
+	return why + ", so each tool counts as returning text of strangers, reaching the public and doing what cannot be " +
+		"undone: its calls wait for approval. " + remedy + "."
 }

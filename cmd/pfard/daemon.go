@@ -180,7 +180,7 @@ func (d *daemon) reload() {
 			wanted[p.Name], stale[p.Name] = p, p.Fault == ""
 		}
 	}
-	d.fleet.apart(wanted)
+	keepApart(d.fleet.servers, wanted)
 	stays := d.reader.stays(set.Unread, broken)
 	if err := d.delivery.given.begin(wanted, d.vault.List); err != nil {
 		d.log.Warn("beginning to remember to which servers secrets are given, again soon", "error", err)

@@ -103,11 +103,11 @@ func (f *fleet) want(name string, p plan.Plan, word string) {
 	f.compareScopes(s)
 }
 
-// apart puts the packages of servers in doubt whose programs other servers may write to: those that are wanted, and
+// keepApart puts the packages of servers in doubt whose programs other servers may write to: those that are wanted, and
 // those whose last good version stays.
-func (f *fleet) apart(wanted map[string]plan.Plan) {
+func keepApart(servers map[string]*server, wanted map[string]plan.Plan) {
 	all := maps.Clone(wanted)
-	for name, s := range f.servers {
+	for name, s := range servers {
 		if _, ok := all[name]; !ok && s.want != nil {
 			all[name] = *s.want
 		}
@@ -117,7 +117,7 @@ func (f *fleet) apart(wanted map[string]plan.Plan) {
 		if _, ok := wanted[name]; ok {
 			wanted[name] = p
 		} else {
-			f.servers[name].want = &p
+			servers[name].want = &p
 		}
 	}
 }

@@ -61,7 +61,8 @@ func (p *Policy) Service(d Declared) (name string, certain bool) {
 func (p *Policy) ServiceOf(packages ...string) string {
 	first := ""
 	for name, s := range p.Services {
-		if (first == "" || name < first) && slices.ContainsFunc(packages, func(p string) bool { return slices.Contains(s.Packages, p) }) {
+		of := slices.ContainsFunc(packages, func(p string) bool { return slices.Contains(s.Packages, p) })
+		if of && (first == "" || name < first) {
 			first = name
 		}
 	}

@@ -75,7 +75,7 @@ func (s *Semantics) UnmarshalText(b []byte) error { return read(semantics, b, s)
 
 // Service is what is shipped about the servers of one service.
 type Service struct {
-	Packages []string `json:"packages,omitempty"` // of npm, or "pypi:NAME", "go:PATH", "cargo:NAME": a server that runs one is of this service
+	Packages []string `json:"packages,omitempty"` // a server that runs one is of this service: "NAME" is of npm, "pypi:NAME"
 	Words    []Word   `json:"words"`
 	Tiers    []Tier   `json:"tiers,omitempty"` // if there are any, a tool that is in none is forbidden
 	At       string   `json:"at"`
@@ -93,9 +93,9 @@ type Declared struct {
 	Server   string   `json:"server"`
 	Of       string   `json:"of,omitempty"`       // the server that it is a named instance of
 	Service  string   `json:"service,omitempty"`  // "": the one of its packages, of the server's name or of Of
-	Packages []string `json:"packages,omitempty"` // that its command is certain to run, as Service.Packages has them; nil: not known
+	Packages []string `json:"packages,omitempty"` // that its command certainly runs, as Service.Packages has them
 	Rests    []string `json:"rests,omitempty"`    // the files and folders of the host that Packages is certain by
-	Doubt    *Doubt   `json:"doubt,omitempty"`    // the package that its command may run; nil: it is certain, or nothing says so
+	Doubt    *Doubt   `json:"doubt,omitempty"`    // the package that its command may run; nil: none
 	Words    []Word   `json:"words,omitempty"`
 
 	Reach egress.Policy `json:"reach,omitzero"`  // where it may connect to, and so which URLs it may be told to open
