@@ -25,7 +25,7 @@ $(error PREFIX is $(PREFIX), but the units name /usr/lib/pfar: leave it out, or 
 endif
 LIB       := $(DESTDIR)$(PREFIX)/lib
 SHARE     := $(DESTDIR)$(PREFIX)/share
-# Debian's zsh reads this directory; Fedora's reads $(SHARE)/zsh/site-functions.
+# Debian's zsh reads this directory; that of others reads $(SHARE)/zsh/site-functions.
 ZSH       := $(SHARE)/zsh/vendor-completions
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -94,10 +94,10 @@ uninstall:
 	rm -rf $(LIB)/pfar $(DOC) $(SHARE)/pfar
 	$(if $(DESTDIR),,packaging/rpm/postun 0)
 
-# Packages for Debian and its like, and for Fedora and its like: into build/packages, with their digests. Two builds of a commit
-# are the same, byte for byte. ARCHES, FORMATS, COMPRESSION and PACKAGES_DIR make fewer, faster, or elsewhere.
+# Packages for Debian, Fedora, Arch, postmarketOS and their like: into build/packages, with their digests. Two builds of a commit
+# are the same, byte for byte. ARCHES, FORMATS, COMPRESSION (of deb and rpm) and PACKAGES_DIR make fewer, faster, or elsewhere.
 ARCHES       := amd64 arm64
-FORMATS      := deb rpm
+FORMATS      := deb rpm apk archlinux
 COMPRESSION  := xz
 PACKAGES_DIR := build/packages
 EPOCH         = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),$(shell date +%s))
@@ -112,7 +112,7 @@ package: export SOURCE_DATE_EPOCH := $(EPOCH)
 package: STAGE = $(PACKAGES_DIR).work/$(ARCH)-$(FORMAT)
 package:
 	rm -rf $(STAGE) && mkdir -p $(PACKAGES_DIR)
-	@umask 022; GOARCH=$(ARCH) $(MAKE) install DESTDIR=$(STAGE)/root BIN=$(PACKAGES_DIR).work/$(ARCH) $(if $(filter rpm,$(FORMAT)),ZSH=$(STAGE)/root/usr/share/zsh/site-functions,NEWS=$(STAGE)/root/usr/share/doc/pfar/NEWS.Debian.gz)
+	@umask 022; GOARCH=$(ARCH) $(MAKE) install DESTDIR=$(STAGE)/root BIN=$(PACKAGES_DIR).work/$(ARCH) $(if $(filter-out deb,$(FORMAT)),ZSH=$(STAGE)/root/usr/share/zsh/site-functions,NEWS=$(STAGE)/root/usr/share/doc/pfar/NEWS.Debian.gz)
 	@umask 022; go run ./packaging/pack -format $(FORMAT) -arch $(ARCH) -version '$(VERSION)' -compression $(COMPRESSION) -root $(STAGE)/root
 	go run $(NFPM) package --config $(STAGE)/nfpm.json --packager $(FORMAT) --target $(PACKAGES_DIR)/
 	rm -rf $(STAGE)
@@ -165,11 +165,11 @@ test-all:
 	@$(if $(MACHINES),,$(NOT_RUN))
 
 test-packages:
-	@tests/setup.sh bwrap ip nft curl openssl postgres man
+	@tests/setup.sh bwrap ip nft curl openssl postgres man zstd
 	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) $(LIMIT) $(filter-out $(RACED),$(PACKAGES))
 
 test-race:
-	@tests/setup.sh bwrap ip nft curl openssl gcc $(if $(ALL),lintian man rpmlint debootstrap qemu-aarch64-static)
+	@tests/setup.sh bwrap ip nft curl openssl gcc $(if $(ALL),lintian man rpmlint debootstrap qemu-aarch64-static zstd)
 	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) $(LIMIT) $(RACED)
 
 test-conformance: $(SUITES)/.installed
@@ -186,7 +186,7 @@ test-e2e: $(SERVERS)/.installed $(CLIENTS)/.installed
 
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
 test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
-	@tests/setup.sh nspawn ip nft gcc chromium Xtigervnc debootstrap rpm
+	@tests/setup.sh nspawn ip nft gcc chromium Xtigervnc debootstrap rpm $(if $(ALL),pacman)
 	$(stage) env $(DEBIAN) $(E2E) $(BUILT) -count=1 $(LONG) $(ONLY) ./tests/systemd
 
 # The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.

@@ -33,6 +33,7 @@ for command in "$@"; do
 	man) package=man-db ;;
 	mke2fs) package=e2fsprogs ;;
 	dpkg-deb) package=dpkg ;;
+	pacman) package=pacman-package-manager ;;
 	requests) package=python3-requests ;;
 	Xtigervnc) package=tigervnc-standalone-server ;;
 	*) package=$command ;;

@@ -17,6 +17,9 @@ const description = `appliance that runs untrusted MCP servers in sandboxes
  declaration names. One gate decides about each call of each client, asks people
  to approve risky ones, and records every decision.`
 
+// summary is its line, as a sentence begins.
+var summary = strings.ToUpper(description[:1]) + strings.SplitN(description[1:], "\n", 2)[0]
+
 // content is a file of the package, as nfpm is told of it.
 type content struct {
 	Src  string         `json:"src,omitempty"`
@@ -32,7 +35,7 @@ func (p pack) config(modules []module) ([]byte, error) {
 		return nil, err
 	}
 	c := map[string]any{
-		"name": "pfar", "arch": p.Arch, "platform": "linux", "version": p.Version, "version_schema": "none",
+		"name": "pfar", "arch": p.Arch, "platform": "linux", "version": p.version(), "version_schema": "none",
 		"maintainer": maintainer, "homepage": "https://" + ours, "license": "Apache-2.0", "umask": 0o022,
 		"description": description, "disable_globbing": true, "contents": contents,
 		"mtime": p.date,
@@ -64,12 +67,72 @@ func (p pack) config(modules []module) ([]byte, error) {
 		}
 		c["rpm"] = map[string]any{
 			"compression": p.Compression, "group": "System Environment/Daemons", "buildhost": "localhost",
-			"summary": strings.ToUpper(description[:1]) + strings.SplitN(description[1:], "\n", 2)[0],
+			"summary": summary,
 		}
+	case "apk", "archlinux":
+		c["license"], c["description"] = allLicences(modules), summary
+		c["release"] = map[string]string{"apk": "0", "archlinux": release}[p.Format]
+		c["depends"] = map[string][]string{"apk": alpine, "archlinux": arch}[p.Format]
+		own := map[string]any{}
+		if c["scripts"], own["scripts"], err = p.named(); err != nil {
+			return nil, err
+		}
+		if p.Format == "archlinux" {
+			own["packager"] = maintainer
+		}
+		c[p.Format] = own
 	default:
-		return nil, fmt.Errorf("reading the format: %q; use deb or rpm", p.Format)
+		return nil, fmt.Errorf("reading the format: %q; use deb, rpm, apk or archlinux", p.Format)
 	}
 	return json.MarshalIndent(c, "", " ")
+}
+
+// named writes the scripts of the rpm for apk and pacman. rpm tells a script by a number what is under way; these
+// two have a script for each case. nfpm keeps the scripts of upgrades apart.
+func (p pack) named() (scripts, upgrades map[string]string, err error) {
+	scripts, upgrades = map[string]string{}, map[string]string{}
+	for _, s := range []struct {
+		of     map[string]string
+		name   string
+		source string
+		number int // as rpm has it: how many versions are there afterwards
+	}{
+		{scripts, "postinstall", "rpm/post", 1},
+		{scripts, "preremove", "rpm/preun", 0},
+		{scripts, "postremove", "rpm/postun", 0},
+		{upgrades, "preupgrade", "preinst", 2},
+		{upgrades, "postupgrade", "rpm/post", 2},
+	} {
+		text, err := os.ReadFile(filepath.Join(p.Source, "packaging", s.source))
+		if err != nil {
+			return nil, nil, err
+		}
+		shebang, rest, _ := strings.Cut(string(text), "\n")
+		path := filepath.Join(filepath.Dir(p.Root), s.name)
+		if err := os.WriteFile(path, fmt.Appendf(nil, "%s\nset -- %d\n%s", shebang, s.number, rest), 0o755); err != nil {
+			return nil, nil, err
+		}
+		if err := os.Chtimes(path, p.date, p.date); err != nil { // which goes into an apk
+			return nil, nil, err
+		}
+		s.of[s.name] = path
+	}
+	return scripts, upgrades, nil
+}
+
+// day is the date in a version between two releases.
+var day = regexp.MustCompile(`[0-9]+`)
+
+// version is that of the package. Only dpkg and rpm know "~", which sorts a version before its release.
+func (p pack) version() string {
+	released, step, before := strings.Cut(p.Version, "~")
+	switch {
+	case !before || p.Format == "deb" || p.Format == "rpm":
+		return p.Version
+	case p.Format == "apk": // it takes one number: that of the day
+		return released + "_pre" + day.FindString(step)
+	}
+	return released + step // pacman: letters at once after a number come before it
 }
 
 // release counts the rpms of a version.
@@ -96,6 +159,12 @@ var fedora = relations{
 	suggests:   []string{"chromium", "tigervnc-server"},
 }
 
+// Arch has no older bubblewrap. Alpine has chattr in a package of its own.
+var (
+	arch   = []string{"systemd>=252", "dbus", "bubblewrap>=0.10.0", "ca-certificates", "e2fsprogs"}
+	alpine = []string{"systemd>=252", "dbus", "bubblewrap>=0.10.0", "ca-certificates", "e2fsprogs-extra"}
+)
+
 // shells are directories of programs that need not be there; to rpm a directory that nobody names is nobody's.
 var shells = regexp.MustCompile(`^(/usr/share/(fish|zsh)|/etc/needrestart)(/|$)`)
 
@@ -114,7 +183,7 @@ func (p pack) contents() ([]content, error) {
 		c := content{Src: path, Dst: strings.TrimPrefix(path, p.Root), Info: facts}
 		switch {
 		case d.IsDir():
-			if !strings.Contains(c.Dst, "/pfar") && (p.Format != "rpm" || !shells.MatchString(c.Dst)) {
+			if !strings.Contains(c.Dst, "/pfar") && (p.Format == "deb" || !shells.MatchString(c.Dst)) {
 				return nil
 			}
 			c.Src, c.Type = "", "dir"

@@ -43,7 +43,7 @@ func (p pack) documents(modules []module) error {
 			return err
 		}
 		files["usr/share/lintian/overrides/pfar"] = overrides
-	case "rpm":
+	default:
 		files["usr/share/licenses/pfar/LICENSE"] = ours
 		files["../changelog.json"] = []byte(p.changelog())
 	}

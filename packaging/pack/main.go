@@ -12,7 +12,7 @@ import (
 
 func main() {
 	var p pack
-	flag.StringVar(&p.Format, "format", "deb", "deb or rpm")
+	flag.StringVar(&p.Format, "format", "deb", "deb, rpm, apk or archlinux")
 	flag.StringVar(&p.Arch, "arch", "amd64", "GOARCH of the programs")
 	flag.StringVar(&p.Version, "version", "", "version of the package")
 	flag.StringVar(&p.Compression, "compression", "xz", "of the package's files")

@@ -95,9 +95,9 @@ func TestLicencesThatNobodyKnows(t *testing.T) {
 // TestTheSameBytes: two folders make the same package of the same sources. In short the second takes what Go has linked
 // for the first.
 func TestTheSameBytes(t *testing.T) {
-	arches, formats, compression := "amd64 arm64", "deb rpm", "xz"
+	arches, formats, compression := "amd64 arm64", "deb rpm apk archlinux", "xz"
 	if testing.Short() {
-		arches, formats, compression = "amd64", "deb rpm", "none"
+		arches, compression = "amd64", "none"
 	}
 	tracked, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
@@ -127,12 +127,70 @@ func TestTheSameBytes(t *testing.T) {
 		}
 		digests = append(digests, read(t, filepath.Join(dir, "build/packages/SHA256SUMS")))
 		check(t, filepath.Join(dir, "build"))
+		others(t, filepath.Join(dir, "build/packages"))
 		if i == 0 && !testing.Short() {
 			t.Run("arm64", func(t *testing.T) { emulated(t, filepath.Join(dir, "build/packages/pfar_0.0.1~test_arm64.deb")) })
 		}
 	}
 	if digests[0] != digests[1] || strings.Count(digests[0], "\n") != len(strings.Fields(arches))*len(strings.Fields(formats)) {
 		t.Errorf("the first folder has\n%s\nthe second\n%s", digests[0], digests[1])
+	}
+}
+
+// others is what apk and pacman find in the packages of either processor.
+func others(t *testing.T, dir string) {
+	t.Helper()
+	for name, want := range map[string][]string{
+		"pfar_0.0.1_pre-r0_aarch64.apk": {"arch = aarch64"},
+		"pfar_0.0.1_pre-r0_x86_64.apk": {
+			"arch = x86_64", "pkgver = 0.0.1_pre-r0", "depend = systemd>=252", "depend = e2fsprogs-extra",
+		},
+		"pfar-0.0.1test-1-aarch64.pkg.tar.zst": {"arch = aarch64"},
+		"pfar-0.0.1test-1-x86_64.pkg.tar.zst": {
+			"arch = x86_64", "pkgver = 0.0.1test-1", "depend = bubblewrap>=0.10.0",
+			"backup = etc/needrestart/conf.d/pfar.conf",
+		},
+	} {
+		file := filepath.Join(dir, name)
+		if _, err := os.Stat(file); err != nil && testing.Short() && strings.Contains(name, "aarch64") {
+			continue
+		}
+		tar := func(args ...string) string {
+			args = append([]string{"--auto-compress", "--warning=no-unknown-keyword", "-f", file}, args...)
+			out, err := exec.Command("tar", args...).Output()
+			if err != nil {
+				t.Errorf("%s: tar %q: %v", name, args, err)
+			}
+			return string(out)
+		}
+		files, info := tar("-t"), tar("-xO", ".PKGINFO")
+		for _, line := range append(want, "license = Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND MIT AND MPL-2.0") {
+			if !strings.Contains(info, line+"\n") {
+				t.Errorf("%s: no %q in\n%s", name, line, info)
+			}
+		}
+		for _, path := range []string{
+			"usr/bin/pfar", "usr/share/zsh/site-functions/_pfar", "usr/share/licenses/pfar/LICENSE", "etc/pfar/mcp.d/",
+		} {
+			if !strings.Contains(files, path+"\n") {
+				t.Errorf("%s has no %s", name, path)
+			}
+		}
+		// Which script has which number of rpm's.
+		numbers := map[string]string{
+			"pre_upgrade": "2", "post_install": "1", "post_upgrade": "2", "pre_remove": "0", "post_remove": "0",
+		}
+		for function, number := range numbers {
+			head := "#!/bin/sh\nset -- " + number + "\n"
+			if strings.HasSuffix(name, ".apk") {
+				script := "." + strings.NewReplacer("_", "-", "remove", "deinstall").Replace(function)
+				if text := tar("-xO", script); !strings.HasPrefix(text, head) {
+					t.Errorf("%s: %s begins with %.60q", name, script, text)
+				}
+			} else if text := tar("-xO", ".INSTALL"); !strings.Contains(text, "function "+function+"() {\n"+head) {
+				t.Errorf("%s: %s is not in\n%s", name, function, text)
+			}
+		}
 	}
 }
 
@@ -197,4 +255,22 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// TestVersions: a version between two releases, as each package manager sorts it before its release.
+func TestVersions(t *testing.T) {
+	for version, want := range map[string]map[string]string{
+		"0.1.0": {"deb": "0.1.0", "rpm": "0.1.0", "apk": "0.1.0", "archlinux": "0.1.0"},
+		"0.1.0~git20261123.eb840c2.dirty": {
+			"deb": "0.1.0~git20261123.eb840c2.dirty", "rpm": "0.1.0~git20261123.eb840c2.dirty",
+			"apk": "0.1.0_pre20261123", "archlinux": "0.1.0git20261123.eb840c2.dirty",
+		},
+		"0.1.0~devel": {"deb": "0.1.0~devel", "rpm": "0.1.0~devel", "apk": "0.1.0_pre", "archlinux": "0.1.0devel"},
+	} {
+		for format, want := range want {
+			if got := (pack{Format: format, Version: version}).version(); got != want {
+				t.Errorf("%s of %s: %q, want %q", format, version, got, want)
+			}
+		}
+	}
 }

@@ -1,4 +1,4 @@
-// Package packaged makes pfar's packages for the tests that install them: a version in, a .deb or .rpm out.
+// Package packaged makes pfar's packages for the tests that install them: a version in, a file out.
 package packaged
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // Package is one to make.
 type Package struct {
-	Format  string // deb or rpm
+	Format  string // as nfpm names it
 	Arch    string // as Go names it
 	Version string
 	Options []string // for make
@@ -56,7 +56,7 @@ func Make(ctx context.Context, root string, p Package, to string) error {
 		if err := run(ctx, []string{"GOFLAGS=" + flags}, "make", args...); err != nil {
 			return err
 		}
-		files, err := filepath.Glob(dir + "/packages/*." + p.Format)
+		files, err := filepath.Glob(dir + "/packages/*." + strings.ReplaceAll(p.Format, "archlinux", "pkg.tar.zst"))
 		if err != nil || len(files) != 1 {
 			return fmt.Errorf("make package made %q", files)
 		}
