@@ -44,7 +44,7 @@ var withPackages = sync.OnceValues(func() (*bed.Bed, error) {
 		more = []string{"needrestart", "apparmor"}
 	}
 	return bed.Open(context.Background(), cache+"-bare", func(ctx context.Context, dir string) error {
-		own := []string{"-C", root, "build", "-trimpath", "-o", filepath.Join(dir, programs) + "/", "./tests/echo"}
+		own := []string{"-C", root, "build", "-trimpath", "-o", filepath.Join(dir, programs) + "/", "./tests/echo", "./tests/hostile"}
 		if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", own...); err != nil {
 			return err
 		}
@@ -52,6 +52,9 @@ var withPackages = sync.OnceValues(func() (*bed.Bed, error) {
 			return err
 		}
 		errs := []error{bringServers(ctx, dir, fromNPM), madeByMake(ctx, dir+made)}
+		if !testing.Short() {
+			errs = append(errs, packageBefore(ctx, dir+packages))
+		}
 		formats := []string{"deb"}
 		for _, pm := range managers() {
 			formats = append(formats, pm.format)

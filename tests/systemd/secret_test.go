@@ -104,13 +104,7 @@ func secure(t *testing.T, m *bed.Machine) {
 // use has each server do with its secret what servers do, and what they should not.
 func use(t *testing.T, m *bed.Machine, value string) {
 	t.Helper()
-	fetched, err := json.Marshal(map[string]any{"method": "GET", "url": "https://api.allowed.example/", "headers": map[string]string{"Authorization": "Bearer $TOKEN"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := m.Feed(string(fetched), "pfar", "call", "brokered.fetch", "--json", "-"); !strings.Contains(r.Stdout, "hello from api.allowed.example") {
-		t.Errorf("a brokered call: %s", r)
-	}
+	brokered(t, m, "as servers do")
 	for _, name := range []string{"inenv", "infile"} {
 		r := m.Try("pfar", "call", name+".attack", "--name", "environment", "--target", "PATH")
 		if r.Code != 0 || strings.Contains(r.String(), value) {
