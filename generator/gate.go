@@ -84,7 +84,9 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 		if g.Tools == nil {
 			g.Tools = map[string]handover.Tool{}
 		}
-		g.Tools[name] = handover.Tool{Semantics: readsOrWrites(t), Aliases: t.Aliases}
+		g.Tools[name] = handover.Tool{
+			Semantics: readsOrWrites(t), Aliases: t.Aliases, Enabled: t.Enabled, Rename: t.Rename, Description: t.Description,
+		}
 	}
 	d := declared(s)
 	d.Holds = holds(s, binds)

@@ -82,6 +82,8 @@ func TestHowAPlanChanges(t *testing.T) {
 		"pins":            {one, compiled(t, `pins = "hold"`+"\n"+plain), "as it runs"},
 		"default pins":    {one, compiled(t, `pins = "trust-first"`+"\n"+plain), "nothing"},
 		"an alias":        {one, compiled(t, `tool "a" { alias = ["b"] }`+"\n"+plain), "as it runs"},
+		"a tool off":      {one, compiled(t, `tool "a" { enabled = false }`+"\n"+plain), "as it runs"},
+		"a tool's name":   {one, compiled(t, `tool "a" { rename = "b" }`+"\n"+plain), "as it runs"},
 		"idle_timeout":    {one, compiled(t, `idle_timeout = "5m"`+"\n"+plain), "another process"},
 		"autostart":       {one, compiled(t, "autostart = false\n"+plain), "another process"},
 	} {

@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
@@ -114,6 +115,22 @@ func gatewayRows(p plan.Plan) [][]string {
 		for _, a := range g.Tools[name].Aliases {
 			rows = append(rows, []string{"alias", quote(a) + " for " + quote(name)})
 		}
+		rows = append(rows, ownersWords(name, g.Tools[name])...)
+	}
+	return rows
+}
+
+// ownersWords says how a tool that clients see differs from what its server lists.
+func ownersWords(name string, t handover.Tool) (rows [][]string) {
+	if t.Enabled != nil {
+		word := map[bool]string{true: "on", false: "off"}[*t.Enabled]
+		rows = append(rows, []string{"tool", quote(name) + " is switched " + word})
+	}
+	if t.Rename != "" {
+		rows = append(rows, []string{"tool", quote(name) + " is served as " + quote(t.Rename)})
+	}
+	if t.Description != "" {
+		rows = append(rows, []string{"tool", quote(name) + " has the owner's description"})
 	}
 	return rows
 }

@@ -60,7 +60,10 @@ func checkTools(must func(bool, string), s *Server) {
 	seen := map[string]bool{}
 	for name, tool := range s.Tools {
 		must(toolPattern.MatchString(name) && slices.Contains([]string{"", "read", "write"}, tool.Semantics), "tool")
-		must(tool.Semantics != "" || len(tool.Aliases) > 0 || tool.Effect != 0 || tool.Audience != 0 || tool.Output != gate.Label{}, "something is said of the tool "+name)
+		gates := tool.Semantics != "" || tool.Effect != 0 || tool.Audience != 0 || tool.Output != gate.Label{}
+		shows := tool.Enabled != nil || tool.Rename != "" || tool.Description != "" || len(tool.Aliases) > 0
+		must(gates || shows, "something is said of the tool "+name)
+		must(tool.Rename == "" || renamePattern.MatchString(tool.Rename), "rename")
 		must(len(tool.Aliases) <= maxAliases, "aliases")
 		for _, a := range tool.Aliases {
 			folded := strings.ReplaceAll(a, "_", "-")

@@ -50,7 +50,7 @@ func newServerFile(f *block.File, s *Server) *serverFile {
 	d.private = &private{domains: d.domains}
 	d.box = &box{reader: d.reader, sandbox: &s.Sandbox}
 	d.sessions = sessions{d.launch, &s.Sessions}
-	d.tools = &tools{reader: d.reader, all: s.Tools, alike: map[string]alias{}}
+	d.tools = &tools{reader: d.reader, all: s.Tools, alike: map[string]alias{}, renamed: map[string]string{}}
 	d.auth = &variables{reader: d.reader, server: s}
 	d.delivery = &deliveries{variables: d.auth, domains: d.domains}
 	d.pins = &tlsPins{deliveries: d.delivery}

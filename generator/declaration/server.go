@@ -127,6 +127,10 @@ type Tool struct {
 	Effect   gate.Effect          `json:",omitzero"` // what a call does; 0: not said
 	Audience gate.Confidentiality `json:",omitzero"` // the highest that its arguments may carry; 0: not said
 	Output   gate.Label           `json:",omitzero"` // of what comes out, either half 0: not said
+
+	Enabled     *bool  `json:",omitempty"` // false: no client has it; nil: not said
+	Rename      string `json:",omitempty"` // the name that clients see; "": the server's own
+	Description string `json:",omitempty"` // that clients see in place of the server's own
 }
 
 // Sessions says whether each client session has a process of the server's to itself. The zero value is one process for

@@ -16,9 +16,10 @@ const (
 )
 
 var (
-	toolPattern  = regexp.MustCompile(`^[A-Za-z0-9_./*-]{1,128}$`)
-	aliasPattern = regexp.MustCompile(`^[a-z][a-z0-9_.-]*$`)
-	notInAlias   = regexp.MustCompile(`[^a-z0-9_.-]+`)
+	toolPattern   = regexp.MustCompile(`^[A-Za-z0-9_./*-]{1,128}$`)
+	renamePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	aliasPattern  = regexp.MustCompile(`^[a-z][a-z0-9_.-]*$`)
+	notInAlias    = regexp.MustCompile(`[^a-z0-9_.-]+`)
 )
 
 // alias is where a name was given, and to which tool.
@@ -34,6 +35,8 @@ type tools struct {
 	tool  Tool // that is read
 	about string
 	alike map[string]alias // aliases of the file, by what the command line takes for the same
+
+	renamed map[string]string // tools of the file that have another name, by that
 }
 
 func (d *tools) keys() []block.Key {
@@ -44,6 +47,9 @@ func (d *tools) keys() []block.Key {
 		key("effect", `"irreversible"`, "", marshalled(d.reader, &t.Effect, effects, wordsOfEffects)),
 		key("audience", `"public"`, "", marshalled(d.reader, &t.Audience, gate.Confidentialities(), wordsOfAudiences)),
 		key("output", `"sensitive raw"`, "", d.output),
+		key("enabled", `false`, "", d.enabled),
+		key("rename", `"search_pages"`, "", d.rename),
+		key("description", `"Search the pages of our wiki"`, "", d.described),
 		key("alias", `["mcp-notion-search"]`, "", d.alias),
 	}
 }
@@ -88,6 +94,43 @@ func (d *tools) output(f *block.Field) {
 		return
 	}
 	d.tool.Output = l
+}
+
+func (d *tools) enabled(f *block.Field) {
+	if v, ok := d.Truth(f); ok {
+		d.tool.Enabled = &v
+	}
+}
+
+// single refuses a key in a block about any number of tools.
+func (d *tools) single(f *block.Field) bool {
+	many := strings.Contains(d.about, "*")
+	if many {
+		const detail = "%s is for one tool, and %s is about any number. Write it in a section of that one."
+		d.Problem(f.At, "Several tools", detail, f.Key, block.Quote(d.about))
+	}
+	return !many
+}
+
+func (d *tools) rename(f *block.Field) {
+	s, ok := d.Line(f)
+	switch {
+	case !ok || !d.single(f):
+	case !renamePattern.MatchString(s):
+		const detail = "%s is no name of a tool: letters, digits, _ and - are all that one may hold, at most 64. Write %s."
+		d.Problem(f.Val.At, "Invalid tool name", detail, block.QuoteName(s), f.Example)
+	case d.renamed[s] != "":
+		const detail = "The tool %s has the name %s already. Write another one."
+		d.Problem(f.Val.At, "Duplicate tool name", detail, block.Quote(d.renamed[s]), block.Quote(s))
+	default:
+		d.renamed[s], d.tool.Rename = d.about, s
+	}
+}
+
+func (d *tools) described(f *block.Field) {
+	if d.single(f) {
+		d.description(&d.tool.Description)(f)
+	}
 }
 
 // alias reads further names of a tool. Two that the command line takes for the same would both be of no use, so they

@@ -49,6 +49,10 @@ type Server struct {
 type Tool struct {
 	Semantics string   `json:"semantics,omitempty"` // "read", "write" or "" (not said)
 	Aliases   []string `json:"aliases,omitempty"`   // further names that the operator's CLI takes for it
+
+	Enabled     *bool  `json:"enabled,omitempty"`     // false: no client has it; nil: not said
+	Rename      string `json:"rename,omitempty"`      // the name that clients see; "": the server's own
+	Description string `json:"description,omitempty"` // that clients see in place of the server's own
 }
 
 // Sessions says whether each client session has a process of the server's to itself. The zero value is one process for

@@ -139,8 +139,8 @@ func (s *served) index() {
 	for k := Tools; k < Templates; k++ {
 		s.known[k] = make(map[string]int, len(s.listing[k]))
 		for n, i := range s.listing[k] {
-			s.known[k][i.Name] = n
-			if served := servedName(s.name, i.Name); k < Resources && served != s.name+Separator+i.Name {
+			s.known[k][i.served()] = n
+			if served := servedName(s.name, i.served()); k < Resources && served != s.name+Separator+i.served() {
 				if s.short[k] == nil {
 					s.short[k] = make(map[string]int)
 				}

@@ -52,14 +52,14 @@ func (l *List) finder() *finder {
 		var texts []search.Tool
 		for _, p := range l.parts {
 			for _, i := range p.items {
-				found := Found{Server: p.server, Name: i.Name, Item: i, part: p}
+				found := Found{Server: p.server, Name: i.served(), Item: i, part: p}
 				if p.aggregate {
-					found.Name = servedName(p.server, i.Name)
+					found.Name = servedName(p.server, found.Name)
 				}
 				title, _ := jsonrpc.String(i.Member("title"))
 				f.tools = append(f.tools, found)
 				texts = append(texts, search.Tool{
-					Name: p.server + " " + i.Name, Title: title, Description: found.Description(),
+					Name: p.server + " " + i.served(), Title: title, Description: found.Description(),
 					Arguments: strings.Join(found.Arguments(), " "),
 				})
 			}

@@ -28,6 +28,7 @@ type Item struct {
 	Pin      string    // digest of the definition as the owner has accepted it; "": nobody has, or it is of a kind that nobody accepts
 	Reviewed bool      // a person has accepted it, and may have looked at what it claims
 	Shipped  bool      // pfar ships its digest: its makers have read it
+	shown    string    // the owner's name for a tool; "": the server's
 	Headers  *mcp.Tool // a tool that wants some arguments repeated in headers of the request (SEP-2243); nil: none
 	template *uritemplate.Template
 	schemas  *schemas // of a tool
@@ -35,6 +36,27 @@ type Item struct {
 
 // Strange reports whether nobody has reviewed what a client is shown of it: then that is a stranger's text.
 func (i Item) Strange() bool { return !i.Reviewed && !i.Shipped }
+
+// served is the name that clients see, without the server's.
+func (i Item) served() string {
+	if i.shown != "" {
+		return i.shown
+	}
+	return i.Name
+}
+
+// describe puts the owner's description in the place of the server's.
+func (i *Item) describe(text string) {
+	ms, err := jsonrpc.Object(i.Raw, nil)
+	if err != nil {
+		return // cannot be: newItem has read it
+	}
+	edit := ms.Prepend(i.Raw, append([]byte(`"description":`), jsonrpc.Quote(text)...))
+	if at := ms.Index("description"); at >= 0 {
+		edit = ms.Replace(at, jsonrpc.Quote(text))
+	}
+	i.Raw = jsonrpc.Splice(nil, i.Raw, edit)
+}
 
 // schemas are a tool's, compiled when they are first needed: most tools of most servers are never called.
 type schemas struct {

@@ -107,9 +107,9 @@ func (l *List) build() {
 					page = append(page, ',')
 				}
 			}
-			name := i.Name
+			name := i.served()
 			if p.aggregate {
-				name = servedName(p.server, i.Name)
+				name = servedName(p.server, name)
 			}
 			page = appendItem(page, l.kind, i, p, name)
 		}

@@ -42,7 +42,7 @@ func (r *reviewer) review(u *Upstream, found *Listing) reviewed {
 		listing := *found
 		listing[Tools] = slices.Clone(found[Tools]) // others read what was found
 		v := reviewed{by: by, server: server, listing: &listing, found: found, about: About{Instructions: said}}
-		v.listing.reads(server.Tools)
+		r.worded(&v)
 		return v
 	}
 	o := pins.Offer{
@@ -78,7 +78,7 @@ func (r *reviewer) review(u *Upstream, found *Listing) reviewed {
 		v.about = About{}
 		v.count++
 	}
-	v.listing.reads(server.Tools)
+	r.worded(&v)
 	return v
 }
 
@@ -125,10 +125,13 @@ func (v *reviewed) take(k Kind, found []Item, verdicts []pins.Verdict, program b
 	}
 }
 
-// reads notes which tools change nothing.
-func (l *Listing) reads(owner map[string]handover.Tool) {
-	for n := range l[Tools] {
-		l[Tools][n].Reads = l[Tools][n].semantics(owner) == "read"
+// worded applies what the owner says of tools.
+func (r *reviewer) worded(v *reviewed) {
+	tools, taken := worded(v.server.Name, v.listing[Tools], v.server.Tools)
+	v.listing[Tools] = tools
+	for _, name := range taken {
+		const text = "keeping a tool's own name: another tool has the one of its declaration"
+		r.log.Warn(text, "server", v.server.Name, "name", name)
 	}
 }
 
