@@ -19,7 +19,12 @@ import (
 func declared(s declaration.Server) gate.Declared {
 	d := gate.Declared{Server: s.Name, Of: s.Of, Service: s.Service}
 	if len(s.Allowed) > 0 {
-		d.Reach = reach(s)
+		d.Reach, d.Owned = reach(s), s.Owned()
+	}
+	for _, c := range s.Capabilities {
+		if c != "roots" {
+			d.Asks = append(d.Asks, c)
+		}
 	}
 	from := "owner: " + path.Base(s.File)
 	whole := gate.Word{Trust: s.Trust, From: from}
@@ -91,7 +96,8 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 	d := declared(s)
 	d.Holds = holds(s, binds)
 	c.origin().declare(&d)
-	if len(d.Holds) > 0 || len(d.Words) > 0 || len(d.Packages) > 0 || d.Doubt != nil || d.Service != "" || d.Of != "" || len(s.Allowed) > 0 {
+	says := len(d.Words) + len(d.Packages) + len(d.Holds) + len(d.Asks) + len(s.Allowed)
+	if says > 0 || d.Doubt != nil || d.Service != "" || d.Of != "" {
 		g.Declared, _ = json.Marshal(d) // strings
 	}
 	if b, err := json.Marshal(g); err != nil || len(b) > maxHello {

@@ -155,7 +155,7 @@ func (g *gateway) takePolicy(files []*os.File) {
 		if err := policy.UnmarshalJSON(b); err != nil {
 			return err
 		}
-		g.decideBy(policy)
+		g.decideBy(policy, nil)
 		return nil
 	})
 }

@@ -25,7 +25,7 @@ import (
 func undecided(t *testing.T, log *slog.Logger) *gateway {
 	t.Helper()
 	point := enforcetest.New(t)
-	point.Learn(nil)
+	point.Learn(nil, nil)
 	return &gateway{
 		point: point, panel: new(inspect.Panel), approvals: point.Approvals, log: log,
 		registry: registry.New(log, "test", registry.DefaultLimits()),

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -305,12 +306,16 @@ func (g *gateway) followSecrets(ctx context.Context) {
 // followPolicy learns what calls are decided by, until ctx ends.
 func (g *gateway) followPolicy(ctx context.Context) {
 	g.followPfard(ctx, "what calls are decided by", 2*time.Second, func(heard func()) error {
-		return g.pfard.Policy(ctx, func(b []byte) error {
+		return g.pfard.Policy(ctx, func(b, sandboxes []byte) error {
 			policy := new(gate.Policy)
 			if err := policy.UnmarshalJSON(b); err != nil {
 				return err
 			}
-			g.decideBy(policy)
+			confined, err := confinedBy(sandboxes)
+			if err != nil {
+				return err
+			}
+			g.decideBy(policy, confined)
 			heard()
 			g.keptPolicy.keep(g.store, b, g.log)
 			return nil
@@ -318,10 +323,26 @@ func (g *gateway) followPolicy(ctx context.Context) {
 	})
 }
 
-// decideBy takes a policy, and ends what was granted under another.
-func (g *gateway) decideBy(policy *gate.Policy) {
+// confinedBy reads what all servers may reach. Without it, which is by a pfard of an earlier version, none is confined.
+func confinedBy(b []byte) (*gate.Sandboxes, error) {
+	if b == nil {
+		return nil, nil
+	}
+	var told []gate.Sandbox
+	if err := json.Unmarshal(b, &told); err != nil {
+		return nil, fmt.Errorf("reading what servers may reach: %w", err)
+	}
+	return gate.NewSandboxes(told), nil
+}
+
+// decideBy takes a policy and the servers' sandboxes, and ends what was granted under another policy.
+func (g *gateway) decideBy(policy *gate.Policy, sandboxes *gate.Sandboxes) {
+	before := g.point.Policy()
+	g.point.Learn(policy, sandboxes)
+	if before != nil && before.Digest == policy.Digest {
+		return
+	}
 	g.panel.Learn(policy.Inspectors)
-	g.point.Learn(policy)
 	g.registry.Relist()
 	g.point.Grants.Policy(policy.Digest)
 }

@@ -136,6 +136,7 @@ func (d *daemon) heard(ctx context.Context, event units.Event) {
 
 // tell wakes those who watch.
 func (d *daemon) tell() {
+	d.policy.confine(sandboxes(d.fleet.servers))
 	d.audit.lifecycle(d.fleet.lives())
 	d.reader.showTrouble()
 	for _, s := range d.fleet.servers {
@@ -201,6 +202,7 @@ func (d *daemon) reload() {
 		s.checkLearner()
 		d.fleet.rewant(s)
 	}
+	d.policy.confine(sandboxes(d.fleet.servers)) // before a server can go by another one
 	d.fleet.apply()
 	d.reader.earlier.keep(set, broken)
 	d.audit.declarations(d.fleet.lives())

@@ -56,7 +56,7 @@ type inspectors struct {
 // missing, and what they would have looked at does not pass.
 func (i *inspectors) inspect() (diags hcl.Diagnostics) {
 	list, places := i.policy.declared()
-	if stored, _ := i.policy.now(); stored == nil {
+	if i.policy.inForce() == nil {
 		return nil // the gateway may go on by an earlier pfard's policy, and need what that one has started
 	}
 	var plans []plan.Inspection

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/hcl/v2"
@@ -24,7 +25,10 @@ type policy struct {
 	mu      sync.Mutex
 	stored  []byte        // as JSON; nil: there is none yet
 	current *gate.Policy  // the same
-	changed chan struct{} // closed when there is another one
+	changed chan struct{} // closed when there is another one, or other sandboxes
+
+	sandboxes []gate.Sandbox // of all servers; nil: not known yet
+	confined  []byte         // the same as JSON
 
 	// Of the folder as it is now.
 	mark   string       // policies.Fingerprint; "": it has not been read
@@ -104,18 +108,38 @@ func (p *policy) inForce() *gate.Policy {
 	return p.current
 }
 
-func (p *policy) now() ([]byte, <-chan struct{}) {
+// confine has those who ask be told what all servers may reach by now.
+func (p *policy) confine(all []gate.Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stored, p.changed
+	if p.sandboxes != nil && slices.EqualFunc(p.sandboxes, all, gate.Sandbox.Equal) {
+		return
+	}
+	b, err := json.Marshal(all)
+	if err != nil { // each part has been marshalled
+		b = []byte("[]")
+	}
+	p.sandboxes, p.confined = all, b
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
-// watch sends the policy, once there is one, and whenever it changes, until the peer hangs up.
+// now returns the policy and the sandboxes, nil until both are known.
+func (p *policy) now() (stored, confined []byte, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stored == nil || p.confined == nil {
+		return nil, nil, p.changed
+	}
+	return p.stored, p.confined, p.changed
+}
+
+// watch sends the policy and the sandboxes, once they are known, and whenever they change, until the peer hangs up.
 func (p *policy) watch(ctx context.Context, send func(control.Response) error) error {
 	for {
-		b, changed := p.now()
+		b, confined, changed := p.now()
 		if b != nil {
-			if err := send(control.Response{Policy: b}); err != nil {
+			if err := send(control.Response{Policy: b, Sandboxes: confined}); err != nil {
 				return err
 			}
 		}

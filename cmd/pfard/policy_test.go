@@ -22,6 +22,7 @@ func TestPolicyIsTold(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "policies.d")
 	dirs := control.Dirs{Config: filepath.Join(filepath.Dir(dir), "mcp.d")}
 	d := newDaemon(options{dirs: dirs}, slog.New(slog.DiscardHandler), nil, "")
+	d.policy.confine(sandboxes(d.fleet.servers))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	heard, ended := make(chan *gate.Policy, 8), make(chan error, 1)
@@ -115,5 +116,58 @@ func TestPolicyInReports(t *testing.T) {
 	}
 	if len(r.Diagnostics) < 2 || r.Diagnostics[0].File != filepath.Join(base, "policies.d/local.hcl") || r.Diagnostics[0].Line != 1 || !strings.Contains(r.Diagnostics[0].Text, "\n     1 | profil") {
 		t.Errorf("%+v", r.Diagnostics)
+	}
+}
+
+// TestSandboxesAreTold: the gateway hears what each server may reach by each plan that counts, and of each change.
+func TestSandboxesAreTold(t *testing.T) {
+	d := newDaemon(options{}, slog.New(slog.DiscardHandler), nil, "")
+	d.policy.stored = []byte(`{}`)
+	heard := make(chan string, 8)
+	go func() {
+		_ = d.answer(t.Context(), control.Peer{}, control.Request{Verb: control.Policy}, func(r control.Response) error {
+			heard <- string(r.Sandboxes)
+			return nil
+		})
+	}()
+	by := func(name, declared string) *plan.Plan {
+		p := &plan.Plan{Name: name}
+		if declared != "" {
+			p.Gateway.Declared = json.RawMessage(declared)
+		}
+		return p
+	}
+	notes := newServer("notes", d.fleet.runner.Of("notes"))
+	notes.want = by("notes", "")
+	fault := newServer("fault", d.fleet.runner.Of("fault"))
+	fault.want = &plan.Plan{Name: "fault", Fault: "its file has a mistake"}
+	d.fleet.servers = map[string]*server{"notes": notes, "fault": fault}
+	const old, now = `{"server":"notes","asks":["sampling"]}`, `{"server":"notes"}`
+	const is = `[{"server":"notes","declared":` + now
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   string
+	}{
+		{"declared, and does not run", func() {}, `[{"server":"notes"}]`},
+		{
+			"it runs by the one before", func() { notes.has.Found(by("notes", old)); notes.want = by("notes", now) },
+			`[{"server":"notes","declared":` + now + `},{"server":"notes","declared":` + old + `}]`,
+		},
+		{"it runs by that", func() { notes.has.Found(notes.want) }, is + `}]`},
+		{"it learns", func() { notes.learn = new(learner) }, is + `,"learns":true}]`},
+		{"it shares files", func() { notes.learn, notes.status.Shared = nil, "files" }, is + `,"shared":true}]`},
+		{"its file is gone, and it runs", func() { notes.want, notes.status.Shared = nil, "" }, is + `}]`},
+		{"it is gone", func() { notes.has.Found(nil) }, `[]`},
+	} {
+		step.change()
+		d.policy.confine(sandboxes(d.fleet.servers))
+		if got := <-heard; got != step.want {
+			t.Errorf("%s: told %s, want %s", step.name, got, step.want)
+		}
+		d.policy.confine(sandboxes(d.fleet.servers))
+	}
+	if len(heard) > 0 {
+		t.Errorf("told again: %s", <-heard)
 	}
 }

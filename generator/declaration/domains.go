@@ -68,6 +68,16 @@ func parseEndpoint(s string) (egress.Endpoint, error) {
 	return e, nil
 }
 
+// Owned reports whether each name that the server reaches has one owner: none is a public suffix, under which anybody
+// may register names or, as of a storage service's name, paths.
+func (s *Server) Owned() bool {
+	return !slices.ContainsFunc(s.Allowed, func(e egress.Endpoint) bool {
+		suffix, icann := publicsuffix.PublicSuffix(e.Host)
+		managed := icann || strings.Contains(suffix, ".") // else it is on no list
+		return e.Host != "" && suffix == e.Host && (managed || e.Wildcard)
+	})
+}
+
 // domainFault turns an error of parseEndpoint into a sentence that says what to write.
 func domainFault(err error) string {
 	fault := block.UpperFirst(block.Escape(err.Error())) + "."

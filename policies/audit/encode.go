@@ -213,6 +213,7 @@ func (e *encoder) facts(f *gate.Facts) {
 	e.text("forbidden", f.Forbidden, maxText)
 	e.text("tier", f.Tier, maxWord)
 	e.truth("extract", f.Extract)
+	e.truth("remembers", f.Remembers)
 	e.open("from", '{')
 	e.whole("confidentiality", f.From.Confidentiality, maxWord)
 	e.whole("integrity", f.From.Integrity, maxWord)

@@ -24,12 +24,13 @@ type Facts struct {
 	Forbidden string          `json:"forbidden,omitempty"` // why nobody may call it; "": somebody may
 	Tier      string          `json:"tier,omitempty"`      // that its profile has to have: "browser/vision"; "": none
 	Extract   bool            `json:"extract,omitempty"`   // its output is typed values without free text by the accepted outputSchema, so that raw becomes extracted (Extracts)
+	Remembers bool            `json:"remembers,omitempty"` // what goes in may come out later, whatever the effect
 
 	From From `json:"from"`
 }
 
 // From says where each of the facts comes from, for audit and explain: "owner: notion.hcl", "policy: strict.hcl:12",
-// "service: notion", "hint", "unknown".
+// "service: notion", "sandbox: reaches nothing" (Confinement), "undo: kept", "hint", "unknown".
 type From struct {
 	Confidentiality string `json:"confidentiality"`
 	Integrity       string `json:"integrity"`

@@ -21,6 +21,8 @@ type Offer struct {
 	Name   string // of the tool or prompt, as the server has it, or the resource's URI
 	Hints  *Hints // of a tool; nil: it has none, or no person has accepted them (to be pinned at first sight is no acceptance)
 	Typed  bool   // by its outputSchema, which a person has accepted, its output is typed values, without free text
+
+	Confined Confinement // what the sandbox says (Sandboxes)
 }
 
 // Hints are what a server claims of a tool (annotations); what is not claimed is nil.
@@ -70,12 +72,13 @@ func (p *Policy) ServiceOf(packages ...string) string {
 }
 
 // Resolve returns the facts of what a server offers. Of each fact the first to say something of it counts: the owner in
-// the server's declaration, the folder of policies on the server and then on its service, what is shipped on the
-// service, and the server's own hints, if a person has accepted them; else it is the worst. Who says something of the
-// tool itself goes before who says it of tools like it, and then of the server. What forbids is heard before all of
-// that, whoever says it. What the folder of policies says without relax makes it stricter than it is without that, of a
-// server also than the folder has it of its service, and never laxer: the owner's declaration, too, has no say against
-// it. And what is said of a service that the server only has the name of makes it no laxer than it is without that.
+// the server's declaration, the folder of policies on the server and then on its service, the sandbox, what is shipped
+// on the service, and the server's own hints, if a person has accepted them; else it is the worst. The sandbox only
+// makes facts laxer than what stands below it. Who says something of the tool itself goes before who says it of tools
+// like it, and then of the server. What forbids is heard before all of that, whoever says it. What the folder of
+// policies says without relax makes it stricter than it is without that, of a server also than the folder has it of its
+// service, and never laxer: the owner's declaration, too, has no say against it. And what is said of a service that the
+// server only has the name of makes it no laxer than it is without that.
 func (p *Policy) Resolve(o Offer) Facts {
 	if p == nil {
 		return Worst
@@ -103,6 +106,7 @@ func (f Facts) Strictest(g Facts) Facts {
 		f.Effect, f.From.Effect = g.Effect, g.From.Effect
 	}
 	f.Forbidden, f.Tier, f.Extract = cmp.Or(f.Forbidden, g.Forbidden), cmp.Or(g.Tier, f.Tier), f.Extract && g.Extract
+	f.Remembers = f.Remembers || g.Remembers
 	return f
 }
 
@@ -118,13 +122,19 @@ func (p *Policy) resolve(o Offer, service string) Facts {
 		ofServer:  about(func(w Word) bool { return w.Server != "" && w.Server == o.Server.Server }),
 		owner:     saying(o.Server.Words, o),
 	}
-	f.Output.Confidentiality, f.From.Confidentiality = resolve(l, fact[Confidentiality]{f.Output.Confidentiality, unknown}, confidentiality, higher)
-	f.Output.Integrity, f.From.Integrity = resolve(l, fact[Integrity]{f.Output.Integrity, unknown}, integrity, higher)
-	f.Audience, f.From.Audience = resolve(l, o.Hints.audience(), audience, lower)
-	f.Effect, f.From.Effect = resolve(l, o.Hints.effect(), effect, higher)
+	secret := fact[Confidentiality]{f.Output.Confidentiality, unknown}
+	written := fact[Integrity]{f.Output.Integrity, unknown}
+	f.Output.Confidentiality, f.From.Confidentiality = resolve(l, secret, nil, confidentiality, higher)
+	f.Output.Integrity, f.From.Integrity = resolve(l, written, nil, integrity, higher)
+	undo := o.Confined.effect(o.Server.Kept)
+	f.Effect, f.From.Effect = resolve(l, o.Hints.effect(), undo, effect, higher)
+	reads := o.Kind == Tool && f.Effect == None && l.read()
 	if o.Kind != Tool {
 		f.Effect, f.From.Effect = None, "protocol"
 	}
+	sandbox := o.Confined.audience(f.Output.Confidentiality, reads)
+	f.Audience, f.From.Audience = resolve(l, o.Hints.audience(), sandbox, audience, lower)
+	f.Remembers = !reads && o.Confined.Bound == Inside && f.From.Audience == o.Confined.String()
 	f.Extract = o.Typed
 	f.Forbidden = l.forbidden(f.Effect)
 	if o.Kind == Tool {
@@ -158,15 +168,29 @@ type fact[T any] struct {
 }
 
 // resolve lets each layer change what those below it said; then the folder's words without relax tighten what the owner
-// has said. says is what a word makes of a fact, if it says something of it.
-func resolve[T comparable](l layers, below fact[T], says func(Word, T) (T, bool), strictest func(T, T) T) (T, string) {
+// has said. The sandbox is a layer over what is shipped; nil: it says nothing. says is what a word makes of a fact, if
+// it says something of it.
+func resolve[T comparable](
+	l layers, below fact[T], sandbox func(fact[T]) fact[T], says func(Word, T) (T, bool), strictest func(T, T) T,
+) (T, string) {
 	f := through(l.shipped, below, bounds[T]{}, says, strictest)
+	if sandbox != nil {
+		f = sandbox(f)
+	}
 	f = through(l.ofService, f, bounds[T]{floor: &f}, says, strictest)
 	f = through(l.ofServer, f, bounds[T]{floor: &f}, says, strictest)
 	owner := through(l.owner, f, bounds[T]{}, says, strictest)
 	f = through(l.ofService, owner, bounds[T]{&owner, &owner}, says, strictest)
 	f = through(l.ofServer, f, bounds[T]{&f, &owner}, says, strictest)
 	return f.value, f.from
+}
+
+// read reports whether somebody says that a tool only reads who is not its server. Words on how grave writes are count
+// as words on the effect, so they are heard without the server's: with it, they would repeat it.
+func (l layers) read() bool {
+	var none *Hints
+	e, _ := resolve(l, none.effect(), nil, effect, higher)
+	return e == None
 }
 
 // bounds hold what the words of a layer may make of a fact.

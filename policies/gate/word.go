@@ -100,6 +100,8 @@ type Declared struct {
 
 	Reach egress.Policy `json:"reach,omitzero"`  // where it may connect to, and so which URLs it may be told to open
 	Holds []Place       `json:"holds,omitempty"` // what of its data is not its own alone: folders of the host, accounts
+	Owned bool          `json:"owned,omitempty"` // each name of Reach has one owner: none is a public suffix
+	Asks  []string      `json:"asks,omitempty"`  // what it may ask of clients that leads out: "elicitation", "sampling"
 
 	// Every folder that it writes to and that outlives it can be restored to what it was before a call (pfar undo).
 	Kept bool `json:"kept,omitempty"`

@@ -57,10 +57,10 @@ func (c Client) Clients(ctx context.Context, changed func([]access.Client) error
 	return c.follow(ctx, Request{Verb: Clients}, func(r Response) error { return changed(r.Clients) })
 }
 
-// Policy calls changed with what calls are decided by (gate.Policy, as JSON), once there is something, and after each
-// change, as Watch does.
-func (c Client) Policy(ctx context.Context, changed func(policy []byte) error) error {
-	return c.follow(ctx, Request{Verb: Policy}, func(r Response) error { return changed(r.Policy) })
+// Policy calls changed with what calls are decided by (gate.Policy and a list of gate.Sandbox, as JSON), once there is
+// something, and after each change, as Watch does. A pfard of an earlier version tells of no sandboxes.
+func (c Client) Policy(ctx context.Context, changed func(policy, sandboxes []byte) error) error {
+	return c.follow(ctx, Request{Verb: Policy}, func(r Response) error { return changed(r.Policy, r.Sandboxes) })
 }
 
 // Stuck has pfard show why the gateway's records cannot be written, from the call of heard until ctx ends or pfard

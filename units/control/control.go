@@ -94,6 +94,8 @@ type Response struct {
 	Clients []access.Client `json:"clients,omitempty"` // declared, by name; nothing in it is secret
 	Files   []*os.File      `json:"-"`                 // attached (SCM_RIGHTS, unix(7)): of Audit those of trail.Files, the last of which may be missing
 	Policy  json.RawMessage `json:"policy,omitempty"`  // a gate.Policy
+
+	Sandboxes json.RawMessage `json:"sandboxes,omitempty"` // of Policy: a list of gate.Sandbox, all there are
 }
 
 // Refusal is a connection that a server's bridge has refused.

@@ -58,7 +58,7 @@ func Adjusted(a, b Plan) (Adjustment, bool) {
 func (p Plan) process() Plan {
 	p = p.unlimited()
 	d, _ := p.Declared()
-	d.Words, d.Service, d.Reach = nil, "", egress.Policy{}
+	d.Words, d.Service, d.Reach, d.Owned = nil, "", egress.Policy{}, false
 	d.Packages, d.Rests, d.Doubt = nil, nil, nil // another server's declaration can put them in doubt
 	p.Gateway = p.Gateway.Process()
 	p.Gateway.Declared, _ = json.Marshal(d) // as it was read

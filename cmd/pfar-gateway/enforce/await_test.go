@@ -34,12 +34,12 @@ func TestWaitsAtTheBeginning(t *testing.T) {
 		t.Fatalf("it did not wait: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	p.Learn(whole.Policy())
+	p.Learn(whole.Policy(), nil)
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	p = late(trail.New(trail.Options{Writer: "gateway"})) // which never has a file
-	p.Learn(whole.Policy())
+	p.Learn(whole.Policy(), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if no, ok := errors.AsType[*enforce.Refused](enter(ctx, p)); !ok || !strings.Contains(no.Error(), "pfar does nothing that it cannot record") {

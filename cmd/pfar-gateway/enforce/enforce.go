@@ -109,9 +109,11 @@ type started struct {
 	notes       *rate.Limiter // of records of what was found outside of any other
 }
 
-// Learn takes the policy by which is decided from now on.
-func (p *Point) Learn(policy *gate.Policy) {
+// Learn takes what is decided by from now on: the policy, and what all servers' sandboxes let them reach. Without the
+// latter no server is confined.
+func (p *Point) Learn(policy *gate.Policy, sandboxes *gate.Sandboxes) {
 	p.policy.Store(policy)
+	p.facts.sandboxes.Store(sandboxes)
 	p.facts.forget()
 	p.started.close.Do(func() { close(p.began().heard) })
 }

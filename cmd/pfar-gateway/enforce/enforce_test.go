@@ -216,7 +216,7 @@ func needs(t *testing.T, p *enforce.Point, name string, profiles ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Learn(policy)
+	p.Learn(policy, nil)
 }
 
 // talker is an inspector that says the same in other words each time, or does not answer.
@@ -694,7 +694,7 @@ func TestFlowOfItsOwnData(t *testing.T) {
 	if set.Policy == nil {
 		t.Fatal(set.Diags)
 	}
-	p.Learn(set.Policy)
+	p.Learn(set.Policy, nil)
 	strict := func(client string) enforce.Identity {
 		return enforce.Identity{Client: client, Handle: label.Default, Profile: "strict"}
 	}

@@ -319,14 +319,10 @@ func (p *Point) dispatch(pass *Passage, session gate.Label) error {
 	if _, _, err := p.Sessions.Raise(pass.who.Client, pass.who.Handle, pass.Label(), by); err != nil {
 		return err
 	}
-	if !pass.writes || session == gate.Start {
-		return nil
-	}
 	if pass.Approved() { // a person has let that data go there, to all who may see what the tool is given
 		session.Confidentiality = min(session.Confidentiality, pass.facts.Audience)
 	}
-	by = label.Source{Client: pass.who.Client, Handle: pass.who.Handle, Tool: pass.name, Call: pass.id}
-	return p.Sessions.Stain(pass.item.Server, session, by)
+	return pass.stain(session)
 }
 
 // lower begins a sentence as the rest of one.

@@ -13,8 +13,9 @@ import (
 
 // known are facts that have been resolved, for the policy and the declarations that there are.
 type known struct {
-	items atomic.Int64
-	byKey sync.Map // key -> resolved
+	items     atomic.Int64
+	byKey     sync.Map                       // key -> resolved
+	sandboxes atomic.Pointer[gate.Sandboxes] // of all servers; nil: not known yet, and none is confined
 }
 
 // resolved is what is known of an item.
@@ -29,6 +30,7 @@ type resolved struct {
 // key is all that facts depend on.
 type key struct {
 	policy *gate.Policy
+	others *gate.Sandboxes
 	owner  any
 	kind   gate.Kind
 	name   string // of a tool
@@ -45,9 +47,9 @@ func (k *known) forget() {
 	k.items.Store(0)
 }
 
-// of returns what a policy says of an item.
+// of returns what a policy says of an item. It looks at the other servers once, until something of them changes.
 func (k *known) of(p *gate.Policy, it *Item) resolved {
-	at := key{policy: p, owner: it.Owner, kind: it.Kind}
+	at := key{policy: p, others: k.sandboxes.Load(), owner: it.Owner, kind: it.Kind}
 	if it.Kind == gate.Tool { // what is said of a server holds for all others
 		at.name, at.pin, at.hints, at.typed = it.Name, it.Pin, it.Hints != nil, it.Typed != nil
 	}
@@ -64,6 +66,7 @@ func (k *known) of(p *gate.Policy, it *Item) resolved {
 	if it.Typed != nil {
 		offer.Typed = it.Typed()
 	}
+	offer.Confined = at.others.Of(offer.Server)
 	f := resolved{facts: p.Resolve(offer), addresses: p.Addresses(offer), reach: offer.Server.Reach, holds: offer.Server.Holds}
 	if it.Owner != nil {
 		if k.items.Add(1) > maxKnown {

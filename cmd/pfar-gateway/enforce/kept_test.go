@@ -93,7 +93,7 @@ func keeping(t *testing.T, dir, policy string) *enforce.Point {
 	if set.Policy == nil {
 		t.Fatal(set.Diags)
 	}
-	p.Learn(set.Policy)
+	p.Learn(set.Policy, nil)
 	vault := protocol.NewRedaction()
 	vault.Learn(redact.New(map[string][]byte{"tok": []byte(secret)}))
 	p.Vault = vault

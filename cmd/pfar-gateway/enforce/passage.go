@@ -97,6 +97,22 @@ func (g *Passage) Strange() bool {
 	return g.facts.Output.Integrity != gate.Clean && !g.who.Person
 }
 
+// stain has its server's outputs be no better than what is sent there, if that may come out again.
+func (g *Passage) stain(sent gate.Label) error {
+	switch {
+	case g.writes:
+	case g.facts.Remembers: // it reads by its own word alone, and is told what is secret since nobody else gets it
+		sent.Integrity = gate.Clean
+	default:
+		return nil
+	}
+	if sent == gate.Start {
+		return nil
+	}
+	by := label.Source{Client: g.who.Client, Handle: g.who.Handle, Tool: g.name, Call: g.id}
+	return g.point.Sessions.Stain(g.item.Server, sent, by)
+}
+
 // Seen is to be called before anything that came back reaches the client. Its label has been joined when the request
 // was sent, and is once more: meanwhile another session may have written to the server what it answers with, or the
 // operator may have reset this one. With an error the client must not get it. What was to be typed values alone is raw

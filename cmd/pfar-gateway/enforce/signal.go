@@ -38,6 +38,10 @@ func (p *Point) signals(who Identity, it Item, method string) (weighed, string) 
 	case w.decision.Verdict != gate.Allow:
 		return w, lower(w.decision.Reason)
 	}
+	pass := &Passage{point: p, who: who, item: it, name: p.said(it.Name), facts: w.call.Facts}
+	if err := pass.stain(w.session.Label); err != nil {
+		return w, err.Error()
+	}
 	return w, ""
 }
 

@@ -176,7 +176,7 @@ func TestWhatAProfileNeverCalls(t *testing.T) {
 	desk.Profile = "balanced"
 	g.srv.Learn([]access.Client{desk})
 	messages := heardBy(t, g.as(deskToken))
-	g.srv.calls.Gate.Learn(&gate.Policy{}) // of which no profile is known, so that nothing is
+	g.srv.calls.Gate.Learn(&gate.Policy{}, nil) // of which no profile is known, so that nothing is
 	g.Relist()
 	if got := next(t, messages); !strings.Contains(got, "tools/list_changed") {
 		t.Errorf("got %s", got)

@@ -62,7 +62,7 @@ func with(t testing.TB, dir string, limits approval.Limits, clients []string) *e
 	if shipped().Policy == nil {
 		t.Fatal(shipped().Diags)
 	}
-	p.Learn(shipped().Policy)
+	p.Learn(shipped().Policy, nil)
 	return p
 }
 
