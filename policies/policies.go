@@ -63,7 +63,8 @@ func load(names []string, fsys fs.FS, dir string) Set {
 
 // Shipped returns the names of the shipped files in reading order: a profile's base comes before the profile.
 func Shipped() []string {
-	return append([]string{"strict.hcl", "balanced.hcl", "clean-room.hcl", "operator.hcl"}, serviceFiles()...)
+	profiles := []string{"strict.hcl", "balanced.hcl", "everyday.hcl", "clean-room.hcl", "operator.hcl"}
+	return append(profiles, serviceFiles()...)
 }
 
 // serviceFiles are the shipped files with facts. Browser has notes on its tiers and stands beside the profiles.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -46,7 +47,7 @@ func (c clientVerb) clientCommand() *cobra.Command {
 		Use:   "client",
 		Short: "Declare which client may use which servers",
 		Long:  clientHelp,
-		Example: example("pfar client add desk --servers notion,github", "pfar client config desk", "pfar client set desk --servers notion", "pfar client rotate desk --keep",
+		Example: example("pfar client add desk --servers notion,github", "pfar client add desk --servers '*' --profile everyday", "pfar client config desk", "pfar client set desk --servers notion", "pfar client rotate desk --keep",
 			"pfar client list"),
 		Args: arguments(),
 		RunE: func(*cobra.Command, []string) error {
@@ -82,7 +83,7 @@ func (c clientVerb) clientAddCommand() *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringSliceVar(&n.Servers, "servers", nil, "`NAMES` of the servers that it may use, or \"*\" for all")
-	f.StringVar(&n.Profile, "profile", "strict", "the gate's `PROFILE` for it")
+	f.StringVar(&n.Profile, "profile", "strict", "the gate's `PROFILE` for it; everyday asks less, for a desktop client")
 	f.StringVar(&n.Relax, "relax", "", "reason `WHY` its profile allows more than strict")
 	f.StringSliceVar(&n.Allow, "allow", nil, "`PATTERNS` of tools that it may use (notion.search*); by default all tools of its servers")
 	f.StringSliceVar(&n.Hide, "hide", nil, "`PATTERNS` of tools that it may not use")
@@ -135,6 +136,9 @@ func (c clientVerb) clientAdd(ctx context.Context, n newClient) error {
 	if !n.noToken {
 		secret = newToken()
 		n.Tokens = []access.Digest{access.DigestOf([]byte(secret))}
+	}
+	if n.Profile == "everyday" { // pfar-policies(5) has the reason for each of its rows
+		n.Relax = cmp.Or(n.Relax, "a desktop client that a person works with all day")
 	}
 	path := filepath.Join(clients.dir, n.Name+".hcl")
 	src := declaration.RenderClient(n.Client)

@@ -252,6 +252,7 @@ func TestHeists(t *testing.T) {
 	}{
 		{"strict", "strict", "", func(heist) bool { return false }},
 		{"balanced", "balanced", "", func(th heist) bool { return th.internal }},
+		{"everyday", "everyday", "", func(th heist) bool { return th.internal }},
 		{"balanced, inspected", "balanced", looksForCanaries(t), func(th heist) bool { return !th.internal }},
 	} {
 		t.Run(run.name, func(t *testing.T) {
