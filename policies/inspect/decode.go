@@ -217,10 +217,12 @@ var (
 	isVisible   = between('!', '~')
 )
 
+var hexSigns = strings.NewReplacer(`\x`, "", `\X`, "", "0x", "", "0X", "", ":", "", ",", "", " ", "", `\`, "", "x", "", "X", "")
+
 // undoHex reads hexadecimal digits, with the signs between them that people and programs write: "6a:6b", `\x6a\x6b`,
 // "0x6a, 0x6b".
 func undoHex(run string) []byte {
-	digits := strings.NewReplacer(`\x`, "", `\X`, "", "0x", "", "0X", "", ":", "", ",", "", " ", "", `\`, "", "x", "", "X", "").Replace(run)
+	digits := hexSigns.Replace(run)
 	if len(digits) < minEncoded {
 		return nil
 	}

@@ -211,6 +211,9 @@ func length(s string, of *scan.Set) int {
 // isJWT reports whether a text is a token of RFC 7519, signed or not.
 func isJWT(s string) bool {
 	const least = 12
+	if !strings.Contains(s, "eyJ") { // most texts: they are not split
+		return false
+	}
 	parts := strings.Split(s, ".")
 	for i := 0; i+2 < len(parts); i++ {
 		k := strings.Index(parts[i], "eyJ")

@@ -173,7 +173,7 @@ func (n *incoming) withheld() (reply.Reply, error) {
 // atLeast returns the higher one of a server's label and its answer's. An unknown label is kept.
 func atLeast(label string, c gate.Confidentiality) string {
 	var have gate.Confidentiality
-	if have.UnmarshalText([]byte(label)) != nil || have >= c {
+	if label == "" || have.UnmarshalText([]byte(label)) != nil || have >= c {
 		return label
 	}
 	return c.String()

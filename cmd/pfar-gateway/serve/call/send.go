@@ -33,12 +33,19 @@ func (a *Calls) Reach(v *Visit, find Find) (reply.Reply, error) {
 
 // sought finds a target. It waits for a server that is starting, as after a crash.
 func (a *Calls) sought(ctx context.Context, find Find) (Target, error) {
-	wait, cancel := context.WithTimeout(ctx, replayWait)
-	defer cancel()
+	var wait context.Context // nil: there was nothing to wait for
 	for {
 		t, err := find()
 		down, ok := errors.AsType[*registry.Down](err)
-		if !ok || !a.Registry.Back(wait, down.Server) {
+		if !ok {
+			return t, err
+		}
+		if wait == nil {
+			var cancel context.CancelFunc
+			wait, cancel = context.WithTimeout(ctx, replayWait)
+			defer cancel()
+		}
+		if !a.Registry.Back(wait, down.Server) {
 			return t, err
 		}
 	}

@@ -31,7 +31,7 @@ type Caller struct {
 func (c *Caller) Identity(label string) enforce.Identity {
 	id := enforce.Identity{
 		Client: c.Bound.Client, Handle: c.Bound.Handle, Profile: c.Member.Profile, Proof: c.Bound.Proof(), Rights: c.Member.Rights,
-		Person: c.Bound.Acting && c.Bound.Client == access.Operator,
+		Person: c.person(),
 	}
 	if label != "" {
 		id.Handle = label
@@ -39,10 +39,12 @@ func (c *Caller) Identity(label string) enforce.Identity {
 	return id
 }
 
+func (c *Caller) person() bool { return c.Bound.Acting && c.Bound.Client == access.Operator }
+
 // Catalogue returns the tools, prompts and resources that the client may see: only this leads from a request to a
 // server. A person also sees those that no profile could call.
 func (c *Caller) Catalogue(of *registry.Registry) *registry.Catalogue {
-	if c.Identity("").Person {
+	if c.person() {
 		return of.For(c.Member.Rights, "")
 	}
 	return of.For(c.Member.Rights, c.Member.Profile)

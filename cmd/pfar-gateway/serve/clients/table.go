@@ -2,6 +2,7 @@ package clients
 
 import (
 	"crypto/subtle"
+	"encoding/hex"
 	"slices"
 	"strconv"
 
@@ -39,7 +40,7 @@ type Binding struct {
 func (b Binding) Proof() string {
 	switch uid := "uid " + strconv.FormatUint(uint64(b.UID), 10); {
 	case b.Token != access.Digest{}:
-		return "token " + b.Token.String()[:8]
+		return "token " + hex.EncodeToString(b.Token[:4])
 	case b.Acting && b.Client != access.Operator:
 		return uid + " for it"
 	default:
