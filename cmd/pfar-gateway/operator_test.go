@@ -47,7 +47,7 @@ func TestClientsAreNotTheOperator(t *testing.T) {
 	p := start(t, "127.0.0.1:0", "http:unix:servers:operator", token+"\n")
 	p.await(t, "READY=1")
 	for _, q := range [][3]string{
-		{"GET", "/pins", "[]\n"}, {"GET", "/approvals", "[]\n"}, {"GET", "/approvals/history", "[]\n"}, {"GET", "/sessions", `[{"client":"default"`}, {"GET", "/stains", "[]\n"}, {"GET", "/rules", "[]\n"}, {"GET", "/stats", `{"time":`},
+		{"GET", "/pins", "[]\n"}, {"GET", "/approvals", "[]\n"}, {"GET", "/approvals/history", "[]\n"}, {"GET", "/sessions", `[{"client":"default"`}, {"GET", "/stains", "[]\n"}, {"GET", "/grants", "[]\n"}, {"GET", "/stats", `{"time":`},
 		{"POST", "/pins/x/accept", ""}, {"POST", "/pins/x/forget", ""}, {"POST", "/approvals/x/approve", ""}, {"POST", "/approvals/x/deny", ""},
 		{"POST", "/sessions", ""}, {"POST", "/sessions/x/default/reset", ""}, {"POST", "/stains/x/clear", ""}, {"POST", "/rules/x/forget", ""},
 	} {
