@@ -33,8 +33,10 @@ var traces = []struct {
 	calls int
 	asks  map[string]int // by profile
 }{
-	{"day", 31, map[string]int{"strict": 23, "balanced": 20, "everyday": 19}},
-	{"code", 20, map[string]int{"strict": 15, "balanced": 13, "everyday": 12}},
+	{"day", 31, map[string]int{"strict": 12, "balanced": 8, "everyday": 8}},
+	{"code", 20, map[string]int{"strict": 7, "balanced": 3, "everyday": 3}},
+	{"research", 66, map[string]int{"strict": 17, "balanced": 5, "everyday": 5}},
+	{"office", 74, map[string]int{"strict": 24, "balanced": 14, "everyday": 14}},
 }
 
 // step is one call of a trace.
@@ -68,13 +70,24 @@ var traceServers = map[string]struct{ service, hosts string }{
 	"calendar": {"google-calendar", `"www.googleapis.com"`},
 	"context7": {"context7", `"context7.com"`},
 	"crm":      {"", `"api.crm.example"`},
+	"drive":    {"google-drive", `"www.googleapis.com"`},
+	"exa":      {"exa", `"api.exa.ai"`},
+	"fetch":    {"fetch", `"arxiv.org", "*.wikipedia.org", "pubmed.ncbi.nlm.nih.gov"`},
 	"git":      {"git", ""},
 	"github":   {"github", `"api.github.com"`},
 	"gmail":    {"gmail", `"gmail.googleapis.com"`},
+	"hubspot":  {"hubspot", `"api.hubapi.com"`},
+	"jira":     {"jira", `"acme.atlassian.net"`},
+	"linear":   {"linear", `"api.linear.app"`},
 	"notion":   {"notion", `"api.notion.com"`},
-	"postgres": {"postgres", `"db.example.com:5432"`},
-	"slack":    {"slack", `"slack.com"`},
-	"time":     {"time", ""},
+
+	"perplexity": {"perplexity", `"api.perplexity.ai"`},
+	"postgres":   {"postgres", `"db.example.com:5432"`},
+	"slack":      {"slack", `"slack.com"`},
+	"tavily":     {"tavily", `"api.tavily.com"`},
+	"thinking":   {"sequential-thinking", ""},
+	"time":       {"time", ""},
+	"todoist":    {"todoist", `"api.todoist.com"`},
 }
 
 // declareTraces declares every server that the traces call, and a client for each trace.
