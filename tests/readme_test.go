@@ -10,7 +10,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 )
 
-// TestReadmeCounts compares the numbers of README.md with what they count.
+// TestReadmeCounts compares the numbers of README.md and pfar(7) with what they count.
 func TestReadmeCounts(t *testing.T) {
 	text := strings.Join(strings.Fields(read(t, "../README.md")), " ")
 	services := 0
@@ -29,14 +29,18 @@ func TestReadmeCounts(t *testing.T) {
 	}
 	memory := strings.Trim(defaults["sandbox.memory_limit"], `"`)
 	if defaults["sandbox.cpu_quota"] != "" {
-		t.Error("the README says that CPU time is unbounded without a word")
+		t.Error("pfar(7) says that CPU time is unbounded without a word")
 	}
+	if want := fmt.Sprintf("ships facts about the tools of %d services", services); !strings.Contains(text, want) {
+		t.Errorf("the README does not say %q", want)
+	}
+	overview := read(t, "../packaging/man/pfar.7")
 	for _, want := range []string{
-		fmt.Sprintf("ships facts about the tools of %d services", services),
-		fmt.Sprintf("| %s MiB, %s, unbounded |", strings.TrimSuffix(memory, "m"), defaults["sandbox.tasks_max"]),
+		fmt.Sprintf("\n%s MiB, %s, unbounded.\n", strings.TrimSuffix(memory, "m"), defaults["sandbox.tasks_max"]),
+		fmt.Sprintf("pfar ships facts for %d services.\n", services),
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the README does not say %q", want)
+		if !strings.Contains(overview, want) {
+			t.Errorf("pfar(7) does not say %q", want)
 		}
 	}
 }

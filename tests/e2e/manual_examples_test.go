@@ -11,17 +11,17 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestReadmeTyped runs the commands of README's "Using it" as they stand there, in a directory with what they name.
+// TestExamplesTyped runs the commands of pfar(1), EXAMPLES, as they stand there, in a directory with what they name.
 // Those for the shell and for make are the test's own; the browsers of the examples have tests of their own.
-func TestReadmeTyped(t *testing.T) {
+func TestExamplesTyped(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
+	manual, err := os.ReadFile("../../packaging/man/pfar.1")
 	check(t, err)
-	_, section, _ := strings.Cut(string(readme), "\n## Using it\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	blocks := strings.Split(section, "\n```\n")
+	_, section, _ := strings.Cut(strings.ReplaceAll(string(manual), `\-`, "-"), "\n.Sh EXAMPLES\n")
+	section, _, _ = strings.Cut(section, "\n.Sh ")
+	blocks := strings.Split(strings.ReplaceAll(section, "\n.Bd -literal -offset indent\n", "\n.Ed\n"), "\n.Ed\n")
 	if len(blocks) != 5 {
-		t.Fatalf("README has %d texts and blocks of commands", len(blocks))
+		t.Fatalf("pfar(1) has %d texts and blocks of commands", len(blocks))
 	}
 	servers, err := npmServers()
 	check(t, err)

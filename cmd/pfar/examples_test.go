@@ -11,15 +11,15 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// TestReadmeCanBeTyped holds the commands of README.md against the program: verbs, flags and number of arguments, that
-// a folder stands where one belongs, and that whatever comes before pfar runs says where its servers' programs are.
-func TestReadmeCanBeTyped(t *testing.T) {
-	b, err := os.ReadFile("../../README.md")
+// TestExamplesCanBeTyped holds the commands of pfar(1), EXAMPLES, against the program: verbs, flags and number of
+// arguments. A folder stands where one belongs, and each command before pfar runs says where its servers' programs are.
+func TestExamplesCanBeTyped(t *testing.T) {
+	b, err := os.ReadFile("../../packaging/man/pfar.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(b), "\n## Using it\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+	_, section, _ := strings.Cut(strings.ReplaceAll(string(b), `\-`, "-"), "\n.Sh EXAMPLES\n")
+	section, _, _ = strings.Cut(section, "\n.Sh ")
 	lines := regexp.MustCompile(`(?m)^pfar (.*?)(  +#.*)?$`).FindAllStringSubmatch(section, -1)
 	if len(lines) < 6 {
 		t.Fatalf("%d commands found", len(lines))
