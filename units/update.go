@@ -15,7 +15,7 @@ type (
 		Server, Session string
 		Refusal         egress.Refusal
 	}
-	// GatewayTurned: the gateway's service has come up, as another process perhaps, or gone down.
+	// GatewayTurned: the gateway's service has come up, as another process perhaps, or gone down; or its port has.
 	GatewayTurned struct{ Running bool }
 	// GatewayAnchor is where the gateway says that its audit is.
 	GatewayAnchor struct {

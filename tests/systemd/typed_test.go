@@ -30,8 +30,6 @@ func shown(t *testing.T, page, command string) string {
 func TestManualCommands(t *testing.T) {
 	t.Parallel()
 	o := owned(t)
-	o.declare(t, "hello.hcl", echo(""))
-	becomes(t, o, "hello", control.Running)
 	for _, c := range []string{"systemctl --user enable pfar-gateway-http.socket", "systemctl --user restart pfar-gateway-http.socket"} {
 		o.Run(t, "sh", "-euc", shown(t, "pfard.8", c))
 	}
@@ -41,6 +39,11 @@ func TestManualCommands(t *testing.T) {
 		}
 		return nil
 	})
+	if pid := o.pid(t, "pfar-gateway"); pid != "0" { // the port is told of before anybody needed the gateway
+		t.Errorf("the gateway runs, as process %s", pid)
+	}
+	o.declare(t, "hello.hcl", echo(""))
+	becomes(t, o, "hello", control.Running)
 	o.Run(t, "sh", "-euc", shown(t, "pfar.1", "systemctl --user enable --now pfar-notify.service"))
 	o.isActive(t, "pfar-notify.service", "active")
 

@@ -128,8 +128,8 @@ func (r *Runner) Watch(ctx context.Context) {
 				r.lookAtAll()
 			} else if name, ok := InstanceOf(unit); ok {
 				r.Observe(name)
-			} else if unit == GatewayUnit {
-				r.lookAtGateway()
+			} else if unit == GatewayUnit || unit == portUnit {
+				r.lookAtGateway(unit == portUnit)
 			}
 		}
 		r.forgetJobs()
@@ -163,7 +163,7 @@ func (r *Runner) lookAtAll() {
 	for _, name := range names {
 		r.Observe(name)
 	}
-	r.lookAtGateway()
+	r.lookAtGateway(false)
 }
 
 // gateway is the gateway's service, as systemd has told of it last.
@@ -185,7 +185,9 @@ func (g *gateway) turned(s UnitState, socket string) (runs, turned bool) {
 	return runs, turned
 }
 
-func (r *Runner) lookAtGateway() {
+// lookAtGateway tells of a gateway that has turned. It also tells of one whose port has: the socket may listen before
+// the gateway runs first.
+func (r *Runner) lookAtGateway(port bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), busTime)
 	defer cancel()
 	var s UnitState
@@ -199,7 +201,7 @@ func (r *Runner) lookAtGateway() {
 	if err != nil {
 		return
 	}
-	if runs, turned := r.gateway.turned(s, socket); turned {
+	if runs, turned := r.gateway.turned(s, socket); turned || port {
 		r.cfg.Events(units.GatewayTurned{Running: runs})
 	}
 }
