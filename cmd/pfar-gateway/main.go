@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/journal"
+	"github.com/pfar/pfar/units/migrate"
 )
 
 const usage = `Usage: pfar-gateway [--token-file FILE] [--allow-uid UID]...
@@ -59,6 +60,7 @@ func main() {
 	journal.Settle()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-gateway: %v\n", err)
+		migrate.Rest(ctx, err)
 		os.Exit(1)
 	}
 }

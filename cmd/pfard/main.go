@@ -48,7 +48,8 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	exit(run(ctx, o, log))
+	err := run(ctx, o, log)
+	exit(err, func() { migrate.Rest(ctx, err) })
 }
 
 // sealKey touches no state that a newer pfar has written, or that pfard has yet to migrate.
@@ -59,10 +60,13 @@ func sealKey(dirs control.Dirs, log *slog.Logger) error {
 	return seal.NewSealer(dirs, log).Run(context.Background())
 }
 
-func exit(err error) {
+func exit(err error, after ...func()) {
 	journal.Settle()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfard: %v\n", err)
+		for _, f := range after {
+			f()
+		}
 		os.Exit(1)
 	}
 	os.Exit(0)

@@ -1,6 +1,7 @@
 package systemd
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // talkers are the HTTP clients of testdata/talk.py, which call the server hello all the time over connections that they
@@ -103,4 +105,34 @@ func (k *talkers) hold(t *testing.T, when string) {
 		}
 	}
 	t.Logf("%s: %v", when, counts)
+}
+
+// TestANewerState: pfard and the gateway refuse what a newer pfar has written. They rest before they end, and run again
+// when the state is theirs.
+func TestANewerState(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo(""), 0o644)
+	becomes(t, m, "hello", control.Running)
+	m.Shell(t, `cd /var/lib/pfar; mv format.json mine.json
+echo '{"format":99,"pfar":"9.0.0"}' >format.json; chmod 644 format.json
+systemctl restart --no-block pfard.service pfar-gateway.service`)
+	for _, unit := range []string{"pfard", "pfar-gateway"} {
+		const refused = `journalctl --quiet --output=json --output-fields=_PID,MESSAGE -u %[1]s |
+grep "install pfar 9.0.0" | tail -1 | grep -q "\"_PID\":\"$(systemctl show -P MainPID %[1]s)\""`
+		bed.Eventually(t, soon, func() error {
+			if r := m.Try("sh", "-c", fmt.Sprintf(refused, unit)); r.Code != 0 {
+				return fmt.Errorf("%s: no process that has refused the state rests", unit)
+			}
+			return nil
+		})
+	}
+	m.Run(t, "mv", "/var/lib/pfar/mine.json", "/var/lib/pfar/format.json")
+	becomes(t, m, "hello", control.Running)
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("pfar", "call", "hello.echo", "--message", "again"); !strings.Contains(r.Stdout, "again") {
+			return errors.New(r.String())
+		}
+		return nil
+	})
 }

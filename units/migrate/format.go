@@ -3,12 +3,15 @@
 package migrate
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"time"
 )
 
 const (
@@ -57,6 +60,29 @@ func (m migration) check() error {
 	return m.refuse(mark)
 }
 
+// newer is why a state is refused that a newer program has written.
+type newer string
+
+func (n newer) Error() string { return string(n) }
+
+// Rest is for a process that is about to end in an error. If its state is newer, systemd would start it again at once,
+// for nothing: it rests until the context ends, or for a while.
+func Rest(ctx context.Context, err error) {
+	started := os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid()) // systemd.exec(5)
+	rest(ctx, err, started, time.After)
+}
+
+func rest(ctx context.Context, err error, started bool, after func(time.Duration) <-chan time.Time) {
+	const pause = 10 * time.Second // systemctl start waits for it, too
+	if _, is := errors.AsType[newer](err); !is || !started {
+		return
+	}
+	select {
+	case <-after(pause):
+	case <-ctx.Done():
+	}
+}
+
 func (m migration) refuse(mark Mark) error {
 	if mark.Format <= m.format() {
 		return nil
@@ -65,8 +91,8 @@ func (m migration) refuse(mark Mark) error {
 	if mark.Pfar != "" {
 		by = "pfar " + mark.Pfar
 	}
-	return fmt.Errorf("using %q: it has format %d, which %s wrote, and this is pfar %s, which knows formats up to %d; nothing was changed: "+
-		"install %s or a later one again", m.dir, mark.Format, by, m.program, m.format(), by)
+	return newer(fmt.Sprintf("using %q: it has format %d, which %s wrote, and this is pfar %s, which knows formats up to %d; "+
+		"nothing was changed: install %s or a later one again", m.dir, mark.Format, by, m.program, m.format(), by))
 }
 
 // read returns the format of a state, and whether a file says so.

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,10 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/pfar/pfar/units/durable"
+	"golang.org/x/sys/unix"
 )
 
 var errCut = errors.New("cut")
@@ -268,6 +269,44 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRest: systemd starts no process again and again that a newer state refuses.
+func TestRest(t *testing.T) {
+	dir := newState(t, original)
+	if err := os.WriteFile(filepath.Join(dir, marked), []byte(`{"format":99}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refused := fmt.Errorf("starting: %w", Check(dir))
+	for name, c := range map[string]struct {
+		err     error
+		started bool
+		rests   bool
+	}{
+		"newer":               {refused, true, true},
+		"newer, by a person":  {refused, false, false},
+		"another error":       {errors.New("no"), true, false},
+		"it is told to end":   {nil, true, false},
+		"joined with another": {errors.Join(errors.New("no"), refused), true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pauses := 0
+			over := make(chan time.Time)
+			close(over)
+			rest(t.Context(), c.err, c.started, func(d time.Duration) <-chan time.Time {
+				if pauses++; d < time.Second {
+					t.Errorf("it rests for %s", d)
+				}
+				return over
+			})
+			if pauses > 0 != c.rests {
+				t.Errorf("%d pauses", pauses)
+			}
+		})
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	rest(ended, refused, true, func(time.Duration) <-chan time.Time { return nil })
 }
 
 // TestWhole: who reads the state beside pfard waits for it.
