@@ -16,9 +16,9 @@ const (
 )
 
 var (
-	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	vaultKey     = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
-	scopePattern = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,256}$`) // RFC 6749, section 3.3
+	variableName = block.MustBound(128, `^[A-Za-z_][A-Za-z0-9_]*$`)
+	vaultKey     = block.MustBound(64, `^[a-z0-9_-]+$`)
+	scopePattern = block.MustBound(256, `^[\x21\x23-\x5b\x5d-\x7e]+$`) // RFC 6749, section 3.3
 	expansion    = regexp.MustCompile(`\$[A-Z_][A-Z0-9_]{2,}`)
 )
 

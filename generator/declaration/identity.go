@@ -19,7 +19,7 @@ const (
 )
 
 var (
-	namePattern = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}$`)
+	namePattern = block.MustBound(23, `^[a-z][a-z0-9-]*$`)
 	outside     = regexp.MustCompile(`[^a-z0-9]+`)
 )
 

@@ -16,8 +16,8 @@ const (
 )
 
 var (
-	toolPattern   = regexp.MustCompile(`^[A-Za-z0-9_./*-]{1,128}$`)
-	renamePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	toolPattern   = block.MustBound(128, `^[A-Za-z0-9_./*-]+$`)
+	renamePattern = block.MustBound(64, `^[A-Za-z0-9_-]+$`)
 	aliasPattern  = regexp.MustCompile(`^[a-z][a-z0-9_.-]*$`)
 	notInAlias    = regexp.MustCompile(`[^a-z0-9_.-]+`)
 )

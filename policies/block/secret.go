@@ -47,7 +47,7 @@ func (h *Hidden) Unread(f *Field) {
 }
 
 var (
-	capitals  = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`) // names of variables
+	capitals  = MustBound(128, `^[A-Z_][A-Z0-9_]*$`) // names of variables
 	quoted    = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?|'[^']*'?`)
 	firstWord = regexp.MustCompile(`^\s*\[*\s*"?([A-Za-z_][A-Za-z0-9_-]*)`)
 	beside    = regexp.MustCompile(`\b(auth|env|token_env|url|secret)\b"?\s*[={:.]`)
