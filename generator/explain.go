@@ -87,6 +87,7 @@ func explainFiles(b *strings.Builder, p plan.Plan) {
 	if shares {
 		fmt.Fprintf(b, "It shares the folders on the host with their other users, with locks, watches, sockets and pipes.\n")
 	}
+	explainUndo(b, p)
 }
 
 func explainNetwork(b *strings.Builder, p plan.Plan) {

@@ -96,8 +96,11 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 	d := declared(s)
 	d.Holds = holds(s, binds)
 	c.origin().declare(&d)
+	kept := lasting(c, binds)
+	d.Keeps = len(kept) > 0 && keeps(c)
+	d.Kept = len(kept) == 0 || d.Keeps
 	says := len(d.Words) + len(d.Packages) + len(d.Holds) + len(d.Asks) + len(s.Allowed)
-	if says > 0 || d.Doubt != nil || d.Service != "" || d.Of != "" {
+	if says > 0 || d.Kept || d.Doubt != nil || d.Service != "" || d.Of != "" {
 		g.Declared, _ = json.Marshal(d) // strings
 	}
 	if b, err := json.Marshal(g); err != nil || len(b) > maxHello {

@@ -117,7 +117,8 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestDeclaredTravels wants what is said to be in what the gateway is told, and nothing where nothing is.
+// TestDeclaredTravels wants what is said to be in what the gateway is told. Of a server that writes to no folder
+// nothing has to be kept, unless its processes are many.
 func TestDeclaredTravels(t *testing.T) {
 	s, _ := declaration.Parse("notion.hcl", []byte("label = \"internal\"\ncommand = \"node\"\ntool \"send_*\" {\n  effect = \"none\"\n}\n"), declaration.Options{})
 	c := facts{server: *s}
@@ -128,8 +129,23 @@ func TestDeclaredTravels(t *testing.T) {
 	}
 	s, _ = declaration.Parse("notion.hcl", []byte("command = \"node\"\n"), declaration.Options{})
 	c = facts{server: *s}
-	if g := c.gateway(nil, new(findings)); g.Declared != nil {
+	if g := c.gateway(nil, new(findings)); string(g.Declared) != `{"server":"notion","kept":true}` {
 		t.Errorf("of nothing said: %s", g.Declared)
+	}
+	for text, want := range map[string]string{
+		"": `"kept":true,"keeps":true}`, "undo = false": `"writes":true}]}`,
+	} {
+		s, _ := declaration.Parse("notion.hcl", []byte("command = \"node\"\nsandbox {\n"+text+"\n}\n"), declaration.Options{})
+		c := facts{server: *s}
+		g := c.gateway([]bind{{real: "/srv/out", writable: true}}, new(findings))
+		if got := string(g.Declared); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+		c.server.Sessions.Own = true
+		g = c.gateway([]bind{{real: "/srv/out", writable: true}}, new(findings))
+		if got := string(g.Declared); strings.Contains(got, "kept") || undo(c, nil) != nil {
+			t.Errorf("with processes of single sessions: %s", got)
+		}
 	}
 	if !slices.Contains(policies.Services(), "browser") {
 		t.Error("no service browser")

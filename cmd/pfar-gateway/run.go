@@ -130,7 +130,10 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	g.audit = g.newAudit()
 	g.panel = &inspect.Panel{Dir: o.inspect}
-	g.point = &enforce.Point{Sessions: g.sessions, Approvals: g.approvals, Trail: g.audit, Vault: secrets, Inspectors: g.panel, Log: log}
+	g.point = &enforce.Point{
+		Sessions: g.sessions, Approvals: g.approvals, Trail: g.audit, Vault: secrets, Inspectors: g.panel,
+		Keeper: g.registry, Log: log,
+	}
 	if g.point.Grants, err = grant.Open(g.state, nil); err != nil {
 		g.state.Close()
 		return nil, err

@@ -40,6 +40,7 @@ type launcher struct {
 	ready   time.Time   // when the tools were first served; zero: never
 	dropped []string    // what cannot be served, as last told
 	words   *transcript // of the server
+	keeper  *keeper
 
 	telling sync.Mutex
 	shown   units.StatusLine // in a unit
@@ -70,6 +71,10 @@ func launch(ctx context.Context, o options) (int, error) {
 		return l.cannotStart(fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err))
 	}
 	l.state(units.StateStarting, "starting")
+	l.keeper = newKeeper(l.plan.Undo, o.attach, l.gateway.Send)
+	if err := l.keeper.begin(); err != nil {
+		l.log.say("pfar-sandbox: " + err.Error())
+	}
 	s, err := start(bwrap, l.plan.Sandbox, l.network(), l.as, secrets)
 	if err != nil {
 		return l.cannotStart(err)
@@ -348,6 +353,7 @@ func (l *launcher) receive(messages chan<- handover.Message) error {
 		for _, f := range files {
 			f.Close() // the gateway has nothing to send
 		}
+		l.keeper.take(m)
 		if m.Ready != nil || m.Failed != "" {
 			messages <- m
 		}

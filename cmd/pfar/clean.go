@@ -123,12 +123,12 @@ func (l left) rows() (rows [][]cell) {
 	add := func(what, name, more string) { rows = append(rows, []cell{{what, bold}, {name, ""}, {more, ""}}) }
 	for _, i := range l.Items {
 		switch i.What {
-		case control.LeftHome:
+		case control.LeftHome, control.LeftUndo:
 			size := size(i.Bytes)
 			if i.Partly {
 				size = "more than " + size
 			}
-			add("home", i.Path, size+" in "+count(i.Files, "file"))
+			add(string(i.What), i.Path, size+" in "+count(i.Files, "file"))
 		case control.LeftLog:
 			add("log", i.Path, size(i.Bytes))
 		case control.LeftMark:

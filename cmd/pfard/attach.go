@@ -246,7 +246,12 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 		}
 	}
 	if plan.State {
-		if err := local.MakeHome(a.homes, plan.Name, uid); err != nil {
+		if err := local.MakeOwn(filepath.Join(a.homes, plan.Name), uid); err != nil {
+			return err
+		}
+	}
+	if plan.Undo != nil {
+		if err := local.MakeOwn(plan.Undo.Dir, uid); err != nil {
 			return err
 		}
 	}

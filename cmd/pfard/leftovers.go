@@ -60,8 +60,10 @@ func (l *leftovers) find() {
 		}
 	}
 	itself := func(name string) string { return name }
-	list(dirs.Homes(), itself)
-	list(dirs.Homes(), ofCondemned)
+	for _, own := range l.owned() {
+		list(own.dir, itself)
+		list(own.dir, ofCondemned)
+	}
 	list(filepath.Dir(dirs.Disabled("x")), itself)
 	list(dirs.Pins(), func(name string) string { return strings.TrimSuffix(name, ".json") })
 	for _, name := range l.ids.Names() {
@@ -113,19 +115,32 @@ func (l *leftovers) clean(p control.Peer, q control.Request) (*control.Leftovers
 	return left, nil
 }
 
+// owned are the directories in which each server has one of its own, with its user's files.
+func (l *leftovers) owned() []struct {
+	what control.LeftKind
+	dir  string
+} {
+	return []struct {
+		what control.LeftKind
+		dir  string
+	}{{control.LeftHome, l.dirs.Homes()}, {control.LeftUndo, l.dirs.Undo()}}
+}
+
 // measure looks at what a server has left, but for what the gateway and the vault keep.
 func (l *leftovers) measure(name string) *control.Leftovers {
 	dirs := l.dirs
 	left := &control.Leftovers{Server: name, Items: []control.Leftover{}}
-	for _, home := range append([]string{name}, condemnedOf(dirs.Homes(), name)...) {
-		path := filepath.Join(dirs.Homes(), home)
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			continue
+	for _, own := range l.owned() {
+		for _, file := range append([]string{name}, condemnedOf(own.dir, name)...) {
+			path := filepath.Join(own.dir, file)
+			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			item := control.Leftover{What: own.what, Path: path}
+			item.Bytes, item.Files, item.Partly = treeSize(path)
+			item.Partly = !item.Partly
+			left.Items = append(left.Items, item)
 		}
-		item := control.Leftover{What: control.LeftHome, Path: path}
-		item.Bytes, item.Files, item.Partly = treeSize(path)
-		item.Partly = !item.Partly
-		left.Items = append(left.Items, item)
 	}
 	for _, path := range logsOf(dirs.Log(name)) {
 		item := control.Leftover{What: control.LeftLog, Path: path}
@@ -156,8 +171,10 @@ func (l *leftovers) condemnAll(name string) error {
 	if err := l.servers.undeclared(name); err != nil {
 		return err
 	}
-	if _, err := condemn(l.dirs.Homes(), name); err != nil {
-		return fmt.Errorf("taking away the home of %q: %w", name, err)
+	for _, own := range l.owned() {
+		if _, err := condemn(own.dir, name); err != nil {
+			return fmt.Errorf("taking away the %s of %q: %w", own.what, name, err)
+		}
 	}
 	return unmark(l.dirs.Disabled(name))
 }
@@ -165,9 +182,11 @@ func (l *leftovers) condemnAll(name string) error {
 // removeAll deletes what is condemned, and lets others have the user id of which no file is left there.
 func (l *leftovers) removeAll(name string) error {
 	dirs := l.dirs
-	for _, home := range condemnedOf(dirs.Homes(), name) {
-		if err := removeTree(dirs.Homes(), home); err != nil {
-			return err
+	for _, own := range l.owned() {
+		for _, file := range condemnedOf(own.dir, name) {
+			if err := removeTree(own.dir, file); err != nil {
+				return err
+			}
 		}
 	}
 	return l.do(func() error {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -15,6 +16,9 @@ const (
 	minTasks, maxTasks   = 8, 4096
 	minCPU, maxCPU       = 1, 6400
 	maxMounts            = 64
+	minUndo, maxUndo     = 1 << 20, 1 << 40
+	minUndoTime          = time.Hour
+	maxUndoTime          = 365 * 24 * time.Hour
 )
 
 // serverHome is where a server finds its home. Nothing is bound below it, for it is writable.
@@ -35,7 +39,7 @@ type box struct {
 func (d *box) keys() []block.Key {
 	b := d.sandbox
 	return []block.Key{
-		key("memory_limit", `"256m"`, `"256m"`, d.memoryLimit),
+		key("memory_limit", `"256m"`, `"256m"`, d.size(&b.Memory, minMemory, maxMemory)),
 		key("tasks_max", `256`, `256`, d.setInteger(&b.Tasks, minTasks, maxTasks)),
 		key("cpu_quota", `"50%"`, "", d.cpuQuota),
 		key("read_only_fs", `true`, `true`, d.SetTruth(&b.ReadOnlyFS)),
@@ -43,30 +47,50 @@ func (d *box) keys() []block.Key {
 		key("read_only", `["/srv/data"]`, `[]`, d.mounts(&b.ReadOnly, false)),
 		key("writable", `["/srv/data"]`, `[]`, d.mounts(&b.Writable, true)),
 		key("state", `true`, `false`, d.SetTruth(&b.State)),
+		key("undo", `false`, `true`, d.SetTruth(&b.Undo.On)),
+		key("undo_size", `"4g"`, `"1g"`, d.size(&b.Undo.Size, minUndo, maxUndo)),
+		key("undo_time", `"72h"`, `"168h"`, d.setDuration(&b.Undo.Time, minUndoTime, maxUndoTime, false)),
 	}
 }
 
-// memoryLimit reads a size. The units are powers of 1024, as systemd's and docker's are.
-func (d *box) memoryLimit(f *block.Field) {
-	s, ok := d.measure(f, "a size with its unit")
-	if !ok {
-		return
+// size reads a size. The units are powers of 1024, as systemd's and docker's are.
+func (d *box) size(to *int64, least, most int64) block.Value {
+	return func(f *block.Field) {
+		s, ok := d.measure(f, "a size with its unit")
+		if !ok {
+			return
+		}
+		shortest, longest := block.Quote(Size(least)), block.Quote(Size(most))
+		m := sizePattern.FindStringSubmatch(s)
+		if m == nil {
+			const words = "%s is not a size: write a whole number with k, m or g, from %s to %s. Write %s."
+			d.Problem(f.Val.At, "Not a size", words, block.Quote(s), shortest, longest, f.Example)
+			return
+		}
+		v, err := strconv.ParseInt(m[1], 10, 64)
+		unit := int64(1) << (10 * (strings.Index("kmgt", strings.ToLower(m[2])) + 1))
+		if m[2] == "" {
+			unit = 1
+		}
+		if err != nil || v > most/unit || v*unit < least {
+			d.outOfRange(f, f.Val.At, shortest, longest)
+			return
+		}
+		*to = v * unit
 	}
-	m := sizePattern.FindStringSubmatch(s)
-	if m == nil {
-		d.Problem(f.Val.At, "Not a size", `%s is not a size: write a whole number with k, m or g, from "16m" to "1024g". Write %s.`, block.Quote(s), f.Example)
-		return
+}
+
+// Size writes a size as a declaration does: "256m".
+func Size(v int64) string {
+	for _, unit := range []struct {
+		bytes int64
+		name  string
+	}{{1 << 30, "g"}, {1 << 20, "m"}, {1 << 10, "k"}} {
+		if v%unit.bytes == 0 {
+			return strconv.FormatInt(v/unit.bytes, 10) + unit.name
+		}
 	}
-	v, err := strconv.ParseInt(m[1], 10, 64)
-	unit := int64(1) << (10 * (strings.Index("kmgt", strings.ToLower(m[2])) + 1))
-	if m[2] == "" {
-		unit = 1
-	}
-	if err != nil || v > maxMemory/unit || v*unit < minMemory {
-		d.outOfRange(f, f.Val.At, `"16m"`, `"1024g"`)
-		return
-	}
-	d.sandbox.Memory = v * unit
+	return strconv.FormatInt(v, 10)
 }
 
 func (d *box) cpuQuota(f *block.Field) {
@@ -152,6 +176,14 @@ func refusedMount(s string, writable bool) string {
 
 // check refuses binds below a writable one: the server could put a symlink where the next start binds.
 func (d *box) check() {
+	if !d.sandbox.Undo.On {
+		for _, name := range []string{"undo_size", "undo_time"} {
+			if at, ok := d.Places[sandboxSection+"."+name]; ok {
+				d.Problem(at, "Keys that belong together",
+					"%s bounds what undo keeps, and undo = false keeps nothing. Remove one of the two.", name)
+			}
+		}
+	}
 	for i, m := range d.paths {
 		for j, other := range d.paths {
 			switch {

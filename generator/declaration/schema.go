@@ -13,6 +13,8 @@ const (
 	defaultMemory  = 256 << 20
 	defaultTasks   = 256 // node has 11 threads and twice that under npx; a browser server needs about 200
 	defaultTimeout = 60 * time.Second
+	defaultUndo    = 1 << 30
+	defaultKept    = 7 * 24 * time.Hour
 )
 
 // newServer returns the defaults.
@@ -20,8 +22,11 @@ func newServer(filename, name string) *Server {
 	return &Server{
 		Name: name, File: filename, Label: Sensitive, Allowed: []egress.Endpoint{}, Transport: Stdio,
 		Enabled: true, Autostart: true, Timeout: defaultTimeout, Pins: TrustFirst,
-		Sandbox: Sandbox{Memory: defaultMemory, Tasks: defaultTasks, ReadOnlyFS: true, AllowTmp: true},
-		Tools:   map[string]Tool{},
+		Sandbox: Sandbox{
+			Memory: defaultMemory, Tasks: defaultTasks, ReadOnlyFS: true, AllowTmp: true,
+			Undo: Undo{On: true, Size: defaultUndo, Time: defaultKept},
+		},
+		Tools: map[string]Tool{},
 	}
 }
 

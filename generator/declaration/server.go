@@ -117,6 +117,14 @@ type Sandbox struct {
 	ReadOnly   []string
 	Writable   []string
 	State      bool // a private home that outlives the process
+	Undo       Undo
+}
+
+// Undo says how what a server overwrites in folders that outlive it is kept. The zero value keeps nothing.
+type Undo struct {
+	On   bool          // undo
+	Size int64         // undo_size, bytes
+	Time time.Duration // undo_time
 }
 
 // Tool is what the owner says of one tool, or of all whose names fit.

@@ -53,7 +53,7 @@ func otherWords() map[string]string {
 		"pids": "tasks_max", "pids_limit": "tasks_max", "processes": "tasks_max", "tasks": "tasks_max",
 		"disabled": "enabled", "active": "enabled", "start": "autostart", "auto_start": "autostart", "idle": "idle_timeout",
 		"volumes": "writable", "mounts": "writable", "binds": "writable", "rw": "writable", "write": "writable", "ro": "read_only", "read": "read_only",
-		"tmp": "allow_tmp", "persist": "state", "home": "state", "tools": "tool", "security": "label", "sensitivity": "label", "desc": "description",
+		"tmp": "allow_tmp", "persist": "state", "home": "state", "backup": "undo", "snapshots": "undo", "tools": "tool", "security": "label", "sensitivity": "label", "desc": "description",
 		"id": "name", "server_id": "name", "title": "description", "readonly": "read_only_fs", "mcpservers": "server", "servers": "server", "mcp": "server",
 		"capabilities": "client_capabilities", "client": "client_capabilities", "elicit": "client_capabilities", "elicitation": "client_capabilities",
 		"sampling": "client_capabilities", "roots": "client_capabilities",

@@ -34,6 +34,7 @@ var directories = []string{
 	"711 root:root /var/lib/pfar/home",
 	"700 pfar:pfar /var/lib/pfar/pins",
 	"755 root:root /var/lib/pfar/servers",
+	"711 root:root /var/lib/pfar/undo",
 	"700 root:root /var/lib/pfar/users",
 	"700 root:root /var/lib/pfar/vault",
 	"755 root:root /run/pfar",

@@ -87,6 +87,9 @@ func (d Dirs) Log(name string) string { return filepath.Join(d.State, "log", nam
 // Homes is the directory of the servers' private homes.
 func (d Dirs) Homes() string { return filepath.Join(d.State, "home") }
 
+// Undo is the directory of what servers have overwritten (generator.Compile).
+func (d Dirs) Undo() string { return filepath.Join(d.State, "undo") }
+
 // Pins is the directory of what has been accepted of servers.
 func (d Dirs) Pins() string { return filepath.Join(d.State, "pins") }
 
@@ -116,5 +119,6 @@ func (d Dirs) Audit() string { return filepath.Join(d.State, "audit") }
 
 // Private are the paths that no sandbox may bind, wherever the declarations lie.
 func (d Dirs) Private(declarations string) []string {
-	return []string{d.Run, declarations, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(), d.Homes(), d.Kept(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Token()}
+	return []string{d.Run, declarations, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(), d.Homes(), d.Kept(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Token(),
+		d.Undo()}
 }

@@ -28,6 +28,7 @@ type LeftKind string
 
 const (
 	LeftHome LeftKind = "home"     // its private home
+	LeftUndo LeftKind = "undo"     // what it has overwritten
 	LeftLog  LeftKind = "log"      // what it wrote to its standard error
 	LeftMark LeftKind = "disabled" // that the operator has disabled it
 	LeftID   LeftKind = "user id"
@@ -40,7 +41,7 @@ func (l Leftovers) String() string {
 		switch i.What {
 		case LeftID:
 			words = append(words, fmt.Sprintf("user id %d", i.ID))
-		case LeftHome:
+		case LeftHome, LeftUndo:
 			words = append(words, fmt.Sprintf("%s (%d files, %d bytes)", i.Path, i.Files, i.Bytes))
 		default:
 			words = append(words, i.Path)

@@ -87,6 +87,11 @@ type Message struct {
 	Begin    *Begin  `json:"begin,omitempty"`    // gateway: the answer to an Expect with Files
 	Ready    *Ready  `json:"ready,omitempty"`    // gateway: handshake and discovery done, or done again
 	Failed   string  `json:"failed,omitempty"`   // gateway: the server does not speak MCP; why
+
+	Keep   *Keep   `json:"keep,omitempty"`   // gateway
+	Kept   *Kept   `json:"kept,omitempty"`   // launcher: the answer
+	Undo   *Undo   `json:"undo,omitempty"`   // gateway
+	Undone *Undone `json:"undone,omitempty"` // launcher: the answer, with a file
 }
 
 // Begin says whether the program that Expect tells of may be started. If not, the gateway hangs up once it may: then a

@@ -66,6 +66,11 @@ func (r *Runner) newServer(name string, p plan.Plan, given units.Secrets) (*serv
 	if err := s.makeHome(); err != nil {
 		return nil, err
 	}
+	if p.Undo != nil {
+		if err := makeHome(p.Undo.Dir, s.user); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.stageMounts(); err != nil {
 		return nil, err
 	}
@@ -116,10 +121,9 @@ func (s *server) makeHome() error {
 	return makeHome(s.r.dirs.home(s.plan.Name), s.user)
 }
 
-// MakeHome makes the private home of a server whose processes run as the user id, below the directory homes, and gives
-// it all that is in there.
-func MakeHome(homes, server string, uid int) error {
-	return makeHome(filepath.Join(homes, server), identity{id: uid, set: uid != os.Getuid()})
+// MakeOwn makes a directory of a server whose processes run as the user id, and gives it all that is in there.
+func MakeOwn(dir string, uid int) error {
+	return makeHome(dir, identity{id: uid, set: uid != os.Getuid()})
 }
 
 func makeHome(home string, user identity) error {
@@ -171,6 +175,9 @@ func (s *server) stageMounts() error {
 	}
 	st := stage{dir: s.r.dirs.binds(launcherName(s.name)), binds: binds}
 	s.plan.Sandbox.Mounts = slices.Clone(s.plan.Sandbox.Mounts)
+	if err := s.stageUndo(&st); err != nil {
+		return err
+	}
 	for i, m := range s.plan.Sandbox.Mounts {
 		if !m.ReadOnly() && m.Kind != sandbox.Bind || units.Reachable(m.Source) {
 			continue
@@ -180,9 +187,26 @@ func (s *server) stageMounts() error {
 			return err
 		}
 		s.plan.Sandbox.Mounts[i].Source = staged
+		s.plan.Undo.Found(m.Source, staged)
 	}
 	s.binds = st.binds
 	return nil
+}
+
+// stageUndo makes what is kept reachable for the launcher.
+func (s *server) stageUndo(st *stage) error {
+	if s.plan.Undo == nil {
+		return nil
+	}
+	u := *s.plan.Undo
+	u.Folders = slices.Clone(u.Folders)
+	s.plan.Undo = &u
+	if units.Reachable(u.Dir) {
+		return nil
+	}
+	staged, err := st.add(u.Dir, false)
+	u.Dir = staged
+	return err
 }
 
 // prepare is the launcher's process, made anew for each start.

@@ -243,7 +243,8 @@ func (d dirs) make() error {
 		{d.run, 0o711}, {d.state, 0o711},
 		{filepath.Join(d.run, "credentials"), 0o711}, {filepath.Join(d.run, "notify"), 0o711},
 		{filepath.Join(d.run, "runtime"), 0o711}, {filepath.Join(d.run, "binds"), 0o711},
-		{filepath.Join(d.run, "egress"), 0o700}, {units.InspectDir(d.run), 0o711}, {filepath.Join(d.state, "home"), 0o711}, {filepath.Join(d.state, "log"), 0o700},
+		{filepath.Join(d.run, "egress"), 0o700}, {units.InspectDir(d.run), 0o711}, {filepath.Join(d.state, "home"), 0o711},
+		{filepath.Join(d.state, "undo"), 0o711}, {filepath.Join(d.state, "log"), 0o700},
 	} {
 		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
 			return fmt.Errorf("making %q: %w", dir.path, err)

@@ -60,6 +60,7 @@ func (p Plan) process() Plan {
 	d, _ := p.Declared()
 	d.Words, d.Service, d.Reach, d.Owned = nil, "", egress.Policy{}, false
 	d.Packages, d.Rests, d.Doubt = nil, nil, nil // another server's declaration can put them in doubt
+	d.Kept, d.Keeps = false, false               // Undo says what the launcher does
 	p.Gateway = p.Gateway.Process()
 	p.Gateway.Declared, _ = json.Marshal(d) // as it was read
 	// The rules of its namespace are loaded once, by the addresses among the endpoints.

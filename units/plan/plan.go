@@ -3,6 +3,7 @@ package plan
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
@@ -32,6 +33,34 @@ type Plan struct {
 	Fault string `json:"fault,omitempty"`
 
 	TLSPins map[string][]broker.Pin `json:"tls_pins,omitempty"` // by host that the bridge opens: one of these keys is in its certificates
+
+	Undo *Undo `json:"undo,omitempty"` // nil: nothing is kept of what the server overwrites
+}
+
+// Undo says what the launcher keeps of folders that the server may write to, so that calls can be taken back.
+type Undo struct {
+	Dir     string        `json:"dir"` // where it keeps that: the server does not see it
+	Folders []Folder      `json:"folders"`
+	Size    int64         `json:"size"` // bytes, at most
+	Time    time.Duration `json:"time"` // nanoseconds in JSON
+}
+
+// Found says where the launcher finds a folder.
+func (u *Undo) Found(path, source string) {
+	if u == nil {
+		return
+	}
+	for i := range u.Folders {
+		if u.Folders[i].Path == path {
+			u.Folders[i].Source = source
+		}
+	}
+}
+
+// Folder is a folder, or a file, that outlives the server.
+type Folder struct {
+	Path   string `json:"path"`             // on the host
+	Source string `json:"source,omitempty"` // where the launcher finds it; "": there
 }
 
 // PrivateHome is the directory on the host that the server has as its home from one run to the next, "" if none.
@@ -42,6 +71,18 @@ func (p Plan) PrivateHome() string {
 		}
 	}
 	return ""
+}
+
+// OwnDirs are the directories on the host that belong to the server's user: its private home, and what is kept of what
+// it overwrites.
+func (p Plan) OwnDirs() (dirs []string) {
+	if home := p.PrivateHome(); home != "" {
+		dirs = append(dirs, home)
+	}
+	if p.Undo != nil {
+		dirs = append(dirs, p.Undo.Dir)
+	}
+	return dirs
 }
 
 // Declared is what the gate is told of the server. It reports false if that cannot be read.

@@ -226,15 +226,13 @@ func (r *Runner) Stop(name string) {
 	close(i.stopping)
 }
 
-// makeHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts. Whose
-// it is is known once it has.
+// makeHome makes the directories of a server that has some: systemd shows to a unit what is there when it starts. Whose
+// they are is known once it has.
 func makeHome(p plan.Plan) error {
-	home := p.PrivateHome()
-	if home == "" {
-		return nil
-	}
-	if err := os.MkdirAll(home, 0o700); err != nil {
-		return fmt.Errorf("making the private home of %q: %w", p.Name, err)
+	for _, dir := range p.OwnDirs() {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("making a directory of %q: %w", p.Name, err)
+		}
 	}
 	return nil
 }

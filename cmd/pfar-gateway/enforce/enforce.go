@@ -44,6 +44,8 @@ type Item struct {
 	Fits     bool                        // what is sent conforms to the schema of what it is sent to, or there is none
 	Typed    func() bool                 // reports whether its output is typed values without free text, by what a person has accepted; nil: it is not
 	FreeText func(arguments []byte) bool // reports whether they hold text that the schema does not bound; nil: they may
+
+	unkept string // why what it overwrites is not kept; "": it is, or nobody has tried
 }
 
 // Request is what is sent to the server.
@@ -89,6 +91,7 @@ type Point struct {
 	Trail      Trail
 	Vault      Vault      // nil: there are no secrets
 	Inspectors Inspectors // nil: there is none but the built-in one
+	Keeper     Keeper     // nil: nothing is kept, and so nothing can be taken back
 	Log        *slog.Logger
 	Patience   time.Duration // that a request waits, at the beginning, for the policy and the file of the audit
 

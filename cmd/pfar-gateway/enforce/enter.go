@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/inspect"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/operator"
 )
 
@@ -30,6 +31,7 @@ type weighed struct {
 	plain    gate.Facts     // the call's without stains, of what may be granted; else zero
 	report   inspect.Report // on what is sent
 	writes   bool           // what is sent may stay with the server
+	keeps    bool           // what it overwrites there is to be kept before
 }
 
 // Enter decides about a request. It returns when the request may be sent, which is then to be done at once; a human may
@@ -46,7 +48,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 		it.Typed = nil
 	}
 	known := p.Vault == nil || p.Vault.Known() // before anything is looked for
-	w, err := p.weigh(who, &it, &r)
+	w, id, err := weighKept(ctx, p, who, &it, &r)
 	if !known {
 		err = errors.Join(err, errors.New("it is not known yet which secrets there are"))
 	}
@@ -56,7 +58,10 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	if !known || !here {
 		w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile}
 	}
-	pass := &Passage{point: p, who: who, item: it, name: it.Name, method: r.Method, begun: begun, facts: w.call.Facts, writes: w.writes, id: audit.NewID()}
+	pass := &Passage{
+		point: p, who: who, item: it, name: it.Name, method: r.Method, begun: begun, id: id,
+		facts: w.call.Facts, writes: w.writes,
+	}
 	pass.typed = pass.facts.Extracts()
 	if p.guesses.spent(who.Client) {
 		w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile, Reason: errGuesses.Error()}
@@ -67,13 +72,10 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	if v := w.decision.Verdict; v == gate.Inspect || v == gate.Ask && w.decision.Inspect {
 		about := fence.Meta{Server: it.Server, Tool: it.Name, Label: w.decision.Data}
 		w.report = p.others(ctx, w.policy.Asks(who.Profile), inspector.Outbound, about, r.Params, w.report)
-		now, here := p.now(who, &it) // they take their time
-		if !here || now.Profile != who.Profile || !reflect.DeepEqual(now.Rights, who.Rights) || p.policy.Load().Digest != w.policy.Digest {
-			w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile, Reason: "the policy, or what the client may do, has changed meanwhile: ask again"}
-		}
+		still(p, who, &it, &w) // they take their time
 	}
 	pass.verdict = w.decision.Verdict
-	found := findings(w.report)
+	found := append(findings(w.report), it.unfit()...)
 	verdict := w.decision.Verdict
 	if verdict == gate.Inspect {
 		if verdict = gate.Ask; w.report.Outcome == inspect.Clean {
@@ -96,6 +98,9 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 		if err := p.ask(ctx, pass, &w, &r, found); err != nil {
 			return nil, err
 		}
+		if err := keepAgain(ctx, p, pass, &w); err != nil {
+			return nil, err
+		}
 	default:
 		p.guessed(who, &w, pass.id)
 		pass.end("denied")
@@ -112,6 +117,48 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	}
 	pass.sent = true
 	return pass, nil
+}
+
+// weighKept is weigh of a request with a new id. If the request may be sent, or a person may let it be, what it may
+// overwrite is kept first: facts that rest on that are true by then, or the request is weighed without them.
+func weighKept(ctx context.Context, p *Point, who Identity, it *Item, r *Request) (weighed, string, error) {
+	id := audit.NewID()
+	w, err := p.weigh(who, it, r)
+	if err != nil || !w.keeps || w.decision.Verdict == gate.Deny {
+		return w, id, err
+	}
+	if err := keep(ctx, p.Keeper, it.Server, handover.Call{ID: id, Client: who.Client, Tool: it.Name}); err != nil {
+		it.unkept = err.Error()
+		p.Log.Warn("what a call writes cannot be taken back", "call", id, "server", it.Server, "error", err.Error())
+	}
+	if w, err = p.weigh(who, it, r); err == nil { // that took its time
+		still(p, who, it, &w)
+	}
+	return w, id, err
+}
+
+// keepAgain keeps what a request may overwrite that a person has approved: others may have changed it since the
+// question. The person was told that it can be taken back.
+func keepAgain(ctx context.Context, p *Point, pass *Passage, w *weighed) error {
+	if !w.keeps || pass.item.unkept != "" {
+		return nil
+	}
+	call := handover.Call{ID: pass.id, Client: pass.who.Client, Tool: pass.item.Name}
+	if err := keep(ctx, p.Keeper, pass.item.Server, call); err != nil {
+		pass.end("denied")
+		return refused(pass.id, "what it writes can no longer be taken back ("+lower(err.Error())+"): ask again")
+	}
+	return nil
+}
+
+// still has a decision deny if the policy, or what the client may do, has changed since.
+func still(p *Point, who Identity, it *Item, w *weighed) {
+	now, here := p.now(who, it)
+	same := here && now.Profile == who.Profile && reflect.DeepEqual(now.Rights, who.Rights)
+	if !same || p.policy.Load().Digest != w.policy.Digest {
+		const changed = "the policy, or what the client may do, has changed meanwhile: ask again"
+		w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile, Reason: changed}
+	}
 }
 
 var errGuesses = errors.New("too many of the client's calls held secrets; wait a minute")
@@ -181,6 +228,7 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 		w.plain = f
 	}
 	w.writes = f.Effect != gate.None
+	w.keeps = item.keeps && w.writes && !r.Answer
 	if r.Answer {
 		w.writes = r.Stays
 		if !r.Stays { // else it is a part of what the request does that it belongs to, and of which nobody has seen it

@@ -24,6 +24,7 @@ type resolved struct {
 	addresses []string      // its arguments that the server opens as URLs
 	reach     egress.Policy // where the server may connect to
 	holds     []gate.Place  // where its data is that other servers have, too
+	keeps     bool          // what a call overwrites is to be kept before it
 	before    *resolved     // by a declaration that has been edited since; nil: it has not been
 }
 
@@ -37,6 +38,7 @@ type key struct {
 	pin    string // of a tool: with another definition it claims other things
 	hints  bool   // its claims count
 	typed  bool   // what it gives may be typed values
+	unkept bool   // what it overwrites is not kept
 }
 
 // maxKnown bounds what is kept; then it is resolved anew.
@@ -49,7 +51,9 @@ func (k *known) forget() {
 
 // of returns what a policy says of an item. It looks at the other servers once, until something of them changes.
 func (k *known) of(p *gate.Policy, it *Item) resolved {
-	at := key{policy: p, others: k.sandboxes.Load(), owner: it.Owner, kind: it.Kind}
+	at := key{
+		policy: p, others: k.sandboxes.Load(), owner: it.Owner, kind: it.Kind, unkept: it.unkept != "",
+	}
 	if it.Kind == gate.Tool { // what is said of a server holds for all others
 		at.name, at.pin, at.hints, at.typed = it.Name, it.Pin, it.Hints != nil, it.Typed != nil
 	}
@@ -60,6 +64,9 @@ func (k *known) of(p *gate.Policy, it *Item) resolved {
 	if it.Declared != nil && json.Unmarshal(it.Declared, &offer.Server) != nil || offer.Server.Server != it.Server {
 		return resolved{facts: gate.Worst, addresses: p.Addresses(gate.Offer{Server: gate.Declared{Server: it.Server}, Kind: it.Kind, Name: it.Name})}
 	}
+	if it.unkept != "" {
+		offer.Server.Kept = false
+	}
 	if it.Hints != nil {
 		offer.Hints = it.Hints()
 	}
@@ -67,7 +74,9 @@ func (k *known) of(p *gate.Policy, it *Item) resolved {
 		offer.Typed = it.Typed()
 	}
 	offer.Confined = at.others.Of(offer.Server)
-	f := resolved{facts: p.Resolve(offer), addresses: p.Addresses(offer), reach: offer.Server.Reach, holds: offer.Server.Holds}
+	is := offer.Server
+	f := resolved{facts: p.Resolve(offer), addresses: p.Addresses(offer), reach: is.Reach, holds: is.Holds}
+	f.keeps = is.Keeps
 	if it.Owner != nil {
 		if k.items.Add(1) > maxKnown {
 			k.forget()
@@ -85,7 +94,7 @@ func (k *known) now(p *gate.Policy, it *Item) resolved {
 		return before
 	}
 	f := k.of(p, &edited)
-	f.facts, f.before = before.facts.Strictest(f.facts), &before
+	f.facts, f.before, f.keeps = before.facts.Strictest(f.facts), &before, before.keeps || f.keeps
 	return f
 }
 

@@ -85,6 +85,8 @@ func words(found []audit.Finding) []string {
 		switch {
 		case f.Inspector == inspect.Name:
 			all = append(all, fmt.Sprintf("%s: %s: %s", f.Inspector, f.Kind, f.Detail))
+		case f.Kind == unkeptKind:
+			all = append(all, "what it writes cannot be taken back: "+f.Detail)
 		case f.Kind == missing:
 			all = append(all, "not every inspector has answered")
 		default:
@@ -97,3 +99,14 @@ func words(found []audit.Finding) []string {
 
 // missing is the kind of what stands among findings for inspectors that have not answered.
 const missing = "missing"
+
+// unkeptKind is the kind of what stands among findings for a call whose writes cannot be taken back.
+const unkeptKind = "not kept"
+
+// unfit says for the record, and for a person who is asked, why what a request overwrites is not kept.
+func (it *Item) unfit() []audit.Finding {
+	if it.unkept == "" {
+		return nil
+	}
+	return []audit.Finding{{Inspector: "undo", Kind: unkeptKind, Detail: it.unkept}}
+}

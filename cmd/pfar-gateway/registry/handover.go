@@ -51,7 +51,7 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 		r.log.Warn("refusing a launcher", "error", err.Error())
 		return
 	}
-	u.hangUp = func() { c.Close() }
+	u.launcher = newLine(c, u.Done())
 	if u.Server().Session != "" {
 		r.launchSession(ctx, c, u)
 		return

@@ -37,7 +37,7 @@ func listen(c *handover.Conn, u *Upstream, stopping func()) (left <-chan struct{
 				u.end(errLauncher)
 				return
 			}
-			packet.CloseAll(files)
+			u.launcher.take(m, files)
 			if m.Stopping {
 				stopping()
 			}

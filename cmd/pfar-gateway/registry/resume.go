@@ -27,7 +27,7 @@ func (r *Registry) Resume(ctx context.Context, name string, p keep.Process) erro
 	}
 	r.stored.resume(name, u)
 	c := handover.Accepted(p.Launcher)
-	u.hangUp = func() { c.Close() }
+	u.launcher = newLine(c, u.Done())
 	if u.Server().Session != "" {
 		r.sessions.orphan(u, c)
 		return nil

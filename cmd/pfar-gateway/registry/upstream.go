@@ -28,8 +28,8 @@ type Upstream struct {
 	handed int64 // handover.Message.At of the handover
 	kept   bool  // a gateway before this one has talked to it
 
-	note   func(to, method string, params []byte) // a notification for clients (protocol.Listener)
-	hangUp func()                                 // on the launcher; nil: there is none
+	note     func(to, method string, params []byte) // a notification for clients (protocol.Listener)
+	launcher *line                                  // nil: there is none
 
 	lists   lists
 	marked  atomic.Pointer[marked]
@@ -100,8 +100,8 @@ var (
 // end ends the conversation. Of one that is left to the next gateway the launcher has to know whose doing its end is.
 func (u *Upstream) end(why error) {
 	u.End(why, func() {
-		if errors.Is(why, errShutdown) && u.hangUp != nil {
-			u.hangUp()
+		if errors.Is(why, errShutdown) && u.launcher != nil {
+			u.launcher.conn.Close()
 		}
 	})
 }

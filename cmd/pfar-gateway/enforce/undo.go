@@ -1,0 +1,23 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pfar/pfar/units/handover"
+)
+
+// Keeper has what is in a server's folders kept, before a call is sent that may overwrite it (registry.Registry).
+type Keeper interface {
+	Keep(ctx context.Context, server string, call handover.Call) error
+}
+
+var errNoKeeper = errors.New("nobody keeps anything")
+
+// keep has what a call may overwrite kept.
+func keep(ctx context.Context, k Keeper, server string, call handover.Call) error {
+	if k == nil {
+		return errNoKeeper
+	}
+	return k.Keep(ctx, server, call)
+}

@@ -1,0 +1,88 @@
+package enforce_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// shelf keeps what it is asked to, unless it has an error, and notes that.
+type shelf struct {
+	err   error
+	asked []handover.Call
+	look  func()
+}
+
+func (s *shelf) Keep(_ context.Context, server string, call handover.Call) error {
+	if server != "files" {
+		return fmt.Errorf("%q is another server", server)
+	}
+	s.asked = append(s.asked, call)
+	if s.look != nil {
+		s.look()
+	}
+	return s.err
+}
+
+// undoable is a tool of a server whose folders are kept.
+func undoable(t *testing.T, effect gate.Effect) enforce.Item {
+	t.Helper()
+	it := tool(t, "files", effect)
+	var d gate.Declared
+	if err := json.Unmarshal(it.Declared, &d); err != nil {
+		t.Fatal(err)
+	}
+	d.Kept, d.Keeps = true, true
+	it.Declared, _ = json.Marshal(d)
+	return it
+}
+
+// TestKeptBefore: what a call overwrites is kept before the call has passed, under the id that its record has, and
+// nothing else is.
+func TestKeptBefore(t *testing.T) {
+	p := enforcetest.New(t, "laptop")
+	s := &shelf{}
+	p.Keeper = s
+	s.look = func() { want(t, p, laptop, gate.Start) } // nothing has been dispatched
+	pass := enter(t, p, laptop, undoable(t, gate.Reversible))
+	if len(s.asked) != 1 || s.asked[0] != (handover.Call{ID: pass.Call(), Client: "laptop", Tool: "t"}) {
+		t.Errorf("asked %+v for call %s", s.asked, pass.Call())
+	}
+	enter(t, p, laptop, undoable(t, gate.None))
+	enter(t, p, laptop, tool(t, "files", gate.Reversible))
+	it := undoable(t, gate.Reversible)
+	it.Pin = "" // and so it is denied
+	r := enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")}
+	if _, err := p.Enter(t.Context(), laptop, it, r); err == nil {
+		t.Error("it has passed")
+	}
+	if len(s.asked) != 1 {
+		t.Errorf("asked %+v", s.asked)
+	}
+}
+
+// TestUnkept: a call whose writes could not be kept is judged without that, and its record says why.
+func TestUnkept(t *testing.T) {
+	full := &shelf{err: errors.New("the shelf is full")}
+	for name, keeper := range map[string]enforce.Keeper{"no keeper": nil, "an error": full} {
+		dir := t.TempDir()
+		p := enforcetest.With(t, dir, "laptop")
+		p.Keeper = keeper
+		enter(t, p, laptop, undoable(t, gate.Reversible))
+		why := "the shelf is full"
+		if keeper == nil {
+			why = "nobody keeps anything"
+		}
+		records := recorded(t, dir)
+		if found := records[len(records)-1].Findings; len(found) != 1 || found[0].Detail != why {
+			t.Errorf("%s: %+v", name, records)
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package undo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units/handover"
+)
+
+// Keep makes a version of what is in the folders. The calls may be sent once it has returned without an error: then
+// all that they overwrite can be restored. After an error the store is as it was.
+func (s *Store) Keep(calls ...handover.Call) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keep(calls)
+}
+
+func (s *Store) keep(calls []handover.Call) (err error) {
+	if s.broken != nil {
+		return s.broken
+	}
+	if err := s.expire(); err != nil {
+		return err
+	}
+	for range attempts {
+		if err = s.try(calls); !errors.Is(err, errMoved) {
+			return err
+		}
+	}
+	return err
+}
+
+// pass is one attempt at a version.
+type pass struct {
+	*Store
+	changes []change
+	renewed map[string]entry // untouched but for their time stamps
+	made    []uint64         // objects
+	used    int64            // bytes of them
+}
+
+func (s *Store) try(calls []handover.Call) error {
+	w := walk{limits: s.limits}
+	for _, t := range s.trees {
+		if err := w.look(t); err != nil {
+			return err
+		}
+	}
+	p := &pass{Store: s, renewed: map[string]entry{}}
+	err := p.compare(&w)
+	if err == nil {
+		err = w.still()
+	}
+	if err == nil {
+		err = p.commit(calls)
+	}
+	if err != nil {
+		for _, id := range p.made {
+			_ = os.Remove(s.object(id)) // or the next start does
+		}
+	}
+	return err
+}
+
+// compare finds what has changed, and copies it.
+func (p *pass) compare(w *walk) error {
+	var look []found
+	need := int64(0)
+	for _, f := range w.found {
+		old := p.history.current[f.path]
+		if old != nil && (old.untouched(f.entry) || f.locked && old.locked(f.entry)) {
+			continue
+		}
+		look = append(look, f)
+		if f.entry.Kind == regular && !f.locked && (old == nil || old.Ctime != f.entry.Ctime || !old.kept()) {
+			need += f.entry.Size
+		}
+	}
+	if err := p.room(need); err != nil {
+		return err
+	}
+	for _, f := range look {
+		if err := p.copy(f); err != nil {
+			return err
+		}
+	}
+	return p.gone(w)
+}
+
+// gone finds what is not there any more.
+func (p *pass) gone(w *walk) error {
+	if len(p.changes) == 0 && len(w.found) == len(p.history.current) {
+		return nil
+	}
+	seen := make(map[string]bool, len(w.found))
+	for _, f := range w.found {
+		seen[f.path] = true
+	}
+	for _, path := range slices.Sorted(maps.Keys(p.history.current)) {
+		if !seen[path] {
+			p.changes = append(p.changes, change{name(path), p.history.current[path], nil})
+		}
+	}
+	return nil
+}
+
+// copy takes a file that has changed, or may have.
+func (p *pass) copy(f found) error {
+	old := p.history.current[f.path]
+	e := f.entry
+	if e.Kind == regular && !f.locked && e.Size > 0 {
+		same, err := p.contents(f, old, &e)
+		if err != nil {
+			return err
+		}
+		if same && old.Mode == e.Mode {
+			e.Object = old.Object
+			p.renewed[f.path] = e
+			return nil
+		}
+	}
+	if old != nil && e.Kind == regular && e.Size == 0 && old.Kind == regular && old.Size == 0 && old.Mode == e.Mode {
+		p.renewed[f.path] = e
+		return nil
+	}
+	p.changes = append(p.changes, change{name(f.path), old, &e})
+	return nil
+}
+
+// contents keeps what is in a regular file, unless that is the same as before.
+func (p *pass) contents(f found, old, e *entry) (same bool, err error) {
+	var clock unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &clock); err != nil {
+		return false, err
+	}
+	in, err := openFile(f)
+	if err != nil {
+		return false, err
+	}
+	defer in.Close()
+	_, before, err := stat(int(in.Fd()), "")
+	if err != nil || before.Kind != regular || before.Size != e.Size || before.Ino != e.Ino || before.Dev != e.Dev {
+		return false, moved(f.path)
+	}
+	*e = before
+	e.Racy = before.Ctime >= clock.Nano()-racy.Nanoseconds()
+	if old != nil && old.Kind == regular && old.Size == e.Size && old.Object != 0 {
+		if same, err = p.equal(in, old.Object); err != nil {
+			return false, fmt.Errorf("reading %q: %w", f.path, err)
+		}
+	}
+	e.Object = 0
+	switch {
+	case same && old.Mode == e.Mode:
+		e.Object = old.Object
+	default:
+		if e.Object, err = p.store(in, e.Size); err != nil {
+			return false, fmt.Errorf("copying %q: %w", f.path, err)
+		}
+	}
+	_, after, err := stat(int(in.Fd()), "")
+	if err != nil || after.Size != before.Size || after.Ctime != before.Ctime || after.Mtime != before.Mtime {
+		return false, moved(f.path)
+	}
+	return same, nil
+}
+
+// openFile opens a regular file that was seen. What took its place meanwhile is not opened, or does not block.
+func openFile(f found) (*os.File, error) {
+	if f.below == "." { // the folder is a file, and nothing can take its place
+		return os.Open(fmt.Sprintf("/proc/self/fd/%d", f.in.at.Fd()))
+	}
+	in, err := openBelow(int(f.in.at.Fd()), f.below, unix.O_RDONLY, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO):
+		return nil, moved(f.path)
+	case err != nil:
+		return nil, fmt.Errorf("reading %q: %w", f.path, err)
+	}
+	return in, nil
+}
+
+// equal reports whether a file has in it what an object has.
+func (s *Store) equal(in *os.File, object uint64) (bool, error) {
+	o, err := os.Open(s.object(object))
+	if err != nil {
+		return false, err
+	}
+	defer o.Close()
+	a, b := make([]byte, 256<<10), make([]byte, 256<<10)
+	for at := int64(0); ; {
+		n, err := in.ReadAt(a, at)
+		m, oerr := o.ReadAt(b, at)
+		if n != m || !bytes.Equal(a[:n], b[:m]) {
+			return false, nil
+		}
+		at += int64(n)
+		switch {
+		case err == io.EOF && oerr == io.EOF:
+			return true, nil
+		case err != nil:
+			return false, err
+		case oerr != nil:
+			return false, oerr
+		}
+	}
+}
+
+// store makes an object of what is in a file.
+func (p *pass) store(in *os.File, size int64) (uint64, error) {
+	if p.used += size; p.bytes+p.used > p.limits.Bytes {
+		return 0, p.full()
+	}
+	id := max(p.next, 1)
+	p.next = id + 1
+	if err := p.step("make an object"); err != nil {
+		return 0, err
+	}
+	out, err := os.OpenFile(p.object(id), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer out.Close()
+	p.made = append(p.made, id)
+	if err := p.step("copy a file"); err != nil {
+		return 0, err
+	}
+	return id, clone(out, in, size)
+}
+
+// clone copies a file, without its bytes where the file system can (ioctl_ficlone(2)).
+func clone(out, in *os.File, size int64) error {
+	if unix.IoctlFileClone(int(out.Fd()), int(in.Fd())) == nil {
+		return out.Truncate(size)
+	}
+	n, err := io.Copy(out, io.NewSectionReader(in, 0, size))
+	if err == nil && n != size {
+		err = errMoved
+	}
+	return err
+}
+
+// commit writes the version down.
+func (p *pass) commit(calls []handover.Call) error {
+	v := version{At: p.now(), Calls: calls}
+	fresh := slices.DeleteFunc(p.paths(), func(folder string) bool { return p.history.based[folder] })
+	first := map[string]*entry{}
+	for _, c := range p.changes {
+		if !below(string(c.Path), fresh) {
+			v.Changes = append(v.Changes, c)
+		} else if c.Now != nil {
+			first[string(c.Path)] = c.Now
+		}
+	}
+	var records []record
+	for _, folder := range fresh {
+		records = append(records, record{Base: baseOf(folder, first)})
+	}
+	if len(v.Calls)+len(v.Changes) > 0 {
+		records = append(records, record{Version: &v})
+	}
+	text, err := lines(records...)
+	if err != nil {
+		return err
+	}
+	if len(text) > 0 {
+		if err := p.append(text); err != nil {
+			return err
+		}
+	}
+	for _, r := range records {
+		p.history.take(r)
+	}
+	for path, e := range p.renewed {
+		p.history.current[path] = &e
+	}
+	for _, c := range p.changes {
+		if c.Now != nil && c.Now.Object != 0 {
+			p.bytes += c.Now.Size
+		}
+	}
+	p.sync(p.made)
+	return nil
+}
+
+// sync has the disk take what was kept. No call waits for that: a power cut can lose what was kept in the last second,
+// as it can lose the file itself.
+func (s *Store) sync(made []uint64) {
+	if len(made) == 0 {
+		return
+	}
+	log, err := unix.Dup(int(s.log.Fd()))
+	if err != nil {
+		return
+	}
+	s.syncing.Go(func() {
+		for _, id := range made {
+			if f, err := os.Open(s.object(id)); err == nil {
+				_ = unix.Fdatasync(int(f.Fd()))
+				f.Close()
+			}
+		}
+		_ = unix.Fdatasync(log)
+		unix.Close(log)
+	})
+}
