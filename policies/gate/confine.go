@@ -30,8 +30,9 @@ import (
 //   - Its log, its refusals and the records are for the operator. So are the folders under writable for programs that
 //     the owner runs: they are the owner, also if they follow a link in it or run what is there.
 //
-// A sandbox has no display, no listener that others reach, no sockets but those of IP and Unix, and none of the host's
-// processes. Not covered are channels by timing, and by the load of processor, memory and disk.
+// A sandbox has no listener that other servers reach, no sockets but those of IP and Unix, and none of the host's
+// processes. A display is a socket in the server's state home, which its operator alone reaches. Not covered are
+// channels by timing, and by the load of processor, memory and disk.
 type Confinement struct {
 	Bound Bound
 	Hosts []string // of NamedHosts, in the order of their names
