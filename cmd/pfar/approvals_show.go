@@ -76,6 +76,9 @@ func (w *waitingCall) render(columns int) string {
 		row("WARNING", "letters that look like others: "+odd)
 	}
 	row("client", w.Client+", session "+w.Session)
+	if w.Silent > 0 {
+		row("silent", silentWords(w.Silent, w.Client+"/"+w.Session))
+	}
 	row("effect", fmt.Sprintf("%s (%s)", w.Facts.Effect, w.Facts.From.Effect))
 	row("audience", fmt.Sprintf("%s (%s)", w.Facts.Audience, w.Facts.From.Audience))
 	row("carries", w.Decision.Data.String()+", at most")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,9 @@ and it outlives reconnects. Only "reset" lowers it; a client with sessions = "co
 
 Each client has a session named "default"; commands without a HANDLE use it. "new" makes another one with a clean
 label, for another task. The client uses it at /mcp/CLIENT/HANDLE.
+
+If a client comes back to a labelled session after an hour or more without a call, "list" and "pfar approvals
+show" say so for an hour. If its program has begun a new conversation, reset the session.
 
 A frozen session may make no calls, because five of them in a row were denied, until "thaw".
 
@@ -81,11 +85,19 @@ func (c sessionsVerb) sessionsList(ctx context.Context) error {
 		state, colour := "", ""
 		if s.Frozen != "" {
 			state, colour = "frozen: "+s.Frozen, red
+		} else if s.Silent > 0 {
+			state = silentWords(s.Silent, nameOf(s))
 		}
 		rows = append(rows, []cell{{nameOf(s), ""}, {s.Label.String(), labelColour(s.Label)}, {minute(s.Used), ""}, {state, colour}})
 	}
 	c.table(c.stdout, rows)
 	return nil
+}
+
+// silentWords offer a clean session for a client that came back after so many seconds of silence.
+func silentWords(seconds int, session string) string {
+	return fmt.Sprintf("came back after %s; if its program began a new conversation: pfar sessions reset %s",
+		(time.Duration(seconds) * time.Second).Truncate(time.Minute), session)
 }
 
 func labelColour(l gate.Label) string {
@@ -122,6 +134,9 @@ func (c sessionsVerb) sessionsShow(ctx context.Context, name string) error {
 	fmt.Fprintf(c.stdout, "%s: %s\n", visible.Reveal(nameOf(s)), visible.Reveal(s.Label.String()))
 	if s.Frozen != "" {
 		fmt.Fprintf(c.stdout, "frozen: %s; to let it go on: pfar sessions thaw %s\n", visible.Reveal(s.Frozen), visible.Reveal(nameOf(s)))
+	}
+	if s.Silent > 0 {
+		fmt.Fprintln(c.stdout, visible.Reveal(silentWords(s.Silent, nameOf(s))))
 	}
 	if !s.Reset.IsZero() {
 		fmt.Fprintf(c.stdout, "reset at %s by %s\n", minute(s.Reset), visible.Reveal(s.ResetBy))

@@ -42,8 +42,8 @@ type Approver struct {
 	Channel string `json:"channel"` // "operator socket"
 }
 
-// Request is a call that a human is to decide about, and all that the decision is bound to. Sources, Call and the
-// Reason of the Decision are shown, and bind nothing, nor does Last.
+// Request is a call that a human is to decide about, and all that the decision is bound to. Beside and the Reason
+// of the Decision are shown, and bind nothing, nor does Last.
 type Request struct {
 	Client    string          `json:"client"`
 	Proof     string          `json:"proof,omitempty"` // how the client has shown who it is
@@ -60,9 +60,15 @@ type Request struct {
 	// Findings are those of inspectors, and of secrets' patterns, in words that are the same each time. No grant covers a
 	// call with one of them.
 	Findings []string `json:"findings,omitempty"`
-	Sources  []Source `json:"sources,omitempty"` // of the session's label
-	Call     string   `json:"call,omitempty"`    // id of the audit record
-	Unshown  `json:"-"`
+	Beside
+	Unshown `json:"-"`
+}
+
+// Beside is what a person is shown beside a call. It binds nothing.
+type Beside struct {
+	Sources []Source `json:"sources,omitempty"` // of the session's label
+	Silent  int      `json:"silent,omitempty"`  // as of a Session
+	Call    string   `json:"call,omitempty"`    // id of the audit record
 }
 
 // Unshown is what the gateway alone goes by.

@@ -35,6 +35,7 @@ type Session struct {
 	Used    time.Time  `json:"used,omitzero"`    // last
 	Reset   time.Time  `json:"reset,omitzero"`
 	ResetBy string     `json:"reset_by,omitempty"`
+	Silent  int        `json:"silent,omitempty"`  // seconds of silence before its client came back lately; 0: no long ones
 	Frozen  string     `json:"frozen,omitempty"`  // why nothing is called for it; "": it is not
 	Sources []Source   `json:"sources,omitempty"` // what raised its label, one for each time it rose
 }

@@ -253,6 +253,28 @@ func TestAskedOnce(t *testing.T) {
 	}
 }
 
+// TestSilenceIsShown: the operator sees beside a call that its client came back after a long silence. The client
+// is told nothing of it, and its session keeps its label.
+func TestSilenceIsShown(t *testing.T) {
+	p := enforcetest.Impatient(t, "laptop")
+	now := time.Now()
+	p.Sessions.Now = func() time.Time { return now }
+	taint(t, p, laptop, raw)
+	now = now.Add(3 * time.Hour)
+	who := laptop
+	who.Profile = "strict"
+	_, err := p.Enter(t.Context(), who, tool(t, "notes", gate.Irreversible), enforce.Request{
+		Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}"),
+	})
+	if err == nil || strings.Contains(err.Error(), "3h") || strings.Contains(err.Error(), "reset") {
+		t.Errorf("the client is told %v", err)
+	}
+	if all := p.Approvals.List(); len(all) != 1 || all[0].Silent != 3*60*60 {
+		t.Errorf("the operator is shown %+v", all)
+	}
+	want(t, p, laptop, raw)
+}
+
 // TestClaimsOfAnotherDefinition: what a server claims of a tool counts for the definition that it stands in, not for
 // the next one.
 func TestClaimsOfAnotherDefinition(t *testing.T) {

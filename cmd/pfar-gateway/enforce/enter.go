@@ -44,6 +44,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	begun := time.Now()
 	p.await(ctx)
 	who, here := p.now(who, &it)
+	label.Silences{Sessions: p.Sessions}.Called(who.Client, who.Handle)
 	if who.Person { // gets what comes back as it came
 		it.Typed = nil
 	}
@@ -352,11 +353,14 @@ func (p *Point) request(pass *Passage, w *weighed, r *Request, found []audit.Fin
 	q := approval.Request{
 		Client: pass.who.Client, Proof: pass.who.Proof, Session: pass.who.Handle,
 		Server: pass.item.Server, Name: pass.item.Name, Method: r.Method, Arguments: r.Arguments,
-		Facts: w.call.Facts, Decision: w.decision, Pin: cmp.Or(pass.item.Pin, notPinned), Policy: w.decision.Policy, Call: pass.id,
+		Facts: w.call.Facts, Decision: w.decision, Pin: cmp.Or(pass.item.Pin, notPinned), Policy: w.decision.Policy,
 		Unshown: operator.Unshown{Last: r.Last, Plain: w.plain},
 	}
 	q.Findings = words(found)
-	q.Sources = p.Sessions.Sources(pass.who.Client, pass.who.Handle) // shown, and no more than that
+	silent := label.Silences{Sessions: p.Sessions}.Of(pass.who.Client, pass.who.Handle)
+	q.Beside = operator.Beside{
+		Sources: p.Sessions.Sources(pass.who.Client, pass.who.Handle), Silent: int(silent / time.Second), Call: pass.id,
+	}
 	return q
 }
 

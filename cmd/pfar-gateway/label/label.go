@@ -56,6 +56,7 @@ type session struct {
 	label  atomic.Uint32
 	frozen atomic.Pointer[string] // why; nil: it is not
 	used   atomic.Int64           // nanoseconds since 1970
+	back   atomic.Pointer[back]   // its client's last return after a long silence; nil: none since it was reset
 	from   atomic.Pointer[[]gate.Source]
 	rose   atomic.Pointer[[]Source] // what raised its label, one for each time it rose; six at most
 
@@ -69,7 +70,7 @@ type session struct {
 // Sessions are those of all clients, and the stains of servers.
 type Sessions struct {
 	db  *state.DB
-	now func() time.Time
+	Now func() time.Time // tests have another one
 
 	mu       sync.RWMutex
 	sessions map[key]*session
@@ -82,9 +83,9 @@ type Sessions struct {
 
 // Open reads what is on the disk.
 func Open(db *state.DB) (*Sessions, error) {
-	s := &Sessions{db: db, now: time.Now, sessions: make(map[key]*session), declared: make(map[string]bool), stains: make(map[origin]stain), holds: make(map[string][]gate.Place)}
+	s := &Sessions{db: db, Now: time.Now, sessions: make(map[key]*session), declared: make(map[string]bool), stains: make(map[origin]stain), holds: make(map[string][]gate.Place)}
 	err := db.Do(func(tx *sql.Tx) error {
-		_, err := tx.Exec("DELETE FROM sessions WHERE connection = 1 AND used < ?", s.now().Add(-forgotten).UnixNano())
+		_, err := tx.Exec("DELETE FROM sessions WHERE connection = 1 AND used < ?", s.Now().Add(-forgotten).UnixNano())
 		return err
 	})
 	if err != nil {
@@ -149,7 +150,7 @@ func (s *Sessions) Declare(clients []string) {
 
 // fresh is a session that has seen nothing.
 func (s *Sessions) fresh() *session {
-	e := &session{created: s.now().UnixNano()}
+	e := &session{created: s.Now().UnixNano()}
 	e.label.Store(pack(gate.Start))
 	e.used.Store(e.created)
 	return e
@@ -193,7 +194,7 @@ func (s *Sessions) Raise(client, handle string, l gate.Label, by Source) (before
 	}
 	now := by.At
 	if now.IsZero() {
-		now = s.now()
+		now = s.Now()
 	}
 	e.used.Store(now.UnixNano())
 	before = unpack(e.label.Load())
@@ -343,7 +344,7 @@ func (s *Sessions) Reset(client, handle, by string) error {
 		if err := keep(tx, k, e, pack(gate.Start)); err != nil {
 			return err
 		}
-		_, err := tx.Exec("UPDATE sessions SET reset = ?, reset_by = ?, frozen = '', denials = 0 WHERE client = ? AND handle = ?", s.now().UnixNano(), by, client, handle)
+		_, err := tx.Exec("UPDATE sessions SET reset = ?, reset_by = ?, frozen = '', denials = 0 WHERE client = ? AND handle = ?", s.Now().UnixNano(), by, client, handle)
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM session_sources WHERE client = ? AND handle = ?", client, handle)
 		}
@@ -354,6 +355,7 @@ func (s *Sessions) Reset(client, handle, by string) error {
 	}, func(e *session) {
 		e.from.Store(nil)
 		e.rose.Store(nil)
+		e.back.Store(nil)
 		e.label.Store(pack(gate.Start))
 		e.freeze("")
 	})

@@ -184,7 +184,7 @@ func TestEnd(t *testing.T) {
 	if err := s.End("laptop", made); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.rise(key{"laptop", made}, under, of(gate.Secret, gate.Raw), Source{}, s.now()); !errors.Is(err, ErrUnknown) {
+	if _, _, err := s.rise(key{"laptop", made}, under, of(gate.Secret, gate.Raw), Source{}, s.Now()); !errors.Is(err, ErrUnknown) {
 		t.Errorf("raised by a call under way: %v", err)
 	}
 	for range 2 {

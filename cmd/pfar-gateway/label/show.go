@@ -31,6 +31,7 @@ func (s *Sessions) List() ([]Session, error) {
 			one := known[k]
 			one.Client, one.Handle, one.Label = k.client, k.handle, unpack(e.label.Load())
 			one.Created, one.Used = moment(e.created), moment(e.used.Load())
+			one.Silent = int(e.silence(s.Now()) / time.Second)
 			list = append(list, one)
 		}
 	}

@@ -133,7 +133,7 @@ func (s *Sessions) Stain(server string, l gate.Label, by Source) error {
 	err := s.db.Do(func(tx *sql.Tx) error {
 		for from, after := range rising {
 			_, err := tx.Exec("INSERT OR IGNORE INTO stains (server, label, client, handle, tool, call, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-				from.String(), after.packed(), short(by.Client), short(by.Handle), short(by.Tool), short(by.Call), s.now().UnixNano())
+				from.String(), after.packed(), short(by.Client), short(by.Handle), short(by.Tool), short(by.Call), s.Now().UnixNano())
 			if err != nil {
 				return err
 			}
