@@ -92,6 +92,7 @@ uninstall:
 	rm -f $(foreach page,$(notdir $(wildcard packaging/man/*)),$(SHARE)/man/man$(subst .,,$(suffix $(page)))/$(page).gz)
 	rm -f $(SHARE)/bash-completion/completions/pfar $(ZSH)/_pfar $(SHARE)/fish/vendor_completions.d/pfar.fish
 	rm -rf $(LIB)/pfar $(DOC) $(SHARE)/pfar
+	rmdir $(SHARE)/fish/vendor_completions.d $(SHARE)/fish $(ZSH) $(dir $(ZSH)) $(DESTDIR)/etc/needrestart/conf.d $(DESTDIR)/etc/needrestart 2>/dev/null || : # unless others have files there
 	$(if $(DESTDIR),,packaging/rpm/postun 0)
 
 # Packages for Debian, Fedora, Arch, postmarketOS and their like: into build/packages, with their digests. Two builds of a commit

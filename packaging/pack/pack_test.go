@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -211,11 +212,29 @@ func check(t *testing.T, build string) {
 	if out, err := exec.Command("dpkg-deb", "-x", packages[0], to).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	slim(t, to)
 	for name, path := range map[string]string{"pfar": "/usr/bin/", "pfard": "/usr/lib/pfar/", "pfar-generator": "/usr/lib/systemd/user-generators/"} {
 		built, packed := read(t, build+"/packages.work/amd64/"+name), read(t, to+path+name)
 		if sha256.Sum256([]byte(built)) != sha256.Sum256([]byte(packed)) {
 			t.Errorf("the package has another %s", name)
 		}
+	}
+}
+
+// slim wants a program without symbols, and one generator that two directories name.
+func slim(t *testing.T, to string) {
+	t.Helper()
+	program, err := elf.Open(to + "/usr/lib/pfar/pfard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	if program.Section(".symtab") != nil || program.Section(".debug_info") != nil {
+		t.Error("the programs of the package have symbols")
+	}
+	link, err := os.Readlink(to + "/usr/lib/systemd/user-generators/pfar-generator")
+	if want := "../system-generators/pfar-generator"; err != nil || link != want {
+		t.Errorf("the generator of users is %q, %v, want a link to %q", link, err, want)
 	}
 }
 

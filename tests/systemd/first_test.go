@@ -1,6 +1,7 @@
 package systemd
 
 import (
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,10 +86,11 @@ func TestDoctorAndDemo(t *testing.T) {
 }
 
 // TestMakeInstall: what make install writes, and the steps that it says are left, make a machine of pfar's as the
-// package does.
+// package does; what make uninstall does takes them away, but for the data.
 func TestMakeInstall(t *testing.T) {
 	t.Parallel()
 	m := bare(t)
+	before := trace(t, m)
 	m.PutFile(t, "/root/next.sh", filepath.Join(root, "packaging", "next.sh"), 0o755)
 	m.Shell(t, "cp -a "+made+"/. /; sh /root/next.sh | sed -n 's/^next: \\([^,]*\\).*/\\1/p' | sh -eu")
 	m.Run(t, "systemctl", "is-active", "pfar.target", "pfard.service", "pfar-gateway-http.socket")
@@ -96,5 +98,19 @@ func TestMakeInstall(t *testing.T) {
 	becomes(t, m, "hello", control.Running)
 	if left := m.Shell(t, "sh /root/next.sh"); strings.Contains(left, "missing") || strings.Contains(left, "users") || strings.Contains(left, "directories") {
 		t.Errorf("after its steps it says\n%s", left)
+	}
+	for _, script := range []string{"preun", "postun"} {
+		m.PutFile(t, "/root/packaging/rpm/"+script, filepath.Join(root, "packaging/rpm", script), 0o755)
+	}
+	out, err := exec.Command("make", "--no-print-directory", "-n", "-C", root, "uninstall").Output() // there is no make
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Shell(t, "cd /root\n"+string(out)+"rm -r /root/next.sh /root/packaging")
+	list := slices.DeleteFunc(remains(t, "uninstalled", before, trace(t, m)), func(line string) bool {
+		return stays.MatchString(line) && !strings.Contains(line, "not-found")
+	})
+	if len(list) != 0 {
+		t.Errorf("make uninstall leaves\n%s", strings.Join(list, "\n"))
 	}
 }

@@ -163,7 +163,11 @@ func TestPackage(t *testing.T) {
 		t.Fatalf("pfar vault set: %s", r)
 	}
 
-	upgraded(t, m, o, func() { dpkg("-i", next) }, newVersion)
+	upgraded(t, m, o, func() {
+		if out := dpkg("-i", next); strings.Count(out, "pfar status names them") != 1 {
+			t.Error("the package does not say once that servers keep their launchers")
+		}
+	}, newVersion)
 	outdated(t, m)
 	upgraded(t, m, o, func() { dpkg("-i", "--force-downgrade", old) }, oldVersion)
 	m.Shell(t, gone)
@@ -191,9 +195,10 @@ func TestPackage(t *testing.T) {
 	if r := m.Try("pfar", "vault", "list"); !strings.Contains(r.Stdout, "token") {
 		t.Errorf("installed again, the vault has: %s", r)
 	}
-	o.Run(t, "sh", "-c", "rm -r ~/.config ~/.local ~/.cache || :")
 	m.Run(t, "systemctl", "stop", "far")
 	out := dpkg("--purge", "pfar")
+	o.Run(t, "sh", "-euc", "test -s ~/.config/pfar/mcp.d/mine.hcl; test -d ~/.local/state/pfar/vault") // theirs
+	o.Run(t, "sh", "-c", "rm -r ~/.config ~/.local ~/.cache || :")
 	if said := strings.Index(out, "pfar vault export"); said < 0 || said > strings.Index(out, "Purging") {
 		t.Errorf("the purge does not say first that the vault is lost:\n%s", out)
 	}
