@@ -49,7 +49,7 @@ func TestClientsAreNotTheOperator(t *testing.T) {
 	for _, q := range [][3]string{
 		{"GET", "/pins", "[]\n"}, {"GET", "/approvals", "[]\n"}, {"GET", "/approvals/history", "[]\n"}, {"GET", "/sessions", `[{"client":"default"`}, {"GET", "/stains", "[]\n"}, {"GET", "/grants", "[]\n"}, {"GET", "/stats", `{"time":`},
 		{"POST", "/pins/x/accept", ""}, {"POST", "/pins/x/forget", ""}, {"POST", "/approvals/x/approve", ""}, {"POST", "/approvals/x/deny", ""},
-		{"POST", "/sessions", ""}, {"POST", "/sessions/x/default/reset", ""}, {"POST", "/stains/x/clear", ""}, {"POST", "/rules/x/forget", ""},
+		{"POST", "/sessions", ""}, {"POST", "/sessions/x/default/reset", ""}, {"POST", "/stains/x/clear", ""}, {"POST", "/grants/x/revoke", ""},
 	} {
 		status, body := p.ask(t, "operator", q[0], q[1], "")
 		if q[0] == "GET" && (status != http.StatusOK || !strings.HasPrefix(body, q[2])) || strings.Contains(body, "there is nothing here") {

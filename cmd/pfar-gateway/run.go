@@ -24,6 +24,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
+	"github.com/pfar/pfar/cmd/pfar-gateway/provenance"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
@@ -134,7 +135,8 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 		Sessions: g.sessions, Approvals: g.approvals, Trail: g.audit, Vault: secrets, Inspectors: g.panel,
 		Keeper: g.registry, Log: log,
 	}
-	if g.point.Grants, err = grant.Open(g.state, nil); err != nil {
+	g.point.Reads = provenance.New(provenance.DefaultLimits)
+	if g.point.Grants, err = grant.Open(g.state, g.point.Reads); err != nil {
 		g.state.Close()
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,6 +64,26 @@ func (in *Inspection) decoded(text string, plain bool, within []string) {
 	}
 	if rotated {
 		next("rot13", rot13(text))
+	}
+}
+
+// Readings gives read every text that can be read out of a value of JSON: its names, its strings and numbers side by
+// side, and what these are an encoding of, as the search for secrets undoes it. It reports false if that is too much.
+func Readings(value []byte, read func(text string)) (whole bool) {
+	b := Builtin{read: read}
+	in := b.Begin(inspector.Outbound, value)
+	in.all.whole = true
+	in.End(in.strings())
+	return !slices.ContainsFunc(in.findings, func(f Finding) bool { return f.Severity < Note })
+}
+
+// reading passes a text on. Strings as they stand come side by side, at the end.
+func reading(in *Inspection, text string, within []string) {
+	if in.name || len(within) > 0 {
+		in.read(text)
+	}
+	if len(within) < maxLayers {
+		in.decoded(text, ordinary(text), within)
 	}
 }
 

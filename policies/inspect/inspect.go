@@ -146,6 +146,8 @@ type Builtin struct {
 	Others []string // what tools of other servers are called: "mail.send", "mail__send"
 	Parsed bool     // all that it is given is known to be JSON
 	Fenced bool     // another looks for forged marks in the strings as they stand, as it fences them (Forged)
+
+	read func(text string) // gets all that can be read, and nothing is looked for in it (Readings); nil: nobody does
 }
 
 const (
@@ -225,7 +227,10 @@ func (in *Inspection) End(depth int) Report {
 		in.add("depth", Suspicious, nil, fmt.Sprintf("%d levels, more than %d", depth, in.limits.Depth), "")
 	}
 	if in.direction != inspector.Inbound { // a secret in several pieces
-		if in.all.pieces > 1 {
+		if in.read != nil {
+			in.name = true
+			in.text(string(in.all.text), nil)
+		} else if in.all.pieces > 1 {
 			in.leaks(string(in.all.text), []string{"joined strings"})
 		}
 		for _, text := range codes(unsafe.String(unsafe.SliceData(in.value), len(in.value))) {
@@ -250,12 +255,13 @@ const tooMuchWork = "work"
 type joined struct {
 	text   []byte
 	pieces int
+	whole  bool // no text is shortened
 }
 
 const maxEnd = 64 << 10 // bytes: no secret of the vault has more
 
 func (j *joined) add(text string) {
-	if len(text) > 2*maxEnd {
+	if len(text) > 2*maxEnd && !j.whole {
 		j.text = append(append(j.text, text[:maxEnd]...), '\n')
 		text = text[len(text)-maxEnd:]
 	}
@@ -269,6 +275,10 @@ func (in *Inspection) text(text string, within []string) {
 		return
 	}
 	if !in.works(len(text), within) {
+		return
+	}
+	if in.read != nil {
+		reading(in, text, within)
 		return
 	}
 	if in.direction != inspector.Inbound {

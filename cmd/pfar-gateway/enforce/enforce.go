@@ -12,6 +12,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/provenance"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/fence"
@@ -87,7 +88,8 @@ type Vault interface {
 type Point struct {
 	Sessions   *label.Sessions
 	Approvals  *approval.Store
-	Grants     *grant.Store // nil: nothing is granted
+	Grants     *grant.Store      // nil: nothing is granted
+	Reads      *provenance.Reads // what sessions receive; nil: nobody takes it down
 	Trail      Trail
 	Vault      Vault      // nil: there are no secrets
 	Inspectors Inspectors // nil: there is none but the built-in one

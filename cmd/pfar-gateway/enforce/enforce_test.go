@@ -103,7 +103,7 @@ func TestResetMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, p, laptop, gate.Start)
-	if err := pass.Seen(); err != nil {
+	if err := pass.Seen(nil); err != nil {
 		t.Fatal(err)
 	}
 	want(t, p, laptop, raw)
@@ -478,7 +478,7 @@ func TestResult(t *testing.T) {
 	} {
 		p := enforcetest.New(t, "laptop")
 		pass := enter(t, p, laptop, enforce.Item{Server: "web", Kind: gate.Tool, Name: "t", Pin: "p", Fits: true})
-		if err := pass.Seen(); err != nil {
+		if err := pass.Seen(nil); err != nil {
 			t.Fatal(err)
 		}
 		b, err := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}}})

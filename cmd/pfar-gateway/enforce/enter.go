@@ -217,6 +217,9 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	w.policy = p.policy.Load()
 	w.session.Profile = who.Profile
 	w.session.Label, err = p.Sessions.Label(who.Client, who.Handle)
+	if err == nil {
+		p.Reads.Meet(who.Client, who.Handle, w.session.Label.Confidentiality)
+	}
 	if err == nil && w.policy != nil && len(w.policy.Flows) > 0 {
 		w.session.Sources = p.Sessions.Servers(who.Client, who.Handle)
 	}
@@ -292,7 +295,7 @@ const grantChannel = "grant"
 
 // granted reports whether a grant covers a call that the gate asks about. The call is counted by then.
 func granted(p *Point, pass *Passage, w *weighed, r *Request, found []audit.Finding) bool {
-	if p.Grants == nil || r.Answer {
+	if r.Answer || !p.Grants.Any() {
 		return false
 	}
 	q := p.request(pass, w, r, found)
@@ -404,7 +407,5 @@ func refused(call, reason string) *Refused {
 // any more. Whoever is let in again is asked about anew.
 func (p *Point) Dismiss(gone func(*approval.Request) bool) {
 	p.Approvals.Dismiss(gone)
-	if p.Grants != nil {
-		p.Grants.Dismiss(gone)
-	}
+	p.Grants.Dismiss(gone)
 }

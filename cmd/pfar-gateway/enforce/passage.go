@@ -113,24 +113,26 @@ func (g *Passage) stain(sent gate.Label) error {
 	return g.point.Sessions.Stain(g.item.Server, sent, by)
 }
 
-// Seen is to be called before anything that came back reaches the client. Its label has been joined when the request
-// was sent, and is once more: meanwhile another session may have written to the server what it answers with, or the
-// operator may have reset this one. With an error the client must not get it. What was to be typed values alone is raw
-// from now on (Taken).
-func (g *Passage) Seen() error { return g.SeenAs("what came back is not typed values alone") }
+// Seen is to be called before anything that came back reaches the client, with that. Its label has been joined when the
+// request was sent, and is once more: meanwhile another session may have written to the server what it answers with, or
+// the operator may have reset this one. With an error the client must not get it. What was to be typed values alone is
+// raw from now on (Taken).
+func (g *Passage) Seen(got []byte) error {
+	return g.SeenAs("what came back is not typed values alone", got)
+}
 
 // SeenAs is Seen, and says why what came back is more than typed values, for the record.
-func (g *Passage) SeenAs(why string) error {
+func (g *Passage) SeenAs(why string, got []byte) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.facts.Extract {
 		g.facts.Extract, g.taken, g.why = false, false, why
 	}
-	return g.join()
+	return g.join(got)
 }
 
-// join joins to the session's label that of what comes back. The lock is held.
-func (g *Passage) join() error {
+// join joins to the session's label that of what comes back, and has taken down what that is. The lock is held.
+func (g *Passage) join(got []byte) error {
 	g.edited()
 	stained := g.facts.Stained(g.point.Sessions.Stained(g.item.Server))
 	if g.facts.Extract && !stained.Extract {
@@ -142,6 +144,7 @@ func (g *Passage) join() error {
 	if err == nil && after != before {
 		g.rose = g.point.labelled(g.who, after)
 	}
+	g.point.Reads.Note(g.who.Client, g.who.Handle, l.Confidentiality, got)
 	return err
 }
 
@@ -170,14 +173,14 @@ func (g *Passage) Extracts() bool {
 // Taken is Seen of a result of typed values that Extracts has asked for, and that is all that the client gets. It
 // reports false if that is raw after all, for a session that is raw has written to the server meanwhile: then the
 // client must not get it before Seen.
-func (g *Passage) Taken() (bool, error) {
+func (g *Passage) Taken(values []byte) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.facts.Extracts() {
 		return false, nil
 	}
 	g.taken = true
-	err := g.join()
+	err := g.join(values)
 	return g.taken && err == nil, err
 }
 
@@ -224,7 +227,7 @@ func (g *Passage) Answer() fenced.Answer {
 // Said is what a server says in the course of the request, as the client may have it: the parameters of a notification
 // or of a request of its own. It reports false if the client may not have it. It may take as long as inspectors take.
 func (g *Passage) Said(ctx context.Context, method string, params []byte) ([]byte, bool) {
-	if err := g.SeenAs("the server has said something else as well: " + method); err != nil {
+	if err := g.SeenAs("the server has said something else as well: "+method, params); err != nil {
 		return nil, false
 	}
 	if !g.Strange() || params == nil {
@@ -309,7 +312,7 @@ func (g *Passage) settle() error {
 	if !open {
 		return nil
 	}
-	return g.SeenAs("there was no result of typed values")
+	return g.SeenAs("there was no result of typed values", nil)
 }
 
 // Expire closes the record of a request whose client has not come back.

@@ -53,23 +53,25 @@ func TestTypedRaises(t *testing.T) {
 		why  string
 	}{
 		"nothing":   {func(*testing.T, *enforce.Point, *enforce.Passage) {}, raw, "no result of typed values"},
-		"something": {func(t *testing.T, _ *enforce.Point, pass *enforce.Passage) { seen(t, pass.Seen()) }, raw, "not typed values alone"},
-		"an error":  {func(t *testing.T, _ *enforce.Point, pass *enforce.Passage) { seen(t, pass.SeenAs("it is an error")) }, raw, "it is an error"},
+		"something": {func(t *testing.T, _ *enforce.Point, pass *enforce.Passage) { seen(t, pass.Seen(nil)) }, raw, "not typed values alone"},
+		"an error": {func(t *testing.T, _ *enforce.Point, pass *enforce.Passage) {
+			seen(t, pass.SeenAs("it is an error", nil))
+		}, raw, "it is an error"},
 		"the first why": {func(t *testing.T, _ *enforce.Point, pass *enforce.Passage) {
-			seen(t, pass.SeenAs("first"))
-			seen(t, pass.Seen())
+			seen(t, pass.SeenAs("first", nil))
+			seen(t, pass.Seen(nil))
 		}, raw, "first"},
 		"progress": {func(t *testing.T, p *enforce.Point, pass *enforce.Passage) {
 			if _, ok := pass.Said(t.Context(), "notifications/progress", []byte(`{"progress":1}`)); !ok {
 				t.Error("not said")
 			}
 			want(t, p, laptop, raw)
-			if taken, err := pass.Taken(); taken || err != nil || pass.Extracts() {
+			if taken, err := pass.Taken(nil); taken || err != nil || pass.Extracts() {
 				t.Errorf("taken %t, %v", taken, err)
 			}
 		}, raw, "notifications/progress"},
 		"something beside the values": {func(t *testing.T, p *enforce.Point, pass *enforce.Passage) {
-			if taken, err := pass.Taken(); !taken || err != nil {
+			if taken, err := pass.Taken(nil); !taken || err != nil {
 				t.Errorf("taken %t, %v", taken, err)
 			}
 			pass.Said(t.Context(), "notifications/message", []byte(`{"data":"x"}`))
@@ -83,20 +85,20 @@ func TestTypedRaises(t *testing.T) {
 		"what another session has written": {func(t *testing.T, p *enforce.Point, pass *enforce.Passage) {
 			taint(t, p, phone, raw)
 			enter(t, p, phone, enforce.Item{Server: "sensor", Kind: gate.Tool, Name: "set", Pin: "p", Fits: true})
-			if taken, err := pass.Taken(); taken || err != nil || pass.Extracts() {
+			if taken, err := pass.Taken(nil); taken || err != nil || pass.Extracts() {
 				t.Errorf("taken %t, %v", taken, err)
 			}
 			want(t, p, laptop, raw)
 		}, raw, "has written to the server"},
 
 		"typed values": {func(t *testing.T, _ *enforce.Point, pass *enforce.Passage) {
-			if taken, err := pass.Taken(); !taken || err != nil {
+			if taken, err := pass.Taken(nil); !taken || err != nil {
 				t.Errorf("taken %t, %v", taken, err)
 			}
 		}, extracted, ""},
 		"typed values, after a reset": {func(t *testing.T, p *enforce.Point, pass *enforce.Passage) {
 			seen(t, p.Sessions.Reset("laptop", label.Default, "op"))
-			if taken, err := pass.Taken(); !taken || err != nil {
+			if taken, err := pass.Taken(nil); !taken || err != nil {
 				t.Errorf("taken %t, %v", taken, err)
 			}
 			want(t, p, laptop, extracted)
@@ -155,7 +157,7 @@ func TestNotTyped(t *testing.T) {
 		c.before(p, &who, &it)
 		pass := enter(t, p, who, it)
 		want(t, p, laptop, c.want)
-		if taken, err := pass.Taken(); taken || err != nil || pass.Extracts() {
+		if taken, err := pass.Taken(nil); taken || err != nil || pass.Extracts() {
 			t.Errorf("%s: taken %t, %v", name, taken, err)
 		}
 		if err := pass.End("ok", 0); err != nil {
@@ -199,7 +201,7 @@ func TestTypedAtOnce(t *testing.T) {
 				t.Error("something raw was seen, and the session is not")
 			}
 		}
-		if taken, err := pass.Taken(); err != nil || taken == spoil {
+		if taken, err := pass.Taken(nil); err != nil || taken == spoil {
 			t.Errorf("taken %t, %v", taken, err)
 		}
 		if err := pass.End("ok", 0); err != nil {

@@ -42,6 +42,9 @@ type Reads interface {
 	// Carries says why arguments may hold something that the session has read and that is more secret than an audience; ""
 	// if they do not. Without arguments it says why that cannot be known.
 	Carries(client, session string, arguments []byte, audience gate.Confidentiality) string
+
+	// Forget forgets what a session has read whose label begins anew.
+	Forget(client, session string)
 }
 
 // Store is all grants.
@@ -170,9 +173,19 @@ func (l *Lease) Live() bool {
 	return h != nil && l.store.inForce(h)
 }
 
+// Any reports whether anything is granted to anybody.
+func (s *Store) Any() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all) > 0
+}
+
 // Use counts a call and returns the yes for it; nil if no grant covers it. Grants that a change has made void end.
 func (s *Store) Use(q *operator.Request) *Lease {
-	if s == nil || s.none(q) || grantable(q) != "" || s.carries(q, q.Arguments) != "" {
+	if s.none(q) || grantable(q) != "" || s.carries(q, q.Arguments) != "" {
 		return nil
 	}
 	size := int64(len(q.Arguments))
@@ -261,7 +274,9 @@ func (s *Store) RevokeAll() { s.end(func(*held) bool { return true }) }
 
 // Forget ends those of a session that the operator resets or ends.
 func (s *Store) Forget(client, session string) {
-	s.end(func(h *held) bool { return h.Client == client && h.Session == session })
+	if s.end(func(h *held) bool { return h.Client == client && h.Session == session }); s != nil && s.reads != nil {
+		s.reads.Forget(client, session)
+	}
 }
 
 // Policy says which policy decides from now on: what was granted under another is void.
@@ -279,6 +294,9 @@ func (s *Store) Dismiss(gone func(*operator.Request) bool) {
 
 // end ends some, and returns how many.
 func (s *Store) end(of func(*held) bool) (ended int) {
+	if s == nil {
+		return 0
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, h := range s.all {

@@ -20,6 +20,8 @@ type told struct{ why string }
 
 func (r *told) Carries(string, string, []byte, gate.Confidentiality) string { return r.why }
 
+func (r *told) Forget(string, string) {}
+
 // bench is a store whose clocks a test sets.
 type bench struct {
 	*Store
@@ -78,7 +80,8 @@ func search() operator.Request {
 	}
 	row := "strict.hcl: clean, sensitive to lower, none"
 	return operator.Request{
-		Client: "laptop", Session: "default", Proof: "token 1111", Server: "brave", Name: "search", Method: "tools/call", Arguments: json.RawMessage(`{"q":"golang"}`),
+		Client: "laptop", Session: "default", Proof: "token 1111", Server: "brave", Name: "search",
+		Method: "tools/call", Arguments: json.RawMessage(`{"q":"golang"}`),
 		Facts: f, Unshown: operator.Unshown{Plain: f}, Pin: "pin1", Policy: "policy1",
 		Decision: gate.Decision{Verdict: gate.Ask, Rule: row, Fired: []string{row}, Profile: "strict", Data: gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Clean}},
 	}
@@ -170,7 +173,8 @@ func TestRefused(t *testing.T) {
 	}
 	b.told.why = ""
 	for name, terms := range map[string]operator.GrantTerms{
-		"no time": {Seconds: -1}, "a moment": {Seconds: 59}, "a day": {Seconds: 24 * 60 * 60}, "for ever": {Seconds: 1 << 62}, "no calls": {Calls: -1}, "many calls": {Calls: 201},
+		"no time": {Seconds: -1}, "a moment": {Seconds: 59}, "a day": {Seconds: 24 * 60 * 60},
+		"for ever": {Seconds: 1 << 62}, "no calls": {Calls: -1}, "many calls": {Calls: 201},
 		"less than no bytes": {Bytes: -1}, "many bytes": {Bytes: 64<<10 + 1},
 	} {
 		if d, err := b.Draft(with(same), terms, ann); !errors.Is(err, ErrRefused) {
@@ -286,7 +290,8 @@ func TestEnds(t *testing.T) {
 		elapsed, wall time.Duration
 		holds         bool
 	}{
-		{0, 0, true}, {29 * time.Minute, 29 * time.Minute, true}, {30 * time.Minute, 0, false}, {0, 30 * time.Minute, false}, {30 * time.Minute, -24 * time.Hour, false}, {0, -time.Hour, false},
+		{0, 0, true}, {29 * time.Minute, 29 * time.Minute, true}, {30 * time.Minute, 0, false},
+		{0, 30 * time.Minute, false}, {30 * time.Minute, -24 * time.Hour, false}, {0, -time.Hour, false},
 	} {
 		b := given(t, operator.GrantTerms{})
 		l := b.Use(with(same))
@@ -297,7 +302,8 @@ func TestEnds(t *testing.T) {
 		}
 	}
 	for name, end := range map[string]func(*bench, string){
-		"revoked": func(b *bench, id string) { _ = b.Revoke(id) }, "all revoked": func(b *bench, _ string) { b.RevokeAll() },
+		"revoked":     func(b *bench, id string) { _ = b.Revoke(id) },
+		"all revoked": func(b *bench, _ string) { b.RevokeAll() },
 		"its session": func(b *bench, _ string) { b.Forget("laptop", "default") },
 		"its client":  func(b *bench, _ string) { b.Dismiss(func(r *operator.Request) bool { return r.Client == "laptop" }) },
 	} {
@@ -328,8 +334,10 @@ func TestBounds(t *testing.T) {
 		length int // of each call's arguments
 		want   int
 	}{
-		{[]operator.GrantTerms{{Calls: 7}}, 10, 7}, {[]operator.GrantTerms{{Bytes: 105}}, 10, 10}, {[]operator.GrantTerms{{Bytes: 9}}, 10, 0},
-		{[]operator.GrantTerms{{Calls: 3}, {Calls: 4, Public: true}}, 10, 7}, {[]operator.GrantTerms{{Bytes: 15}, {Bytes: 15}}, 10, 2}, {[]operator.GrantTerms{{Calls: 200}}, 1000, 4},
+		{[]operator.GrantTerms{{Calls: 7}}, 10, 7}, {[]operator.GrantTerms{{Bytes: 105}}, 10, 10},
+		{[]operator.GrantTerms{{Bytes: 9}}, 10, 0},
+		{[]operator.GrantTerms{{Calls: 3}, {Calls: 4, Public: true}}, 10, 7},
+		{[]operator.GrantTerms{{Bytes: 15}, {Bytes: 15}}, 10, 2}, {[]operator.GrantTerms{{Calls: 200}}, 1000, 4},
 	} {
 		b := newBench(t)
 		calls, bytes := 0, int64(0)
@@ -384,7 +392,8 @@ func TestRestart(t *testing.T) {
 		elapsed, wall time.Duration
 		left          int
 	}{
-		{true, 0, 0, 2}, {false, 0, 0, 0}, {true, 0, 29 * time.Minute, 2}, {true, 0, 30 * time.Minute, 0}, {true, 0, -time.Minute, 0}, {true, -1000 * time.Hour, 0, 2},
+		{true, 0, 0, 2}, {false, 0, 0, 0}, {true, 0, 29 * time.Minute, 2}, {true, 0, 30 * time.Minute, 0},
+		{true, 0, -time.Minute, 0}, {true, -1000 * time.Hour, 0, 2},
 	} {
 		b := given(t, operator.GrantTerms{Calls: 3, Bytes: 50})
 		b.covers(with(same))

@@ -30,7 +30,9 @@ func (d *Desk) sessions(mux *http.ServeMux) {
 	for verb, do := range map[string]func(client, handle, by string) error{
 		"reset": func(client, handle, by string) error {
 			d.forget(client, handle)
-			return d.Sessions.Reset(client, handle, by)
+			err := d.Sessions.Reset(client, handle, by)
+			d.Grants.Forget(client, handle) // what has come in between, with the label before
+			return err
 		},
 		"thaw": func(client, handle, _ string) error { return d.Sessions.Thaw(client, handle) },
 		"end": func(client, handle, _ string) error {
@@ -89,7 +91,5 @@ func (d *Desk) newSession(w http.ResponseWriter, r *http.Request) {
 // forget ends what is open and granted of a session.
 func (d *Desk) forget(client, handle string) {
 	d.Approvals.Forget(client, handle)
-	if d.Grants != nil {
-		d.Grants.Forget(client, handle)
-	}
+	d.Grants.Forget(client, handle)
 }

@@ -74,6 +74,7 @@ func (s *Server) closed(t *session.Session) {
 	if t.Label != "" {
 		client := t.Bound().Client
 		s.calls.Gate.Approvals.Forget(client, t.Label)
+		s.calls.Gate.Grants.Forget(client, t.Label)
 		if err := s.calls.Gate.Sessions.End(client, t.Label); err != nil {
 			s.log.Warn("forgetting what a connection has seen, ignoring", "error", err.Error())
 		}

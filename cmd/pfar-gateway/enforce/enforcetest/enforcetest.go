@@ -11,6 +11,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/provenance"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/access"
@@ -56,7 +57,8 @@ func with(t testing.TB, dir string, limits approval.Limits, clients []string) *e
 	if p.Approvals, err = approval.Open(db, p.Sessions, limits); err != nil {
 		t.Fatal(err)
 	}
-	if p.Grants, err = grant.Open(db, nil); err != nil {
+	p.Reads = provenance.New(provenance.DefaultLimits)
+	if p.Grants, err = grant.Open(db, p.Reads); err != nil {
 		t.Fatal(err)
 	}
 	if shipped().Policy == nil {

@@ -32,10 +32,10 @@ func against(up *registry.Upstream, format string, args ...any) error {
 // unread is the error of an answer that cannot be read alike by all, or is against the protocol. The names in it are
 // the server's words.
 func (n *incoming) unread(why error) error {
-	if err := n.Pass.Seen(); err != nil {
+	text := reply.Cut(redact.Strip(why.Error()), maxWhy)
+	if err := n.Pass.Seen(jsonrpc.Quote(text)); err != nil {
 		return n.unseeable(err)
 	}
-	text := reply.Cut(redact.Strip(why.Error()), maxWhy)
 	switch {
 	case !n.Pass.Strange():
 	case n.Pass.Inbound(n.Ctx, fmt.Appendf(nil, `[%s]`, jsonrpc.Quote(text))):
@@ -54,11 +54,11 @@ func (n *incoming) unseeable(err error) error {
 
 // misfit is the error of a result that is against its schema. The names in it are the server's words.
 func (n *incoming) misfit(v *schema.Violation) error {
-	if err := n.Pass.Seen(); err != nil {
-		return n.unseeable(err)
-	}
 	text := redact.Strip(v.Text)
 	data := fmt.Appendf(nil, `{"path":%s,"rule":%s}`, jsonrpc.Quote(v.Path), jsonrpc.Quote(v.Rule))
+	if err := n.Pass.Seen(fmt.Appendf(nil, `[%s,%s]`, jsonrpc.Quote(text), data)); err != nil {
+		return n.unseeable(err)
+	}
 	if n.Pass.Strange() {
 		if !n.Pass.Inbound(n.Ctx, fmt.Appendf(nil, `[%s,%s]`, jsonrpc.Quote(text), data)) {
 			text, data = tooSuspicious, nil
@@ -103,7 +103,7 @@ func (n *incoming) heard(err error) error {
 // fenced is a server's error as the client may have it.
 func (n *incoming) fenced(e *jsonrpc.Error) error {
 	e = &jsonrpc.Error{Raw: explainedError(e.Raw, n.explain())}
-	if err := n.Pass.Seen(); err != nil {
+	if err := n.Pass.Seen(e.Raw); err != nil {
 		return n.unseeable(err)
 	}
 	if !n.Pass.Strange() {

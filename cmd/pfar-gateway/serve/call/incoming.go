@@ -44,7 +44,7 @@ func (n *incoming) finish(result []byte) (reply.Reply, *asked, error) {
 // answer prepares a result that does not ask the client.
 func (n *incoming) answer(re reply.Reply) (reply.Reply, error) {
 	if !mayAsk(n.Method) {
-		if err := n.Pass.Seen(); err != nil { // it may have been written to meanwhile
+		if err := n.Pass.Seen(re.Result); err != nil { // it may have been written to meanwhile
 			return reply.Reply{}, n.unseeable(err)
 		}
 		if !n.Pass.Strange() {
@@ -116,7 +116,7 @@ func (n *incoming) received(re reply.Reply) (reply.Reply, error) {
 	if values, err := n.extract(re); values != nil || err != nil {
 		return n.typed(values, err)
 	}
-	if err := n.Pass.Seen(); err != nil {
+	if err := n.Pass.Seen(re.Result); err != nil {
 		return reply.Reply{}, n.unseeable(err)
 	}
 	if !n.Pass.Strange() {
@@ -138,9 +138,9 @@ func (n *incoming) extract(re reply.Reply) ([]byte, error) {
 	}
 	values, more := n.target.Item.Extract(re.Members)
 	if more != nil {
-		return nil, n.Pass.SeenAs(more.Error())
+		return nil, n.Pass.SeenAs(more.Error(), nil) // it is seen as a whole
 	}
-	if taken, err := n.Pass.Taken(); !taken {
+	if taken, err := n.Pass.Taken(values); !taken {
 		return nil, err
 	}
 	return values, nil

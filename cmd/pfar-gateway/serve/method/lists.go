@@ -40,6 +40,9 @@ func list(calls *call.Calls, v *call.Visit, k registry.Kind) (reply.Reply, error
 	if !ok {
 		return reply.Reply{}, invalidParams("the cursor is not of this list, which may have changed: begin again")
 	}
+	if len(view.Lists[k].Strange())+len(view.Lists[k].Holding()) > 0 {
+		noted(calls, v, page)
+	}
 	return reply.Reply{Result: page, Closed: true, Hint: view.Lists[k].Hint()}, nil
 }
 
@@ -59,6 +62,17 @@ func listed(calls *call.Calls, v *call.Visit, c *registry.Catalogue, list *regis
 		}
 	}
 	return left, nil
+}
+
+// noted takes down a page of a list, as secret as all that the session has seen: servers have their parts in it.
+func noted(calls *call.Calls, v *call.Visit, page []byte) {
+	if calls.Gate == nil {
+		return
+	}
+	who := v.Identity()
+	if l, err := calls.Gate.Sessions.Label(who.Client, who.Handle); err == nil {
+		calls.Gate.Reads.Note(who.Client, who.Handle, l.Confidentiality, page)
+	}
 }
 
 // show passes the gate with text of one server's list.

@@ -1,0 +1,61 @@
+package provenance
+
+import "github.com/pfar/pfar/policies/gate"
+
+// prints are fingerprints, each with how secret the most secret text is that it is of. It is a table with open
+// addressing: a lookup costs one line of memory as a rule.
+type prints struct {
+	slots []uint64 // a fingerprint whose last bits are how secret it is; 0: nothing
+	count int
+	most  gate.Confidentiality // of all
+}
+
+// secrecy is the bits of a slot that say how secret.
+const secrecy = 7
+
+func (p *prints) size() int { return 8 * len(p.slots) }
+
+// place is where a fingerprint is, or where it belongs.
+func (p *prints) place(f uint64) int {
+	mask := uint64(len(p.slots) - 1)
+	for i := f >> 3 & mask; ; i = (i + 1) & mask {
+		if at := p.slots[i]; at == 0 || (at^f)&^secrecy == 0 {
+			return int(i)
+		}
+	}
+}
+
+// is tells how secret what has this fingerprint is; 0: nothing has it.
+func (p *prints) is(f uint64) gate.Confidentiality {
+	if p.count == 0 {
+		return 0
+	}
+	return gate.Confidentiality(p.slots[p.place(f)] & secrecy)
+}
+
+// add adds a fingerprint, and reports false if there are as many as there may be.
+func (p *prints) add(f uint64, is gate.Confidentiality, most int) bool {
+	if p.count*2 >= len(p.slots) {
+		if p.count >= most {
+			return false
+		}
+		p.grow()
+	}
+	at := &p.slots[p.place(f)]
+	if *at == 0 {
+		p.count++
+	}
+	*at = f&^secrecy | max(*at&secrecy, uint64(is))
+	p.most = max(p.most, is)
+	return true
+}
+
+func (p *prints) grow() {
+	old := p.slots
+	p.slots = make([]uint64, max(1<<10, 2*len(old)))
+	for _, f := range old {
+		if f != 0 {
+			p.slots[p.place(f)] = f
+		}
+	}
+}

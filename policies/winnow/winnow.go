@@ -1,0 +1,119 @@
+// Package winnow takes fingerprints of texts: of two texts that have Run bytes in a row in common, however they are
+// written, one fingerprint at least is the same.
+package winnow
+
+import "math/bits"
+
+const (
+	gram   = 12 // bytes of which a hash is taken
+	window = 9  // hashes of which the least is a fingerprint
+
+	// Run is how long a common run is found for certain.
+	Run = gram + window - 1
+)
+
+// Append appends the fingerprints of a text as it reads (letters count the same in either case, and turned by 13) and
+// of its letters and digits alone.
+//
+// Why a common run is found: a run of 20 bytes has 9 grams of 12 bytes, one at each of its first 9 places. In both
+// texts these 9 hashes are a whole window, so the least of them is a fingerprint of both (Schleimer, Wilkerson, Aiken:
+// Winnowing, 2003). A fingerprint is the hash without its place, so it does not matter which of several equal grams it
+// is of. The view of letters and digits finds a run with other separators in it; the other view finds a run that is
+// made of separators.
+func Append(dst []uint64, text string) []uint64 {
+	var seen, plain [block]uint64
+	n, behind := 0, 0 // in plain, and what of seen has been there before
+	for len(text) > 0 {
+		k := behind
+		for ; k < block && k-behind < len(text); k++ {
+			b := text[k-behind]
+			seen[k] = randoms[b]
+			plain[n] = randoms[b]
+			n += int(counts[b])
+			if n == block {
+				dst, n = winnow(dst, plain[:])
+			}
+		}
+		text = text[k-behind:]
+		dst, behind = winnow(dst, seen[:k])
+	}
+	dst, _ = winnow(dst, plain[:n])
+	return dst
+}
+
+// block is how much of a text is looked at together.
+const block = 1 << 9
+
+// class is what a byte counts as: letters and digits, bytes beyond ASCII, and from others on what separates them.
+func class(b byte) byte {
+	switch lower := b | 0x20; {
+	case 'a' <= lower && lower <= 'z':
+		return (lower - 'a') % 13
+	case '0' <= b && b <= '9':
+		return 13 + b - '0'
+	case b >= 0x80:
+		return 23 + b - 0x80
+	case b < ' ' || b == 0x7f: // white space is the same in any form
+		return others
+	}
+	return others + b - ' '
+}
+
+// others is the first class of separators.
+const others = 23 + 0x80
+
+// randoms are numbers without a pattern, the same for all bytes of a class (splitmix64). counts has 1 for what is no
+// separator.
+var randoms, counts = func() (r [256]uint64, counts [256]byte) {
+	for i := range r {
+		c := class(byte(i))
+		z := uint64(c+1) * 0x9e3779b97f4a7c15
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		if r[i] = z ^ z>>31; c < others {
+			counts[i] = 1
+		}
+	}
+	return r, counts
+}()
+
+// winnow appends the least hash of each window of a block, once where windows side by side have the same one. It moves
+// the end of the block, which the next one needs too, to its beginning, and returns how much that is.
+func winnow(dst []uint64, text []uint64) ([]uint64, int) {
+	n := len(text) - gram + 1 // grams
+	if n < window {
+		return dst, len(text)
+	}
+	var room [block]uint64
+	hashes := room[:n]
+	var of uint64
+	for i, c := range text[:gram] {
+		of ^= bits.RotateLeft64(c, gram-1-i)
+	}
+	hashes[0] = mixed(of)
+	next, ins := hashes[1:], text[gram:]
+	for i, out := range text[:min(len(ins), len(next))] {
+		of = bits.RotateLeft64(of, 1) ^ bits.RotateLeft64(out, gram) ^ ins[i]
+		next[i] = mixed(of)
+	}
+	for step := 1; step < window-1; step *= 2 { // the least of 2, of 4, and of 8 from each place on
+		later := hashes[step:]
+		for i, h := range hashes[:len(later)] {
+			hashes[i] = min(h, later[i])
+		}
+	}
+	last, later := uint64(0), hashes[1:]
+	for i, h := range hashes[:n-window+1] {
+		if h = min(h, later[i]); h != last {
+			dst, last = append(dst, h), h
+		}
+	}
+	copy(text, text[len(text)-Run+1:])
+	return dst, Run - 1
+}
+
+// mixed has each bit of a hash depend on all of them: else the least hash would say something of the text.
+func mixed(h uint64) uint64 {
+	h *= 0xd6e8feb86659fd93
+	return h ^ h>>32
+}
