@@ -282,8 +282,8 @@ func (p *Point) open(pass *Passage, w *weighed, r *Request, after gate.Label, fo
 		record.Subject, record.Approver, record.Channel = l.ID, l.By.Name, grantChannel
 	}
 	if d.Verdict != gate.Deny {
-		record.After = p.labelled(pass.who, after)
-		if after != w.session.Label {
+		if record.After = record.Before; after != w.session.Label {
+			record.After = p.labelled(pass.who, after)
 			record.After.Sources = append(record.After.Sources, label.Source{Server: pass.item.Server, Tool: pass.name, Call: pass.id}.String())
 		}
 	}
