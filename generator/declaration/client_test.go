@@ -195,7 +195,7 @@ deny "no mail" {
 		policy    *gate.Policy
 		src, want string
 	}{
-		{shipped, `profile = "strct"`, "/c/desk.hcl:2:11 No such profile: No profile is called \"strct\", so nothing that the client calls would be allowed. There is balanced, clean-room, operator or strict."},
+		{shipped, `profile = "strct"`, "/c/desk.hcl:2:11 No such profile: No profile is called \"strct\", so nothing that the client calls would be allowed. There is balanced, clean-room, everyday, operator or strict."},
 		{shipped, `profile = "operator"`, "/c/desk.hcl:2:11 Missing reason: The profile \"operator\" allows more than strict does. Write relax = \"why that is right for this client\" beside it."},
 		{shipped, `profile = "balanced"`, "/c/desk.hcl:2:11 Missing reason: The profile \"balanced\" allows more than strict does. Write relax = \"why that is right for this client\" beside it."},
 		{changed.Policy, `profile = "wide"`, "/c/desk.hcl:2:11 Missing reason: The profile \"wide\" allows more than strict does. Write relax = \"why that is right for this client\" beside it."},
