@@ -33,10 +33,10 @@ var traces = []struct {
 	calls int
 	asks  map[string]int // by profile
 }{
-	{"day", 31, map[string]int{"strict": 12, "balanced": 8, "everyday": 8}},
-	{"code", 20, map[string]int{"strict": 7, "balanced": 3, "everyday": 3}},
-	{"research", 66, map[string]int{"strict": 17, "balanced": 5, "everyday": 5}},
-	{"office", 74, map[string]int{"strict": 24, "balanced": 14, "everyday": 14}},
+	{"day", 31, map[string]int{"strict": 12, "balanced": 7, "everyday": 7}},
+	{"code", 20, map[string]int{"strict": 7, "balanced": 1, "everyday": 1}},
+	{"research", 66, map[string]int{"strict": 17, "balanced": 2, "everyday": 2}},
+	{"office", 74, map[string]int{"strict": 24, "balanced": 11, "everyday": 11}},
 }
 
 // step is one call of a trace.
