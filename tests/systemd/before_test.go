@@ -20,8 +20,7 @@ const beforeVersion = "0.0.0~before"
 // packageBefore makes the .deb of the version before this one.
 func packageBefore(ctx context.Context, to string) error {
 	p := packaged.Package{Format: "deb", Arch: runtime.GOARCH, Version: beforeVersion}
-	_, err := packaged.Before(ctx, root, "testdata/before.txt", p, filepath.Join(to, beforeVersion+".deb"))
-	return err
+	return packaged.Before(ctx, root, "testdata/before.txt", p, filepath.Join(to, beforeVersion+".deb"))
 }
 
 // TestTheVersionBefore upgrades from the programs of the version before, and back. Servers that one version started go on
