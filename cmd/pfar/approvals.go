@@ -20,8 +20,12 @@ approve it here. pfar tells the client that made the call to wait, or to send th
 You approve one call, exactly as it is shown, once, within five minutes. If the arguments, tool, policy or
 session label change first, the call needs a new approval. A restart of pfar denies all waiting calls.
 
-If one client has several calls of one tool, the list says in which arguments they differ. You answer each
-call separately.`
+On a terminal this is a screen, which follows what happens: keys open a call, approve or deny it, give a grant, or
+open all calls that are alike and answer them together. A key approves a call only after all of the call has been on
+the screen. "pfar approvals list" prints the list instead, as does this command without a terminal, with --json, with
+TERM=dumb or with the variable ACCESSIBLE.
+
+If one client has several calls of one tool, the list says in which arguments they differ.`
 
 const approveHelp = `Show a waiting call, and let it run. Without a terminal this needs --yes.
 
@@ -42,7 +46,7 @@ func (c approvalsVerb) approvalsCommand() *cobra.Command {
 	root := c.outputFlag(&cobra.Command{
 		Use: "approvals", Short: "Show the calls that wait for you, and answer them", Long: approvalsHelp,
 		Example: example("pfar approvals", "pfar approvals show k3bq7x-...", "pfar approvals approve k3bq7x-...", "pfar approvals watch --notify"),
-		RunE:    alone(c.approvalsList),
+		RunE:    alone(c.approvals),
 	})
 	var a approveFlags
 	approve := c.outputFlag(&cobra.Command{
@@ -100,6 +104,14 @@ func (c approvalsVerb) offeredApprovals(ctx context.Context) ([]string, error) {
 	return ids, err
 }
 
+// approvals shows a screen where there is a terminal, else the list.
+func (c approvalsVerb) approvals(ctx context.Context) error {
+	if c.live() {
+		return c.interactive(ctx)
+	}
+	return c.approvalsList(ctx)
+}
+
 func (c approvalsVerb) approvalsList(ctx context.Context) error {
 	all, err := operatorList[waitingCall](ctx, c.pfar, "/approvals", "no call waits")
 	if err != nil || len(all) == 0 {
@@ -122,7 +134,7 @@ func (c approvalsVerb) approvalsList(ctx context.Context) error {
 		})
 	}
 	c.table(c.stdout, rows)
-	c.printTogether(all)
+	printTogether(c.streams, all)
 	if example != "" {
 		c.hintAt("pfar approvals show " + example)
 	}
@@ -137,7 +149,7 @@ func (c approvalsVerb) approvalsShow(ctx context.Context, id string) error {
 	if c.json() {
 		return c.printJSON(w)
 	}
-	c.printWaiting(c.stdout, &w)
+	printWaiting(c.streams, c.stdout, &w)
 	if w.State == operator.Pending {
 		c.hintAt("pfar approvals approve " + w.ID + ", or deny it")
 	}
@@ -167,7 +179,7 @@ func (c approvalsVerb) approve(ctx context.Context, id string, a approveFlags) e
 	if err := w.approvable(a.digest); err != nil {
 		return err
 	}
-	if err := c.ask(ctx, a.yes, a.question(&w), func(out io.Writer) { c.printWaiting(out, &w) }); err != nil {
+	if err := c.ask(ctx, a.yes, a.question(&w), func(out io.Writer) { printWaiting(c.streams, out, &w) }); err != nil {
 		return err
 	}
 	body := map[string]any{"digest": w.Digest}

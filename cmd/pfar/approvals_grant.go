@@ -45,17 +45,22 @@ func (f *grantFlags) terms() (*operator.GrantTerms, error) {
 	return &operator.GrantTerms{Public: f.public, Seconds: seconds, Calls: f.calls, Bytes: int64(f.bytes)}, nil
 }
 
-// words say in a question what is granted beside the call.
+// words say in a question what the flags grant beside the call.
 func (f *grantFlags) words(session string) string {
 	t, err := f.terms()
 	if t == nil || err != nil {
 		return ""
 	}
+	t.Fill(operator.UsualGrant)
+	return grantWords(*t, session)
+}
+
+// grantWords say in a question what is granted beside the call.
+func grantWords(t operator.GrantTerms, session string) string {
 	tool := "it"
 	if t.Public {
 		tool = "what only reads public sources"
 	}
-	t.Fill(operator.UsualGrant)
 	return fmt.Sprintf(", and then %s up to %d times within %s, with up to %d bytes of arguments in all, in session %s",
 		tool, t.Calls, time.Duration(t.Seconds)*time.Second, t.Bytes, visible.Reveal(session))
 }

@@ -163,12 +163,16 @@ func renderArgument(b *page, a wording.Argument) {
 }
 
 // printWaiting shows the call to a person.
-func (c approvalsVerb) printWaiting(out io.Writer, w *waitingCall) {
+func printWaiting(c *streams, out io.Writer, w *waitingCall) {
 	for line := range strings.Lines(w.render(columnsOf(out))) {
-		colour := ""
-		if strings.HasPrefix(line, "WARNING") || strings.HasPrefix(line, "  WARNING") {
-			colour = red
-		}
-		fmt.Fprintln(out, c.paint(out, colour, strings.TrimSuffix(line, "\n")))
+		fmt.Fprintln(out, c.paint(out, colourOf(line), strings.TrimSuffix(line, "\n")))
 	}
+}
+
+// colourOf is the colour of a line of a call that is shown whole.
+func colourOf(line string) string {
+	if strings.HasPrefix(line, "WARNING") || strings.HasPrefix(line, "  WARNING") {
+		return red
+	}
+	return ""
 }

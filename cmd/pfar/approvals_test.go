@@ -425,10 +425,7 @@ func (endless) Read(b []byte) (int, error) { return copy(b, strings.Repeat(" ", 
 
 // TestWatchIsBounded: a gateway that begins a line and does not end it costs no more than a message.
 func TestWatchIsBounded(t *testing.T) {
-	b := newBench(t, "")
-	watcher := newTold(b.pfar, t.Context(), nil)
-	defer watcher.wait()
-	if err := watcher.follow(endless{}); !errors.Is(err, errTooLong) {
+	if err := events(endless{}, nil); !errors.Is(err, errTooLong) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -22,7 +22,7 @@ func together(all []waitingCall) [][]*waitingCall {
 		if w.State != operator.Pending {
 			continue
 		}
-		key := [4]string{w.Client, w.Server, w.Name, w.Method}
+		key := w.alike()
 		k, known := at[key]
 		if !known {
 			k, at[key] = len(groups), len(groups)
@@ -61,6 +61,9 @@ func differing(calls []*waitingCall) (pointers []string, values []map[string]str
 	slices.SortStableFunc(pointers, func(a, b string) int { return wording.Rank(a) - wording.Rank(b) })
 	return pointers, values
 }
+
+// alike is equal for calls of one client for one tool.
+func (w *waitingCall) alike() [4]string { return [4]string{w.Client, w.Server, w.Name, w.Method} }
 
 const (
 	maxPlaces = 3  // in which calls differ, of which is shown what they have there
@@ -147,7 +150,7 @@ func renderTogether(b *page, calls []*waitingCall) {
 }
 
 // printTogether prints, below the list, what is different in calls that are alike: many of them hide one that is not.
-func (c approvalsVerb) printTogether(all []waitingCall) {
+func printTogether(c *streams, all []waitingCall) {
 	b := page{columns: columnsOf(c.stdout)}
 	for _, group := range together(all) {
 		renderTogether(&b, group)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/operator"
 )
 
 const watchHelp = `Print each call that begins to wait, and its outcome, until Ctrl-C.
@@ -63,24 +64,34 @@ func (c approvalsVerb) approvalsWatchCommand() *cobra.Command {
 // watchPause is how long a watcher waits until it asks a gateway again that has hung up.
 const watchPause = time.Second
 
-// approvalsWatch follows what waits, across restarts of the gateway. That it cannot be reached at all is an error, and
-// so are what asking again does not mend: a refusal, and what cannot be written.
+// approvalsWatch prints what waits and what becomes of it.
 func (c approvalsVerb) approvalsWatch(ctx context.Context, tell []notice) error {
 	told := newTold(c.pfar, ctx, tell)
 	defer told.wait()
 	complained := ""
+	return c.follow(ctx, told.happened, func(err error, lasted time.Duration) {
+		if text := err.Error(); text != complained || lasted > watchPause { // what came before was another outage
+			complained = text
+			c.complain(fmt.Errorf("%w; asking again", err))
+		}
+	})
+}
+
+// follow passes on what waits and what changes, across restarts of the gateway, and what broke the connection after
+// which time. That the gateway cannot be reached at all is an error, and so are what asking again does not mend: a
+// refusal, and what each returns.
+func (c approvalsVerb) follow(
+	ctx context.Context, each func(*operator.Event) error, lost func(err error, lasted time.Duration),
+) error {
 	for first := true; ; first = false {
 		stream, err := c.openOperator(ctx, http.MethodGet, "/approvals/watch", nil)
 		if code, _ := classify(err); err != nil && (first || code == exitDenied || ctx.Err() != nil) {
 			return cmp.Or(ctx.Err(), err)
 		}
+		begun := time.Now()
 		if err == nil {
-			begun := time.Now()
-			err = told.follow(stream)
+			err = events(stream, each)
 			stream.Close()
-			if time.Since(begun) > watchPause { // what came before was another outage
-				complained = ""
-			}
 		}
 		if _, final := errors.AsType[unsaid](err); final || ctx.Err() != nil {
 			return cmp.Or(ctx.Err(), err)
@@ -88,14 +99,32 @@ func (c approvalsVerb) approvalsWatch(ctx context.Context, tell []notice) error 
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errors.New("the gateway has hung up")
 		}
-		if text := err.Error(); text != complained {
-			complained = text
-			c.complain(fmt.Errorf("%w; asking again", err))
-		}
+		lost(err, time.Since(begun))
 		select {
 		case <-time.After(watchPause):
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// unsaid is the error of an event that could not be passed on.
+type unsaid struct{ error }
+
+// events reads a stream, in lines, until an error.
+func events(stream io.Reader, each func(*operator.Event) error) error {
+	lines := bufio.NewReaderSize(stream, 64<<10)
+	for {
+		line, err := readLine(lines)
+		if err != nil {
+			return err
+		}
+		var e operator.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return err
+		}
+		if err := each(&e); err != nil {
+			return unsaid{err}
 		}
 	}
 }
@@ -129,41 +158,25 @@ func (t *told) wait() {
 	<-t.done
 }
 
-// unsaid is the error of what could not be written.
-type unsaid struct{ error }
-
-// follow prints what a stream says, in lines, that has not been said before, until an error.
-func (t *told) follow(stream io.Reader) error {
-	lines := bufio.NewReaderSize(stream, 64<<10)
-	for {
-		line, err := readLine(lines)
-		if err != nil {
-			return err
-		}
-		var e struct {
-			Kind     string      `json:"kind"`
-			Approval waitingCall `json:"approval"`
-		}
-		if err := json.Unmarshal(line, &e); err != nil {
-			return err
-		}
-		w := e.Approval
-		if t.seen[w.ID] == e.Kind {
-			continue
-		}
-		if err := t.say(e.Kind, &w); err != nil {
-			return unsaid{err}
-		}
-		if t.seen[w.ID] = e.Kind; e.Kind != "pending" && e.Kind != "approved" {
-			delete(t.seen, w.ID)
-		}
-		if e.Kind == "pending" {
-			select {
-			case t.queue <- w:
-			default:
-			}
+// happened says what has not been said before.
+func (t *told) happened(e *operator.Event) error {
+	w := waitingCall{e.Approval}
+	if t.seen[w.ID] == e.Kind {
+		return nil
+	}
+	if err := t.say(e.Kind, &w); err != nil {
+		return err
+	}
+	if t.seen[w.ID] = e.Kind; e.Kind != "pending" && e.Kind != "approved" {
+		delete(t.seen, w.ID)
+	}
+	if e.Kind == "pending" {
+		select {
+		case t.queue <- w:
+		default:
 		}
 	}
+	return nil
 }
 
 // maxShownArguments bounds the arguments in a line of approvals watch, in characters. "pfar approvals show" prints all.

@@ -28,6 +28,7 @@ const environmentHelp = `Variables that pfar and pfard read. The brackets contai
   PFAR_SERVERS_DIR  programs installed for servers [servers in PFAR_STATE_DIR]
   HTTPS_PROXY       the HTTP proxy of your network, through which servers reach declared hosts;
                     also HTTP_PROXY and NO_PROXY. Read by "pfar up"
+  ACCESSIBLE        if not empty, text in place of screens, for screen readers
   NO_COLOR          if not empty, no colour (no-color.org)
   SSL_CERT_FILE     certificates to use in place of the system's, for hosts of brokered credentials,
                     token endpoints and models; also SSL_CERT_DIR. Read by "pfar up"
