@@ -15,7 +15,7 @@ const (
 	leastColumns = 40 // on which a call is shown whole
 	leastRows    = 8
 	listKeys     = "enter open  n next that waits  up down move  q quit"
-	pageKeys     = "a approve  d deny  g grant  r grant reads  l all alike  n next  space more  esc back  q quit"
+	pageKeys     = "a approve  d deny  g grant  r grant reads  l all alike  n next  c clean session  space more  esc back  q quit"
 )
 
 // callPage shows one call whole, or several that are alike.

@@ -289,6 +289,8 @@ func (m *approvalsScreen) onPage(key string) tea.Cmd {
 		m.turn()
 	case "l":
 		m.alike()
+	case "c":
+		m.clean()
 	case "a":
 		return m.approve(nil)
 	case "g":
@@ -303,6 +305,24 @@ func (m *approvalsScreen) onPage(key string) tea.Cmd {
 		return m.send(open, "deny", map[string]any{"reason": ""})
 	}
 	return nil
+}
+
+// clean asks whether the session of the page is to be a clean one, for a new task. Its calls then need new approvals.
+func (m *approvalsScreen) clean() {
+	first := m.page.calls[0]
+	name := first.Client + "/" + first.Session
+	path, err := sessionPath(name)
+	if err != nil {
+		m.note = escape(err.Error(), oneLine)
+		return
+	}
+	m.sure = &sureness{fmt.Sprintf(resetQuestion+" y", name), func() tea.Msg {
+		var answer map[string]string
+		if err := m.askOperator(m.ctx, http.MethodPost, path+"/reset", struct{}{}, &answer); err != nil {
+			return answerSent{escape(err.Error(), oneLine)}
+		}
+		return answerSent{escape(answer["result"], oneLine) + " " + name}
+	}}
 }
 
 // unanswered are the calls of the page that still wait.

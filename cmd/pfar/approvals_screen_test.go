@@ -77,6 +77,8 @@ func TestApprovalsByKeys(t *testing.T) {
 		{keys: "enter a a a", want: "approved pending pending"},
 		{keys: "down enter a", want: "pending approved pending"},
 		{keys: "enter d", want: "denied pending pending", note: "denied"},
+		{keys: "enter c n", want: "pending pending pending", note: "not done"},
+		{keys: "enter c y", want: "denied denied denied", note: "reset laptop/default"},
 		{keys: "enter esc a", want: "pending pending pending"},
 		{keys: "n n a", want: "pending approved pending"},
 		{keys: "n n n a", want: "pending pending pending", note: "first read all of it"},
@@ -332,7 +334,7 @@ func TestApprovalsOnTerminal(t *testing.T) {
 	screen.await(t, `/to: "a@example.com"`)
 	screen.press(t, "\x1b[200~a\x1b[201~") // what is pasted answers nothing
 	screen.resize(t, 60, 30)
-	screen.await(t, "grant reads  l all alike  n")
+	screen.await(t, "grant reads  l all alike  n\n")
 	screen.press(t, "a")
 	screen.await(t, "1 call waits for you")
 	if s, _ := b.approvals.Show(first); s.State != operator.Approved {

@@ -66,12 +66,14 @@ func (c sessionsVerb) sessionsCommand() *cobra.Command {
 			RunE: onOne(c.sessionsShow),
 		}),
 		c.verb("new CLIENT", "Make a clean session for a client, and print its handle", onOne(c.sessionsNew)),
-		act("reset CLIENT[/HANDLE]", "Reset a session's label", "Forget what %s has seen? Whatever its model still remembers of that is no longer guarded against."),
+		act("reset CLIENT[/HANDLE]", "Reset a session's label", resetQuestion),
 		act("thaw CLIENT[/HANDLE]", "Let a frozen session make calls again", "Let %s go on?"),
 		act("end CLIENT/HANDLE", "End a session that \"sessions new\" made", "End %s?"),
 		c.verb("stains", "List the servers that labelled sessions wrote to", alone(c.stains)), clear)
 	return root
 }
+
+const resetQuestion = "Forget what %s has seen? Whatever its model still remembers of that is no longer guarded against."
 
 func nameOf(s operator.Session) string { return s.Client + "/" + s.Handle }
 
