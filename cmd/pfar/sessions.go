@@ -73,7 +73,8 @@ func (c sessionsVerb) sessionsCommand() *cobra.Command {
 	return root
 }
 
-const resetQuestion = "Forget what %s has seen? Whatever its model still remembers of that is no longer guarded against."
+const resetQuestion = "Forget what %s has seen? " +
+	"Whatever its model still remembers of that is no longer guarded against."
 
 func nameOf(s operator.Session) string { return s.Client + "/" + s.Handle }
 
