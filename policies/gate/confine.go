@@ -153,7 +153,10 @@ func (s Sandbox) Equal(t Sandbox) bool {
 }
 
 // Sandboxes knows how all servers are confined, by all declarations at once. It does not change. Nil knows of none.
-type Sandboxes struct{ all []Declared }
+type Sandboxes struct {
+	all   []Declared
+	known map[string]Confinement // by server: that of what is told
+}
 
 // NewSandboxes takes what pfard tells. A server may be there more than once: it runs by one declaration, and is about
 // to by another. Then it reaches what both allow.
@@ -174,15 +177,36 @@ func NewSandboxes(told []Sandbox) *Sandboxes {
 		}
 		s.all = append(s.all, d)
 	}
+	s.known = make(map[string]Confinement, len(s.all))
+	for _, one := range s.all {
+		if _, ok := s.known[one.Server]; !ok {
+			s.known[one.Server] = s.follow(one)
+		}
+	}
 	return s
 }
 
 // Of returns how a server is confined: no more than it is declared to be now, and together with all servers that can
 // read what it writes, and what those write. A server that nobody has told of is not confined.
 func (s *Sandboxes) Of(d Declared) Confinement {
-	if s == nil || !slices.ContainsFunc(s.all, func(one Declared) bool { return one.Server == d.Server }) {
+	if s == nil {
 		return Confinement{}
 	}
+	c, ok := s.known[d.Server]
+	if !ok {
+		return Confinement{}
+	}
+	for _, p := range d.Holds {
+		told := func(one Declared) bool { return one.Server == d.Server && slices.Contains(one.Holds, p) }
+		if !slices.ContainsFunc(s.all, told) { // it is declared anew, or was a moment ago
+			return s.follow(d)
+		}
+	}
+	return c.join(d.confinement())
+}
+
+// follow goes from server to server, as what one writes can.
+func (s *Sandboxes) follow(d Declared) Confinement {
 	c := d.confinement()
 	reached := map[string]bool{d.Server: true}
 	next := []Declared{d}
