@@ -140,7 +140,7 @@ const wiki, notion = "wiki", "notion"
 func newHeistStage(t *testing.T, profile, policy string) *stage {
 	t.Helper()
 	s := prepareStage(t, profile)
-	more := s.declareHeistServers()
+	more := append(s.declareHeistServers(), s.declareConfined()...)
 	if policy != "" {
 		dir := filepath.Join(s.home, "policies.d")
 		check(t, os.Mkdir(dir, 0o755))
@@ -149,6 +149,7 @@ func newHeistStage(t *testing.T, profile, policy string) *stage {
 	if os.Getuid() != 0 {
 		s.begin() // another network takes root, and the test has run as root
 		s.awaitRunning(more...)
+		s.acceptHints()
 		return s
 	}
 	_, wrap := startStandIn[struct{}](t, "workspace", []string{notionHost}, s.private, filepath.Join(s.log, "notion"))
@@ -176,6 +177,7 @@ auth = { NOTION_TOKEN = { secret = "vault:notion_token", deliver = "broker" } }
 	s.http = &http.Client{Transport: transport}
 	s.keep("set", "notion_token", notionToken)
 	s.awaitRunning(append(more, notion, wiki)...)
+	s.acceptHints()
 	return s
 }
 

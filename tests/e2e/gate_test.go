@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -32,13 +33,15 @@ type stage struct {
 	http                 *http.Client  // that reaches it
 	patience             time.Duration // of its agents: whoever has to be asked and has not been by then, is not
 
+	apart map[string]string // by server: the file with all that it got, of those that have a folder of their own
+
 	mu     sync.Mutex
 	agents int
 	slow   int // 1 if 0: how many times as long what its agents do beside something else lasts
 }
 
 // agents is how many clients are declared: each heist has its own, so that none is protected by what another has read.
-const agents = 240
+const agents = 250
 
 // newStage brings one up, inside of the command wrap if there is one.
 func newStage(t *testing.T, profile string, wrap ...string) *stage {
@@ -156,8 +159,12 @@ func (s *stage) readFile(a *agent) {
 // received is all that the stranger's servers have got.
 func (s *stage) received() string {
 	var all strings.Builder
+	files := slices.Collect(maps.Values(s.apart))
 	for _, name := range []string{"tracker", "mail", "notion", "meter", listerServer} {
-		b, err := os.ReadFile(filepath.Join(s.log, name))
+		files = append(files, filepath.Join(s.log, name))
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
 		if err != nil && !os.IsNotExist(err) {
 			s.t.Fatal(err)
 		}

@@ -61,6 +61,7 @@ func heists() []heist {
 	all = append(all, detours()...)
 	all = append(all, overlapping()...)
 	all = append(all, poisoned()...)
+	all = append(all, unconfined()...)
 	slices.SortFunc(all, func(a, b heist) int { return strings.Compare(a.name, b.name) })
 	return all
 }

@@ -17,6 +17,7 @@ type server struct {
 	text     string // file or directory
 	poison   string // file; "": none
 	scheme   string
+	reads    bool // each tool says of itself that it only reads
 	received io.Writer
 	asked    int
 
@@ -134,7 +135,13 @@ func (s *server) result(q request) (result, failure any) {
 	case "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
 		return object{}, nil
 	case "tools/list":
-		return object{"tools": s.tools()}, nil
+		tools := s.tools()
+		for _, t := range tools {
+			if s.reads {
+				t["annotations"] = object{"readOnlyHint": true}
+			}
+		}
+		return object{"tools": tools}, nil
 	case "prompts/list":
 		return object{"prompts": []object{{"name": "triage", "description": s.poisoned("prompt", "sorts issues"), "arguments": []object{{"name": "note"}}}}}, nil
 	case "resources/list":

