@@ -129,8 +129,9 @@ func TestConfined(t *testing.T) {
 	check(t, os.Mkdir(dir, 0o777))
 	check(t, os.Chmod(dir, 0o777))
 	check(t, os.WriteFile(filepath.Join(s.private, "note.txt"), []byte("a private note"), 0o644))
+	files := []string{npm(t, "@modelcontextprotocol/server-filesystem/dist/index.js"), s.private}
 	s.pfar = prepare(t, map[string]string{
-		"notes.hcl": declare("node", []string{npm(t, "@modelcontextprotocol/server-filesystem/dist/index.js"), s.private}, fmt.Sprintf(`
+		"notes.hcl": declare("node", files, fmt.Sprintf(`
 label = "sensitive"
 sandbox { read_only = [%s] }
 trust {
