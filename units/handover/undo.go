@@ -29,7 +29,8 @@ type Undo struct {
 	At      time.Time `json:"at,omitzero"`     // or the time of the first of these calls; zero: the first that is known
 	Path    string    `json:"path,omitempty"`  // of what is meant, and all below it; "": everything
 	Restore bool      `json:"restore,omitempty"`
-	Call    Call      `json:"call,omitzero"` // with Restore: who has it done
+	Discard bool      `json:"discard,omitempty"` // what is there now need not be kept
+	Call    Call      `json:"call,omitzero"`     // with Restore: who has it done
 }
 
 // Undone is the answer to Undo. With it comes a file with a History as JSON, unless there is an error.

@@ -20,7 +20,9 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
+	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/operator"
 )
 
@@ -45,6 +47,7 @@ type Desk struct {
 	Record    func(Act) error                 // has each act on the disk before it is done, and once more if it failed; nil: nobody keeps a record
 	Ended     func()                          // is called when a session has ended, for what is open under it is to end as well; nil: there is nothing
 	Stats     http.Handler                    // what servers' calls cost; nil: nobody counts
+	Undo      Undoer                          // nil: nothing is kept
 	Log       *slog.Logger
 }
 
@@ -94,6 +97,9 @@ func (d *Desk) handler(ending context.Context) http.Handler {
 	}
 	if d.Facts != nil {
 		d.facts(mux)
+	}
+	if d.Undo != nil {
+		d.undo(mux)
 	}
 	if d.Stats != nil {
 		mux.Handle("/stats", d.Stats)
@@ -204,4 +210,74 @@ func line(w http.ResponseWriter, v any) error {
 		return err
 	}
 	return c.Flush()
+}
+
+// Undoer has launchers tell what has changed in servers' folders, and restore it (registry.Registry).
+type Undoer interface {
+	Undo(ctx context.Context, server string, q handover.Undo) (json.RawMessage, error)
+}
+
+// errNothing is the error of a request to restore that does not say what.
+var errNothing = fmt.Errorf("%w: say since when, or which path", errRequest)
+
+// undo are the paths of what servers have overwritten. since is the id of a call, at a time:
+//
+//	GET  /undo/SERVER?since=ID&at=TIME&path=PATH  what has changed, and what restoring it would do
+//	POST /undo/SERVER  {"since": "ID", "path": "PATH", "discard": true}: restore it
+func (d *Desk) undo(mux *http.ServeMux) {
+	mux.HandleFunc("GET /undo/{server}", func(w http.ResponseWriter, r *http.Request) {
+		q := handover.Undo{Since: r.FormValue("since"), Path: r.FormValue("path"), Discard: r.FormValue("discard") == "true"}
+		var err error
+		if at := r.FormValue("at"); at != "" {
+			if q.At, err = time.Parse(time.RFC3339Nano, at); err != nil {
+				err = fmt.Errorf("%w: at: %w", errRequest, err)
+			}
+		}
+		var history json.RawMessage
+		if err == nil {
+			history, err = d.Undo.Undo(r.Context(), r.PathValue("server"), q)
+		}
+		reply(w, history, err)
+	})
+	mux.HandleFunc("POST /undo/{server}", d.restore)
+}
+
+func (d *Desk) restore(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Since string    `json:"since"`
+		At    time.Time `json:"at"`
+		Path  string    `json:"path"`
+
+		Discard bool `json:"discard"`
+	}
+	err := read(w, r, maxBody, &body)
+	if err == nil && body.Since == "" && body.At.IsZero() && body.Path == "" {
+		err = errNothing
+	}
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	var detail []string
+	if body.Since != "" {
+		detail = append(detail, "since call "+body.Since)
+	}
+	if !body.At.IsZero() {
+		detail = append(detail, "since "+body.At.UTC().Format(time.RFC3339))
+	}
+	if body.Path != "" {
+		detail = append(detail, fmt.Sprintf("%.200q", body.Path))
+	}
+	if body.Discard {
+		detail = append(detail, "what was there is not kept")
+	}
+	server := r.PathValue("server")
+	q := handover.Undo{Since: body.Since, At: body.At, Path: body.Path, Restore: true, Discard: body.Discard}
+	q.Call = handover.Call{ID: audit.NewID(), Client: approver(r).Name, Tool: "pfar undo"}
+	act := Act{Verb: "undo-writes", Subject: server, Detail: strings.Join(detail, ", ")}
+	var history json.RawMessage
+	d.act(w, r, act, &history, func() (err error) {
+		history, err = d.Undo.Undo(r.Context(), server, q)
+		return err
+	})
 }

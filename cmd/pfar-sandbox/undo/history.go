@@ -19,7 +19,7 @@ func (s *Store) List(q handover.Undo) (handover.History, error) {
 }
 
 func (s *Store) list(q handover.Undo) (handover.History, error) {
-	if err := s.keep(nil); err != nil {
+	if err := s.keep(nil, q.Discard); err != nil {
 		return handover.History{}, fmt.Errorf("looking at what is there now: %w", err)
 	}
 	h := handover.History{Bytes: s.bytes, Steps: s.steps(q)}

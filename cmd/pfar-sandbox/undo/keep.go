@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 
@@ -19,18 +20,19 @@ import (
 func (s *Store) Keep(calls ...handover.Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keep(calls)
+	return s.keep(calls, false)
 }
 
-func (s *Store) keep(calls []handover.Call) (err error) {
+// keep is Keep. If it is to discard what has changed, it only notes that there are changes, and needs no room.
+func (s *Store) keep(calls []handover.Call, discard bool) (err error) {
 	if s.broken != nil {
 		return s.broken
 	}
-	if err := s.expire(); err != nil {
+	if err := s.expire(); err != nil && !discard {
 		return err
 	}
 	for range attempts {
-		if err = s.try(calls); !errors.Is(err, errMoved) {
+		if err = s.try(calls, discard); !errors.Is(err, errMoved) {
 			return err
 		}
 	}
@@ -40,20 +42,24 @@ func (s *Store) keep(calls []handover.Call) (err error) {
 // pass is one attempt at a version.
 type pass struct {
 	*Store
+	discard bool
 	changes []change
 	renewed map[string]entry // untouched but for their time stamps
 	made    []uint64         // objects
 	used    int64            // bytes of them
 }
 
-func (s *Store) try(calls []handover.Call) error {
+func (s *Store) try(calls []handover.Call, discard bool) error {
 	w := walk{limits: s.limits}
+	if discard {
+		w.limits = Limits{Bytes: math.MaxInt64, Files: discardFiles}
+	}
 	for _, t := range s.trees {
 		if err := w.look(t); err != nil {
 			return err
 		}
 	}
-	p := &pass{Store: s, renewed: map[string]entry{}}
+	p := &pass{Store: s, discard: discard, renewed: map[string]entry{}}
 	err := p.compare(&w)
 	if err == nil {
 		err = w.still()
@@ -79,12 +85,14 @@ func (p *pass) compare(w *walk) error {
 			continue
 		}
 		look = append(look, f)
-		if f.entry.Kind == regular && !f.locked && (old == nil || old.Ctime != f.entry.Ctime || !old.kept()) {
+		if f.entry.Kind == regular && !p.discard && !f.locked && (old == nil || old.Ctime != f.entry.Ctime || !old.kept()) {
 			need += f.entry.Size
 		}
 	}
-	if err := p.room(need); err != nil {
-		return err
+	if !p.discard {
+		if err := p.room(need); err != nil {
+			return err
+		}
 	}
 	for _, f := range look {
 		if err := p.copy(f); err != nil {
@@ -160,6 +168,7 @@ func (p *pass) contents(f found, old, e *entry) (same bool, err error) {
 	switch {
 	case same && old.Mode == e.Mode:
 		e.Object = old.Object
+	case p.discard:
 	default:
 		if e.Object, err = p.store(in, e.Size); err != nil {
 			return false, fmt.Errorf("copying %q: %w", f.path, err)
@@ -271,7 +280,7 @@ func (p *pass) commit(calls []handover.Call) error {
 		return err
 	}
 	if len(text) > 0 {
-		if err := p.append(text); err != nil {
+		if err := p.append(text); err != nil && !p.discard { // else the next start finds that out again
 			return err
 		}
 	}

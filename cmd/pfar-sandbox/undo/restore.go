@@ -21,7 +21,7 @@ func (s *Store) Restore(q handover.Undo) (handover.History, error) {
 	if q.Since == "" && q.At.IsZero() && q.Path == "" {
 		return handover.History{}, errors.New("restoring: it is not said since when, or which path")
 	}
-	if err := s.keep([]handover.Call{q.Call}); err != nil {
+	if err := s.keep([]handover.Call{q.Call}, q.Discard); err != nil {
 		return handover.History{}, fmt.Errorf("keeping what is there now: %w", err)
 	}
 	n, err := s.since(q)
@@ -34,7 +34,7 @@ func (s *Store) Restore(q handover.Undo) (handover.History, error) {
 	for _, r := range list {
 		h.Restores = append(h.Restores, r.change())
 	}
-	if err := s.keep(nil); err != nil {
+	if err := s.keep(nil, q.Discard); err != nil {
 		return h, fmt.Errorf("everything else was done, but what is there now could not be kept: %w", err)
 	}
 	return h, nil

@@ -31,6 +31,9 @@ type Limits struct {
 // MaxFiles is how many files a server's folders may have, for each is looked at before a call.
 const MaxFiles = 1 << 16
 
+// discardFiles is how many there may be to be restored over.
+const discardFiles = 1 << 21
+
 const (
 	maxDepth = 200             // of folders
 	guard    = 24 * time.Hour  // no version younger than that is dropped for want of room

@@ -1,0 +1,487 @@
+package undo
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units/handover"
+)
+
+// TestMain becomes a launcher that is killed, for TestKilled.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("PFAR_TEST_KILLED"); dir != "" {
+		killed(dir, os.Getenv("PFAR_TEST_STEP"))
+	}
+	os.Exit(m.Run())
+}
+
+// outside has a file that nobody may see or change over the folder.
+func (b *bed) outside() string {
+	secret := filepath.Join(filepath.Dir(b.dir), "secret")
+	b.must(os.MkdirAll(secret, 0o755))
+	b.must(os.WriteFile(filepath.Join(secret, "key"), []byte("not to be seen"), 0o644))
+	return secret
+}
+
+// holds reports whether anything in the store has a text in it.
+func (b *bed) holds(text string) bool {
+	found := false
+	b.must(filepath.WalkDir(b.store, func(p string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			var t []byte
+			t, err = os.ReadFile(p)
+			found = found || strings.Contains(string(t), text)
+		}
+		return err
+	}))
+	return found
+}
+
+// TestLinksLeadNowhere: nothing is read over a link, and nothing restored over one, wherever it is put and whenever.
+func TestLinksLeadNowhere(t *testing.T) {
+	for name, plant := range map[string]func(b *bed, secret string){
+		"a file":       func(b *bed, s string) { b.must(os.Remove(b.path("a"))); b.must(os.Symlink(s+"/key", b.path("a"))) },
+		"a folder":     func(b *bed, s string) { b.must(os.RemoveAll(b.path("in"))); b.must(os.Symlink(s, b.path("in"))) },
+		"its own name": func(b *bed, s string) { b.must(os.Symlink(s+"/key", b.path(".pfar-undo"))) },
+	} {
+		b := newBed(t)
+		secret := b.outside()
+		b.furnish()
+		b.write("in/key", "of the folder")
+		b.keeps("1")
+		b.must(os.Remove(b.path("in/key")))
+		b.keeps("2")
+		plant(b, secret)
+		_, err := b.Restore(handover.Undo{Since: "1", Call: handover.Call{ID: "u"}})
+		b.must(err)
+		if b.holds("not to be seen") {
+			t.Errorf("%s: the store has it", name)
+		}
+		if got, _ := os.ReadFile(filepath.Join(secret, "key")); string(got) != "not to be seen" {
+			t.Errorf("%s: it is %q", name, got)
+		}
+		if got, err := os.ReadFile(b.path("in/key")); string(got) != "of the folder" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+// TestSwaps: a server that puts links, FIFOs and folders in the place of files all the time gets nothing into the store
+// from outside, does not block it, and each version that is said to be kept can be restored.
+func TestSwaps(t *testing.T) {
+	b := newBed(t)
+	secret := b.outside()
+	b.furnish()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			n := b.path(fmt.Sprint("swap", i%3))
+			_ = os.RemoveAll(n)
+			switch i % 5 {
+			case 0:
+				_ = os.Symlink(secret+"/key", n)
+			case 1:
+				_ = unix.Mkfifo(n, 0o600)
+			case 2:
+				_ = os.Symlink(secret, n)
+			case 3:
+				_ = os.WriteFile(n, []byte(strings.Repeat("x", i%5000)), 0o600)
+			case 4:
+				_ = os.Mkdir(n, 0o700)
+				_ = os.WriteFile(n+"/key", []byte("mine"), 0o600)
+			}
+			_ = os.Rename(b.path("in"), b.path("moved"))
+			_ = os.Rename(b.path("moved"), b.path("in"))
+		}
+	}()
+	for i := range 30 {
+		if err := b.Keep(handover.Call{ID: fmt.Sprint(i)}); err != nil && !errors.Is(err, errMoved) {
+			t.Log(err)
+		}
+	}
+	_, _ = b.Restore(handover.Undo{Path: b.dir, Call: handover.Call{ID: "u"}})
+	close(stop)
+	<-stopped
+	if b.holds("not to be seen") {
+		t.Error("the store has it")
+	}
+	if got, _ := os.ReadFile(filepath.Join(secret, "key")); string(got) != "not to be seen" {
+		t.Errorf("it is %q", got)
+	}
+	for i := range 3 {
+		b.must(os.RemoveAll(b.path(fmt.Sprint("swap", i))))
+	}
+	before := b.state()
+	b.keeps("quiet")
+	b.write("a", "other")
+	b.restore("quiet")
+	if got := b.state(); got != before {
+		t.Errorf("restored:\n%s\nwant:\n%s", got, before)
+	}
+}
+
+// TestTooMuch: what does not fit is not kept, which is an error, and costs nothing.
+func TestTooMuch(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(b *bed)
+		want string
+	}{
+		"a huge file with holes": {func(b *bed) { b.must(os.Truncate(b.path("a"), 1<<40)) }, "undo_size"},
+		"many files": {func(b *bed) {
+			for i := range 2000 {
+				b.write(fmt.Sprint("f", i), "")
+			}
+		}, "more than 1000 files"},
+		"depth": {func(b *bed) {
+			b.must(os.MkdirAll(b.path(strings.Repeat("d/", maxDepth+2)), 0o755))
+		}, "folders in each other"},
+	} {
+		b := newBed(t)
+		b.limits.Files = 1000
+		b.open()
+		b.furnish()
+		b.keeps("1")
+		kept, before := b.bytes, b.state()
+		c.make(b)
+		if err := b.Keep(handover.Call{ID: "2"}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if b.bytes != kept {
+			t.Errorf("%s: %d bytes are kept, want %d", name, b.bytes, kept)
+		}
+		if c.want == "folders in each other" {
+			continue
+		}
+		if _, err := b.Restore(handover.Undo{Since: "1", Discard: true}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := b.state(); got != before {
+			t.Errorf("%s: restored:\n%s\nwant:\n%s", name, got, before)
+		}
+	}
+}
+
+// TestFlood: a server that writes much cannot have that dropped what it overwrote today; what is older goes first.
+func TestFlood(t *testing.T) {
+	b := newBed(t)
+	b.limits.Bytes = 1 << 20
+	b.open()
+	b.write("a", "precious")
+	b.keeps("first")
+	var err error
+	for i := 0; i < 20 && err == nil; i++ {
+		b.write("a", strings.Repeat(fmt.Sprint(i%10), 100<<10))
+		err = b.Keep(handover.Call{ID: fmt.Sprint(i)})
+	}
+	if err == nil || !strings.Contains(err.Error(), "undo_size") {
+		t.Errorf("more was kept than fits: %v", err)
+	}
+	b.write("a", "small")
+	b.restore("first")
+	if got, _ := os.ReadFile(b.path("a")); string(got) != "precious" {
+		t.Errorf("%.20q", got)
+	}
+	b.now = b.now.Add(25 * time.Hour)
+	for i := range 20 {
+		b.write("a", strings.Repeat(fmt.Sprint(i%10), 100<<10))
+		b.now = b.now.Add(25 * time.Hour)
+		b.keeps(fmt.Sprint("later", i))
+	}
+	b.write("a", "gone")
+	b.restore("later19")
+	if got, _ := os.ReadFile(b.path("a")); len(got) != 100<<10 || b.bytes > 1<<20 {
+		t.Errorf("%d bytes restored, %d kept", len(got), b.bytes)
+	}
+	if _, err := b.List(handover.Undo{Since: "first"}); err == nil {
+		t.Error("what was dropped can be restored")
+	}
+}
+
+// TestExpires: what is older than is asked for goes.
+func TestExpires(t *testing.T) {
+	b := newBed(t)
+	b.write("a", "first")
+	b.keeps("1")
+	b.write("a", "second")
+	b.keeps("2")
+	b.now = b.now.Add(8 * 24 * time.Hour)
+	b.write("a", "third")
+	b.keeps("3")
+	if b.holds("first") {
+		t.Error("it is still there")
+	}
+	b.restore("3")
+	if got, _ := os.ReadFile(b.path("a")); string(got) != "third" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestFullDisk: at every step at which the disk can be full nothing that was kept is lost, a version that is not made
+// is an error, and the next is made as if nothing had been.
+func TestFullDisk(t *testing.T) {
+	for step := 0; ; step++ {
+		b := newBed(t)
+		b.furnish()
+		first := b.state()
+		b.keeps("1")
+		b.write("a", "second")
+		b.write("in/deep/c", "second")
+		b.must(os.Remove(b.path("in/b")))
+		second := b.state()
+		n := 0
+		b.step = func(string) error {
+			if n++; n > step {
+				return unix.ENOSPC
+			}
+			return nil
+		}
+		err := b.Keep(handover.Call{ID: "2"})
+		b.step = func(string) error { return nil }
+		if err != nil && !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+		if _, lerr := b.since(handover.Undo{Since: "2"}); (lerr == nil) != (err == nil) {
+			t.Errorf("step %d: kept: %v, known: %v", step, err, lerr)
+		}
+		b.open()
+		b.keeps("3")
+		b.write("a", "third")
+		b.restore("3")
+		if got := b.state(); got != second {
+			t.Errorf("step %d: restored:\n%s\nwant:\n%s", step, got, second)
+		}
+		b.restore("1")
+		if got := b.state(); got != first {
+			t.Errorf("step %d: restored:\n%s\nwant:\n%s", step, got, first)
+		}
+		if err == nil {
+			return
+		}
+	}
+}
+
+// TestSmallDisk: on a disk that is really full nothing is kept, and nothing of the disk's rest is taken.
+func TestSmallDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root mounts a file system")
+	}
+	root := t.TempDir()
+	private(t)
+	b := bedIn(t, root)
+	b.Store.Close()
+	b.Store = nil
+	b.must(unix.Mount("tmpfs", b.store, "tmpfs", 0, "size=1m"))
+	defer unix.Unmount(b.store, unix.MNT_DETACH)
+	b.open()
+	b.write("a", strings.Repeat("a", 400<<10))
+	b.keeps("1")
+	b.write("a", strings.Repeat("b", 700<<10))
+	if err := b.Keep(handover.Call{ID: "2"}); err == nil {
+		t.Error("it was kept")
+	}
+	if _, err := b.Restore(handover.Undo{Since: "1"}); err == nil {
+		t.Error("it was restored, though what was there could not be kept")
+	}
+	_, err := b.Restore(handover.Undo{Since: "1", Discard: true})
+	b.must(err)
+	if got, _ := os.ReadFile(b.path("a")); string(got) != strings.Repeat("a", 400<<10) {
+		t.Errorf("%.20q", got)
+	}
+}
+
+// TestKilled: a launcher that is killed at any step leaves what was kept before, and no version that is not whole.
+func TestKilled(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step := 0; ; step++ {
+		root := t.TempDir()
+		b := bedIn(t, root)
+		b.furnish()
+		first := b.state()
+		b.keeps("1")
+		b.Store.Close()
+		b.Store = nil
+		b.write("a", "second")
+		b.write("in/deep/c", "second")
+		second := b.state()
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), "PFAR_TEST_KILLED="+root, "PFAR_TEST_STEP="+fmt.Sprint(step))
+		died := cmd.Run() != nil
+		b.open()
+		if _, err := b.since(handover.Undo{Since: "2"}); err == nil && died {
+			t.Errorf("step %d: there is a version that was not finished", step)
+		}
+		b.keeps("3")
+		b.write("a", "third")
+		b.restore("3")
+		if got := b.state(); got != second {
+			t.Errorf("step %d: restored:\n%s\nwant:\n%s", step, got, second)
+		}
+		b.restore("1")
+		if got := b.state(); got != first {
+			t.Errorf("step %d: restored:\n%s\nwant:\n%s", step, got, first)
+		}
+		if !died {
+			return
+		}
+	}
+}
+
+// killed makes a version and is killed before a step.
+func killed(root, at string) {
+	n := 0
+	s, err := open(filepath.Join(root, "store"), []Folder{{filepath.Join(root, "folder"), filepath.Join(root, "folder")}},
+		Limits{Bytes: 64 << 20, Time: time.Hour * 24 * 7, Files: MaxFiles}, time.Now, func(string) error {
+			if fmt.Sprint(n) == at {
+				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			}
+			n++
+			return nil
+		})
+	if err == nil {
+		err = s.Keep(handover.Call{ID: "2"})
+	}
+	if err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// TestDamaged: what a power cut left of the last records and objects is not taken for what it is not.
+func TestDamaged(t *testing.T) {
+	for name, damage := range map[string]func(b *bed){
+		"half a record": func(b *bed) {
+			st, err := os.Stat(b.Store.path("log"))
+			b.must(err)
+			b.must(os.Truncate(b.Store.path("log"), st.Size()-3))
+		},
+		"zeros": func(b *bed) {
+			f, err := os.OpenFile(b.Store.path("log"), os.O_WRONLY|os.O_APPEND, 0)
+			b.must(err)
+			_, err = f.Write(make([]byte, 4096))
+			b.must(errors.Join(err, f.Close()))
+		},
+		"empty objects": func(b *bed) {
+			names, err := readNames(b.Store.path(objects))
+			b.must(err)
+			for _, n := range names {
+				b.must(os.Truncate(filepath.Join(b.Store.path(objects), n), 0))
+			}
+		},
+		"a stray object": func(b *bed) { b.must(os.WriteFile(b.Store.object(999), []byte("x"), 0o600)) },
+	} {
+		b := newBed(t)
+		b.furnish()
+		b.keeps("1")
+		damage(b)
+		b.open()
+		before := b.state()
+		b.keeps("2")
+		b.write("a", "other")
+		b.must(os.Remove(b.path("in/b")))
+		b.restore("2")
+		if got := b.state(); got != before {
+			t.Errorf("%s: restored:\n%s\nwant:\n%s", name, got, before)
+		}
+		if _, err := os.Lstat(b.Store.object(999)); err == nil {
+			t.Errorf("%s: the stray object is there", name)
+		}
+	}
+}
+
+// private has what the test mounts be seen by nobody else.
+func private(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // it ends with the test
+	err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS)
+	if err == nil {
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMounts: what is mounted in a folder is the server's to write to, and cannot be kept.
+func TestMounts(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root mounts a file system")
+	}
+	private(t)
+	b := newBed(t)
+	b.furnish()
+	b.keeps("1")
+	b.must(unix.Mount(b.outside(), b.path("in/deep"), "", unix.MS_BIND, ""))
+	defer unix.Unmount(b.path("in/deep"), unix.MNT_DETACH)
+	if err := b.Keep(handover.Call{ID: "2"}); err == nil || !strings.Contains(err.Error(), "mounted") {
+		t.Error(err)
+	}
+}
+
+// TestModesOfPrograms: nothing that is restored is set-user-ID.
+func TestModesOfPrograms(t *testing.T) {
+	b := newBed(t)
+	b.write("a", "x")
+	b.must(os.Chmod(b.path("a"), 0o755|os.ModeSetuid))
+	b.keeps("1")
+	b.must(os.Remove(b.path("a")))
+	b.restore("1")
+	if st, err := os.Stat(b.path("a")); err != nil || st.Mode() != 0o755 {
+		t.Error(st.Mode(), err)
+	}
+}
+
+// BenchmarkKeep is what a call waits for, in a folder of 10,000 files of which none or one of 1 MiB has changed.
+func BenchmarkKeep(b *testing.B) {
+	for _, changed := range []bool{false, true} {
+		b.Run(fmt.Sprintf("changed=%v", changed), func(b *testing.B) {
+			root := b.TempDir()
+			dir := filepath.Join(root, "folder")
+			for i := range 10000 {
+				at := filepath.Join(dir, fmt.Sprint(i%500))
+				file := filepath.Join(at, fmt.Sprint(i))
+				if err := errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(file, []byte("x"), 0o644)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			limits := Limits{Bytes: 8 << 30, Time: time.Hour, Files: MaxFiles}
+			s, err := Open(filepath.Join(root, "store"), []Folder{{dir, dir}}, limits)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			if err := s.Keep(); err != nil {
+				b.Fatal(err)
+			}
+			text := make([]byte, 1<<20)
+			for i := 0; b.Loop(); i++ {
+				if changed {
+					text[0] = byte(i)
+					if err := os.WriteFile(filepath.Join(dir, "big"), text, 0o644); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := s.Keep(handover.Call{ID: "x"}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
