@@ -139,6 +139,10 @@ func (c *software) shebang(f hostfs.File, key string) {
 			continue
 		}
 		found, ok := c.host.lookup(w)
+		if path.IsAbs(w) {
+			f, err := c.host.resolve(path.Clean(w))
+			found, ok = f, err == nil && f.Executable()
+		}
 		if !ok {
 			c.lack(c.host.candidates(w), key, "Interpreter not found", "%s needs %q, which no directory in pfar's PATH has. Install it, or write its absolute path as the command and the file in args.", where(f), w)
 			return

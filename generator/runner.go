@@ -127,7 +127,7 @@ func (r runner) origin(c facts, program hostfs.File, words []string) origin {
 		return origin{}
 	case !c.hosts(program):
 		return uncertain(pkg, quote(program.Written)+" is only called "+called)
-	case here && found.certain():
+	case here && (found.certain() || told.folder != ""):
 		return found
 	case here:
 		return uncertain(pkg, "the host has a program "+quote(told.command)+", which "+called+" runs in its place")

@@ -9,6 +9,7 @@ have() {
 	chromium) [ -x /usr/lib/chromium/chromium ] ;;
 	postgres) ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 ;;
 	nspawn) command -v systemd-nspawn >/dev/null ;;
+	venv) /usr/bin/python3 -c "import ensurepip" >/dev/null 2>&1 ;;
 	requests) /usr/bin/python3 -c 'import requests' >/dev/null 2>&1 ;;
 	# An ordinary user's PATH lacks the directories of nft and ip on Debian.
 	*) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
@@ -35,6 +36,7 @@ for command in "$@"; do
 	dpkg-deb) package=dpkg ;;
 	pacman) package=pacman-package-manager ;;
 	requests) package=python3-requests ;;
+	venv) package=python3-venv ;;
 	Xtigervnc) package=tigervnc-standalone-server ;;
 	*) package=$command ;;
 	esac
