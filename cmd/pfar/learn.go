@@ -14,7 +14,7 @@ import (
 )
 
 const learnHelp = `Run a server in learning mode until Ctrl-C, and print the allowed_domains that it needs. Review them and
-paste them into its declaration.
+paste them into its declaration, or have --write add them to it: pfar shows the change and asks.
 
 Learning mode allows only the connections that were allowed before, and sends no undeclared name to a name
 server. Every name gets an address inside the sandbox, which shows the port that the server wants. A server
@@ -29,22 +29,32 @@ type learnVerb struct{ *pfar }
 
 func (c learnVerb) learnCommand() *cobra.Command {
 	var limit time.Duration
+	var keep keeping
 	cmd := c.outputFlag(&cobra.Command{
-		Use:               "learn NAME",
-		Short:             "Find out which hosts a server needs, and print allowed_domains",
-		Long:              learnHelp,
-		Example:           example("pfar learn notion", "pfar learn notion --for 2m > domains.hcl"),
+		Use:   "learn NAME",
+		Short: "Find out which hosts a server needs, and print allowed_domains",
+		Long:  learnHelp,
+		Example: example(
+			"pfar learn notion", "pfar learn notion --for 2m > domains.hcl", "pfar learn notion --write"),
 		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 || limit == 0 && cmd.Flags().Changed("for") {
 				return usage("--for %s: want a time, such as 30s or 5m", limit)
 			}
-			return c.learn(cmd.Context(), args[0], limit)
+			if keep.yes && !keep.write {
+				return usage("--yes goes with --write")
+			}
+			return c.learn(cmd.Context(), args[0], limit, keep)
 		},
 	})
 	cmd.Flags().DurationVar(&limit, "for", 0, "end this `TIME` after the server's start, such as 30s or 5m")
+	cmd.Flags().BoolVar(&keep.write, "write", false, "add the hosts to the declaration, as pfar allow does")
+	cmd.Flags().BoolVar(&keep.yes, "yes", false, "with --write, do not ask")
 	return cmd
 }
+
+// keeping is what becomes of what was learned.
+type keeping struct{ write, yes bool }
 
 // learning is one run of pfar learn.
 type learning struct {
@@ -58,7 +68,12 @@ type learning struct {
 	deadline <-chan time.Time
 }
 
-func (c learnVerb) learn(ctx context.Context, name string, limit time.Duration) error {
+func (c learnVerb) learn(ctx context.Context, name string, limit time.Duration, keep keeping) error {
+	if keep.write {
+		if err := c.canAsk(keep.yes, "pfar learn "+name); err != nil {
+			return err
+		}
+	}
 	report, err := c.report(ctx)
 	if err != nil {
 		return err
@@ -81,9 +96,16 @@ func (c learnVerb) learn(ctx context.Context, name string, limit time.Duration) 
 	if len(result.Suggested)+len(result.Refused) == 0 {
 		fmt.Fprintf(c.stderr, "%s asked for nothing that it may not have\n", name)
 	}
-	if c.json() {
+	switch {
+	case keep.write && len(result.Suggested) > 0:
+		var hosts []string
+		for _, s := range result.Suggested {
+			hosts = append(hosts, s.Entry)
+		}
+		err = allowVerb(c).allow(context.WithoutCancel(ctx), name, hosts, keep.yes) // Ctrl-C has ended the learning
+	case c.json():
 		err = c.printJSON(result)
-	} else {
+	default:
 		err = result.write(c.stdout)
 	}
 	return errors.Join(err, why)

@@ -29,12 +29,17 @@ func (c statusVerb) statusCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return c.printServer(s, report.Version)
+				return c.printServer(s, report.Version, c.wants(cmd.Context(), report))
 			}
+			wants := c.wants(cmd.Context(), report)
 			if c.json() {
-				return c.printJSON(report)
+				return c.printJSON(struct {
+					control.Report
+					Wants []want `json:"wants"`
+				}{report, wants})
 			}
 			c.printReport(report)
+			c.printWants(wants)
 			return nil
 		},
 	})
@@ -113,9 +118,13 @@ func (c statusVerb) serverRows(servers []control.Server) [][]cell {
 }
 
 // printServer prints one server, one member a line.
-func (c statusVerb) printServer(s control.Server, version string) error {
+func (c statusVerb) printServer(s control.Server, version string, wants []want) error {
+	wants = slices.DeleteFunc(wants, func(w want) bool { return w.Server != s.Name })
 	if c.json() {
-		return c.printJSON(s)
+		return c.printJSON(struct {
+			control.Server
+			Wants []want `json:"wants"`
+		}{s, wants})
 	}
 	rows := [][]cell{{{"name", bold}, {s.Name, ""}}, {{"state", bold}, {string(s.State), stateColour(s.State)}}}
 	add := func(name, value string) {
@@ -146,6 +155,9 @@ func (c statusVerb) printServer(s control.Server, version string) error {
 	}
 	add("last refusal", s.LastRefusal)
 	add("", refusalRemedy(s))
+	for _, w := range wants {
+		add("wants", w.What+": "+w.Command)
+	}
 	if s.State == control.Failed || s.State == control.BackOff {
 		add("remedy", symptomRemedy(s.File, s.Detail))
 	}

@@ -140,7 +140,7 @@ func (s *server) left(handle string) {
 // client had in it is gone, and the gateway has seen the end of it.
 func (f *fleet) sessionChanged(s *server, u units.Update) {
 	if u.Refusal.Reason != "" {
-		s.status.Refused, s.status.LastRefusal, s.status.LastRefused = u.Refusal, u.Refusal.String(), time.Now().UTC()
+		s.status.Denial.Add(u.Refusal, time.Now())
 	}
 	e := s.sessions[u.Session]
 	if e == nil || e.closing {

@@ -64,7 +64,7 @@ func (s *server) take(u units.Update) {
 		return
 	}
 	if u.Refusal.Reason != "" {
-		s.status.Refused, s.status.LastRefusal, s.status.LastRefused = u.Refusal, u.Refusal.String(), time.Now().UTC()
+		s.status.Denial.Add(u.Refusal, time.Now())
 	}
 	if s.has.Stopping {
 		return

@@ -37,9 +37,10 @@ func TestRealPackages(t *testing.T) {
 	archived := archive(t, dir, run)
 	venv := virtual(t, dir, run)
 	goPath, forged := goPrograms(t, dir, run)
-	check(t, os.WriteFile(filepath.Join(dir, "shebang"), []byte("#!/usr/bin/env -S DEBUG=1 "+servers+"/node_modules/.bin/mcp-server-memory\n"), 0o755))
+	write(t, filepath.Join(dir, "shebang"), "#!/usr/bin/env -S DEBUG=1 "+servers+"/node_modules/.bin/mcp-server-memory\n")
 
-	const memory, git, github = "@modelcontextprotocol/server-memory", "pypi:mcp-server-git", "go:github.com/github/github-mcp-server/cmd/github-mcp-server"
+	const memory, git = "@modelcontextprotocol/server-memory", "pypi:mcp-server-git"
+	const github = "go:github.com/github/github-mcp-server/cmd/github-mcp-server"
 	lines := map[string]struct {
 		command []string
 		more    string
@@ -64,7 +65,8 @@ func TestRealPackages(t *testing.T) {
 		for i, a := range l.command[1:] {
 			args[i] = fmt.Sprintf("%q", a)
 		}
-		declarations[name+".hcl"] = fmt.Sprintf("%s\nserver {\n  command = %q\n  args = [%s]\n}\n", l.more, l.command[0], strings.Join(args, ", "))
+		const format = "%s\nserver {\n  command = %q\n  args = [%s]\n}\n"
+		declarations[name+".hcl"] = fmt.Sprintf(format, l.more, l.command[0], strings.Join(args, ", "))
 	}
 	p := prepare(t, declarations)
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
@@ -88,8 +90,14 @@ func TestRealPackages(t *testing.T) {
 	if out, _, _ := p.command("check"); strings.Contains(out, "error:") {
 		t.Errorf("check: %s", out)
 	}
-	if out, _, _ := p.command("explain", "npm-archive"); !strings.Contains(out, "Its program may be the package "+memory+", but npm has not installed it from its registry") || !strings.Contains(out, `Write service = "memory"`) {
-		t.Errorf("explain: %s", out)
+	out, _, _ := p.command("explain", "npm-archive")
+	for _, want := range []string{
+		"Its program may be the package " + memory + ", but npm has not installed it from its registry",
+		`Write service = "memory"`,
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("explain: %s, want %s", out, want)
+		}
 	}
 }
 
@@ -97,11 +105,14 @@ func TestRealPackages(t *testing.T) {
 func archive(t *testing.T, dir string, run func(string, []string, ...string)) string {
 	t.Helper()
 	evil, into := filepath.Join(dir, "evil"), filepath.Join(dir, "archive")
-	write(t, filepath.Join(evil, "package.json"), `{"name": "@modelcontextprotocol/server-memory", "version": "9.0.0", "bin": {"mcp-server-memory": "evil.js"}}`)
+	const manifest = `{"name": "@modelcontextprotocol/server-memory", "version": "9.0.0",
+		"bin": {"mcp-server-memory": "evil.js"}}`
+	write(t, filepath.Join(evil, "package.json"), manifest)
 	write(t, filepath.Join(evil, "evil.js"), "#!/usr/bin/env node\n")
 	run(evil, nil, "npm", "pack", "--silent")
 	check(t, os.Mkdir(into, 0o755))
-	run(into, nil, "npm", "install", "--silent", "--offline", filepath.Join(evil, "modelcontextprotocol-server-memory-9.0.0.tgz"))
+	packed := filepath.Join(evil, "modelcontextprotocol-server-memory-9.0.0.tgz")
+	run(into, nil, "npm", "install", "--silent", "--offline", packed)
 	return into
 }
 
@@ -122,7 +133,8 @@ func wheel(t *testing.T, dir, name string) string {
 	info := name + "-1.0.dist-info/"
 	files := map[string]string{
 		name + "/__init__.py": "def main(): pass\n", name + "/__main__.py": "from . import main\nmain()\n",
-		info + "METADATA": "Metadata-Version: 2.1\nName: " + name + "\nVersion: 1.0\n", info + "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+		info + "METADATA":         "Metadata-Version: 2.1\nName: " + name + "\nVersion: 1.0\n",
+		info + "WHEEL":            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
 		info + "entry_points.txt": "[console_scripts]\n" + strings.ReplaceAll(name, "_", "-") + " = " + name + ":main\n",
 	}
 	record := info + "RECORD,,\n"
@@ -154,7 +166,8 @@ func goPrograms(t *testing.T, dir string, run func(string, []string, ...string))
 	write(t, filepath.Join(checkout, "cmd/github-mcp-server/main.go"), main)
 	goPath = filepath.Join(dir, "go")
 	env := []string{
-		"GOPATH=" + goPath, "GOBIN=", "GOPROXY=file://" + dir + "/proxy", "GONOSUMDB=*", "GOFLAGS=-modcacherw", "CGO_ENABLED=0",
+		"GOPATH=" + goPath, "GOBIN=", "GOPROXY=file://" + dir + "/proxy", "GONOSUMDB=*", "GOFLAGS=-modcacherw",
+		"CGO_ENABLED=0",
 		"GOTOOLCHAIN=local", "GOCACHE=" + goCache(t, dir),
 	}
 	run(dir, env, goCommand(t), "install", module+"/cmd/github-mcp-server@v1.9.0")

@@ -8,6 +8,7 @@ package control
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/pfar/pfar/policies/access"
@@ -243,11 +244,25 @@ type Server struct {
 	Sessions    []Session `json:"sessions,omitempty"`        // those that have one, by handle
 }
 
-// Denial is the last connection that a server was refused.
+// Denial is the connections that a server was refused.
 type Denial struct {
 	LastRefusal string         `json:"last_refusal,omitempty"` // in words
 	LastRefused time.Time      `json:"last_refused,omitzero"`  // when that was
 	Refused     egress.Refusal `json:"refused,omitzero"`       // LastRefusal as data
+
+	Refusals []egress.Refusal `json:"refusals,omitempty"` // of different hosts, the last ones, newest last
+}
+
+// maxRefusals bounds Denial.Refusals: a server may ask for names that it makes up.
+const maxRefusals = 16
+
+// Add takes another refusal.
+func (d *Denial) Add(r egress.Refusal, at time.Time) {
+	d.Refused, d.LastRefusal, d.LastRefused = r, r.String(), at.UTC()
+	same := func(o egress.Refusal) bool { return o.Host == r.Host }
+	all := slices.DeleteFunc(slices.Clone(d.Refusals), same) // reports share the old list
+	d.Refusals = append(all, egress.Refusal{Host: r.Host, Reason: r.Reason})
+	d.Refusals = d.Refusals[max(0, len(d.Refusals)-maxRefusals):]
 }
 
 // Session is a process that serves one client session alone (Open).

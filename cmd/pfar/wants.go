@@ -1,0 +1,81 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/monitor"
+)
+
+// want is one thing that a server asks for and does not have, with the command that grants it.
+type want struct {
+	Server  string `json:"server"`
+	What    string `json:"what"`
+	Command string `json:"command"`
+	host    string // the entry of allowed_domains; "": it is something else
+}
+
+// wants asks pfard and the gateway. Who may not ask the gateway sees the rest.
+func (c *pfar) wants(ctx context.Context, report control.Report) []want {
+	all, _ := c.allPins(ctx)
+	return wantsOf(report, all)
+}
+
+// wantsOf are what servers were refused, what of theirs nobody has accepted, and the secrets that they wait for.
+func wantsOf(report control.Report, all []pinned) []want {
+	list := []want{}
+	for _, s := range report.Servers {
+		for _, r := range s.Refusals {
+			if w, ok := wantedHost(s, r); ok {
+				list = append(list, w)
+			}
+		}
+		if s.State == control.Waiting && s.For == units.WaitCredentials && s.Remedy != "" {
+			list = append(list, want{Server: s.Name, What: s.Detail, Command: s.Remedy})
+		}
+	}
+	for _, p := range all {
+		if n := len(p.Held) + p.Left; n > 0 {
+			what := count(n, "definition") + " to accept"
+			list = append(list, want{Server: p.Server, What: what, Command: "pfar pins accept " + p.Server})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b want) int { return cmp.Compare(a.Server, b.Server) })
+	return slices.Compact(list)
+}
+
+// wantedHost is a refused host that the declaration could allow, and does not by now.
+func wantedHost(s control.Server, r egress.Refusal) (want, bool) {
+	w := wishOf(monitor.Connection{Host: r.Host, Reason: r.Reason})
+	if w.obstacle != "" || !shellSafe(w.entry()) {
+		return want{}, false
+	}
+	var declared egress.Policy
+	for _, d := range s.Domains {
+		if e, err := egress.ParseEndpoint(d); err == nil {
+			declared.Endpoints = append(declared.Endpoints, e)
+		}
+	}
+	if declared.Decide(w.host, cmp.Or(w.port, 443)).Verdict == egress.Allow {
+		return want{}, false
+	}
+	command := "pfar allow " + s.Name + " " + w.entry()
+	return want{Server: s.Name, What: "to reach " + w.target(), Command: command, host: w.entry()}, true
+}
+
+// printWants lists them, if there are any.
+func (c *pfar) printWants(list []want) {
+	if len(list) == 0 {
+		return
+	}
+	rows := [][]cell{heading("SERVER", "WANTS", "TO GRANT IT")}
+	for _, w := range list {
+		rows = append(rows, []cell{{w.Server, ""}, {strings.Join(strings.Fields(w.What), " "), ""}, {w.Command, cyan}})
+	}
+	c.table(c.stdout, rows)
+}
