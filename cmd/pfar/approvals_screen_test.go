@@ -353,7 +353,7 @@ func TestApprovalsOnTerminal(t *testing.T) {
 	}
 	screen, _, done = start("dumb")
 	screen.await(t, "mail.send")
-	if code := <-done; code != exitOK || screen.emulator.IsAltScreen() {
+	if code := <-done; code != exitOK || screen.fullScreen() {
 		t.Errorf("exit %d, %s", code, screen)
 	}
 }

@@ -62,19 +62,19 @@ func variables(getenv func(string) string, set map[string]string) func(string) s
 // screenOf is what an operator sees: a terminal emulator, which also answers what programs ask of terminals.
 type screenOf struct {
 	terminal *os.File
-	emulator *vt.SafeEmulator
 
-	mu   sync.Mutex
-	more chan struct{} // is closed when more has been drawn
-	seen []byte        // all that came
-	err  error         // why no more comes
+	mu       sync.Mutex
+	emulator *vt.Emulator  // its cells are its own, so that they are read under the lock, too
+	more     chan struct{} // is closed when more has been drawn
+	seen     []byte        // all that came
+	err      error         // why no more comes
 }
 
 // newScreen is a terminal of this size, and the program's side of it.
 func newScreen(t *testing.T, columns, rows int) (*screenOf, *os.File) {
 	t.Helper()
 	operator, program := terminalPair(t)
-	s := &screenOf{terminal: operator, emulator: vt.NewSafeEmulator(columns, rows), more: make(chan struct{})}
+	s := &screenOf{terminal: operator, emulator: vt.NewEmulator(columns, rows), more: make(chan struct{})}
 	s.resize(t, columns, rows)
 	go io.Copy(operator, s.emulator) // what the terminal answers
 	go s.draw()
@@ -85,8 +85,8 @@ func (s *screenOf) draw() {
 	part := make([]byte, 4096)
 	for {
 		n, err := s.terminal.Read(part)
-		s.emulator.Write(part[:n])
 		s.mu.Lock()
+		s.emulator.Write(part[:n])
 		s.seen, s.err = append(s.seen, part[:n]...), err
 		close(s.more)
 		s.more = make(chan struct{})
@@ -106,6 +106,8 @@ func (s *screenOf) state() (more <-chan struct{}, seen string, err error) {
 
 // String is the text on the screen, without spaces at the ends of lines.
 func (s *screenOf) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var b strings.Builder
 	for y := range s.emulator.Height() {
 		line := ""
@@ -147,19 +149,32 @@ func (s *screenOf) await(t *testing.T, text string) {
 // awaitStyled is await for a text with what colours it.
 func (s *screenOf) awaitStyled(t *testing.T, text string) {
 	t.Helper()
-	s.until(t, text, func() bool { return strings.Contains(s.emulator.Render(), text) })
+	s.until(t, text, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return strings.Contains(s.emulator.Render(), text)
+	})
+}
+
+// fullScreen reports whether a program has the whole screen.
+func (s *screenOf) fullScreen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.emulator.IsAltScreen()
 }
 
 // awaitLeft waits until a program has given the screen back.
 func (s *screenOf) awaitLeft(t *testing.T) {
 	t.Helper()
-	s.until(t, "the end", func() bool { return !s.emulator.IsAltScreen() })
+	s.until(t, "the end", func() bool { return !s.fullScreen() })
 }
 
 // resize gives the terminal another size and tells so, as the kernel tells programs whose controlling terminal it is.
 func (s *screenOf) resize(t *testing.T, columns, rows int) {
 	t.Helper()
+	s.mu.Lock()
 	s.emulator.Resize(columns, rows)
+	s.mu.Unlock()
 	descriptor(t, s.terminal, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: uint16(columns)})
 	})
