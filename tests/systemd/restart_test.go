@@ -10,7 +10,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestCallsOutliveARestart: calls wait while pfar restart or an edit restarts their server.
+// TestCallsOutliveARestart: calls wait while pfar restart, systemctl restart or an edit restarts their server.
 func TestCallsOutliveARestart(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
@@ -19,6 +19,8 @@ func TestCallsOutliveARestart(t *testing.T) {
 	clients := talk(t, m)
 	before := pid(t, m, "pfar-mcp@hello")
 	m.Run(t, "pfar", "restart", "hello")
+	clients.more(t)
+	m.Run(t, "systemctl", "restart", "pfar-mcp@hello")
 	clients.more(t)
 	again := pid(t, m, "pfar-mcp@hello")
 	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo("env = { OTHER = \"1\" }"), 0o644)

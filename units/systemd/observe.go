@@ -60,6 +60,10 @@ func follow(u *units.Update, s UnitState) {
 			return
 		}
 		gone(u)
+		if s.Queued && u.Session == "" { // systemctl restart has stopped it, and starts it next
+			u.State, u.Detail = units.StateStarting, "starting"
+			return
+		}
 		u.Ended, u.Outside = true, true
 		if u.Session == "" { // a session's launcher has said why, and ends with success
 			u.State, u.Detail = units.StateStopped, "stopped by systemctl"

@@ -65,6 +65,7 @@ type UnitState struct {
 	Code    int    // exit status of the main process, or its signal
 	MainPID int
 	Said    units.StatusLine // what it has said last (sd_notify(3))
+	Queued  bool             // a job waits or runs; of an inactive unit that is its start
 
 	Unreached string // settings of a launcher's that do not reach its server, in words; "": none
 }
@@ -82,6 +83,10 @@ func (b *Bus) State(ctx context.Context, unit string) (UnitState, error) {
 	var s UnitState
 	s.Active, _ = general["ActiveState"].(string)
 	s.Sub, _ = general["SubState"].(string)
+	if job, _ := general["Job"].([]any); len(job) > 0 {
+		id, _ := job[0].(uint32)
+		s.Queued = id != 0
+	}
 	s.Result, _ = special["Result"].(string)
 	said, _ := special["StatusText"].(string)
 	s.Said = units.ParseStatusLine(said)
