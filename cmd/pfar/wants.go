@@ -20,9 +20,12 @@ type want struct {
 	host    string // the entry of allowed_domains; "": it is something else
 }
 
-// wants asks pfard and the gateway. Who may not ask the gateway sees the rest.
+// wants asks pfard, and the gateway if it serves anything: asking would start it. Who may not ask it sees the rest.
 func (c *pfar) wants(ctx context.Context, report control.Report) []want {
-	all, _ := c.allPins(ctx)
+	var all []pinned
+	if slices.ContainsFunc(report.Servers, func(s control.Server) bool { return s.State == control.Running }) {
+		all, _ = c.allPins(ctx)
+	}
 	return wantsOf(report, all)
 }
 

@@ -35,7 +35,7 @@ var traces = []struct {
 }{
 	{"day", 31, map[string]int{"strict": 12, "balanced": 7, "everyday": 7}},
 	{"code", 20, map[string]int{"strict": 7, "balanced": 1, "everyday": 1}},
-	{"research", 66, map[string]int{"strict": 17, "balanced": 2, "everyday": 2}},
+	{"research", 66, map[string]int{"strict": 25, "balanced": 10, "everyday": 10}},
 	{"office", 74, map[string]int{"strict": 24, "balanced": 11, "everyday": 11}},
 }
 

@@ -227,7 +227,8 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	if it.Declared != nil { // else nothing is said, or the server is not up
 		p.Sessions.Holds(it.Server, item.holds)
 	}
-	f := tightened(item.facts, who.Rights, it.Server)
+	said := item.told(it.Server, r.Arguments, w.session.Label, p.Sessions.Servers(who.Client, who.Handle))
+	f := tightened(said, who.Rights, it.Server)
 	if it.Kind == gate.Tool && !r.Answer {
 		w.plain = f
 	}

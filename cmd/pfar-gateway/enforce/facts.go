@@ -3,6 +3,7 @@ package enforce
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -21,6 +22,7 @@ type known struct {
 // resolved is what is known of an item.
 type resolved struct {
 	facts     gate.Facts
+	opens     gate.Facts    // of a call that has the server open a URL, in a session that has heard from it
 	addresses []string      // its arguments that the server opens as URLs
 	reach     egress.Policy // where the server may connect to
 	holds     []gate.Place  // where its data is that other servers have, too
@@ -62,7 +64,7 @@ func (k *known) of(p *gate.Policy, it *Item) resolved {
 	}
 	offer := gate.Offer{Server: gate.Declared{Server: it.Server}, Kind: it.Kind, Name: it.Name}
 	if it.Declared != nil && json.Unmarshal(it.Declared, &offer.Server) != nil || offer.Server.Server != it.Server {
-		return resolved{facts: gate.Worst, addresses: p.Addresses(gate.Offer{Server: gate.Declared{Server: it.Server}, Kind: it.Kind, Name: it.Name})}
+		return resolved{facts: gate.Worst, opens: gate.Worst, addresses: p.Addresses(gate.Offer{Server: gate.Declared{Server: it.Server}, Kind: it.Kind, Name: it.Name})}
 	}
 	if it.unkept != "" {
 		offer.Server.Kept = false
@@ -76,7 +78,11 @@ func (k *known) of(p *gate.Policy, it *Item) resolved {
 	offer.Confined = at.others.Of(offer.Server)
 	is := offer.Server
 	f := resolved{facts: p.Resolve(offer), addresses: p.Addresses(offer), reach: is.Reach, holds: is.Holds}
-	f.keeps = is.Keeps
+	f.keeps, f.opens = is.Keeps, f.facts
+	if len(f.addresses) > 0 && offer.Confined.Bound == gate.NamedHosts {
+		offer.Confined = gate.Confinement{}
+		f.opens = p.Resolve(offer)
+	}
 	if it.Owner != nil {
 		if k.items.Add(1) > maxKnown {
 			k.forget()
@@ -95,6 +101,7 @@ func (k *known) now(p *gate.Policy, it *Item) resolved {
 	}
 	f := k.of(p, &edited)
 	f.facts, f.before, f.keeps = before.facts.Strictest(f.facts), &before, before.keeps || f.keeps
+	f.opens = before.opens.Strictest(f.opens)
 	return f
 }
 
@@ -118,6 +125,34 @@ func (p *Point) Facts(it Item) gate.Facts {
 func (p *Point) Offers(who Identity, it Item) bool {
 	policy := p.policy.Load()
 	return policy == nil || !policy.Never(who.Profile, tightened(p.facts.of(policy, &it).facts, who.Rights, it.Server))
+}
+
+// told are the facts of a call with these arguments. The owner of a named host gets what a read carries, but not by a
+// URL in a session that has read strangers' text from there: that text may come from the host's owner, and may have
+// chosen the URL. A session of which it is not known what it has read counts as one that has.
+func (r resolved) told(server string, arguments []byte, session gate.Label, sources []gate.Source) gate.Facts {
+	if r.opens == r.facts || session.Integrity == gate.Clean {
+		return r.facts
+	}
+	var values map[string]json.RawMessage
+	if json.Unmarshal(arguments, &values) != nil {
+		return r.opens
+	}
+	carries := func(name string) bool { return values[name] != nil && string(values[name]) != "null" }
+	if !slices.ContainsFunc(r.addresses, carries) {
+		return r.facts
+	}
+	known := gate.Start
+	for _, source := range sources {
+		known = known.Join(source.Label)
+		if (source.Server == server || source.Server == "") && source.Label.Integrity != gate.Clean {
+			return r.opens
+		}
+	}
+	if known.Integrity != session.Integrity {
+		return r.opens
+	}
+	return r.facts
 }
 
 // astray says why an argument is a URL that the server may not open, and "" if none is. The arguments are a JSON

@@ -18,7 +18,8 @@ type kept struct {
 }
 
 // Open takes over what the gateway before this one has left, and from then on the disk has none of it. What an older
-// pfar remembered is forgotten: it had no bound on calls or bytes.
+// pfar remembered is forgotten: it had no bound on calls or bytes. If the disk keeps what was there, as one that is full
+// does, there is no grant: what is used up now would be given again by the next start.
 func Open(db *state.DB, reads Reads) (*Store, error) {
 	s := &Store{db: db, reads: reads, clock: state.SinceBoot, now: time.Now, all: make(map[string]*held)}
 	return s, s.take()
@@ -26,7 +27,9 @@ func Open(db *state.DB, reads Reads) (*Store, error) {
 
 func (s *Store) take() error {
 	var text []byte
+	rows := 0
 	err := s.db.Each("SELECT rule FROM rules", []any{&text}, func() error {
+		rows++
 		var k kept
 		if json.Unmarshal(text, &k) != nil || k.Left <= 0 || s.now().Before(k.Closed) {
 			return nil
@@ -37,15 +40,19 @@ func (s *Store) take() error {
 		}
 		return nil
 	})
-	if err == nil {
-		err = s.db.Do(func(tx *sql.Tx) error {
-			_, err := tx.Exec("DELETE FROM rules")
-			return err
-		})
-	}
 	if err != nil {
 		clear(s.all)
 		return fmt.Errorf("reading what is granted: %w", err)
+	}
+	if rows == 0 {
+		return nil
+	}
+	err = s.db.Do(func(tx *sql.Tx) error {
+		_, err := tx.Exec("DELETE FROM rules")
+		return err
+	})
+	if err != nil {
+		clear(s.all)
 	}
 	return nil
 }
