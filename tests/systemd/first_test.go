@@ -15,7 +15,8 @@ import (
 var verbs = []string{
 	"status", "status hello", "tools", "tools hello", "call hello.echo --message x", "connect hello", "pins", "pins show hello", "approvals",
 	"approvals list", "approvals history", "grants", "grants list", "sessions", "sessions show default", "sessions stains", "audit", "audit verify",
-	"client list", "client config default", "check", "plan", "plan hello", "explain hello", "undo hello", "allow hello api.example.com --yes", "egress", "egress hello", "top --once",
+	"client list", "client config default", "check", "plan", "plan hello", "explain hello",
+	"undo hello", "allow hello api.example.com --yes", "egress", "egress hello", "top --once",
 	"logs hello", "vault list", "vault has hello_token", "start hello", "restart hello", "disable hello", "enable hello", "stop hello",
 	"learn hello --for 1s", "clean hello", "doctor",
 }
@@ -31,7 +32,8 @@ var members = []string{"status", "top", "egress", "vault list", "audit", "approv
 func TestEveryVerbFindsTheMachine(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
-	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo("auth = { TOKEN = \"vault:hello_token\" }"), 0o644)
+	hello := echo("auth = { TOKEN = \"vault:hello_token\" }\nsandbox { state = true }")
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", hello, 0o644)
 	m.Shell(t, "printf secret | pfar vault set hello_token")
 	becomes(t, m, "hello", control.Running)
 	for line := range strings.Lines(m.Run(t, "pfar", "__complete", "")) {

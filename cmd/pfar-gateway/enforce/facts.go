@@ -64,7 +64,8 @@ func (k *known) of(p *gate.Policy, it *Item) resolved {
 	}
 	offer := gate.Offer{Server: gate.Declared{Server: it.Server}, Kind: it.Kind, Name: it.Name}
 	if it.Declared != nil && json.Unmarshal(it.Declared, &offer.Server) != nil || offer.Server.Server != it.Server {
-		return resolved{facts: gate.Worst, opens: gate.Worst, addresses: p.Addresses(gate.Offer{Server: gate.Declared{Server: it.Server}, Kind: it.Kind, Name: it.Name})}
+		unknown := gate.Offer{Server: gate.Declared{Server: it.Server}, Kind: it.Kind, Name: it.Name}
+		return resolved{facts: gate.Worst, opens: gate.Worst, addresses: p.Addresses(unknown)}
 	}
 	if it.unkept != "" {
 		offer.Server.Kept = false

@@ -18,8 +18,8 @@ type kept struct {
 }
 
 // Open takes over what the gateway before this one has left, and from then on the disk has none of it. What an older
-// pfar remembered is forgotten: it had no bound on calls or bytes. If the disk keeps what was there, as one that is full
-// does, there is no grant: what is used up now would be given again by the next start.
+// pfar remembered is forgotten: it had no bound on calls or bytes. If the disk keeps what was there, as a full one does,
+// there is no grant: the next start would give again what is used up now.
 func Open(db *state.DB, reads Reads) (*Store, error) {
 	s := &Store{db: db, reads: reads, clock: state.SinceBoot, now: time.Now, all: make(map[string]*held)}
 	return s, s.take()
