@@ -56,6 +56,7 @@ func strangersFind(t *testing.T, p *pfar, secret string) {
 	check(t, os.WriteFile(careless, []byte("x "+secret+" y"), 0o644))
 	defer os.Remove(careless)
 	own := directory(t, "")
+	defer os.RemoveAll(own) // the secret is in it, and the next hunt is the same stranger's
 	check(t, os.Chown(own, stranger, stranger))
 	var sockets []string // that a stranger cannot list, but knows
 	check(t, filepath.WalkDir(p.run, func(path string, e fs.DirEntry, err error) error {
