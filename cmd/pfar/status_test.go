@@ -115,7 +115,11 @@ func TestLifecycle(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, "")
-			b.pfard(t, sampleReport(time.Now()), tt.answer)
+			report := sampleReport(time.Now())
+			if tt.args[0] == "enable" { // else it runs already, and there is nothing to wait for
+				report.Servers[1].State = control.Stopped
+			}
+			b.pfard(t, report, tt.answer)
 			code := b.run(t.Context(), tt.args)
 			if code != tt.code || !strings.Contains(b.out.String(), tt.out) || !strings.Contains(b.err.String(), tt.err) {
 				t.Errorf("exit %d, want %d\nstdout: %s\nstderr: %s", code, tt.code, b.out, b.err)
