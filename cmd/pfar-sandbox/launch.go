@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -317,7 +318,7 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 				l.state(units.StateStopping, gatewayLeft)
 				return units.ExitGateway
 			}
-			return l.crashed(exitWords(err), wasKilled(err))
+			return l.crashed(cmp.Or(l.failed(messages, lost), exitWords(err)), wasKilled(err))
 		case m := <-messages:
 			if m.Failed != "" {
 				l.stop(s)
@@ -336,6 +337,22 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 				l.log.say(fmt.Sprintf("pfar-sandbox: %v", err))
 			}
 			return units.ExitGateway
+		}
+	}
+}
+
+// failed returns why the gateway has given the server up, "" if it has not. It closes the server's stdin then, so the
+// server may end before its message has been read: what was sent before is read to its end.
+func (l *launcher) failed(messages <-chan handover.Message, lost <-chan error) string {
+	_ = l.gateway.CloseRead()
+	for {
+		select {
+		case m := <-messages:
+			if m.Failed != "" {
+				return m.Failed
+			}
+		case <-lost:
+			return ""
 		}
 	}
 }

@@ -193,6 +193,9 @@ func (c *Conn) HungUp() bool {
 // Close ends the connection.
 func (c *Conn) Close() error { return c.c.Close() }
 
+// CloseRead has Receive return what the other end has sent so far, and then io.EOF. The other end can send no more.
+func (c *Conn) CloseRead() error { return c.c.CloseRead() }
+
 // Received takes the files out of a control message; the caller closes them.
 func Received(oob []byte) ([]*os.File, error) {
 	msgs, err := unix.ParseSocketControlMessage(oob)

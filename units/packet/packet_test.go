@@ -194,3 +194,24 @@ func TestFromFile(t *testing.T) {
 		t.Errorf("after the end: %v, want io.EOF", err)
 	}
 }
+
+// TestCloseRead: what was sent before is read to its end.
+func TestCloseRead(t *testing.T) {
+	a, b := pair(t)
+	if err := a.Send("before"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.CloseRead(); err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	if _, err := b.Receive(&got); err != nil || got != "before" {
+		t.Errorf("received %q, %v", got, err)
+	}
+	if _, err := b.Receive(&got); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last message: %v", err)
+	}
+	if err := a.Send("after"); err == nil {
+		t.Error("a message can still be sent")
+	}
+}
