@@ -283,7 +283,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestAnswersRefused: what was not shown is not approved, and nobody is found by a part of an id.
+// TestAnswersRefused: an answer needs the digest of the call as it was shown, and the whole id.
 func TestAnswersRefused(t *testing.T) {
 	b := newBench(t)
 	shown := b.pending(t, mail())

@@ -24,8 +24,8 @@ type Outcome struct {
 // used. Pending means: tell the client the id; it sends the same call again, and that asks again here. With an error
 // the call is denied as well.
 //
-// again makes the request once more after the wait, as the same call would be asked about then: if the pin, the policy
-// or what the session has seen has changed meanwhile, it is another one, and not approved.
+// again makes the request once more after the wait. If the pin, the policy or the session's label has changed
+// meanwhile, the two requests differ, and the call is not approved.
 func (s *Store) Ask(ctx context.Context, r Request, again func() (Request, error)) (Outcome, error) {
 	canonical, binding, err := s.read(&r)
 	if err != nil {

@@ -106,11 +106,12 @@ type Store struct {
 	watchers  map[chan Event]struct{}
 }
 
-// Open takes over what is on the disk: everything that was open is denied, for who knows what has happened since. A
-// call whose approval outlived a crash could run twice.
+// Open reads the approvals from the disk and denies those that were open: nobody knows whether their calls ran. A call
+// whose approval outlived a crash could run twice.
 func Open(db *state.DB, sessions *label.Sessions, limits Limits) (*Store, error) {
 	s := &Store{
-		db: db, sessions: sessions, limits: limits, clock: state.SinceBoot, now: time.Now, ending: make(chan struct{}), byID: make(map[string]*entry), byBinding: make(map[Digest]*entry),
+		db: db, sessions: sessions, limits: limits, clock: state.SinceBoot, now: time.Now,
+		ending: make(chan struct{}), byID: make(map[string]*entry), byBinding: make(map[Digest]*entry),
 		rates: make(map[string]*rate.Limiter), inLine: make(map[string]int), room: make(chan struct{}), watchers: make(map[chan Event]struct{}),
 	}
 	err := db.Do(func(tx *sql.Tx) error {

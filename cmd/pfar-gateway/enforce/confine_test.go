@@ -35,8 +35,8 @@ func sandboxes(all ...gate.Declared) *gate.Sandboxes {
 	return gate.NewSandboxes(told)
 }
 
-// TestSandboxSaysWhoSees: a server that reaches nothing may be told what is sensitive, as long as no server reads its
-// folder that reaches more; that is so at once when another declaration changes.
+// TestSandboxSaysWhoSees: a server that reaches nothing may get sensitive data. This ends at once when another
+// declaration lets a server with more reach read its folder.
 func TestSandboxSaysWhoSees(t *testing.T) {
 	p := enforcetest.Impatient(t)
 	ours := gate.Word{Confidentiality: gate.Public, Integrity: gate.Clean, From: "owner"}
@@ -65,7 +65,7 @@ func TestSandboxSaysWhoSees(t *testing.T) {
 			t.Errorf("%s: audience %s by %q", c.name, f.Audience, f.From.Audience)
 		}
 	}
-	// It is edited in the course of a request: what it may by now counts, and what it might before.
+	// An edit during a request: the stricter of the two declarations counts.
 	p.Learn(p.Policy(), sandboxes(folder))
 	wide := notes
 	wide.Reach = web.Reach
@@ -78,7 +78,7 @@ func TestSandboxSaysWhoSees(t *testing.T) {
 		who.Profile = "strict"
 		request := enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")}
 		if pass, err := p.Enter(t.Context(), who, it, request); err == nil {
-			t.Errorf("%s meanwhile, and it is told what is sensitive: %s", name, pass.Verdict())
+			t.Errorf("%s meanwhile, and it gets sensitive data: %s", name, pass.Verdict())
 		}
 	}
 }
@@ -129,8 +129,8 @@ func TestSandboxStains(t *testing.T) {
 	}
 }
 
-// BenchmarkFacts is what the gate pays in each call for what is known of the other servers: nothing is looked for
-// again as long as none of them changes.
+// BenchmarkFacts measures the lookup of facts in each call. The gate looks at the other servers again only after one of
+// them has changed.
 func BenchmarkFacts(b *testing.B) {
 	p := enforcetest.New(b)
 	notes := gate.Declared{Server: "notes"}

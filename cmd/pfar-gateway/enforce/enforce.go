@@ -46,7 +46,7 @@ type Item struct {
 	Typed    func() bool                 // reports whether its output is typed values without free text, by what a person has accepted; nil: it is not
 	FreeText func(arguments []byte) bool // reports whether they hold text that the schema does not bound; nil: they may
 
-	unkept string // why what it overwrites is not kept; "": it is, or nobody has tried
+	unkept string // why no version is kept of its folders; "": one is, or nobody has asked
 }
 
 // Request is what is sent to the server.
@@ -107,15 +107,15 @@ type Point struct {
 	started started
 }
 
-// started is what is made when it is first needed.
+// started has the parts of a Point that its first use makes.
 type started struct {
 	make, close sync.Once
 	heard       chan struct{} // closed when there is a policy
 	notes       *rate.Limiter // of records of what was found outside of any other
 }
 
-// Learn takes what is decided by from now on: the policy, and what all servers' sandboxes let them reach. Without the
-// latter no server is confined.
+// Learn replaces the policy and the sandboxes of all servers. The gate decides by them from now on. Without sandboxes
+// no server counts as confined.
 func (p *Point) Learn(policy *gate.Policy, sandboxes *gate.Sandboxes) {
 	p.policy.Store(policy)
 	p.facts.sandboxes.Store(sandboxes)

@@ -577,7 +577,8 @@ func approving(t *testing.T, p *enforce.Point, who enforce.Identity, it enforce.
 					t.Fatal(err)
 				}
 			}
-			if err := p.Approvals.Answer(list[0].ID, approval.Answer{Approve: true, Digest: list[0].Digest}, approval.Approver{Name: "op"}); err != nil {
+			yes := approval.Answer{Approve: true, Digest: list[0].Digest}
+			if err := p.Approvals.Answer(list[0].ID, yes, approval.Approver{Name: "op"}); err != nil {
 				t.Fatal(err)
 			}
 			break
@@ -613,7 +614,7 @@ func TestApprovedWrite(t *testing.T) {
 	}
 }
 
-// TestGrantedToOneProof: a grant is for whoever shows who it is in the same way.
+// TestGrantedToOneProof: a grant holds only for a client that authenticates in the same way.
 func TestGrantedToOneProof(t *testing.T) {
 	p := enforcetest.New(t, "laptop")
 	who := laptop

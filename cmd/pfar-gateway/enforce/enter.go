@@ -330,7 +330,10 @@ func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, 
 		}
 		return p.request(pass, &now, r, found), err
 	})
-	answer := audit.Record{Kind: audit.Approval, ID: pass.id, Method: "ask", Subject: outcome.ID, Outcome: outcome.State.String(), Reason: outcome.Reason}
+	answer := audit.Record{
+		Kind: audit.Approval, ID: pass.id, Method: "ask",
+		Subject: outcome.ID, Outcome: outcome.State.String(), Reason: outcome.Reason,
+	}
 	if outcome.By != nil {
 		answer.Approver, answer.Channel = outcome.By.Name, outcome.By.Channel
 	}

@@ -76,14 +76,20 @@ var ann = operator.Approver{UID: 0, Name: "root", Channel: "test"}
 func search() operator.Request {
 	f := gate.Facts{
 		Output: gate.Label{Confidentiality: gate.Public, Integrity: gate.Raw}, Audience: gate.Public, Effect: gate.None,
-		From: gate.From{Confidentiality: "service: brave-search", Integrity: "service: brave-search", Audience: "service: brave-search", Effect: "service: brave-search"},
+		From: gate.From{
+			Confidentiality: "service: brave-search", Integrity: "service: brave-search",
+			Audience: "service: brave-search", Effect: "service: brave-search",
+		},
 	}
 	row := "strict.hcl: clean, sensitive to lower, none"
 	return operator.Request{
 		Client: "laptop", Session: "default", Proof: "token 1111", Server: "brave", Name: "search",
 		Method: "tools/call", Arguments: json.RawMessage(`{"q":"golang"}`),
 		Facts: f, Unshown: operator.Unshown{Plain: f}, Pin: "pin1", Policy: "policy1",
-		Decision: gate.Decision{Verdict: gate.Ask, Rule: row, Fired: []string{row}, Profile: "strict", Data: gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Clean}},
+		Decision: gate.Decision{
+			Verdict: gate.Ask, Rule: row, Fired: []string{row}, Profile: "strict",
+			Data: gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Clean},
+		},
 	}
 }
 

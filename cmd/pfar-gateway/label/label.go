@@ -83,7 +83,10 @@ type Sessions struct {
 
 // Open reads what is on the disk.
 func Open(db *state.DB) (*Sessions, error) {
-	s := &Sessions{db: db, Now: time.Now, sessions: make(map[key]*session), declared: make(map[string]bool), stains: make(map[origin]stain), holds: make(map[string][]gate.Place)}
+	s := &Sessions{
+		db: db, Now: time.Now, sessions: make(map[key]*session), declared: make(map[string]bool),
+		stains: make(map[origin]stain), holds: make(map[string][]gate.Place),
+	}
 	err := db.Do(func(tx *sql.Tx) error {
 		_, err := tx.Exec("DELETE FROM sessions WHERE connection = 1 AND used < ?", s.Now().Add(-forgotten).UnixNano())
 		return err

@@ -183,7 +183,8 @@ func reply(w http.ResponseWriter, v any, err error) {
 		status = http.StatusBadRequest
 	case errors.Is(err, approval.ErrRefused), errors.Is(err, grant.ErrRefused), errors.Is(err, label.ErrFull), errors.Is(err, pins.ErrRefused):
 		status = http.StatusConflict
-	case errors.Is(err, approval.ErrUnknown), errors.Is(err, grant.ErrUnknown), errors.Is(err, label.ErrUnknown), errors.Is(err, label.ErrNoStain), errors.Is(err, pins.ErrUnknown):
+	case errors.Is(err, approval.ErrUnknown), errors.Is(err, grant.ErrUnknown), errors.Is(err, label.ErrUnknown),
+		errors.Is(err, label.ErrNoStain), errors.Is(err, pins.ErrUnknown):
 		status = http.StatusNotFound
 	}
 	answer(w, status, map[string]string{"error": strings.ToValidUTF8(err.Error(), "\uFFFD")})
