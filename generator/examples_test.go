@@ -44,7 +44,8 @@ func TestExamples(t *testing.T) {
 	if err != nil || len(files) < 4 {
 		t.Fatalf("examples %q, %v", files, err)
 	}
-	set := declaration.Load(os.DirFS(dir), "examples", declaration.Options{Servers: installed})
+	set := declaration.Load([]declaration.Folder{{Path: "examples", FS: os.DirFS(dir)}},
+		declaration.Options{Servers: installed})
 	diags := set.Diags
 	h := host(t, files)
 	for _, s := range set.Servers {
@@ -61,8 +62,8 @@ func TestExamples(t *testing.T) {
 	if len(set.Servers) != len(files) {
 		t.Errorf("%d servers of %d files", len(set.Servers), len(files))
 	}
-	if got := slices.Sorted(maps.Keys(set.Digests)); len(got) != len(files) {
-		t.Errorf("digests of %q", got)
+	if got := slices.Sorted(maps.Keys(set.Sources)); len(got) != len(files) {
+		t.Errorf("sources of %q", got)
 	}
 }
 
@@ -102,7 +103,8 @@ func TestExamplesInComments(t *testing.T) {
 
 // The examples of clients name servers of the examples, and load without a word.
 func TestExamplesOfClients(t *testing.T) {
-	servers := declaration.Load(os.DirFS("../examples"), "examples", declaration.Options{Servers: installed})
+	servers := declaration.Load([]declaration.Folder{{Path: "examples", FS: os.DirFS("../examples")}},
+		declaration.Options{Servers: installed})
 	var o declaration.ClientOptions
 	for _, s := range servers.Servers {
 		o.Servers = append(o.Servers, s.Name)

@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,9 +56,12 @@ func generate(to string, dirs control.Dirs, log io.Writer) {
 		warn("%v; no server is started", err)
 		return
 	}
-	set := declaration.Load(control.OurDir(dirs.Config), dirs.Config, declaration.Options{Servers: dirs.Servers, Kept: os.DirFS(dirs.Kept())})
+	folders := declaration.Folders(control.OurDir, dirs.Folders(dirs.Config)...)
+	o := declaration.Options{Servers: dirs.Servers, Kept: os.DirFS(dirs.Kept())}
+	set := declaration.Load(folders, o)
 	if _, err := os.Stat(dirs.Config); os.IsNotExist(err) && len(set.Earlier) == 0 {
-		return
+		folders[0].FS = nothing{} // pfard makes it, and reads the others
+		set = declaration.Load(folders, o)
 	}
 	said := map[string]bool{}
 	for _, d := range set.Diags { // the first of each file: the kernel takes ten lines at once from a program
@@ -76,6 +80,15 @@ func generate(to string, dirs control.Dirs, log io.Writer) {
 		}
 	}
 }
+
+// nothing is an empty folder.
+type nothing struct{}
+
+func (nothing) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+func (nothing) ReadDir(string) ([]fs.DirEntry, error) { return nil, nil }
 
 // place is where a mistake is, and its kind. What else there is to say may quote the file, and anybody reads the
 // kernel's log.

@@ -199,3 +199,35 @@ func BenchmarkMany(b *testing.B) {
 		b.Errorf("%v for 200 declarations, over the limit of %v", each, limit)
 	}
 }
+
+// TestFolders: what a package installs starts at boot, also where /etc has no declarations yet, and what stands above
+// hides it.
+func TestFolders(t *testing.T) {
+	root := t.TempDir()
+	etc, vendor := filepath.Join(root, "etc"), filepath.Join(root, "usr")
+	put(t, filepath.Join(vendor, "a.hcl"), "command = \"sh\"\ndescription = \"vendor\"\n")
+	generated := func(want string) {
+		t.Helper()
+		to := t.TempDir()
+		cmd := exec.Command(os.Args[0], to, to, to)
+		cmd.Env = []string{"PFAR_GENERATOR_UNDER_TEST=1", "PFAR_CONFIG_DIR=" + etc + ":" + filepath.Join(root,
+			"run") + ":" + vendor, "PFAR_STATE_DIR=" + root}
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		got, err := os.ReadFile(filepath.Join(to, "pfar-mcp@a.service.d/50-declaration.conf"))
+		if (err == nil) != (want != "") || !strings.Contains(string(got), want) {
+			t.Errorf("got %s, %v; want %q", got, err, want)
+		}
+	}
+	generated("vendor")
+	put(t, filepath.Join(etc, "a.hcl.d", "x.hcl"), "description = \"changed\"\n")
+	generated("changed")
+	put(t, filepath.Join(etc, "a.hcl"), "command = \"sh\"\ndescription = \"owner\"\n")
+	put(t, filepath.Join(etc, "a.hcl.d", "x.hcl"), "timeout = \"9s\"\n")
+	generated("owner")
+	put(t, filepath.Join(etc, "a.hcl.d", "y.hcl"), "autostart = false\n")
+	generated("")
+	put(t, filepath.Join(root, "run", "a.hcl.d", "y.hcl"), "autostart = true\n")
+	generated("")
+}

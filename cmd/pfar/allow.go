@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/durable"
@@ -115,6 +116,9 @@ func (c allowVerb) edited(ctx context.Context, name string, hosts []string) (*ed
 			return nil, err
 		}
 	}
+	if err := editable(before, where); err != nil {
+		return nil, err
+	}
 	file, err := filepath.EvalSymlinks(before.File) // a link stays one
 	if err != nil {
 		return nil, err
@@ -142,6 +146,22 @@ func (c allowVerb) edited(ctx context.Context, name string, hosts []string) (*ed
 	}
 	e.Diff = difference(file, e.before, e.after)
 	return e, nil
+}
+
+// editable refuses what a package has installed, and a list that a drop-in replaces: a change of the declaration would
+// be lost, or change nothing.
+func editable(s declaration.Server, where sources) error {
+	giver := s.Place("allowed_domains").Filename
+	if filepath.Dir(s.File) == filepath.Clean(where.dir) && giver == s.File {
+		return nil
+	}
+	_, ext := block.SplitName(s.File)
+	dropIn := filepath.Join(where.dir, filepath.Base(s.File)+".d", "90-hosts"+ext)
+	if filepath.Dir(filepath.Dir(giver)) == filepath.Clean(where.dir) {
+		dropIn = giver
+	}
+	return fail(exitFailed, "pfar does not change %s", giver).
+		withHint("write the whole list, allowed_domains = [...], in %s", dropIn)
 }
 
 // allowable refuses what the owner has blocked, and what only the owner's own hand should write.

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
@@ -22,9 +21,8 @@ import (
 )
 
 const checkHelp = `Read every declaration in DIR, and those of clients in clients.d beside it, and print each mistake with its
-place and remedy. Without DIR, read the declarations, clients and policies of the running pfar, and the
-services of services.d beside them. This starts nothing, and pfar need not run. Warnings do not change
-the exit code.`
+place and remedy. Without DIR, read the declarations, clients and policies of the running pfar. This starts
+nothing, and pfar need not run. Warnings do not change the exit code.`
 
 // declaredVerb checks and explains declarations.
 type declaredVerb struct{ *pfar }
@@ -51,7 +49,6 @@ func (c declaredVerb) checkCommand() *cobra.Command {
 			read := policies.Load(os.DirFS(where.policies), where.policies)
 			if len(args) == 0 {
 				set.readPolicies(read)
-				set.readServices(filepath.Join(filepath.Dir(where.policies), "services.d"))
 			}
 			set.unknown(read.Policy)
 			if err := set.addClients(where.clients, set.servers, read.Policy); err != nil {
@@ -67,9 +64,11 @@ func (c declaredVerb) checkCommand() *cobra.Command {
 // compiled is a directory of declarations, compiled.
 type compiled struct {
 	dir     string
+	below   []string             // folders that it hides
 	servers []declaration.Server // that are sound by themselves
 	plans   []plan.Plan
 	files   map[string]*hcl.File
+	hidden  map[string]string // by file that does not count: the one that stands for it
 	diags   hcl.Diagnostics
 	// broken are the names of servers whose declaration has an error.
 	broken []string
@@ -110,8 +109,10 @@ func (c declaredVerb) compile(from sources) (compiled, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return compiled{}, fail(exitFailed, "no directory of declarations at %q", dir)
 	}
-	set := declaration.Load(os.DirFS(dir), dir, declaration.Options{Servers: servers})
-	out := compiled{dir: dir, servers: set.Servers, files: set.Files, diags: set.Diags}
+	folders := declaration.Folders(os.DirFS, append([]string{dir}, from.below...)...)
+	set := declaration.Load(folders, declaration.Options{Servers: servers})
+	out := compiled{dir: dir, below: from.below, servers: set.Servers, files: set.Files, diags: set.Diags,
+		hidden: set.Hidden}
 	out.host = c.host(dir)
 	for _, b := range set.Broken {
 		out.broken = append(out.broken, b.Name)
@@ -153,13 +154,6 @@ func (c *compiled) readPolicies(set policies.Set) {
 		_, diags := generator.Inspector(e, set.Places[e.Name], c.host)
 		c.diags = append(c.diags, diags...)
 	}
-}
-
-// readServices adds what is wrong with the operator's entries of the catalogue.
-func (c *compiled) readServices(dir string) {
-	set := catalog.Load(os.DirFS(dir), dir)
-	maps.Copy(c.files, set.Files)
-	c.diags = append(c.diags, set.Diags...)
 }
 
 // unknown warns of servers of whose tools nothing is known: their calls wait for approval, and nobody would know why.

@@ -39,7 +39,9 @@ func (c doctorVerb) diagnose(ctx context.Context, h host, listen string) []findi
 		h.nftables, h.cgroups, h.oneUser, h.hostFirewall, h.lingering, h.node,
 		func(context.Context) finding { return h.vaultKey(c.own.State) },
 		func(context.Context) finding { return h.auditFiles(c.own.Audit()) },
-		func(context.Context) finding { return obeyed(c.own.Config, c.own.Clients(), c.own.Policies()) },
+		func(context.Context) finding {
+			return obeyed(append(c.own.Folders(c.own.Config), c.own.Clients(), c.own.Policies())...)
+		},
 		func(context.Context) finding { return h.runDirectory(c.own.Run) },
 		func(ctx context.Context) finding {
 			return h.port(listen, func() (control.Report, error) { return c.report(ctx) })

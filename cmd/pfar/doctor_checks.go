@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
-
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -378,17 +379,28 @@ func older(version, minimum string) bool {
 // obeyed looks for what others may write in the directories that pfar obeys: pfard does not read it.
 func obeyed(dirs ...string) finding {
 	f := finding{Check: "files obeyed"}
-	var wrong []string
-	for _, dir := range dirs {
+	var wrong, below []string
+	for len(dirs) > 0 {
+		dir := dirs[0]
+		dirs = dirs[1:]
 		fsys := control.OurDir(dir)
 		entries, err := fs.ReadDir(fsys, ".")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			wrong = append(wrong, err.Error())
 		}
 		for _, e := range entries {
+			if to, err := fs.ReadLink(fsys, e.Name()); err == nil && to == os.DevNull {
+				continue // it declares that there is nothing
+			}
+			if _, ok := declaration.DropInsOf(e.Name()); ok && e.IsDir() {
+				below = append(below, filepath.Join(dir, e.Name()))
+			}
 			if _, err := fs.Stat(fsys, e.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				wrong = append(wrong, err.Error())
 			}
+		}
+		if len(dirs) == 0 {
+			dirs, below = below, nil
 		}
 	}
 	if len(wrong) > 0 {

@@ -415,4 +415,26 @@ func TestDoctorNamesWhatOthersMayWrite(t *testing.T) {
 	if f := obeyed(dir); f.Outcome == pass || !strings.Contains(f.Detail, dir+"/a.hcl") || !strings.Contains(f.Remedy, "chmod go-w") {
 		t.Errorf("got %+v", f)
 	}
+	if err := os.Remove(dir + "/a.hcl"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/null", dir+"/a.hcl"); err != nil { // which anybody may write
+		t.Fatal(err)
+	}
+	drop := dir + "/b.hcl.d"
+	if err := os.Mkdir(drop, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if f := obeyed(dir); f.Outcome != pass {
+		t.Errorf("got %+v", f)
+	}
+	if err := os.WriteFile(drop+"/x.hcl", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(drop+"/x.hcl", 0o622); err != nil {
+		t.Fatal(err)
+	}
+	if f := obeyed(dir); f.Outcome == pass || !strings.Contains(f.Detail, drop+"/x.hcl") {
+		t.Errorf("got %+v", f)
+	}
 }

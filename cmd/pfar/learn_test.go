@@ -108,7 +108,8 @@ func TestLessonIsADeclaration(t *testing.T) {
 		"notion.hcl":  "description = \"x\"\nserver {\n  command = \"sh\"\n}\n",
 		"notion.toml": "description = \"x\"\n[server]\ncommand = \"sh\"\n",
 	} {
-		set := declaration.Load(fstest.MapFS{name: {Data: []byte(b.String() + rest)}}, "/d", declaration.Options{Servers: "/srv"})
+		fsys := fstest.MapFS{name: {Data: []byte(b.String() + rest)}}
+		set := declaration.Load([]declaration.Folder{{Path: "/d", FS: fsys}}, declaration.Options{Servers: "/srv"})
 		if set.Diags.HasErrors() || len(set.Servers) != 1 {
 			t.Fatalf("%s: %v\n%s", name, set.Diags, b.String())
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
@@ -27,13 +29,17 @@ With the ID of a call, which "pfar audit" prints: print the gate's decision, its
 their sources.`
 
 func (c declaredVerb) planCommand() *cobra.Command {
-	cmd := c.ofPlans("plan [NAME]", "Print everything that pfar would create for a server", planHelp, arguments("[NAME]"), func(p plan.Plan, _ *gate.Policy) string { return generator.Words(p) })
+	cmd := c.ofPlans("plan [NAME]", "Print everything that pfar would create for a server", planHelp,
+		arguments("[NAME]"), func(_ compiled, p plan.Plan, _ *gate.Policy) string { return generator.Words(p) })
 	cmd.Example = example("pfar plan notion", "pfar plan --dir examples --json")
 	return cmd
 }
 
 func (c declaredVerb) explainCommand() *cobra.Command {
-	cmd := c.ofPlans("explain NAME|ID", "Say what a server can see and reach, or why the gate decided a call", explainHelp, arguments("NAME|ID"), generator.Explain)
+	cmd := c.ofPlans("explain NAME|ID", "Say what a server can see and reach, or why the gate decided a call",
+		explainHelp, arguments("NAME|ID"), func(set compiled, p plan.Plan, policy *gate.Policy) string {
+			return generator.Explain(p, policy) + set.origins(p.Name)
+		})
 	cmd.Example = example("pfar explain notion --dir examples", "pfar explain 1ng41j3na7z4yvfrjpp")
 	ofServer := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -46,7 +52,8 @@ func (c declaredVerb) explainCommand() *cobra.Command {
 }
 
 // ofPlans makes a verb that prints plans in words, or as they are with --json.
-func (c declaredVerb) ofPlans(use, short, long string, args cobra.PositionalArgs, words func(plan.Plan, *gate.Policy) string) *cobra.Command {
+func (c declaredVerb) ofPlans(use, short, long string, args cobra.PositionalArgs, words func(compiled,
+	plan.Plan, *gate.Policy) string) *cobra.Command {
 	var named sources
 	cmd := c.outputFlag(&cobra.Command{
 		Use: use, Short: short, Long: long, Args: args,
@@ -64,7 +71,10 @@ func (c declaredVerb) ofPlans(use, short, long string, args cobra.PositionalArgs
 			if err != nil {
 				return notAFolder(cmd, args, err)
 			}
-			if err := c.printPlans(plans, len(args) == 1, func(p plan.Plan) string { return words(p, policy) }); err != nil {
+			if err := c.printPlans(plans, len(args) == 1, func(p plan.Plan) string {
+				return words(set, p,
+					policy)
+			}); err != nil {
 				return err
 			}
 			if len(args) == 0 && set.diags.HasErrors() {
@@ -76,6 +86,31 @@ func (c declaredVerb) ofPlans(use, short, long string, args cobra.PositionalArgs
 	c.dirFlag(cmd, &named)
 	c.serversFlag(cmd, &named)
 	return cmd
+}
+
+// origins says which file gives which value, and which files of that name do not count.
+func (set compiled) origins(name string) string {
+	i := slices.IndexFunc(set.servers, func(s declaration.Server) bool { return s.Name == name })
+	if i < 0 {
+		return ""
+	}
+	var b strings.Builder
+	for n, o := range set.servers[i].Origins() {
+		switch {
+		case n == 0:
+			fmt.Fprintf(&b, "\nIt is declared in %s.\n", o.File)
+		case len(o.Keys) == 0:
+			fmt.Fprintf(&b, "  - %s changes nothing.\n", o.File)
+		default:
+			fmt.Fprintf(&b, "  - %s gives %s.\n", o.File, strings.Join(o.Keys, ", "))
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(set.hidden)) {
+		if set.hidden[file] == set.servers[i].File {
+			fmt.Fprintf(&b, "  - %s does not count: this declaration stands for it.\n", file)
+		}
+	}
+	return b.String()
 }
 
 // notAFolder tells who gave a folder where a name belongs how to say it.

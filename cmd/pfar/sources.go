@@ -10,9 +10,10 @@ import (
 
 // sources are the directories that a server is made from. An empty one was not named.
 type sources struct {
-	dir     string // of the declarations
-	servers string // of the programs installed for servers
-	clients string // of the declared clients
+	dir     string   // of the declarations
+	below   []string // folders of declarations that it hides; never named
+	servers string   // of the programs installed for servers
+	clients string   // of the declared clients
 
 	policies string // of the gate's policies; never named
 }
@@ -25,7 +26,8 @@ func (c *pfar) located(ctx context.Context, s sources) sources {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		if report, err := c.report(ctx); err == nil {
-			running = sources{report.Directory, report.Programs, report.Clients, report.Policies}
+			running = sources{dir: report.Directory, servers: report.Programs, clients: report.Clients,
+				policies: report.Policies}
 		}
 	}
 	s.clients, s.policies = cmp.Or(running.clients, c.dirs.Clients()), cmp.Or(running.policies, c.dirs.Policies())
@@ -33,7 +35,15 @@ func (c *pfar) located(ctx context.Context, s sources) sources {
 		beside := filepath.Dir(filepath.Clean(s.dir))
 		s.clients, s.policies = filepath.Join(beside, "clients.d"), filepath.Join(beside, "policies.d")
 	}
-	return sources{cmp.Or(s.dir, running.dir, c.dirs.Config), cmp.Or(s.servers, running.servers, c.dirs.Servers), s.clients, s.policies}
+	switch {
+	case s.dir != "":
+	case running.dir != "":
+		s.dir, s.below = running.dir, c.dirs.Folders(running.dir)[1:]
+	default:
+		s.dir, s.below = c.dirs.Config, c.dirs.Below
+	}
+	s.servers = cmp.Or(s.servers, running.servers, c.dirs.Servers)
+	return s
 }
 
 const elseRunning = "; by default that of the running pfar, else "

@@ -64,28 +64,43 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestCheckReadsServices wants a mistake of services.d among those of the running pfar.
-func TestCheckReadsServices(t *testing.T) {
+// TestExplainOrigins: explain says which file gives which value, and check reads all folders.
+func TestExplainOrigins(t *testing.T) {
+	vendor, own := declared(t, "search"), t.TempDir()
+	dropIn := filepath.Join(own, "search.hcl.d", "50-label.hcl")
+	if err := os.Mkdir(filepath.Dir(dropIn), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dropIn, []byte("label = \"secret\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	b := newBench(t, "")
-	config := t.TempDir()
-	for name, text := range map[string]string{
-		"mcp.d/x.hcl":      "label = \"internal\"\nserver {\n  command = \"/bin/true\"\n}\n",
-		"services.d/w.hcl": "service \"wiki\" {\n  setup {\n    pakage = \"npm:wiki@1.2.3\"\n  }\n}\n",
-	} {
-		file := filepath.Join(config, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
+	b.dirs.Config, b.dirs.Below, b.dirs.Servers = own, []string{filepath.Join(own, "none"), vendor.dir}, vendor.servers
+	run := func(want string, code int, args ...string) {
+		t.Helper()
+		b.out.Reset()
+		b.err.Reset()
+		if got := b.run(t.Context(), args); got != code || !strings.Contains(b.out.String()+b.err.String(), want) {
+			t.Errorf("%q: exit %d\n%s%s", args, got, b.out, b.err)
 		}
 	}
-	r := control.Report{Directory: filepath.Join(config, "mcp.d"), Policies: filepath.Join(config, "policies.d")}
-	b.pfard(t, r, nil)
-	code := b.run(t.Context(), []string{"check"})
-	const want = `"pakage" is not known in setup. Did you mean package?`
-	all := strings.Join(strings.Fields(b.out.String()+b.err.String()), " ")
-	if code != 1 || !strings.Contains(all, want) {
-		t.Errorf("exit %d, want 1\n%s", code, all)
+	run("\nIt is declared in "+vendor.dir+"/search.hcl.\n  - "+dropIn+" gives label.\n", 0, "explain", "search")
+	run("hint: write the whole list, allowed_domains = [...], in "+own+"/search.hcl.d/90-hosts.hcl", 1, "allow",
+		"search", "x.example", "--yes")
+	if err := os.WriteFile(dropIn, []byte("\nlabl = \"secret\"\n"), 0o644); err != nil {
+		t.Fatal(err)
 	}
+	run(dropIn+":2:1: error: Unknown key", 1, "check")
+	if err := os.RemoveAll(filepath.Dir(dropIn)); err != nil {
+		t.Fatal(err)
+	}
+	mine := filepath.Join(own, "search.hcl")
+	text, err := os.ReadFile(filepath.Join(vendor.dir, "search.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(mine, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run("\nIt is declared in "+mine+".\n  - "+vendor.dir+"/search.hcl does not count", 0, "explain", "search")
 }

@@ -148,10 +148,11 @@ func (d *daemon) tell() {
 // reload reads all declarations and brings what runs to what they say. A broken file changes nothing that runs.
 func (d *daemon) reload() {
 	o := d.reader.known()
-	set := declaration.Load(d.reader.folder(d.options.declarations), d.options.declarations, o)
+	set := declaration.Load(declaration.Folders(d.reader.folder, d.options.folders()...), o)
 	policies := d.options.dirs.Policies()
 	files, diags := d.policy.read(policies, d.log, func(next *gate.Policy) error { return d.audit.policies(policies, next) })
 	diags = append(diags[:len(diags):len(diags)], d.inspectors.inspect()...)
+	d.reader.dropIns = set.Of
 	d.reader.diagnostics = append(d.reader.describe(files, diags), d.reader.describe(set.Files, set.Diags)...)
 	lacked := slices.Clone(diags)
 	wanted := map[string]plan.Plan{}
@@ -187,7 +188,7 @@ func (d *daemon) reload() {
 		d.log.Warn("beginning to remember to which servers secrets are given, again soon", "error", err)
 	}
 	for name, p := range wanted {
-		d.fleet.want(name, p, wordOf(set.Files[p.File], p.Fault))
+		d.fleet.want(name, p, wordOf(set.Sources[p.File], p.Fault))
 	}
 	doubts := d.clientele.read(set.Servers, d.policy.inForce(), d.reader.describe, d.audit.clients)
 	d.reader.diagnostics = append(d.reader.diagnostics, doubts...)

@@ -35,7 +35,10 @@ func (e *earlier) files() fs.FS {
 // any reports whether something is kept.
 func (e *earlier) any() bool {
 	entries, err := os.ReadDir(e.dir)
-	return err == nil && slices.ContainsFunc(entries, func(f fs.DirEntry) bool { return declaration.IsDeclaration(f.Name()) })
+	return err == nil && slices.ContainsFunc(entries, func(f fs.DirEntry) bool {
+		_, ok := declaration.KeptName(f.Name())
+		return ok
+	})
 }
 
 // keep takes the files as they are now: the good ones are kept, of broken ones the version before stays, and what is
@@ -44,16 +47,19 @@ func (e *earlier) keep(set declaration.Set, broken []declaration.Broken) {
 	if e == nil || set.Unread {
 		return
 	}
-	stays := map[string]bool{}
+	stays := map[string]bool{} // by name of the file that is kept
+	faulty := map[string]bool{}
+	o := declaration.Options{Kept: e.files()}
 	for _, b := range broken {
-		stays[filepath.Base(b.File)] = true
+		faulty[b.File] = true
+		stays[o.KeptOf(b.File)] = true
 	}
 	for _, s := range set.Servers {
-		name := filepath.Base(s.File)
-		if f := set.Files[s.File]; !stays[name] && f != nil {
-			e.write(name, f.Bytes)
+		if from := set.Sources[s.File]; !faulty[s.File] && len(from) > 0 {
+			name, text := declaration.Pack(from)
+			e.write(name, text)
+			stays[name] = true
 		}
-		stays[name] = true
 	}
 	entries, err := os.ReadDir(e.dir)
 	for _, f := range entries {

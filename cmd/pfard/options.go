@@ -18,6 +18,9 @@ type options struct {
 	dirs         control.Dirs
 }
 
+// folders are those of the declarations, the first of which comes before all others.
+func (o options) folders() []string { return o.dirs.Folders(o.declarations) }
+
 // placeholders is where those of brokered secrets are kept for the next pfard; "": nothing of this one's outlives it.
 func (o options) placeholders() string {
 	if o.local || o.dirs.Run == "" {

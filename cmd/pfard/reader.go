@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -33,7 +35,8 @@ type reader struct {
 
 	declared    []declaration.Server // without mistakes
 	diagnostics []control.Diagnostic
-	unread      bool // the declarations cannot be read: what is known is of before
+	dropIns     map[string]string // by file: its declaration
+	unread      bool              // the declarations cannot be read: what is known is of before
 
 	logged map[string]bool    // by control.Diagnostic.Text
 	shown  map[string]string  // by server: in the status line of its unit; absent: nothing
@@ -84,7 +87,8 @@ func (r *reader) showMistakes() {
 // mistakeOf is the first mistake that keeps a server from running as its file says.
 func (r *reader) mistakeOf(s *server) string {
 	for _, g := range r.diagnostics {
-		if g.Severity == "error" && (g.Server == s.name || g.File == s.want.File || g.File == r.options.declarations) {
+		if g.Severity == "error" && (g.Server == s.name || r.declares(g.File) == s.want.File ||
+			slices.Contains(r.options.folders(), g.File)) {
 			return brief(g)
 		}
 	}
@@ -151,7 +155,7 @@ func (r *reader) nameServers(set declaration.Set) {
 		names[s.File] = s.Name
 	}
 	for i, g := range r.diagnostics {
-		r.diagnostics[i].Server = names[g.File]
+		r.diagnostics[i].Server = names[r.declares(g.File)]
 	}
 }
 
@@ -219,21 +223,27 @@ func (r *reader) inForce(b declaration.Broken) bool {
 // faultOf says why a file cannot be used.
 func (r *reader) faultOf(file string) string {
 	for _, g := range r.diagnostics {
-		if g.Severity == "error" && g.File == file {
+		if g.Severity == "error" && r.declares(g.File) == file {
 			return brief(g) + "; pfar check says more"
 		}
 	}
 	return file + " cannot be used; pfar check says more"
 }
 
-// wordOf tells a file's content from others, and what is wrong with it.
-func wordOf(f *hcl.File, fault string) string {
-	var text []byte
-	if f != nil {
-		text = f.Bytes
+// declares is the declaration that a file is, or is a drop-in of.
+func (r *reader) declares(file string) string { return cmp.Or(r.dropIns[file], file) }
+
+// wordOf tells what a declaration and its drop-ins say from anything else, and what is wrong with it.
+func wordOf(from []declaration.Source, fault string) string {
+	h := sha256.New()
+	for i, s := range from {
+		if i > 0 {
+			fmt.Fprintf(h, "%q\n", s.File)
+		}
+		h.Write(s.Text)
 	}
-	sum := sha256.Sum256(append(slices.Clone(text), fault...))
-	return hex.EncodeToString(sum[:])
+	io.WriteString(h, fault)
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // describe renders diagnostics as the CLI prints them.

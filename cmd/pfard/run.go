@@ -151,7 +151,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 		r.Close()
 		return err
 	}
-	d.folders.Watch(o.declarations, o.dirs.Policies(), o.dirs.Clients())
+	d.folders.Watch(append(o.folders(), o.dirs.Policies(), o.dirs.Clients())...)
 	defer d.folders.Close()
 	defer guardHomes(ctx, d.fleet)()
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())

@@ -103,7 +103,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if err := d.reader.makeFolder(); err != nil {
 		return err
 	}
-	d.folders.Watch(o.declarations, o.dirs.Policies(), o.dirs.Clients())
+	d.folders.Watch(append(o.folders(), o.dirs.Policies(), o.dirs.Clients())...)
 	defer d.folders.Close()
 	defer guardHomes(ctx, d.fleet)()
 	go a.serve(l.attach)

@@ -67,7 +67,7 @@ const MaxClients = 256
 // LoadClients reads every declaration of a folder, as Load does. A folder that is not there declares nobody.
 func LoadClients(fsys fs.FS, dir string, o ClientOptions) ClientSet {
 	s := ClientSet{Files: map[string]*hcl.File{}}
-	entries, err := folder(fsys, dir, o.Known)
+	entries, err := Folder{dir, fsys}.list(o.Known)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Unread = true
 		at := hcl.Range{Filename: dir, Start: hcl.InitialPos, End: hcl.InitialPos}

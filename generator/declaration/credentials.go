@@ -257,7 +257,7 @@ func (d *variables) notText(f *block.Field) {
 	switch f.Val.Kind {
 	case block.Broken:
 	case block.Number, block.Boolean:
-		w := string(f.Val.At.SliceBytes(d.Bytes))
+		w := d.Written(f.Val.At)
 		if block.SecretName(f.Key) {
 			w = "..."
 		}

@@ -2,9 +2,9 @@ package declaration
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -15,15 +15,56 @@ import (
 	"github.com/pfar/pfar/policies/block"
 )
 
-// Set is what a folder of declarations says.
+// Folder is a directory of declarations.
+type Folder struct {
+	Path string // for messages
+	FS   fs.FS  // rooted there
+}
+
+// Folders are directories, each opened by a function such as os.DirFS.
+func Folders(open func(dir string) fs.FS, dirs ...string) []Folder {
+	list := make([]Folder, len(dirs))
+	for i, dir := range dirs {
+		list[i] = Folder{dir, open(dir)}
+	}
+	return list
+}
+
+// null reports whether a name is a link to /dev/null, which declares that there is nothing of that name.
+func (f Folder) null(entry string) bool {
+	to, err := fs.ReadLink(f.FS, entry)
+	return err == nil && to == "/dev/null"
+}
+
+// empty reports whether a file is empty. Alone it is a mistake, and above one of its name it hides that.
+func (f Folder) empty(entry string) bool {
+	info, err := fs.Stat(f.FS, entry)
+	return err == nil && info.Mode().IsRegular() && info.Size() == 0
+}
+
+// text reads a file, or says why it cannot be read.
+func (f Folder) text(entry string) (Source, *hcl.Diagnostic) {
+	file := path.Join(f.Path, entry)
+	b, err := policies.ReadFile(f.FS, entry, maxSize)
+	if err != nil {
+		return Source{File: file}, block.Problem(start(file), "File not readable",
+			"Reading the declaration: %s. Make it a regular file that pfar may read, or remove "+
+				"it.", block.Escape(policies.Reason(err)))
+	}
+	return Source{file, b}, nil
+}
+
+// Set is what folders of declarations say.
 type Set struct {
 	Servers []Server // valid and enabled or not, by name
 	Broken  []Broken // names whose file has an error, by name: what runs of them keeps running
 	Earlier []Server // last good versions of those files, as far as one was kept, by name
 	Diags   hcl.Diagnostics
 	Files   map[string]*hcl.File // source of every file that was read, for Write
-	Digests map[string]string    // by server: SHA-256 of its file
-	Unread  bool                 // the folder is not there or cannot be read: nothing is known of any server
+	Sources map[string][]Source  // by declaration: its text, and then those of its drop-ins in their order
+	Of      map[string]string    // by drop-in: its declaration
+	Hidden  map[string]string    // by file that does not count: the one in an earlier folder that stands for it
+	Unread  bool                 // a folder is not there or cannot be read: nothing is known of any server
 }
 
 // Broken is a declaration that cannot be used as it stands.
@@ -50,11 +91,11 @@ func IsDeclaration(name string) bool {
 	return !slices.ContainsFunc(leftovers(), func(end string) bool { return strings.HasSuffix(base, end) })
 }
 
-// folder lists dir, where fsys is rooted, by name, and before all others the files whose paths are known.
-func folder(fsys fs.FS, dir string, known []string) ([]fs.DirEntry, error) {
-	entries, err := fs.ReadDir(fsys, ".") // sorted by name
+// list lists a folder by name, and before all others the files whose paths are known.
+func (f Folder) list(known []string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(f.FS, ".") // sorted by name
 	rank := func(e fs.DirEntry) int {
-		if slices.Contains(known, path.Join(dir, e.Name())) {
+		if slices.Contains(known, path.Join(f.Path, e.Name())) {
 			return 0
 		}
 		return 1
@@ -63,142 +104,164 @@ func folder(fsys fs.FS, dir string, known []string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// Load reads every declaration of a folder. fsys is rooted there; dir is its path, for messages. A file that cannot be
-// used costs its own server only, and no name that a good file claims.
-func Load(fsys fs.FS, dir string, o Options) Set {
-	s := Set{Files: map[string]*hcl.File{}, Digests: map[string]string{}}
-	known := o.known(dir)
-	entries, err := folder(fsys, dir, known)
-	if err != nil {
-		s.Unread = true
-		at := hcl.Range{Filename: dir, Start: hcl.InitialPos, End: hcl.InitialPos}
-		s.Diags = s.Diags.Append(block.Problem(at, "Folder not readable", "Reading the folder of declarations: %s. Make it, or name another one.", block.Escape(policies.Reason(err))))
-	}
-	var sure, broken []candidate
-	for _, e := range entries {
-		if IsDeclaration(e.Name()) {
-			c := s.read(fsys, path.Join(dir, e.Name()), e.Name(), o)
-			if c.server != nil || slices.Contains(known, c.file) {
-				sure = append(sure, c)
-			} else {
-				broken = append(broken, c)
-			}
-		} else if lower := strings.ToLower(e.Name()); lower != e.Name() && IsDeclaration(lower) {
-			at := hcl.Range{Filename: path.Join(dir, e.Name()), Start: hcl.InitialPos, End: hcl.InitialPos}
-			if _, ext := block.SplitName(e.Name()); ext == "" {
-				s.Diags = s.Diags.Append(block.Caution(at, "File not read", "Declarations end in .hcl or .toml, in lower case. Rename the file."))
-			}
-		} else if strings.HasSuffix(e.Name(), extJSON) && !strings.HasPrefix(e.Name(), ".") {
-			s.clientFile(fsys, path.Join(dir, e.Name()), e.Name())
+// Load reads every declaration of some folders. What stands in one of them hides what has its name in those after it, as
+// in systemd.unit(5). A file that cannot be used costs its own server only, and no name that a good file of its folder
+// claims. Only the folders after the first need not be there.
+func Load(folders []Folder, o Options) Set {
+	s := Set{Files: map[string]*hcl.File{}, Sources: map[string][]Source{}, Of: map[string]string{},
+		Hidden: map[string]string{}}
+	l := &loader{Set: &s, options: o, known: o.known(folders), drops: dropIns{}, stems: map[string]string{},
+		names: map[string]candidate{}}
+	for i, f := range folders {
+		entries, err := f.list(l.known)
+		if err != nil && (i == 0 || !errors.Is(err, fs.ErrNotExist)) {
+			s.Unread = true
+			s.Diags = s.Diags.Append(block.Problem(start(f.Path), "Folder not readable",
+				"Reading the folder of declarations: %s. Make it, or name another one.", block.Escape(policies.Reason(err))))
 		}
+		l.entries = append(l.entries, entries)
 	}
-	first := map[string]string{}
-	for _, c := range append(sure, broken...) {
-		s.assign(c, first)
+	if !s.Unread { // what one that cannot be read hides or changes is not known
+		l.load(folders)
 	}
-	s.stand(known, o)
+	s.stand(l.known, o)
 	slices.SortFunc(s.Servers, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Broken, func(a, b Broken) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.File, b.File)) })
 	return s
 }
 
+// loader fills a set from folders.
+type loader struct {
+	*Set
+	options Options
+	known   []string
+	entries [][]fs.DirEntry // of each folder
+	drops   dropIns
+	stems   map[string]string    // by file name without its end: the file that has it
+	names   map[string]candidate // by server
+}
+
+func (l *loader) load(folders []Folder) {
+	for i, f := range folders {
+		for _, e := range l.entries[i] {
+			l.Diags = append(l.Diags, l.drops.gather(f, e)...)
+		}
+	}
+	for i, f := range folders {
+		l.folder(f, i)
+	}
+	l.Diags = append(l.Diags, l.drops.orphans(l.stems)...)
+}
+
+// folder reads the declarations of a folder that none before it hides.
+func (l *loader) folder(f Folder, n int) {
+	var sure, broken []candidate
+	here := map[string]string{}
+	for _, e := range l.entries[n] {
+		file := path.Join(f.Path, e.Name())
+		if !IsDeclaration(e.Name()) {
+			l.other(f, e)
+			continue
+		}
+		stem, _ := block.SplitName(e.Name())
+		if by, ok := l.stems[stem]; ok {
+			l.Hidden[file] = by
+			continue
+		}
+		here[stem] = file
+		if f.null(e.Name()) || l.below(stem, n) && f.empty(e.Name()) {
+			continue
+		}
+		if c := l.read(f, e.Name(), n); c.server != nil || slices.Contains(l.known, c.file) {
+			sure = append(sure, c)
+		} else {
+			broken = append(broken, c)
+		}
+	}
+	maps.Copy(l.stems, here)
+	for _, c := range append(sure, broken...) {
+		l.assign(c)
+	}
+}
+
+// below reports whether a folder after the nth has a declaration of that file name, whatever its end.
+func (l *loader) below(stem string, n int) bool {
+	return slices.ContainsFunc(slices.Concat(l.entries[n+1:]...), func(e fs.DirEntry) bool {
+		base, _ := block.SplitName(e.Name())
+		return base == stem && IsDeclaration(e.Name())
+	})
+}
+
+// other warns of a file that was perhaps meant to be read.
+func (l *loader) other(f Folder, e fs.DirEntry) {
+	file := path.Join(f.Path, e.Name())
+	if lower := strings.ToLower(e.Name()); lower != e.Name() && IsDeclaration(lower) {
+		if _, ext := block.SplitName(e.Name()); ext == "" {
+			l.Diags = l.Diags.Append(block.Caution(start(file), "File not read",
+				"Declarations end in .hcl or .toml, in lower case. Rename the file."))
+		}
+	} else if strings.HasSuffix(e.Name(), extJSON) && !strings.HasPrefix(e.Name(), ".") {
+		l.clientFile(f.FS, file, e.Name())
+	}
+}
+
 // candidate is a file that claims a server's name.
 type candidate struct {
 	name, file string
-	text       []byte
+	folder     int
 	server     *Server // nil: the file cannot be used
 }
 
-// read reads one file.
-func (s *Set) read(fsys fs.FS, file, entry string, o Options) candidate {
-	b, err := policies.ReadFile(fsys, entry, maxSize)
-	if err != nil {
+// read reads one declaration with its drop-ins.
+func (l *loader) read(f Folder, entry string, folder int) candidate {
+	main, diag := f.text(entry)
+	if diag != nil {
 		base, _ := nameOfFile(entry)
-		at := hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
-		s.Diags = s.Diags.Append(block.Problem(at, "File not readable", "Reading the declaration: %s. Make it a regular file that pfar may read, or remove it.", block.Escape(policies.Reason(err))))
-		return candidate{name: base, file: file}
+		l.Diags = l.Diags.Append(diag)
+		return candidate{name: base, file: main.File, folder: folder}
 	}
-	s.Files[file] = &hcl.File{Bytes: b}
-	server, name, diags := parse(file, b, o)
-	s.Diags = append(s.Diags, diags...)
-	return candidate{name, file, b, server}
+	from, whole := []Source{main}, true
+	for _, d := range l.drops.of(entry) {
+		l.Of[d.file()] = main.File
+		one, diag := d.folder.text(d.entry)
+		if diag != nil {
+			l.Diags, whole = l.Diags.Append(diag), false
+			continue
+		}
+		from = append(from, one)
+	}
+	for _, one := range from {
+		l.Files[one.File] = &hcl.File{Bytes: one.Text}
+	}
+	l.Sources[main.File] = from
+	server, name, diags := parse(from, l.options)
+	l.Diags = append(l.Diags, diags...)
+	if !whole {
+		server = nil
+	}
+	return candidate{name, main.File, folder, server}
 }
 
-// assign gives a file its name, unless another one has it. first holds which file each name was taken by.
-func (s *Set) assign(c candidate, first map[string]string) {
-	if other, taken := first[c.name]; taken {
-		if c.server != nil {
-			s.Diags = s.Diags.Append(s.twice(c.file, c.text, c.name, other))
+// assign gives a file its name, unless another one has it.
+func (l *loader) assign(c candidate) {
+	if other, taken := l.names[c.name]; taken {
+		switch {
+		case other.folder != c.folder:
+			l.Hidden[c.file] = other.file
+		case c.server != nil:
+			l.Diags = l.Diags.Append(twice(c.file, c.name, other.file))
 		}
 		return
 	}
-	first[c.name] = c.file
+	l.names[c.name] = c
 	if c.server == nil {
-		s.Broken = append(s.Broken, Broken{c.name, c.file})
+		l.Broken = append(l.Broken, Broken{c.name, c.file})
 		return
 	}
-	s.Servers = append(s.Servers, *c.server)
-	s.Digests[c.name] = digestOf(c.text)
+	l.Servers = append(l.Servers, *c.server)
 }
 
-// digestOf tells a file's content from others.
-func digestOf(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
-
-// Earlier returns the last good version of a file, nil if none was kept.
-func (o Options) Earlier(file string) *Server {
-	if o.Kept == nil {
-		return nil
-	}
-	b, err := policies.ReadFile(o.Kept, path.Base(file), maxSize)
-	if err != nil {
-		return nil
-	}
-	s, _, _ := parse(file, b, o)
-	return s
-}
-
-// known are the paths of files whose servers are known: those that Known names, and those of which a version was kept.
-func (o Options) known(dir string) []string {
-	list := slices.Clone(o.Known)
-	if o.Kept == nil {
-		return list
-	}
-	entries, _ := fs.ReadDir(o.Kept, ".") // nothing was kept, or it cannot be read: the folder itself is there
-	for _, e := range entries {
-		if IsDeclaration(e.Name()) {
-			list = append(list, path.Join(dir, e.Name()))
-		}
-	}
-	return list
-}
-
-// stand adds the last good versions of the files that cannot be used; of all files that are known, if the folder cannot
-// be read.
-func (s *Set) stand(known []string, o Options) {
-	var files []string
-	for _, b := range s.Broken {
-		files = append(files, b.File)
-	}
-	if s.Unread {
-		files = known
-	}
-	taken := map[string]bool{}
-	for _, one := range s.Servers {
-		taken[one.Name] = true
-	}
-	for _, file := range files {
-		if one := o.Earlier(file); one != nil && !taken[one.Name] {
-			taken[one.Name] = true
-			s.Earlier = append(s.Earlier, *one)
-		}
-	}
-	slices.SortFunc(s.Earlier, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })
-}
-
-func (s *Set) twice(file string, b []byte, name, other string) *hcl.Diagnostic {
-	at := block.NewSource(file, b).Start()
-	return block.Problem(at, "Duplicate server", "The name %q is taken by %s, which has it already. Write another name = in one of the two, or remove one.", name, block.Quote(other))
+func twice(file, name, other string) *hcl.Diagnostic {
+	return block.Problem(start(file), "Duplicate server", "The name %q is taken by %s, which has it already. Write "+
+		"another name = in one of the two, or remove one.", name, block.Quote(other))
 }

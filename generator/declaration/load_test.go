@@ -2,8 +2,6 @@ package declaration
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"os"
@@ -57,7 +55,7 @@ func TestLoad(t *testing.T) {
 		{"too large", fstest.MapFS{"a.hcl": file(strings.Repeat("#", maxSize+10)), "b.hcl": file(good)}, []string{"b"}, []string{"a " + mcpd + "/a.hcl"}, []string{"File too large"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := Load(c.files, mcpd, testOptions())
+			s := Load([]Folder{{mcpd, c.files}}, testOptions())
 			good, broken := names(s)
 			if !slices.Equal(good, c.good) || !slices.Equal(broken, c.broken) {
 				t.Errorf("good %q, broken %q", good, broken)
@@ -85,12 +83,11 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestLoadDigest(t *testing.T) {
+func TestLoadSources(t *testing.T) {
 	const text = "command = \"node\"\n"
-	s := Load(fstest.MapFS{"a.hcl": file(text)}, mcpd, testOptions())
-	sum := sha256.Sum256([]byte(text))
-	if s.Digests["a"] != hex.EncodeToString(sum[:]) {
-		t.Errorf("digest %q", s.Digests["a"])
+	s := Load([]Folder{{mcpd, fstest.MapFS{"a.hcl": file(text)}}}, testOptions())
+	if got := s.Sources[mcpd+"/a.hcl"]; len(got) != 1 || string(got[0].Text) != text {
+		t.Errorf("sources %+v", got)
 	}
 	if f := s.Files[mcpd+"/a.hcl"]; f == nil || string(f.Bytes) != text {
 		t.Errorf("file %+v", f)
@@ -98,11 +95,11 @@ func TestLoadDigest(t *testing.T) {
 }
 
 func TestLoadMissingFolder(t *testing.T) {
-	s := Load(os.DirFS(filepath.Join(t.TempDir(), "gone")), mcpd, testOptions())
+	s := Load(Folders(func(string) fs.FS { return os.DirFS(filepath.Join(t.TempDir(), "gone")) }, mcpd), testOptions())
 	if len(s.Diags) != 1 || !s.Diags.HasErrors() || s.Diags[0].Subject.Filename != mcpd || !s.Unread {
 		t.Errorf("unread %v, diagnostics %v", s.Unread, s.Diags)
 	}
-	if s := Load(fstest.MapFS{}, mcpd, testOptions()); s.Unread {
+	if s := Load([]Folder{{mcpd, fstest.MapFS{}}}, testOptions()); s.Unread {
 		t.Error("an empty folder says that there are no servers")
 	}
 }
@@ -114,7 +111,7 @@ func TestLoadKnown(t *testing.T) {
 	for known, want := range map[string]string{"": "good [a], broken []", "/a.toml": "good [a], broken []", "/a.hcl": "good [], broken [a " + mcpd + "/a.hcl]"} {
 		o := testOptions()
 		o.Known = []string{mcpd + known}
-		good, broken := names(Load(files, mcpd, o))
+		good, broken := names(Load([]Folder{{mcpd, files}}, o))
 		if got := fmt.Sprintf("good %v, broken %v", good, broken); got != want {
 			t.Errorf("known %q: %s, want %s", known, got, want)
 		}
@@ -135,7 +132,7 @@ func TestLoadLinks(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo.toml"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := Load(os.DirFS(dir), dir, testOptions())
+	s := Load(Folders(os.DirFS, dir), testOptions())
 	good, broken := names(s)
 	if !slices.Equal(good, []string{"good"}) || len(broken) != 2 || len(s.Diags) != 2 {
 		t.Errorf("good %q, broken %q, %v", good, broken, s.Diags)
@@ -172,7 +169,7 @@ func TestClientFiles(t *testing.T) {
 		"none.json":                  {`{"mcpServers": {}}`, ""},
 		"list.json":                  {`{"servers": ["a"]}`, ""},
 	} {
-		set := Load(fstest.MapFS{name: {Data: []byte(c.text)}}, "/etc/pfar/mcp.d", Options{})
+		set := Load([]Folder{{mcpd, fstest.MapFS{name: {Data: []byte(c.text)}}}}, Options{})
 		var got string
 		for _, d := range set.Diags {
 			got += d.Detail

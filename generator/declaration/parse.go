@@ -24,12 +24,24 @@ type Options struct {
 // Parse reads one declaration; the end of its name, .hcl or .toml, says in which syntax. It reports all mistakes at
 // once, each with its place. The server is nil if there is an error among them.
 func Parse(filename string, b []byte, o Options) (*Server, hcl.Diagnostics) {
-	s, _, diags := parse(filename, b, o)
+	return ParseFiles([]Source{{filename, b}}, o)
+}
+
+// ParseFiles reads a declaration and the drop-ins that change it, in the order in which they do.
+func ParseFiles(from []Source, o Options) (*Server, hcl.Diagnostics) {
+	s, _, diags := parse(from, o)
 	return s, diags
 }
 
-// parse also returns the name that the file is about, as far as that can be told of a broken one.
-func parse(filename string, b []byte, o Options) (*Server, string, hcl.Diagnostics) {
+// Source is a file of a declaration.
+type Source struct {
+	File string `json:"file"`
+	Text []byte `json:"text"`
+}
+
+// parse also returns the name that the first file is about, as far as that can be told of a broken one.
+func parse(from []Source, o Options) (*Server, string, hcl.Diagnostics) {
+	filename, b := from[0].File, from[0].Text
 	base, of := nameOfFile(filename)
 	s := newServer(filename, base)
 	s.Of = of
@@ -43,8 +55,11 @@ func parse(filename string, b []byte, o Options) (*Server, string, hcl.Diagnosti
 		f.Diags = hcl.Diagnostics{diag} // else each of its keys is one that is not known
 		return nil, base, f.Finish()
 	}
-	newServerFile(f, s).read(root)
-	diags := f.Finish()
+	d := newServerFile(f, s)
+	broken := d.override(root, from[1:], o)
+	s.sources = sourcesOf(root, from)
+	d.read(root)
+	diags := append(broken, f.Finish()...)
 	name := s.Name
 	if !validName(name) {
 		name = base

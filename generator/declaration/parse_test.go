@@ -198,12 +198,12 @@ func checkDiagnostics(t *testing.T, file string, src []byte, diags hcl.Diagnosti
 func checkNeighbour(t *testing.T, file string, src []byte) {
 	t.Helper()
 	const good = "command = \"node\"\n"
-	set := Load(fstest.MapFS{
+	set := Load([]Folder{{mcpd, fstest.MapFS{
 		file:              {Data: src},
 		"aaa.toml":        {Data: []byte(good)},
 		"zzz.hcl":         {Data: []byte(good)},
 		"x.toml.dpkg-new": {Data: []byte("broken")},
-	}, "/etc/pfar/mcp.d", testOptions())
+	}}}, testOptions())
 	if len(set.Servers) != 2 || set.Servers[0].Name != "aaa" || set.Servers[1].Name != "zzz" {
 		t.Errorf("the neighbours are %+v", set.Servers)
 	}

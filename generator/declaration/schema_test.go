@@ -13,7 +13,7 @@ func TestDefaultsAreTrue(t *testing.T) {
 		if s == nil {
 			t.Fatalf("%s: %v", src, diags)
 		}
-		s.places = nil
+		s.places, s.sources = nil, nil
 		return s
 	}
 	const own = "sessions = \"own\"\n" // without it, some keys mean nothing

@@ -49,8 +49,23 @@ type Server struct {
 	Trust   gate.Trust
 	Tools   map[string]Tool // by name, in which * stands for any characters
 
-	places map[string]hcl.Range
+	written
 }
+
+// written says where the files give what.
+type written struct {
+	places  map[string]hcl.Range
+	sources []Origin
+}
+
+// Origin is a file, and the keys whose values it gives: "sandbox.state".
+type Origin struct {
+	File string   `json:"file"`
+	Keys []string `json:"keys"`
+}
+
+// Origins are the files of the declaration, its own and then its drop-ins in the order in which they change it.
+func (s *Server) Origins() []Origin { return s.sources }
 
 // Place returns where the file gives a key: "command", "sandbox.state", or one entry of a list, "args[0]". It is the
 // file's start for what the file leaves out, so that a diagnostic about a default has a subject too.

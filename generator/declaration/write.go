@@ -86,7 +86,7 @@ func writeLine(out *bytes.Buffer, src []byte, d *hcl.Diagnostic, columns uint, c
 		return
 	}
 	hidden, _ := d.Extra.(*block.Hidden)
-	cells := cut(cellsOf(line, from, at, merged(hidden.Parts(src, from, line))), columns)
+	cells := cut(cellsOf(line, from, at, merged(hidden.Parts(at.Filename, src, from, line))), columns)
 	margin := fmt.Sprintf("%4d | ", at.Start.Line)
 	var shown strings.Builder
 	for _, c := range cells {

@@ -52,7 +52,8 @@ type File struct {
 	*Source
 	Language
 	Report
-	TOML bool
+	TOML   bool
+	joined []*Source
 }
 
 // NewFile returns a file to read.
@@ -66,10 +67,17 @@ func NewFile(name string, b []byte, l Language) *File {
 // MaxDiagnostics bounds the diagnostics of one file.
 const MaxDiagnostics = 100
 
+// rank orders the files that were joined: this one is the first.
+func (f *File) rank(name string) int {
+	return slices.IndexFunc(f.joined, func(s *Source) bool { return s.Name == name })
+}
+
 // Finish sorts the diagnostics by place and attaches the parts of the file that must not be printed with them.
 func (f *File) Finish() hcl.Diagnostics {
 	slices.SortStableFunc(f.Diags, func(x, y *hcl.Diagnostic) int {
-		return cmp.Or(x.Subject.Start.Byte-y.Subject.Start.Byte, int(x.Severity)-int(y.Severity))
+		return cmp.Or(
+			f.rank(x.Subject.Filename)-f.rank(y.Subject.Filename),
+			x.Subject.Start.Byte-y.Subject.Start.Byte, int(x.Severity)-int(y.Severity))
 	})
 	if n := len(f.Diags); n > MaxDiagnostics {
 		at := *f.Diags[MaxDiagnostics].Subject

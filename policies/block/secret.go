@@ -54,8 +54,8 @@ var (
 	assigned  = regexp.MustCompile(`[=:]\s*([^\s"'{\[][^,}\]#]*)`)
 )
 
-// Parts returns the offsets of the parts of a line that may be secret. The line begins at from; h may be nil.
-func (h *Hidden) Parts(src []byte, from int, line []byte) [][2]int {
+// Parts returns the offsets of the parts of a line of a file that may be secret. The line begins at from; h may be nil.
+func (h *Hidden) Parts(file string, src []byte, from int, line []byte) [][2]int {
 	var parts [][2]int
 	for _, w := range secretWords(string(line)) {
 		parts = append(parts, [2]int{from + w[0], from + w[1]})
@@ -64,6 +64,9 @@ func (h *Hidden) Parts(src []byte, from int, line []byte) [][2]int {
 		return parts
 	}
 	for _, r := range h.ranges {
+		if r.Filename != file {
+			continue
+		}
 		a, b := r.Start.Byte, r.End.Byte
 		if b-a >= 2 && b <= len(src) && strings.ContainsRune(`"'`, rune(src[a])) && src[a] == src[b-1] {
 			a, b = a+1, b-1

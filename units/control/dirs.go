@@ -3,17 +3,20 @@ package control
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pfar/pfar/units/migrate"
 )
 
 // Dirs says where pfard and the operator's CLI meet, so that both compute the same places.
 type Dirs struct {
-	Run     string // sockets and what credentials pass through: always memory, never a disk
-	State   string // token, logs, private homes, vault
-	Config  string // the declarations
-	Servers string // programs installed for servers
+	Run     string   // sockets and what credentials pass through: always memory, never a disk
+	State   string   // token, logs, private homes, vault
+	Config  string   // the declarations, where pfar writes them
+	Below   []string // folders of declarations that those of Config hide, and each those of the next one
+	Servers string   // programs installed for servers
 }
 
 // DefaultDirs derives the directories of the user uid from the environment that getenv reads: root has the system's
@@ -27,9 +30,11 @@ func DefaultDirs(getenv func(string) string, uid int) Dirs {
 		return filepath.Join(getenv("HOME"), below, "pfar")
 	}
 	d := Dirs{Run: "/run/pfar", State: "/var/lib/pfar", Config: "/etc/pfar/mcp.d"}
+	installed := "/usr/lib/pfar/mcp.d"
 	if uid != 0 {
 		d.State = home("XDG_STATE_HOME", ".local/state")
 		d.Config = filepath.Join(home("XDG_CONFIG_HOME", ".config"), "mcp.d")
+		installed = filepath.Join(home("XDG_DATA_HOME", ".local/share"), "mcp.d") // those of /usr/lib are the machine's
 		// /dev/shm is a tmpfs on every Linux; whoever uses the directory checks its owner, for anybody may make it.
 		d.Run = "/dev/shm/pfar-" + strconv.Itoa(uid)
 		if p := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(p) {
@@ -37,11 +42,16 @@ func DefaultDirs(getenv func(string) string, uid int) Dirs {
 		}
 	}
 	for variable, dir := range map[string]*string{
-		"PFAR_RUN_DIR": &d.Run, "PFAR_STATE_DIR": &d.State, "PFAR_CONFIG_DIR": &d.Config,
+		"PFAR_RUN_DIR": &d.Run, "PFAR_STATE_DIR": &d.State,
 	} {
 		if p := getenv(variable); p != "" {
 			*dir = p
 		}
+	}
+	d.Below = []string{filepath.Join(d.Run, "mcp.d"), installed}
+	if p := getenv("PFAR_CONFIG_DIR"); p != "" {
+		all := filepath.SplitList(p)
+		d.Config, d.Below = all[0], all[1:]
 	}
 	d.Servers = filepath.Join(d.State, "servers")
 	if p := getenv("PFAR_SERVERS_DIR"); p != "" {
@@ -60,7 +70,24 @@ func (d Dirs) Absolute() (Dirs, error) {
 		}
 		*dir = abs
 	}
+	d.Below = slices.Clone(d.Below)
+	for i, dir := range d.Below {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return Dirs{}, fmt.Errorf("making %q absolute: %w", dir, err)
+		}
+		d.Below[i] = abs
+	}
 	return d, nil
+}
+
+// Folders are the folders of declarations, the first of which comes before all others. Beside one that somebody names
+// there are no others.
+func (d Dirs) Folders(declarations string) []string {
+	if declarations != d.Config {
+		return []string{declarations}
+	}
+	return append([]string{d.Config}, d.Below...)
 }
 
 // Control is pfard's socket.
@@ -108,9 +135,6 @@ func (d Dirs) OnFailure() string { return filepath.Join(filepath.Dir(d.Config), 
 // Policies is the directory of the owner's policies for the gate.
 func (d Dirs) Policies() string { return filepath.Join(filepath.Dir(d.Config), "policies.d") }
 
-// Services is the directory of the operator's entries of the catalogue.
-func (d Dirs) Services() string { return filepath.Join(filepath.Dir(d.Config), "services.d") }
-
 // Vault is the directory of the secrets.
 func (d Dirs) Vault() string { return filepath.Join(d.State, "vault") }
 
@@ -120,8 +144,14 @@ func (d Dirs) Given() string { return filepath.Join(d.Vault(), "given.json") }
 // Audit is the directory of what was recorded (package trail).
 func (d Dirs) Audit() string { return filepath.Join(d.State, "audit") }
 
-// Private are the paths that no sandbox may bind, wherever the declarations lie.
+// Private are the paths that no sandbox may bind, wherever the declarations lie. What lies below /usr, anybody may read.
 func (d Dirs) Private(declarations string) []string {
-	return []string{d.Run, declarations, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(), d.Homes(), d.Kept(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Services(), d.Token(),
-		d.Undo()}
+	folders := slices.DeleteFunc(d.Folders(declarations), func(dir string) bool {
+		return strings.HasPrefix(dir,
+			"/usr/")
+	})
+	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(),
+		d.Homes(), d.Kept(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State,
+			"log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Token(),
+		d.Undo())
 }

@@ -52,11 +52,29 @@ func (d ourDir) ReadDir(name string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(d.FS, name)
 }
 
-// check looks at the directory, at the file, and at the directory that a link leads into. Of what is not there, the
-// file system says so itself.
+// ReadLink needs no look at where the link leads to: nothing of that is read.
+func (d ourDir) ReadLink(name string) (string, error) {
+	if err := d.check("readlink", filepath.Dir(name)); err != nil {
+		return "", err
+	}
+	return fs.ReadLink(d.FS, name)
+}
+
+func (d ourDir) Lstat(name string) (fs.FileInfo, error) {
+	if err := d.check("lstat", filepath.Dir(name)); err != nil {
+		return nil, err
+	}
+	return fs.Lstat(d.FS, name)
+}
+
+// check looks at the directory, at those below it on the way, at the file, and at the directory that a link leads into.
+// Of what is not there, the file system says so itself.
 func (d ourDir) check(op, name string) error {
 	paths := []string{d.dir}
 	if name != "." {
+		for below := filepath.Dir(name); below != "."; below = filepath.Dir(below) {
+			paths = append(paths, filepath.Join(d.dir, below))
+		}
 		at := filepath.Join(d.dir, name)
 		paths = append(paths, at)
 		if info, err := os.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 { // resolving takes twenty system calls

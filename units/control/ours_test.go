@@ -41,6 +41,30 @@ func TestWhatOthersMayWriteIsNotRead(t *testing.T) {
 	if entries, err := fs.ReadDir(OurDir(dir), "."); err != nil || len(entries) != 5 {
 		t.Errorf("%v, %v", entries, err)
 	}
+	if err := os.Symlink("/dev/null", dir+"/masked"); err != nil {
+		t.Fatal(err)
+	}
+	if to, err := fs.ReadLink(OurDir(dir), "masked"); err != nil || to != "/dev/null" {
+		t.Errorf("a link to /dev/null: %q, %v", to, err)
+	}
+	if err := os.Remove(dir + "/masked"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir+"/open", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/open/own", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	reads("open/own", true)
+	if err := os.Chmod(dir+"/open", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	reads("open/own", false)
+	if _, err := fs.ReadLink(OurDir(dir), "open/own"); err == nil || !strings.Contains(err.Error(),
+		"could be another user's") {
+		t.Errorf("a link where others may write: %v", err)
+	}
 	if err := os.Chmod(store, 0o777); err != nil { // anybody may put another file in the place of the link's target
 		t.Fatal(err)
 	}

@@ -123,6 +123,9 @@ func (f *tree) add(fs *fsnotify.Watcher) error {
 	}
 	links := map[string]bool{}
 	for _, e := range entries {
+		if name := filepath.Join(f.dir, e.Name()); strings.HasSuffix(e.Name(), ".d") && isDir(name) { // drop-ins
+			f.addDropIns(fs, name, links)
+		}
 		if e.Type()&os.ModeSymlink == 0 {
 			continue
 		}
@@ -134,12 +137,36 @@ func (f *tree) add(fs *fsnotify.Watcher) error {
 		_ = fs.Add(dir) // not watched is not fatal: SIGHUP or a touch of the link reads it again
 	}
 	for dir := range f.links {
-		if !links[dir] && dir != filepath.Dir(f.dir) {
+		if !links[dir] && dir != filepath.Dir(f.dir) && dir != f.dir && filepath.Dir(dir) != f.dir {
 			_ = fs.Remove(dir)
 		}
 	}
 	f.links = links
 	return nil
+}
+
+// addDropIns watches a directory of drop-ins, and where its symlinks point.
+func (f *tree) addDropIns(fs *fsnotify.Watcher, dir string, links map[string]bool) {
+	_ = fs.Add(dir) // removed in this moment: the directory above says so
+	if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
+		links[real] = true
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.Type()&os.ModeSymlink != 0 {
+			if target, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name())); err == nil && filepath.Dir(target) != dir {
+				links[filepath.Dir(target)] = true
+			}
+		}
+	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // addAbove watches dir's parent or, as long as there is none, the nearest directory above.

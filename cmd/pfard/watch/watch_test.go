@@ -206,3 +206,37 @@ func TestBlindWatcherStops(t *testing.T) {
 	}, func(error) {})
 	w.Close()
 }
+
+// TestWatchTellsOfDropIns: one level below, in directories that are made later, too.
+func TestWatchTellsOfDropIns(t *testing.T) {
+	base := t.TempDir()
+	dir, store := filepath.Join(base, "mcp.d"), filepath.Join(base, "store")
+	for _, d := range []string{dir, store, filepath.Join(store, "linked")} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(store, "linked"), filepath.Join(dir, "b.hcl.d")); err != nil {
+		t.Fatal(err)
+	}
+	w := Dir(dir, func(blind error) { t.Error(blind) })
+	defer w.Close()
+	for _, do := range []func() error{
+		func() error { return os.Mkdir(filepath.Join(dir, "a.hcl.d"), 0o755) },
+		func() error { return os.WriteFile(filepath.Join(dir, "a.hcl.d", "x.hcl"), []byte("1"), 0o644) },
+		func() error { return os.WriteFile(filepath.Join(dir, "a.hcl.d", "x.hcl"), []byte("2"), 0o644) },
+		func() error { return os.WriteFile(filepath.Join(store, "linked", "y.hcl"), []byte("1"), 0o644) },
+		func() error { return os.WriteFile(filepath.Join(store, "y"), []byte("1"), 0o644) },
+		func() error { return os.Symlink(filepath.Join(store, "y"), filepath.Join(dir, "a.hcl.d", "y.hcl")) },
+		func() error { return os.WriteFile(filepath.Join(store, "y"), []byte("2"), 0o644) },
+		func() error { return os.RemoveAll(filepath.Join(dir, "a.hcl.d")) },
+	} {
+		for len(w.Changed) > 0 {
+			<-w.Changed
+		}
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		<-w.Changed
+	}
+}

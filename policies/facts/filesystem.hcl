@@ -1,0 +1,11 @@
+# Files of a folder. They are the owner's; a folder for downloads is not: for one, say output = "sensitive raw" in the declaration.
+
+service "filesystem" {
+  packages = ["@modelcontextprotocol/server-filesystem"]
+  output   = "sensitive clean"
+  audience = "sensitive"
+
+  reads = ["read_*", "list_*", "directory_tree", "search_files", "get_file_info"]
+  reversible = ["create_directory", "edit_file", "move_file"]
+  irreversible = ["write_file"]
+}

@@ -1,0 +1,17 @@
+# Linear. Its issues belong to the workspace, but guests read and write those of their teams, integrations bring in what customers
+# wrote, and what is written goes to them by mail and to trackers that an issue is linked to. To archive, and what is about
+# one's own notices, tells nobody anything.
+
+service "linear" {
+  packages = ["@tacticlaunch/mcp-linear"]
+  output   = "internal raw"
+  audience = "internal"
+
+  reads      = ["linear_get*", "linear_search*", "list_*", "get_*", "search_*"]
+  reversible = ["linear_archive*", "linear_unarchive*", "linear_mark*", "linear_subscribe*"]
+  irreversible = [
+    "linear_create*", "linear_update*", "linear_add*", "linear_assign*", "linear_remove*", "linear_set*",
+    "linear_complete*", "linear_convert*", "linear_duplicate*", "linear_transferIssue", "linear_delete*",
+    "linear_rotate*", "linear_logout*", "linear_generate*", "create_*", "update_*",
+  ]
+}
