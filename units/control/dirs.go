@@ -135,6 +135,9 @@ func (d Dirs) OnFailure() string { return filepath.Join(filepath.Dir(d.Config), 
 // Policies is the directory of the owner's policies for the gate.
 func (d Dirs) Policies() string { return filepath.Join(filepath.Dir(d.Config), "policies.d") }
 
+// Services is the directory of the operator's entries of the catalogue.
+func (d Dirs) Services() string { return filepath.Join(filepath.Dir(d.Config), "services.d") }
+
 // Vault is the directory of the secrets.
 func (d Dirs) Vault() string { return filepath.Join(d.State, "vault") }
 
@@ -146,12 +149,8 @@ func (d Dirs) Audit() string { return filepath.Join(d.State, "audit") }
 
 // Private are the paths that no sandbox may bind, wherever the declarations lie. What lies below /usr, anybody may read.
 func (d Dirs) Private(declarations string) []string {
-	folders := slices.DeleteFunc(d.Folders(declarations), func(dir string) bool {
-		return strings.HasPrefix(dir,
-			"/usr/")
-	})
-	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(),
-		d.Homes(), d.Kept(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State,
-			"log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Token(),
-		d.Undo())
+	folders := slices.DeleteFunc(d.Folders(declarations), func(dir string) bool { return strings.HasPrefix(dir, "/usr/") })
+	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(), d.Homes(),
+		d.Kept(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")),
+		d.OnFailure(), d.Policies(), d.Services(), d.Token(), d.Undo())
 }
