@@ -29,7 +29,7 @@ func newDecoder() *decoder {
 
 // language is what files of policies are like.
 func language() block.Language {
-	const computed = "Policies hold strings, lists and blocks, nothing that is computed. Write the value itself."
+	const computed = "Such files hold strings, lists and blocks, nothing that is computed. Write the value itself."
 	return block.Language{Labels: true, Says: block.Sentences{
 		Computed: computed, Template: computed,
 		TooDeep:   "No policy has more than %d levels of nesting. Look whether this is the right file.",

@@ -41,9 +41,7 @@ func (d *factReader) service(f *block.Field) {
 		return
 	}
 	a := &about{decoder: d.decoder, service: names[0]}
-	words := a.read(f,
-		key("packages", `["@example/mcp"]`, list(d.decoder, &a.packages)),
-		key("tier", `tier "core" { tools = ["read_*"] }`, a.tier))
+	words := a.read(f, a.serviceKeys()...)
 	s, there := d.policy.Services[a.service]
 	if !there {
 		s.At = d.place(f.At)
@@ -60,6 +58,25 @@ func (d *factReader) service(f *block.Field) {
 		d.local(words)
 	}
 	d.policy.Services[a.service] = s
+}
+
+// serviceKeys are those of services alone. Package catalog reads setup, where that is shipped or of services.d.
+func (a *about) serviceKeys() []block.Key {
+	keys := []block.Key{
+		key("packages", `["@example/mcp"]`, list(a.decoder, &a.packages)),
+		key("tier", `tier "core" { tools = ["read_*"] }`, a.tier),
+	}
+	if a.shipped {
+		keys = append(keys, key("setup", `setup { ... }`, func(*block.Field) {}))
+	}
+	return keys
+}
+
+// FactKeys are the keys of a service that are facts.
+func FactKeys() []string {
+	a := &about{decoder: newDecoder()}
+	keys := block.Section{Keys: append(a.keys(&gate.Word{}), a.serviceKeys()...)}
+	return keys.Names()
 }
 
 func (d *factReader) server(f *block.Field) {
@@ -116,15 +133,7 @@ func (a *about) claim(at hcl.Range, known bool) {
 // read reads what is said in a block, first of all that the server offers.
 func (a *about) read(f *block.Field, more ...block.Key) []gate.Word {
 	whole := a.word(f)
-	a.section(f, slices.Concat(a.factKeys(&whole), more, []block.Key{
-		key("label", `"internal"`, a.fact(&whole.Confidentiality, gate.Confidentialities())),
-		key("trust", `trust { public_source = true }`, a.trust(&whole.Trust)),
-		key("relax", `"The repository is ours alone."`, a.text(&a.relax)),
-		key("reads", `["get_*"]`, a.listed(gate.None)),
-		key("reversible", `["update_*"]`, a.listed(gate.Reversible)),
-		key("irreversible", `["send_*"]`, a.listed(gate.Irreversible)),
-		key("tool", `tool "send_*" { effect = "irreversible" }`, a.tool),
-	}))
+	a.section(f, slices.Concat(a.keys(&whole), more))
 	all := append([]gate.Word{whole}, a.words...)
 	for i := range all {
 		if all[i].Relax == "" {
@@ -132,6 +141,18 @@ func (a *about) read(f *block.Field, more ...block.Key) []gate.Word {
 		}
 	}
 	return slices.DeleteFunc(all, func(w gate.Word) bool { return w.Silent() })
+}
+
+// keys are those of services and servers.
+func (a *about) keys(whole *gate.Word) []block.Key {
+	return append(a.factKeys(whole),
+		key("label", `"internal"`, a.fact(&whole.Confidentiality, gate.Confidentialities())),
+		key("trust", `trust { public_source = true }`, a.trust(&whole.Trust)),
+		key("relax", `"The repository is ours alone."`, a.text(&a.relax)),
+		key("reads", `["get_*"]`, a.listed(gate.None)),
+		key("reversible", `["update_*"]`, a.listed(gate.Reversible)),
+		key("irreversible", `["send_*"]`, a.listed(gate.Irreversible)),
+		key("tool", `tool "send_*" { effect = "irreversible" }`, a.tool))
 }
 
 func (a *about) word(f *block.Field) gate.Word {

@@ -19,7 +19,7 @@ func TestShipped(t *testing.T) {
 			t.Errorf("no facts of %s", name)
 			continue
 		}
-		if !strings.HasPrefix(service.At, name+".hcl:") && !strings.HasPrefix(service.At, "facts/"+name+".hcl:") {
+		if !strings.HasPrefix(service.At, "services/"+name+".hcl:") {
 			t.Errorf("%s stands at %s", name, service.At)
 		}
 	}

@@ -159,8 +159,8 @@ server "github" {
 		{At: dir + "/local.hcl:5", What: "the profile has the tier browser/vision, which is more than strict.hcl:7:1 has it", Reason: "The client is ours."},
 		{At: dir + "/local.hcl:7", What: "the row allows more than strict.hcl:12:3 has it", Reason: "Nothing can be lost."},
 		{At: dir + "/local.hcl:12", What: "what comes from notion may go to search", Reason: "The pages are public."},
-		{At: dir + "/local.hcl:14", What: "the audience of send_* is internal instead of public, less strict than facts/gmail.hcl:3:1 has it", Reason: "The server only mails to us."},
-		{At: dir + "/local.hcl:16", What: "the integrity of all that it offers is clean instead of raw, less strict than facts/github.hcl:4:1 has it", Reason: "Nobody else may write there."},
+		{At: dir + "/local.hcl:14", What: "the audience of send_* is internal instead of public, less strict than services/gmail.hcl:3:1 has it", Reason: "The server only mails to us."},
+		{At: dir + "/local.hcl:16", What: "the integrity of all that it offers is clean instead of raw, less strict than services/github.hcl:4:1 has it", Reason: "Nobody else may write there."},
 	}
 	if !reflect.DeepEqual(p.Relaxed, want) {
 		for _, r := range p.Relaxed {
@@ -238,7 +238,7 @@ func TestFolder(t *testing.T) {
 	if s := Load(os.DirFS(at), at); s.Policy != nil || !strings.Contains(render(s.Diags), "no regular file") {
 		t.Errorf("a folder as a file: %s", render(s.Diags))
 	}
-	if s := loadFiles(map[string]string{"big.hcl": strings.Repeat("#\n", maxSize)}); s.Policy != nil || !strings.Contains(render(s.Diags), "File too large") {
+	if s := loadFiles(map[string]string{"big.hcl": strings.Repeat("#\n", MaxSize)}); s.Policy != nil || !strings.Contains(render(s.Diags), "File too large") {
 		t.Errorf("a large file: %s", render(s.Diags))
 	}
 	if s := loadFiles(map[string]string{"deep.hcl": "a = " + strings.Repeat("[", 1000)}); s.Policy != nil || !strings.Contains(render(s.Diags), "nesting") {
@@ -280,7 +280,7 @@ func FuzzLoad(f *testing.F) {
 		b, _ := shipped.ReadFile(name)
 		f.Add(b)
 	}
-	few := []string{"strict.hcl", "balanced.hcl", "browser.hcl", "facts/gmail.hcl", "facts/github.hcl"}
+	few := []string{"strict.hcl", "balanced.hcl", "services/browser.hcl", "services/gmail.hcl", "services/github.hcl"}
 	shipped := load(few, nil, "").Policy
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := load(few, folder(map[string]string{"local.hcl": string(b)}), dir)

@@ -17,9 +17,10 @@ import (
 
 	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/services"
 )
 
-//go:embed *.hcl facts/*.hcl
+//go:embed *.hcl
 var shipped embed.FS
 
 // Set is what a folder of policies comes to.
@@ -39,7 +40,7 @@ func load(names []string, fsys fs.FS, dir string) Set {
 	d := newPolicy()
 	s := Set{Files: map[string]*hcl.File{}, Places: d.inspectors.found}
 	for _, name := range names {
-		b, err := shipped.ReadFile(name)
+		b, err := readShipped(name)
 		if err != nil {
 			return s.failed(name, err)
 		}
@@ -67,10 +68,23 @@ func Shipped() []string {
 	return append(profiles, serviceFiles()...)
 }
 
-// serviceFiles are the shipped files with facts. Browser has notes on its tiers and stands beside the profiles.
+// inServices is where the files of services lie beside the profiles.
+const inServices = "services/"
+
+// serviceFiles are the shipped files with facts.
 func serviceFiles() []string {
-	facts, _ := fs.Glob(shipped, "facts/*.hcl")
-	return append([]string{"browser.hcl"}, facts...)
+	files, _ := fs.Glob(services.Files, "*.hcl") // the pattern is right
+	for i, name := range files {
+		files[i] = inServices + name
+	}
+	return files
+}
+
+func readShipped(name string) ([]byte, error) {
+	if service, ok := strings.CutPrefix(name, inServices); ok {
+		return services.Files.ReadFile(service)
+	}
+	return shipped.ReadFile(name)
 }
 
 // Services returns the names of the services that facts are shipped of: each has a file of its own.
@@ -109,7 +123,7 @@ func (s *Set) folder(d *policy, fsys fs.FS, dir string) {
 			}
 			continue
 		}
-		b, err := ReadFile(fsys, e.Name(), maxSize)
+		b, err := ReadFile(fsys, e.Name(), MaxSize)
 		if err != nil {
 			s.failed(file, err)
 			continue
@@ -127,7 +141,7 @@ func Fingerprint(fsys fs.FS) string {
 	for _, e := range entries {
 		b, err := []byte(nil), error(nil)
 		if strings.HasSuffix(e.Name(), ".hcl") {
-			b, err = ReadFile(fsys, e.Name(), maxSize)
+			b, err = ReadFile(fsys, e.Name(), MaxSize)
 		}
 		fmt.Fprintf(sum, "%q %x %v\n", e.Name(), sha256.Sum256(b), err)
 	}
@@ -153,11 +167,7 @@ func newPolicy() *policy {
 // read reads a file. Profiles come first: rules name them.
 func (d *policy) read(name string, b []byte) {
 	d.open(name, b)
-	if diag := refuse(name, b); diag != nil {
-		d.Diags = hcl.Diagnostics{diag}
-		return
-	}
-	root := d.Tree()
+	root := tree(d.Reader)
 	if root == nil {
 		return
 	}
@@ -167,6 +177,21 @@ func (d *policy) read(name string, b []byte) {
 	root.Fields = append(first, later...)
 	d.facts.earlier = len(d.policy.Words)
 	d.Section(block.Section{Many: true, Keys: slices.Concat(d.profiles.keys(), d.rules.keys(), d.facts.keys(), d.inspectors.keys())}, root)
+}
+
+// Open begins to read a file of services in the language of policies. The tree is nil if it cannot be read.
+func Open(name string, b []byte) (*block.Reader, *block.Node) {
+	r := block.NewReader(block.NewFile(name, b, language()))
+	return r, tree(r)
+}
+
+// tree parses a file that may be read.
+func tree(r *block.Reader) *block.Node {
+	if diag := refuse(r.Name, r.Bytes); diag != nil {
+		r.Diags = hcl.Diagnostics{diag}
+		return nil
+	}
+	return r.Tree()
 }
 
 var errNotRegular = errors.New("it is no regular file")

@@ -11,13 +11,14 @@ import (
 	"github.com/pfar/pfar/policies/visible"
 )
 
-const maxSize = 256 << 10 // bytes of one file
+// MaxSize bounds one file, in bytes.
+const MaxSize = 256 << 10
 
 // refuse finds what makes a file unreadable, and what shows a reader something else than what is parsed.
 func refuse(name string, src []byte) *hcl.Diagnostic {
 	at := hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}
-	if len(src) > maxSize {
-		return block.Problem(at, "File too large", "A file of policies has at most %d KiB. Split it.", maxSize>>10)
+	if len(src) > MaxSize {
+		return block.Problem(at, "File too large", "Such a file has at most %d KiB. Split it.", MaxSize>>10)
 	}
 	if !utf8.Valid(src) {
 		return block.Problem(at, "Not UTF-8", "Save the file as UTF-8.")

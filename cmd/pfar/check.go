@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
@@ -21,8 +22,9 @@ import (
 )
 
 const checkHelp = `Read every declaration in DIR, and those of clients in clients.d beside it, and print each mistake with its
-place and remedy. Without DIR, read the declarations, clients and policies of the running pfar. This starts
-nothing, and pfar need not run. Warnings do not change the exit code.`
+place and remedy. Without DIR, read the declarations, clients and policies of the running pfar, and the
+services of services.d beside them. This starts nothing, and pfar need not run. Warnings do not change
+the exit code.`
 
 // declaredVerb checks and explains declarations.
 type declaredVerb struct{ *pfar }
@@ -49,6 +51,7 @@ func (c declaredVerb) checkCommand() *cobra.Command {
 			read := policies.Load(os.DirFS(where.policies), where.policies)
 			if len(args) == 0 {
 				set.readPolicies(read)
+				set.readServices(filepath.Join(filepath.Dir(where.policies), "services.d"))
 			}
 			set.unknown(read.Policy)
 			if err := set.addClients(where.clients, set.servers, read.Policy); err != nil {
@@ -154,6 +157,13 @@ func (c *compiled) readPolicies(set policies.Set) {
 		_, diags := generator.Inspector(e, set.Places[e.Name], c.host)
 		c.diags = append(c.diags, diags...)
 	}
+}
+
+// readServices adds what is wrong with the operator's entries of the catalogue.
+func (c *compiled) readServices(dir string) {
+	set := catalog.Load(os.DirFS(dir), dir)
+	maps.Copy(c.files, set.Files)
+	c.diags = append(c.diags, set.Diags...)
 }
 
 // unknown warns of servers of whose tools nothing is known: their calls wait for approval, and nobody would know why.

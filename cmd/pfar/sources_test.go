@@ -104,3 +104,29 @@ func TestExplainOrigins(t *testing.T) {
 	}
 	run("\nIt is declared in "+mine+".\n  - "+vendor.dir+"/search.hcl does not count", 0, "explain", "search")
 }
+
+// TestCheckReadsServices wants a mistake of services.d among those of the running pfar.
+func TestCheckReadsServices(t *testing.T) {
+	b := newBench(t, "")
+	config := t.TempDir()
+	for name, text := range map[string]string{
+		"mcp.d/x.hcl":      "label = \"internal\"\nserver {\n  command = \"/bin/true\"\n}\n",
+		"services.d/w.hcl": "service \"wiki\" {\n  setup {\n    pakage = \"npm:wiki@1.2.3\"\n  }\n}\n",
+	} {
+		file := filepath.Join(config, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := control.Report{Directory: filepath.Join(config, "mcp.d"), Policies: filepath.Join(config, "policies.d")}
+	b.pfard(t, r, nil)
+	code := b.run(t.Context(), []string{"check"})
+	const want = `"pakage" is not known in setup. Did you mean package?`
+	all := strings.Join(strings.Fields(b.out.String()+b.err.String()), " ")
+	if code != 1 || !strings.Contains(all, want) {
+		t.Errorf("exit %d, want 1\n%s", code, all)
+	}
+}

@@ -182,7 +182,7 @@ trust {
 	return b
 }
 
-// browserTier is a tier of policies/browser.hcl beside core.
+// browserTier is a tier of policies/services/browser.hcl beside core.
 type browserTier struct {
 	name, caps string // caps: what the server's --caps has to name, with commas
 	tools      []*regexp.Regexp
@@ -191,7 +191,7 @@ type browserTier struct {
 // browserTiers reads them, and what the comment above each says of --caps.
 func browserTiers(t *testing.T) (all []browserTier) {
 	t.Helper()
-	source, err := os.ReadFile("../../policies/browser.hcl")
+	source, err := os.ReadFile("../../policies/services/browser.hcl")
 	check(t, err)
 	one := regexp.MustCompile(`(?s)  # ([^\n]*)\n  tier "(\w+)" \{\s*tools = \[(.*?)\]`)
 	caps := regexp.MustCompile(`--caps ([a-z,]+)`)
@@ -200,7 +200,7 @@ func browserTiers(t *testing.T) (all []browserTier) {
 		if said := caps.FindStringSubmatch(m[1]); said != nil {
 			tier.caps = said[1]
 		} else if !strings.Contains(m[1], "No --caps") {
-			t.Errorf("policies/browser.hcl says nothing of --caps at the tier %s", m[2])
+			t.Errorf("policies/services/browser.hcl says nothing of --caps at the tier %s", m[2])
 		}
 		for _, pattern := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(m[3], -1) {
 			tier.tools = append(tier.tools, regexp.MustCompile("^"+strings.ReplaceAll(pattern[1], "*", ".*")+"$"))
@@ -208,7 +208,7 @@ func browserTiers(t *testing.T) (all []browserTier) {
 		all = append(all, tier)
 	}
 	if len(all) != 8 {
-		t.Fatalf("policies/browser.hcl has %d tiers beside core", len(all))
+		t.Fatalf("policies/services/browser.hcl has %d tiers beside core", len(all))
 	}
 	return all
 }
@@ -411,7 +411,8 @@ func (b *browsing) profiles(t *testing.T) {
 }
 
 // tiers: a profile that names further ones has their tools where the server has --caps for them, as
-// policies/browser.hcl says, and nobody else has. And what the example says of how to use it is told to models.
+// policies/services/browser.hcl says, and nobody else has. And what the example says of how to use it is told to
+// models.
 func (b *browsing) tiers(t *testing.T) {
 	a, other := b.agent(t, "tiers"), b.agent(t, "operator")
 	if said := a.said(); !strings.Contains(said, `Server browser, as its owner describes it:\n\u003e Browser: pages of a few hosts.\n\u003e browser_snapshot shows`) {

@@ -149,8 +149,10 @@ func (d Dirs) Audit() string { return filepath.Join(d.State, "audit") }
 
 // Private are the paths that no sandbox may bind, wherever the declarations lie. What lies below /usr, anybody may read.
 func (d Dirs) Private(declarations string) []string {
-	folders := slices.DeleteFunc(d.Folders(declarations), func(dir string) bool { return strings.HasPrefix(dir, "/usr/") })
-	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(), d.Homes(),
-		d.Kept(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")),
-		d.OnFailure(), d.Policies(), d.Services(), d.Token(), d.Undo())
+	folders := slices.DeleteFunc(d.Folders(declarations), func(dir string) bool {
+		return strings.HasPrefix(dir, "/usr/")
+	})
+	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(),
+		d.Homes(), d.Kept(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"),
+		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Services(), d.Token(), d.Undo())
 }

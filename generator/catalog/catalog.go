@@ -1,0 +1,167 @@
+// Package catalog knows how services are set up: the shipped files of services and the operator's services.d in,
+// entries and diagnostics with line and column out.
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/block"
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/reviewed"
+	"github.com/pfar/pfar/policies/services"
+)
+
+// Service is one service that can be set up by its name.
+type Service struct {
+	Name, Title, Summary string
+
+	Program    Program
+	Domains    []string // as allowed_domains has them
+	Label      declaration.Label
+	Secrets    []Secret
+	Parameters []Parameter
+
+	Device, Code *SignIn // nil: the service has no such flow
+	Test         *Test   // nil: none is known
+	Remote       string  // URL of the vendor's own server; "": none is known
+
+	File string // that the entry stands in
+}
+
+// Program is what runs: a package, a local command, or nothing.
+type Program struct {
+	Package   string // "npm:NAME@VERSION" or "pypi:NAME==VERSION"
+	Integrity string // of an npm package, as the registry has it: "sha512-..."
+	Bin       string // the package's program; "": its only one
+	Command   string // a local program instead of a package
+	Gone      string // why there is neither
+	Args      []string
+	Env       map[string]string // settings that are no secret
+	State     bool              // sandbox.state: it keeps files in its home
+}
+
+// Secret is one secret that the server needs.
+type Secret struct {
+	Env, Key string   // variable of the server, and name in the vault
+	Prefixes []string // that values begin with, the longest first
+	Pattern  string   // that a whole value fits, as an expression of Go; "": none is known
+	Where    string   // how a person gets one, in words
+	URL      string   // the page for that
+	Scopes   []string // to ask for
+	Deliver  broker.Delivery
+	Hosts    []string       // broker.OnWire: of Domains, where the value may go
+	In       []broker.Place // broker.OnWire: where in a request
+	Optional bool
+}
+
+// Parameter is asked for and no secret.
+type Parameter struct {
+	Name, Question, Example string
+	Env                     string // variable that it goes into; "": {Name} stands in args, env or domains
+	Optional                bool
+}
+
+// SignIn has the endpoints of a way to get a token.
+type SignIn struct {
+	URL, Token string // device or authorization endpoint, and token endpoint
+	Scopes     []string
+}
+
+// Test is a call that only reads, for verification.
+type Test struct {
+	Tool      string
+	Arguments json.RawMessage
+}
+
+// Reviewed returns the digests of definitions that pfar's makers have read, nil without any.
+func (s Service) Reviewed() *reviewed.Definitions { return reviewed.Of(s.Name, nil) }
+
+// Set is what the files come to.
+type Set struct {
+	services map[string]Service
+	Diags    hcl.Diagnostics
+	Files    map[string]*hcl.File // of the operator's folder
+}
+
+// Load reads the operator's folder and the shipped files, of which the former comes first. fsys is rooted in the
+// folder, and nil without one; dir is its path, for messages. A folder that is not there is an empty one.
+func Load(fsys fs.FS, dir string) Set {
+	s := Set{services: map[string]Service{}, Files: map[string]*hcl.File{}}
+	s.folder(services.Files, "services", true)
+	if fsys != nil {
+		s.folder(fsys, dir, false)
+	}
+	return s
+}
+
+// folder reads the files of one folder over those before it.
+func (s *Set) folder(fsys fs.FS, dir string, shipped bool) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.failed(dir, err)
+	}
+	given := map[string]hcl.Range{}
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		if path.Ext(e.Name()) != ".hcl" || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		b, err := policies.ReadFile(fsys, e.Name(), policies.MaxSize)
+		if err != nil {
+			s.failed(name, err)
+			continue
+		}
+		if !shipped {
+			s.Files[name] = &hcl.File{Bytes: b}
+		}
+		for _, found := range s.read(name, b, shipped) {
+			if first, twice := given[found.Name]; twice {
+				s.Diags = append(s.Diags, block.Problem(found.at, "Duplicate service",
+					"%q stands in %s:%d already. Keep one of the two.", found.Name, first.Filename,
+					first.Start.Line))
+				continue
+			}
+			given[found.Name], s.services[found.Name] = found.at, found.Service
+		}
+	}
+}
+
+func (s *Set) failed(name string, err error) {
+	at := hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}
+	s.Diags = append(s.Diags, block.Problem(at, "Not readable",
+		"Reading services: %v. Make it a file that pfar may read.", policies.Reason(err)))
+}
+
+// All returns every service, sorted by name.
+func (s Set) All() []Service {
+	return slices.SortedFunc(maps.Values(s.services), func(a, b Service) int {
+		return strings.Compare(a.Name,
+			b.Name)
+	})
+}
+
+// Find returns a service by its name.
+func (s Set) Find(name string) (Service, bool) {
+	found, ok := s.services[name]
+	return found, ok
+}
+
+// Search returns the services whose name, title, summary, package or domains have every word of a text.
+func (s Set) Search(text string) []Service {
+	words := strings.Fields(strings.ToLower(text))
+	return slices.DeleteFunc(s.All(), func(c Service) bool {
+		all := strings.ToLower(strings.Join(append([]string{c.Name, c.Title, c.Summary, c.Program.Package},
+			c.Domains...), "\n"))
+		return slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(all, w) })
+	})
+}

@@ -1,0 +1,215 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// TestShipped wants every shipped entry to agree with the facts of its service: its package is one of that, and its
+// test only reads.
+func TestShipped(t *testing.T) {
+	s := Load(nil, "")
+	for _, d := range s.Diags {
+		t.Error(d)
+	}
+	policy := policies.Load(nil, "").Policy
+	for _, c := range s.All() {
+		if c.File != "services/"+c.Name+".hcl" {
+			t.Errorf("%s stands in %s", c.Name, c.File)
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(c.Program.Package, "npm:@"), "@")
+		if !slices.ContainsFunc(policy.Services[c.Name].Packages, func(p string) bool {
+			return strings.TrimPrefix(p,
+				"@") == strings.TrimPrefix(name, "npm:")
+		}) {
+			t.Errorf("the facts of %s know nothing of the package %s", c.Name, c.Program.Package)
+		}
+		if strings.HasPrefix(c.Program.Package, "npm:") && c.Program.Integrity == "" {
+			t.Errorf("%s has no integrity", c.Name)
+		}
+		if c.Test != nil {
+			f := policy.Resolve(gate.Offer{Server: gate.Declared{Server: "x", Service: c.Name}, Name: c.Test.Tool})
+			if f.Effect != gate.None || !json.Valid(c.Test.Arguments) {
+				t.Errorf("the test of %s, %s %s, has the effect %v", c.Name, c.Test.Tool, c.Test.Arguments, f.Effect)
+			}
+		}
+	}
+	for name := range strings.FieldsSeq("notion github slack linear jira google-drive postgres") {
+		if _, ok := s.Find(name); !ok {
+			t.Errorf("%s cannot be set up", name)
+		}
+	}
+}
+
+// TestDeclarable wants what an entry says to be what a declaration can say.
+func TestDeclarable(t *testing.T) {
+	for _, c := range Load(nil, "").All() {
+		answer := func(s string) string {
+			for _, p := range c.Parameters {
+				s = strings.ReplaceAll(s, "{"+p.Name+"}", p.Example)
+			}
+			return s
+		}
+		list := func(words []string) string {
+			var b []string
+			for _, w := range words {
+				b = append(b, fmt.Sprintf("%q", answer(w)))
+			}
+			return "[" + strings.Join(b, ", ") + "]"
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b,
+			"description = %q\nlabel = %q\nallowed_domains = %s\nserver {\n  command = \"node\"\n  args = "+
+				"%s\n}\nauth = {\n",
+			c.Summary, c.Label, list(c.Domains), list(c.Program.Args))
+		for _, k := range c.Secrets {
+			fmt.Fprintf(&b, "  %s = { secret = \"vault:%s\", deliver = %q", k.Env, k.Key,
+				map[broker.Delivery]string{broker.InEnvironment: "env", broker.InFile: "file",
+					broker.OnWire: "broker"}[k.Deliver])
+			if k.Deliver == broker.OnWire {
+				var in []string
+				for _, p := range k.In {
+					in = append(in, p.String())
+				}
+				fmt.Fprintf(&b, ", in = %s, hosts = %s", list(in), list(k.Hosts))
+			}
+			b.WriteString(" }\n")
+		}
+		b.WriteString("}\nenv = {\n")
+		for name, value := range c.Program.Env {
+			fmt.Fprintf(&b, "  %s = %q\n", name, answer(value))
+		}
+		for _, p := range c.Parameters {
+			if p.Env != "" {
+				fmt.Fprintf(&b, "  %s = %q\n", p.Env, p.Example)
+			}
+		}
+		b.WriteString("}\n")
+		folder := declaration.Folder{Path: "mcp.d", FS: fstest.MapFS{c.Name + ".hcl": {Data: []byte(b.String())}}}
+		set := declaration.Load([]declaration.Folder{folder}, declaration.Options{})
+		if len(set.Diags) > 0 || len(set.Servers) != 1 {
+			t.Errorf("%s: %v\n%s", c.Name, set.Diags, &b)
+		}
+	}
+}
+
+// TestManual compares the keys of pfar-services(5) with those that are read.
+func TestManual(t *testing.T) {
+	source, err := os.ReadFile("read.go")
+	page, err2 := os.ReadFile("../../packaging/man/pfar-services.5")
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	keys := func(text []byte, expression string) (list []string) {
+		for _, m := range regexp.MustCompile(expression).FindAllSubmatch(text, -1) {
+			if name := string(m[1]); name != "service" && name != "setup" {
+				list = append(list, name)
+			}
+		}
+		slices.Sort(list)
+		return list
+	}
+	have, want := keys(page, `(?m)^\.It Cm ([a-z]+)$`), keys(source, `\{Name: "([a-z]+)"`)
+	if !slices.Equal(have, want) {
+		t.Errorf("the manual has\n%q, the reader\n%q", have, want)
+	}
+}
+
+const ours = `service "wiki" {
+  setup {
+    title   = "Wiki"
+    summary = "Our pages"
+    package = "npm:@example/wiki@1.2.3"
+    domains = ["wiki.example.com"]
+  }
+}
+`
+
+// TestOperator wants an entry of the operator to come before a shipped one, and the rest to stay.
+func TestOperator(t *testing.T) {
+	s := Load(fstest.MapFS{
+		"wiki.hcl":   {Data: []byte(ours)},
+		"notion.hcl": {Data: []byte(strings.ReplaceAll(ours, `"wiki"`, `"notion"`))},
+	}, "services.d")
+	if len(s.Diags) > 0 {
+		t.Fatal(s.Diags)
+	}
+	for name, want := range map[string]string{"wiki": "services.d/wiki.hcl", "notion": "services.d/notion.hcl",
+		"github": "services/github.hcl"} {
+		if c, ok := s.Find(name); !ok || c.File != want {
+			t.Errorf("%s stands in %q, want %q", name, c.File, want)
+		}
+	}
+	if found := s.Search("our PAGES"); len(found) != 2 || found[0].Name != "notion" || found[1].Name != "wiki" {
+		t.Errorf("found %v", found)
+	}
+	if found := s.Search("no such thing"); len(found) != 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
+// TestMistakes wants each mistake to be told with its place and its remedy, and a wrong entry to replace none.
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{"title  ", "titel  ",
+			`3,5-10: Unknown key; "titel" is not known in setup. Did you mean title? Write title = "Notion".`},
+		{"@1.2.3", "", `not a package with its exact version. Write package = "npm:@example/mcp@1.2.3".`},
+		{"@1.2.3", "@latest", `not a package with its exact version.`},
+		{`["wiki.example.com"]`, `["https://wiki"]`, `is no host. Write domains = ["api.example.com"].`},
+		{`["wiki.example.com"]`, `["{site}.example.com"]`, `is no parameter.`},
+		{"  setup {", "  reads = [\"x\"]\n  setup {",
+			`reads is a fact for the gate. Write it into a file of policies.d`},
+		{`"wiki" {`, `"Wiki!" {`, `is not a name of at most 23 letters, digits and dashes.`},
+		{`    summary = "Our pages"`, "    command = \"wiki\"", `setup has one of package, command and gone.`},
+		{`    summary = "Our pages"`, "", `setup needs a summary, which people are shown.`},
+		{`    domains`, `    remote = "http://wiki.example.com"` + "\n    domains",
+			`is not an address that begins with https://.`},
+		{`    domains`, "    secret \"T\" {\n      key = \"wiki\"\n      where = \"Ask.\"\n    }\n    domains",
+			`A secret says whether the server has it.`},
+		{`    domains`,
+			"    secret \"T\" {\n      key = \"Wiki\"\n      where = \"Ask.\"\n      deliver = \"env\"\n    }\n    " +
+				"domains",
+			`A secret has a name in the vault`},
+		{`    domains`,
+			"    secret \"T\" {\n      key = \"wiki\"\n      where = \"Ask.\"\n      deliver = \"broker\"\n      " +
+				"pattern = \"(\"\n    }\n    domains",
+			`The pattern is no regular expression`},
+		{`    domains`,
+			"    secret \"T\" {\n      key = \"wiki\"\n      where = \"Ask.\"\n      deliver = \"broker\"\n      in " +
+				"= [\"header:host\"]\n    }\n    domains",
+			`says how a request is read`},
+		{`    domains`,
+			"    secret \"T\" {\n      key = \"wiki\"\n      where = \"Ask.\"\n      deliver = \"broker\"\n      " +
+				"hosts = [\"x.example.com\"]\n    }\n    domains",
+			`The bridge puts T into requests to hosts of domains.`},
+		{`    domains`, "    parameter \"team\" {\n      question = \"Which?\"\n    }\n    domains",
+			`The answer to "team" goes nowhere.`},
+	} {
+		if !strings.Contains(ours, c.old) {
+			t.Fatalf("%q is not there", c.old)
+		}
+		text := strings.Replace(strings.Replace(ours, c.old, c.new, 1), `service "wiki"`, `service "notion"`, 1)
+		s := Load(fstest.MapFS{"x.hcl": {Data: []byte(text)}}, "services.d")
+		var told strings.Builder
+		for _, d := range s.Diags {
+			fmt.Fprintln(&told, d)
+		}
+		if !strings.Contains(told.String(), c.want) {
+			t.Errorf("%q: %s\nwant %s", c.new, &told, c.want)
+		}
+		if n, _ := s.Find("notion"); n.File != "services/notion.hcl" {
+			t.Errorf("%q replaces an entry", c.new)
+		}
+	}
+}

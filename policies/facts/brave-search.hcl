@@ -1,9 +1,0 @@
-# Search on the web.
-
-service "brave-search" {
-  packages = ["@brave/brave-search-mcp-server", "@modelcontextprotocol/server-brave-search"]
-  output   = "public raw"
-  audience = "public"
-
-  reads = ["brave_*"]
-}

@@ -1,0 +1,30 @@
+# CircleCI. Logs hold what anybody put into a pull request; a pipeline runs code and deploys it.
+
+service "circleci" {
+  packages = ["@circleci/mcp-server-circleci"]
+  output   = "internal raw"
+  audience = "internal"
+
+  reads = ["get_*", "find_*", "list_*", "config_helper", "download_usage_api_data"]
+  irreversible = ["run_*", "rerun_workflow"]
+
+  setup {
+    title     = "CircleCI"
+    summary   = "Pipelines, jobs and their logs"
+    label     = "internal"
+    package   = "npm:@circleci/mcp-server-circleci@0.20.0"
+    integrity = "sha512-CJLxxdcy4evOKgo44rIVS4xMYcg99yssmwedmEi+ldZ/UtpvTes4QcovaZP6JAOdxgmewbdTZZA05fa9Sqh5WA=="
+    env       = { DISABLE_TELEMETRY = "true" }
+    domains   = ["circleci.com", "app.circleci.com", "runner.circleci.com"]
+
+    secret "CIRCLECI_TOKEN" {
+      key      = "circleci_token"
+      deliver  = "broker"
+      hosts    = ["circleci.com", "app.circleci.com", "runner.circleci.com"]
+      in       = ["header:circle-token", "header:authorization"]
+      prefixes = ["CCIPAT_"]
+      where    = "Create a personal API token and copy it."
+      url      = "https://app.circleci.com/settings/user/tokens"
+    }
+  }
+}

@@ -1,0 +1,34 @@
+# HubSpot. It holds customers, and what they wrote; mails to them are filled in from it, workflows send those when something in it
+# changes, and agencies have accounts there.
+
+service "hubspot" {
+  packages = ["@hubspot/mcp-server"]
+  output   = "sensitive raw"
+  audience = "sensitive"
+
+  reads = ["hubspot-get-*", "hubspot-list-*", "hubspot-search-objects", "hubspot-batch-read-objects"]
+  irreversible = [
+    "hubspot-create-*", "hubspot-update-*", "hubspot-batch-create-*", "hubspot-batch-update-*",
+    "hubspot-generate-feedback-link",
+  ]
+
+  setup {
+    title     = "HubSpot"
+    summary   = "Contacts, companies and deals"
+    label     = "sensitive"
+    package   = "npm:@hubspot/mcp-server@0.4.0"
+    integrity = "sha512-nNNrqysJrCkPb8XWl3wd2d61nTLf8IAnfWOHag4FCSRKRjSXuIE/2h4GVUcPmVhJVaN7RsIq8C43BMFV+EI9GA=="
+    domains   = ["api.hubspot.com"]
+
+    secret "PRIVATE_APP_ACCESS_TOKEN" {
+      key      = "hubspot_token"
+      deliver  = "broker"
+      prefixes = ["pat-na1-", "pat-eu1-"]
+      where    = "In HubSpot, open Settings, Integrations, Private Apps, create an app and copy its access token."
+    }
+
+    test "hubspot-get-user-details" {
+      arguments = {}
+    }
+  }
+}

@@ -1,0 +1,26 @@
+# Search and extraction on the web.
+
+service "tavily" {
+  packages = ["tavily-mcp"]
+  output   = "public raw"
+  audience = "public"
+
+  reads = ["tavily_*", "tavily-*"]
+
+  setup {
+    title     = "Tavily"
+    summary   = "Web search and extraction"
+    label     = "public"
+    package   = "npm:tavily-mcp@0.2.22"
+    integrity = "sha512-w2pmmmn/JKcNavylDoiNtNPflWt6SK2G1SVUvg0VvdvFJQUaOzEdanAm1VUWBOhUCqmVoBYVPstGcOoWvh8RQQ=="
+    domains   = ["api.tavily.com"]
+
+    secret "TAVILY_API_KEY" {
+      key      = "tavily_api_key"
+      deliver  = "broker"
+      prefixes = ["tvly-"]
+      where    = "Copy the API key."
+      url      = "https://app.tavily.com/home"
+    }
+  }
+}
