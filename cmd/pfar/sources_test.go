@@ -130,3 +130,46 @@ func TestCheckReadsServices(t *testing.T) {
 		t.Errorf("exit %d, want 1\n%s", code, all)
 	}
 }
+
+// TestServices searches the catalogue with an entry of the operator's.
+func TestServices(t *testing.T) {
+	own := filepath.Join(t.TempDir(), "services.d")
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	entry := `service "wiki" {
+  setup {
+    title   = "Wiki"
+    summary = "Web pages of ours, for search"
+    package = "npm:wiki@1.2.3"
+  }
+}
+`
+	if err := os.WriteFile(filepath.Join(own, "w.hcl"), []byte(entry), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+		has  []string
+		not  string
+	}{
+		{[]string{"services"}, 0, []string{"notion ", "github ", "wiki "}, ""},
+		{[]string{"services", "search", "WEB"}, 0, []string{"exa ", "wiki ", "npm:wiki@1.2.3"}, "notion "},
+		{[]string{"services", "wiki", "--json"}, 0, []string{`"name": "wiki"`, `"package": "npm:wiki@1.2.3"`}, "exa"},
+		{[]string{"services", "nothing-has-this"}, 4, []string{`no service has "nothing-has-this"`}, "wiki"},
+	} {
+		b := newBench(t, "")
+		b.dirs.Config = filepath.Join(filepath.Dir(own), "mcp.d")
+		code := b.run(t.Context(), tt.args)
+		all := b.out.String() + b.err.String()
+		for _, want := range tt.has {
+			if code != tt.code || !strings.Contains(all, want) {
+				t.Errorf("%q: exit %d, no %q\n%s", tt.args, code, want, all)
+			}
+		}
+		if tt.not != "" && strings.Contains(all, tt.not) {
+			t.Errorf("%q finds %q\n%s", tt.args, tt.not, all)
+		}
+	}
+}

@@ -9,20 +9,4 @@ service "monday" {
   irreversible = [
     "create_*", "update_*", "change_*", "move_*", "add_*", "delete_*", "all_monday_api", "manage_*",
   ]
-
-  setup {
-    title     = "monday.com"
-    summary   = "Boards, items and updates"
-    label     = "internal"
-    package   = "npm:@mondaydotcomorg/monday-api-mcp@3.3.0"
-    integrity = "sha512-X1utDF2gxF8n5Dwsz8GcQefg2N4qM4JMXtlnzweIEEBqYCTam9d5BPhINgZ07e8hKeV2hDM2PsHAOFjIqZb0cQ=="
-    domains   = ["api.monday.com"]
-
-    secret "monday_token" {
-      key      = "monday_token"
-      deliver  = "broker"
-      prefixes = ["eyJ"]
-      where    = "In monday.com, open Developers, My access tokens, and copy the token."
-    }
-  }
 }

@@ -27,9 +27,5 @@ service "sentry" {
       url      = "https://sentry.io/settings/account/api/auth-tokens/"
       scopes   = ["org:read", "project:read", "team:read", "event:read"]
     }
-
-    test "whoami" {
-      arguments = {}
-    }
   }
 }

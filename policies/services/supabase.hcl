@@ -29,9 +29,5 @@ service "supabase" {
       where    = "Generate an access token and copy it."
       url      = "https://supabase.com/dashboard/account/tokens"
     }
-
-    test "list_projects" {
-      arguments = {}
-    }
   }
 }

@@ -15,7 +15,7 @@ import (
 var verbs = []string{
 	"status", "status hello", "tools", "tools hello", "call hello.echo --message x", "connect hello", "pins", "pins show hello", "approvals",
 	"approvals list", "approvals history", "grants", "grants list", "sessions", "sessions show default", "sessions stains", "audit", "audit verify",
-	"client list", "client config default", "check", "plan", "plan hello", "explain hello",
+	"client list", "client config default", "check", "services", "plan", "plan hello", "explain hello",
 	"undo hello", "allow hello api.example.com --yes", "egress", "egress hello", "top --once",
 	"logs hello", "vault list", "vault has hello_token", "start hello", "restart hello", "disable hello", "enable hello", "stop hello",
 	"learn hello --for 1s", "clean hello", "doctor",
