@@ -251,6 +251,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"call", "mcp-notion-search", "--sort", ""}, "up down :4"},
 		{[]string{"tools", ""}, "notion :4"},
 		{[]string{"tools", "mcp-notion-se"}, "notion mcp-notion-search :4"},
+		{[]string{"describe", "mcp-notion-se"}, "notion mcp-notion-search :4"},
 		{[]string{"tools", "notion", ""}, "break fail search work-list :4"},
 		{[]string{"tools", "notion", "search", ""}, ":4"},
 		{[]string{"call", "notion.search", "--"}, "--query --arg-json --page-size --sort --tag --help --json --output :4"},

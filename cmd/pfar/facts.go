@@ -11,8 +11,8 @@ import (
 	"github.com/pfar/pfar/units/operator"
 )
 
-// facts are what the gate goes by for tools, by their ids; nil: the gateway does not say so to whoever asks.
-type facts map[string]gate.Facts
+// facts are what the gateway knows of tools, by their ids; nil: it does not tell this user.
+type facts map[string]operator.ToolFacts
 
 // facts asks the gateway. Who may not ask sees the tools without them.
 func (c toolsVerb) facts(ctx context.Context) facts {
@@ -22,7 +22,7 @@ func (c toolsVerb) facts(ctx context.Context) facts {
 	}
 	known := facts{}
 	for _, k := range list {
-		known[k.Server+"."+k.Tool] = k.Facts
+		known[k.Server+"."+k.Tool] = k
 	}
 	return known
 }
@@ -38,11 +38,16 @@ func (f facts) cells(t tool) []cell {
 	if f == nil {
 		return []cell{{t.Meta.Label, ""}}
 	}
-	known, ok := f[t.id()]
-	if !ok {
-		known = gate.Worst
-	}
+	known := f.of(t)
 	return []cell{{known.Output.String(), ""}, {known.Audience.String(), ""}, {known.Effect.String(), ""}, {origin(known.From), ""}}
+}
+
+// of are the facts of a tool. The gate assumes the worst of a tool that the gateway does not name.
+func (f facts) of(t tool) gate.Facts {
+	if known, ok := f[t.id()]; ok {
+		return known.Facts
+	}
+	return gate.Worst
 }
 
 // origin is who says the facts, each once, in the order output, audience, effect.
@@ -66,8 +71,8 @@ func (f facts) with(tools []tool) []json.RawMessage {
 		if !ok || json.Unmarshal(t.raw, &whole) != nil || json.Unmarshal(whole["_meta"], &meta) != nil {
 			continue
 		}
-		meta["pfar/facts"], _ = json.Marshal(known) // words
-		whole["_meta"], _ = json.Marshal(meta)      // was JSON
+		meta["pfar/facts"], _ = json.Marshal(known.Facts) // words
+		whole["_meta"], _ = json.Marshal(meta)            // was JSON
 		list[i], _ = json.Marshal(whole)
 	}
 	return list
@@ -75,10 +80,10 @@ func (f facts) with(tools []tool) []json.RawMessage {
 
 // words is a line for each fact, with who says so.
 func (f facts) words(t tool) [][]cell {
-	known, ok := f[t.id()]
-	if !ok {
+	if f == nil {
 		return nil
 	}
+	known := f.of(t)
 	from := func(s string) cell { return cell{"(" + s + ")", ""} }
 	return [][]cell{
 		{{"  output", ""}, {known.Output.Confidentiality.String(), cyan}, from(known.From.Confidentiality)},

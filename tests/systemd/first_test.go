@@ -13,7 +13,8 @@ import (
 
 // verbs are lines as an administrator types them, of each verb one at least.
 var verbs = []string{
-	"status", "status hello", "tools", "tools hello", "call hello.echo --message x", "connect hello", "pins", "pins show hello", "approvals",
+	"status", "status hello", "tools", "tools hello", "describe hello.echo", "call hello.echo --message x",
+	"connect hello", "pins", "pins show hello", "approvals",
 	"approvals list", "approvals history", "grants", "grants list", "sessions", "sessions show default", "sessions stains", "audit", "audit verify",
 	"client list", "client config default", "check", "services", "plan", "plan hello", "explain hello",
 	"undo hello", "allow hello api.example.com --yes", "egress", "egress hello", "top --once",

@@ -13,6 +13,9 @@ type ToolFacts struct {
 	Server string     `json:"server"`
 	Tool   string     `json:"tool"`
 	Facts  gate.Facts `json:"facts"`
+
+	Pin       string `json:"pin,omitempty"`       // "reviewed" by a person, "shipped" with pfar, or "unreviewed"
+	Described bool   `json:"described,omitempty"` // clients see the owner's description in place of the server's
 }
 
 // ServerStats is what is known of one server: its calls as clients saw them, and the registry's view. Server "" is what

@@ -37,6 +37,17 @@ type Item struct {
 // Strange reports whether nobody has reviewed what a client is shown of it: then that is a stranger's text.
 func (i Item) Strange() bool { return !i.Reviewed && !i.Shipped }
 
+// Standing is who has accepted the definition, in a word: a person, pfar's makers, or neither.
+func (i Item) Standing() string {
+	switch {
+	case i.Reviewed:
+		return "reviewed"
+	case i.Shipped:
+		return "shipped"
+	}
+	return "unreviewed"
+}
+
 // served is the name that clients see, without the server's.
 func (i Item) served() string {
 	if i.shown != "" {

@@ -213,3 +213,14 @@ func TestProcessThatIsNotClosed(t *testing.T) {
 		t.Error("the process is in no book any more, and goes on")
 	}
 }
+
+// TestStanding: what nobody has accepted is unreviewed, and a person's word comes before pfar's.
+func TestStanding(t *testing.T) {
+	for want, i := range map[string]registry.Item{
+		"unreviewed": {}, "shipped": {Shipped: true}, "reviewed": {Reviewed: true, Shipped: true},
+	} {
+		if got := i.Standing(); got != want {
+			t.Errorf("%+v: %s, want %s", i, got, want)
+		}
+	}
+}

@@ -146,7 +146,11 @@ func (s *Server) Facts() []operator.ToolFacts {
 		return list
 	}
 	for route := range s.calls.Registry.Catalogue().Tools() {
-		list = append(list, operator.ToolFacts{Server: route.Upstream.Server().Name, Tool: route.Name, Facts: s.calls.Gate.Facts(toolOf(route))})
+		server := route.Upstream.Server()
+		list = append(list, operator.ToolFacts{
+			Server: server.Name, Tool: route.Name, Facts: s.calls.Gate.Facts(toolOf(route)),
+			Pin: route.Item.Standing(), Described: server.Tools[route.Name].Description != "",
+		})
 	}
 	return list
 }
