@@ -140,7 +140,7 @@ func explainClients(b *strings.Builder, p plan.Plan) {
 func explainCredentials(b *strings.Builder, p plan.Plan) {
 	var held, brokered []string
 	for _, c := range p.Credentials {
-		switch entry := c.Name + ", from " + source(c); c.Deliver {
+		switch entry := c.Name + ", from " + givenBy(c); c.Deliver {
 		case broker.OnWire:
 			brokered = append(brokered, entry+": "+wire(c))
 		case broker.InFile:

@@ -4,6 +4,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/units/hostfs"
 )
 
@@ -12,7 +13,7 @@ import (
 // a runner fetches.
 func (c facts) files(b *bounds) []string {
 	words := append([]string{path.Base(c.server.Command)}, c.server.Args...)
-	if _, ok := runnerOf(words); ok {
+	if _, _, ok := source.RunnerOf(words); ok {
 		return nil
 	}
 	command, err := c.host.resolve(c.commandPath())

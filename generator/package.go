@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/units/hostfs"
 	"github.com/pfar/pfar/units/sandbox"
 )
@@ -44,8 +45,8 @@ func (c facts) origin() origin {
 func (c facts) originOf(l invocation) origin {
 	called := path.Base(l.words[0])
 	words := append([]string{called}, l.words[1:]...)
-	if n, ok := runnerOf(words); ok {
-		return runners[strings.Join(words[:n], " ")].origin(c, l.files[len(l.files)-1], words[n:])
+	if r, n, ok := source.RunnerOf(words); ok {
+		return c.ofRunner(r, l.files[len(l.files)-1], words[n:])
 	}
 	name := versioned.FindStringSubmatch(called)
 	var o origin
@@ -91,7 +92,7 @@ func (c facts) invocation() (invocation, bool) {
 		}
 		l.files = append(l.files, f)
 		script, is := strings.CutPrefix(c.host.head(f.Real), "#!")
-		_, runs := runnerOf(append([]string{path.Base(l.words[0])}, l.words[1:]...))
+		_, _, runs := source.RunnerOf(append([]string{path.Base(l.words[0])}, l.words[1:]...))
 		switch {
 		case path.Base(l.words[0]) == "env" && c.hosts(f):
 			if !l.unwrap(c.host) {
@@ -209,12 +210,9 @@ func operand(args []string, options string) string {
 	return ""
 }
 
-// pythonOptions neither take the next word for their value nor load other code.
-const pythonOptions = "-u -I -P -s -E -B -O -OO -q -v"
-
 // runByPython is the package of the module or script that an interpreter of Python runs.
 func (c facts) runByPython(interpreter string, args []string) origin {
-	i := slices.IndexFunc(args, func(a string) bool { return !slices.Contains(strings.Fields(pythonOptions), a) })
+	i := slices.IndexFunc(args, func(a string) bool { return !slices.Contains(strings.Fields(source.PythonOptions), a) })
 	if i < 0 {
 		return origin{}
 	}
@@ -231,7 +229,7 @@ func (c facts) runByPython(interpreter string, args []string) origin {
 	}
 	file := module + "/__main__.py"
 	o := c.ofPyPI(prefixes, func(d distribution) bool {
-		return d.name == distributionName(module) && c.host.exists(path.Join(path.Dir(d.folder), file))
+		return d.name == source.Normal(module) && c.host.exists(path.Join(path.Dir(d.folder), file))
 	}, func(d distribution) bool { return d.wrote(file, path.Join(path.Dir(d.folder), file)) })
 	if o.pkg == "" {
 		return o

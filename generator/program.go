@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/units/hostfs"
 )
 
@@ -62,7 +63,7 @@ func (c *software) program(command string) {
 		return
 	}
 	in, ok := interpreterOf(command, c.host.real(command))
-	if _, runs := runnerOf(append([]string{path.Base(c.server.Command)}, c.server.Args...)); !ok || runs {
+	if _, _, runs := source.RunnerOf(append([]string{path.Base(c.server.Command)}, c.server.Args...)); !ok || runs {
 		return // bunx is a link to bun, and what follows is a package
 	}
 	i := in.find(c.server.Args)

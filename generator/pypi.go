@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/pfar/pfar/generator/source"
 )
 
 // distribution is an installed package of PyPI: NAME-VERSION.dist-info.
@@ -51,7 +53,7 @@ func (c facts) distributions(prefix string) []distribution {
 			}
 			for _, e := range c.host.list(dir) {
 				if name, _, _ := strings.Cut(e, "-"); strings.HasSuffix(e, ".dist-info") && len(list) < maxDistributions {
-					list = append(list, distribution{host: c.host, folder: path.Join(dir, e), name: distributionName(name)})
+					list = append(list, distribution{host: c.host, folder: path.Join(dir, e), name: source.Normal(name)})
 				}
 			}
 		}
@@ -89,9 +91,4 @@ func (d distribution) wrote(name, file string) bool {
 		}
 	}
 	return false
-}
-
-// distributionName is a name as PyPI compares them (PEP 503).
-func distributionName(name string) string {
-	return strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
 }

@@ -55,7 +55,7 @@ func Words(p plan.Plan) string {
 	fmt.Fprintf(&b, "\nCredentials\n")
 	rows = nil
 	for _, c := range p.Credentials {
-		row := []string{c.Name, "from " + source(c)}
+		row := []string{c.Name, "from " + givenBy(c)}
 		if how := delivery(c); how != "" {
 			row = append(row, how)
 		}
@@ -179,7 +179,7 @@ func mountRow(m sandbox.Mount) []string {
 	return []string{string(m.Kind), what, m.Why}
 }
 
-func source(c plan.Credential) string {
+func givenBy(c plan.Credential) string {
 	if c.From != "" {
 		return "the variable " + quote(c.From) + " of pfar's environment"
 	}

@@ -164,8 +164,8 @@ func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"title  ", "titel  ",
 			`3,5-10: Unknown key; "titel" is not known in setup. Did you mean title? Write title = "Notion".`},
-		{"@1.2.3", "", `not a package with its exact version. Write package = "npm:@example/mcp@1.2.3".`},
-		{"@1.2.3", "@latest", `not a package with its exact version.`},
+		{"@1.2.3", "", `has no version; write an exact one, such as "npm:@example/wiki@1.2.3".`},
+		{"@1.2.3", "@latest", `"latest" is not an exact version of @example/wiki`},
 		{`["wiki.example.com"]`, `["https://wiki"]`, `is no host. Write domains = ["api.example.com"].`},
 		{`["wiki.example.com"]`, `["{site}.example.com"]`, `is no parameter.`},
 		{"  setup {", "  reads = [\"x\"]\n  setup {",

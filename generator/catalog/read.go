@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/broker"
@@ -20,11 +21,8 @@ import (
 var (
 	serviceName = block.MustBound(23, `^[a-z][a-z0-9-]*$`)
 	variable    = block.MustBound(128, `^[A-Za-z_][A-Za-z0-9_]*$`)
-	exactly     = block.MustBound(256,
-		`^(npm:(@[a-z0-9][a-z0-9._-]*/)?[a-z0-9][a-z0-9._-]*@[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*|`+
-			`pypi:[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][0-9A-Za-z.+!-]*)$`)
-	integrity = block.MustBound(128, `^sha512-[A-Za-z0-9+/]{86}==$`)
-	reference = regexp.MustCompile(`\{([^}]*)\}`)
+	integrity   = block.MustBound(128, `^sha512-[A-Za-z0-9+/]{86}==$`)
+	reference   = regexp.MustCompile(`\{([^}]*)\}`)
 )
 
 // found is a service and where it stands.
@@ -111,8 +109,7 @@ func (e *entry) setup(f *block.Field) {
 	if !e.table(f, []block.Key{
 		{Name: "title", Example: `"Notion"`, Value: e.SetLine(&e.Title)},
 		{Name: "summary", Example: `"Pages, databases and blocks"`, Value: e.SetLine(&e.Summary)},
-		{Name: "package", Example: `"npm:@example/mcp@1.2.3"`, Value: e.form(&e.Program.Package, exactly,
-			"a package with its exact version")},
+		{Name: "package", Example: `"npm:@example/mcp@1.2.3"`, Value: e.pkg},
 		{Name: "integrity", Example: `"sha512-..."`, Value: e.form(&e.Program.Integrity, integrity,
 			"what the registry has in dist.integrity")},
 		{Name: "bin", Example: `"example-mcp"`, Value: e.SetLine(&e.Program.Bin)},
@@ -220,6 +217,18 @@ func (e *entry) form(to *string, form block.Bounded, want string) block.Value {
 		}
 		*to = s
 	}
+}
+
+// pkg reads a package with its exact version.
+func (e *entry) pkg(f *block.Field) {
+	s, ok := e.Line(f)
+	if !ok {
+		return
+	}
+	if _, err := source.ParseExact(s); err != nil {
+		e.Problem(f.Val.At, "Invalid "+f.Key, "It is not a package with its exact version: %v. Write %s.", err, f.Example)
+	}
+	e.Program.Package = s
 }
 
 func (e *entry) url(to *string) block.Value {
