@@ -144,7 +144,11 @@ func TestGatewayIsReplaced(t *testing.T) {
 	})
 	watcher := p.client("/mcp")
 	tools := watcher.names()
-	time.Sleep(500 * time.Millisecond) // sessions that have just begun need not go on after a SIGKILL
+	first := p.gateway() // sessions that have just begun need not go on after a SIGKILL, but after an end in order
+	check(t, syscall.Kill(first.pid, syscall.SIGTERM))
+	awaitGone(t, soon, []process{first})
+	check(t, again(t, func() error { _, err := watcher.call("modern__text", map[string]any{"message": "x"}); return err }))
+	p.gateway(first)
 	before, report := p.below(), p.last()
 	var served []time.Duration
 	for i := range 20 {
