@@ -18,8 +18,8 @@ write the token that "pfar client add" printed. With --stdio, and for clients wi
 configuration has a command, for programs that only start commands (Claude Desktop). The command
 connects to the Unix socket as you, and acts as the client.
 
---for prints the file of one program: claude, claude-desktop, codex (TOML), cursor, vscode or zed.
-Standard error names the file.`
+--for prints the file of one program: claude, claude-desktop, codex (TOML), cursor, gemini, goose
+(YAML), opencode, vscode, windsurf or zed. Standard error names the file.`
 
 func (c clientVerb) clientConfigCommand() *cobra.Command {
 	var stdio bool

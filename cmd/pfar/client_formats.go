@@ -21,7 +21,11 @@ var programs = map[string]program{
 	"claude-desktop": {"claude_desktop_config.json", true, inMember("mcpServers")},
 	"codex":          {"~/.codex/config.toml", false, configured.codex},
 	"cursor":         {"~/.cursor/mcp.json", false, inMember("mcpServers")},
+	"gemini":         {"~/.gemini/settings.json", false, webAs("httpUrl")},
+	"goose":          {"~/.config/goose/config.yaml", false, configured.goose},
+	"opencode":       {"~/.config/opencode/opencode.json", false, configured.opencode},
 	"vscode":         {".vscode/mcp.json", false, configured.vscode},
+	"windsurf":       {"~/.codeium/windsurf/mcp_config.json", false, webAs("serverUrl")},
 	"zed":            {"settings.json of Zed", false, configured.zed},
 }
 
@@ -47,6 +51,53 @@ func (entry configured) vscode() (string, error) {
 func (entry configured) zed() (string, error) {
 	entry.Type = ""
 	return inMember("context_servers")(entry)
+}
+
+// webAs is a file with mcpServers in which the address has a name of its own, and says that it is one.
+func webAs(member string) func(configured) (string, error) {
+	return func(entry configured) (string, error) {
+		if entry.URL == "" {
+			return inMember("mcpServers")(entry)
+		}
+		return inObject("mcpServers", map[string]any{member: entry.URL, "headers": entry.Headers})
+	}
+}
+
+// inObject is a file in JSON with one entry of members that only its program has.
+func inObject(member string, entry map[string]any) (string, error) {
+	b, err := json.MarshalIndent(map[string]any{member: map[string]any{"pfar": entry}}, "", "  ")
+	return string(b), err
+}
+
+// opencode has the command and its arguments in one list.
+func (entry configured) opencode() (string, error) {
+	if entry.URL != "" {
+		web := map[string]any{"type": "remote", "url": entry.URL, "headers": entry.Headers, "enabled": true}
+		return inObject("mcp", web)
+	}
+	command := append([]string{entry.Command}, entry.Args...)
+	own := map[string]any{"type": "local", "command": command, "environment": entry.Env, "enabled": true}
+	return inObject("mcp", own)
+}
+
+// goose reads YAML. Each value is in JSON, which YAML has as a part.
+func (entry configured) goose() (string, error) {
+	rows := [][2]any{{"enabled", true}, {"name", "pfar"}}
+	if entry.URL != "" {
+		rows = append(rows, [][2]any{{"type", "streamable_http"}, {"uri", entry.URL}, {"headers", entry.Headers}}...)
+	} else {
+		rows = append(rows, [][2]any{{"type", "stdio"}, {"cmd", entry.Command}, {"args", entry.Args}, {"envs", entry.Env}}...)
+	}
+	var b strings.Builder
+	b.WriteString("extensions:\n  pfar:")
+	for _, row := range rows {
+		value, err := json.Marshal(row[1])
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "\n    %s: %s", row[0], value)
+	}
+	return b.String(), nil
 }
 
 // codex reads TOML, with the same members under other names.
