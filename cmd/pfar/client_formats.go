@@ -59,25 +59,28 @@ func webAs(member string) func(configured) (string, error) {
 		if entry.URL == "" {
 			return inMember("mcpServers")(entry)
 		}
-		return inObject("mcpServers", map[string]any{member: entry.URL, "headers": entry.Headers})
+		return inObject(map[string]any{member: entry.URL, "headers": entry.Headers}, "mcpServers")
 	}
 }
 
 // inObject is a file in JSON with one entry of members that only its program has.
-func inObject(member string, entry map[string]any) (string, error) {
-	b, err := json.MarshalIndent(map[string]any{member: map[string]any{"pfar": entry}}, "", "  ")
+func inObject(entry map[string]any, path ...string) (string, error) {
+	whole := map[string]any{"pfar": entry}
+	for _, member := range slices.Backward(path) {
+		whole = map[string]any{member: whole}
+	}
+	b, err := json.MarshalIndent(whole, "", "  ")
 	return string(b), err
 }
 
-// opencode has the command and its arguments in one list.
+// opencode, since its version 2, has servers below mcp, and the command and its arguments in one list.
 func (entry configured) opencode() (string, error) {
-	if entry.URL != "" {
-		web := map[string]any{"type": "remote", "url": entry.URL, "headers": entry.Headers, "enabled": true}
-		return inObject("mcp", web)
+	server := map[string]any{"type": "remote", "url": entry.URL, "headers": entry.Headers}
+	if entry.URL == "" {
+		command := append([]string{entry.Command}, entry.Args...)
+		server = map[string]any{"type": "local", "command": command, "environment": entry.Env}
 	}
-	command := append([]string{entry.Command}, entry.Args...)
-	own := map[string]any{"type": "local", "command": command, "environment": entry.Env, "enabled": true}
-	return inObject("mcp", own)
+	return inObject(server, "mcp", "servers")
 }
 
 // goose reads YAML. Each value is in JSON, which YAML has as a part.

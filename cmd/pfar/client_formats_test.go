@@ -31,10 +31,10 @@ func TestProgramFiles(t *testing.T) {
 				`"command":"/opt/a \"b\"\\c","env":{"PFAR_RUN_DIR":"/run/pfar"}}}}`,
 		},
 		"opencode": {
-			`{"mcp":{"pfar":{"enabled":true,"headers":{"Authorization":"Bearer TOKEN"},` +
-				`"type":"remote","url":"http://127.0.0.1:7417/mcp/desk"}}}`,
-			`{"mcp":{"pfar":{"command":["/opt/a \"b\"\\c","connect","--client","desk"],` +
-				`"enabled":true,"environment":{"PFAR_RUN_DIR":"/run/pfar"},"type":"local"}}}`,
+			`{"mcp":{"servers":{"pfar":{"headers":{"Authorization":"Bearer TOKEN"},` +
+				`"type":"remote","url":"http://127.0.0.1:7417/mcp/desk"}}}}`,
+			`{"mcp":{"servers":{"pfar":{"command":["/opt/a \"b\"\\c","connect","--client","desk"],` +
+				`"environment":{"PFAR_RUN_DIR":"/run/pfar"},"type":"local"}}}}`,
 		},
 		"codex": {`{"mcp_servers":{"pfar":{"http_headers":{"Authorization":"Bearer TOKEN"},"url":"http://127.0.0.1:7417/mcp/desk"}}}`, `{"mcp_servers":{"pfar":{"args":["connect","--client","desk"],"command":"/opt/a \"b\"\\c","env":{"PFAR_RUN_DIR":"/run/pfar"}}}}`},
 	} {
