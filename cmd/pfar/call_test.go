@@ -141,14 +141,14 @@ func TestTools(t *testing.T) {
 		tools []server.ServerTool
 		want  string
 	}{
-		{plain, `TOOL                LABEL     DESCRIPTION
-evil.x;reboot       internal  \x1b]0;owned\x07
-my-files.read.file  internal  Read
-notion.search       internal  Search pages
+		{plain, `TOOL                DOES   LABEL     DESCRIPTION
+evil.x;reboot       write  internal  \x1b]0;owned\x07
+my-files.read.file  write  internal  Read
+notion.search       write  internal  Search pages
 `},
-		{append(plain[:1:1], found), `TOOL           ALIAS               LABEL     DESCRIPTION
-notion.search                      internal  Search pages
-web.all        find-all, f\x1b[2J  internal  Search the web
+		{append(plain[:1:1], found), `TOOL           ALIAS               DOES   LABEL     DESCRIPTION
+notion.search                      write  internal  Search pages
+web.all        find-all, f\x1b[2J  write  internal  Search the web
 `},
 	}
 	for _, tt := range tests {

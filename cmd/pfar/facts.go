@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -27,19 +28,41 @@ func (c toolsVerb) facts(ctx context.Context) facts {
 	return known
 }
 
+// factColumns is how many columns are left out where there is little room: they are the last ones.
+const factColumns = 3
+
 func (f facts) heading() []cell {
 	if f == nil {
-		return heading("LABEL")
+		return heading("DOES", "LABEL")
 	}
-	return heading("OUTPUT", "AUDIENCE", "EFFECT", "FROM")
+	return heading("DOES", "PIN", "FROM", "OUTPUT", "AUDIENCE", "EFFECT")
 }
 
 func (f facts) cells(t tool) []cell {
 	if f == nil {
-		return []cell{{t.Meta.Label, ""}}
+		return []cell{{f.does(t), ""}, {t.Meta.Label, ""}}
 	}
 	known := f.of(t)
-	return []cell{{known.Output.String(), ""}, {known.Audience.String(), ""}, {known.Effect.String(), ""}, {origin(known.From), ""}}
+	return []cell{
+		{f.does(t), ""}, {f.pin(t), ""}, {origin(known.From), ""},
+		{known.Output.String(), ""}, {known.Audience.String(), ""}, {known.Effect.String(), ""},
+	}
+}
+
+// does says whether a call reads or writes: as the gate assumes, or else as clients are told.
+func (f facts) does(t tool) string {
+	if f != nil && f.of(t).Effect == gate.None || f == nil && t.Meta.Semantics == "read" {
+		return "read"
+	}
+	return "write"
+}
+
+// pin says who has accepted the definition.
+func (f facts) pin(t tool) string {
+	if t.Meta.Held != "" {
+		return "held, " + t.Meta.Held
+	}
+	return cmp.Or(f[t.id()].Pin, "unreviewed")
 }
 
 // of are the facts of a tool. The gate assumes the worst of a tool that the gateway does not name.

@@ -32,9 +32,9 @@ func TestFacts(t *testing.T) {
 	b.serveOperator(t, mux)
 	out := strings.Join(strings.Fields(run("tools")), " ")
 	for _, want := range []string{
-		"TOOL OUTPUT AUDIENCE EFFECT FROM DESCRIPTION",
-		"crm.send sensitive raw public irreversible unknown Send it.", // of which the gateway says nothing
-		"notion.search internal raw internal none owner, service Find pages.",
+		"TOOL DOES PIN FROM OUTPUT AUDIENCE EFFECT DESCRIPTION",
+		"crm.send write unreviewed unknown sensitive raw public irreversible Send it.", // no facts
+		"notion.search read unreviewed owner, service internal raw internal none Find pages.",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("tools: %s, want %q", out, want)

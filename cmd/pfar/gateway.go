@@ -88,6 +88,9 @@ type toolMeta struct {
 	Server string `json:"pfar/server"`
 	Tool   string `json:"pfar/tool"`
 	Label  string `json:"pfar/label,omitempty"`
+
+	Semantics string `json:"pfar/semantics,omitempty"` // "read", or it writes
+	Held      string `json:"pfar/held,omitempty"`      // "new" or "changed": no client sees it; "": it is served
 }
 
 // id is the tool's name as pfar writes it.

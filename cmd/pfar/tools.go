@@ -11,33 +11,55 @@ import (
 
 const toolsHelp = `List the tools of all servers, of the server NAME, or one TOOL of it.
 
-If you are the operator, each tool has its facts. OUTPUT is how secret its result is, and who may have written it.
-AUDIENCE is the most secret data that may go into it. EFFECT is what a call changes. FROM is the source of the facts: the
-owner's declaration, a policy, the service, or the server's accepted hint. "unknown" means that the gate assumes the worst.
+If you are the operator, each tool has its facts. DOES says whether a call only reads. PIN says who has reviewed the
+definition. FROM is the source of the facts: the owner's declaration, a policy, the service, the sandbox, or the
+server's accepted hint. "unknown" means that the gate assumes the worst. On a terminal of 120 columns or more, and
+elsewhere than on a terminal, OUTPUT is how secret its result is, and who may have written it; AUDIENCE is the most
+secret data that may go into it; EFFECT is what a call changes. "pfar describe" says more of one tool.
+
+--search keeps tools whose names or descriptions contain all words of TEXT, in any case. --filter keeps those that
+read or write, or lists the tools that pfar holds until you accept them.
 
 NAME.TOOL works too, and so does any other name that "pfar call" takes.`
 
 func (c toolsVerb) toolsCommand() *cobra.Command {
-	return c.outputFlag(&cobra.Command{
-		Use:               "tools [NAME] [TOOL]",
-		Short:             "List the tools that the servers offer",
-		Long:              toolsHelp,
-		Example:           example("pfar tools", "pfar tools notion --json | jq '.[].inputSchema'"),
+	var wanted toolFilter
+	cmd := c.outputFlag(&cobra.Command{
+		Use:   "tools [NAME] [TOOL]",
+		Short: "List the tools that the servers offer",
+		Long:  toolsHelp,
+		Example: example("pfar tools", "pfar tools --search 'create issue'", "pfar tools notion --filter write",
+			"pfar tools notion --json | jq '.[].inputSchema'"),
 		ValidArgsFunction: c.completeTools,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			g, tools, err := c.openTools(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer g.close()
-			if len(args) > 0 {
-				if tools, err = c.toolsOf(cmd.Context(), tools, args); err != nil {
-					return err
-				}
-			}
-			return c.printTools(tools, c.facts(cmd.Context()))
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.list(cmd.Context(), args, wanted) },
 	})
+	wanted.flags(cmd)
+	return cmd
+}
+
+func (c toolsVerb) list(ctx context.Context, args []string, wanted toolFilter) error {
+	if err := wanted.check(args); err != nil {
+		return err
+	}
+	known := c.facts(ctx)
+	if wanted.does == "held" {
+		tools, err := c.heldDefinitions(ctx, args)
+		if err != nil {
+			return err
+		}
+		return c.printTools(wanted.of(tools, known), known)
+	}
+	g, tools, err := c.openTools(ctx)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	if len(args) > 0 {
+		if tools, err = c.toolsOf(ctx, tools, args); err != nil {
+			return err
+		}
+	}
+	return c.printTools(wanted.of(tools, known), known)
 }
 
 // toolsOf keeps one server's tools, or one tool. A server without tools is not an error of its name if pfard knows it.
@@ -81,19 +103,34 @@ func (c toolsVerb) printTools(tools []tool, known facts) error {
 		fmt.Fprintln(c.stderr, "no tools")
 		return nil
 	}
+	columns, _ := sizeOf(c.stdout)
+	c.table(c.stdout, toolRows(tools, known, columns))
+	return nil
+}
+
+// wideTools is how many columns a terminal needs for all facts.
+const wideTools = 120
+
+// toolRows is the table of tools for so many columns, 0 for as many as it takes.
+func toolRows(tools []tool, known facts, columns int) [][]cell {
 	names := listedOf(tools)
 	rows := [][]cell{slices.Concat(heading("TOOL"), known.heading(), heading("DESCRIPTION"))}
+	for _, t := range tools {
+		rows = append(rows, slices.Concat([]cell{{t.id(), ""}}, known.cells(t), []cell{{summary(t.Description, 200), ""}}))
+	}
+	narrow := known != nil && columns > 0 && columns < wideTools
 	named := slices.ContainsFunc(names, func(t listed) bool { return len(t.aliases) > 0 })
-	if named {
-		rows[0] = slices.Insert(rows[0], 1, heading("ALIAS")...)
-	}
-	for i, t := range tools {
-		row := slices.Concat([]cell{{t.id(), ""}}, known.cells(t), []cell{{summary(t.Description, 200), ""}})
-		if named {
-			row = slices.Insert(row, 1, cell{strings.Join(names[i].aliases, ", "), ""})
+	for i, row := range rows {
+		if narrow {
+			row = slices.Delete(row, len(row)-1-factColumns, len(row)-1)
 		}
-		rows = append(rows, row)
+		switch {
+		case named && i == 0:
+			row = slices.Insert(row, 1, heading("ALIAS")...)
+		case named:
+			row = slices.Insert(row, 1, cell{strings.Join(names[i-1].aliases, ", "), ""})
+		}
+		rows[i] = row
 	}
-	c.table(c.stdout, rows)
-	return nil
+	return rows
 }
