@@ -25,12 +25,13 @@ func (c *streams) show(ctx context.Context, m tea.Model) error {
 			environment = append(environment, name+"="+value)
 		}
 	}
-	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out),
+	p := tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(out),
 		tea.WithEnvironment(environment), tea.WithoutSignalHandler())
+	defer context.AfterFunc(ctx, p.Quit)() // WithContext would kill it, which does not wait for the reader of keys
 	if _, err := p.Run(); err != nil {
 		return cmp.Or(ctx.Err(), fmt.Errorf("drawing on the terminal: %w", err))
 	}
-	return nil
+	return ctx.Err()
 }
 
 // fullScreen is a view that keeps what was on the screen before.
