@@ -20,7 +20,7 @@ service "airtable" {
     secret "AIRTABLE_API_KEY" {
       key      = "airtable_token"
       deliver  = "broker"
-      hosts    = ["api.airtable.com"]
+      hosts    = ["api.airtable.com", "content.airtable.com"]
       prefixes = ["pat"]
       pattern  = "pat[A-Za-z0-9]{14}\\.[0-9a-f]{64}"
       where    = "Create a personal access token and copy it."

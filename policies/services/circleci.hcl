@@ -15,13 +15,13 @@ service "circleci" {
     package   = "npm:@circleci/mcp-server-circleci@0.20.0"
     integrity = "sha512-CJLxxdcy4evOKgo44rIVS4xMYcg99yssmwedmEi+ldZ/UtpvTes4QcovaZP6JAOdxgmewbdTZZA05fa9Sqh5WA=="
     env       = { DISABLE_TELEMETRY = "true" }
-    domains   = ["circleci.com", "app.circleci.com", "runner.circleci.com"]
+    domains   = ["circleci.com", "api.circleci.com"]
 
     secret "CIRCLECI_TOKEN" {
       key      = "circleci_token"
       deliver  = "broker"
-      hosts    = ["circleci.com", "app.circleci.com", "runner.circleci.com"]
-      in       = ["header:circle-token", "header:authorization"]
+      hosts    = ["circleci.com", "api.circleci.com"]
+      in       = ["header:circle-token"]
       prefixes = ["CCIPAT_"]
       where    = "Create a personal API token and copy it."
       url      = "https://app.circleci.com/settings/user/tokens"

@@ -43,7 +43,6 @@ service "gitlab" {
     secret "GITLAB_PERSONAL_ACCESS_TOKEN" {
       key      = "gitlab_token"
       deliver  = "broker"
-      in       = ["header:private-token", "header:authorization"]
       prefixes = ["glpat-"]
       where    = "Create a personal access token and copy it."
       url      = "https://gitlab.com/-/user_settings/personal_access_tokens"

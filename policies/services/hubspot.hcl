@@ -1,5 +1,7 @@
 # HubSpot. It holds customers, and what they wrote; mails to them are filled in from it, workflows send those when something in it
-# changes, and agencies have accounts there.
+# changes, and agencies have accounts there. hubspot-get-user-details sends the token in a body, and
+# the bridge refuses that: a server that may put a token into a body can also write it into a note. The test needs the right to
+# read contacts.
 
 service "hubspot" {
   packages = ["@hubspot/mcp-server"]
@@ -27,8 +29,8 @@ service "hubspot" {
       where    = "In HubSpot, open Settings, Integrations, Private Apps, create an app and copy its access token."
     }
 
-    test "hubspot-get-user-details" {
-      arguments = {}
+    test "hubspot-list-objects" {
+      arguments = { objectType = "contacts", limit = 1 }
     }
   }
 }

@@ -16,12 +16,12 @@ service "sentry" {
     label     = "internal"
     package   = "npm:@sentry/mcp-server@0.39.0"
     integrity = "sha512-sJzFkzka+1wkrCk+v/uWvl3lB0Kcu6Mb/jxlnOZyifJKhTpWv1gF6pJEmAGmf19s2f0ARAw6CsDaYuhGN+I4bw=="
-    domains   = ["sentry.io", "*.sentry.io"]
+    domains   = ["sentry.io", "us.sentry.io", "de.sentry.io"]
 
     secret "SENTRY_ACCESS_TOKEN" {
       key      = "sentry_token"
       deliver  = "broker"
-      hosts    = ["sentry.io"]
+      hosts    = ["sentry.io", "us.sentry.io", "de.sentry.io"]
       prefixes = ["sntryu_", "sntrys_"]
       where    = "In Sentry, open User settings, Personal Tokens, and create a token."
       url      = "https://sentry.io/settings/account/api/auth-tokens/"

@@ -18,6 +18,7 @@ service "tavily" {
     secret "TAVILY_API_KEY" {
       key      = "tavily_api_key"
       deliver  = "broker"
+      in       = ["header:authorization", "body"]
       prefixes = ["tvly-"]
       where    = "Copy the API key."
       url      = "https://app.tavily.com/home"
