@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -209,17 +208,12 @@ func (b *bridge) post(ctx context.Context, m message, line []byte) (session stri
 // errLost says that the gateway ended while it had the request: it was killed, and the next one answers.
 var errLost = errors.New("the gateway ended during the request")
 
-// closedIdle ends net/http's error when the server closes a kept connection while a POST is written to it. net/http
-// (transport.go, errServerClosedIdle) does not export the value.
-const closedIdle = "http: server closed idle connection"
-
 // reached puts "is not running" into the words that people know.
 func reached(err error) error {
 	switch {
 	case errors.Is(err, control.ErrNotRunning):
 		return control.ErrNotRunning
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
-		strings.HasSuffix(err.Error(), closedIdle):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	return err

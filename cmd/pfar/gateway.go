@@ -107,12 +107,12 @@ type gateway struct {
 func (c *pfar) gatewayHTTP() *http.Client { return c.socketHTTP(c.dirs.Gateway()) }
 
 func (c *pfar) socketHTTP(path string) *http.Client {
-	return &http.Client{Transport: &http.Transport{
+	return &http.Client{Transport: resend{&http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialGateway(ctx, path, c.uid)
 		},
 		MaxIdleConnsPerHost: 64,
-	}}
+	}}}
 }
 
 // dialGateway connects to the gateway, which may run under a uid of its own: so it is the directory's owner that says
