@@ -1,7 +1,7 @@
-# HubSpot. It holds customers, and what they wrote; mails to them are filled in from it, workflows send those when something in it
-# changes, and agencies have accounts there. hubspot-get-user-details sends the token in a body, and
-# the bridge refuses that: a server that may put a token into a body can also write it into a note. The test needs the right to
-# read contacts.
+# HubSpot. It holds customers, and what they wrote; mails to them are filled in from it, workflows send those when
+# something in it changes, and agencies have accounts there. hubspot-get-user-details sends the token in a body, and
+# the bridge refuses that: a server that may put a token into a body can also write it into a note. The test needs the
+# right to read contacts.
 
 service "hubspot" {
   packages = ["@hubspot/mcp-server"]

@@ -1,7 +1,7 @@
-# Todoist. Whom a project is shared with, and who knows the mail address of one, writes into it, and reads at once what comes there.
-# Whoever shares nothing says trust { public_source = false, dangerous_writes = false } in the declaration. What is done, and
-# when it is due, can be set back, and is no text. The setup does
-# not allow files.todoist.com and the hosts it redirects to, which view-attachment needs.
+# Todoist. Whom a project is shared with, and who knows the mail address of one, writes into it, and reads at once
+# what comes there. Whoever shares nothing says trust { public_source = false, dangerous_writes = false } in the
+# declaration. What is done, and when it is due, can be set back, and is no text. The setup does not allow
+# files.todoist.com and the hosts it redirects to, which view-attachment needs.
 
 service "todoist" {
   packages = ["@doist/todoist-mcp", "@doist/todoist-ai"]
