@@ -2,7 +2,10 @@
 // written, one fingerprint at least is the same.
 package winnow
 
-import "math/bits"
+import (
+	"math/bits"
+	"sync"
+)
 
 const (
 	gram   = 12 // bytes of which a hash is taken
@@ -21,7 +24,9 @@ const (
 // is of. The view of letters and digits finds a run with other separators in it; the other view finds a run that is
 // made of separators.
 func Append(dst []uint64, text string) []uint64 {
-	var seen, plain [block]uint64
+	room := rooms.Get().(*room)
+	defer rooms.Put(room)
+	seen, plain := &room.seen, &room.plain
 	n, behind := 0, 0 // in plain, and what of seen has been there before
 	for len(text) > 0 {
 		k := behind
@@ -43,6 +48,11 @@ func Append(dst []uint64, text string) []uint64 {
 
 // block is how much of a text is looked at together.
 const block = 1 << 9
+
+// room is what a text is worked on in. It is used again as it is: to zero it would take longer than a short text does.
+type room struct{ seen, plain [block]uint64 }
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
 
 // class is what a byte counts as: letters and digits, bytes beyond ASCII, and from others on what separates them.
 func class(b byte) byte {
@@ -79,33 +89,33 @@ var randoms, counts = func() (r [256]uint64, counts [256]byte) {
 
 // winnow appends the least hash of each window of a block, once where windows side by side have the same one. It moves
 // the end of the block, which the next one needs too, to its beginning, and returns how much that is.
-func winnow(dst []uint64, text []uint64) ([]uint64, int) {
-	n := len(text) - gram + 1 // grams
-	if n < window {
+func winnow(dst, text []uint64) ([]uint64, int) {
+	if len(text) < Run {
 		return dst, len(text)
 	}
-	var room [block]uint64
-	hashes := room[:n]
-	var of uint64
-	for i, c := range text[:gram] {
-		of ^= bits.RotateLeft64(c, gram-1-i)
+	const most = ^uint64(0)
+	var of, last uint64
+	one := most                            // the hash one place back
+	two, two1 := most, most                // the least of two, one and two places back
+	four, four1, four2 := most, most, most // the least of four, one to
+	four3, eight := most, most             // four places back; the least of eight, one place back
+	for i, c := range text[:gram-1] {
+		of ^= bits.RotateLeft64(c, gram-2-i)
 	}
-	hashes[0] = mixed(of)
-	next, ins := hashes[1:], text[gram:]
-	for i, out := range text[:min(len(ins), len(next))] {
-		of = bits.RotateLeft64(of, 1) ^ bits.RotateLeft64(out, gram) ^ ins[i]
-		next[i] = mixed(of)
-	}
-	for step := 1; step < window-1; step *= 2 { // the least of 2, of 4, and of 8 from each place on
-		later := hashes[step:]
-		for i, h := range hashes[:len(later)] {
-			hashes[i] = min(h, later[i])
-		}
-	}
-	last, later := uint64(0), hashes[1:]
-	for i, h := range hashes[:n-window+1] {
-		if h = min(h, later[i]); h != last {
-			dst, last = append(dst, h), h
+	ins := text[gram-1:]
+	for i, out := range text[:len(ins)] {
+		of = bits.RotateLeft64(of, 1) ^ ins[i]
+		h := mixed(of)
+		of ^= bits.RotateLeft64(out, gram-1)
+		a := min(h, one)
+		b := min(a, two1)
+		c := min(b, four3)
+		least := min(c, eight)
+		one, two, two1 = h, a, two
+		four, four1, four2, four3 = b, four, four1, four2
+		eight = c
+		if least != last && i >= window-1 {
+			dst, last = append(dst, least), least
 		}
 	}
 	copy(text, text[len(text)-Run+1:])

@@ -64,9 +64,9 @@ func (g *grant) about(q *operator.Request) bool {
 // void reports whether what the grant is bound to has changed.
 func (g *grant) void(q *operator.Request) bool { return g.bound != boundTo(q, g.Public) }
 
-// covers says why a grant does not answer for a call, and "" if it does, as far as the call alone says. How much is left
-// of the grant, and where the call's words are from, is checked beside.
-func (g *grant) covers(q *operator.Request) string {
+// other says in what a call is not one that the grant was given for, and "" if it is one. Whether any grant may answer
+// for the call, how much is left of this one, and where the call's words are from, is checked beside.
+func (g *grant) other(q *operator.Request) string {
 	switch {
 	case !g.about(q):
 		return "the grant is for other calls"
@@ -77,7 +77,7 @@ func (g *grant) covers(q *operator.Request) string {
 	case q.Decision.Rule != g.Row || !slices.Equal(q.Decision.Fired, g.Fired):
 		return "another rule asks than when the grant was given"
 	}
-	return grantable(q)
+	return ""
 }
 
 // grantable says why no grant answers for a call, whatever was given, and "" if one may.

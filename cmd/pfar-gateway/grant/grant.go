@@ -10,6 +10,7 @@ package grant
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -99,7 +100,7 @@ func (s *Store) unfit(g *grant, q *operator.Request) string {
 	if g.Public && !publicRead(q) {
 		return "it is not known to only read, and from where everybody can"
 	}
-	if why := g.covers(q); why != "" {
+	if why := g.other(q); why != "" {
 		return why
 	}
 	return s.carries(q, nil)
@@ -185,55 +186,48 @@ func (s *Store) Any() bool {
 
 // Use counts a call and returns the yes for it; nil if no grant covers it. Grants that a change has made void end.
 func (s *Store) Use(q *operator.Request) *Lease {
-	if s.none(q) || grantable(q) != "" || s.carries(q, q.Arguments) != "" {
+	about := s.about(q)
+	if len(about) == 0 || grantable(q) != "" || s.carries(q, q.Arguments) != "" {
 		return nil
 	}
 	size := int64(len(q.Arguments))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range s.byAge() {
-		h := s.all[id]
-		if h.covers(q) != "" || h.Calls < 1 || h.Bytes < size || !s.inForce(h) {
+	for _, h := range about {
+		if s.all[h.ID] != h || h.other(q) != "" || h.Calls < 1 || h.Bytes < size || !s.inForce(h) {
 			continue
 		}
 		h.Calls, h.Bytes = h.Calls-1, h.Bytes-size
 		h.Used, h.UsedBytes, h.Last = h.Used+1, h.UsedBytes+size, s.now().UTC()
-		return &Lease{ID: id, By: h.By, store: s}
+		return &Lease{ID: h.ID, By: h.By, store: s}
 	}
 	return nil
 }
 
-// none reports whether no grant is about a call. It ends those that are void by it.
-func (s *Store) none(q *operator.Request) bool {
+// about are the grants that are about a call, the oldest first. It ends those that are void by it.
+func (s *Store) about(q *operator.Request) []*held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	none := true
+	var about []*held
 	for id, h := range s.all {
-		if !h.about(q) {
-			continue
-		}
-		if h.void(q) {
+		switch {
+		case !h.about(q):
+		case h.void(q):
 			delete(s.all, id)
-			continue
+		default:
+			about = append(about, h)
 		}
-		none = false
 	}
-	return none
+	slices.SortFunc(about, older)
+	return about
 }
 
-// byAge are the ids of all, the oldest first. The lock is held.
-func (s *Store) byAge() []string {
-	ids := make([]string, 0, len(s.all))
-	for id := range s.all {
-		ids = append(ids, id)
+// older orders grants by when they were given.
+func older(a, b *held) int {
+	if c := a.Made.Compare(b.Made); c != 0 {
+		return c
 	}
-	slices.SortFunc(ids, func(a, b string) int {
-		if c := s.all[a].Made.Compare(s.all[b].Made); c != 0 {
-			return c
-		}
-		return strings.Compare(a, b)
-	})
-	return ids
+	return strings.Compare(a.ID, b.ID)
 }
 
 // carries says why a call may tell its audience what that may not see, "" if it does not. If the audience may see all
@@ -253,8 +247,8 @@ func (s *Store) List() []operator.Grant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := []operator.Grant{}
-	for _, id := range s.byAge() {
-		if h := s.all[id]; s.inForce(h) {
+	for _, h := range slices.SortedFunc(maps.Values(s.all), older) {
+		if s.inForce(h) {
 			list = append(list, h.Grant)
 		}
 	}

@@ -187,7 +187,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
-	if (&grant{}).covers(with(same)) == "" {
+	if (&grant{}).other(with(same)) == "" {
 		t.Error("the zero value covers a call")
 	}
 	for _, o := range b.Offers(with(same)) {
