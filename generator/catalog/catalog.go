@@ -48,6 +48,7 @@ type Program struct {
 	Args      []string
 	Env       map[string]string // settings that are no secret
 	State     bool              // sandbox.state: it keeps files in its home
+	Memory    string            // sandbox.memory_limit; "": the default
 }
 
 // Secret is one secret that the server needs.

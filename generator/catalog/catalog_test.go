@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/gate"
@@ -28,12 +29,10 @@ func TestShipped(t *testing.T) {
 		if c.File != "services/"+c.Name+".hcl" {
 			t.Errorf("%s stands in %s", c.Name, c.File)
 		}
-		name, _, _ := strings.Cut(strings.TrimPrefix(c.Program.Package, "npm:@"), "@")
-		if !slices.ContainsFunc(policy.Services[c.Name].Packages, func(p string) bool {
-			return strings.TrimPrefix(p,
-				"@") == strings.TrimPrefix(name, "npm:")
-		}) {
-			t.Errorf("the facts of %s know nothing of the package %s", c.Name, c.Program.Package)
+		if p, err := source.ParseExact(c.Program.Package); err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+		} else if !slices.Contains(policy.Services[c.Name].Packages, p.Key()) {
+			t.Errorf("the facts of %s know nothing of the package %s", c.Name, p.Key())
 		}
 		if strings.HasPrefix(c.Program.Package, "npm:") && c.Program.Integrity == "" {
 			t.Errorf("%s has no integrity", c.Name)
@@ -45,7 +44,7 @@ func TestShipped(t *testing.T) {
 			}
 		}
 	}
-	for name := range strings.FieldsSeq("notion github slack linear jira google-drive postgres") {
+	for name := range policy.Services {
 		if _, ok := s.Find(name); !ok {
 			t.Errorf("%s cannot be set up", name)
 		}
@@ -71,8 +70,11 @@ func TestDeclarable(t *testing.T) {
 		var b strings.Builder
 		fmt.Fprintf(&b,
 			"description = %q\nlabel = %q\nallowed_domains = %s\nserver {\n  command = \"node\"\n  args = "+
-				"%s\n}\nauth = {\n",
-			c.Summary, c.Label, list(c.Domains), list(c.Program.Args))
+				"%s\n}\n", c.Summary, c.Label, list(c.Domains), list(c.Program.Args))
+		if c.Program.Memory != "" {
+			fmt.Fprintf(&b, "sandbox { memory_limit = %q }\n", c.Program.Memory)
+		}
+		b.WriteString("auth = {\n")
 		for _, k := range c.Secrets {
 			fmt.Fprintf(&b, "  %s = { secret = \"vault:%s\", deliver = %q", k.Env, k.Key,
 				map[broker.Delivery]string{broker.InEnvironment: "env", broker.InFile: "file",
@@ -165,6 +167,7 @@ func TestMistakes(t *testing.T) {
 		{"title  ", "titel  ",
 			`3,5-10: Unknown key; "titel" is not known in setup. Did you mean title? Write title = "Notion".`},
 		{"@1.2.3", "", `has no version; write an exact one, such as "npm:@example/wiki@1.2.3".`},
+		{`    domains`, "    memory  = \"much\"\n    domains", `"much" is not a number with m or g. Write memory = "1g".`},
 		{"@1.2.3", "@latest", `"latest" is not an exact version of @example/wiki`},
 		{`["wiki.example.com"]`, `["https://wiki"]`, `is no host. Write domains = ["api.example.com"].`},
 		{`["wiki.example.com"]`, `["{site}.example.com"]`, `is no parameter.`},

@@ -22,6 +22,7 @@ var (
 	serviceName = block.MustBound(23, `^[a-z][a-z0-9-]*$`)
 	variable    = block.MustBound(128, `^[A-Za-z_][A-Za-z0-9_]*$`)
 	integrity   = block.MustBound(128, `^sha512-[A-Za-z0-9+/]{86}==$`)
+	size        = block.MustBound(8, `^[1-9][0-9]*[mg]$`)
 	reference   = regexp.MustCompile(`\{([^}]*)\}`)
 )
 
@@ -117,6 +118,7 @@ func (e *entry) setup(f *block.Field) {
 		{Name: "args", Example: `["stdio"]`, Value: e.lines(&e.Program.Args)},
 		{Name: "env", Example: `{ TELEMETRY = "off" }`, Value: e.env},
 		{Name: "state", Example: `true`, Value: e.SetTruth(&e.Program.State)},
+		{Name: "memory", Example: `"1g"`, Value: e.form(&e.Program.Memory, size, "a number with m or g")},
 		{Name: "domains", Example: `["api.example.com"]`, Value: e.lines(&e.Domains)},
 		{Name: "label", Example: `"internal"`, Value: e.label},
 		{Name: "secret", Example: `secret "EXAMPLE_TOKEN" { key = "example_token" }`, Value: e.secret},

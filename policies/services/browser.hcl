@@ -80,4 +80,32 @@ service "browser" {
       "browser_resume", "browser_start_*", "browser_stop_*", "browser_video_*",
     ]
   }
+
+  # NODE_OPTIONS makes the profile before Chromium does: Chromium is to name hosts in the clear, for the egress bridge
+  # refuses what it cannot read, and no option of Chromium's says so. Its own sandbox needs what this one denies.
+  setup {
+    title     = "Browser"
+    summary   = "Pages of one site, in Debian's Chromium"
+    label     = "public"
+    package   = "npm:@playwright/mcp@0.0.83"
+    integrity = "sha512-oNcl+Ae2/IAjhfPeP46BfIkSakfmprY+aOtkv5MjrQ4lPav4/yNtPhL0iq8SlIM90oApWgBDUxaNKvktazUKOg=="
+    args = [
+      "--browser", "chromium", "--executable-path", "/usr/lib/chromium/chromium", "--headless", "--no-sandbox",
+      "--proxy-server", "http://127.0.0.1:9876", "--no-webmcp", "--block-service-workers",
+      "--user-data-dir", "/home/mcp/profile", "--output-dir", "/tmp/output",
+    ]
+    env     = { NODE_OPTIONS = "--import=data:text/javascript,import%20fs%20from%20'node:fs';fs.mkdirSync('/home/mcp/profile',%7Brecursive:true%7D);try%7Bfs.writeFileSync('/home/mcp/profile/Local%20State','%7B%22ssl%22:%7B%22ech_enabled%22:false%7D%7D',%7Bflag:'wx'%7D)%7Dcatch%7B%7D" }
+    memory  = "1g"
+    state   = true
+    domains = ["{site}", "*.{site}"]
+
+    parameter "site" {
+      question = "Which site may it open, with all hosts below it?"
+      example  = "example.com"
+    }
+
+    test "browser_tabs" {
+      arguments = { action = "list" }
+    }
+  }
 }

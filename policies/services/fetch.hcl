@@ -7,4 +7,18 @@ service "fetch" {
   addresses = ["url"]
 
   reads = ["fetch"]
+
+  # Set up, it opens pages of one host. That the package installs is not tested by pfar's makers.
+  setup {
+    title   = "Fetch"
+    summary = "Pages of one host, as text"
+    label   = "public"
+    package = "pypi:mcp-server-fetch==2026.10.24"
+    domains = ["{host}"]
+
+    parameter "host" {
+      question = "Which host may it open?"
+      example  = "www.example.com"
+    }
+  }
 }

@@ -48,5 +48,15 @@ service "gitlab" {
       url      = "https://gitlab.com/-/user_settings/personal_access_tokens"
       scopes   = ["api"]
     }
+
+    device {
+      url    = "https://gitlab.com/oauth/authorize_device"
+      token  = "https://gitlab.com/oauth/token"
+      scopes = ["api"]
+    }
+
+    test "whoami" {
+      arguments = {}
+    }
   }
 }

@@ -21,4 +21,37 @@ service "gmail" {
   tool "update_label"        { effect = "reversible", audience = "sensitive" }
   tool "get_or_create_label" { effect = "reversible", audience = "sensitive" }
   tool "download_attachment" { effect = "irreversible", audience = "sensitive" }
+
+  # The package reads both secrets from files and renews the tokens itself, so it has them. Google gives out no tokens
+  # for mail to devices (RFC 8628).
+  setup {
+    title     = "Gmail"
+    summary   = "Mail, labels and filters of one Google account"
+    label     = "sensitive"
+    package   = "npm:@gongrzhe/server-gmail-autoauth-mcp@1.1.11"
+    integrity = "sha512-IP9nbCmJZ5h8wrtld0LBpJCV7coyfeOrhsNdPhIbkFzKBmgf06Gy4bnsr3zVOi8Leey0az3s4UPIdcQmIb/iJw=="
+    domains   = ["gmail.googleapis.com", "oauth2.googleapis.com"]
+    remote    = "https://gmailmcp.googleapis.com/mcp/v1"
+
+    secret "GMAIL_OAUTH_PATH" {
+      key     = "gmail_client"
+      deliver = "file"
+      where   = "Create an OAuth client for a desktop app, download its JSON file, and store that file."
+      url     = "https://console.cloud.google.com/apis/credentials"
+    }
+
+    secret "GMAIL_CREDENTIALS_PATH" {
+      key     = "gmail_tokens"
+      deliver = "file"
+      where   = "With the client's file in the folder, run the package once with the argument auth, and store the file of tokens that it writes."
+      url     = "https://console.cloud.google.com/apis/credentials"
+      scopes = [
+        "https://www.googleapis.com/auth/gmail.modify", "https://www.googleapis.com/auth/gmail.settings.basic",
+      ]
+    }
+
+    test "list_email_labels" {
+      arguments = {}
+    }
+  }
 }

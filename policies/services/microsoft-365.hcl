@@ -30,4 +30,37 @@ service "microsoft-365" {
   tool "create-onedrive-folder" { effect = "irreversible", audience = "sensitive" }
   tool "move-mail-message"      { effect = "reversible", audience = "sensitive" }
   tool "update-mail-message"    { effect = "reversible", audience = "sensitive" }
+
+  setup {
+    title     = "Microsoft 365"
+    summary   = "Mail, calendar, files and tasks of one Microsoft account"
+    label     = "sensitive"
+    package   = "npm:@softeria/ms-365-mcp-server@0.155.0"
+    integrity = "sha512-+7wLe+jDgChAXQSLWph0sjKCEfav8JQUlFGjaiaoDxsNRl1k4JSfEuyuNKmucuap3Q9gyw1BV/MjOfTo9kwYiQ=="
+    domains   = ["graph.microsoft.com"]
+
+    secret "MS365_MCP_OAUTH_TOKEN" {
+      key     = "microsoft_365_token"
+      deliver = "broker"
+      where   = "Sign in to Graph Explorer, consent to the permissions, open Access token and copy it. It holds for about an hour."
+      url     = "https://developer.microsoft.com/graph/graph-explorer"
+      scopes = [
+        "User.Read", "Mail.ReadWrite", "Mail.Send", "Calendars.ReadWrite", "Contacts.ReadWrite", "Files.ReadWrite",
+        "Tasks.ReadWrite",
+      ]
+    }
+
+    device {
+      url   = "https://login.microsoftonline.com/common/oauth2/v2.0/devicecode"
+      token = "https://login.microsoftonline.com/common/oauth2/v2.0/token"
+      scopes = [
+        "offline_access", "User.Read", "Mail.ReadWrite", "Mail.Send", "Calendars.ReadWrite", "Contacts.ReadWrite",
+        "Files.ReadWrite", "Tasks.ReadWrite",
+      ]
+    }
+
+    test "get-current-user" {
+      arguments = {}
+    }
+  }
 }

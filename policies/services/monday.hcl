@@ -9,4 +9,26 @@ service "monday" {
   irreversible = [
     "create_*", "update_*", "change_*", "move_*", "add_*", "delete_*", "all_monday_api", "manage_*",
   ]
+
+  setup {
+    title     = "monday.com"
+    summary   = "Boards, items, documents and people of one account"
+    label     = "internal"
+    package   = "npm:@mondaydotcomorg/monday-api-mcp@3.3.0"
+    integrity = "sha512-X1utDF2gxF8n5Dwsz8GcQefg2N4qM4JMXtlnzweIEEBqYCTam9d5BPhINgZ07e8hKeV2hDM2PsHAOFjIqZb0cQ=="
+    domains   = ["api.monday.com"]
+    remote    = "https://mcp.monday.com/mcp"
+
+    secret "MONDAY_TOKEN" {
+      key      = "monday_token"
+      deliver  = "broker"
+      prefixes = ["eyJ"]
+      where    = "In monday.com, open your picture, Developers, API token, and copy it."
+      url      = "https://developer.monday.com/api-reference/docs/authentication"
+    }
+
+    test "get_user_context" {
+      arguments = {}
+    }
+  }
 }

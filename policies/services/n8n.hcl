@@ -22,4 +22,32 @@ service "n8n" {
   tool "n8n_health_check"           { effect = "none", audience = "sensitive" }
   tool "n8n_validate_workflow"      { effect = "none", audience = "sensitive" }
   tool "n8n_explore_node_resources" { effect = "none", audience = "sensitive" }
+
+  setup {
+    title     = "n8n"
+    summary   = "Workflows of one n8n, and the documentation of its nodes"
+    label     = "sensitive"
+    package   = "npm:n8n-mcp@2.87.0"
+    integrity = "sha512-xadw4KMsqP9CIPnvAVcuBTysY2S/87pO5nGuHS7dda655am+uY6qicnLA7QUxe/SJzaU2BtX8O4qtsmn8HLtbw=="
+    env       = { N8N_API_URL = "https://{host}", N8N_MCP_TELEMETRY_DISABLED = "true" }
+    domains   = ["{host}"]
+
+    secret "N8N_API_KEY" {
+      key      = "n8n_api_key"
+      deliver  = "broker"
+      in       = ["header:x-n8n-api-key"]
+      prefixes = ["eyJ"]
+      where    = "In n8n, open Settings, n8n API, create an API key and copy it."
+      url      = "https://docs.n8n.io/api/authentication/"
+    }
+
+    parameter "host" {
+      question = "Which host has n8n?"
+      example  = "n8n.example.com"
+    }
+
+    test "n8n_list_workflows" {
+      arguments = { limit = 1 }
+    }
+  }
 }

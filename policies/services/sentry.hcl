@@ -17,6 +17,7 @@ service "sentry" {
     package   = "npm:@sentry/mcp-server@0.39.0"
     integrity = "sha512-sJzFkzka+1wkrCk+v/uWvl3lB0Kcu6Mb/jxlnOZyifJKhTpWv1gF6pJEmAGmf19s2f0ARAw6CsDaYuhGN+I4bw=="
     domains   = ["sentry.io", "us.sentry.io", "de.sentry.io"]
+    remote    = "https://mcp.sentry.dev/mcp"
 
     secret "SENTRY_ACCESS_TOKEN" {
       key      = "sentry_token"
@@ -26,6 +27,16 @@ service "sentry" {
       where    = "In Sentry, open User settings, Personal Tokens, and create a token."
       url      = "https://sentry.io/settings/account/api/auth-tokens/"
       scopes   = ["org:read", "project:read", "team:read", "event:read"]
+    }
+
+    device {
+      url    = "https://sentry.io/oauth/device/code/"
+      token  = "https://sentry.io/oauth/token/"
+      scopes = ["org:read", "project:write", "team:write", "event:write"]
+    }
+
+    test "whoami" {
+      arguments = {}
     }
   }
 }
