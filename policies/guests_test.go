@@ -29,18 +29,20 @@ var unread = map[string]map[string]string{
 		"todoist":  "complete-tasks uncomplete-tasks reschedule-tasks reorder-objects",
 	},
 	"what it writes lies in one's own mailbox until it is sent": {
-		"gmail":         "draft_email modify_email batch_modify_emails create_label update_label get_or_create_label",
-		"microsoft-365": "create-draft-email create-*-draft move-mail-message update-mail-message",
+		"gmail": "draft_email modify_email batch_modify_emails create_label update_label get_or_create_label",
+		"microsoft-365": "create-draft-email create-*-draft move-mail-message update-mail-message copy-mail-message " +
+			"create-mail-folder create-mail-child-folder create-outlook-category",
 	},
 	"what it writes is seen by the accounts of its owner alone": {
 		"datadog":  "mute_host",
-		"mongodb":  "create-collection create-index connect switch-connection atlas-connect-cluster",
+		"mongodb":  "create-collection create-index connect switch-connection disconnect atlas-connect-cluster",
 		"supabase": "create_branch",
 	},
 	"what it writes are files of the sandbox, or of a repository that the server cannot push": {
-		"figma":   "download_figma_images",
-		"git":     "git_add git_reset git_create_branch git_checkout git_commit git_branch",
-		"mongodb": "export",
+		"figma":         "download_figma_images",
+		"git":           "git_add git_reset git_create_branch git_checkout git_commit git_branch",
+		"microsoft-365": "download-bytes-to-file",
+		"mongodb":       "export",
 	},
 }
 

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs npm packages: npm.sh DIRECTORY PACKAGE.JSON PACKAGE-LOCK.JSON. Install scripts are not run: none of them needs any.
+# Installs npm packages: npm.sh DIRECTORY PACKAGE.JSON [PACKAGE-LOCK.JSON]. Install scripts are not run: none of them needs any.
 # Each version is installed once for all clones of this repository, which have hard links to its files.
 set -eu
-directory=$1 package=$2 lock=$3
+directory=$1 package=$2 lock=${3-}
 "$(dirname "$0")/setup.sh" node npm
 
 cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/pfar-test/npm
-version=$cache/$(cat "$package" "$lock" | sha256sum | cut -c 1-16)
+version=$cache/$(cat "$package" ${lock:+"$lock"} | sha256sum | cut -c 1-16)
 mkdir -p "$cache" "$(dirname "$directory")"
 exec 9>"$version.lock" # another clone may be installing it
 flock 9
@@ -15,8 +15,9 @@ if [ ! -d "$version" ]; then
 	new=$(mktemp -d "$version.new.XXXXXX")
 	chmod 755 "$new"
 	cp "$package" "$new/package.json"
-	cp "$lock" "$new/package-lock.json"
-	(cd "$new" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+	how=install
+	[ -z "$lock" ] || { how=ci && cp "$lock" "$new/package-lock.json"; }
+	(cd "$new" && npm "$how" --ignore-scripts --no-audit --no-fund --loglevel=error)
 	mv "$new" "$version"
 fi
 touch "$version"

@@ -70,6 +70,7 @@ type Parameter struct {
 	Name, Question, Example string
 	Env                     string // variable that it goes into; "": {Name} stands in args, env or domains
 	Optional                bool
+	Access                  string // "read" or "write": the answer is a path of the host where the server may do that
 }
 
 // SignIn has the endpoints of a way to get a token.

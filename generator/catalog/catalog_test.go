@@ -10,10 +10,8 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies"
-	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/gate"
 )
 
@@ -29,7 +27,11 @@ func TestShipped(t *testing.T) {
 		if c.File != "services/"+c.Name+".hcl" {
 			t.Errorf("%s stands in %s", c.Name, c.File)
 		}
-		if p, err := source.ParseExact(c.Program.Package); err != nil {
+		if p, err := source.ParseExact(c.Program.Package); c.Program.Gone != "" {
+			if c.Remote == "" {
+				t.Errorf("%s: %s, and it names no remote server", c.Name, c.Program.Gone)
+			}
+		} else if err != nil {
 			t.Errorf("%s: %v", c.Name, err)
 		} else if !slices.Contains(policy.Services[c.Name].Packages, p.Key()) {
 			t.Errorf("the facts of %s know nothing of the package %s", c.Name, p.Key())
@@ -47,61 +49,6 @@ func TestShipped(t *testing.T) {
 	for name := range policy.Services {
 		if _, ok := s.Find(name); !ok {
 			t.Errorf("%s cannot be set up", name)
-		}
-	}
-}
-
-// TestDeclarable wants what an entry says to be what a declaration can say.
-func TestDeclarable(t *testing.T) {
-	for _, c := range Load(nil, "").All() {
-		answer := func(s string) string {
-			for _, p := range c.Parameters {
-				s = strings.ReplaceAll(s, "{"+p.Name+"}", p.Example)
-			}
-			return s
-		}
-		list := func(words []string) string {
-			var b []string
-			for _, w := range words {
-				b = append(b, fmt.Sprintf("%q", answer(w)))
-			}
-			return "[" + strings.Join(b, ", ") + "]"
-		}
-		var b strings.Builder
-		fmt.Fprintf(&b,
-			"description = %q\nlabel = %q\nallowed_domains = %s\nserver {\n  command = \"node\"\n  args = "+
-				"%s\n}\n", c.Summary, c.Label, list(c.Domains), list(c.Program.Args))
-		if c.Program.Memory != "" {
-			fmt.Fprintf(&b, "sandbox { memory_limit = %q }\n", c.Program.Memory)
-		}
-		b.WriteString("auth = {\n")
-		for _, k := range c.Secrets {
-			fmt.Fprintf(&b, "  %s = { secret = \"vault:%s\", deliver = %q", k.Env, k.Key,
-				map[broker.Delivery]string{broker.InEnvironment: "env", broker.InFile: "file",
-					broker.OnWire: "broker"}[k.Deliver])
-			if k.Deliver == broker.OnWire {
-				var in []string
-				for _, p := range k.In {
-					in = append(in, p.String())
-				}
-				fmt.Fprintf(&b, ", in = %s, hosts = %s", list(in), list(k.Hosts))
-			}
-			b.WriteString(" }\n")
-		}
-		b.WriteString("}\nenv = {\n")
-		for name, value := range c.Program.Env {
-			fmt.Fprintf(&b, "  %s = %q\n", name, answer(value))
-		}
-		for _, p := range c.Parameters {
-			if p.Env != "" {
-				fmt.Fprintf(&b, "  %s = %q\n", p.Env, p.Example)
-			}
-		}
-		b.WriteString("}\n")
-		folder := declaration.Folder{Path: "mcp.d", FS: fstest.MapFS{c.Name + ".hcl": {Data: []byte(b.String())}}}
-		set := declaration.Load([]declaration.Folder{folder}, declaration.Options{})
-		if len(set.Diags) > 0 || len(set.Servers) != 1 {
-			t.Errorf("%s: %v\n%s", c.Name, set.Diags, &b)
 		}
 	}
 }

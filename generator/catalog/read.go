@@ -350,12 +350,21 @@ func (e *entry) parameter(f *block.Field) {
 		{Name: "question", Example: `"Which team?"`, Value: e.SetLine(&p.Question)},
 		{Name: "env", Example: `"EXAMPLE_TEAM"`, Value: e.form(&p.Env, variable, "the name of a variable")},
 		{Name: "example", Example: `"T01234567"`, Value: e.SetLine(&p.Example)},
+		{Name: "access", Example: `"read"`, Value: e.access(&p.Access)},
 		{Name: "optional", Example: `true`, Value: e.SetTruth(&p.Optional)},
 	}}, f.Val)
 	if p.Question == "" {
 		e.Problem(f.At, "Missing question", "A parameter is asked for. Write question = \"...\" in it.")
 	}
 	e.Parameters = append(e.Parameters, p)
+}
+
+func (e *entry) access(to *string) block.Value {
+	return func(f *block.Field) {
+		if s, ok := e.Line(f); ok && e.Among(f, s, []string{"read", "write"}, nil) {
+			*to = s
+		}
+	}
 }
 
 func (e *entry) signIn(to **SignIn) block.Value {

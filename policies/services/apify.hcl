@@ -10,12 +10,13 @@ service "apify" {
   reversible = ["add-actor", "abort-actor-run"]
   irreversible = ["call-actor*"]
 
+  # Later versions need Node.js 22, which Debian 12 and 13 do not have.
   setup {
     title     = "Apify"
     summary   = "Actors that collect data from the web"
     label     = "internal"
-    package   = "npm:@apify/actors-mcp-server@0.16.0"
-    integrity = "sha512-Ky5vckfWAQW27NZQPAC+2mWUjD8cc6EP8HoZyOblifgZm2KbCwC9LwP7WVwUfxDrisaeeT5+QZ+u4mm7cJ9pNg=="
+    package   = "npm:@apify/actors-mcp-server@0.10.6"
+    integrity = "sha512-JnD0k54RJlwKhJouP+IU3+oLLHh9oxG0BiB+FjIrp4DeGsvfL8CmJ6yOBbxwtU0hlGinuo/ImcNdRi1HecGvrQ=="
     env       = { TELEMETRY_ENABLED = "false" }
     domains   = ["api.apify.com"]
     remote    = "https://mcp.apify.com"

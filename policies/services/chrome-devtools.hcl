@@ -13,7 +13,7 @@ service "chrome-devtools" {
   ]
   reversible = [
     "click*", "fill*", "type_text", "press_key", "drag", "handle_dialog", "navigate_page", "new_page", "close_page",
-    "emulate",
+    "emulate", "screencast_*",
   ]
   irreversible = [
     "evaluate_script", "upload_file", "execute_*", "install_*", "uninstall_*", "trigger_extension_action",

@@ -20,6 +20,7 @@ service "filesystem" {
     parameter "folder" {
       question = "Which folder?"
       example  = "/srv/notes"
+      access   = "write"
     }
   }
 }

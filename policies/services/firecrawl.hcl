@@ -7,8 +7,9 @@ service "firecrawl" {
 
   reads = [
     "firecrawl_scrape", "firecrawl_search", "firecrawl_map", "firecrawl_crawl", "firecrawl_check_crawl_status",
-    "firecrawl_extract", "firecrawl_parse", "firecrawl_research_*", "firecrawl_monitor_get", "firecrawl_monitor_list",
-    "firecrawl_monitor_check*", "firecrawl_agent_status",
+    "firecrawl_extract", "firecrawl_parse", "firecrawl_research_*", "firecrawl_monitor_get",
+    "firecrawl_monitor_list", "firecrawl_monitor_check*", "firecrawl_agent_status", "firecrawl_credit_usage",
+    "firecrawl_developer_search", "firecrawl_find_tools",
   ]
   reversible = ["firecrawl_monitor_create", "firecrawl_monitor_update", "firecrawl_interact_stop"]
   irreversible = [

@@ -19,6 +19,7 @@ service "git" {
     parameter "folder" {
       question = "Which repository?"
       example  = "/srv/project"
+      access   = "write"
     }
   }
 }

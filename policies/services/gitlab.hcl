@@ -10,7 +10,11 @@ service "gitlab" {
     "create_*note", "create_issue", "create_merge_request", "create_*thread", "create_or_update_file", "push_files",
     "merge_merge_request", "delete_*", "approve_*", "publish_*", "bulk_publish_*", "execute_graphql", "erase_*",
     "trigger_*", "play_*", "retry_*", "create_label", "update_label", "update_issue", "update_merge_request",
-    "edit_*milestone",
+    "edit_*milestone", "create_commit_status", "create_group", "create_issue_emoji_reaction", "create_issue_link",
+    "create_issue_note_emoji_reaction", "create_merge_request_emoji_reaction",
+    "create_merge_request_note_emoji_reaction", "create_repository", "fork_repository", "protect_branch",
+    "unprotect_branch", "update_default_branch", "update_issue_description_patch", "update_issue_note",
+    "update_merge_request_discussion_note", "update_merge_request_note", "update_project", "upload_markdown",
   ]
 
   tool "get_*"                { effect = "none", audience = "internal" }
@@ -30,6 +34,10 @@ service "gitlab" {
   tool "create_branch"        { effect = "reversible", audience = "public" }
   tool "create_draft_note"    { effect = "reversible", audience = "public" }
   tool "mark_todo*"           { effect = "reversible", audience = "public" }
+  tool "mark_all_todos_done" { effect = "reversible", audience = "public" }
+  tool "resolve_merge_request_thread" { effect = "reversible", audience = "public" }
+  tool "unapprove_merge_request" { effect = "reversible", audience = "public" }
+  tool "update_draft_note" { effect = "reversible", audience = "public" }
 
   setup {
     title     = "GitLab"

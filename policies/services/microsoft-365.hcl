@@ -9,7 +9,17 @@ service "microsoft-365" {
   irreversible = [
     "send-*", "reply-*", "forward-*", "delete-*", "remove-*", "share-*", "accept-*", "decline-*", "cancel-*",
     "graph-batch", "execute-tool", "create-drive-item-share-link", "create-mail-rule", "update-mail-rule",
-    "create-subscription",
+    "create-subscription", "add-excel-table-rows", "add-mail-attachment", "clear-excel-range", "copy-drive-item",
+    "create-calendar", "create-calendar-event", "create-contact-*", "create-drive-item-preview", "create-excel-*",
+    "create-focused-inbox-override", "create-mail-attachment-upload-session", "create-my-calendar-permission",
+    "create-outlook-contact", "create-specific-calendar-event", "create-upload-session",
+    "dismiss-calendar-event-reminder", "format-excel-*", "insert-excel-range", "login", "logout",
+    "merge-excel-range", "move-rename-onedrive-item", "reauthorize-subscription", "select-account",
+    "snooze-calendar-event-reminder", "sort-excel-range", "tentatively-accept-calendar-event",
+    "unmerge-excel-range", "update-calendar", "update-calendar-event", "update-contact-folder",
+    "update-focused-inbox-override", "update-mail-folder", "update-mailbox-settings",
+    "update-my-calendar-permission", "update-outlook-contact", "update-specific-calendar-event",
+    "update-subscription", "upload-*",
   ]
 
   tool "list-*"                 { effect = "none", audience = "sensitive" }
@@ -19,6 +29,7 @@ service "microsoft-365" {
   tool "parse-teams-url"        { effect = "none", audience = "sensitive" }
   tool "verify-login"           { effect = "none", audience = "sensitive" }
   tool "copilot-retrieve"       { effect = "none", audience = "sensitive" }
+  tool "download-bytes" { effect = "none", audience = "sensitive" }
   tool "create-draft-email"     { effect = "reversible", audience = "sensitive" }
   tool "create-*-draft"         { effect = "reversible", audience = "sensitive" }
   tool "create-todo-*"          { effect = "irreversible", audience = "sensitive" }
@@ -29,6 +40,11 @@ service "microsoft-365" {
   tool "update-excel-*"         { effect = "irreversible", audience = "sensitive" }
   tool "create-onedrive-folder" { effect = "irreversible", audience = "sensitive" }
   tool "move-mail-message"      { effect = "reversible", audience = "sensitive" }
+  tool "copy-mail-message" { effect = "reversible", audience = "sensitive" }
+  tool "create-mail-folder" { effect = "reversible", audience = "sensitive" }
+  tool "create-mail-child-folder" { effect = "reversible", audience = "sensitive" }
+  tool "create-outlook-category" { effect = "reversible", audience = "sensitive" }
+  tool "download-bytes-to-file" { effect = "reversible", audience = "sensitive" }
   tool "update-mail-message"    { effect = "reversible", audience = "sensitive" }
 
   setup {

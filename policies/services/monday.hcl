@@ -5,9 +5,15 @@ service "monday" {
   output   = "internal raw"
   audience = "internal"
 
-  reads = ["get_*", "list_*", "search_*", "read_*", "*_info", "board_insights"]
+  reads = [
+    "get_*", "list_*", "search_*", "read_*", "*_info", "board_insights", "agent_catalog", "all_widgets_schema",
+    "check_template_status", "fetch_custom_activity", "fetch_file_content", "search",
+  ]
   irreversible = [
-    "create_*", "update_*", "change_*", "move_*", "add_*", "delete_*", "all_monday_api", "manage_*",
+    "create_*", "update_*", "change_*", "move_*", "add_*", "delete_*", "all_monday_api", "manage_*", "all_api_read",
+    "all_api_write", "configure_ai_column", "finalize_asset_upload", "form_questions_editor",
+    "link_board_items_workflow", "plan_workflow", "publish_workflow", "remove_ai_from_column",
+    "set_object_schema_column_active_state", "submit_bug_or_feature_request", "undo_action", "use_template",
   ]
 
   setup {

@@ -11,7 +11,10 @@ service "mongodb" {
     "find", "count", "explain", "db-stats", "mongodb-logs", "collection-*", "list-*", "search-knowledge",
     "atlas-list-*", "atlas-inspect-*", "atlas-get-*", "atlas-streams-discover", "health-check",
   ]
-  reversible = ["create-collection", "create-index", "connect", "switch-connection", "atlas-connect-cluster", "export"]
+  reversible = [
+    "create-collection", "create-index", "connect", "switch-connection", "atlas-connect-cluster", "export",
+    "disconnect",
+  ]
   irreversible = [
     "aggregate", "aggregate-db", "insert-many", "update-many", "delete-many", "drop-*", "rename-collection",
     "atlas-create-*", "atlas-streams-*", "atlas-pause-resume-cluster", "atlas-upgrade-cluster",

@@ -20,6 +20,7 @@ service "n8n" {
   tool "n8n_list_workflows"         { effect = "none", audience = "sensitive" }
   tool "n8n_list_catalog"           { effect = "none", audience = "sensitive" }
   tool "n8n_health_check"           { effect = "none", audience = "sensitive" }
+  tool "n8n_audit_instance" { effect = "none", audience = "sensitive" }
   tool "n8n_validate_workflow"      { effect = "none", audience = "sensitive" }
   tool "n8n_explore_node_resources" { effect = "none", audience = "sensitive" }
 

@@ -8,7 +8,9 @@ service "sentry" {
 
   reads        = ["find_*", "get_*", "search_*", "whoami", "analyze_issue_with_seer"]
   reversible   = ["update_issue"]
-  irreversible = ["create_*", "add_issue_note", "update_project", "use_sentry", "execute_tool"]
+  irreversible = [
+    "create_*", "add_issue_note", "update_project", "use_sentry", "execute_tool", "execute_sentry_tool",
+  ]
 
   setup {
     title     = "Sentry"

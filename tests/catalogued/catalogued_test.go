@@ -1,0 +1,88 @@
+package catalogued
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/units/plan"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/plans.txt")
+
+// TestPlans compiles each service without a warning, and compares what its server reaches, holds and keeps with the
+// record.
+func TestPlans(t *testing.T) {
+	program := &fstest.MapFile{Data: []byte("\x7fELF"), Mode: 0o755}
+	host := generator.Host{
+		FS:   fstest.MapFS{"usr/bin/node": program, "usr/lib/chromium/chromium": program, "opt/mcp/server.js": program},
+		Path: []string{"/usr/bin"}, Home: "/root", StateDir: "/var/lib/pfar/home",
+	}
+	for _, dir := range strings.Fields("etc home var/tmp tmp run proc/sys dev srv/notes srv/project") {
+		host.FS.(fstest.MapFS)[dir] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+	}
+	var all strings.Builder
+	for _, c := range catalog.Load(nil, "").All() {
+		if c.Program.Gone != "" {
+			fmt.Fprintf(&all, "%s\n  %s: %s\n", c.Name, c.Program.Gone, c.Remote)
+			continue
+		}
+		text := Declare(c, "node", "/opt/mcp/server.js")
+		s, diags := declaration.Parse(c.Name+".hcl", []byte(text), declaration.Options{})
+		if s == nil {
+			t.Errorf("%s: %v\n%s", c.Name, diags, text)
+			continue
+		}
+		p, more := generator.Compile(*s, host)
+		if diags = append(diags, more...); len(diags) > 0 {
+			t.Errorf("%s: %v\n%s", c.Name, diags, text)
+		}
+		describe(&all, p)
+	}
+	path := filepath.Join("testdata", "plans.txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(all.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if before, err := os.ReadFile(path); err != nil || string(before) != all.String() {
+		const remedy = "Compare, then run: go test ./tests/catalogued -update"
+		t.Errorf("%v; the plans are other ones than in %s. %s\n%s", err, path, remedy, &all)
+	}
+}
+
+// describe writes what a server gets.
+func describe(b *strings.Builder, p plan.Plan) {
+	fmt.Fprintf(b, "%s\n", p.Name)
+	for _, e := range p.Egress.Endpoints {
+		fmt.Fprintf(b, "  reaches %s\n", e)
+	}
+	for _, k := range p.Credentials {
+		switch k.Deliver {
+		case broker.OnWire:
+			fmt.Fprintf(b, "  holds a placeholder in %s; %s goes to %v, in %v\n", k.Name, k.Key, k.Hosts, k.Places)
+		case broker.InFile:
+			fmt.Fprintf(b, "  holds %s, in a file that %s names\n", k.Key, k.Name)
+		default:
+			fmt.Fprintf(b, "  holds %s, in %s\n", k.Key, k.Name)
+		}
+	}
+	for _, m := range p.Sandbox.Mounts {
+		if strings.HasPrefix(m.Dest, "/srv/") {
+			fmt.Fprintf(b, "  sees %s %v\n", m.Dest, m.Kind)
+		}
+	}
+	if p.State {
+		b.WriteString("  keeps its home\n")
+	}
+	fmt.Fprintf(b, "  has %d MiB\n", p.Sandbox.Limits.Memory>>20)
+}

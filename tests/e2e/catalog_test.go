@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/tests/catalogued"
+	"github.com/pfar/pfar/units/control"
+)
+
+// listsNothing are the services that list no tools with a token that nobody gave out, and what pfar is at when they
+// fail.
+func listsNothing() map[string]string {
+	return map[string]string{
+		"apify":    "initializing: ",  // it asks the API what its tools take
+		"stripe":   "initializing: ",  // it hands all messages on to mcp.stripe.com
+		"supabase": "listing tools: ", // it asks the API which tools the account has
+	}
+}
+
+// TestKnownServices installs the npm package of each known service and starts it confined, as its entry says, with
+// tokens that nobody gave out. It wants the tools of each, and facts of every tool.
+func TestKnownServices(t *testing.T) {
+	if os.Getuid() == ordinary {
+		return // it has run as root, and is about no privilege
+	}
+	t.Parallel()
+	policy := policies.Load(nil, "").Policy
+	for _, c := range catalog.Load(nil, "").All() {
+		if c.Program.Gone != "" {
+			continue
+		}
+		pkg, err := source.ParseExact(c.Program.Package)
+		check(t, err)
+		if pkg.Kind != source.NPM || testing.Short() && c.Name != "memory" {
+			continue // all of them are gigabytes
+		}
+		t.Run(c.Name, func(t *testing.T) { knownService(t, policy, c, pkg) })
+	}
+}
+
+func knownService(t *testing.T, policy *gate.Policy, c catalog.Service, pkg source.Package) {
+	for i, q := range c.Parameters {
+		if q.Access != "" {
+			c.Parameters[i].Example = directory(t, "")
+		}
+	}
+	p := prepare(t, map[string]string{c.Name + ".hcl": catalogued.Declare(c, "node", packageProgram(t, c, pkg))})
+	p.up()
+	for _, s := range c.Secrets {
+		p.stdin = invented(s) + "\n"
+		if _, stderr, code := p.command("vault", "set", s.Key); code != 0 {
+			t.Fatalf("pfar vault set %s: %d: %s", s.Key, code, stderr)
+		}
+	}
+	p.stdin = ""
+	r := p.await(c.Name+" up or down", soon, func(r control.Report) bool {
+		s := server(r, c.Name)
+		return s.State == control.Running || s.Crashes > 0
+	})
+	if want, ok := listsNothing()[c.Name]; ok {
+		if s := server(r, c.Name); s.State == control.Running || !strings.Contains(s.Detail, want) {
+			t.Errorf("%s: %s, want %q", s.State, s.Detail, want)
+		}
+		return
+	}
+	if s := server(r, c.Name); s.State != control.Running {
+		t.Fatalf("%s: %s", s.State, s.Detail)
+	}
+	var missing []string
+	for _, line := range listedBy(t, p, c.Name) {
+		word, rest, _ := strings.Cut(line, " ")
+		_, name, _ := strings.Cut(rest, " ")
+		if word != "tool" {
+			continue
+		}
+		if !slices.ContainsFunc(policy.Services[c.Name].Words, func(w gate.Word) bool {
+			return w.Tool != "" && w.Tool.Match(name) && w.Effect != 0
+		}) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("the facts of %s say nothing of its tools %q", c.Name, missing)
+	}
+}
+
+// packageProgram installs a package, and returns the script that its entry runs.
+func packageProgram(t *testing.T, c catalog.Service, pkg source.Package) string {
+	t.Helper()
+	dir := filepath.Join(directory(t, "/var/tmp"), "package")
+	manifest := filepath.Join(t.TempDir(), "package.json")
+	write(t, manifest, fmt.Sprintf(`{"private": true, "dependencies": {%q: %q}}`, pkg.Name, pkg.Version))
+	install := exec.Command(filepath.Join("..", "npm.sh"), dir, manifest)
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("npm.sh: %v\n%s", err, out)
+	}
+	var lock struct {
+		Packages map[string]struct{ Version, Integrity string }
+	}
+	var own struct {
+		Bin any
+	}
+	at := filepath.Join("node_modules", pkg.Name)
+	readJSON(t, filepath.Join(dir, "package-lock.json"), &lock)
+	readJSON(t, filepath.Join(dir, at, "package.json"), &own)
+	if has := lock.Packages[at]; has.Integrity != c.Program.Integrity || has.Version != pkg.Version {
+		t.Errorf("%s %s is %s, its entry wants %s", pkg.Name, has.Version, has.Integrity, c.Program.Integrity)
+	}
+	switch bin := own.Bin.(type) {
+	case string:
+		return filepath.Join(dir, at, bin)
+	case map[string]any:
+		for name, file := range bin {
+			if name == c.Program.Bin || c.Program.Bin == "" && len(bin) == 1 {
+				return filepath.Join(dir, at, file.(string))
+			}
+		}
+	}
+	t.Fatalf("%s has the programs %v, the entry of %s wants %q", pkg.Name, own.Bin, c.Name, c.Program.Bin)
+	return ""
+}
+
+func readJSON(t *testing.T, path string, to any) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	check(t, err)
+	check(t, json.Unmarshal(b, to))
+}
+
+// invented is a secret of the right form that nobody gave out.
+func invented(s catalog.Secret) string {
+	switch s.Key {
+	case "mongodb_connection":
+		return "mongodb://reader:invented@db.example.com:27017/app"
+	case "gmail_client", "google_calendar_client":
+		return `{"installed": {"client_id": "nobody", "client_secret": "nothing"}}`
+	case "google_calendar_tokens":
+		return `{"normal": {"access_token": "nobody", "refresh_token": "nothing", "expiry_date": 4102444800000}}`
+	case "gmail_tokens", "google_drive_tokens":
+		return `{"access_token": "nobody", "refresh_token": "nothing", "expiry_date": 4102444800000}`
+	}
+	token := strings.Repeat("0a1b2c3d", 5)
+	if len(s.Prefixes) > 0 {
+		token = s.Prefixes[0] + token
+	}
+	return token
+}
