@@ -19,6 +19,7 @@ service "supabase" {
     package   = "npm:@supabase/mcp-server-supabase@0.13.0"
     integrity = "sha512-TUzlt0x9eADZgUOz/5wWk95i5GVf1QSnIwYX0jmasNNmoqPxEkAgO/kg8aAQTqmYZx/OPlVlaX3Er5v/le1z2g=="
     domains   = ["api.supabase.com", "supabase.com"]
+    remote    = "https://mcp.supabase.com/mcp"
 
     secret "SUPABASE_ACCESS_TOKEN" {
       key      = "supabase_token"

@@ -14,6 +14,7 @@ service "tavily" {
     package   = "npm:tavily-mcp@0.2.22"
     integrity = "sha512-w2pmmmn/JKcNavylDoiNtNPflWt6SK2G1SVUvg0VvdvFJQUaOzEdanAm1VUWBOhUCqmVoBYVPstGcOoWvh8RQQ=="
     domains   = ["api.tavily.com"]
+    remote    = "https://mcp.tavily.com/mcp/"
 
     secret "TAVILY_API_KEY" {
       key      = "tavily_api_key"
