@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,20 +10,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/policies/broker"
 )
 
 const servicesHelp = `List the services that pfar knows, or those that have every word of TEXT in their name,
-summary, package or hosts. Entries in services.d come first. PACKAGE is what the server of the service runs.`
+summary, package or hosts. Entries in services.d come first. PACKAGE is what the server of the service runs.
+
+With the name of one service, say what its server sees, reaches and holds, how a person gets its secrets,
+and which call shows that they are right.`
 
 // servicesVerb shows the catalogue.
 type servicesVerb struct{ *pfar }
 
 func (c servicesVerb) servicesCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
-		Use:     "services [TEXT...]",
+		Use:     "services [NAME | TEXT...]",
 		Short:   "List the known services",
 		Long:    servicesHelp,
-		Example: example("pfar services", "pfar services web search"),
+		Example: example("pfar services", "pfar services web search", "pfar services notion"),
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.listServices(cmd, strings.Join(args, " "))
@@ -35,11 +40,82 @@ type knownService struct {
 	Name    string   `json:"name"`
 	Title   string   `json:"title"`
 	Summary string   `json:"summary"`
-	Package string   `json:"package,omitempty"`
-	Command string   `json:"command,omitempty"`
 	Domains []string `json:"domains,omitempty"`
 	Remote  string   `json:"remote,omitempty"`
 	File    string   `json:"file"`
+
+	knownProgram
+	Label      string           `json:"label"`
+	Secrets    []knownSecret    `json:"secrets,omitempty"`
+	Parameters []knownParameter `json:"parameters,omitempty"`
+	Device     *knownSignIn     `json:"device,omitempty"`
+	Code       *knownSignIn     `json:"code,omitempty"`
+	Test       *knownTest       `json:"test,omitempty"`
+	Reviewed   bool             `json:"reviewed"` // pfar ships digests of its definitions
+}
+
+type knownProgram struct {
+	Package string `json:"package,omitempty"`
+	Command string `json:"command,omitempty"`
+	Gone    string `json:"gone,omitempty"` // why there is neither
+}
+
+type knownSecret struct {
+	Variable string   `json:"variable"`
+	Key      string   `json:"key"` // in the vault
+	Deliver  string   `json:"deliver"`
+	Hosts    []string `json:"hosts,omitempty"`
+	In       []string `json:"in,omitempty"`
+	Where    string   `json:"where"`
+	URL      string   `json:"url,omitempty"`
+	Scopes   []string `json:"scopes,omitempty"`
+	Optional bool     `json:"optional"`
+}
+
+type knownParameter struct {
+	Name     string `json:"name"`
+	Question string `json:"question"`
+	Example  string `json:"example,omitempty"`
+	Access   string `json:"access,omitempty"` // "read" or "write"
+	Optional bool   `json:"optional"`
+}
+
+type knownSignIn struct {
+	URL    string   `json:"url"`
+	Token  string   `json:"token"`
+	Scopes []string `json:"scopes,omitempty"`
+}
+
+type knownTest struct {
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// knownOf is a service as JSON.
+func knownOf(s catalog.Service) knownService {
+	p := s.Program
+	k := knownService{
+		Name: s.Name, Title: s.Title, Summary: s.Summary, Domains: s.Domains, Remote: s.Remote, File: s.File,
+		knownProgram: knownProgram{p.Package, p.Command, p.Gone}, Label: string(s.Label), Reviewed: s.Reviewed() != nil,
+	}
+	for _, e := range s.Secrets {
+		secret := knownSecret{e.Env, e.Key, string(e.Deliver), e.Hosts, nil, e.Where, e.URL, e.Scopes, e.Optional}
+		if e.Deliver == broker.InEnvironment {
+			secret.Deliver = "env"
+		}
+		for _, place := range e.In {
+			secret.In = append(secret.In, place.String())
+		}
+		k.Secrets = append(k.Secrets, secret)
+	}
+	for _, e := range s.Parameters {
+		k.Parameters = append(k.Parameters, knownParameter{e.Name, e.Question, e.Example, e.Access, e.Optional})
+	}
+	k.Device, k.Code = (*knownSignIn)(s.Device), (*knownSignIn)(s.Code)
+	if s.Test != nil {
+		k.Test = &knownTest{s.Test.Tool, s.Test.Arguments}
+	}
+	return k
 }
 
 // listServices prints the services that a text finds.
@@ -48,9 +124,14 @@ func (c servicesVerb) listServices(cmd *cobra.Command, text string) error {
 	set := catalog.Load(os.DirFS(dir), dir)
 	list := []knownService{}
 	rows := [][]cell{heading("SERVICE", "HAS", "PACKAGE")}
-	for _, s := range set.Search(text) {
+	found := set.Search(text)
+	one, exact := set.Find(text)
+	if exact {
+		found = []catalog.Service{one}
+	}
+	for _, s := range found {
 		p := s.Program
-		list = append(list, knownService{s.Name, s.Title, s.Summary, p.Package, p.Command, s.Domains, s.Remote, s.File})
+		list = append(list, knownOf(s))
 		runs := p.Package + p.Command + p.Gone // it has one of them
 		rows = append(rows, []cell{{s.Name, ""}, {s.Summary, ""}, {runs, ""}})
 	}
@@ -60,6 +141,9 @@ func (c servicesVerb) listServices(cmd *cobra.Command, text string) error {
 	switch {
 	case c.json():
 		return c.printJSON(list)
+	case exact:
+		fmt.Fprint(c.stdout, serviceText(one, columnsOf(c.stdout)))
+		return nil
 	case len(list) == 0:
 		return fail(exitNoSuch, "no service has %q", text).withHint("pfar services")
 	}

@@ -157,6 +157,10 @@ func TestServices(t *testing.T) {
 		{[]string{"services"}, 0, []string{"notion ", "github ", "wiki "}, ""},
 		{[]string{"services", "search", "WEB"}, 0, []string{"exa ", "wiki ", "npm:wiki@1.2.3"}, "notion "},
 		{[]string{"services", "wiki", "--json"}, 0, []string{`"name": "wiki"`, `"package": "npm:wiki@1.2.3"`}, "exa"},
+		{[]string{"services", "wiki"}, 0, []string{"Wiki (wiki): Web pages", "reaches nothing\n", "no secret\n"}, "exa"},
+		{[]string{"services", "notion"}, 0, []string{"a placeholder in NOTION_TOKEN", "test    API-get-self {}"}, "wiki"},
+		{[]string{"services", "notion", "--json"}, 0, []string{`"deliver": "broker"`, `"reviewed": true`}, "wiki"},
+		{[]string{"services", "git"}, 0, []string{"folder, which it may change", "Which repository?"}, "github"},
 		{[]string{"services", "nothing-has-this"}, 4, []string{`no service has "nothing-has-this"`}, "wiki"},
 	} {
 		b := newBench(t, "")
@@ -166,6 +170,11 @@ func TestServices(t *testing.T) {
 		for _, want := range tt.has {
 			if code != tt.code || !strings.Contains(all, want) {
 				t.Errorf("%q: exit %d, no %q\n%s", tt.args, code, want, all)
+			}
+		}
+		for line := range strings.Lines(b.out.String()) {
+			if strings.HasPrefix(line, "  ") && len(line) > 81 && tt.args[len(tt.args)-1] != "--json" {
+				t.Errorf("%q: wider than 80 columns: %s", tt.args, line)
 			}
 		}
 		if tt.not != "" && strings.Contains(all, tt.not) {
