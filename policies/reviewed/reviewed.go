@@ -19,7 +19,7 @@ import (
 //	tool 3f2a... create_entities
 //
 // TestReviewedDefinitions of tests/e2e writes them with -update, from what the servers of packaging/servers really
-// list.
+// list, and TestKnownServices those of other services, from the packages of policies/services.
 //
 //go:embed *.txt
 var files embed.FS

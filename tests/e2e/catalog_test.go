@@ -29,7 +29,8 @@ func listsNothing() map[string]string {
 }
 
 // TestKnownServices installs the npm package of each known service and starts it confined, as its entry says, with
-// tokens that nobody gave out. It wants the tools of each, and facts of every tool.
+// tokens that nobody gave out. It wants the tools of each, facts of every tool, and no definition that is not in
+// policies/reviewed where that has some of the service.
 func TestKnownServices(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root, and is about no privilege
@@ -77,8 +78,10 @@ func knownService(t *testing.T, policy *gate.Policy, c catalog.Service, pkg sour
 	if s := server(r, c.Name); s.State != control.Running {
 		t.Fatalf("%s: %s", s.State, s.Detail)
 	}
+	lines := listedBy(t, p, c.Name)
+	reviewedLines(t, c.Name, pkg.Name, lines)
 	var missing []string
-	for _, line := range listedBy(t, p, c.Name) {
+	for _, line := range lines {
 		word, rest, _ := strings.Cut(line, " ")
 		_, name, _ := strings.Cut(rest, " ")
 		if word != "tool" {
@@ -92,6 +95,32 @@ func knownService(t *testing.T, policy *gate.Policy, c catalog.Service, pkg sour
 	}
 	if len(missing) > 0 {
 		t.Errorf("the facts of %s say nothing of its tools %q", c.Name, missing)
+	}
+}
+
+// reviewedLines wants what a service lists among what policies/reviewed has of it, if that has anything. With -update
+// it writes that down, but for the packages of packaging/servers: TestReviewedDefinitions starts those in more ways.
+func reviewedLines(t *testing.T, service, pkg string, lines []string) {
+	t.Helper()
+	path := filepath.Join("..", "..", "policies", "reviewed", service+".txt")
+	before, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return
+	}
+	check(t, err)
+	if _, pinned := reviewedServers(t)[service]; *update && !pinned {
+		slices.Sort(lines)
+		text := "package " + pkg + "\n" + strings.Join(slices.Compact(lines), "\n") + "\n"
+		check(t, os.WriteFile(path, []byte(text), 0o644))
+		return
+	}
+	known := strings.Split(string(before), "\n")
+	for _, line := range lines {
+		// A version may begin with the name of the server in its declaration, which is another one there.
+		if !slices.Contains(known, line) && !strings.HasPrefix(line, "version ") {
+			const text = "%s lists %q, which nobody has read. Read it, then run: go test ./tests/e2e -run %s -update"
+			t.Errorf(text, service, line, t.Name())
+		}
 	}
 }
 
@@ -144,7 +173,7 @@ func invented(s catalog.Secret) string {
 	case "mongodb_connection":
 		return "mongodb://reader:invented@db.example.com:27017/app"
 	case "gmail_client", "google_calendar_client":
-		return `{"installed": {"client_id": "nobody", "client_secret": "nothing"}}`
+		return `{"installed": {"client_id": "nobody", "client_secret": "nothing", "redirect_uris": ["http://here"]}}`
 	case "google_calendar_tokens":
 		return `{"normal": {"access_token": "nobody", "refresh_token": "nothing", "expiry_date": 4102444800000}}`
 	case "gmail_tokens", "google_drive_tokens":
