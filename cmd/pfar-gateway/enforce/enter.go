@@ -218,7 +218,7 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	w.session.Profile = who.Profile
 	w.session.Label, err = p.Sessions.Label(who.Client, who.Handle)
 	if err == nil {
-		p.Reads.Meet(who.Client, who.Handle, w.session.Label.Confidentiality)
+		p.Reads.Meet(who.Client, who.Handle, w.session.Label)
 	}
 	if err == nil && w.policy != nil && len(w.policy.Flows) > 0 {
 		w.session.Sources = p.Sessions.Servers(who.Client, who.Handle)
@@ -227,7 +227,10 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	if it.Declared != nil { // else nothing is said, or the server is not up
 		p.Sessions.Holds(it.Server, item.holds)
 	}
-	said := item.told(it.Server, r.Arguments, w.session.Label, p.Sessions.Servers(who.Client, who.Handle))
+	said := item.told(it.Server, r.Arguments, w.session.Label, p.Sessions.Servers(who.Client, who.Handle), func() bool {
+		return p.Reads.Carries(who.Client, who.Handle, r.Arguments, item.opens.Audience) != "" ||
+			p.Reads.Chosen(who.Client, who.Handle, r.Arguments) != ""
+	})
 	f := tightened(said, who.Rights, it.Server)
 	if it.Kind == gate.Tool && !r.Answer {
 		w.plain = f

@@ -128,10 +128,15 @@ func (p *Point) Offers(who Identity, it Item) bool {
 	return policy == nil || !policy.Never(who.Profile, tightened(p.facts.of(policy, &it).facts, who.Rights, it.Server))
 }
 
-// told are the facts of a call with these arguments. The owner of a named host gets what a read carries, but not by a
-// URL in a session that has read strangers' text from there: that text may come from the host's owner, and may have
-// chosen the URL. A session of which it is not known what it has read counts as one that has.
-func (r resolved) told(server string, arguments []byte, session gate.Label, sources []gate.Source) gate.Facts {
+// told are the facts of a call with these arguments. A read gives its data to the owner of a named host. A URL does
+// not, in a session that has read strangers' text, in each of these cases:
+//
+//   - That text came from the server: the host's owner may have written it, and chosen the URL.
+//   - The arguments repeat private data or strangers' text that the session has read (repeats), wherever it came from.
+//   - It is not known what the session has read.
+func (r resolved) told(
+	server string, arguments []byte, session gate.Label, sources []gate.Source, repeats func() bool,
+) gate.Facts {
 	if r.opens == r.facts || session.Integrity == gate.Clean {
 		return r.facts
 	}
@@ -150,7 +155,7 @@ func (r resolved) told(server string, arguments []byte, session gate.Label, sour
 			return r.opens
 		}
 	}
-	if known.Integrity != session.Integrity {
+	if known.Integrity != session.Integrity || session.Confidentiality > r.opens.Audience && repeats() {
 		return r.opens
 	}
 	return r.facts

@@ -144,7 +144,7 @@ func (g *Passage) join(got []byte) error {
 	if err == nil && after != before {
 		g.rose = g.point.labelled(g.who, after)
 	}
-	g.point.Reads.Note(g.who.Client, g.who.Handle, l.Confidentiality, got)
+	g.point.Reads.Note(g.who.Client, g.who.Handle, l, got)
 	return err
 }
 

@@ -1,5 +1,6 @@
-// Package provenance knows what each session has received: texts and how secret they are in, whether arguments hold 20
-// bytes in a row of one that is more secret than their audience out.
+// Package provenance remembers what each session has received: which texts, how secret they are and whether strangers
+// may have written them. It tells whether arguments hold 20 bytes in a row of a text that is more secret than their
+// audience, or of strangers' text.
 //
 // It keeps texts until somebody asks, and from then on their fingerprints alone. All of it is in memory. What a session
 // read before, or beyond the limits, is not known, and it says so.
@@ -22,11 +23,88 @@ type Limits struct {
 	All    int // of all sessions, texts and fingerprints
 }
 
+// strangersLimits bound what is kept of strangers' text. Most of that text is public, and it is asked about rarely.
+var strangersLimits = Limits{Texts: 2 << 20, Prints: 2 << 20, All: 48 << 20}
+
 // DefaultLimits are what a model's context holds at most, and room for a few such sessions.
 var DefaultLimits = Limits{Texts: 2 << 20, Prints: 2 << 20, All: 96 << 20}
 
 // Reads is what all sessions have received. nil knows of none.
 type Reads struct {
+	private memory // by how secret it is
+	strange memory // strangers' text, as Secret
+}
+
+// New returns one that knows of no session.
+func New(l Limits) *Reads {
+	strange := strangersLimits
+	strange.All = min(strange.All, l.All)
+	return &Reads{
+		private: memory{limits: l, of: make(map[key]*session)},
+		strange: memory{limits: strange, of: make(map[key]*session)},
+	}
+}
+
+// Meet begins to know a session. now is the label of all that it may have read, which is not known any more. Call it
+// before more may come in.
+func (r *Reads) Meet(client, handle string, now gate.Label) {
+	if r == nil {
+		return
+	}
+	r.private.meet(key{client, handle}, now.Confidentiality)
+	r.strange.meet(key{client, handle}, strangeness(now.Integrity))
+}
+
+// Note takes down what a session is about to receive: JSON, or a text.
+func (r *Reads) Note(client, handle string, is gate.Label, json []byte) {
+	if r == nil {
+		return
+	}
+	r.private.note(key{client, handle}, is.Confidentiality, json)
+	r.strange.note(key{client, handle}, strangeness(is.Integrity), json)
+}
+
+// Forget forgets a session, whose label begins anew.
+func (r *Reads) Forget(client, handle string) {
+	if r == nil {
+		return
+	}
+	r.private.forget(key{client, handle})
+	r.strange.forget(key{client, handle})
+}
+
+// strangeness is how a text counts in the memory of strangers' text. Typed values without free text count as strange:
+// a stranger may choose among them.
+func strangeness(i gate.Integrity) gate.Confidentiality {
+	if i == gate.Clean {
+		return gate.Public
+	}
+	return gate.Secret
+}
+
+const unknown = "not all that the session has read is known"
+
+// Carries says why arguments may hold something that a session has read and that is more secret than an audience; "" if
+// they do not. Without arguments it says why that cannot be known.
+func (r *Reads) Carries(client, handle string, arguments []byte, audience gate.Confidentiality) string {
+	if r == nil {
+		return unknown
+	}
+	return r.private.carries(key{client, handle}, arguments, audience,
+		"it holds words that the session has read from a source more secret than its audience")
+}
+
+// Chosen says why strangers may have chosen a part of arguments; "" if they have not.
+func (r *Reads) Chosen(client, handle string, arguments []byte) string {
+	if r == nil {
+		return unknown
+	}
+	return r.strange.carries(key{client, handle}, arguments, gate.Public,
+		"it holds words that the session has read in strangers' text")
+}
+
+// memory has texts of one kind, by session.
+type memory struct {
 	limits Limits
 
 	mu   sync.Mutex
@@ -35,14 +113,11 @@ type Reads struct {
 	kept int    // bytes
 }
 
-// New returns one that knows of no session.
-func New(l Limits) *Reads { return &Reads{limits: l, of: make(map[key]*session)} }
-
 type key struct{ client, handle string }
 
 // session is what one has received.
 type session struct {
-	used uint64 // when it was last asked about; Reads.mu guards it, and kept
+	used uint64 // when it was last asked about; memory.mu guards it, and kept
 	kept int    // bytes that are counted
 
 	mu      sync.Mutex
@@ -59,69 +134,60 @@ type text struct {
 	is   gate.Confidentiality
 }
 
-// Meet begins to know a session. now is the most secret that it may have read, which is not known of any more. It is to
-// be called before more may come in.
-func (r *Reads) Meet(client, handle string, now gate.Confidentiality) {
-	if r == nil {
-		return
-	}
+// meet begins to know a session. now is the most secret that it may have read, which is not known any more.
+func (r *memory) meet(k key, now gate.Confidentiality) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.of[key{client, handle}]; s != nil {
+	if s := r.of[k]; s != nil {
 		return
 	}
 	s := &session{}
 	s.lose(now)
-	r.of[key{client, handle}] = s
+	r.of[k] = s
 	r.use(s)
 	r.bound()
 }
 
 // use notes that a session is in use. The lock is held.
-func (r *Reads) use(s *session) {
+func (r *memory) use(s *session) {
 	r.at++
 	s.used = r.at
 }
 
 // find is a session that is known, nil if it is not.
-func (r *Reads) find(client, handle string) *session {
+func (r *memory) find(k key) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.of[key{client, handle}]
+	s := r.of[k]
 	if s != nil {
 		r.use(s)
 	}
 	return s
 }
 
-// Forget forgets a session, whose label begins anew.
-func (r *Reads) Forget(client, handle string) {
-	if r == nil {
-		return
-	}
+func (r *memory) forget(k key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.drop(key{client, handle})
+	r.drop(k)
 }
 
 // drop gives up a session. The lock is held.
-func (r *Reads) drop(k key) {
+func (r *memory) drop(k key) {
 	if s := r.of[k]; s != nil {
 		r.kept -= s.kept
 		delete(r.of, k)
 	}
 }
 
-// Note takes down what a session is about to receive: JSON, or a text. What everybody may see is not kept: it is more
-// secret than no audience.
-func (r *Reads) Note(client, handle string, is gate.Confidentiality, json []byte) {
-	if r == nil || is == gate.Public || len(json) == 0 {
+// note takes down a text. What everybody may see is not kept: it is more secret than no audience.
+func (r *memory) note(k key, is gate.Confidentiality, json []byte) {
+	if is == gate.Public || len(json) == 0 {
 		return
 	}
 	if is < gate.Public || is > gate.Secret {
 		is = gate.Secret
 	}
-	s := r.find(client, handle)
+	s := r.find(k)
 	if s == nil {
 		return // it is met with all that it has read by then
 	}
@@ -135,14 +201,14 @@ func (r *Reads) Note(client, handle string, is gate.Confidentiality, json []byte
 	}
 	size := s.size()
 	s.mu.Unlock()
-	r.resize(key{client, handle}, s, size)
+	r.resize(k, s, size)
 }
 
 // size is what it takes. The lock is held.
 func (s *session) size() int { return s.waiting + s.prints.size() }
 
 // resize counts what a session takes now.
-func (r *Reads) resize(k key, s *session, size int) {
+func (r *memory) resize(k key, s *session, size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.of[k] == s {
@@ -164,7 +230,7 @@ func (s *session) lose(is gate.Confidentiality) {
 
 // bound forgets the sessions that were used least lately until there is room. When one of them comes again, what it has
 // read is not known. The lock is held.
-func (r *Reads) bound() {
+func (r *memory) bound() {
 	for r.kept > r.limits.All || len(r.of) > maxSessions {
 		var oldest key
 		least := r.at + 1
@@ -180,14 +246,10 @@ func (r *Reads) bound() {
 // maxSessions bounds the sessions that are known at once.
 const maxSessions = 1 << 12
 
-// Carries says why arguments may hold something that a session has read and that is more secret than an audience; "" if
-// they do not. Without arguments it says why that cannot be known.
-func (r *Reads) Carries(client, handle string, arguments []byte, audience gate.Confidentiality) string {
-	const unknown = "not all that the session has read is known"
-	if r == nil {
-		return unknown
-	}
-	s := r.find(client, handle)
+// carries says why arguments may hold something that a session has read and that is more secret than an audience; "" if
+// they do not. holds is why, if they do.
+func (r *memory) carries(k key, arguments []byte, audience gate.Confidentiality, holds string) string {
+	s := r.find(k)
 	if s == nil {
 		return unknown
 	}
@@ -195,7 +257,7 @@ func (r *Reads) Carries(client, handle string, arguments []byte, audience gate.C
 	defer s.mu.Unlock()
 	if len(s.texts) > 0 {
 		s.index(r.limits.Prints)
-		defer r.resize(key{client, handle}, s, s.size())
+		defer r.resize(k, s, s.size())
 	}
 	if s.lost > audience {
 		return unknown
@@ -218,7 +280,7 @@ func (r *Reads) Carries(client, handle string, arguments []byte, audience gate.C
 	})
 	switch {
 	case found:
-		return "it holds words that the session has read from a source more secret than its audience"
+		return holds
 	case !whole:
 		return "not all of its arguments can be read"
 	}

@@ -71,7 +71,7 @@ func noted(calls *call.Calls, v *call.Visit, page []byte) {
 	}
 	who := v.Identity()
 	if l, err := calls.Gate.Sessions.Label(who.Client, who.Handle); err == nil {
-		calls.Gate.Reads.Note(who.Client, who.Handle, l.Confidentiality, page)
+		calls.Gate.Reads.Note(who.Client, who.Handle, l, page)
 	}
 }
 
