@@ -166,11 +166,11 @@ test-all:
 	@$(if $(MACHINES),,$(NOT_RUN))
 
 test-packages:
-	@tests/setup.sh bwrap ip nft curl openssl postgres man zstd
+	@tests/setup.sh bwrap ip nft curl openssl postgres man zstd dbus-daemon
 	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) $(LIMIT) $(filter-out $(RACED),$(PACKAGES))
 
 test-race:
-	@tests/setup.sh bwrap ip nft curl openssl gcc $(if $(ALL),lintian man rpmlint debootstrap qemu-aarch64-static zstd)
+	@tests/setup.sh bwrap ip nft curl openssl gcc dbus-daemon $(if $(ALL),lintian man rpmlint debootstrap qemu-aarch64-static zstd)
 	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) $(LIMIT) $(RACED)
 
 test-conformance: $(SUITES)/.installed
@@ -206,7 +206,7 @@ test-vm-trixie:
 
 # While processes are stopped at random, for seconds, as on a machine that has too much to do.
 test-stalls: $(SERVERS)/.installed $(CLIENTS)/.installed
-	@tests/setup.sh bwrap ip nft curl openssl socat postgres requests venv chromium Xtigervnc
+	@tests/setup.sh bwrap ip nft curl openssl socat postgres requests venv chromium Xtigervnc dbus-daemon
 	$(stage) env CGO_ENABLED=0 $(E2E) go run ./tests/stalls go test -trimpath -short -count=1 -timeout 60m -parallel 6 $(PACKAGES) ./tests/e2e
 
 test-fuzz:

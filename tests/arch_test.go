@@ -83,7 +83,7 @@ func within(dir string, trees ...string) bool {
 // TestOwnersOfLibraries keeps each library with an effect in the one place that may have it.
 func TestOwnersOfLibraries(t *testing.T) {
 	owners := map[string][]string{
-		"github.com/godbus/dbus":               {"units/systemd"},
+		"github.com/godbus/dbus":               {"units/systemd", "units/desktop"},
 		"github.com/coreos/go-systemd/dbus":    {"units/systemd"},
 		"github.com/coreos/go-systemd/journal": {"units/journal"},
 		"github.com/google/nftables":           {"policies/firewall"},

@@ -260,10 +260,10 @@ func TestReasonsAreWhole(t *testing.T) {
 	}
 	w := sendsMail()
 	w.Decision.Reason = "It only reads. And it sends it on"
-	if err := (notice{path: script, desktop: true, within: time.Hour}).give(t.Context(), w, io.Discard); err != nil {
+	if err := (hook{path: script, within: time.Hour}).tell(t.Context(), w, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if told, _ := os.ReadFile(b.dirs.Run + "/told"); strings.Count(string(told), w.Decision.Reason) != 2 {
+	if told, _ := os.ReadFile(b.dirs.Run + "/told"); string(told) != w.Decision.Reason {
 		t.Errorf("%s", told)
 	}
 }
@@ -275,29 +275,17 @@ func sendsMail() *waitingCall {
 	return &waitingCall{w}
 }
 
-// TestNotice: what notify-send is given is text.
-func TestNotice(t *testing.T) {
+// TestHook: the program learns of the call by its environment.
+func TestHook(t *testing.T) {
 	dir := t.TempDir()
-	script := filepath.Join(dir, "notify-send")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nfor a; do printf '<%s>' \"$a\" >>"+dir+"/told; done\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	script := filepath.Join(dir, "tell")
 	w := sendsMail()
-	w.Left = 9
-	w.Decision.Reason = "--x <b>&\x1b"
-	if err := (notice{path: script, desktop: true, within: time.Hour}).give(t.Context(), w, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	told, _ := os.ReadFile(filepath.Join(dir, "told"))
-	if want := "<--app-name=pfar><--urgency=critical><--expire-time=9000><--><laptop wants to call mail.send><--x &lt;b&gt;&amp;\\x1b\npfar approvals show id>"; string(told) != want {
-		t.Errorf("%s, want %s", told, want)
-	}
 	t.Setenv("PFAR_RUN_DIR", "/run/of-its-own")
 	t.Setenv("PFAR_SERVER", "another")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nprintf %s \"$PFAR_RUN_DIR $PFAR_SERVER\" >"+dir+"/told\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := (notice{path: script, within: time.Hour}).give(t.Context(), w, io.Discard); err != nil {
+	if err := (hook{path: script, within: time.Hour}).tell(t.Context(), w, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	if told, _ := os.ReadFile(filepath.Join(dir, "told")); string(told) != "/run/of-its-own mail" { // so that it may ask pfar for more
@@ -306,13 +294,13 @@ func TestNotice(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nexit 3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := (notice{path: script, within: time.Hour}).give(t.Context(), w, io.Discard); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+	if err := (hook{path: script, within: time.Hour}).tell(t.Context(), w, io.Discard); err == nil || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestNoticeEnds: a program that hangs is killed, with what it has started.
-func TestNoticeEnds(t *testing.T) {
+// TestHookEnds: a program that hangs is killed, with what it has started.
+func TestHookEnds(t *testing.T) {
 	dir := t.TempDir()
 	script, open := filepath.Join(dir, "tell"), filepath.Join(dir, "open")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec 9>"+open+"\nsleep 1d &\nsleep 1d\n"), 0o755); err != nil {
@@ -327,7 +315,7 @@ func TestNoticeEnds(t *testing.T) {
 	}
 	defer held.Close()
 	w := sendsMail()
-	err = (notice{path: script, within: time.Second}).give(t.Context(), w, io.Discard)
+	err = (hook{path: script, within: time.Second}).tell(t.Context(), w, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), `/tell": it still ran after 1s`) {
 		t.Errorf("%v", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html"
 	"io"
 	"net/http"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/desktop"
 	"github.com/pfar/pfar/units/operator"
 )
 
@@ -26,8 +26,8 @@ const watchHelp = `Print each call that begins to wait, and its outcome, until C
 
 --exec runs a program for each waiting call, with PFAR_APPROVAL (the ID), PFAR_CLIENT, PFAR_SESSION,
 PFAR_SERVER, PFAR_TOOL and PFAR_REASON in its environment: to send a message, to play a sound. --notify shows a
-notice on the desktop with notify-send. The program and the notice cannot approve or deny the call: use
-"pfar approvals approve" or "pfar approvals deny".
+notice on the desktop, with a button that opens "pfar approvals" in a terminal, and takes it back when the call no
+longer waits. The program and the notice cannot approve or deny the call.
 
 The user service pfar-notify.service runs "pfar approvals watch --notify".`
 
@@ -38,20 +38,21 @@ func (c approvalsVerb) approvalsWatchCommand() *cobra.Command {
 		Use: "watch", Short: "Print each call that begins to wait", Long: watchHelp,
 		Example: example("pfar approvals watch", "pfar approvals watch --exec ~/bin/tell-me", "pfar approvals watch --notify"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var tell []notice
+			var tell []teller
 			if program != "" {
 				path, err := exec.LookPath(program)
 				if err != nil {
 					return usage("--exec %q: %w", program, err)
 				}
-				tell = append(tell, notice{path: path, within: noticeTime})
+				tell = append(tell, hook{path: path, within: noticeTime})
 			}
 			if notify {
-				path, err := exec.LookPath("notify-send")
+				d, err := desktop.Open(c.getenv, terminalFor(c.getenv))
 				if err != nil {
-					return fail(exitFailed, "showing notices: %w", err).withHint("install libnotify-bin, or use --exec")
+					return fail(exitFailed, "showing notices: %w", err).withHint("run it in your desktop session, or use --exec")
 				}
-				tell = append(tell, notice{path: path, desktop: true, within: noticeTime})
+				defer d.Close()
+				tell = append(tell, desktopNotices{d})
 			}
 			return c.approvalsWatch(cmd.Context(), tell)
 		},
@@ -65,7 +66,7 @@ func (c approvalsVerb) approvalsWatchCommand() *cobra.Command {
 const watchPause = time.Second
 
 // approvalsWatch prints what waits and what becomes of it.
-func (c approvalsVerb) approvalsWatch(ctx context.Context, tell []notice) error {
+func (c approvalsVerb) approvalsWatch(ctx context.Context, tell []teller) error {
 	told := newTold(c.pfar, ctx, tell)
 	defer told.wait()
 	complained := ""
@@ -129,23 +130,33 @@ func events(stream io.Reader, each func(*operator.Event) error) error {
 	}
 }
 
+// teller tells a person about a call that waits, and that it no longer does.
+type teller interface {
+	tell(ctx context.Context, w *waitingCall, out io.Writer) error
+	untell(id string) error
+}
+
 // told is who has been told of what.
 type told struct {
 	*pfar
 	seen  map[string]string // state, by id
-	queue chan waitingCall
+	queue chan operator.Event
 	done  chan struct{}
 }
 
-// newTold runs notices one after the other, beside what is printed; of more than some that wait, none is given.
-func newTold(c *pfar, ctx context.Context, tell []notice) *told {
-	t := &told{pfar: c, seen: map[string]string{}, queue: make(chan waitingCall, 32), done: make(chan struct{})}
+// newTold tells of one call after the other, beside what is printed; of more than some that wait, nobody is told.
+func newTold(c *pfar, ctx context.Context, tell []teller) *told {
+	t := &told{pfar: c, seen: map[string]string{}, queue: make(chan operator.Event, 32), done: make(chan struct{})}
 	go func() {
 		defer close(t.done)
-		for w := range t.queue {
+		for e := range t.queue {
 			for _, n := range tell {
-				if err := n.give(ctx, &w, c.stderr); err != nil && ctx.Err() == nil {
-					c.complain(fmt.Errorf("telling of %s: %w", w.ID, err))
+				err := n.untell(e.Approval.ID)
+				if e.Kind == "pending" {
+					err = n.tell(ctx, &waitingCall{e.Approval}, c.stderr)
+				}
+				if err != nil && ctx.Err() == nil {
+					c.complain(fmt.Errorf("telling of %s: %w", e.Approval.ID, err))
 				}
 			}
 		}
@@ -170,11 +181,9 @@ func (t *told) happened(e *operator.Event) error {
 	if t.seen[w.ID] = e.Kind; e.Kind != "pending" && e.Kind != "approved" {
 		delete(t.seen, w.ID)
 	}
-	if e.Kind == "pending" {
-		select {
-		case t.queue <- w:
-		default:
-		}
+	select {
+	case t.queue <- *e:
+	default:
 	}
 	return nil
 }
@@ -204,27 +213,22 @@ func (t *told) say(kind string, w *waitingCall) error {
 	return t.event(t.stdout, []cell{{clock(t.now()), ""}, {visible.Reveal(kind), ""}, {text, ""}}, len(time.TimeOnly), len("approved"))
 }
 
-// notice is a program that is run for a call that begins to wait.
-type notice struct {
-	path    string
-	desktop bool          // it is notify-send
-	within  time.Duration // it is killed, with its children, when this is over
+// hook is a program that is run for a call that begins to wait.
+type hook struct {
+	path   string
+	within time.Duration // it is killed, with its children, when this is over
 }
 
-// noticeTime is what a notice has: a program that hangs must not hold back the next notice.
+// noticeTime is what a notice has: one that hangs must not hold back the next one.
 const noticeTime = 30 * time.Second
 
-// give runs the program. It gets no arguments of a stranger's but in its environment or, on the desktop, as text behind
-// "--" in which nothing is markup.
-func (n notice) give(ctx context.Context, w *waitingCall, out io.Writer) error {
+func (hook) untell(string) error { return nil }
+
+// tell runs the program. What is a stranger's is in its environment alone.
+func (n hook) tell(ctx context.Context, w *waitingCall, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, n.within, fmt.Errorf("it still ran after %s", n.within))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, n.path)
-	if n.desktop {
-		title := fmt.Sprintf("%s wants to call %s", visible.Reveal(w.Client), cut(visible.Reveal(w.what()), 60))
-		body := fmt.Sprintf("%s\npfar approvals show %s", cut(visible.Reveal(w.Decision.Reason), 200), w.ID)
-		cmd.Args = append(cmd.Args, "--app-name=pfar", "--urgency=critical", fmt.Sprintf("--expire-time=%d", w.Left*1000), "--", title, html.EscapeString(body))
-	}
 	cmd.Env = os.Environ() // PFAR_RUN_DIR too: the program may ask pfar for more
 	for name, value := range map[string]string{
 		"APPROVAL": w.ID, "CLIENT": w.Client, "SESSION": w.Session, "SERVER": w.Server, "TOOL": w.Name, "REASON": w.Decision.Reason,
