@@ -76,6 +76,24 @@ func undecidable(p *Policy, t *table, s Session, c Call) *cell {
 	return nil
 }
 
+// The rules of the gate itself whose denial the owner can lift, by a declaration or by accepting a definition.
+const (
+	pinRule     = "gate: not pinned"
+	forbidRule  = "gate: forbidden"
+	addressRule = "gate: address"
+)
+
+// Owners reports whether the owner's words deny a call: a profile, a rule or a fact, which the owner can change.
+func (d Decision) Owners() bool {
+	switch {
+	case d.Verdict != Deny || d.Rule == "":
+		return false
+	case d.Rule == pinRule || d.Rule == forbidRule || d.Rule == addressRule:
+		return true
+	}
+	return !strings.HasPrefix(d.Rule, "gate: ")
+}
+
 // VaultRule denies calls that hold a secret of the vault. Its reason names the secret, and is for no client.
 const VaultRule = "gate: vault value"
 
@@ -85,19 +103,19 @@ func forbidden(found []*cell, c Call) []*cell {
 		found = append(found, said(Deny, "gate: no audit", "The record of the call could not be opened, and pfar does nothing that it cannot record."))
 	}
 	if !c.Pinned {
-		found = append(found, said(Deny, "gate: not pinned", "Nobody has accepted this definition, or it has changed since."))
+		found = append(found, said(Deny, pinRule, "Nobody has accepted this definition, or it has changed since."))
 	}
 	if !c.Schema {
 		found = append(found, said(Deny, "gate: schema", "The schema is not known, or the arguments are not as it wants them."))
 	}
 	if c.Facts.Forbidden != "" {
-		found = append(found, said(Deny, "gate: forbidden", c.Facts.Forbidden))
+		found = append(found, said(Deny, forbidRule, c.Facts.Forbidden))
 	}
 	if c.Arguments.Vault != "" {
 		found = append(found, said(Deny, VaultRule, "The arguments hold the value of the secret "+c.Arguments.Vault+"."))
 	}
 	if c.Arguments.Address != "" {
-		found = append(found, said(Deny, "gate: address", "The argument "+c.Arguments.Address+"."))
+		found = append(found, said(Deny, addressRule, "The argument "+c.Arguments.Address+"."))
 	}
 	return found
 }

@@ -362,3 +362,21 @@ func BenchmarkDecide(b *testing.B) {
 		}
 	}
 }
+
+// TestOwners: the owner can lift what the owner's words deny, and no other denial.
+func TestOwners(t *testing.T) {
+	for _, c := range []struct {
+		verdict Verdict
+		rule    string
+		want    bool
+	}{
+		{Deny, "strict.hcl:30: any, regulated to lower", true}, {Deny, "mine.hcl:3: deny x", true},
+		{Deny, pinRule, true}, {Deny, forbidRule, true}, {Deny, addressRule, true},
+		{Deny, VaultRule, false}, {Deny, "gate: no audit", false}, {Deny, "gate: schema", false},
+		{Deny, "gate: unknown session", false}, {Deny, "", false}, {Ask, "mine.hcl:3: ask x", false},
+	} {
+		if got := (Decision{Verdict: c.verdict, Rule: c.rule}).Owners(); got != c.want {
+			t.Errorf("%s %q: %t", c.verdict, c.rule, got)
+		}
+	}
+}

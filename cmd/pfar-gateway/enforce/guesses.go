@@ -53,10 +53,15 @@ func (g *guesses) add(client string) {
 }
 
 // tells is what a client hears of a denial. The record has the reason; that of a secret names it, and whoever guesses
-// at secrets is told neither that it was one nor which.
+// at secrets is told neither that it was one nor which. If the owner's words deny it, the client hears that the owner
+// can allow it, so that a model can say so in place of trying on.
 func (p *Point) tells(who Identity, w *weighed, call string) string {
 	if w.decision.Rule != gate.VaultRule || who.Person {
-		return lower(w.decision.Reason)
+		said := lower(w.decision.Reason)
+		if w.decision.Owners() {
+			said += "; the person who runs pfar can allow it: pfar explain " + call
+		}
+		return said
 	}
 	return "it was denied; the person who runs pfar sees why: pfar explain " + call
 }

@@ -115,3 +115,43 @@ func TestFrozen(t *testing.T) {
 		}
 	}
 }
+
+// TestToldWhoCanAllow: a client hears that the owner can allow what the owner's words deny, and by which record to find
+// that, and hears it of nothing else.
+func TestToldWhoCanAllow(t *testing.T) {
+	p := enforcetest.New(t, "laptop")
+	p.Vault = hunter{}
+	clean := laptop
+	clean.Profile = "clean-room"
+	nobody := laptop
+	nobody.Profile = "none"
+	read := tool(t, "notes", gate.None)
+	unpinned, unfit := read, read
+	unpinned.Pin, unfit.Fits = "", false
+	unknown := read
+	unknown.Declared = nil // and so strangers may write there
+	for name, c := range map[string]struct {
+		who       enforce.Identity
+		it        enforce.Item
+		arguments string
+		allows    bool
+	}{
+		"a profile":          {clean, unknown, "{}", true},
+		"not accepted":       {laptop, unpinned, "{}", true},
+		"unfit arguments":    {laptop, unfit, "{}", false},
+		"an unknown profile": {nobody, read, "{}", false},
+		"a secret":           {laptop, read, `{"a":"hunter2"}`, false},
+	} {
+		r := enforce.Request{Method: "tools/call", Arguments: []byte(c.arguments), Params: []byte(c.arguments)}
+		_, err := p.Enter(t.Context(), c.who, c.it, r)
+		no, ok := errors.AsType[*enforce.Refused](err)
+		if !ok {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		hint := "; the person who runs pfar can allow it: pfar explain " + no.Call
+		if strings.Contains(no.Reason, hint) != c.allows {
+			t.Errorf("%s: %s", name, no.Reason)
+		}
+	}
+}
