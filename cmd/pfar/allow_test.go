@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -174,6 +176,31 @@ notion, 2 definitions to accept: pfar pins accept notion`
 		code, out := n.run(t.Context(), args), n.out.String()
 		const want = "pfar allow notion cdn.example.com"
 		if code != exitOK || !strings.Contains(out, want) || strings.Contains(out, "notion now") {
+			t.Errorf("%q: exit %d\n%s%s", args, code, out, n.err)
+		}
+	}
+}
+
+// TestFreshSessions wants a clean session to be offered for a client that came back after a long silence, and for no
+// other.
+func TestFreshSessions(t *testing.T) {
+	b := newBench(t, "")
+	b.pfard(t, control.Report{Servers: []control.Server{{Name: "notion", State: control.Running}}},
+		func(*fakePfard, control.Request) error { return nil })
+	b.serveOperator(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/sessions" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, `[{"client":"laptop","handle":"default","silent":5400},{"client":"desk","handle":"default"},`+
+			`{"client":"cold","handle":"default","silent":5400,"frozen":"it asked too much"},`+
+			`{"client":"$(reboot)","handle":"default","silent":5400}]`)
+	}))
+	for line, want := range map[string]bool{"status": true, "status --json": true, "status notion": false} {
+		n, args := b.again(""), strings.Fields(line)
+		code, out := n.run(t.Context(), args), n.out.String()
+		has := strings.Contains(out, "pfar sessions reset laptop/default")
+		if code != exitOK || has != want || strings.Count(out, "sessions reset") > 1 {
 			t.Errorf("%q: exit %d\n%s%s", args, code, out, n.err)
 		}
 	}

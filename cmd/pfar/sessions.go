@@ -25,8 +25,8 @@ and it outlives reconnects. Only "reset" lowers it; a client with sessions = "co
 Each client has a session named "default"; commands without a HANDLE use it. "new" makes another one with a clean
 label, for another task. The client uses it at /mcp/CLIENT/HANDLE.
 
-If a client comes back to a labelled session after an hour or more without a call, "list" and "pfar approvals
-show" say so for an hour. If its program has begun a new conversation, reset the session.
+If a client comes back to a labelled session after an hour or more without a call, "list", "pfar status" and
+"pfar approvals show" say so for an hour. If its program has begun a new conversation, reset the session.
 
 A frozen session may make no calls, because five of them in a row were denied, until "thaw".
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -10,11 +11,14 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/monitor"
+	"github.com/pfar/pfar/units/operator"
 )
 
-// want is one thing that a server asks for and does not have, with the command that grants it.
+// want is one thing that a server asks for and does not have, or that would do a client's session good, with the
+// command that grants it.
 type want struct {
-	Server  string `json:"server"`
+	Server  string `json:"server,omitempty"`
+	Session string `json:"session,omitempty"`
 	What    string `json:"what"`
 	Command string `json:"command"`
 	host    string // the entry of allowed_domains; "": it is something else
@@ -23,10 +27,12 @@ type want struct {
 // wants asks pfard, and the gateway if it serves anything: asking would start it. Who may not ask it sees the rest.
 func (c *pfar) wants(ctx context.Context, report control.Report) []want {
 	var all []pinned
+	var sessions []operator.Session
 	if slices.ContainsFunc(report.Servers, func(s control.Server) bool { return s.State == control.Running }) {
 		all, _ = c.allPins(ctx)
+		_ = c.askOperator(ctx, http.MethodGet, "/sessions", nil, &sessions)
 	}
-	return wantsOf(report, all)
+	return append(wantsOf(report, all), freshSessions(sessions)...)
 }
 
 // wantsOf are what servers were refused, what of theirs nobody has accepted, and the secrets that they wait for.
@@ -50,6 +56,18 @@ func wantsOf(report control.Report, all []pinned) []want {
 	}
 	slices.SortStableFunc(list, func(a, b want) int { return cmp.Compare(a.Server, b.Server) })
 	return slices.Compact(list)
+}
+
+// freshSessions are the sessions that a clean one may be better than: their clients were silent for long, and are back.
+func freshSessions(all []operator.Session) []want {
+	var list []want
+	for _, s := range all {
+		if name := nameOf(s); s.Silent > 0 && s.Frozen == "" && shellSafe(name) {
+			what := "a clean session, if its program began a new conversation"
+			list = append(list, want{Session: name, What: what, Command: "pfar sessions reset " + name})
+		}
+	}
+	return list
 }
 
 // wantedHost is a refused host that the declaration could allow, and does not by now.
@@ -76,9 +94,10 @@ func (c *pfar) printWants(list []want) {
 	if len(list) == 0 {
 		return
 	}
-	rows := [][]cell{heading("SERVER", "WANTS", "TO GRANT IT")}
+	rows := [][]cell{heading("WHO", "WANTS", "TO GRANT IT")}
 	for _, w := range list {
-		rows = append(rows, []cell{{w.Server, ""}, {strings.Join(strings.Fields(w.What), " "), ""}, {w.Command, cyan}})
+		who, what := cmp.Or(w.Server, w.Session), strings.Join(strings.Fields(w.What), " ")
+		rows = append(rows, []cell{{who, ""}, {what, ""}, {w.Command, cyan}})
 	}
 	c.table(c.stdout, rows)
 }
