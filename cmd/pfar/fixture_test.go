@@ -159,7 +159,7 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 			return send(control.Response{Gift: &g})
 		case control.Clean:
 			l := p.left
-			return send(control.Response{Leftovers: &l})
+			return send(control.Response{Declarations: control.Declarations{Leftovers: &l}})
 		case control.Store, control.Remove, control.Rotate:
 			return send(control.Response{Changes: []control.Change{vaultChange(r)}})
 		}

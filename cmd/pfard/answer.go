@@ -74,7 +74,13 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		if err != nil {
 			return err
 		}
-		return send(control.Response{Leftovers: l})
+		return send(control.Response{Declarations: control.Declarations{Leftovers: l}})
+	case control.Declare, control.Undeclare:
+		r, err := declarer{d.inbox, d.reader, d.audit, d}.answer(p, q)
+		if err != nil {
+			return err
+		}
+		return send(control.Response{Declarations: control.Declarations{Declared: r}})
 	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import, control.Give:
 		r, err := d.keeper.answer(p, q)
 		if err != nil {

@@ -20,6 +20,8 @@ var probes = []struct {
 	{"pfard.service", false, socket("AF_INET6")},
 	{"pfard.service", false, socket("AF_PACKET")},
 	{"pfard.service", false, "echo >/etc/probe"},
+	{"pfard.service", false, "echo >/etc/pfar/probe"},
+	{"pfard.service", true, "echo >/etc/pfar/mcp.d/.probe"},
 	{"pfard.service", false, "echo >/usr/lib/probe"},
 	{"pfard.service", false, "echo >/home/user/probe"},
 	{"pfard.service", false, "setpriv --reuid=1000 --clear-groups true"},

@@ -50,11 +50,14 @@ const (
 	Import      Verb = "import"        // store what is in Bundle, all or nothing
 	Give        Verb = "give"          // tell on what Server is not given secrets of the vault, and if Gift is what was told give it them
 	Clean       Verb = "clean"         // tell what Server left behind, which is not declared; with Remove, delete it
+	Declare     Verb = "declare"       // write Text as the owner's declaration of Server, if it is sound
+	Undeclare   Verb = "undeclare"     // remove the owner's declaration of Server; hide an installed one
 )
 
 var verbs = []Verb{
 	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Stuck, Policy,
 	LastRefusal, Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give, Clean,
+	Declare, Undeclare,
 }
 
 // Request is one question.
@@ -73,6 +76,7 @@ type Request struct {
 	Replace   bool     `json:"replace,omitempty"`   // Import may replace what has another value
 	Gift      string   `json:"gift,omitempty"`      // Gift.Digest, of Give
 	Remove    bool     `json:"remove,omitempty"`    // Clean deletes what it tells
+	Text      *Text    `json:"text,omitempty"`      // of Declare and Undeclare
 }
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.
@@ -87,7 +91,7 @@ type Response struct {
 
 	Refusal *Refusal `json:"refusal,omitempty"` // of LastRefusal; nil: there was none
 
-	Leftovers *Leftovers `json:"leftovers,omitempty"` // of Clean
+	Declarations
 
 	OnDemand  []OnDemand `json:"on_demand,omitempty"` // all of them, by name
 	Redaction []byte     `json:"redaction,omitempty"` // a redact.Set

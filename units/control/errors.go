@@ -20,6 +20,7 @@ const (
 	CodeOpen     Code = "open"      // the session has a process already
 	CodeBusy     Code = "busy"      // as many as there may be
 	CodeDeclared Code = "declared"  // the server is declared
+	CodeChanged  Code = "changed"   // the file has another text than the one that was to be replaced
 )
 
 // Errors that a caller tells apart. An answer wraps all but the last to choose the Code; Client returns errors that
@@ -39,6 +40,7 @@ var (
 	ErrOpen       = errors.New("open already")
 	ErrBusy       = errors.New("as many as there may be")
 	ErrDeclared   = errors.New("still declared")
+	ErrChanged    = errors.New("the file is not as it was")
 	ErrNotRunning = errors.New("pfar is not running")
 )
 
@@ -64,7 +66,7 @@ func refusals() map[Code]error {
 	return map[Code]error{
 		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeExists: ErrExists, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeOff: ErrOff, CodeInvalid: ErrInvalid,
 		CodeLearning: ErrLearning, CodeStopped: ErrStopped, CodeDown: ErrDown, CodeShared: ErrShared, CodeOpen: ErrOpen, CodeBusy: ErrBusy,
-		CodeDeclared: ErrDeclared,
+		CodeDeclared: ErrDeclared, CodeChanged: ErrChanged,
 	}
 }
 

@@ -2,6 +2,7 @@
 package durable
 
 import (
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -68,6 +69,28 @@ func WriteFileFor(path string, b []byte, mode fs.FileMode, uid, gid int) error {
 		return err
 	}
 	return SyncDir(dir)
+}
+
+// WriteLink replaces path with a symbolic link, at once and for good.
+func WriteLink(path, to string) error {
+	dir := filepath.Dir(path)
+	name := filepath.Join(dir, Prefix+rand.Text())
+	if err := os.Symlink(to, name); err != nil {
+		return err
+	}
+	if err := os.Rename(name, path); err != nil {
+		os.Remove(name)
+		return err
+	}
+	return SyncDir(dir)
+}
+
+// Remove removes a file for good.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
 }
 
 // SyncDir has the names in a directory reach the disk.

@@ -1,0 +1,45 @@
+package control
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// Text is what a declaration is to be, and was.
+type Text struct {
+	New []byte `json:"new,omitempty"` // of Declare
+	Old string `json:"old,omitempty"` // DigestOf the text that was there; "": there is none, for Undeclare any
+	Dry bool   `json:"dry,omitempty"` // nothing is to be changed
+}
+
+// Declarations is the part of a Response about them.
+type Declarations struct {
+	Leftovers *Leftovers `json:"leftovers,omitempty"` // of Clean
+	Declared  *Declared  `json:"declared,omitempty"`  // of Declare and Undeclare
+}
+
+// Declared is what has become of a declaration that was to be written or removed.
+type Declared struct {
+	Server      string       `json:"server"`
+	File        string       `json:"file"`             // the owner's
+	Digest      string       `json:"digest,omitempty"` // DigestOf its text; "": it is gone
+	Done        bool         `json:"done"`             // false: nothing was changed
+	Hides       string       `json:"hides,omitempty"`  // a declaration of another folder that no longer counts
+	Diagnostics []Diagnostic `json:"diagnostics"`      // of the text, and of what it does to others
+}
+
+// Sound reports whether nothing is wrong with the declaration but what may stay.
+func (d *Declared) Sound() bool {
+	for _, g := range d.Diagnostics {
+		if g.Severity == "error" {
+			return false
+		}
+	}
+	return true
+}
+
+// DigestOf is the digest by which a caller says which text it has seen.
+func DigestOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
