@@ -160,7 +160,7 @@ func (p *pass) contents(f found, old, e *entry) (same bool, err error) {
 	*e = before
 	e.Racy = before.Ctime >= clock.Nano()-racy.Nanoseconds()
 	if old != nil && old.Kind == regular && old.Size == e.Size && old.Object != 0 {
-		if same, err = p.equal(in, old.Object); err != nil {
+		if same, err = p.equal(in, old.Object, e.Size); err != nil {
 			return false, fmt.Errorf("reading %q: %w", f.path, err)
 		}
 	}
@@ -196,14 +196,15 @@ func openFile(f found) (*os.File, error) {
 	return in, nil
 }
 
-// equal reports whether a file has in it what an object has.
-func (s *Store) equal(in *os.File, object uint64) (bool, error) {
+// equal reports whether a file of some size has in it what an object has.
+func (s *Store) equal(in *os.File, object uint64, size int64) (bool, error) {
 	o, err := os.Open(s.object(object))
 	if err != nil {
 		return false, err
 	}
 	defer o.Close()
-	a, b := make([]byte, 256<<10), make([]byte, 256<<10)
+	part := min(size+1, 64<<10) // one more byte, so that the end shows
+	a, b := make([]byte, part), make([]byte, part)
 	for at := int64(0); ; {
 		n, err := in.ReadAt(a, at)
 		m, oerr := o.ReadAt(b, at)
@@ -249,7 +250,7 @@ func clone(out, in *os.File, size int64) error {
 	if unix.IoctlFileClone(int(out.Fd()), int(in.Fd())) == nil {
 		return out.Truncate(size)
 	}
-	n, err := io.Copy(out, io.NewSectionReader(in, 0, size))
+	n, err := io.Copy(out, io.LimitReader(in, size)) // in the kernel, if it can (copy_file_range(2))
 	if err == nil && n != size {
 		err = errMoved
 	}
