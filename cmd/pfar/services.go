@@ -89,6 +89,7 @@ type knownSignIn struct {
 type knownTest struct {
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments"`
+	Answer    string          `json:"answer,omitempty"` // what a good one has, as a regular expression
 }
 
 // knownOf is a service as JSON.
@@ -113,7 +114,7 @@ func knownOf(s catalog.Service) knownService {
 	}
 	k.Device, k.Code = (*knownSignIn)(s.Device), (*knownSignIn)(s.Code)
 	if s.Test != nil {
-		k.Test = &knownTest{s.Test.Tool, s.Test.Arguments}
+		k.Test = &knownTest{s.Test.Tool, s.Test.Arguments, s.Test.Answer}
 	}
 	return k
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -70,7 +71,7 @@ type Parameter struct {
 	Name, Question, Example string
 	Env                     string // variable that it goes into; "": {Name} stands in args, env or domains
 	Optional                bool
-	Access                  string // "read" or "write": the answer is a path of the host where the server may do that
+	Access                  string // "read" or "write": the answer is a path, and the server may do that there
 }
 
 // SignIn has the endpoints of a way to get a token.
@@ -83,6 +84,14 @@ type SignIn struct {
 type Test struct {
 	Tool      string
 	Arguments json.RawMessage
+	Answer    string // that a good answer has, as an expression of Go; "": one that is no error is good
+}
+
+// Good reports whether an answer shows that the secrets are right. Many servers answer with the error of their API as
+// if it were none.
+func (t Test) Good(isError bool, text string) bool {
+	ok, err := regexp.MatchString(t.Answer, text)
+	return !isError && ok && err == nil
 }
 
 // Reviewed returns the digests of definitions that pfar's makers have read, nil without any.

@@ -53,6 +53,24 @@ func TestShipped(t *testing.T) {
 	}
 }
 
+// TestGood wants an answer to be good if it is no error and has what a good one has.
+func TestGood(t *testing.T) {
+	s, _ := Load(nil, "").Find("notion")
+	for text, want := range map[string]bool{
+		`{"object":"user","id":"1"}`:                                       true,
+		`{"status":"error","data":"pfar cannot reach api.notion.com:443"}`: false,
+		`{"status":401,"object":"error","code":"unauthorized"}`:            false,
+		"": false,
+	} {
+		if s.Test.Good(false, text) != want || s.Test.Good(true, text) {
+			t.Errorf("%s: want %t, and false of an error", text, want)
+		}
+	}
+	if !(Test{}).Good(false, "x") || (Test{}).Good(true, "x") || (Test{Answer: "("}).Good(false, "(") {
+		t.Error("without an expression an answer is good that is no error, and with a wrong one none is")
+	}
+}
+
 // TestManual compares the keys of pfar-services(5) with those that are read.
 func TestManual(t *testing.T) {
 	source, err := os.ReadFile("read.go")

@@ -228,7 +228,8 @@ func (e *entry) pkg(f *block.Field) {
 		return
 	}
 	if _, err := source.ParseExact(s); err != nil {
-		e.Problem(f.Val.At, "Invalid "+f.Key, "It is not a package with its exact version: %v. Write %s.", err, f.Example)
+		e.Problem(f.Val.At, "Invalid "+f.Key,
+			"It is not a package with its exact version: %v. Write %s.", err, f.Example)
 	}
 	e.Program.Package = s
 }
@@ -386,15 +387,17 @@ func (e *entry) test(f *block.Field) {
 		return
 	}
 	e.Test = &Test{Tool: f.Labels[0].Text, Arguments: json.RawMessage("{}")}
-	e.Section(block.Section{Name: f.Key, Many: true, Keys: []block.Key{{Name: "arguments", Example: `{ limit = 1 }`,
-		Value: func(f *block.Field) {
+	e.Section(block.Section{Name: f.Key, Many: true, Keys: []block.Key{
+		{Name: "arguments", Example: `{ limit = 1 }`, Value: func(f *block.Field) {
 			v, ok := plain(f.Val)
 			if f.Val.Kind != block.Table || !ok {
 				e.WrongType(f, f.Val, "an object of plain values")
 				return
 			}
 			e.Test.Arguments, _ = json.Marshal(v) // of plain values
-		}}}}, f.Val)
+		}},
+		{Name: "answer", Example: `"\"ok\": *true"`, Value: e.pattern(&e.Test.Answer)},
+	}}, f.Val)
 }
 
 // plain is a value as JSON has it.

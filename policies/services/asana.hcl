@@ -28,6 +28,7 @@ service "asana" {
 
     test "asana_list_workspaces" {
       arguments = {}
+      answer    = "\"gid\": *\""
     }
   }
 }

@@ -22,5 +22,9 @@ service "brave-search" {
       where   = "Subscribe to a plan, create a key and copy it."
       url     = "https://api-dashboard.search.brave.com/app/keys"
     }
+
+    test "brave_web_search" {
+      arguments = { query = "pfar", count = 1 }
+    }
   }
 }

@@ -26,5 +26,9 @@ service "circleci" {
       where    = "Create a personal API token and copy it."
       url      = "https://app.circleci.com/settings/user/tokens"
     }
+
+    test "list_followed_projects" {
+      arguments = { params = {} }
+    }
   }
 }

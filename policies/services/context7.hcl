@@ -24,5 +24,10 @@ service "context7" {
       url      = "https://context7.com/dashboard"
       optional = true
     }
+
+    test "resolve-library-id" {
+      arguments = { query = "routing", libraryName = "react" }
+      answer    = "Available Libraries"
+    }
   }
 }

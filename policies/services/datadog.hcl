@@ -31,5 +31,9 @@ service "datadog" {
       in      = ["header:dd-application-key"]
       where   = "In Datadog, open Organization settings, Application keys, and create a key."
     }
+
+    test "get_monitors" {
+      arguments = {}
+    }
   }
 }

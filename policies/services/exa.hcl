@@ -24,5 +24,9 @@ service "exa" {
       where   = "Create a key and copy it."
       url     = "https://dashboard.exa.ai/api-keys"
     }
+
+    test "web_search_exa" {
+      arguments = { query = "pfar", numResults = 1 }
+    }
   }
 }

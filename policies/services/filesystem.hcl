@@ -22,5 +22,9 @@ service "filesystem" {
       example  = "/srv/notes"
       access   = "write"
     }
+
+    test "list_allowed_directories" {
+      arguments = {}
+    }
   }
 }

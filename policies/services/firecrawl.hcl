@@ -33,5 +33,9 @@ service "firecrawl" {
       where    = "Create an API key and copy it."
       url      = "https://www.firecrawl.dev/app/api-keys"
     }
+
+    test "firecrawl_credit_usage" {
+      arguments = {}
+    }
   }
 }

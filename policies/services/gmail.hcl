@@ -52,6 +52,7 @@ service "gmail" {
 
     test "list_email_labels" {
       arguments = {}
+      answer    = "Found [0-9]+ labels"
     }
   }
 }

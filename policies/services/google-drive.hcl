@@ -23,5 +23,9 @@ service "google-drive" {
       url     = "https://console.cloud.google.com/apis/credentials"
       scopes  = ["https://www.googleapis.com/auth/drive.readonly"]
     }
+
+    test "search" {
+      arguments = { query = "pfar" }
+    }
   }
 }

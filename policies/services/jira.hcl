@@ -40,6 +40,7 @@ service "jira" {
 
     test "jira_get" {
       arguments = { path = "/rest/api/3/myself" }
+      answer    = "accountId"
     }
   }
 }

@@ -17,5 +17,9 @@ service "memory" {
     integrity = "sha512-ljj/3S4aGjxdNSQWw6gucKKGnTLdBPWxzapyY/MT2tOVyZwvxChvevXSLPwx59nKJAlVpUVW+cOlnVRXRwiqMQ=="
     state     = true
     env       = { MEMORY_FILE_PATH = "/home/mcp/memory.json" }
+
+    test "read_graph" {
+      arguments = {}
+    }
   }
 }

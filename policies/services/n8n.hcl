@@ -49,6 +49,7 @@ service "n8n" {
 
     test "n8n_list_workflows" {
       arguments = { limit = 1 }
+      answer    = "\"success\": *true"
     }
   }
 }

@@ -34,6 +34,7 @@ service "notion" {
 
     test "API-get-self" {
       arguments = {}
+      answer    = "\"object\": *\"user\""
     }
   }
 }

@@ -24,5 +24,9 @@ service "perplexity" {
       where    = "Create an API key and copy it."
       url      = "https://console.perplexity.ai"
     }
+
+    test "perplexity_search" {
+      arguments = { query = "pfar", max_results = 1 }
+    }
   }
 }

@@ -37,7 +37,7 @@ service "sentry" {
       scopes = ["org:read", "project:write", "team:write", "event:write"]
     }
 
-    test "whoami" {
+    test "find_organizations" {
       arguments = {}
     }
   }

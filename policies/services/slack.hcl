@@ -49,6 +49,7 @@ service "slack" {
 
     test "slack_list_channels" {
       arguments = { limit = 1 }
+      answer    = "\"ok\": *true"
     }
   }
 }

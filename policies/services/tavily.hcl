@@ -24,5 +24,9 @@ service "tavily" {
       where    = "Copy the API key."
       url      = "https://app.tavily.com/home"
     }
+
+    test "tavily_search" {
+      arguments = { query = "pfar", max_results = 1 }
+    }
   }
 }

@@ -32,5 +32,9 @@ service "todoist" {
       deliver = "broker"
       where   = "In Todoist, open Settings, Integrations, Developer, and copy the API token."
     }
+
+    test "user-info" {
+      arguments = {}
+    }
   }
 }

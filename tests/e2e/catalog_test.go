@@ -79,6 +79,7 @@ func knownService(t *testing.T, policy *gate.Policy, c catalog.Service, pkg sour
 		t.Fatalf("%s: %s", s.State, s.Detail)
 	}
 	lines := listedBy(t, p, c.Name)
+	testCall(t, p, c)
 	reviewedLines(t, c.Name, pkg.Name, lines)
 	var missing []string
 	for _, line := range lines {
@@ -95,6 +96,24 @@ func knownService(t *testing.T, policy *gate.Policy, c catalog.Service, pkg sour
 	}
 	if len(missing) > 0 {
 		t.Errorf("the facts of %s say nothing of its tools %q", c.Name, missing)
+	}
+}
+
+// testCall makes the call that shows whether a service's secrets are right: these are not, and it has to say so.
+func testCall(t *testing.T, p *pfar, c catalog.Service) {
+	t.Helper()
+	if c.Test == nil {
+		return
+	}
+	client := p.client("/mcp/" + c.Name)
+	if !slices.Contains(client.names(), c.Test.Tool) {
+		t.Fatalf("%s has no tool %s", c.Name, c.Test.Tool)
+	}
+	var arguments map[string]any
+	check(t, json.Unmarshal(c.Test.Arguments, &arguments))
+	r, err := client.call(c.Test.Tool, arguments)
+	if good := err == nil && c.Test.Good(r.isError, r.text); good != (len(c.Secrets) == 0) {
+		t.Errorf("%s %s: good is %t: %v, %s", c.Name, c.Test.Tool, good, err, r.text)
 	}
 }
 
