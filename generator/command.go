@@ -68,6 +68,9 @@ func (c *software) executable(f hostfs.File, key string) string {
 	if f.Written == c.server.Command || path.Base(f.Written) == c.server.Command {
 		what = "the command"
 	}
+	if c.server.Package != "" && f.Written == c.server.Command {
+		what = "the package " + c.server.Package
+	}
 	c.environmentOf(f, key)
 	c.show(f, bind{real: c.treeOfCommand(f), key: key, why: what})
 	if isInterpreter(f) {

@@ -26,6 +26,9 @@ func Compile(s declaration.Server, h Host) (plan.Plan, hcl.Diagnostics) {
 		f.fail("transport", "Transport not served yet", "pfar serves servers with the transport \"stdio\" so far, and this one has %q. Write transport = \"stdio\" with the server's command, or move the file out of this folder until then.", s.Transport)
 		return plan.Plan{}, f.diags
 	}
+	if f.install(&s, h); f.diags.HasErrors() {
+		return plan.Plan{}, f.diags
+	}
 	given, limits, seen := facts{s, h}, newBounds(h), new(view)
 	box := sandbox.Sandbox{
 		Args: s.Args, Dir: serverHome, Hostname: s.Name,

@@ -59,6 +59,12 @@ const commonHost = `
 /var/lib/pfar/servers/notion/node_modules/notion/package.json : {"name": "notion"}
 /var/lib/pfar/servers/notion/package.json
 /var/tmp/
+/var/lib/pfar/packages/npm/mcp-x/1.0.0/record.json : {"package": "npm:mcp-x@1.0.0"}
+/var/lib/pfar/packages/npm/mcp-x/1.0.0/tree/node_modules/mcp-x/package.json : {"name": "mcp-x", "bin": "cli.js"}
+/var/lib/pfar/packages/npm/mcp-x/1.0.0/tree/node_modules/mcp-x/cli.js #!/usr/bin/env node
+/var/lib/pfar/packages/npm/mcp-x/2.0.0/record.json : {"package": "npm:mcp-x@2.0.0"}
+/var/lib/pfar/packages/npm/mcp-x/2.0.0/tree/node_modules/mcp-x/package.json : {"name": "mcp-x", "bin": "cli.js"}
+/var/lib/pfar/packages/npm/mcp-x/2.0.0/tree/node_modules/mcp-x/cli.js #!/usr/bin/env node
 `
 
 func mapFS(t *testing.T, listing string) fs.ReadLinkFS {
@@ -96,7 +102,7 @@ func mapFS(t *testing.T, listing string) fs.ReadLinkFS {
 func testHost(t *testing.T, more string) Host {
 	return Host{
 		FS: mapFS(t, commonHost+more), Path: []string{"relative", "/home/alice/bin", "/usr/local/bin", "/usr/bin", "/bin"},
-		Home: "/home/alice", StateDir: "/var/lib/pfar/home",
+		Home: "/home/alice", StateDir: "/var/lib/pfar/home", Packages: "/var/lib/pfar/packages",
 		Private: []string{"/run/pfar", "/etc/pfar/mcp.d", "/var/lib/pfar/vault", "/var/lib/pfar/home"},
 	}
 }

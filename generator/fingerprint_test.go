@@ -33,7 +33,8 @@ func TestFingerprint(t *testing.T) {
 	of := func(line, listing string) fingerprint.Fingerprint {
 		words := strings.Fields(line)
 		h := testHost(t, listing)
-		list := facts{declaration.Server{Command: words[0], Args: words[1:]}, h}.files(newBounds(h))
+		s := declaration.Server{Program: declaration.Program{Command: words[0], Args: words[1:]}}
+		list := facts{s, h}.files(newBounds(h))
 		if list == nil {
 			return fingerprint.Fingerprint{}
 		}

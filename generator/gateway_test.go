@@ -63,7 +63,7 @@ func TestHelloFits(t *testing.T) {
 // The digest of the program is of what was declared, and no two declarations run into each other.
 func TestProgramDigest(t *testing.T) {
 	digest := func(command string, args ...string) string {
-		return program(declaration.Server{Command: command, Args: args})
+		return program(declaration.Server{Program: declaration.Program{Command: command, Args: args}})
 	}
 	if got, want := digest("node", "a"), "29bbfe8eb1e62c0e7f7cadb4b88b9ee75ebdd914e45a2d2d68150ac5c0d1110b"; got != want {
 		t.Errorf("digest %s, want that of \"node\\x00a\", %s", got, want)

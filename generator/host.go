@@ -14,6 +14,7 @@ type Host struct {
 	Path     []string      // directories in which a bare command is looked up
 	Home     string        // the operator's; "": none to protect
 	StateDir string        // a server's private home is StateDir/NAME
+	Packages string        // installed packages are Packages/REGISTRY/NAME/VERSION; "": there are none
 	Private  []string      // never shown to a server: pfar's run, state, vault and configuration
 }
 

@@ -23,7 +23,8 @@ func Inspector(e inspector.External, at hcl.Range, h Host) (plan.Inspection, hcl
 		return plan.Inspection{Inspector: e}, nil
 	}
 	p, diags := Compile(declaration.Server{
-		Name: e.Name, File: at.Filename, Label: declaration.Secret, Transport: declaration.Stdio, Command: e.Exec[0], Args: e.Exec[1:], Enabled: true,
+		Name: e.Name, File: at.Filename, Label: declaration.Secret, Transport: declaration.Stdio, Enabled: true,
+		Program: declaration.Program{Command: e.Exec[0], Args: e.Exec[1:]},
 		Sandbox: declaration.Sandbox{Memory: e.Memory, Tasks: inspectorTasks, ReadOnlyFS: true, AllowTmp: true, ReadOnly: e.ReadOnly},
 	}, h)
 	for _, d := range diags { // of a server that nobody has declared

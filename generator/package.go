@@ -48,6 +48,9 @@ func (c facts) originOf(l invocation) origin {
 	if r, n, ok := source.RunnerOf(words); ok {
 		return c.ofRunner(r, l.files[len(l.files)-1], words[n:])
 	}
+	if o := c.ofInstallation(); o.pkg != "" {
+		return o
+	}
 	name := versioned.FindStringSubmatch(called)
 	var o origin
 	switch {

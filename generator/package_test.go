@@ -129,7 +129,9 @@ func fetchers() string {
 // Of the words in more, net lets the server reach the registries, state keeps its home, and a path is writable.
 func originAs(t *testing.T, host, line, more string) string {
 	words := strings.Fields(line)
-	s := declaration.Server{Command: words[0], Args: words[1:]}
+	s := declaration.Server{
+		Program: declaration.Program{Command: words[0], Args: words[1:]},
+	}
 	for _, w := range strings.Fields(more) {
 		name, value, variable := strings.Cut(w, "=")
 		switch {

@@ -62,7 +62,10 @@ func (c facts) distributions(prefix string) []distribution {
 }
 
 // commands reports whether a package declares a command.
-func (d distribution) commands(name string) bool {
+func (d distribution) commands(name string) bool { return slices.Contains(d.scripts(), name) }
+
+// scripts are the commands that a package declares.
+func (d distribution) scripts() (names []string) {
 	b, _ := d.host.read(path.Join(d.folder, "entry_points.txt"))
 	scripts := false
 	for line := range strings.Lines(string(b)) {
@@ -70,11 +73,11 @@ func (d distribution) commands(name string) bool {
 		if strings.HasPrefix(line, "[") {
 			scripts = line == "[console_scripts]"
 		}
-		if key, _, ok := strings.Cut(line, "="); ok && scripts && strings.TrimSpace(key) == name {
-			return true
+		if key, _, ok := strings.Cut(line, "="); ok && scripts {
+			names = append(names, strings.TrimSpace(key))
 		}
 	}
-	return false
+	return names
 }
 
 // wrote reports whether the file is the one that the package's own list of files has, with its digest: another package

@@ -141,7 +141,7 @@ func (c declaredVerb) host(dir string) generator.Host {
 	home, _ := os.UserHomeDir() // without one there is none to protect
 	return generator.Host{
 		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(c.getenv("PATH")), Home: home,
-		StateDir: c.dirs.Homes(), Private: c.dirs.Private(dir),
+		StateDir: c.dirs.Homes(), Packages: c.dirs.Packages(), Private: c.dirs.Private(dir),
 	}
 }
 

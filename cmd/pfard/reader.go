@@ -273,7 +273,7 @@ func (r *reader) host() generator.Host {
 	dirs := r.options.dirs
 	return generator.Host{
 		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(os.Getenv("PATH")), Home: home,
-		StateDir: dirs.Homes(), Private: dirs.Private(r.options.declarations),
+		StateDir: dirs.Homes(), Packages: dirs.Packages(), Private: dirs.Private(r.options.declarations),
 	}
 }
 

@@ -72,6 +72,9 @@ func (d *launch) checkShell() {
 // checkPinned warns of a package that is another program from one day to the next.
 func (d *launch) checkPinned() {
 	f, ok := d.Given["args"]
+	if d.server.Package != "" {
+		return
+	}
 	if runner := path.Base(d.server.Command); !ok || !slices.Contains([]string{"npx", "bunx", "pnpx", "uvx"}, runner) {
 		return
 	}

@@ -92,7 +92,7 @@ func checkTransport(must func(bool, string), s *Server) {
 	must(!strings.ContainsFunc(s.Command, visible.Deceptive), "command")
 	switch s.Transport {
 	case Stdio:
-		must(s.Command != "" && s.URL == "" && s.Path == "", "stdio")
+		must((s.Command != "" || s.Package != "") && s.URL == "" && s.Path == "", "stdio")
 	case UDS, Pipe:
 		must(path.IsAbs(s.Path) && s.URL == "", "socket")
 	case SSE, StreamHTTP:

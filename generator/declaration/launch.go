@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/egress"
 )
@@ -26,6 +27,7 @@ func (d *launch) keys() []block.Key {
 		key("transport", `"stdio"`, `"stdio"`, word(d.reader, &d.server.Transport, transports, wordsOfTransports)),
 		key("url", `"https://mcp.example.com/mcp"`, "", d.url),
 		key("path", `"/run/notion/mcp.sock"`, "", d.path),
+		key("package", `"npm:@notionhq/notion-mcp-server@1.9.0"`, "", d.pkg),
 		key("command", `"node"`, "", d.command),
 		key("args", `["${servers}/notion/index.js"]`, `[]`, d.args),
 		key("version", `"1.2.3"`, "", d.version),
@@ -50,6 +52,29 @@ func (d *launch) command(f *block.Field) {
 		return
 	}
 	d.server.Command = s
+}
+
+func (d *launch) pkg(f *block.Field) {
+	s, ok := d.Line(f)
+	if !ok {
+		return
+	}
+	p, err := source.ParseExact(s)
+	if err != nil {
+		d.Problem(f.Val.At, "Not a package", "package is an exact version of a package: %v.", err)
+		return
+	}
+	d.server.Package = p.String()
+}
+
+// checkProgram judges the command beside a package.
+func (d *launch) checkProgram() {
+	f, ok := d.Given["command"]
+	if !ok || d.server.Package == "" || d.server.Command == "" || source.ValidBin(d.server.Command) {
+		return
+	}
+	d.Problem(f.Val.At, "Keys that exclude each other", "Beside package, command is the name of one of its programs, and "+
+		"%s is not a name. Remove command, or remove package.", block.Quote(d.server.Command))
 }
 
 func (d *launch) path(f *block.Field) {
@@ -89,7 +114,10 @@ func (d *launch) check(to *domains) {
 	d.excludes("url", !remote, "url is the address of a remote server, and the transport is "+t+`. Write transport = "stream-http" (or "sse"), or remove url.`)
 	d.excludes("path", !socket, "path is the socket of a server, and the transport is "+t+`. Write transport = "uds" (or "pipe"), or remove path.`)
 	d.excludes("command", remote, "A server with the transport "+t+" runs elsewhere, so pfar starts no command. Remove command, or write transport = \"stdio\".")
-	if _, starts := d.Given["command"]; starts || d.server.Transport == Stdio {
+	d.excludes("package", remote, "A server with the transport "+t+" runs elsewhere, so pfar starts no package. Remove "+
+		"package, or write transport = \"stdio\".")
+	d.checkProgram()
+	if d.starts() || d.server.Transport == Stdio {
 		return
 	}
 	for _, k := range []string{"args", "env", sandboxSection} {
@@ -100,9 +128,15 @@ func (d *launch) check(to *domains) {
 	}
 }
 
+// starts reports whether the file says what pfar is to start.
+func (d *launch) starts() bool { return d.Given["command"] != nil || d.Given["package"] != nil }
+
 // needs reports the one key that each transport cannot do without.
 func (d *launch) needs() {
 	need := map[Transport]string{Stdio: "command", UDS: "path", Pipe: "path", SSE: "url", StreamHTTP: "url"}[d.server.Transport]
+	if need == "command" && (d.starts() || d.meant["package"]) {
+		return
+	}
 	if _, ok := d.Given[need]; ok || d.meant[need] || d.meant[serverSection] && need == "command" {
 		return
 	}

@@ -26,11 +26,9 @@ type Server struct {
 	TLSPins map[string][]broker.Pin `json:",omitempty"` // tls_pins, by host of a brokered credential: keys, one of which its certificates have
 
 	Transport Transport
-	URL       string   // sse, stream-http
-	Path      string   // uds, pipe
-	Command   string   // stdio: as written, not looked up
-	Args      []string // stdio
-	Version   string   // that the server is expected to have; "" expects none
+	URL       string // sse, stream-http
+	Path      string // uds, pipe
+	Program
 
 	Enabled     bool          // false: known, never started
 	Autostart   bool          // start with pfar; false: with the first call
@@ -50,6 +48,14 @@ type Server struct {
 	Tools   map[string]Tool // by name, in which * stands for any characters
 
 	written
+}
+
+// Program is what pfar starts, and what it expects of that.
+type Program struct {
+	Package string   `json:",omitempty"` // stdio: "npm:NAME@VERSION" or "pypi:NAME==VERSION"; "": none
+	Command string   // stdio: as written, not looked up; with Package one of its programs, "" for the main one
+	Args    []string // stdio
+	Version string   // that the server is expected to have; "" expects none
 }
 
 // written says where the files give what.

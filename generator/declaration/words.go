@@ -40,6 +40,7 @@ func objects() map[string]string {
 // otherWords are what other tools call a key.
 func otherWords() map[string]string {
 	return map[string]string{
+		"npm": "package", "pypi": "package", "pkg": "package", "packages": "package",
 		"cmd": "command", "program": "command", "exec": "command", "arguments": "args",
 		"environment": "env", "envs": "env", "vars": "env", "variables": "env",
 		"secrets": "auth", "credentials": "auth", "token": "auth", "api_key": "auth", "password": "auth", "headers": "auth",

@@ -114,6 +114,9 @@ func (d Dirs) Log(name string) string { return filepath.Join(d.State, "log", nam
 // Homes is the directory of the servers' private homes.
 func (d Dirs) Homes() string { return filepath.Join(d.State, "home") }
 
+// Packages is the directory of installed packages, which servers and everyone else may read.
+func (d Dirs) Packages() string { return filepath.Join(d.State, "packages") }
+
 // Undo is the directory of what servers have overwritten (generator.Compile).
 func (d Dirs) Undo() string { return filepath.Join(d.State, "undo") }
 
