@@ -24,6 +24,7 @@ service "n8n" {
   tool "n8n_validate_workflow"      { effect = "none", audience = "sensitive" }
   tool "n8n_explore_node_resources" { effect = "none", audience = "sensitive" }
 
+  # The server has the documentation of all nodes in memory: 290 MiB of it before it is asked anything.
   setup {
     title     = "n8n"
     summary   = "Workflows of one n8n, and the documentation of its nodes"
@@ -31,6 +32,7 @@ service "n8n" {
     package   = "npm:n8n-mcp@2.87.0"
     integrity = "sha512-xadw4KMsqP9CIPnvAVcuBTysY2S/87pO5nGuHS7dda655am+uY6qicnLA7QUxe/SJzaU2BtX8O4qtsmn8HLtbw=="
     env       = { N8N_API_URL = "https://{host}", N8N_MCP_TELEMETRY_DISABLED = "true" }
+    memory    = "512m"
     domains   = ["{host}"]
 
     secret "N8N_API_KEY" {
