@@ -67,7 +67,18 @@ func (c cleanVerb) clean(ctx context.Context, name string, secrets, yes bool) er
 	if err := c.ask(ctx, yes, fmt.Sprintf("Delete what %q left behind?", name), show); err != nil {
 		return err
 	}
-	request.Remove = true
+	if err := c.deleteLeft(ctx, &l, name); err != nil {
+		return err
+	}
+	if c.json() {
+		return c.printJSON(l)
+	}
+	return nil
+}
+
+// deleteLeft deletes what is left of a server.
+func (c cleanVerb) deleteLeft(ctx context.Context, l *left, name string) error {
+	request := control.Request{Verb: control.Clean, Server: name, Remove: true}
 	if _, err := c.control().Do(ctx, request); err != nil {
 		return err
 	}
@@ -81,9 +92,7 @@ func (c cleanVerb) clean(ctx context.Context, name string, secrets, yes bool) er
 			return err
 		}
 	}
-	if l.Removed = true; c.json() {
-		return c.printJSON(l)
-	}
+	l.Removed = true
 	return nil
 }
 

@@ -107,6 +107,7 @@ type fakePfard struct {
 	secrets  []control.Secret
 	gift     control.Gift // of Give
 	left     control.Leftovers
+	declares func(control.Request) (*control.Declared, error)
 }
 
 func (p *fakePfard) set(f func(*control.Report)) {
@@ -153,6 +154,12 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 			return err
 		}
 		switch r.Verb {
+		case control.Declare, control.Undeclare:
+			d, err := p.declares(r)
+			if err != nil {
+				return err
+			}
+			return send(control.Response{Declarations: control.Declarations{Declared: d}})
 		case control.Give:
 			g := p.gift
 			g.Given = r.Gift != "" && r.Gift == g.Digest

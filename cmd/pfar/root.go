@@ -84,7 +84,7 @@ func rootCommand(c *pfar) *cobra.Command {
 		id, title string
 		verbs     []*cobra.Command
 	}{
-		{"declare", "Declare:", []*cobra.Command{declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand(), servicesVerb{c}.servicesCommand()}},
+		{"declare", "Declare:", []*cobra.Command{declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand(), servicesVerb{c}.servicesCommand(), editVerb{c}.editCommand(), removeVerb{c}.removeCommand()}},
 		{"run", "Run:", []*cobra.Command{upVerb{c}.upCommand(), demoVerb{c}.demoCommand(), statusVerb{c}.statusCommand(), topVerb{c}.topCommand(), lifecycleVerb{c}.startCommand(), lifecycleVerb{c}.stopCommand(), lifecycleVerb{c}.restartCommand(), lifecycleVerb{c}.enableCommand(), lifecycleVerb{c}.disableCommand(), undoVerb{c}.undoCommand(), cleanVerb{c}.cleanCommand(), logsVerb{c}.logsCommand(), egressVerb{c}.egressCommand(), learnVerb{c}.learnCommand(), allowVerb{c}.allowCommand()}},
 		{"use", "Use:", []*cobra.Command{toolsVerb{c}.toolsCommand(), toolsVerb{c}.describeCommand(), toolsVerb{c}.callCommand(), connectVerb{c}.connectCommand(), pinsVerb{c}.pinsCommand(), approvalsVerb{c}.approvalsCommand(), grantsVerb{c}.grantsCommand(), sessionsVerb{c}.sessionsCommand(), auditVerb{c}.auditCommand(), clientVerb{c}.clientCommand()}},
 		{"host", "Host and secrets:", []*cobra.Command{vaultVerb{c}.vaultCommand(), doctorVerb{c}.doctorCommand()}},
@@ -135,7 +135,8 @@ var synonyms = map[string][]string{
 	"status":  {"ps", "ls", "list"},
 	"tools":   {"ls", "list"},
 	"stop":    {"down", "kill"},
-	"disable": {"rm", "remove", "delete"},
+	"remove":  {"rm", "delete", "uninstall", "undeclare"},
+	"edit":    {"change", "declare"},
 	"logs":    {"log"},
 	"explain": {"inspect", "show"},
 	"clean":   {"purge", "prune"}, "undo": {"revert", "restore", "rollback"},

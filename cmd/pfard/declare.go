@@ -133,6 +133,7 @@ func (w declarer) undeclare(p control.Peer, q control.Request) (*control.Declare
 		}
 	}
 	if q.Text.Dry {
+		r.Digest = file.digest()
 		return r, nil
 	}
 	if err := w.record(p, q, file, ""); err != nil {

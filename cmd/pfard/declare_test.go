@@ -120,7 +120,7 @@ func TestDeclareRefuses(t *testing.T) {
 		}
 	}
 	dry = control.Request{Verb: control.Undeclare, Server: "a", Text: &control.Text{Dry: true}}
-	if r, err := d.ask(t, dry); err != nil || r.Done {
+	if r, err := d.ask(t, dry); err != nil || r.Done || r.Digest != a {
 		t.Errorf("only asked: %+v, %v", r, err)
 	}
 	if got := d.folderText(t); got != before || d.reportNow(t).Directory == "" || m.starts["a"] != starts {

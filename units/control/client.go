@@ -30,6 +30,24 @@ func (c Client) Do(ctx context.Context, request Request) (Response, error) {
 	return last, nil
 }
 
+// Declare asks for what the owner's declaration of a server is to be. An answer that is not Done says what is wrong.
+func (c Client) Declare(ctx context.Context, server string, text Text) (*Declared, error) {
+	return c.declared(ctx, Request{Verb: Declare, Server: server, Text: &text})
+}
+
+// Undeclare takes the owner's declaration of a server away.
+func (c Client) Undeclare(ctx context.Context, server string, text Text) (*Declared, error) {
+	return c.declared(ctx, Request{Verb: Undeclare, Server: server, Text: &text})
+}
+
+func (c Client) declared(ctx context.Context, q Request) (*Declared, error) {
+	r, err := c.Do(ctx, q)
+	if err == nil && r.Declared == nil {
+		err = errors.New("pfard answered without a declaration: pfar and pfard may be of different versions")
+	}
+	return r.Declared, err
+}
+
 // Watch calls changed with the present report and with each new one, until it returns an error, which Watch returns,
 // or until pfard closes the connection, which is io.EOF.
 func (c Client) Watch(ctx context.Context, changed func(Report) error) error {
