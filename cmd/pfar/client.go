@@ -51,7 +51,7 @@ func (c clientVerb) clientCommand() *cobra.Command {
 			"pfar client list"),
 		Args: arguments(),
 		RunE: func(*cobra.Command, []string) error {
-			return usage("which of add, list, set, rotate, remove, config?").withHint("pfar client --help")
+			return usage("which of add, list, set, rotate, remove, config, install?").withHint("pfar client --help")
 		},
 	}
 	group.AddCommand(c.clientAddCommand(), c.clientSetCommand(), c.clientRotateCommand(), c.clientConfigCommand(),
@@ -137,20 +137,9 @@ func (c clientVerb) clientAdd(ctx context.Context, n newClient) error {
 		secret = newToken()
 		n.Tokens = []access.Digest{access.DigestOf([]byte(secret))}
 	}
-	if n.Profile == "everyday" { // pfar-policies(5) has the reason for each of its rows
-		n.Relax = cmp.Or(n.Relax, "a desktop client that a person works with all day")
-	}
-	path := filepath.Join(clients.dir, n.Name+".hcl")
-	src := declaration.RenderClient(n.Client)
-	made, diags := declaration.ParseClient(path, src)
-	if made != nil {
-		dir := c.located(ctx, sources{}).policies
-		diags = made.JudgeProfile(policies.Load(os.DirFS(dir), dir).Policy)
-	}
-	for _, d := range diags {
-		if d.Severity == hcl.DiagError {
-			return usage("%s", d.Detail)
-		}
+	path, src, err := c.rendered(ctx, clients, n.Client)
+	if err != nil {
+		return err
 	}
 	if err := os.MkdirAll(clients.dir, 0o755); err != nil {
 		return err
@@ -160,6 +149,28 @@ func (c clientVerb) clientAdd(ctx context.Context, n newClient) error {
 	}
 	fmt.Fprintf(c.stderr, "pfar: it may use no server yet: pfar client set %s --servers NAMES\n", n.Name)
 	return nil
+}
+
+// rendered is the declaration of a new client, and where it goes.
+func (c clientVerb) rendered(
+	ctx context.Context, clients declaredClients, one declaration.Client,
+) (path string, src []byte, err error) {
+	if one.Profile == "everyday" { // pfar-policies(5) has the reason for each of its rows
+		one.Relax = cmp.Or(one.Relax, "a desktop client that a person works with all day")
+	}
+	path = filepath.Join(clients.dir, one.Name+".hcl")
+	src = declaration.RenderClient(one)
+	made, diags := declaration.ParseClient(path, src)
+	if made != nil {
+		dir := c.located(ctx, sources{}).policies
+		diags = made.JudgeProfile(policies.Load(os.DirFS(dir), dir).Policy)
+	}
+	for _, d := range diags {
+		if d.Severity == hcl.DiagError {
+			return "", nil, usage("%s", d.Detail)
+		}
+	}
+	return path, src, nil
 }
 
 // putClient writes a declaration, and hands its token out. The token is written first: one that nobody has is of no

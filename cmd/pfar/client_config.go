@@ -75,23 +75,9 @@ func (c clientVerb) clientConfig(ctx context.Context, name, session, reader stri
 	if session != "" && !access.ValidHandle(session) {
 		return usage("%q is not the handle of a session", session)
 	}
-	var entry configured
-	if stdio || p.stdio || len(one.Tokens) == 0 && name != access.Default {
-		args := []string{"--client", name}
-		if session != "" {
-			args = append(args, "--session", session)
-		}
-		entry = c.bridged(args...)
-	} else {
-		endpoint, err := c.endpoint(ctx)
-		if err != nil {
-			return err
-		}
-		endpoint += "/" + name
-		if session != "" {
-			endpoint += "/" + session
-		}
-		entry = configured{Type: "http", URL: endpoint, Headers: map[string]string{"Authorization": "Bearer TOKEN"}}
+	entry, err := c.entryOf(ctx, one, session, "TOKEN", stdio || p.stdio)
+	if err != nil {
+		return err
 	}
 	text, err := p.write(entry)
 	if err != nil {
@@ -100,6 +86,28 @@ func (c clientVerb) clientConfig(ctx context.Context, name, session, reader stri
 	fmt.Fprintf(c.stderr, "pfar: for %s\n", p.file)
 	fmt.Fprintln(c.stdout, text)
 	return nil
+}
+
+// entryOf is how a client reaches pfar: by HTTP with its token, or by a command.
+func (c clientVerb) entryOf(
+	ctx context.Context, one access.Client, session, token string, stdio bool,
+) (configured, error) {
+	if stdio || len(one.Tokens) == 0 && one.Name != access.Default {
+		args := []string{"--client", one.Name}
+		if session != "" {
+			args = append(args, "--session", session)
+		}
+		return c.bridged(args...), nil
+	}
+	endpoint, err := c.endpoint(ctx)
+	if err != nil {
+		return configured{}, err
+	}
+	endpoint += "/" + one.Name
+	if session != "" {
+		endpoint += "/" + session
+	}
+	return configured{Type: "http", URL: endpoint, Headers: map[string]string{"Authorization": "Bearer " + token}}, nil
 }
 
 // endpoint is where this pfar's gateway has its port. Another one's would be sent the token.

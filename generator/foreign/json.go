@@ -1,0 +1,200 @@
+package foreign
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tailscale/hujson"
+)
+
+// maxDepth bounds how deep a file may nest: readers of JSON call themselves.
+const maxDepth = 200
+
+func parseJSON(src []byte) (hujson.Value, error) {
+	depth := 0
+	for _, b := range src { // brackets in strings count too, which no configuration has in such numbers
+		switch b {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		if depth > maxDepth {
+			return hujson.Value{}, fmt.Errorf("the JSON nests deeper than %d levels", maxDepth)
+		}
+	}
+	v, err := hujson.Parse(bytes.Clone(src))
+	if err != nil {
+		return v, fmt.Errorf("reading JSON: %s", place(err))
+	}
+	return v, nil
+}
+
+// place is an error of a parser without the text of the file, which may be a secret.
+func place(err error) string {
+	line, _, cut := strings.Cut(err.Error(), ": ")
+	if cut && strings.HasPrefix(line, "hujson: line ") {
+		return "syntax mistake in" + strings.TrimPrefix(line, "hujson:")
+	}
+	return "syntax mistake"
+}
+
+func readJSON(src []byte) (map[string]any, error) {
+	v, err := parseJSON(src)
+	if err != nil {
+		return nil, err
+	}
+	if twice(v) {
+		return nil, errors.New("reading JSON: an object has a member twice")
+	}
+	v.Standardize()
+	var m map[string]any
+	d := json.NewDecoder(bytes.NewReader(v.Pack()))
+	d.UseNumber()
+	if err := d.Decode(&m); err != nil || m == nil {
+		return nil, errors.New("reading JSON: the file is not an object")
+	}
+	return m, nil
+}
+
+// twice reports whether an object has two members of one name: programs differ in which of them counts.
+func twice(v hujson.Value) bool {
+	switch v := v.Value.(type) {
+	case *hujson.Object:
+		seen := map[string]bool{}
+		for _, m := range v.Members {
+			name := m.Name.Value.(hujson.Literal).String()
+			if seen[name] || twice(m.Value) {
+				return true
+			}
+			seen[name] = true
+		}
+	case *hujson.Array:
+		for _, e := range v.Elements {
+			if twice(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// addJSON inserts a member behind the last one of the deepest section that is there.
+func addJSON(src []byte, path []string, whole []byte) ([]edit, error) {
+	at, err := parseJSON(src)
+	if err != nil {
+		return nil, err
+	}
+	var raw json.RawMessage = whole
+	for _, name := range path {
+		var m map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &m); err != nil {
+			return nil, err
+		}
+		raw = m[name]
+	}
+	i := 0
+	for ; i < len(path)-1; i++ {
+		next := at.Find("/" + path[i])
+		if next == nil {
+			break
+		}
+		at = *next
+	}
+	object, ok := at.Value.(*hujson.Object)
+	if !ok {
+		return nil, fmt.Errorf("%q is not an object", strings.Join(path[:i], "."))
+	}
+	for j := len(path) - 1; j > i; j-- {
+		if raw, err = json.Marshal(map[string]json.RawMessage{path[j]: raw}); err != nil {
+			return nil, err
+		}
+	}
+	return insertMember(src, at, object, path[i], raw), nil
+}
+
+func insertMember(src []byte, at hujson.Value, object *hujson.Object, name string, raw []byte) []edit {
+	outer, _ := indentAt(src, at.StartOffset)
+	unit := "  "
+	if strings.Contains(string(src), "\n\t") {
+		unit = "\t"
+	}
+	indent, n := outer+unit, len(object.Members)
+	if n > 0 {
+		if own, alone := indentAt(src, object.Members[n-1].Name.StartOffset); alone {
+			indent = own
+		}
+	}
+	var b bytes.Buffer
+	_ = json.Indent(&b, raw, indent, unit) // it was marshalled
+	member := "\n" + indent + `"` + name + `": ` + b.String()
+	end := at.EndOffset - 1 // of what is inside the braces
+	if n == 0 {
+		p := at.StartOffset + 1
+		if !bytes.Contains(src[p:end], []byte("\n")) {
+			member += "\n" + outer
+		}
+		return []edit{{at: p, text: member}}
+	}
+	last := object.Members[n-1].Value.EndOffset
+	p, comma := last+commaIn(src[last:end]), true
+	if p < last {
+		p, comma = last, false
+	}
+	p = behindComment(src, p, end)
+	if !bytes.Contains(src[p:end], []byte("\n")) {
+		member += map[bool]string{true: ","}[comma] + "\n" + outer
+	} else if comma {
+		member += ","
+	}
+	edits := []edit{{at: p, text: member}}
+	if !comma {
+		edits = append([]edit{{at: last, text: ","}}, edits...)
+	}
+	return edits
+}
+
+// commaIn finds the place behind the comma among white space and comments.
+func commaIn(tail []byte) int {
+	for i := 0; i < len(tail); i++ {
+		switch {
+		case tail[i] == ',':
+			return i + 1
+		case bytes.HasPrefix(tail[i:], []byte("//")):
+			i = lineEnd(tail, i)
+		case bytes.HasPrefix(tail[i:], []byte("/*")):
+			i += 2 + max(bytes.Index(tail[i+2:], []byte("*/")), 0) + 1
+		}
+	}
+	return -1 << 31
+}
+
+// behindComment skips a comment on the rest of the line, which belongs to what is before it.
+func behindComment(src []byte, p, end int) int {
+	stop := min(lineEnd(src, p), end)
+	rest := bytes.TrimSpace(src[p:stop])
+	if bytes.HasPrefix(rest, []byte("//")) ||
+		bytes.HasPrefix(rest, []byte("/*")) && bytes.Index(rest, []byte("*/")) == len(rest)-2 {
+		return stop
+	}
+	return p
+}
+
+// dropJSON takes a member out.
+func dropJSON(src []byte, path []string) ([]byte, error) {
+	v, err := parseJSON(src)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := json.Marshal([]map[string]string{{"op": "remove", "path": "/" + strings.Join(path, "/")}})
+	if err != nil {
+		return nil, err
+	}
+	if err := v.Patch(patch); err != nil {
+		return nil, errOthers
+	}
+	return v.Pack(), nil
+}
