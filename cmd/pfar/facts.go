@@ -101,17 +101,21 @@ func (f facts) with(tools []tool) []json.RawMessage {
 	return list
 }
 
-// words is a line for each fact, with who says so.
+// words is a line for each fact of a tool, with who says so.
 func (f facts) words(t tool) [][]cell {
 	if f == nil {
 		return nil
 	}
-	known := f.of(t)
+	return factRows("  ", f.of(t))
+}
+
+// factRows is a line for each fact, with who says so.
+func factRows(head string, known gate.Facts) [][]cell {
 	from := func(s string) cell { return cell{"(" + s + ")", ""} }
 	return [][]cell{
-		{{"  output", ""}, {known.Output.Confidentiality.String(), cyan}, from(known.From.Confidentiality)},
-		{{"  written by", ""}, {known.Output.Integrity.String(), cyan}, from(known.From.Integrity)},
-		{{"  audience", ""}, {known.Audience.String(), cyan}, from(known.From.Audience)},
-		{{"  effect", ""}, {known.Effect.String(), cyan}, from(known.From.Effect)},
+		{{head + "output", ""}, {known.Output.Confidentiality.String(), cyan}, from(known.From.Confidentiality)},
+		{{head + "written by", ""}, {known.Output.Integrity.String(), cyan}, from(known.From.Integrity)},
+		{{head + "audience", ""}, {known.Audience.String(), cyan}, from(known.From.Audience)},
+		{{head + "effect", ""}, {known.Effect.String(), cyan}, from(known.From.Effect)},
 	}
 }

@@ -23,7 +23,8 @@ where each credential comes from; never a secret. Without NAME, print this for e
 declarations are those of the running pfar. This starts nothing, and pfar need not run.`
 
 const explainHelp = `Say in words what a server can see and reach, and which secrets it gets. Without --dir, the declarations
-are those of the running pfar. This starts nothing, and pfar need not run.
+are those of the running pfar. This starts nothing, and pfar need not run. If it runs and you are the operator, the
+facts of each tool follow, with their sources.
 
 With the ID of a call, which "pfar audit" prints: print the gate's decision, its rule, and the facts of the tool with
 their sources.`
@@ -46,7 +47,11 @@ func (c declaredVerb) explainCommand() *cobra.Command {
 		if audit.IsID(args[0]) { // no server's name begins with a digit
 			return auditVerb(c).explainCall(cmd.Context(), args[0])
 		}
-		return ofServer(cmd, args)
+		if err := ofServer(cmd, args); err != nil || c.json() || cmd.Flags().Changed("dir") {
+			return err // facts of now are those of the running declarations
+		}
+		_, err := fmt.Fprint(c.stdout, toolsVerb(c).factsOf(cmd.Context(), args[0]))
+		return err
 	}
 	return cmd
 }
