@@ -462,10 +462,11 @@ func TestRoomOfEachServer(t *testing.T) {
 	g.Launch(t, handover.Server{Name: "evil", Capabilities: everyCapability}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
 		if m.Method == "tools/call" {
 			n++
-			s.Say(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, n)
+			id := n
+			s.Say(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, id)
 			go func() { // when the client has been asked
 				time.Sleep(20 * time.Millisecond)
-				s.Say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)
+				s.Say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
 				s.Result(m, `{"content":[]}`)
 			}()
 		}
