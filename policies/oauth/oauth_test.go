@@ -47,6 +47,7 @@ func TestParseRefuses(t *testing.T) {
 		"no endpoint":              {written(map[string]any{"token_url": nil}), "token_url is missing"},
 		"no client":                {written(map[string]any{"client_id": nil}), "client_id is missing"},
 		"a misspelt member":        {written(map[string]any{"expires": "hunter2"}), "expires is no member"},
+		"another ID token":         {written(map[string]any{"id_tokens": "hunter2"}), "id_tokens is no member"},
 		"a value as a member":      {written(map[string]any{"hunter2!": 1}), "something is no member"},
 		"a number as a token":      {written(map[string]any{"refresh_token": 1234567}), "refresh_token is of another type"},
 		"a list as a token":        {written(map[string]any{"access_token": []string{"hunter2"}}), "access_token is of another type"},
@@ -116,6 +117,26 @@ func TestParse(t *testing.T) {
 	}
 	if s, err := Parse(written(map[string]any{"client_secret": nil, "auth_style": "params"}), now); err != nil || len(s.Secrets()) != 2 {
 		t.Errorf("a public client: %+v, %v", s, err)
+	}
+}
+
+// TestParseDrops wants an endpoint's answer taken as it came, and nothing kept of what no set has.
+func TestParseDrops(t *testing.T) {
+	for name, member := range map[string]any{
+		"id_token": "eyJhbGciOiJub25lIn0.hunter2-of-a-person.", "refresh_token_expires_in": 15897600,
+	} {
+		want, err := Parse(written(nil), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Parse(written(map[string]any{name: member}), now)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v; want what is without it: %+v", name, got, err, want)
+			continue
+		}
+		if text, err := got.Encode(); err != nil || strings.Contains(string(text), name) || strings.Contains(string(text), "of-a-person") {
+			t.Errorf("%s is kept, %v", name, err)
+		}
 	}
 }
 

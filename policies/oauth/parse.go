@@ -20,6 +20,10 @@ type given struct {
 	Scope     string      `json:"scope"`      // scopes, separated by spaces
 }
 
+// dropped are members of endpoints' answers that no set has: nothing here needs them. Of an ID token only a login could
+// make use (OpenID Connect Core 3.1.3.3), and it names a person. When a refresh token ends, its endpoint says then.
+var dropped = []string{"id_token", "refresh_token_expires_in"}
+
 // Parse reads a token set that somebody has obtained until now. No error quotes what it read.
 func Parse(text []byte, now time.Time) (Set, error) {
 	var members map[string]json.RawMessage
@@ -28,6 +32,9 @@ func Parse(text []byte, now time.Time) (Set, error) {
 	}
 	var g given
 	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if slices.Contains(dropped, name) {
+			continue
+		}
 		// One by one: the decoder's own errors may quote a value, and do not always say which member it was.
 		one, err := json.Marshal(map[string]json.RawMessage{name: members[name]})
 		if err != nil {
