@@ -134,7 +134,8 @@ func TestParseDrops(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want what is without it: %+v", name, got, err, want)
 			continue
 		}
-		if text, err := got.Encode(); err != nil || strings.Contains(string(text), name) || strings.Contains(string(text), "of-a-person") {
+		b, err := got.Encode()
+		if text := string(b); err != nil || strings.Contains(text, name) || strings.Contains(text, "of-a-person") {
 			t.Errorf("%s is kept, %v", name, err)
 		}
 	}
