@@ -93,8 +93,7 @@ func TestIdle(t *testing.T) {
 	bed.Eventually(t, soon, func() error { return quiet(t, m, processes) })
 	pfard, gateway := memory(t, m, processes["pfard"]), memory(t, m, processes["pfar-gateway"])
 	t.Logf("memory: pfard %d KiB, gateway %d KiB, a launcher %d KiB", pfard, gateway, memory(t, m, processes["idle-0"]))
-	// They take 28 MB where nothing else runs, and up to 46 MB beside other tests. make bench has what each server adds.
-	if pfard+gateway > 64<<10 {
-		t.Errorf("pfard and the gateway take %d KiB, want no more than 64 MiB", pfard+gateway)
+	if pfard+gateway > 40<<10 {
+		t.Errorf("pfard and the gateway take %d KiB, want no more than 40 MiB", pfard+gateway)
 	}
 }
