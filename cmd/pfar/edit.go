@@ -53,6 +53,11 @@ func (c editVerb) edit(ctx context.Context, name string) error {
 		}
 		text.Old = ""
 	}
+	// Whoever may not change it learns so before the work, not after it.
+	asked := control.Text{New: before, Old: text.Old, Dry: true}
+	if _, err := c.control().Declare(ctx, name, asked); err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "pfar-edit-") // 0700
 	if err != nil {
 		return fmt.Errorf("making a private directory: %w", err)
@@ -76,7 +81,7 @@ func (c editVerb) edit(ctx context.Context, name string) error {
 	return c.printEdited(done)
 }
 
-// untilSound has a copy edited until it can take the file's place, or whoever edits gives up.
+// untilSound opens the editor again and again, until pfard accepts the text or the person gives up.
 func (c editVerb) untilSound(ctx context.Context, name, copied string, before []byte, text control.Text) (
 	*control.Declared, error,
 ) {

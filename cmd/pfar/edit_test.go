@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,14 +58,18 @@ func copies(t *testing.T) (list []string) {
 	return list
 }
 
-// TestEditRefuses: without a sound text nothing is changed, and what was typed is not lost.
+// TestEditRefuses: a text with mistakes changes nothing, and pfar keeps what the person typed.
 func TestEditRefuses(t *testing.T) {
 	_, p, _, edit := editing(t)
 	var sent []control.Text
 	answer := &control.Declared{}
 	var refusal error
 	p.declares = func(r control.Request) (*control.Declared, error) {
-		sent = append(sent, *r.Text)
+		if !r.Text.Dry {
+			sent = append(sent, *r.Text)
+		} else if refusal != nil && !errors.Is(refusal, control.ErrDenied) {
+			return answer, nil
+		}
 		return answer, refusal
 	}
 	if code, n := edit("true", "edit", "ntion"); code != exitNoSuch || !strings.Contains(n.err.String(), "notion") {
@@ -97,7 +102,11 @@ func TestEditRefuses(t *testing.T) {
 		!strings.Contains(n.err.String(), "somebody has changed") {
 		t.Errorf("changed meanwhile: exit %d, %s", code, n.err)
 	}
-	got := copies(t)
+	refusal = control.ErrDenied
+	if code, n := edit("echo denied >", "edit", "notion"); code != exitDenied {
+		t.Errorf("who may not: exit %d, %s", code, n.err)
+	}
+	got := copies(t) // without an editor for who may not
 	if slices.Sort(got); !slices.Equal(got, []string{"late\n", "wrong\n"}) {
 		t.Errorf("left %q", got)
 	}
@@ -108,7 +117,9 @@ func TestEdit(t *testing.T) {
 	b, p, file, edit := editing(t)
 	var sent []control.Text
 	p.declares = func(r control.Request) (*control.Declared, error) {
-		sent = append(sent, *r.Text)
+		if !r.Text.Dry {
+			sent = append(sent, *r.Text)
+		}
 		d := &control.Declared{Server: "notion", File: file, Done: string(r.Text.New) != "wrong\n"}
 		if !d.Done {
 			d.Diagnostics = []control.Diagnostic{{Severity: "error", Text: "a mistake\n"}}

@@ -29,7 +29,7 @@ func (c removeVerb) removeCommand() *cobra.Command {
 			return c.remove(cmd.Context(), args[0], purge, yes)
 		},
 	})
-	cmd.Flags().BoolVar(&purge, "purge", false, "also delete what it leaves behind, and its secrets")
+	cmd.Flags().BoolVar(&purge, "purge", false, "also delete its home, log and pins, and secrets that only it has")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }
@@ -48,10 +48,10 @@ func (c removeVerb) remove(ctx context.Context, name string, purge, yes bool) er
 	if _, err := findServer(report, name); err != nil {
 		return err
 	}
-	if err := c.canAsk(yes, "pfar explain "+name); err != nil {
-		return err
-	}
 	before, err := c.control().Undeclare(ctx, name, control.Text{Dry: true})
+	if err == nil {
+		err = c.canAsk(yes, "pfar explain "+name)
+	}
 	if err != nil {
 		return err
 	}
