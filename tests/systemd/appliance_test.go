@@ -228,9 +228,12 @@ func TestCrashes(t *testing.T) {
 		}
 		return nil
 	})
-	if r := m.Try("systemctl", "is-failed", "pfar-mcp@bad"); r.Stdout != "failed\n" {
-		t.Errorf("its unit: %s", r)
-	}
+	bed.Eventually(t, soon, func() error { // systemd learns of it when the launcher has ended, which tells pfard before
+		if r := m.Try("systemctl", "is-failed", "pfar-mcp@bad"); r.Stdout != "failed\n" {
+			return fmt.Errorf("its unit: %s", r)
+		}
+		return nil
+	})
 	m.Run(t, "systemctl", "restart", "pfard") // which does not start it again
 	if s := becomes(t, m, "bad", control.Failed); !strings.Contains(s.Detail, "disabled after 3 crashes in a row: exit status 3: echo: crashing as told") {
 		t.Errorf("after pfard was restarted: %+v", s)
