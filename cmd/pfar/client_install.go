@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,6 +35,7 @@ type installVerb struct{ clientVerb }
 type installation struct {
 	program, file, user string
 	client              declaration.Client
+	bounded             bool // the caller said which servers or which profile
 	undo, dryRun, yes   bool
 }
 
@@ -52,6 +55,7 @@ func (v installVerb) command() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n.program = args[0]
+			n.bounded = cmd.Flags().Changed("servers") || cmd.Flags().Changed("profile")
 			return v.run(cmd.Context(), n)
 		},
 	})
@@ -127,10 +131,10 @@ func (v installVerb) install(ctx context.Context, n installation, p program, fil
 		if v.json() {
 			return v.printJSON(m)
 		}
-		m.show(v.streams)
+		m.print(v.streams, v.stdout)
 		return nil
 	}
-	if err := v.ask(ctx, n.yes, "Write it?", func(w writer) { m.print(v.streams, w) }); err != nil {
+	if err := v.ask(ctx, n.yes, "Write it?", func(w io.Writer) { m.print(v.streams, w) }); err != nil {
 		return err
 	}
 	if err := v.apply(ctx, &m, file); err != nil {
@@ -144,7 +148,7 @@ func (v installVerb) install(ctx context.Context, n installation, p program, fil
 	return nil
 }
 
-// plan decides what is written, and writes nothing.
+// plan returns the new texts of the file and of the declaration. It changes nothing.
 func (v installVerb) plan(
 	ctx context.Context, n installation, p program, file *foreignFile, whose owner,
 ) (m made, err error) {
@@ -156,6 +160,9 @@ func (v installVerb) plan(
 	secret := newToken()
 	one := n.client
 	switch taken := clients.taken(one.Name); {
+	case taken != "" && n.bounded:
+		return m, usage("the client %q is declared already, with servers and a profile of its own", one.Name).
+			withHint("leave out --servers and --profile, or pfar client install %s --client ANOTHER", n.program)
 	case taken != "":
 		if one, err = clients.find(one.Name); err != nil {
 			return m, err
@@ -211,14 +218,7 @@ func (v installVerb) plan(
 func describedAs(path string) string { return "written into " + path + " by pfar client install" }
 
 func sharesUser(a, b declaration.Client) bool {
-	for _, uid := range a.UIDs {
-		for _, other := range b.UIDs {
-			if uid == other {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.UIDs, func(uid uint32) bool { return slices.Contains(b.UIDs, uid) })
 }
 
 // apply declares the client before its token is anywhere, and takes the declaration back if the file cannot be written.
@@ -246,10 +246,8 @@ func (v installVerb) apply(ctx context.Context, m *made, file *foreignFile) erro
 	return nil
 }
 
-// show prints what is added, on standard output.
-func (m made) show(c *streams) { m.print(c, c.stdout) }
-
-func (m made) print(c *streams, w writer) {
+// print shows the lines that pfar adds to the file, and the client.
+func (m made) print(c *streams, w io.Writer) {
 	fmt.Fprintf(w, "%s\n", escape(m.File, oneLine))
 	for line := range strings.Lines(strings.Trim(m.Added, "\n") + "\n") {
 		fmt.Fprintf(w, "%s\n", c.paint(w, green, "+ "+escape(strings.TrimSuffix(line, "\n"), oneLine)))
@@ -291,7 +289,7 @@ func (v installVerb) undo(ctx context.Context, n installation, p program, file *
 		said = "would have " + said
 	} else {
 		question := "Take pfar out of " + file.path + "?"
-		if err := v.ask(ctx, n.yes, question, func(writer) {}); err != nil {
+		if err := v.ask(ctx, n.yes, question, func(io.Writer) {}); err != nil {
 			return err
 		}
 		if err := file.restore(next, backup); err != nil {
@@ -345,9 +343,9 @@ func putDeclaration(path string, src []byte) error {
 		if err := os.Remove(path); err != nil {
 			return err
 		}
-		return durable.SyncDir(dirOf(path))
+		return durable.SyncDir(filepath.Dir(path))
 	}
-	if err := os.MkdirAll(dirOf(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	return durable.WriteFile(path, src)

@@ -18,10 +18,6 @@ import (
 	"github.com/pfar/pfar/generator/foreign"
 )
 
-type writer = io.Writer
-
-func dirOf(path string) string { return filepath.Dir(path) }
-
 // owner is the user whose program is configured.
 type owner struct {
 	uid  int
@@ -59,7 +55,7 @@ type foreignFile struct {
 	root *os.Root
 	name string // in root
 	src  []byte
-	info fs.FileInfo // nil if there is no file
+	info fs.FileInfo // nil: the file does not exist
 	uid  int
 	gid  int
 }
@@ -80,7 +76,7 @@ func openForeign(whose owner, below []string, named string) (*foreignFile, error
 		if path, err = filepath.Abs(named); err != nil {
 			return nil, err
 		}
-		if base, err = filepath.EvalSymlinks(dirOf(path)); err != nil {
+		if base, err = filepath.EvalSymlinks(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
 		path = filepath.Join(base, filepath.Base(path))
@@ -121,7 +117,7 @@ func (f *foreignFile) read(uid int) error {
 	if f.uid != uid {
 		return fail(exitDenied, "%s belongs to user %d, not %d", f.root.Name(), f.uid, uid)
 	}
-	for dir := dirOf(f.name); ; dir = dirOf(dir) {
+	for dir := filepath.Dir(f.name); ; dir = filepath.Dir(dir) {
 		info, err := f.root.Stat(dir)
 		if err == nil {
 			err = f.trusted(dir, info)
@@ -166,7 +162,8 @@ func (f *foreignFile) trusted(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// copyName is the name of the copy that belongs to a text of the file: whoever has edited the file has another text.
+// copyName is the name of the copy beside a file with this text. Another text has another name, so an edited file has no
+// copy.
 func (f *foreignFile) copyName(text []byte, created bool) string {
 	sum := sha256.Sum256(text)
 	return f.name + ".pfar-" + hex.EncodeToString(sum[:12]) + map[bool]string{true: ".new", false: ".bak"}[created]
@@ -198,7 +195,7 @@ func (f *foreignFile) replace(text []byte) (backup string, err error) {
 // folders makes those that the program would make.
 func (f *foreignFile) folders() error {
 	made := ""
-	for part := range strings.SplitSeq(dirOf(f.name), "/") {
+	for part := range strings.SplitSeq(filepath.Dir(f.name), "/") {
 		made = filepath.Join(made, part)
 		err := f.root.Mkdir(made, 0o700)
 		if err == nil {
@@ -225,7 +222,7 @@ func (f *foreignFile) unchanged() error {
 
 // put writes a file that is whole or not there.
 func (f *foreignFile) put(name string, text []byte, mode fs.FileMode) error {
-	staged := filepath.Join(dirOf(name), ".new-"+rand.Text())
+	staged := filepath.Join(filepath.Dir(name), ".new-"+rand.Text())
 	file, err := f.root.OpenFile(staged, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -240,7 +237,7 @@ func (f *foreignFile) put(name string, text []byte, mode fs.FileMode) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("writing %s: %w", filepath.Join(f.root.Name(), name), err), f.root.Remove(staged))
 	}
-	dir, err := f.root.Open(dirOf(name))
+	dir, err := f.root.Open(filepath.Dir(name))
 	if err != nil {
 		return err
 	}
