@@ -1,16 +1,13 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -33,14 +30,7 @@ func TestInstalledPackage(t *testing.T) {
 	p.await("the other one missing", soon, missing(git))
 
 	dir := directory(t, "/var/tmp")
-	run := func(in string, env []string, words ...string) {
-		t.Helper()
-		c := exec.Command(words[0], words[1:]...)
-		c.Dir, c.Env = in, append(os.Environ(), append(env, "HOME="+dir)...)
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", words, err, out)
-		}
-	}
+	run := atHome(t, dir)
 	from := filepath.Join(dir, "echo")
 	write(t, filepath.Join(from, "package.json"), `{"name": "@example/mcp-echo", "version": "1.0.0", "bin": "echo"}`)
 	binary, err := os.ReadFile(program(t, "echo"))
@@ -75,16 +65,6 @@ func TestInstalledPackage(t *testing.T) {
 		"mcp-server-git==1.0")
 	put(t, filepath.Join(place, "record.json"), fmt.Sprintf(`{"package": %q}`, git))
 	for name, want := range map[string]string{"echoed": "@example/mcp-echo", "git": "pypi:mcp-server-git"} {
-		stdout, stderr, code := p.command("plan", name, "--json")
-		var plan struct {
-			Gateway struct{ Declared gate.Declared }
-		}
-		if code != 0 || json.Unmarshal([]byte(stdout), &plan) != nil {
-			t.Errorf("%s: %d %s", name, code, stderr)
-			continue
-		}
-		if d := plan.Gateway.Declared; strings.Join(d.Packages, " ") != want || d.Doubt != nil {
-			t.Errorf("%s: packages %q, doubt %+v, want %s alone", name, d.Packages, d.Doubt, want)
-		}
+		p.isOf(name, want)
 	}
 }

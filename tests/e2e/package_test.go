@@ -26,14 +26,7 @@ func TestRealPackages(t *testing.T) {
 	check(t, err)
 	servers, err := npmServers()
 	check(t, err)
-	run := func(in string, env []string, words ...string) {
-		t.Helper()
-		c := exec.Command(words[0], words[1:]...)
-		c.Dir, c.Env = in, append(os.Environ(), append(env, "HOME="+dir)...)
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", words, err, out)
-		}
-	}
+	run := atHome(t, dir)
 	archived := archive(t, dir, run)
 	venv := virtual(t, dir, run)
 	goPath, forged := goPrograms(t, dir, run)
@@ -70,22 +63,7 @@ func TestRealPackages(t *testing.T) {
 	}
 	p := prepare(t, declarations)
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
-		stdout, stderr, code := p.command("plan", name, "--json")
-		var plan struct {
-			Gateway struct{ Declared gate.Declared }
-		}
-		if code != 0 || json.Unmarshal([]byte(stdout), &plan) != nil {
-			t.Errorf("%s: %d %s", name, code, stderr)
-			continue
-		}
-		d := plan.Gateway.Declared
-		got := strings.Join(d.Packages, " ")
-		if d.Doubt != nil {
-			got = "?" + d.Doubt.Package
-		}
-		if got != lines[name].want {
-			t.Errorf("%s: %q, want %q (%+v)", name, got, lines[name].want, d.Doubt)
-		}
+		p.isOf(name, lines[name].want)
 	}
 	if out, _, _ := p.command("check"); strings.Contains(out, "error:") {
 		t.Errorf("check: %s", out)
@@ -98,6 +76,39 @@ func TestRealPackages(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain: %s, want %s", out, want)
 		}
+	}
+}
+
+// atHome runs installers, which keep what they need in a folder of the test.
+func atHome(t *testing.T, dir string) func(in string, env []string, words ...string) {
+	return func(in string, env []string, words ...string) {
+		t.Helper()
+		c := exec.Command(words[0], words[1:]...)
+		c.Dir, c.Env = in, append(os.Environ(), append(env, "HOME="+dir)...)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", words, err, out)
+		}
+	}
+}
+
+// isOf wants a server's program to be of a package, after "?" of one that it may be.
+func (p *pfar) isOf(name, want string) {
+	p.t.Helper()
+	stdout, stderr, code := p.command("plan", name, "--json")
+	var plan struct {
+		Gateway struct{ Declared gate.Declared }
+	}
+	if code != 0 || json.Unmarshal([]byte(stdout), &plan) != nil {
+		p.t.Errorf("%s: %d %s", name, code, stderr)
+		return
+	}
+	d := plan.Gateway.Declared
+	got := strings.Join(d.Packages, " ")
+	if d.Doubt != nil {
+		got = "?" + d.Doubt.Package
+	}
+	if got != want {
+		p.t.Errorf("%s: %q, want %q (%+v)", name, got, want, d.Doubt)
 	}
 }
 
