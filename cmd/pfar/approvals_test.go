@@ -294,12 +294,13 @@ func TestHook(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nexit 3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := (hook{path: script, within: time.Hour}).tell(t.Context(), w, io.Discard); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+	err := hook{path: script, within: time.Hour}.tell(t.Context(), w, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestHookEnds: a program that hangs is killed, with what it has started.
+// TestHookEnds: pfar kills a program that hangs, and its children.
 func TestHookEnds(t *testing.T) {
 	dir := t.TempDir()
 	script, open := filepath.Join(dir, "tell"), filepath.Join(dir, "open")

@@ -144,7 +144,8 @@ type told struct {
 	done  chan struct{}
 }
 
-// newTold tells of one call after the other, beside what is printed; of more than some that wait, nobody is told.
+// newTold starts to give notices, one after the other, while the caller prints. It skips those for which there is no
+// room.
 func newTold(c *pfar, ctx context.Context, tell []teller) *told {
 	t := &told{pfar: c, seen: map[string]string{}, queue: make(chan operator.Event, 32), done: make(chan struct{})}
 	go func() {

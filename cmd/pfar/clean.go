@@ -76,7 +76,7 @@ func (c cleanVerb) clean(ctx context.Context, name string, secrets, yes bool) er
 	return nil
 }
 
-// deleteLeft deletes what is left of a server.
+// deleteLeft deletes a server's leftovers.
 func (c cleanVerb) deleteLeft(ctx context.Context, l *left, name string) error {
 	request := control.Request{Verb: control.Clean, Server: name, Remove: true}
 	if _, err := c.control().Do(ctx, request); err != nil {

@@ -163,7 +163,8 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// TestRemove: only a yes removes, exactly the text that was there, and --purge what is left of the server.
+// TestRemove: pfar removes a declaration only after a yes, and only the text that it showed. --purge deletes the
+// leftovers.
 func TestRemove(t *testing.T) {
 	b := newPins(t)
 	servers := []control.Server{{Name: "notion", File: "/d/notion.hcl"}}

@@ -84,9 +84,24 @@ func rootCommand(c *pfar) *cobra.Command {
 		id, title string
 		verbs     []*cobra.Command
 	}{
-		{"declare", "Declare:", []*cobra.Command{declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand(), servicesVerb{c}.servicesCommand(), editVerb{c}.editCommand(), removeVerb{c}.removeCommand()}},
-		{"run", "Run:", []*cobra.Command{upVerb{c}.upCommand(), demoVerb{c}.demoCommand(), statusVerb{c}.statusCommand(), topVerb{c}.topCommand(), lifecycleVerb{c}.startCommand(), lifecycleVerb{c}.stopCommand(), lifecycleVerb{c}.restartCommand(), lifecycleVerb{c}.enableCommand(), lifecycleVerb{c}.disableCommand(), undoVerb{c}.undoCommand(), cleanVerb{c}.cleanCommand(), logsVerb{c}.logsCommand(), egressVerb{c}.egressCommand(), learnVerb{c}.learnCommand(), allowVerb{c}.allowCommand()}},
-		{"use", "Use:", []*cobra.Command{toolsVerb{c}.toolsCommand(), toolsVerb{c}.describeCommand(), toolsVerb{c}.callCommand(), connectVerb{c}.connectCommand(), pinsVerb{c}.pinsCommand(), approvalsVerb{c}.approvalsCommand(), grantsVerb{c}.grantsCommand(), sessionsVerb{c}.sessionsCommand(), auditVerb{c}.auditCommand(), installVerb{clientVerb{c}}.withInstall()}},
+		{"declare", "Declare:", []*cobra.Command{
+			declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand(),
+			servicesVerb{c}.servicesCommand(), editVerb{c}.editCommand(), removeVerb{c}.removeCommand(),
+		}},
+		{"run", "Run:", []*cobra.Command{
+			upVerb{c}.upCommand(), demoVerb{c}.demoCommand(), statusVerb{c}.statusCommand(),
+			topVerb{c}.topCommand(), lifecycleVerb{c}.startCommand(), lifecycleVerb{c}.stopCommand(),
+			lifecycleVerb{c}.restartCommand(), lifecycleVerb{c}.enableCommand(),
+			lifecycleVerb{c}.disableCommand(), undoVerb{c}.undoCommand(), cleanVerb{c}.cleanCommand(),
+			logsVerb{c}.logsCommand(), egressVerb{c}.egressCommand(), learnVerb{c}.learnCommand(),
+			allowVerb{c}.allowCommand(),
+		}},
+		{"use", "Use:", []*cobra.Command{
+			toolsVerb{c}.toolsCommand(), toolsVerb{c}.describeCommand(), toolsVerb{c}.callCommand(),
+			connectVerb{c}.connectCommand(), pinsVerb{c}.pinsCommand(), approvalsVerb{c}.approvalsCommand(),
+			grantsVerb{c}.grantsCommand(), sessionsVerb{c}.sessionsCommand(), auditVerb{c}.auditCommand(),
+			installVerb{clientVerb{c}}.withInstall(),
+		}},
 		{"host", "Host and secrets:", []*cobra.Command{vaultVerb{c}.vaultCommand(), doctorVerb{c}.doctorCommand()}},
 		{"more", "More:", []*cobra.Command{versionVerb{c.streams}.versionCommand()}},
 	} {

@@ -23,7 +23,7 @@ type Limits struct {
 	All    int // of all sessions, texts and fingerprints
 }
 
-// strangersLimits bound what is kept of strangers' text. Most of that text is public, and it is asked about rarely.
+// strangersLimits bound the memory for strangers' text, which few calls are compared with.
 var strangersLimits = Limits{Texts: 2 << 20, Prints: 2 << 20, All: 48 << 20}
 
 // DefaultLimits are what a model's context holds at most, and room for a few such sessions.
