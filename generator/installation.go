@@ -28,6 +28,34 @@ func (h Host) installation(p source.Package) installation {
 	return installation{h, p, path.Join(h.Packages, string(p.Kind), p.Name, p.Version)}
 }
 
+// Folder is where a package is installed, or will be.
+func (h Host) Folder(p source.Package) string { return h.installation(p).folder }
+
+// Installed returns nil if a package is there with a program to start, and fs.ErrNotExist if it is not there.
+func (h Host) Installed(p source.Package) error {
+	i := h.installation(p)
+	if err := i.recorded(); err != nil {
+		return err
+	}
+	_, all, err := i.programs()
+	if err == nil && len(all) == 0 {
+		err = errNoProgram
+	}
+	return err
+}
+
+var errNoProgram = errors.New("it has no program")
+
+// Record is what a package's folder says of itself.
+func Record(p source.Package) []byte {
+	b, _ := json.Marshal(saidPackage{p.String()}) // a string
+	return append(b, '\n')
+}
+
+type saidPackage struct {
+	Package string `json:"package"`
+}
+
 // record says which package lies beside it.
 func (i installation) record() string { return path.Join(i.folder, "record.json") }
 
@@ -65,7 +93,7 @@ func (i installation) recorded() error {
 	if i.host.Packages == "" || !i.host.exists(i.record()) {
 		return fs.ErrNotExist
 	}
-	var r struct{ Package string }
+	var r saidPackage
 	b, ok := i.host.read(i.host.real(i.record()))
 	if !ok || json.Unmarshal(b, &r) != nil || r.Package != i.pkg.String() {
 		return fmt.Errorf("%s is not the record of this package", quote(i.record()))
@@ -78,7 +106,7 @@ func (i installation) choose(name string, all []string) (string, error) {
 	own := path.Base(i.pkg.Name)
 	switch {
 	case len(all) == 0:
-		return "", errors.New("it has no program")
+		return "", errNoProgram
 	case name != "" && slices.Contains(all, name):
 		return name, nil
 	case name != "":
@@ -159,11 +187,11 @@ func (c *findings) install(s *declaration.Server, h Host) {
 	program, err := i.program(s.Command)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		c.lack([]string{i.record()}, key, "Package not installed", "%s is not in %s. Install it there as "+
-			"pfar-declaration(5) describes; pfar starts the server then.", p, quote(i.folder))
+		c.lack([]string{i.record()}, key, "Package not installed", "%s is not in %s. To install it, run: "+
+			"pfar install %s", p, quote(i.folder), p)
 	case err != nil:
-		c.lack([]string{i.record()}, key, "Package not usable", "%s in %s cannot be started: %v. Install it again, or "+
-			"write another version.", p, quote(i.folder), err)
+		c.lack([]string{i.record()}, key, "Package not usable", "%s in %s cannot be started: %v. Install it again "+
+			"(pfar install %s), or write another version.", p, quote(i.folder), err, p)
 	default:
 		s.Command = program
 	}

@@ -60,8 +60,9 @@ func passedAttachment(f *os.File) (*attachment, error) {
 	return a, nil
 }
 
-// attachTo connects to pfard's socket, and returns the connection to the gateway that it hands out.
-func attachTo(ctx context.Context, path, digest string, news func(attach.Message)) (*attachment, *os.File, error) {
+// attachTo connects to pfard's socket, and returns the connection to the gateway that pfard hands out; none for a
+// program that runs once.
+func attachTo(ctx context.Context, path, digest string, news func(attach.Message)) (*attachment, []*os.File, error) {
 	a := newAttachment(path, digest)
 	a.news = news
 	ctx, cancel := context.WithTimeout(ctx, attachWait)
@@ -70,14 +71,14 @@ func attachTo(ctx context.Context, path, digest string, news func(attach.Message
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(files) != 1 {
+	if len(files) > 1 {
 		attach.CloseAll(files)
 		c.Close()
 		return nil, nil, fmt.Errorf("attaching to pfard: it sent %d descriptors, want the gateway's connection", len(files))
 	}
 	a.conn = c
 	go a.follow(c)
-	return a, files[0], nil
+	return a, files, nil
 }
 
 // follow takes what pfard says, and in a unit finds it again when it has gone.

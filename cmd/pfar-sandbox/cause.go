@@ -19,7 +19,8 @@ var (
 	// noise says nothing of the cause: a runtime's version, where a log lies, frames of a stack, advice.
 	noise = atFirstUse(`^(?:Node\.js v\d|Bun v\d|A complete log of this run|Log files were not written|Deno \d|` +
 		`\s*at \S|\s*File "|Traceback |goroutine \d+ \[|note: run with|exit status \d+$|npm notice|` +
-		`(?:code|errno|syscall|path) \S+$|For more information|If you are behind a proxy)`)
+		`(?:code|errno|syscall|path) \S+$|(?:\w+ )?In most cases,? you|(?:\w+ )?a package version that|` +
+		`For more information|If you are behind a proxy)`)
 	// telling is in lines that name a cause.
 	telling = atFirstUse(`(?i)error\b|exception\b|^panic|panicked|^fatal|^caused by|cannot|can't|could not|couldn't|unable to|` +
 		`failed|failure|refused|denied|not found|no such|not in this registry|not allowed|not permitted|unauthori[sz]ed|forbidden|` +

@@ -48,6 +48,11 @@ npm error 404
 npm error 404  'nosuch@*' is not in this registry.
 npm error A complete log of this run can be found in: /home/user/.npm/_logs/2026-01-01T00_00_00_000Z-debug-0.log`,
 			"npm error 404  'nosuch@*' is not in this registry."},
+		"npm, no such version": {`npm error code ETARGET
+npm error notarget No matching version found for nosuch@9.9.9.
+npm error notarget In most cases you or one of your dependencies are requesting
+npm error notarget a package version that doesn't exist.`,
+			"npm error notarget No matching version found for nosuch@9.9.9."},
 		"npm, refused": {`npm error code ECONNREFUSED
 npm error syscall connect
 npm error errno ECONNREFUSED

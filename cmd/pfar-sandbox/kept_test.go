@@ -69,7 +69,7 @@ func attached(t *testing.T) (*attachment, *attach.Conn, pfards) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Close()
+	attach.CloseAll(f)
 	c := <-done
 	a.tell(map[string]string{"STATUS": "told"})
 	wantTold(t, c)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -67,9 +66,12 @@ func launch(ctx context.Context, o options) (int, error) {
 	if err := l.backOff(ctx); err != nil {
 		return 0, nil // stopped while it waited
 	}
-	bwrap, err := exec.LookPath("bwrap")
+	if l.plan.Sandbox.Once {
+		return l.runOnce(ctx, secrets)
+	}
+	bwrap, err := findBubblewrap()
 	if err != nil {
-		return l.cannotStart(fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err))
+		return l.cannotStart(err)
 	}
 	l.state(units.StateStarting, "starting")
 	l.keeper = newKeeper(l.plan.Undo, o.attach, l.gateway.Send)
@@ -125,17 +127,18 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	if err != nil {
 		return nil, none, err
 	}
-	l.gateway, err = gatewayConn(gateway)
+	if !l.plan.Sandbox.Once {
+		l.gateway, err = gatewayConn(gateway)
+	}
 	return l, secrets, err
 }
 
 // attach begins the conversation with pfard, and returns what is to become the connection to the gateway.
 func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map[string][]*os.File) (gateway []*os.File, err error) {
 	if path != "" {
-		var f *os.File
 		l.takeStaged(filepath.Dir(path))
-		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.news)
-		return []*os.File{f}, err
+		l.pfard, gateway, err = attachTo(ctx, path, units.Digest(plan), l.news)
+		return gateway, err
 	}
 	f := fds[units.FDPfard]
 	if len(f) != 1 {
@@ -224,6 +227,21 @@ func (l *launcher) backOff(ctx context.Context) error {
 
 // connect gives the server its cgroup, its way out and its client, and then lets it run.
 func (l *launcher) connect(s *server) error {
+	if err := l.confine(s); err != nil {
+		return err
+	}
+	hello := handover.Hello{Name: l.plan.Gateway.Name, Session: l.plan.Gateway.Session}
+	if err := l.gateway.Send(handover.Message{Hello: &hello}, s.stdin, s.stdout); err != nil {
+		return fmt.Errorf("%w: %w", errGatewayLeft, err)
+	}
+	// Without these copies the server sees the end of its stdin as soon as the gateway closes it.
+	s.stdin.Close()
+	s.stdout.Close()
+	return s.release()
+}
+
+// confine gives the server its cgroup and its way out.
+func (l *launcher) confine(s *server) error {
 	placed := make(chan error, 1)
 	go func() { // while the process prepares its network, unless it waits for its ids
 		err := l.place(s.cmd.Process.Pid)
@@ -244,20 +262,7 @@ func (l *launcher) connect(s *server) error {
 	if perr := <-placed; perr != nil {
 		err = perr
 	}
-	if err != nil {
-		return err
-	}
-	hello := handover.Hello{Name: l.plan.Gateway.Name, Session: l.plan.Gateway.Session}
-	if err := l.gateway.Send(handover.Message{Hello: &hello}, s.stdin, s.stdout); err != nil {
-		return fmt.Errorf("%w: %w", errGatewayLeft, err)
-	}
-	// Without these copies the server sees the end of its stdin as soon as the gateway closes it.
-	s.stdin.Close()
-	s.stdout.Close()
-	if err := s.release(); err != nil {
-		return fmt.Errorf("writing bwrap's arguments: %w", err)
-	}
-	return nil
+	return err
 }
 
 // sendSockets gives the namespace's sockets to whoever starts the bridge: the service manager keeps them, or pfard
@@ -482,15 +487,4 @@ func (l *launcher) unit() bool { return l.pfard.path != "" }
 
 func (l *launcher) state(state, status string) {
 	l.notify(map[string]string{units.NotifyState: state, units.NotifyCrashes: fmt.Sprint(l.history.InRow), "STATUS": status})
-}
-
-// noNamespaces adds the remedy to an error from making or using a user namespace.
-func noNamespaces(err error) error {
-	if b, rerr := os.ReadFile("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"); rerr == nil && len(b) > 0 && b[0] == '1' {
-		return fmt.Errorf("making a user namespace: %w; AppArmor restricts them here (Ubuntu 24.04 and later): sysctl kernel.apparmor_restrict_unprivileged_userns=0, or give this program and bwrap an AppArmor profile with \"userns,\"; `pfar doctor` says more", err)
-	}
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS) {
-		return fmt.Errorf("making a user namespace: %w; allow them: sysctl user.max_user_namespaces=15000, and kernel.unprivileged_userns_clone=1 where it exists; `pfar doctor` says more", err)
-	}
-	return fmt.Errorf("entering the namespaces: %w", err)
 }

@@ -256,7 +256,10 @@ func (v *server) release() error {
 	_, err := v.arguments.Write(v.options)
 	clear(v.options)
 	v.options = nil
-	return errors.Join(err, v.arguments.Close())
+	if err = errors.Join(err, v.arguments.Close()); err != nil {
+		return fmt.Errorf("writing bwrap's arguments: %w", err)
+	}
+	return nil
 }
 
 // readStatus follows bwrap's --json-status-fd.
@@ -376,4 +379,15 @@ func exitWords(err error) string {
 	default:
 		return fmt.Sprintf("exit status %d", code)
 	}
+}
+
+// noNamespaces adds the remedy to an error from making or using a user namespace.
+func noNamespaces(err error) error {
+	if b, rerr := os.ReadFile("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"); rerr == nil && len(b) > 0 && b[0] == '1' {
+		return fmt.Errorf("making a user namespace: %w; AppArmor restricts them here (Ubuntu 24.04 and later): sysctl kernel.apparmor_restrict_unprivileged_userns=0, or give this program and bwrap an AppArmor profile with \"userns,\"; `pfar doctor` says more", err)
+	}
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS) {
+		return fmt.Errorf("making a user namespace: %w; allow them: sysctl user.max_user_namespaces=15000, and kernel.unprivileged_userns_clone=1 where it exists; `pfar doctor` says more", err)
+	}
+	return fmt.Errorf("entering the namespaces: %w", err)
 }

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"os/exec"
 	"strings"
 
 	"github.com/pfar/pfar/units"
@@ -68,4 +71,58 @@ func (l *launcher) admitted(ctx context.Context, secrets units.Secrets) (code in
 			l.waits(units.Wait{For: units.WaitProgram, Remedy: m.Begin.Remedy}, units.ForProgram+m.Begin.Wait)
 		}
 	}
+}
+
+// runOnce runs a program that nobody speaks to until it ends, and returns this process's exit code. stderr goes to the
+// log. Whoever has asked for the run looks at what it has made: it is not started again.
+func (l *launcher) runOnce(ctx context.Context, secrets units.Secrets) (int, error) {
+	bwrap, err := findBubblewrap()
+	if err != nil {
+		return l.cannotStart(err)
+	}
+	l.state(units.StateStarting, "starting")
+	s, err := start(bwrap, l.plan.Sandbox, l.network(), l.as, secrets)
+	if err != nil {
+		return l.cannotStart(err)
+	}
+	l.words = transcribe(s.stderr, l.log, l.pfard.search)
+	s.stdin.Close()
+	go func() {
+		_, _ = io.Copy(io.Discard, s.stdout)
+		s.stdout.Close()
+	}()
+	if err = l.confine(s); err == nil {
+		err = s.release()
+	}
+	if err != nil {
+		_ = s.cmd.Process.Kill()
+		<-s.exited
+		l.words.finish(stopSearch)
+		return l.cannotStart(err)
+	}
+	l.notify(map[string]string{units.NotifyState: units.StateRunning, "STATUS": "running", "READY": "1"})
+	select {
+	case <-ctx.Done():
+	case <-l.pfard.ended():
+	case err := <-s.exited:
+		l.words.finish(endSearch)
+		if err != nil {
+			return l.crashed(exitWords(err), wasKilled(err)), nil
+		}
+		l.state(units.StateStopped, "ended")
+		return 0, nil
+	}
+	l.state(units.StateStopping, "stopping")
+	s.stop(func() {})
+	l.words.finish(stopSearch)
+	return 0, nil
+}
+
+// findBubblewrap returns the path of the program that makes sandboxes.
+func findBubblewrap() (string, error) {
+	path, err := exec.LookPath("bwrap")
+	if err != nil {
+		err = fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
+	}
+	return path, err
 }

@@ -108,6 +108,7 @@ type fakePfard struct {
 	gift     control.Gift // of Give
 	left     control.Leftovers
 	declares func(control.Request) (*control.Declared, error)
+	installs control.Installing
 }
 
 func (p *fakePfard) set(f func(*control.Report)) {
@@ -160,6 +161,8 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 				return err
 			}
 			return send(control.Response{Declarations: control.Declarations{Declared: d}})
+		case control.Install:
+			return send(control.Response{Declarations: control.Declarations{Installing: &p.installs}})
 		case control.Give:
 			g := p.gift
 			g.Given = r.Gift != "" && r.Gift == g.Digest

@@ -81,6 +81,8 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 			return err
 		}
 		return send(control.Response{Declarations: control.Declarations{Declared: r}})
+	case control.Install:
+		return d.orders.install(ctx, q, send)
 	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import, control.Give:
 		r, err := d.keeper.answer(p, q)
 		if err != nil {

@@ -245,6 +245,12 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 			return err
 		}
 	}
+	if plan.Sandbox.Once {
+		if err := local.MakeOwn(plan.PrivateHome(), uid); err != nil {
+			return err
+		}
+		return conn.Send(attach.Message{Welcome: &attach.Welcome{}}) // nobody speaks to it
+	}
 	if plan.State {
 		if err := local.MakeOwn(filepath.Join(a.homes, plan.Name), uid); err != nil {
 			return err

@@ -74,7 +74,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	d.fleet = newFleet(d)
 	d.fleet.runner = converge.New(nil, d.fleet)
 	d.reader = newReader(o, log, d.fleet, records)
-	d.orders = &orders{d.inbox, d, d.fleet, d.followers}
+	d.orders = &orders{d.inbox, d, d.fleet, d.followers, newInstalls(d)}
 	d.gateway = &gateway{inbox: d.inbox, log: log, around: d, socket: o.dirs.Gateway(), clientele: d.clientele}
 	d.gateway.endpoint = endpointAt(address)
 	d.inspectors = &inspectors{policy: d.policy, delivery: d.delivery, dir: o.dirs.Policies(), host: d.reader.host}
@@ -124,7 +124,9 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 func (d *daemon) heard(ctx context.Context, event units.Event) {
 	switch e := event.(type) {
 	case units.Update:
-		d.fleet.changed(e)
+		if !d.orders.installs.jobs.Take(e) {
+			d.fleet.changed(e)
+		}
 	case units.BridgeRefused:
 		d.audit.refusals.refused(e.Server, e.Session, e.Refusal.Clean(d.redaction.clean))
 	case units.GatewayTurned:

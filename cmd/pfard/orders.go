@@ -17,6 +17,7 @@ type orders struct {
 	around    around
 	fleet     *fleet
 	followers *followers
+	installs  *installs
 }
 
 // wake starts a server that sleeps, for a call, and returns when its launcher is under way, or with the reason why it

@@ -144,6 +144,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	inspectors := local.NewInspectors(r, d.inspectors.giveModel)
 	d.fleet.runner, d.inspectors.runner = converge.New(r, d.fleet), inspectors
 	d.tokens.runs = localRefresher{d.tokens, r}
+	d.orders.installs.jobs.Run(r)
 	owner := &telling{ctx: ctx, hook: hook{path: o.dirs.OnFailure(), log: log}}
 	defer owner.wait()
 	d.fleet.owner = owner

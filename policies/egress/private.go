@@ -108,6 +108,17 @@ func Futile(prefix netip.Prefix) (why string, part netip.Prefix) {
 	return "is public, so that the name may lead there anyway", netip.Prefix{}
 }
 
+// Ranges are all special ranges that a name may be declared to lead to, as prefixes of a Private: whoever names a
+// mirror of their own network says no address. Single addresses are not among them, as those of metadata services.
+func Ranges() (list []netip.Prefix) {
+	for i := range specials {
+		if s := &specials[i]; !s.never && !s.prefix.IsSingleIP() || s.reason == "loopback" {
+			list = append(list, s.prefix)
+		}
+	}
+	return list
+}
+
 // bareAddress returns s, quoted, if it is an address or a prefix, and otherwise one.
 func bareAddress(s string) string {
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {

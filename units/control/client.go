@@ -48,6 +48,28 @@ func (c Client) declared(ctx context.Context, q Request) (*Declared, error) {
 	return r.Declared, err
 }
 
+// Wish is a package that is to be installed, by its own name or by that of a declared server.
+type Wish struct{ Package, Server string }
+
+// Install has a package installed, and returns when it is there. It calls progress, unless that is nil, with each
+// change. If the caller gives up, the installation goes on.
+func (c Client) Install(ctx context.Context, w Wish, progress func(Installing)) (Installing, error) {
+	var last Installing
+	err := c.converse(ctx, Request{Verb: Install, Package: w.Package, Server: w.Server}, func(r Response) error {
+		if r.Installing == nil {
+			return errors.New("pfard answered without a package: pfar and pfard may be of different versions")
+		}
+		if last = *r.Installing; progress != nil {
+			progress(last)
+		}
+		return nil
+	})
+	if err == nil && !last.Done {
+		err = fmt.Errorf("%w: it ended before %q was installed", ErrNotRunning, last.Package)
+	}
+	return last, err
+}
+
 // Watch calls changed with the present report and with each new one, until it returns an error, which Watch returns,
 // or until pfard closes the connection, which is io.EOF.
 func (c Client) Watch(ctx context.Context, changed func(Report) error) error {

@@ -52,12 +52,13 @@ const (
 	Clean       Verb = "clean"         // tell what Server left behind, which is not declared; with Remove, delete it
 	Declare     Verb = "declare"       // write Text as the owner's declaration of Server, if it is sound
 	Undeclare   Verb = "undeclare"     // remove the owner's declaration of Server; hide an installed one
+	Install     Verb = "install"       // install Package, or that of Server; answered with each change until it is there
 )
 
 var verbs = []Verb{
 	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Stuck, Policy,
 	LastRefusal, Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give, Clean,
-	Declare, Undeclare,
+	Declare, Undeclare, Install,
 }
 
 // Request is one question.
@@ -77,6 +78,7 @@ type Request struct {
 	Gift      string   `json:"gift,omitempty"`      // Gift.Digest, of Give
 	Remove    bool     `json:"remove,omitempty"`    // Clean deletes what it tells
 	Text      *Text    `json:"text,omitempty"`      // of Declare and Undeclare
+	Package   string   `json:"package,omitempty"`   // of Install, as declarations write it
 }
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.

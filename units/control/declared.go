@@ -16,6 +16,17 @@ type Text struct {
 type Declarations struct {
 	Leftovers *Leftovers `json:"leftovers,omitempty"` // of Clean
 	Declared  *Declared  `json:"declared,omitempty"`  // of Declare and Undeclare
+
+	Installing *Installing `json:"installing,omitempty"` // of Install
+}
+
+// Installing is how far the installation of a package is.
+type Installing struct {
+	Package string `json:"package"`
+	Folder  string `json:"folder"`
+	Detail  string `json:"detail,omitempty"`  // what is being done, in words
+	Done    bool   `json:"done"`              // the package is there
+	Already bool   `json:"already,omitempty"` // it was there before
 }
 
 // Declared is what has become of a declaration that was to be written or removed.

@@ -113,8 +113,12 @@ func (s *server) arguments() []string {
 	return []string{"--ids", s.inside.String()}
 }
 
-// makeHome makes the private home of a server with state = true, its own from one run to the next.
+// makeHome makes the private home of a server with state = true, its own from one run to the next; or the directory in
+// which a program that runs once leaves what it makes.
 func (s *server) makeHome() error {
+	if s.plan.Sandbox.Once {
+		return makeHome(s.plan.PrivateHome(), s.user)
+	}
 	if !s.plan.State {
 		return nil
 	}
@@ -213,13 +217,19 @@ func (s *server) stageUndo(st *stage) error {
 func (s *server) prepare() (spec, error) {
 	begun, o := handover.Now(), s.order.Load()
 	told := s.r.programs.Told(os.DirFS("/").(fs.ReadLinkFS), o.plan)
-	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), told, begun, s.r.cfg.Secrets.Serial())
-	if err != nil {
-		return spec{}, err
+	var descriptors []descriptor
+	if !s.plan.Sandbox.Once {
+		gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), told, begun, s.r.cfg.Secrets.Serial())
+		if err != nil {
+			return spec{}, err
+		}
+		descriptors = append(descriptors, descriptor{units.FDGateway, gateway})
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		gateway.Close()
+		for _, d := range descriptors {
+			d.file.Close()
+		}
 		return spec{}, fmt.Errorf("making a socket pair: %w", err)
 	}
 	ours, theirs := os.NewFile(uintptr(pair[0]), "launcher"), os.NewFile(uintptr(pair[1]), "pfard")
@@ -231,7 +241,7 @@ func (s *server) prepare() (spec, error) {
 	return spec{
 		argv: append([]string{s.argv}, s.arguments()...), user: s.user,
 		credentials: map[string][]byte{"plan": o.raw, units.CredentialSecrets: s.secrets},
-		descriptors: []descriptor{{units.FDGateway, gateway}, {units.FDPfard, theirs}},
+		descriptors: append(descriptors, descriptor{units.FDPfard, theirs}),
 		makes:       true, runtimeDir: s.r.dirs.runtime(launcherName(s.name)), binds: s.binds, log: s.r.dirs.log(s.plan.Name),
 	}, nil
 }

@@ -13,6 +13,7 @@ type Sandbox struct {
 	Limits  Limits   `json:"limits"`
 
 	Hostname string `json:"hostname,omitempty"` // "": the host's
+	Once     bool   `json:"once,omitempty"`     // it runs to its end, once, and nobody speaks to it
 }
 
 // Kind says how a mount comes about; the words are bwrap's option names.

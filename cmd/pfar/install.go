@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/units/control"
+)
+
+const packageHelp = `Install a package, or the package of a declared server, and wait until it is there. Write an exact
+version: npm:NAME@VERSION or pypi:NAME==VERSION. A package that is there already stays as it is.
+
+pfard runs npm or pip in a sandbox that reaches only the registry, or the mirror that the host's npm or
+pip is configured for. Install scripts do not run. If you interrupt the command, the installation goes on.`
+
+// packageVerb installs packages.
+type packageVerb struct{ *pfar }
+
+func (c packageVerb) installCommand() *cobra.Command {
+	return c.outputFlag(&cobra.Command{
+		Use: "install PACKAGE|NAME", Short: "Install the package of a server", Long: packageHelp,
+		Example: example("pfar install notion", "pfar install npm:@modelcontextprotocol/server-memory@2025.9.25"),
+		Args:    arguments("PACKAGE|NAME"), ValidArgsFunction: offerFirst(c.offeredServers),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.install(cmd.Context(), args[0]) },
+	})
+}
+
+func (c packageVerb) install(ctx context.Context, name string) error {
+	w := control.Wish{Server: name}
+	if strings.Contains(name, ":") {
+		if _, err := source.ParseExact(name); err != nil {
+			return usage("%w", err)
+		}
+		w = control.Wish{Package: name}
+	}
+	said := ""
+	got, err := c.control().Install(ctx, w, func(i control.Installing) {
+		if line := i.Package + ": " + i.Detail; i.Detail != "" && line != said && !c.json() {
+			said = line
+			fmt.Fprintln(c.stderr, escape(line, oneLine))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return c.printJSON(got)
+	}
+	words := "installed"
+	if got.Already {
+		words = "is there already"
+	}
+	fmt.Fprintf(c.stdout, "%s: %s\n", escape(got.Package, oneLine), words)
+	return nil
+}

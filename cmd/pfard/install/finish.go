@@ -1,0 +1,171 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/installer"
+	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/units/durable"
+)
+
+// finish puts in place what a job has left. Until the last step nothing of it counts: a pfard that is killed leaves
+// what was there before.
+func (j *Jobs) finish(p source.Package, stage string) error {
+	root, err := os.OpenRoot(stage)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	place := j.around.Settings().Host.Folder(p)
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"check", func() error { return check(root, p) }},
+		{"own", func() error { return own(root) }},
+		{"record", func() error { return write(stage, p) }},
+		{"folder", func() error { return open(j.dir, filepath.Dir(place)) }},
+		{"place", func() error { return put(stage, place) }},
+	} {
+		if j.steps != nil {
+			if err := j.steps(step.name); err != nil {
+				return err
+			}
+		}
+		if err := step.do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check wants the job to have ended well, and its lock to be whole.
+func check(root *os.Root, p source.Package) error {
+	if _, err := root.Lstat(installer.Done); err != nil {
+		return errors.New("it was stopped before its end")
+	}
+	info, err := root.Lstat(installer.Lock)
+	switch {
+	case err != nil:
+		return fmt.Errorf("it has left no lock: %w", err)
+	case !info.Mode().IsRegular() || info.Size() > installer.MaxLock:
+		return fmt.Errorf("its lock is no file of at most %d bytes", installer.MaxLock)
+	}
+	f, err := root.Open(installer.Lock)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, installer.MaxLock))
+	if err != nil {
+		return err
+	}
+	if err := installer.CheckLock(p, b); err != nil {
+		return err
+	}
+	return root.Remove(installer.Done)
+}
+
+// own makes all that a job has left pfard's, for everybody to read and for nobody to write. The job has ended: nothing
+// changes meanwhile.
+func own(root *os.Root) error {
+	uid, gid := os.Getuid(), os.Getgid()
+	return fs.WalkDir(root.FS(), ".", func(at string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := root.Lstat(at)
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o444)
+		if info.Mode().Perm()&0o100 != 0 {
+			mode = 0o555
+		}
+		switch {
+		case info.IsDir():
+			mode = 0o755 // or its owner could not remove it
+		case info.Mode()&fs.ModeSymlink != 0:
+			return root.Lchown(at, uid, gid)
+		case !info.Mode().IsRegular():
+			return fmt.Errorf("%q is neither a file nor a folder", at)
+		}
+		if err := root.Lchown(at, uid, gid); err != nil {
+			return err
+		}
+		return root.Chmod(at, mode)
+	})
+}
+
+// write has all reach the disk, and then the record, without which it is not a package.
+func write(stage string, p source.Package) error {
+	if err := flush(stage); err != nil {
+		return err
+	}
+	return durable.WriteFileFor(filepath.Join(stage, "record.json"), generator.Record(p), 0o444, -1, -1)
+}
+
+// flush has all that was written to the file system of a folder reach the disk.
+func flush(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return fmt.Errorf("writing %q to the disk: %w", dir, err)
+	}
+	return nil
+}
+
+// open makes a folder and those on the way to it from another one, for everybody to read.
+func open(from, to string) error {
+	rest, err := filepath.Rel(from, to)
+	if err != nil {
+		return err
+	}
+	at := from
+	for part := range strings.SplitSeq(rest, "/") {
+		at = filepath.Join(at, part)
+		if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := os.Chmod(at, 0o755); err != nil { // whatever the umask is
+			return err
+		}
+	}
+	return nil
+}
+
+// put makes a staged folder the package. What was there goes where it came from, to be removed.
+func put(stage, place string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, stage, unix.AT_FDCWD, place, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.ENOENT) {
+		err = os.Rename(stage, place)
+	}
+	if err != nil {
+		return fmt.Errorf("putting %q in place: %w", place, err)
+	}
+	return durable.SyncDir(filepath.Dir(place))
+}
+
+// spaceless says what to do about a full disk. npm and pip say so in words.
+func spaceless(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || strings.Contains(err.Error(), "ENOSPC") ||
+		strings.Contains(err.Error(), "No space left on device") {
+		return fmt.Errorf("the disk is full; make room and run pfar install again: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,104 @@
+package installer
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/generator/source"
+)
+
+// MaxLock bounds a lock, in bytes.
+const MaxLock = 16 << 20
+
+// tool is the name of the program that installs.
+func tool(k source.Kind) string {
+	if k == source.PyPI {
+		return "pip"
+	}
+	return "npm"
+}
+
+// CheckLock wants a lock to name the package that was asked for, and a digest for each package in the tree. npm and pip
+// have compared the digests with what they have fetched.
+func CheckLock(p source.Package, lock []byte) error {
+	check := checkNPM
+	if p.Kind == source.PyPI {
+		check = checkPip
+	}
+	if err := check(p, lock); err != nil {
+		return fmt.Errorf("checking what %s has installed: %w", tool(p.Kind), err)
+	}
+	return nil
+}
+
+// digests are those that npm takes and nobody can forge.
+var digests = []string{"sha512-", "sha384-", "sha256-"}
+
+func checkNPM(p source.Package, lock []byte) error {
+	var l struct {
+		Packages map[string]struct {
+			Version, Resolved, Integrity string
+			Link, InBundle               bool
+		}
+	}
+	if err := json.Unmarshal(lock, &l); err != nil {
+		return fmt.Errorf("its lock cannot be read: %w", err)
+	}
+	if got := l.Packages["node_modules/"+p.Name].Version; got != p.Version {
+		return fmt.Errorf("want version %q of %s, got %q", p.Version, p.Name, got)
+	}
+	for at, e := range l.Packages {
+		strong := slices.ContainsFunc(strings.Fields(e.Integrity), func(word string) bool {
+			return slices.ContainsFunc(digests, func(d string) bool { return strings.HasPrefix(word, d) })
+		})
+		switch {
+		case at == "": // the folder itself
+		case e.Link:
+			return fmt.Errorf("%s is a link to somewhere else", at)
+		case e.InBundle: // comes with the package that it is in, and under its digest
+		case !strong:
+			return fmt.Errorf("the registry gives no SHA-2 digest of %s", at)
+		case !secure(e.Resolved):
+			return fmt.Errorf("%s is from %q, which is not the registry", at, e.Resolved)
+		}
+	}
+	return nil
+}
+
+func checkPip(p source.Package, report []byte) error {
+	var r struct {
+		Install []struct {
+			Metadata struct{ Name, Version string }
+			Download struct {
+				URL     string
+				Archive *struct{ Hashes map[string]string } `json:"archive_info"`
+			} `json:"download_info"`
+		}
+	}
+	if err := json.Unmarshal(report, &r); err != nil {
+		return fmt.Errorf("its report cannot be read: %w", err)
+	}
+	found := false
+	for _, e := range r.Install {
+		found = found || source.Normal(e.Metadata.Name) == p.Name
+		switch a := e.Download.Archive; {
+		case a == nil || len(a.Hashes["sha256"]) != 64:
+			return fmt.Errorf("there is no SHA-256 digest of %s", e.Metadata.Name)
+		case !secure(e.Download.URL):
+			return fmt.Errorf("%s is from %q, which is not the index", e.Metadata.Name, e.Download.URL)
+		}
+	}
+	if !found {
+		return fmt.Errorf("it has not installed %s", p.Name)
+	}
+	return nil
+}
+
+// secure reports whether a file was fetched over TLS.
+func secure(from string) bool {
+	u, err := url.Parse(from)
+	return err == nil && u.Scheme == "https" && u.Host != ""
+}
