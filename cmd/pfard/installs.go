@@ -40,8 +40,13 @@ func (i *installs) Clean(text string) string { return printable(i.redaction.clea
 // Installed has declarations that name the package be read again.
 func (i *installs) Installed(source.Package) { i.inbox.post(i.around.reload) }
 
-// Log says where a job writes.
-func (i *installs) Log(source.Package) string { return i.reader.fleet.runner.Log(installer.Server) }
+// Log says where the process of a job writes. Without systemd, those of all jobs write to one file.
+func (i *installs) Log(instance string) string {
+	if i.reader.options.local {
+		instance = installer.Server
+	}
+	return i.reader.fleet.runner.Log(instance)
+}
 
 // install has a package installed, and sends each change until it is there or cannot be.
 func (o *orders) install(ctx context.Context, q control.Request, send func(control.Response) error) error {

@@ -19,8 +19,8 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// Server is the name that installers have among servers. No declaration can have it: there is a capital in it.
-const Server = "Install"
+// Server is the name that installers have among servers. No declaration can have it: it begins with a digit.
+const Server = "0install"
 
 // What a job leaves in its folder, beside the files of the package.
 const (

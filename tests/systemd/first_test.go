@@ -19,7 +19,7 @@ var verbs = []string{
 	"client list", "client config default", "check", "services", "plan", "plan hello", "explain hello",
 	"undo hello", "allow hello api.example.com --yes", "egress", "egress hello", "top --once",
 	"logs hello", "vault list", "vault has hello_token", "start hello", "restart hello", "disable hello", "enable hello", "stop hello",
-	"learn hello --for 1s", "clean hello", "doctor", "edit hello", "remove hello",
+	"learn hello --for 1s", "clean hello", "doctor", "install hello", "edit hello", "remove hello",
 }
 
 // elsewhere are verbs that are about no pfar that runs.

@@ -38,6 +38,7 @@ func (r *Runner) observeOnce(name string) (again bool) {
 		r.cfg.Log.Warn("asking for the state of a server, ignoring", "server", name, "error", err)
 		return false
 	}
+	over := false
 	r.change(name, i, func(u *units.Update) {
 		if again = u.PID != pid; again || i.starting {
 			return
@@ -46,9 +47,23 @@ func (r *Runner) observeOnce(name string) (again bool) {
 		if u.Ended && u.Outside {
 			delete(r.instances, name)
 			r.left(name, i)
+			over = i.session != ""
 		}
 	})
+	if over {
+		go r.stopSockets(name)
+	}
 	return again
+}
+
+// stopSockets stops what listens for an instance that has ended by itself and never comes again: nobody has asked
+// systemd to stop it, and with it its sockets (PartOf=).
+func (r *Runner) stopSockets(name string) {
+	stop := func(ctx context.Context, bus *Bus) error { return bus.StopUnit(ctx, LauncherUnit(name)) }
+	err := r.asks.persist(context.Background(), "stopping what is left of "+name, stop)
+	if err != nil {
+		r.cfg.Log.Warn("stopping what is left of a process that has ended, ignoring", "instance", name, "error", err)
+	}
 }
 
 // follow is what systemd's word on a launcher means for what is known of its server. The launcher tells the rest.

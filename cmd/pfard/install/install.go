@@ -28,10 +28,10 @@ type Machine interface {
 
 // Around is what jobs want of pfard.
 type Around interface {
-	Settings() installer.Reader  // of this host, as it is now
-	Clean(text string) string    // without secrets
-	Installed(p source.Package)  // there is another package
-	Log(p source.Package) string // says where to read what a job writes
+	Settings() installer.Reader // of this host, as it is now
+	Clean(text string) string   // without secrets
+	Installed(p source.Package) // there is another package
+	Log(instance string) string // says where to read what a job's process writes
 }
 
 // longest is how long a job may take.
@@ -131,6 +131,9 @@ func (j *Jobs) Take(u units.Update) bool {
 		if u.Refusal.Reason != "" && why != "" {
 			why += "; " + u.Refusal.Clean(j.around.Clean).String()
 		}
+		if u.Refusal.Reason == "address-refused" && why != "" {
+			why += "; a registry at a private address has to be named in the settings of npm or pip"
+		}
 		select {
 		case job.ended <- why:
 		default: // it has been told
@@ -212,10 +215,10 @@ func (j *Jobs) fetch(job *Job, p plan.Plan) error {
 	select {
 	case why := <-job.ended:
 		if why != "" {
-			err = fmt.Errorf("%s; its log: %s", why, j.around.Log(job.pkg))
+			err = fmt.Errorf("%s; its log: %s", why, j.around.Log(instance))
 		}
 	case <-late.C:
-		err = fmt.Errorf("it took longer than %s; its log: %s", longest, j.around.Log(job.pkg))
+		err = fmt.Errorf("it took longer than %s; its log: %s", longest, j.around.Log(instance))
 	}
 	m.Stop(instance) // nothing of it can write any more
 	return err

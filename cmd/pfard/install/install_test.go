@@ -91,8 +91,8 @@ func (b *bench) Settings() installer.Reader {
 	}}
 }
 
-func (b *bench) Clean(text string) string  { return strings.ReplaceAll(text, "hunter2", "***") }
-func (b *bench) Log(source.Package) string { return "the log" }
+func (b *bench) Clean(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }
+func (b *bench) Log(string) string        { return "the log" }
 func (b *bench) Installed(source.Package) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -252,7 +252,7 @@ func TestInstallCut(t *testing.T) {
 				t.Errorf("%s: %q, %v", step, text, err)
 			}
 			b.clean()
-			stray := filepath.Join(b.base, "packages/.staged/Install_abcdefgh/tree")
+			stray := filepath.Join(b.base, "packages/.staged/0install_abcdefgh/tree")
 			b.write(filepath.Join(stray, "half"), "")
 			if err := os.Chmod(stray, 0o555); err != nil {
 				t.Fatal(err)

@@ -1,0 +1,289 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/pfar/pfar/units/control"
+)
+
+// packageHost is where the test's registries are, on loopback.
+const packageHost = "registry.example.com"
+
+// registries are stand-ins for those of npm and PyPI.
+type registries struct {
+	*httptest.Server
+	dir   string // of the files
+	roots string // by which clients know them
+	hosts string // for /etc/hosts
+
+	mu    sync.Mutex
+	about map[string]string        // what is said, by path
+	asked map[string]chan struct{} // by path of a file: is closed when it is asked for, and the answer never comes
+}
+
+func newRegistries(t *testing.T) *registries {
+	t.Helper()
+	r := &registries{dir: directory(t, "/var/tmp"), about: map[string]string{}, asked: map[string]chan struct{}{}}
+	r.Server = httptest.NewUnstartedServer(r)
+	r.Config.ErrorLog = log.New(io.Discard, "", 0)
+	r.StartTLS()
+	t.Cleanup(r.CloseClientConnections)
+	r.roots, r.hosts = filepath.Join(r.dir, "roots.pem"), filepath.Join(r.dir, "hosts")
+	put(t, r.roots, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw})))
+	put(t, r.hosts, "127.0.0.1 localhost "+packageHost+" pypi.org files.pythonhosted.org\n")
+	return r
+}
+
+func (r *registries) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	r.mu.Lock()
+	text, known := r.about[q.URL.Path]
+	asked := r.asked[q.URL.Path]
+	delete(r.asked, q.URL.Path)
+	r.mu.Unlock()
+	switch {
+	case asked != nil:
+		close(asked)
+		<-q.Context().Done()
+	case known:
+		io.WriteString(w, text)
+	default:
+		http.ServeFile(w, q, filepath.Join(r.dir, "files", path.Base(q.URL.Path)))
+	}
+}
+
+// url is that of a path.
+func (r *registries) url(path string) string {
+	return "https://" + packageHost + r.URL[strings.LastIndex(r.URL, ":"):] + path
+}
+
+// hold has a file never come, and returns what is closed when it is asked for.
+func (r *registries) hold(path string) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked[path] = make(chan struct{})
+	return r.asked[path]
+}
+
+// npm publishes a version of a package that is the echo server, with these members of its package.json.
+func (r *registries) npm(t *testing.T, name, version, more string) {
+	t.Helper()
+	run := atHome(t, r.dir)
+	from := filepath.Join(directory(t, "/var/tmp"), "x")
+	write(t, filepath.Join(from, "package.json"),
+		fmt.Sprintf(`{"name": %q, "version": %q, "bin": "echo"%s}`, name, version, more))
+	binary, err := os.ReadFile(program(t, "echo"))
+	check(t, err)
+	check(t, os.WriteFile(filepath.Join(from, "echo"), binary, 0o755))
+	check(t, os.MkdirAll(filepath.Join(r.dir, "files"), 0o755))
+	run(from, nil, "npm", "pack", "--silent", "--ignore-scripts", "--pack-destination", filepath.Join(r.dir, "files"))
+	file := strings.ReplaceAll(strings.TrimPrefix(name, "@"), "/", "-") + "-" + version + ".tgz"
+	packed, err := os.ReadFile(filepath.Join(r.dir, "files", file))
+	check(t, err)
+	sum := sha512.Sum512(packed)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var about struct {
+		Name     string                     `json:"name"`
+		Tags     map[string]string          `json:"dist-tags"`
+		Versions map[string]json.RawMessage `json:"versions"`
+	}
+	at := "/npm/" + name
+	if r.about[at] != "" {
+		check(t, json.Unmarshal([]byte(r.about[at]), &about))
+	} else {
+		about.Versions = map[string]json.RawMessage{}
+	}
+	about.Name, about.Tags = name, map[string]string{"latest": version}
+	about.Versions[version] = json.RawMessage(fmt.Sprintf(`{"name": %q, "version": %q, "bin": "echo", "dist": `+
+		`{"tarball": %q, "integrity": "sha512-%s"}%s}`, name, version, r.url("/files/"+file),
+		base64.StdEncoding.EncodeToString(sum[:]), more))
+	text, err := json.Marshal(about)
+	check(t, err)
+	r.about[at] = string(text)
+}
+
+// pypi publishes a file of a package.
+func (r *registries) pypi(t *testing.T, name, file string) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(r.dir, "files", file))
+	check(t, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.about["/simple/"+name+"/"] = fmt.Sprintf("<html><body><a href=\"/files/%s#sha256=%x\">%s</a></body></html>", file,
+		sha256.Sum256(b), file)
+}
+
+// inHosts runs a command where the registries are known by name.
+func inHosts(r *registries) []string {
+	const script = `mount --bind "$0" /etc/hosts; exec "$@"`
+	return []string{"unshare", "--mount", "--propagation", "private", "sh", "-ec", script, r.hosts}
+}
+
+// TestInstall has npm and pip install packages, from registries that the operator's settings name and nobody else's,
+// and wants what fails, or is cut off, to leave nothing that counts.
+func TestInstall(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can have names of its own; TestInstallOwn is about users")
+	}
+	t.Parallel()
+	r := newRegistries(t)
+	const name = "@example/mcp-echo"
+	r.npm(t, name, "1.0.0", "")
+	r.npm(t, name, "1.1.0", `, "scripts": {"postinstall": "touch ran"}, "hasInstallScript": true`)
+	r.npm(t, name, "1.2.0", `, "dependencies": {"elsewhere": "https://other.example.com/x.tgz"}`)
+	r.npm(t, name, "1.3.0", "")
+	r.npm(t, name, "1.4.0", "")
+	put(t, filepath.Join(r.dir, "files/example-mcp-echo-1.3.0.tgz"), "another one")
+	wheel(t, filepath.Join(r.dir, "files"), "mcp_server_git")
+	put(t, filepath.Join(r.dir, "files/mcp_server_time-1.0.tar.gz"), "sources")
+	r.pypi(t, "mcp-server-git", "mcp_server_git-1.0-py3-none-any.whl")
+	r.pypi(t, "mcp-server-time", "mcp_server_time-1.0.tar.gz")
+
+	p := prepare(t, map[string]string{"echoed.hcl": `package = "npm:` + name + `@1.0.0"` + "\n"})
+	named := []string{
+		"npm_config_registry=" + r.url("/npm/"), "npm_config_cafile=" + r.roots,
+		"PIP_INDEX_URL=" + r.url("/simple/"), "PIP_CERT=" + r.roots, "PIP_FIND_LINKS=", "NPM_CONFIG_REGISTRY=",
+	}
+	p.env = append(p.env, named...)
+	p.up(inHosts(r)...)
+	p.await("the package missing", soon, inState("echoed", control.Failed))
+	if out, stderr, code := p.command("install", "echoed", "--json"); code != 0 || !strings.Contains(out, `"done": true`) {
+		t.Fatalf("%d: %s %s", code, out, stderr)
+	}
+	p.awaitRunning("echoed")
+	p.isOf("echoed", name)
+	out, _, code := p.command("install", "npm:"+name+"@1.0.0")
+	if code != 0 || !strings.Contains(out, "is there already") {
+		t.Errorf("again: %d %s", code, out)
+	}
+	place := func(rest string) string { return filepath.Join(p.state(), "packages", rest) }
+	lock, err := os.ReadFile(place("npm/" + name + "/1.0.0/lock.json"))
+	if err != nil || !bytes.Contains(lock, []byte(`"integrity": "sha512-`)) {
+		t.Errorf("the lock: %s, %v", lock, err)
+	}
+	if _, stderr, code := p.command("install", "npm:"+name+"@1.1.0"); code != 0 {
+		t.Errorf("with a script: %d %s", code, stderr)
+	}
+	if at := place("npm/" + name + "/1.1.0/tree/node_modules/" + name + "/ran"); exists(at) {
+		t.Errorf("a script of the package has run: %s", at)
+	}
+	if _, stderr, code := p.command("install", "pypi:mcp-server-git==1.0"); code != 0 {
+		t.Errorf("PyPI: %d %s", code, stderr)
+	}
+	p.write("git.hcl", "package = \"pypi:mcp-server-git==1.0\"\n")
+	p.await("the other server", soon, func(r control.Report) bool { return server(r, "git").Name != "" })
+	p.isOf("git", "pypi:mcp-server-git")
+
+	for pkg, want := range map[string]string{
+		"npm:" + name + "@1.2.0":     "other.example.com",
+		"npm:" + name + "@1.3.0":     "integrity",
+		"npm:" + name + "@9.9.9":     "No matching version found for @example/mcp-echo@9.9.9",
+		"npm:@example/none@1.0.0":    "404",
+		"pypi:mcp-server-time==1.0":  "No matching distribution",
+		"pypi:mcp-server-git==7.0.0": "No matching distribution",
+	} {
+		_, stderr, code := p.command("install", pkg)
+		if code != 1 || !strings.Contains(strings.ToLower(stderr), strings.ToLower(want)) {
+			t.Errorf("%s: %d %s, want %q", pkg, code, stderr, want)
+		}
+	}
+	for _, rest := range []string{"npm/" + name + "/1.2.0", "npm/" + name + "/1.3.0", "pypi/mcp-server-time/1.0"} {
+		if exists(place(rest)) {
+			t.Errorf("%s is there", rest)
+		}
+	}
+	killedInstall(t, p, r, name)
+
+	p.stop()
+	q := prepare(t, nil) // nobody names the public registries, which are at private addresses here
+	q.env = append(q.env, "PIP_INDEX_URL=", "PIP_CONFIG_FILE=", "PIP_FIND_LINKS=")
+	q.up(inHosts(r)...)
+	const refused = "pypi.org:443 (address-refused); a registry at a private address has to be named"
+	_, stderr, code := q.command("install", "pypi:mcp-server-git==1.0")
+	if code != 1 || !strings.Contains(stderr, refused) {
+		t.Errorf("a private address that nobody names: %d %s", code, stderr)
+	}
+}
+
+// killedInstall kills all of pfar while npm waits for a package, and wants the next one to find nothing, and to install
+// it.
+func killedInstall(t *testing.T, p *pfar, r *registries, name string) {
+	t.Helper()
+	asked := r.hold("/files/example-mcp-echo-1.4.0.tgz")
+	c := exec.Command(program(t, "pfar"), "install", "npm:"+name+"@1.4.0")
+	c.Env = p.env
+	check(t, c.Start())
+	<-asked
+	all := []int{p.cmd.Process.Pid}
+	for _, d := range descendants(p.cmd.Process.Pid) {
+		all = append(all, d.pid)
+	}
+	for _, pid := range all {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	<-p.ended
+	if err := c.Wait(); err == nil {
+		t.Error("whoever has asked takes it for installed")
+	}
+	at := filepath.Join(p.state(), "packages/npm", name, "1.4.0")
+	if exists(at) {
+		t.Errorf("%s is there", at)
+	}
+	p.again(inHosts(r)...)
+	_, stderr, code := p.command("install", "npm:"+name+"@1.4.0")
+	if code != 0 || !exists(filepath.Join(at, "record.json")) {
+		t.Errorf("after that: %d %s", code, stderr)
+	}
+	if left, err := os.ReadDir(filepath.Join(p.state(), "packages/.staged")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// TestInstallOwn installs a package as the pfar of a user, by that user's settings of npm, which name the registry of
+// the machine's.
+func TestInstallOwn(t *testing.T) {
+	if os.Getuid() == 0 {
+		return // it runs as an ordinary user as well
+	}
+	t.Parallel()
+	const memory = "npm:@modelcontextprotocol/server-memory@2025.9.25"
+	p := prepare(t, map[string]string{"memory.hcl": fmt.Sprintf("package = %q\n", memory)})
+	home := directory(t, "/var/tmp")
+	settings := "registry=https://registry.npmjs.org/\n"
+	if out, err := exec.Command("npm", "config", "get", "cafile").Output(); err == nil {
+		if ca := strings.TrimSpace(string(out)); filepath.IsAbs(ca) {
+			settings += "cafile=" + ca + "\n"
+		}
+	}
+	put(t, filepath.Join(home, ".npmrc"), settings)
+	p.env = append(p.env, "HOME="+home)
+	p.up()
+	if _, stderr, code := p.command("install", "memory"); code != 0 {
+		t.Fatalf("%d: %s", code, stderr)
+	}
+	p.awaitRunning("memory")
+	p.isOf("memory", "@modelcontextprotocol/server-memory")
+}

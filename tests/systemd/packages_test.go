@@ -1,0 +1,96 @@
+package systemd
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
+)
+
+// standInNPM leaves what npm leaves, for machines that have none, and in "tried" what else it could write to.
+const standInNPM = `#!/bin/sh
+set -e
+tree=$3
+mkdir -p $tree/node_modules/mcp-echo
+cp ` + programs + `/echo $tree/node_modules/mcp-echo/echo
+chmod 755 $tree/node_modules/mcp-echo/echo
+echo '{"name": "mcp-echo", "version": "1.0.0", "bin": "echo"}' > $tree/node_modules/mcp-echo/package.json
+echo '{"packages": {"node_modules/mcp-echo": {"version": "1.0.0", "integrity": "sha512-A",
+	"resolved": "https://registry.npmjs.org/mcp-echo.tgz"}}}' > $tree/package-lock.json
+for at in / /etc /usr /var/lib/pfar /var/lib/pfar/packages /var/lib/pfar/packages/npm /run /run/pfar /root; do
+	if touch $at/tried 2>/dev/null; then echo $at; fi
+done > $tree/tried
+ls -d /var/lib/pfar/vault /etc/shadow /etc/pfar /run/pfar >> $tree/tried 2>/dev/null || true
+`
+
+// TestPackages installs a package in a machine, as a unit with a user of its own which can write to its folder alone,
+// and in the appliance of a user. The package is root's, or that user's.
+func TestPackages(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	m.Put(t, "/usr/local/bin/npm", standInNPM, 0o755)
+	m.Put(t, "/etc/pfar/mcp.d/echoed.hcl", "package = \"npm:mcp-echo@1.0.0\"\n", 0o644)
+	becomes(t, m, "echoed", control.Failed)
+	if r := m.Try("runuser", "-u", "user", "--", "pfar", "install", "echoed"); r.Code == 0 {
+		t.Errorf("another user may install: %s", r)
+	}
+	m.Run(t, "pfar", "install", "echoed")
+	s := becomes(t, m, "echoed", control.Running)
+	if s.Tools == 0 || s.UID < 60706 {
+		t.Errorf("%+v", s)
+	}
+	const folder = "/var/lib/pfar/packages/npm/mcp-echo/1.0.0"
+	if tried := m.Run(t, "cat", folder+"/tree/tried"); tried != "" {
+		t.Errorf("npm can write to or see %q", tried)
+	}
+	others := m.Run(t, "sh", "-c", "find "+folder+" ! -user root -o -type f -perm /222 -o -type d -perm /022")
+	if others != "" {
+		t.Errorf("not root's alone to write: %s", others)
+	}
+	left := "ls -A /var/lib/pfar/packages/.staged; systemctl list-units --all --plain --no-legend '*0install_*' " +
+		"| grep -v dead; " +
+		"ls /run/pfar/plan /run/pfar/applied | grep 0install; find /var/lib/pfar/users /run/pfar/users | grep 0install"
+	bed.Eventually(t, soon, func() error { return empty(m, left) })
+
+	m.Run(t, "sh", "-c", "sed -i 's/^set -e/set -e; echo cannot do it >\\&2; exit 7/' /usr/local/bin/npm")
+	r := m.Try("pfar", "install", "npm:mcp-echo@2.0.0")
+	if r.Code != 1 || !strings.Contains(r.Stderr, "exit status 7: cannot do it; its log: journalctl -u") {
+		t.Errorf("npm fails: %s", r)
+	}
+	bed.Eventually(t, soon, func() error { return empty(m, left) })
+	if r := m.Try("ls", "/var/lib/pfar/packages/npm/mcp-echo/2.0.0"); r.Code == 0 {
+		t.Errorf("what failed is there: %s", r)
+	}
+	m.Run(t, "sh", "-c", "sed -i 's/^set -e/set -e; sleep infinity/' /usr/local/bin/npm")
+	m.Run(t, "sh", "-c", "pfar install npm:mcp-echo@3.0.0 >/dev/null 2>&1 & "+
+		"until systemctl is-active -q 'pfar-mcp@0install_*'; do sleep 0.1; done; systemctl kill -s KILL pfard; wait")
+	bed.Eventually(t, soon, func() error { return empty(m, left) })
+	if r := m.Try("ls", "/var/lib/pfar/packages/npm/mcp-echo/3.0.0"); r.Code == 0 {
+		t.Errorf("what was cut off is there: %s", r)
+	}
+	becomes(t, m, "echoed", control.Running)
+}
+
+// TestUserPackages is TestPackages for the appliance of a user.
+func TestUserPackages(t *testing.T) {
+	t.Parallel()
+	o := owned(t)
+	o.m.Put(t, "/usr/local/bin/npm", standInNPM, 0o755)
+	o.declare(t, "echoed.hcl", "package = \"npm:mcp-echo@1.0.0\"\n")
+	becomes(t, o, "echoed", control.Failed)
+	o.Run(t, "pfar", "install", "echoed")
+	becomes(t, o, "echoed", control.Running)
+	if tried := o.Run(t, "sh", "-c", "cat ~/.local/state/pfar/packages/npm/mcp-echo/1.0.0/tree/tried"); tried != "" {
+		t.Errorf("npm can write to or see %q", tried)
+	}
+}
+
+// empty returns an error unless a command says nothing.
+func empty(m *bed.Machine, command string) error {
+	if r := m.Try("sh", "-c", command); strings.TrimSpace(r.Stdout) != "" {
+		return fmt.Errorf("%s: %s", command, r)
+	}
+	return nil
+}
