@@ -172,6 +172,9 @@ func (i installation) scripts() (inside string, all map[string]string, err error
 	return inside, all, nil
 }
 
+// NotInstalled is the summary of the diagnostic about a package that is not there.
+const NotInstalled = "Package not installed"
+
 // install has a server that names a package run the program of the installed one.
 func (c *findings) install(s *declaration.Server, h Host) {
 	if s.Package == "" {
@@ -187,7 +190,7 @@ func (c *findings) install(s *declaration.Server, h Host) {
 	program, err := i.program(s.Command)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		c.lack([]string{i.record()}, key, "Package not installed", "%s is not in %s. To install it, run: "+
+		c.lack([]string{i.record()}, key, NotInstalled, "%s is not in %s. To install it, run: "+
 			"pfar install %s", p, quote(i.folder), p)
 	case err != nil:
 		c.lack([]string{i.record()}, key, "Package not usable", "%s in %s cannot be started: %v. Install it again "+

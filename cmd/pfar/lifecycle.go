@@ -115,7 +115,7 @@ func (c lifecycleVerb) change(ctx context.Context, verb control.Verb, name strin
 // settledSince reports whether a server has left the state before and is in one that lasts.
 func settledSince(before, now control.Server) bool {
 	switch now.State {
-	case control.Starting, control.Stopping:
+	case control.Starting, control.Stopping, control.Fetching:
 		return false
 	}
 	return now.State != before.State || !now.Since.Equal(before.Since)

@@ -75,7 +75,7 @@ func stateColour(s control.State) string {
 		return green
 	case control.Failed:
 		return red
-	case control.BackOff, control.Waiting:
+	case control.BackOff, control.Waiting, control.Fetching:
 		return yellow
 	}
 	return ""

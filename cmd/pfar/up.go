@@ -233,7 +233,7 @@ func (v *upView) changed(r control.Report) {
 // settled reports whether no server is on its way up.
 func settled(r control.Report) bool {
 	for _, s := range r.Servers {
-		if s.State == control.Starting {
+		if s.State == control.Starting || s.State == control.Fetching {
 			return false
 		}
 	}
@@ -247,7 +247,7 @@ func (v *upView) spin() {
 	}
 	var starting []string
 	for _, s := range v.last.Servers {
-		if s.State == control.Starting {
+		if s.State == control.Starting || s.State == control.Fetching {
 			line := s.Name
 			if s.Detail != "" {
 				line += ": " + s.Detail

@@ -162,9 +162,11 @@ func (d *daemon) reload() {
 	for _, s := range d.fleet.servers {
 		s.held = nil
 	}
+	d.orders.installs.want(set.Servers)
 	for _, s := range set.Servers {
 		p, diags := generator.Compile(s, d.reader.host())
-		d.reader.diagnostics = append(d.reader.diagnostics, d.reader.describe(set.Files, diags)...)
+		shown := d.orders.installs.shown(s, diags)
+		d.reader.diagnostics = append(d.reader.diagnostics, d.reader.describe(set.Files, shown)...)
 		lacked = append(lacked, diags...)
 		if diags.HasErrors() {
 			broken = append(broken, declaration.Broken{Name: s.Name, File: s.File})
@@ -196,6 +198,7 @@ func (d *daemon) reload() {
 	d.reader.diagnostics = append(d.reader.diagnostics, doubts...)
 	d.clientele.reach(d.options.dirs.Gateway(), d.log)
 	d.tokens.use(d.uses.keysInUse())
+	d.orders.installs.rest()
 	for name, s := range d.fleet.servers {
 		_, ok := wanted[name]
 		s.stale = stale[name] || !ok && stays(s)
@@ -282,6 +285,7 @@ func (d *daemon) report() control.Report {
 		if s.want != nil {
 			c.Unknown = generator.Unknown(*s.want, d.policy.inForce())
 		}
+		d.orders.installs.show(s, &c)
 		r.Servers = append(r.Servers, c)
 	}
 	slices.SortFunc(r.Servers, func(a, b control.Server) int { return strings.Compare(a.Name, b.Name) })

@@ -2,11 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"github.com/pfar/pfar/cmd/pfard/install"
+	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/installer"
 	"github.com/pfar/pfar/generator/source"
@@ -21,12 +26,153 @@ type installs struct {
 	reader    *reader
 	redaction *redaction
 	around    around
+	tries     map[source.Package]*installTry // of packages that are declared and not there
+}
+
+// installTry is what pfard does by itself about a package that is not there.
+type installTry struct {
+	words string // why it is not there; "": it is being installed
+	retry retry
 }
 
 func newInstalls(d *daemon) *installs {
-	i := &installs{inbox: d.inbox, reader: d.reader, redaction: d.redaction, around: d}
+	i := &installs{
+		inbox: d.inbox, reader: d.reader, redaction: d.redaction, around: d, tries: map[source.Package]*installTry{},
+	}
 	i.jobs = install.New(d.log, d.options.dirs.Packages(), i)
+	d.reader.installs = i
 	return i
+}
+
+// want has the packages of declarations installed that are not there: each once, and after a failure again in time. One
+// that nobody wants any more is forgotten.
+func (i *installs) want(servers []declaration.Server) {
+	missing, host := map[source.Package]bool{}, i.reader.host()
+	for _, s := range servers {
+		p, ok := packageOf(s)
+		if !ok || !s.Enabled || i.reader.fleet.disabled(s.Name) || !errors.Is(host.Installed(p), fs.ErrNotExist) {
+			continue
+		}
+		if missing[p] = true; i.tries[p] == nil {
+			i.try(p, &installTry{})
+		}
+	}
+	for p, t := range i.tries {
+		if !missing[p] {
+			t.retry.end()
+			delete(i.tries, p)
+		}
+	}
+}
+
+// packageOf is the package that a declaration names.
+func packageOf(s declaration.Server) (p source.Package, ok bool) {
+	p, err := source.ParseExact(s.Package)
+	p.Bin = ""
+	return p, err == nil
+}
+
+// try begins to install a package.
+func (i *installs) try(p source.Package, t *installTry) {
+	job, err := i.jobs.Begin(p)
+	if err != nil { // pfard is only starting
+		return
+	}
+	i.tries[p], t.words = t, ""
+	go func() {
+		err := job.Watch(context.Background(), func(control.Installing) error { return nil })
+		i.inbox.post(func() { i.tried(p, t, err) })
+	}()
+}
+
+// tried takes what has come of it.
+func (i *installs) tried(p source.Package, t *installTry, err error) {
+	if i.tries[p] != t {
+		return
+	}
+	if err == nil { // the declarations are read again for that (Installed)
+		delete(i.tries, p)
+		return
+	}
+	t.words = err.Error()
+	t.retry.begin(i.reader.fleet.after, func() {
+		i.inbox.post(func() {
+			if i.tries[p] == t {
+				t.retry.timer = nil
+				i.try(p, t)
+				i.around.reload()
+			}
+		})
+	})
+	i.around.reload()
+}
+
+// of is what pfard does about the package of a declaration; nil: nothing.
+func (i *installs) of(file string) (p source.Package, t *installTry) {
+	at := slices.IndexFunc(i.reader.declared, func(s declaration.Server) bool { return s.File == file })
+	if at < 0 {
+		return p, nil
+	}
+	p, _ = packageOf(i.reader.declared[at])
+	return p, i.tries[p]
+}
+
+// faultOf says why a declaration cannot be used whose package is not there; "": that is not why.
+func (i *installs) faultOf(file string) string {
+	switch p, t := i.of(file); {
+	case t == nil:
+		return ""
+	case t.words == "":
+		return "its package is being installed: " + p.String()
+	default:
+		return t.words + "; to try at once, run: pfar install " + p.String()
+	}
+}
+
+// shown are the diagnostics of a declaration as they are told: that a package is missing is no mistake while it is
+// being installed, and why it could not be is more than that it is missing.
+func (i *installs) shown(s declaration.Server, diags hcl.Diagnostics) (list hcl.Diagnostics) {
+	p, _ := packageOf(s)
+	t := i.tries[p]
+	for _, g := range diags {
+		if g.Summary == generator.NotInstalled && t != nil {
+			if t.words == "" {
+				continue
+			}
+			told := *g
+			told.Detail = fmt.Sprintf("%s. pfar tries again %s after that. To try at once, run: pfar install %s", t.words,
+				pauseWords(t.retry.pause()), p)
+			g = &told
+		}
+		list = append(list, g)
+	}
+	return list
+}
+
+// rest keeps servers from being started whose package is being installed, and which have none to run meanwhile.
+func (i *installs) rest() {
+	for _, s := range i.reader.fleet.servers {
+		if i.under(s) {
+			s.run, s.asleep = false, false
+		}
+	}
+}
+
+// under reports whether a server waits for its package.
+func (i *installs) under(s *server) bool {
+	if s.want == nil || s.want.Fault == "" {
+		return false
+	}
+	_, t := i.of(s.want.File)
+	return t != nil && t.words == ""
+}
+
+// show has a server's status say that its package is being installed.
+func (i *installs) show(s *server, c *control.Server) {
+	if i.under(s) && s.has.Started == nil {
+		p, _ := i.of(s.want.File)
+		c.State, c.Detail = control.Fetching, p.String()
+	}
 }
 
 // Settings are those of this host. A person's own count where pfard is that person's.
@@ -72,7 +218,7 @@ func (o *orders) wished(q control.Request) (p source.Package, err error) {
 	case q.Server != "" && !units.IsServer(q.Server):
 		return p, fmt.Errorf("%w: %q is not the name of a server", control.ErrInvalid, q.Server)
 	case q.Server != "":
-		if err = o.do(func() error { text, err = o.installs.packageOf(q.Server); return err }); err != nil {
+		if err = o.do(func() error { text, err = o.installs.packageNamed(q.Server); return err }); err != nil {
 			return p, err
 		}
 	}
@@ -83,8 +229,8 @@ func (o *orders) wished(q control.Request) (p source.Package, err error) {
 	return p, nil
 }
 
-// packageOf is the package that a declaration names.
-func (i *installs) packageOf(server string) (string, error) {
+// packageNamed is what the declaration of a server names as its package.
+func (i *installs) packageNamed(server string) (string, error) {
 	at := slices.IndexFunc(i.reader.declared, func(s declaration.Server) bool { return s.Name == server })
 	switch {
 	case at < 0:

@@ -33,6 +33,8 @@ type reader struct {
 	folder  func(dir string) fs.FS // opens that of the declarations
 	earlier *earlier               // the last good versions, for after the next boot; nil: none are kept
 
+	installs *installs // packages of declarations
+
 	declared    []declaration.Server // without mistakes
 	diagnostics []control.Diagnostic
 	dropIns     map[string]string // by file: its declaration
@@ -222,6 +224,9 @@ func (r *reader) inForce(b declaration.Broken) bool {
 
 // faultOf says why a file cannot be used.
 func (r *reader) faultOf(file string) string {
+	if fault := r.installs.faultOf(file); fault != "" {
+		return fault
+	}
 	for _, g := range r.diagnostics {
 		if g.Severity == "error" && r.declares(g.File) == file {
 			return brief(g) + "; pfar check says more"

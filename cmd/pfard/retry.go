@@ -20,11 +20,14 @@ type retry struct {
 
 // begin has start called after a pause, which is longer each time.
 func (r *retry) begin(after func(time.Duration, func()) interface{ Stop() bool }, start func()) {
-	pause := pauses[min(r.tries, len(pauses)-1)]
 	r.tries++
+	pause := r.pause()
 	r.timer = after(pause, start)
 	r.words = "pfar starts it again " + pauseWords(pause) + " after that"
 }
+
+// pause is the one before the next start.
+func (r *retry) pause() time.Duration { return pauses[min(max(r.tries-1, 0), len(pauses)-1)] }
 
 func (r *retry) end() {
 	if r.timer != nil {

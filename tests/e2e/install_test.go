@@ -164,12 +164,17 @@ func TestInstall(t *testing.T) {
 	}
 	p.env = append(p.env, named...)
 	p.up(inHosts(r)...)
-	p.await("the package missing", soon, inState("echoed", control.Failed))
+	p.awaitRunning("echoed") // pfard installs what is declared
+	p.isOf("echoed", name)
 	if out, stderr, code := p.command("install", "echoed", "--json"); code != 0 || !strings.Contains(out, `"done": true`) {
 		t.Fatalf("%d: %s %s", code, out, stderr)
 	}
-	p.awaitRunning("echoed")
-	p.isOf("echoed", name)
+	p.write("none.hcl", `package = "npm:`+name+`@9.9.8"`+"\n")
+	p.await("why it is not installed", soon, func(r control.Report) bool {
+		s := server(r, "none")
+		return s.State == control.Failed && strings.Contains(s.Detail, "No matching version found") &&
+			strings.Contains(s.Detail, "pfar install npm:"+name+"@9.9.8")
+	})
 	out, _, code := p.command("install", "npm:"+name+"@1.0.0")
 	if code != 0 || !strings.Contains(out, "is there already") {
 		t.Errorf("again: %d %s", code, out)

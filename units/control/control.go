@@ -191,6 +191,8 @@ const (
 	BackOff  State = units.StateBackOff
 	Failed   State = units.StateFailed
 	Stopping State = units.StateStopping
+
+	Fetching State = "installing" // its package is being installed
 )
 
 // DetailDisabled is the Detail of a server that is Stopped because nobody may start it.
