@@ -12,15 +12,17 @@ import (
 	"github.com/pfar/pfar/policies/broker"
 )
 
-// Declare returns the declaration of a service that runs a command. The service's own arguments come after the first
-// ones.
-func Declare(c catalog.Service, command string, first ...string) string {
+// Declare returns the declaration of a service that runs its package.
+func Declare(c catalog.Service) string {
 	answers := answersOf(c)
 	var b strings.Builder
 	fmt.Fprintf(&b, "service = %q\ndescription = %q\nlabel = %q\nallowed_domains = %s\n", c.Name, c.Summary, c.Label,
 		answers.list(c.Domains))
-	fmt.Fprintf(&b, "server {\n  command = %q\n  args = %s\n}\n", command,
-		answers.list(append(first, c.Program.Args...)))
+	fmt.Fprintf(&b, "server {\n  package = %q\n", c.Program.Package)
+	if c.Program.Bin != "" {
+		fmt.Fprintf(&b, "  command = %q\n", c.Program.Bin)
+	}
+	fmt.Fprintf(&b, "  args = %s\n}\n", answers.list(c.Program.Args))
 	b.WriteString("sandbox {\n")
 	if c.Program.Memory != "" {
 		fmt.Fprintf(&b, "  memory_limit = %q\n", c.Program.Memory)

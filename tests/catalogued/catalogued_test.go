@@ -1,6 +1,9 @@
 package catalogued
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -13,6 +16,7 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -24,8 +28,10 @@ var update = flag.Bool("update", false, "rewrite testdata/plans.txt")
 func TestPlans(t *testing.T) {
 	program := &fstest.MapFile{Data: []byte("\x7fELF"), Mode: 0o755}
 	host := generator.Host{
-		FS:   fstest.MapFS{"usr/bin/node": program, "usr/lib/chromium/chromium": program, "opt/mcp/server.js": program},
-		Path: []string{"/usr/bin"}, Home: "/root", StateDir: "/var/lib/pfar/home",
+		FS: fstest.MapFS{
+			"usr/bin/node": program, "usr/bin/env": program, "usr/bin/python3": program, "usr/lib/chromium/chromium": program,
+		},
+		Path: []string{"/usr/bin"}, Home: "/root", StateDir: "/var/lib/pfar/home", Packages: "/var/lib/pfar/packages",
 	}
 	for _, dir := range strings.Fields("etc home var/tmp tmp run proc/sys dev srv/notes srv/project") {
 		host.FS.(fstest.MapFS)[dir] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
@@ -36,7 +42,8 @@ func TestPlans(t *testing.T) {
 			fmt.Fprintf(&all, "%s\n  %s: %s\n", c.Name, c.Program.Gone, c.Remote)
 			continue
 		}
-		text := Declare(c, "node", "/opt/mcp/server.js")
+		install(t, host, c)
+		text := Declare(c)
 		s, diags := declaration.Parse(c.Name+".hcl", []byte(text), declaration.Options{})
 		if s == nil {
 			t.Errorf("%s: %v\n%s", c.Name, diags, text)
@@ -58,6 +65,32 @@ func TestPlans(t *testing.T) {
 		const remedy = "Compare, then run: go test ./tests/catalogued -update"
 		t.Errorf("%v; the plans are other ones than in %s. %s\n%s", err, path, remedy, &all)
 	}
+}
+
+// install puts the package of a service on a host, with one program.
+func install(t *testing.T, h generator.Host, c catalog.Service) {
+	t.Helper()
+	p, err := source.ParseExact(c.Program.Package)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(at, text string) {
+		h.FS.(fstest.MapFS)[(h.Folder(p) + "/" + at)[1:]] = &fstest.MapFile{Data: []byte(text), Mode: 0o755}
+	}
+	bin := cmp.Or(c.Program.Bin, "server")
+	put("record.json", string(generator.Record(p)))
+	if p.Kind == source.NPM {
+		put("tree/node_modules/"+p.Name+"/package.json", fmt.Sprintf(`{"name": %q, "bin": {%q: "x.js"}}`, p.Name, bin))
+		put("tree/node_modules/"+p.Name+"/x.js", "#!/usr/bin/env node\n")
+		return
+	}
+	script := "#!/usr/bin/python3\n"
+	sum := sha256.Sum256([]byte(script))
+	info := "tree/lib/python3.11/site-packages/" + strings.ReplaceAll(p.Name, "-", "_") + "-" + p.Version + ".dist-info/"
+	put("tree/pyvenv.cfg", "")
+	put("tree/bin/"+bin, script)
+	put(info+"entry_points.txt", "[console_scripts]\n"+bin+" = x:main\n")
+	put(info+"RECORD", "../../../bin/"+bin+",sha256="+base64.RawURLEncoding.EncodeToString(sum[:])+",1\n")
 }
 
 // describe writes what a server gets.

@@ -2,13 +2,13 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/source"
@@ -56,8 +56,17 @@ func knownService(t *testing.T, policy *gate.Policy, c catalog.Service, pkg sour
 			c.Parameters[i].Example = directory(t, "")
 		}
 	}
-	p := prepare(t, map[string]string{c.Name + ".hcl": catalogued.Declare(c, "node", packageProgram(t, c, pkg))})
+	p := prepare(t, map[string]string{c.Name + ".hcl": catalogued.Declare(c)})
+	p.env = append(p.env, registryNamed(t)...)
 	p.up()
+	r := p.await(c.Name+" installed", 20*time.Minute, func(r control.Report) bool {
+		s := server(r, c.Name)
+		return s.Name != "" && s.State != control.Fetching
+	})
+	if s := server(r, c.Name); s.Broken {
+		t.Fatalf("%s: %s", s.State, s.Detail)
+	}
+	installedAs(t, p, c, pkg)
 	for _, s := range c.Secrets {
 		p.stdin = invented(s) + "\n"
 		if _, stderr, code := p.command("vault", "set", s.Key); code != 0 {
@@ -65,7 +74,7 @@ func knownService(t *testing.T, policy *gate.Policy, c catalog.Service, pkg sour
 		}
 	}
 	p.stdin = ""
-	r := p.await(c.Name+" up or down", soon, func(r control.Report) bool {
+	r = p.await(c.Name+" up or down", soon, func(r control.Report) bool {
 		s := server(r, c.Name)
 		return s.State == control.Running || s.Crashes > 0
 	})
@@ -143,40 +152,30 @@ func reviewedLines(t *testing.T, service, pkg string, lines []string) {
 	}
 }
 
-// packageProgram installs a package, and returns the script that its entry runs.
-func packageProgram(t *testing.T, c catalog.Service, pkg source.Package) string {
+// registryNamed are variables that name the registry which this machine's npm is configured for: it may be at a private
+// address.
+func registryNamed(t *testing.T) (env []string) {
 	t.Helper()
-	dir := filepath.Join(directory(t, "/var/tmp"), "package")
-	manifest := filepath.Join(t.TempDir(), "package.json")
-	write(t, manifest, fmt.Sprintf(`{"private": true, "dependencies": {%q: %q}}`, pkg.Name, pkg.Version))
-	install := exec.Command(filepath.Join("..", "npm.sh"), dir, manifest)
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("npm.sh: %v\n%s", err, out)
+	for _, key := range []string{"registry", "cafile"} {
+		out, err := exec.Command("npm", "config", "get", key).Output()
+		check(t, err)
+		if v := strings.TrimSpace(string(out)); v != "null" && v != "undefined" {
+			env = append(env, "npm_config_"+key+"="+v)
+		}
 	}
+	return env
+}
+
+// installedAs wants the package that lies there to be the one of the entry.
+func installedAs(t *testing.T, p *pfar, c catalog.Service, pkg source.Package) {
+	t.Helper()
 	var lock struct {
 		Packages map[string]struct{ Version, Integrity string }
 	}
-	var own struct {
-		Bin any
-	}
-	at := filepath.Join("node_modules", pkg.Name)
-	readJSON(t, filepath.Join(dir, "package-lock.json"), &lock)
-	readJSON(t, filepath.Join(dir, at, "package.json"), &own)
-	if has := lock.Packages[at]; has.Integrity != c.Program.Integrity || has.Version != pkg.Version {
+	readJSON(t, filepath.Join(p.state(), "packages/npm", pkg.Name, pkg.Version, "lock.json"), &lock)
+	if has := lock.Packages["node_modules/"+pkg.Name]; has.Integrity != c.Program.Integrity || has.Version != pkg.Version {
 		t.Errorf("%s %s is %s, its entry wants %s", pkg.Name, has.Version, has.Integrity, c.Program.Integrity)
 	}
-	switch bin := own.Bin.(type) {
-	case string:
-		return filepath.Join(dir, at, bin)
-	case map[string]any:
-		for name, file := range bin {
-			if name == c.Program.Bin || c.Program.Bin == "" && len(bin) == 1 {
-				return filepath.Join(dir, at, file.(string))
-			}
-		}
-	}
-	t.Fatalf("%s has the programs %v, the entry of %s wants %q", pkg.Name, own.Bin, c.Name, c.Program.Bin)
-	return ""
 }
 
 func readJSON(t *testing.T, path string, to any) {
