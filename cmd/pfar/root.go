@@ -86,7 +86,8 @@ func rootCommand(c *pfar) *cobra.Command {
 	}{
 		{"declare", "Declare:", []*cobra.Command{
 			declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand(),
-			servicesVerb{c}.servicesCommand(), packageVerb{c}.installCommand(), editVerb{c}.editCommand(),
+			servicesVerb{c}.servicesCommand(), packageVerb{c}.installCommand(), upgradeVerb{c}.upgradeCommand(),
+			editVerb{c}.editCommand(),
 			removeVerb{c}.removeCommand(),
 		}},
 		{"run", "Run:", []*cobra.Command{

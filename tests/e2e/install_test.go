@@ -190,6 +190,7 @@ func TestInstall(t *testing.T) {
 	if at := place("npm/" + name + "/1.1.0/tree/node_modules/" + name + "/ran"); exists(at) {
 		t.Errorf("a script of the package has run: %s", at)
 	}
+	upgradedAndBack(t, p, name)
 	if _, stderr, code := p.command("install", "pypi:mcp-server-git==1.0"); code != 0 {
 		t.Errorf("PyPI: %d %s", code, stderr)
 	}
@@ -225,6 +226,35 @@ func TestInstall(t *testing.T) {
 	_, stderr, code := q.command("install", "pypi:mcp-server-git==1.0")
 	if code != 1 || !strings.Contains(stderr, refused) {
 		t.Errorf("a private address that nobody names: %d %s", code, stderr)
+	}
+}
+
+// upgradedAndBack has a server go to another version of its package, not to one that cannot be installed, and back.
+func upgradedAndBack(t *testing.T, p *pfar, name string) {
+	t.Helper()
+	before, err := os.ReadFile(p.path("echoed.hcl"))
+	check(t, err)
+	if _, stderr, code := p.command("upgrade", "echoed", "9.9.9", "--yes"); code != 1 ||
+		!strings.Contains(stderr, "nothing was changed: echoed goes on with npm:"+name+"@1.0.0") {
+		t.Errorf("to no version: %d %s", code, stderr)
+	}
+	if now, err := os.ReadFile(p.path("echoed.hcl")); err != nil || !bytes.Equal(now, before) {
+		t.Errorf("the declaration is now %s, %v", now, err)
+	}
+	out, stderr, code := p.command("upgrade", "echoed", "1.1.0", "--yes", "--json")
+	if code != 0 || !strings.Contains(out, `"state": "running"`) {
+		t.Errorf("upgrade: %d %s %s", code, out, stderr)
+	}
+	now, err := os.ReadFile(p.path("echoed.hcl"))
+	if err != nil || string(now) != strings.Replace(string(before), "1.0.0", "1.1.0", 1) {
+		t.Errorf("the declaration is now %s, %v", now, err)
+	}
+	out, stderr, code = p.command("upgrade", "echoed", "--back", "--yes")
+	if code != 0 || !strings.Contains(out, name+"@1.0.0, running") {
+		t.Errorf("back: %d %s %s", code, out, stderr)
+	}
+	if now, err := os.ReadFile(p.path("echoed.hcl")); err != nil || !bytes.Equal(now, before) {
+		t.Errorf("the declaration is now %s, %v", now, err)
 	}
 }
 

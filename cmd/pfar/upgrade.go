@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/units/control"
+)
+
+const upgradeHelp = `Install another version of a server's package beside the present one, ask, write it into the
+declaration, and wait until the server runs. Tools whose definition is another one are held back until
+you accept them (pfar pins); a tool that is gone is served no more.
+
+--back writes the version that was there before: the other one that is installed. Nothing is fetched for
+that. If several others are installed, name one as VERSION.`
+
+// upgradeVerb changes the version of a server's package.
+type upgradeVerb struct{ *pfar }
+
+func (c upgradeVerb) upgradeCommand() *cobra.Command {
+	var back, yes bool
+	cmd := c.outputFlag(&cobra.Command{
+		Use: "upgrade NAME [VERSION]", Short: "Change the version of a server's package", Long: upgradeHelp,
+		Example: example("pfar upgrade notion 1.9.1", "pfar upgrade notion --back"),
+		Args:    arguments("NAME", "[VERSION]"), ValidArgsFunction: offerFirst(c.offeredServers),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if back == (len(args) == 2) {
+				return usage("name a version, or --back for the one before").withHint("pfar upgrade --help")
+			}
+			return c.upgrade(cmd.Context(), append(args, "")[:2], yes)
+		},
+	})
+	cmd.Flags().BoolVar(&back, "back", false, "go back to the other version that is installed")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// upgraded is what has become of a server.
+type upgraded struct {
+	Server string        `json:"server"`
+	File   string        `json:"file"`
+	From   string        `json:"from"`
+	To     string        `json:"to"`
+	State  control.State `json:"state"`
+	Detail string        `json:"detail,omitempty"`
+}
+
+// upgrade changes the version of the server args[0] to args[1], "" for the other one that is installed.
+func (c upgradeVerb) upgrade(ctx context.Context, args []string, yes bool) error {
+	report, err := c.report(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := findServer(report, args[0])
+	if err != nil {
+		return err
+	}
+	if filepath.Dir(before.File) != report.Directory {
+		return fail(exitFailed, "%s is not a file of yours", before.File).withHint("pfar edit %s makes it one", args[0])
+	}
+	text, err := os.ReadFile(before.File)
+	if err != nil {
+		return fmt.Errorf("reading the declaration: %w", err)
+	}
+	// Whoever may not change it learns so before anything is installed.
+	asked := control.Text{New: text, Old: control.DigestOf(text), Dry: true}
+	if _, err := c.control().Declare(ctx, args[0], asked); err != nil {
+		return err
+	}
+	from, written, err := packageIn(text)
+	if err != nil {
+		return fail(exitFailed, "%s: %w", before.File, err).withHint("pfar edit %s", args[0])
+	}
+	to, err := c.next(from, args[1])
+	if err != nil {
+		return err
+	}
+	if to == from {
+		return fail(exitFailed, "%s is the version that the declaration names", to)
+	}
+	if err := c.canAsk(yes, "pfar explain "+args[0]); err != nil {
+		return err
+	}
+	if _, err := c.control().Install(ctx, control.Wish{Package: to.String()}, nil); err != nil {
+		code, _ := classify(err)
+		return fail(code, "%w", err).withHint("nothing was changed: %s goes on with %s", args[0], from)
+	}
+	show := func(w io.Writer) {
+		c.table(w, [][]cell{
+			{{"package", bold}, {from.String(), ""}, {"becomes " + to.String(), ""}},
+			{{"declaration", bold}, {before.File, ""}, {"is written", ""}},
+			{{"changed tools", bold}, {"", ""}, {"are held back until you accept them (pfar pins " + args[0] + ")", ""}},
+		})
+	}
+	if err := c.ask(ctx, yes, fmt.Sprintf("Upgrade %q?", args[0]), show); err != nil {
+		return err
+	}
+	next := strings.Replace(string(text), written, `"`+to.String()+`"`, 1)
+	done, err := c.control().Declare(ctx, args[0], control.Text{New: []byte(next), Old: control.DigestOf(text)})
+	if err != nil {
+		return err
+	}
+	if !done.Done {
+		writeDiagnostics(c.stderr, done.Diagnostics)
+		return fail(exitFailed, "the server cannot run %s", to).withHint("nothing was changed: it goes on with %s", from)
+	}
+	return c.await(ctx, before, upgraded{Server: args[0], File: done.File, From: from.String(), To: to.String()})
+}
+
+// await waits until a server has settled with another version, and says how.
+func (c upgradeVerb) await(ctx context.Context, before control.Server, out upgraded) error {
+	late := fmt.Errorf("%q did not settle within %s", out.Server, settleTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, late)
+	defer cancel()
+	now, settled := before, errors.New("settled")
+	err := c.control().Watch(ctx, func(r control.Report) (err error) {
+		if now, err = findServer(r, out.Server); err != nil {
+			return err
+		}
+		idle := before.State == control.Stopped || before.State == control.Sleeping
+		if idle || settledSince(before, now) {
+			return settled
+		}
+		return nil
+	})
+	if !errors.Is(err, settled) {
+		return fail(exitFailed, "the declaration names %s now, but %w", out.To, err).withHint("pfar status %s", out.Server)
+	}
+	out.State, out.Detail = now.State, detail(now)
+	if c.json() {
+		err = c.printJSON(out)
+	} else {
+		_, err = fmt.Fprintln(c.stdout, escape(fmt.Sprintf("%s: %s, %s", out.Server, out.To, describe(now)), oneLine))
+	}
+	if err == nil && (now.State == control.Failed || now.State == control.BackOff) {
+		return fail(exitFailed, "%s does not run with %s", out.Server, out.To).withHint("pfar upgrade %s --back", out.Server)
+	}
+	return err
+}
+
+var quotedPackage = regexp.MustCompile(`"((?:npm|pypi):[^"\s]+)"`)
+
+// packageIn finds the one package that a declaration names, and how it is written there.
+func packageIn(text []byte) (p source.Package, written string, err error) {
+	n := 0
+	for _, m := range quotedPackage.FindAllSubmatch(text, -1) {
+		if found, err := source.ParseExact(string(m[1])); err == nil {
+			p, written, n = found, string(m[0]), n+1
+		}
+	}
+	if n != 1 {
+		return p, "", fmt.Errorf("it names %d packages, and only one could be upgraded", n)
+	}
+	return p, written, nil
+}
+
+// next is a package in another version; with none it is the only other one that is installed.
+func (c upgradeVerb) next(from source.Package, version string) (to source.Package, err error) {
+	if to = from; version != "" {
+		to.Version = version
+		if to, err = source.ParseExact(to.String()); err != nil {
+			return to, usage("%w", err)
+		}
+		return to, nil
+	}
+	records, _ := filepath.Glob(filepath.Join(c.dirs.Packages(), string(from.Kind), from.Name, "*", "record.json"))
+	var others []string
+	for _, at := range records {
+		if v := filepath.Base(filepath.Dir(at)); v != from.Version {
+			others = append(others, v)
+		}
+	}
+	switch len(others) {
+	case 0:
+		return to, fail(exitFailed, "no other version of %s is installed", from.Key())
+	case 1:
+		to.Version = others[0]
+		return source.ParseExact(to.String())
+	}
+	return to, fail(exitFailed, "several other versions of %s are installed: %s", from.Key(), strings.Join(others, ", ")).
+		withHint("pfar upgrade NAME %s", others[len(others)-1])
+}
