@@ -53,12 +53,14 @@ const (
 	Declare     Verb = "declare"       // write Text as the owner's declaration of Server, if it is sound
 	Undeclare   Verb = "undeclare"     // remove the owner's declaration of Server; hide an installed one
 	Install     Verb = "install"       // install Package, or that of Server; answered with each change until it is there
+	Begin       Verb = "set-up"        // begin SetUp, or without it join the set-up of this principal; answered with each change until it ends
+	Supply      Verb = "supply"        // Secret is the value that the set-up of Answer waits for, or Answer says otherwise
 )
 
 var verbs = []Verb{
 	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Stuck, Policy,
 	LastRefusal, Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give, Clean,
-	Declare, Undeclare, Install,
+	Declare, Undeclare, Install, Begin, Supply,
 }
 
 // Request is one question.
@@ -79,6 +81,9 @@ type Request struct {
 	Remove    bool     `json:"remove,omitempty"`    // Clean deletes what it tells
 	Text      *Text    `json:"text,omitempty"`      // of Declare and Undeclare
 	Package   string   `json:"package,omitempty"`   // of Install, as declarations write it
+
+	SetUp  *SetUp      `json:"set_up,omitempty"` // of Begin
+	Answer *FlowAnswer `json:"answer,omitempty"` // of Supply
 }
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.

@@ -18,6 +18,7 @@ type Declarations struct {
 	Declared  *Declared  `json:"declared,omitempty"`  // of Declare and Undeclare
 
 	Installing *Installing `json:"installing,omitempty"` // of Install
+	Flow       *Flow       `json:"flow,omitempty"`       // of Begin and Supply
 }
 
 // Installing is how far the installation of a package is.

@@ -1,0 +1,63 @@
+package control
+
+import "time"
+
+// SetUp is what a person wants to have set up: a service of the catalogue, or a declaration that pfard is to write.
+// The gateway may name a service and nothing else.
+type SetUp struct {
+	Server  string            `json:"server,omitempty"`  // its name; "": that of the service
+	Service string            `json:"service,omitempty"` // of the catalogue; "": Text says all
+	Answers map[string]string `json:"answers,omitempty"` // to the questions of the service's entry, by parameter
+	Text    *Text             `json:"text,omitempty"`    // the declaration, in place of what pfard makes of Service and Answers
+	For     string            `json:"for,omitempty"`     // who asks, for the gateway: the client's name; "" is the caller's user
+	Page    bool              `json:"page,omitempty"`    // a one-time page is to take what is missing
+}
+
+// Flow is one set-up, as far as it has come. Nothing in it is secret but Page, which Begin alone tells the operator.
+type Flow struct {
+	ID        string    `json:"id"`
+	Server    string    `json:"server"`
+	Service   string    `json:"service,omitempty"`
+	Principal string    `json:"principal"` // "uid 1000", or "client NAME"
+	State     FlowState `json:"state"`
+	Detail    string    `json:"detail,omitempty"`   // what is being done, or why it has failed, in words
+	Wants     *Wanted   `json:"wants,omitempty"`    // of AwaitingCredential and CredentialRefused
+	Attempts  int       `json:"attempts,omitempty"` // values that were refused
+	Deadline  time.Time `json:"deadline,omitzero"`  // while it waits for a person
+	Page      string    `json:"page,omitempty"`     // URL of the one-time page
+	Tools     int       `json:"tools,omitempty"`    // of FlowComplete
+	Verified  string    `json:"verified,omitempty"` // of FlowComplete: the tool that was called; "": connected, not verified
+}
+
+// FlowState is where a set-up is (SET-02 of the seeds). Only the last two end it.
+type FlowState string
+
+const (
+	FlowStart          FlowState = "start"
+	AwaitingCredential FlowState = "awaiting-credential"
+	FlowSpawning       FlowState = "spawning" // install, write, start, discover
+	FlowVerifying      FlowState = "verifying"
+	CredentialRefused  FlowState = "credential-invalid" // waits for another value, or for the end
+	FlowComplete       FlowState = "complete"
+	FlowFailed         FlowState = "failed"
+)
+
+// Wanted is the secret that a set-up waits for.
+type Wanted struct {
+	Key      string   `json:"key"`      // in the vault
+	Variable string   `json:"variable"` // of the server
+	Prefixes []string `json:"prefixes,omitempty"`
+	Pattern  string   `json:"pattern,omitempty"` // that a whole value fits
+	Where    string   `json:"where,omitempty"`   // how a person gets one, in words
+	URL      string   `json:"url,omitempty"`
+	Scopes   []string `json:"scopes,omitempty"`
+	Ways     []string `json:"ways,omitempty"` // "device", "code": sign-ins that this service has, and whose client is configured
+	Optional bool     `json:"optional,omitempty"`
+}
+
+// FlowAnswer is a person's answer to a set-up. The value travels as Request.Secret.
+type FlowAnswer struct {
+	ID     string `json:"id"`
+	Cancel bool   `json:"cancel,omitempty"`
+	Skip   bool   `json:"skip,omitempty"` // an optional secret
+}
