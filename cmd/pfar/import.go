@@ -118,6 +118,7 @@ type planned struct {
 	importer.Proposal
 	File   string `json:"declared,omitempty"` // of the declaration, once it is written
 	Failed string `json:"failed,omitempty"`   // why it is not
+	absent bool   // its package is still to be installed
 }
 
 // wanted are the servers that can be imported.
@@ -164,7 +165,7 @@ func (v importVerb) finish(ctx context.Context, out imported, w importWish, fail
 			v.next(s)
 		}
 		if v.hintAt("pfar import --undo takes the import back"); w.from != "" {
-			v.hintAt("pfar client install " + w.from + " writes pfar into the program; then remove its own servers there")
+			v.hintAt("pfar client install " + w.from + " writes pfar into the program's file")
 		}
 	}
 	switch {

@@ -22,7 +22,11 @@ func (v importVerb) apply(ctx context.Context, out *imported) error {
 	}
 	out.Record = book.path
 	for _, s := range out.wanted() {
-		one, err := v.begin(book, s, before)
+		err := v.install(ctx, s)
+		var one *entry
+		if err == nil {
+			one, err = v.begin(book, s, before)
+		}
 		if err == nil {
 			err = v.importOne(ctx, book, s, one)
 		}
@@ -32,6 +36,17 @@ func (v importVerb) apply(ctx context.Context, out *imported) error {
 				return stopped(out, s, err)
 			}
 		}
+	}
+	return nil
+}
+
+// install has the package of a server installed: no declaration counts without. It stays if the import is undone.
+func (v importVerb) install(ctx context.Context, s *planned) error {
+	if !s.absent {
+		return nil
+	}
+	if _, err := (packageVerb{v.pfar}).fetch(ctx, control.Wish{Package: s.Package}); err != nil {
+		return fmt.Errorf("installing %s: %w", s.Package, err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/foreign"
 	"github.com/pfar/pfar/generator/importer"
@@ -115,6 +116,10 @@ func (v importVerb) check(ctx context.Context, files []readFile) error {
 // judged takes what pfard says of a declaration.
 func (s *planned) judged(d *control.Declared) {
 	for _, g := range d.Diagnostics {
+		if g.Summary == generator.NotInstalled {
+			s.absent = true
+			continue
+		}
 		text := g.Summary
 		if g.Detail != "" {
 			text += ": " + g.Detail

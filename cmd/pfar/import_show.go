@@ -28,7 +28,7 @@ func (v importVerb) showOne(w io.Writer, s *planned) {
 		fmt.Fprintf(w, "%s: becomes the server %s\n", name, v.paint(w, bold, s.Server))
 	}
 	for line := range strings.Lines(s.Text) {
-		fmt.Fprintln(w, v.paint(w, green, "+ "+escape(strings.TrimSuffix(line, "\n"), keepLines)))
+		fmt.Fprintln(w, v.paint(w, green, strings.TrimRight("+ "+escape(strings.TrimSuffix(line, "\n"), keepLines), " ")))
 	}
 	rows := [][]cell{}
 	for _, secret := range s.Secrets {
@@ -40,6 +40,9 @@ func (v importVerb) showOne(w io.Writer, s *planned) {
 			text += "; the server gets a placeholder"
 		}
 		rows = append(rows, []cell{{"secret", cyan}, {atLine(secret.Line), ""}, {text, ""}})
+	}
+	if s.absent {
+		rows = append(rows, []cell{{"package", cyan}, {"", ""}, {s.Package + " is installed first", ""}})
 	}
 	for _, n := range s.Notes {
 		rows = append(rows, []cell{{"note", yellow}, {atLine(n.Line), ""}, {n.Text, ""}})
