@@ -165,7 +165,11 @@ func TestClientFiles(t *testing.T) {
 		"vscode.json":                {`{"inputs": [], "servers": ` + servers + `}`, "notion.hcl with"},
 		"settings.json":              {`{"context_servers": {"My Server": {"command": "x"}}}`, "NAME.hcl with"},
 		"other.json":                 {`{"a": {"b": 1}}`, ""},
-		"broken.json":                {`{"mcpServers": {`, ""},
+		"comments.json":              {"{ // mine\n\"mcpServers\": {\"a\": {\"env\": {\"T\": \"hunter2\"}}}}", "Run pfar import " + mcpd + "/comments.json, and remove the file here."},
+		"opencode.jsonc":             {`{"mcp": {"a": {"type": "local", "command": ["npx", "hunter2"]}}}`, "Run pfar import " + mcpd + "/opencode.jsonc"},
+		"goose.yaml":                 {"a: 1\nextensions:\n  x:\n    envs: {T: hunter2}\n", "Run pfar import " + mcpd + "/goose.yaml"},
+		"gemini.json":                {`{"mcp": {"allowed": ["a"]}}`, ""},
+		"other.yaml":                 {"a: 1\n", ""},
 		"none.json":                  {`{"mcpServers": {}}`, ""},
 		"list.json":                  {`{"servers": ["a"]}`, ""},
 	} {
