@@ -244,7 +244,8 @@ func TestImport(t *testing.T) {
 		t.Errorf("without a terminal: %d, %s", code, text)
 	}
 	text, code := b.said(t, "import --from cursor --yes")
-	if code != 0 || !strings.Contains(text, "pfar client install cursor") || !strings.Contains(text, "pfar learn my-tool --write") {
+	if code != 0 || !strings.Contains(text, "pfar client install cursor") ||
+		!strings.Contains(text, "pfar learn my-tool --write") {
 		t.Errorf("%d, %s", code, text)
 	}
 	for key, want := range map[string]string{
@@ -258,7 +259,8 @@ func TestImport(t *testing.T) {
 	if len(k.vault) != 4 || len(k.declared) != 4 || !k.installed["npm:@notionhq/notion-mcp-server@2.5.2"] {
 		t.Errorf("%s, installed %v", k, k.installed)
 	}
-	if again, code := b.said(t, "import --from cursor --yes"); code != exitFailed || !strings.Contains(again, "nothing to import") {
+	if again, code := b.said(t, "import --from cursor --yes"); code != exitFailed ||
+		!strings.Contains(again, "nothing to import") {
 		t.Errorf("a second time: %d, %s", code, again)
 	}
 	if text, code := b.said(t, "import --undo --yes --json"); code != 0 || k.String() != before {
@@ -273,7 +275,8 @@ func TestImport(t *testing.T) {
 	if text, code := b.said(t, "import --from cursor --yes --json --only plain,My"); code != exitNoSuch {
 		t.Errorf("--only: %d, %s", code, text)
 	}
-	if text, code := b.said(t, "import --from cursor --yes --json --only plain,my-tool"); code != 0 || len(k.declared) != 3 {
+	if text, code := b.said(t, "import --from cursor --yes --json --only plain,my-tool"); code != 0 ||
+		len(k.declared) != 3 {
 		t.Errorf("--only: %d, %s", code, text)
 	}
 }
@@ -344,7 +347,8 @@ func killedAt(t *testing.T, n int, after bool) bool {
 			t.Errorf("killed at %d: %s is declared without its secret", n, name)
 		}
 	}
-	if text, code := b.said(t, "import --undo --yes"); k.String() != before || code != 0 && !strings.Contains(text, "no import") {
+	if text, code := b.said(t, "import --undo --yes"); k.String() != before ||
+		code != 0 && !strings.Contains(text, "no import") {
 		t.Errorf("killed at %d, after %t: undo leaves\n%s%s", n, after, k, text)
 	}
 	back()
@@ -385,7 +389,9 @@ func TestImportFails(t *testing.T) {
 		if code == 0 && !strings.Contains(text, "imported  starting") && strings.Contains(text, "no space") {
 			t.Errorf("%d: exit 0: %s", n, text)
 		}
-		for name, keys := range map[string][]string{"notion": {"notion_token"}, "my-tool": {"my_tool_tool_token", "my_tool_tool_secret"}} {
+		for name, keys := range map[string][]string{
+			"notion": {"notion_token"}, "my-tool": {"my_tool_tool_token", "my_tool_tool_secret"},
+		} {
 			for _, key := range keys {
 				if _, stored := k.vault[key]; stored != (k.declared[name] != "") {
 					t.Errorf("%d: %s is declared: %t, %s is stored: %t\n%s", n, name, k.declared[name] != "", key, stored, text)
@@ -418,7 +424,8 @@ func TestImportUnrecorded(t *testing.T) {
 	k.step = func(_ int, done bool) error {
 		if len(k.declared) == 2 && done && !lost { // the first is imported; its record cannot be written
 			lost = true
-			return firstOf(os.Rename(importRecords(b.dirs), importRecords(b.dirs)+"-away"), os.WriteFile(importRecords(b.dirs), nil, 0o600))
+			return firstOf(os.Rename(importRecords(b.dirs), importRecords(b.dirs)+"-away"),
+				os.WriteFile(importRecords(b.dirs), nil, 0o600))
 		}
 		return nil
 	}
@@ -426,7 +433,8 @@ func TestImportUnrecorded(t *testing.T) {
 	if code != exitFailed || len(k.declared) != 2 || !strings.Contains(text, "not begun") {
 		t.Errorf("%d, %s\n%s", code, text, k)
 	}
-	if err := firstOf(os.Remove(importRecords(b.dirs)), os.Rename(importRecords(b.dirs)+"-away", importRecords(b.dirs))); err != nil {
+	if err := firstOf(os.Remove(importRecords(b.dirs)),
+		os.Rename(importRecords(b.dirs)+"-away", importRecords(b.dirs))); err != nil {
 		t.Fatal(err)
 	}
 	if text, code := b.said(t, "import --undo --yes"); code != 0 || k.String() != before {
@@ -461,7 +469,8 @@ func TestImportKeeps(t *testing.T) {
 	k.vault["my_tool_tool_secret"] = keptSecret{"rotated", time.Now().Add(time.Hour)}
 	text, code = b.said(t, "import --undo --yes")
 	want := []string{"my_tool_tool_secret", "my_tool_tool_token", "notion_token", "other"}
-	if got := slices.Sorted(maps.Keys(k.vault)); code != 0 || !slices.Equal(got, want) || k.declared["notion"] == "" || k.declared["my-tool"] != "" {
+	if got := slices.Sorted(maps.Keys(k.vault)); code != 0 || !slices.Equal(got, want) ||
+		k.declared["notion"] == "" || k.declared["my-tool"] != "" {
 		t.Errorf("%d, %s\n%s", code, text, k)
 	}
 }
@@ -496,7 +505,8 @@ func TestImportReads(t *testing.T) {
 	for line, want := range map[string]int{
 		"import": exitUsage, "import --from cursor " + file: exitUsage, "import --from nobody": exitUsage,
 		"import --undo x": exitUsage, "import /dev/zero --yes": exitFailed, "import /nowhere --yes": exitFailed,
-		"import " + filepath.Dir(file) + " --yes": exitFailed, "import --from cursor --user nobody-is-called-so --yes": exitNoSuch,
+		"import " + filepath.Dir(file) + " --yes":               exitFailed,
+		"import --from cursor --user nobody-is-called-so --yes": exitNoSuch,
 	} {
 		if text, code := b.said(t, line); code != want {
 			t.Errorf("%s: %d, %s", line, code, text)

@@ -36,8 +36,9 @@ func TestRead(t *testing.T) {
 		{TOML, "# c\n[a]\nb = \"x\\ny\"\nc = [1,\n true]\n[a.\"d.e\".f]\ng.h = {i = 2, j.k = ''}\n[[l]]\nm=1\n[[l]]\nm=2\n",
 			"{a@2 {b@3 3:1:x\ny c@4 4[4:2:1 5:3:true] d.e@6 {f@6 {g@7 {h@7 {i@7 7:2:2 j@7 {k@7 7:1:}}}}}} " +
 				"l@8 8[{m@9 9:2:1} {m@11 11:2:2}]}"},
-		{YAML, "# c\na:\n  b: \"x\\ny\"\n  c:\n  - 1\n  - true\ne: ~\nf: |\n  g\n", "{a@2 {b@3 3:1:x\ny c@4 5[5:2:1 6:3:true]} " +
-			"e@7 7:0:~ f@8 8:1:g\n}"},
+		{YAML, "# c\na:\n  b: \"x\\ny\"\n  c:\n  - 1\n  - true\ne: ~\nf: |\n  g\n",
+			"{a@2 {b@3 3:1:x\ny c@4 5[5:2:1 6:3:true]} " +
+				"e@7 7:0:~ f@8 8:1:g\n}"},
 	} {
 		n, err := Read(tt.syntax, []byte(tt.in))
 		if err != nil {

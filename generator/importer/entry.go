@@ -22,18 +22,28 @@ type Entry struct {
 	command Word
 	args    []Word
 	env     []Variable
-	url     Word
-	headers []Variable
 	cwd     Word
-	kind    string // of transport, in the file's word; "": not said
 	tools   tools
-	timeout time.Duration
-	version string
+	remote
+	running
 
 	Disabled bool
-	Waits    bool   // it is started by the first call
 	Refused  string // why no declaration can be made of it; "": one may
 	Notes    []Note
+}
+
+// remote is a server that runs elsewhere.
+type remote struct {
+	url     Word
+	headers []Variable
+	kind    string // of transport, in the file's word; "": not said
+}
+
+// running is how a server is started and called.
+type running struct {
+	timeout time.Duration // of a call; 0: not said
+	version string        // that it is expected to have; "": not said
+	waits   bool          // it is started by the first call
 }
 
 // Word is a text whose variables are known, or not.
@@ -114,7 +124,7 @@ func members() map[string]func(entryReader, foreign.Member) {
 		"enabled": func(r entryReader, m foreign.Member) {
 			r.Disabled = r.Disabled || m.Value.Text == "false"
 		},
-		"autostart":    func(r entryReader, m foreign.Member) { r.Waits = m.Value.Text == "false" },
+		"autostart":    func(r entryReader, m foreign.Member) { r.waits = m.Value.Text == "false" },
 		"version":      func(r entryReader, m foreign.Member) { r.version = m.Value.Text },
 		"includeTools": entryReader.readAllowed, "enabled_tools": entryReader.readAllowed,
 		"available_tools": entryReader.readAllowed, "allowedTools": entryReader.readAllowed,

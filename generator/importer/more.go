@@ -16,7 +16,7 @@ func (d *draft) more(text string) string {
 	if d.Disabled {
 		top.WriteString("enabled = false\n")
 	}
-	if d.Waits {
+	if d.waits {
 		top.WriteString("autostart = false\n")
 	}
 	if d.timeout > 0 {

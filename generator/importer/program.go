@@ -1,9 +1,9 @@
 package importer
 
 import (
+	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -81,7 +81,7 @@ func (d *draft) packaged(pkg source.Package, line int) {
 				url = a.Text
 			}
 		}
-		d.remote(line, url)
+		d.refuseRemote(line, url)
 		return
 	}
 	known := d.ofCatalog(pkg)
@@ -110,142 +110,6 @@ func (d *draft) packaged(pkg source.Package, line int) {
 // versioned shows how a version is written for the runner of a package.
 func versioned(pkg source.Package) string { return pkg.Name + "@1.2.3" }
 
-// interpreter is a program that takes another one as its argument, which the sandbox shows without being told.
-var interpreter = regexp.MustCompile(`^(node|nodejs|python[0-9.]*|bun|deno|tsx|ts-node|ruby|perl|php|java|lua|sh|bash)$`)
-
-// arguments puts the arguments where the service wants them, and shows the sandbox the paths among them.
-func (d *draft) arguments() {
-	args, template := d.args, d.service.Program.Args
-	script := d.choices.Package == "" && d.service.Program.Package == "" && interpreter.MatchString(path.Base(d.command.Text))
-	var own []string
-	if d.known && len(template) > 0 {
-		own = slices.Clone(template)
-		if !slices.ContainsFunc(template, func(t string) bool { return strings.Contains(t, "{") }) {
-			d.leaveOut(args, template)
-			return
-		}
-		args = d.answerBy(template, args)
-	}
-	for i := 0; i < len(args) && d.Refused == ""; i++ {
-		a := args[i]
-		next := Word{}
-		if i+1 < len(args) {
-			next = args[i+1]
-		}
-		took, joined := d.secretOption(a, next)
-		if took {
-			if !joined {
-				i++
-			}
-			continue
-		}
-		a = d.absolute(a)
-		if d.unfit(a); d.Refused != "" {
-			return
-		}
-		first := script && !strings.HasPrefix(a.Text, "-")
-		script = script && !first
-		if first {
-			own = append(own, a.Text)
-		} else {
-			own = append(own, d.pathIn(a))
-		}
-	}
-	d.service.Program.Args = own
-}
-
-// leaveOut says which arguments are not those that pfar starts a service with.
-func (d *draft) leaveOut(args []Word, template []string) {
-	for i := 0; i < len(args); i++ {
-		next := Word{}
-		if i+1 < len(args) {
-			next = args[i+1]
-		}
-		took, joined := d.secretOption(args[i], next)
-		switch {
-		case took && !joined:
-			i++
-		case took, slices.Contains(template, args[i].Text):
-		default:
-			d.note(args[i].Line, "the argument %s is left out: pfar starts %s with arguments of its own",
-				block.Quote(args[i].Text), d.service.Title)
-		}
-	}
-}
-
-// answerBy reads the answers to parameters from where a service has them among its arguments, and returns the others.
-func (d *draft) answerBy(template []string, args []Word) []Word {
-	n := 0
-	for _, t := range template {
-		if n == len(args) {
-			return nil
-		}
-		if !strings.Contains(t, "{") {
-			if args[n].Text == t {
-				n++
-			}
-			continue
-		}
-		if d.unfitButPassword(args[n]); d.Refused != "" {
-			return nil
-		}
-		d.answer(t, d.withoutPassword(args[n]).Text)
-		n++
-	}
-	return args[n:]
-}
-
-// answer takes the values of parameters out of a text that a service has a template of.
-func (d *draft) answer(template, text string) bool {
-	m := parameter.FindStringSubmatchIndex(template)
-	if m == nil {
-		return false
-	}
-	before, after := template[:m[0]], template[m[1]:]
-	rest, ok := strings.CutPrefix(text, before)
-	if !ok || strings.Contains(after, "{") || !strings.HasSuffix(rest, after) {
-		return false
-	}
-	name, value := template[m[2]:m[3]], strings.TrimSuffix(rest, after)
-	for _, p := range d.service.Parameters {
-		if p.Name == name && p.Access != "" {
-			value = path.Clean(value)
-		}
-	}
-	if before != "" { // a URL may end in a slash
-		value = strings.TrimSuffix(value, "/")
-	}
-	d.choices.Answers[name] = value
-	return true
-}
-
-var parameter = regexp.MustCompile(`\{([^{}]*)\}`)
-
-// absolute has a path begin at the root, if it is known where the server would have started.
-func (d *draft) absolute(a Word) Word {
-	if strings.HasPrefix(a.Text, "./") || strings.HasPrefix(a.Text, "../") || a.Text == "." {
-		if path.IsAbs(d.cwd.Text) && len(d.cwd.lacks) == 0 {
-			a.Text = path.Join(d.cwd.Text, a.Text)
-		} else {
-			d.refuse(a.Line, "the argument %s is a path, and it is not known where it begins; write all of it",
-				block.Quote(a.Text))
-		}
-	}
-	return a
-}
-
-// pathIn has the sandbox show a path that an argument has, for reading.
-func (d *draft) pathIn(a Word) string {
-	option, file := "", a.Text
-	if i := strings.IndexByte(a.Text, '='); strings.HasPrefix(a.Text, "-") && i > 0 {
-		option, file = a.Text[:i+1], a.Text[i+1:]
-	}
-	if !path.IsAbs(file) || file == "/" || strings.ContainsAny(file, "\n") {
-		return a.Text
-	}
-	return option + d.shown(file, "", a.Line)
-}
-
 // shown adds a parameter for a path, which the catalogue's writer puts into the sandbox, and returns its place.
 func (d *draft) shown(file, variable string, line int) string {
 	file = path.Clean(file)
@@ -263,7 +127,7 @@ func (d *draft) shown(file, variable string, line int) string {
 			return "{" + p.Name + "}"
 		}
 	}
-	name := "pfar_path_" + string(rune('a'+len(d.service.Parameters)%26)) + strings.Repeat("_", len(d.service.Parameters)/26)
+	name := fmt.Sprintf("pfar_path_%d", len(d.service.Parameters))
 	d.service.Parameters = append(slices.Clone(d.service.Parameters),
 		catalog.Parameter{Name: name, Question: "Which path?", Env: variable, Access: access})
 	d.choices.Answers[name] = file

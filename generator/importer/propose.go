@@ -134,9 +134,14 @@ func (d *draft) named(taken map[string]int) {
 }
 
 func (d *draft) make() {
-	d.choices = catalog.Choices{Server: d.p.Server, Origin: d.o.Origin, Answers: map[string]string{}, Keys: map[string]string{}}
+	d.choices = catalog.Choices{
+		Server: d.p.Server, Origin: d.o.Origin, Answers: map[string]string{}, Keys: map[string]string{},
+	}
 	d.given = map[string]bool{}
-	for _, step := range []func(){d.local, d.program, d.arguments, d.variables, d.parameters, d.missing, d.folder, d.write} {
+	args, env := arguments{d}, environment{d}
+	for _, step := range []func(){
+		d.local, d.program, args.put, env.sort, d.parameters, env.missing, d.folder, d.write,
+	} {
 		if step(); d.Refused != "" {
 			return
 		}
@@ -146,13 +151,13 @@ func (d *draft) make() {
 // local refuses what pfar does not start.
 func (d *draft) local() {
 	words := d.words()
-	remote := strings.HasPrefix(d.kind, "http") || strings.HasPrefix(d.kind, "s") && d.kind != "stdio" ||
+	elsewhere := strings.HasPrefix(d.kind, "http") || strings.HasPrefix(d.kind, "s") && d.kind != "stdio" ||
 		d.kind == "remote" || d.kind == "ws"
 	switch {
 	case d.itself(words):
 		d.refuse(d.Line, "it is pfar itself")
-	case d.command.Text == "" && (d.url.Text != "" || remote):
-		d.remote(cmp.Or(d.url.Line, d.Line), d.url.Text)
+	case d.command.Text == "" && (d.url.Text != "" || elsewhere):
+		d.refuseRemote(cmp.Or(d.url.Line, d.Line), d.url.Text)
 	case d.command.Text == "":
 		d.refuse(d.Line, "it has no command")
 	case len(d.command.lacks) > 0:
@@ -166,7 +171,8 @@ func (d *draft) local() {
 // itself reports whether a server is pfar's own endpoint, which pfar client install has written there.
 func (d *draft) itself(words []string) bool {
 	own := strings.HasPrefix(d.url.Text, "http://127.0.0.1:") || strings.HasPrefix(d.url.Text, "http://localhost:")
-	return d.Name == "pfar" && (own || len(words) > 1 && path.Base(words[0]) == "pfar" && slices.Contains(words, "connect"))
+	connects := path.Base(words[0]) == "pfar" && slices.Contains(words, "connect")
+	return d.Name == "pfar" && (own || connects)
 }
 
 func (d *draft) words() []string {
@@ -177,8 +183,8 @@ func (d *draft) words() []string {
 	return words
 }
 
-// remote says that a server runs elsewhere, and which package could do the same.
-func (d *draft) remote(line int, url string) {
+// refuseRemote says that a server runs elsewhere, and which package could do the same.
+func (d *draft) refuseRemote(line int, url string) {
 	for _, s := range d.o.Services.All() {
 		if s.Remote != "" && hostOf(s.Remote) == hostOf(url) && s.Program.Gone == "" {
 			d.refuse(line, "it is a remote server, and pfar does not serve those yet; pfar add %s runs %s instead", s.Name,

@@ -16,8 +16,11 @@ import (
 	"github.com/pfar/pfar/policies/broker"
 )
 
-// variables sorts the environment: secrets of the service, other secrets, parameters, paths and settings.
-func (d *draft) variables() {
+// environment is the part of a draft about variables and secrets.
+type environment struct{ *draft }
+
+// sort sorts the environment: secrets of the service, other secrets, parameters, paths and settings.
+func (d environment) sort() {
 	if d.service.Program.Env == nil {
 		d.service.Program.Env = map[string]string{}
 	} else {
@@ -45,7 +48,7 @@ func copied(m map[string]string) map[string]string {
 	return c
 }
 
-func (d *draft) variable(v Variable) {
+func (d environment) variable(v Variable) {
 	if i := d.secretOf(v.Name); i >= 0 {
 		d.serviceSecret(i, v.Word)
 		return
@@ -78,7 +81,7 @@ func (d *draft) secretOf(name string) int {
 }
 
 // answered reports whether a variable has the answer to a parameter of the service.
-func (d *draft) answered(v Variable) bool {
+func (d environment) answered(v Variable) bool {
 	for _, p := range d.service.Parameters {
 		if p.Env == v.Name {
 			d.choices.Answers[p.Name] = v.Text
@@ -92,7 +95,7 @@ func (d *draft) answered(v Variable) bool {
 }
 
 // tokenWithin finds the secret of a service in a variable that is not its own, as in JSON with headers.
-func (d *draft) tokenWithin(v Variable) bool {
+func (d environment) tokenWithin(v Variable) bool {
 	for i, k := range d.service.Secrets {
 		own := slices.ContainsFunc(d.env, func(o Variable) bool { return o.Name == k.Env })
 		if own || k.Pattern == "" || k.Deliver == broker.InFile || d.given[k.Env] {
@@ -140,7 +143,7 @@ func (d *draft) serviceSecret(i int, w Word) {
 }
 
 // otherSecret has a secret that nothing is known of in the vault, under a name of the server's own.
-func (d *draft) otherSecret(v Variable) {
+func (d environment) otherSecret(v Variable) {
 	s := Secret{Key: keyFor(d.p.Server, v.Name), Variable: v.Name, Line: v.Line, Value: Value(v.Text)}
 	if len(v.lacks) > 0 {
 		d.note(v.Line, "%s stays empty: only its program knows %s", v.Name, block.QuoteName(v.lacks[0].written))
@@ -156,9 +159,11 @@ func (d *draft) otherSecret(v Variable) {
 }
 
 // missing says which secrets the file does not have, and leaves out those that the service does without.
-func (d *draft) missing() {
+func (d environment) missing() {
 	for _, k := range d.service.Secrets {
-		s := Secret{Key: k.Key, Variable: k.Env, Brokered: k.Deliver == broker.OnWire, File: k.Deliver == broker.InFile, Waits: true}
+		s := Secret{
+			Key: k.Key, Variable: k.Env, Brokered: k.Deliver == broker.OnWire, File: k.Deliver == broker.InFile, Waits: true,
+		}
 		i := slices.IndexFunc(d.p.Secrets, func(o Secret) bool { return o.Variable == k.Env })
 		switch {
 		case i >= 0 && d.p.Secrets[i].Waits && k.Optional:
@@ -199,7 +204,8 @@ func keyFor(server, variable string) string {
 var trivial = regexp.MustCompile(`^(?i:|true|false|yes|no|on|off|none|null|[0-9]{1,6})$`)
 
 // example are values that documentation has people write over.
-var example = regexp.MustCompile(`^(?i:<[^>]*>|\[[^\]]*\]|your[-_ ].*|.*[-_]here|x{3,}|\*{3,}|\.{3,}|change[-_]?me|(insert|enter|replace)[-_ ].*)$`)
+var example = regexp.MustCompile(`^(?i:<[^>]*>|your[-_ ].*|.*[-_]here|x{3,}|\*{3,}|\.{3,}|change[-_]?me|` +
+	`(insert|enter|replace)[-_ ].*)$`)
 
 // secretName reports whether the name of a variable speaks of a secret. An author is none.
 func secretName(name string) bool {
@@ -240,86 +246,10 @@ func queried(value string) bool {
 	return false
 }
 
-var optionName = regexp.MustCompile(`^--?([A-Za-z][A-Za-z0-9_.-]*)(=(?s:(.*)))?$`)
-
-// secretOption takes a secret of the service's out of the arguments, where every user of the host can read it. Another
-// one has no place to go. joined reports whether name and value are one word.
-func (d *draft) secretOption(a, next Word) (took, joined bool) {
-	value := a
-	m := optionName.FindStringSubmatch(a.Text)
-	variable := ""
-	switch {
-	case m != nil && m[2] != "":
-		variable, value.Text, joined = m[1], m[3], true
-	case m != nil:
-		variable, value = m[1], next
-	}
-	variable = strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(variable))
-	if m != nil && value.Text == "" {
-		return false, joined
-	}
-	for i, k := range d.service.Secrets {
-		fits := variable != "" && (variable == k.Env || strings.HasSuffix(k.Env, "_"+variable) && secretName("_"+variable))
-		if m == nil {
-			whole, err := regexp.Compile(`^(?:` + k.Pattern + `)$`)
-			fits = err == nil && k.Pattern != "" && whole.MatchString(value.Text)
-		}
-		if !fits || d.given[k.Env] || k.Deliver == broker.InFile {
-			continue
-		}
-		d.serviceSecret(i, value)
-		d.note(a.Line, "its argument with a secret is left out: the server gets it in %s", k.Env)
-		return true, joined || m == nil
-	}
-	if m != nil && secretName("_"+variable) && !strings.HasPrefix(value.Text, "-") && !trivial.MatchString(value.Text) &&
-		!path.IsAbs(value.Text) {
-		d.refuse(a.Line, "the argument %s has a secret, and every user of this host can read arguments; have the server "+
-			"take it from a variable, and name that in env", block.QuoteName(strings.SplitN(a.Text, "=", 2)[0]))
-	}
-	return false, joined
-}
-
-// unfit refuses an argument that has a secret, or that is not known.
-func (d *draft) unfit(a Word) {
-	if d.unfitButPassword(a); d.Refused == "" && (block.PasswordWithin(a.Text) || queried(a.Text)) {
-		d.refuse(a.Line, "an argument is an address with a password or a token, and every user of this host can read "+
-			"arguments; have the server take it from a variable, and name that in env")
-	}
-}
-
-func (d *draft) unfitButPassword(a Word) {
-	stripped := withoutUser.ReplaceAllString(a.Text, "://")
-	switch {
-	case len(a.lacks) > 0:
-		d.refuse(a.Line, "only its program knows %s, which stands in an argument; write the value into the file",
-			block.QuoteName(a.lacks[0].written))
-	case block.SecretWithin(stripped) && !filePath.MatchString(a.Text):
-		d.refuse(a.Line, "an argument looks like a secret, and every user of this host can read arguments; have the "+
-			"server take it from a variable, and name that in env")
-	}
-}
-
-var withoutUser = regexp.MustCompile(`://[^\s/?#@]*@`)
-
-// withoutPassword takes the password out of an address, if the service takes it from a variable.
-func (d *draft) withoutPassword(a Word) Word {
-	i := d.secretOf("PGPASSWORD")
-	u, err := url.Parse(a.Text)
-	if i < 0 || err != nil || u.User == nil {
-		return a
-	}
-	password, said := u.User.Password()
-	if !said {
-		return a
-	}
-	d.serviceSecret(i, Word{Text: password, Line: a.Line})
-	d.note(a.Line, "the password of the address goes into PGPASSWORD")
-	u.User = url.User(u.User.Username())
-	return Word{Text: u.String(), Line: a.Line}
-}
-
 // ports are those of addresses that are no web pages.
-var ports = map[string]string{"postgres": "5432", "postgresql": "5432", "mysql": "3306", "mongodb": "27017", "redis": "6379"}
+var ports = map[string]string{
+	"postgres": "5432", "postgresql": "5432", "mysql": "3306", "mongodb": "27017", "redis": "6379",
+}
 
 // hostOf is the host of an address as allowed_domains has it, "" without one.
 func hostOf(address string) string {
@@ -337,8 +267,8 @@ func hostOf(address string) string {
 	return fmt.Sprintf("%s:%s", host, port)
 }
 
-// parameters finds the answers that the file has in another form: hosts in addresses. Hosts that nothing is known of are
-// for the person to allow.
+// parameters finds the answers that the file has in another form: hosts in addresses. Hosts that nothing is known of
+// are for the person to allow.
 func (d *draft) parameters() {
 	for _, p := range slices.Clone(d.service.Parameters) {
 		place := "{" + p.Name + "}"

@@ -116,7 +116,8 @@ func TestImport(t *testing.T) {
 	}
 	p.awaitRunning("mine", "echo", "packaged")
 	p.isOf("packaged", name)
-	if got := p.vaultKeys(); !strings.Contains(got, `"key": "echo_token"`) || !strings.Contains(got, `"key": "packaged_token"`) {
+	if got := p.vaultKeys(); !strings.Contains(got, `"key": "echo_token"`) ||
+		!strings.Contains(got, `"key": "packaged_token"`) {
 		t.Errorf("the vault has %s", got)
 	}
 	for _, secret := range []string{importedToken, packagedToken} {
@@ -149,7 +150,8 @@ func TestImport(t *testing.T) {
 func TestImportOwn(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil)
-	p.clientHome(fmt.Sprintf(`{"mcpServers": {"e": {"command": %q, "env": {"E_TOKEN": %q}}, "none": {"command": "/nowhere/x"}}}`,
+	p.clientHome(fmt.Sprintf(`{"mcpServers": {"e": {"command": %q, "env": {"E_TOKEN": %q}},
+		"none": {"command": "/nowhere/x"}}}`,
 		program(t, "echo"), importedToken))
 	if out, stderr, code := p.command("import", "--from", "cursor", "--yes"); code != 0 ||
 		!strings.Contains(out, "e  imported") || !strings.Contains(out, "Command not found") {
