@@ -21,6 +21,7 @@ func (v importVerb) apply(ctx context.Context, out *imported) error {
 		return fmt.Errorf("%w; nothing was changed", err)
 	}
 	out.Record = book.path
+	defer book.close()
 	for _, s := range out.wanted() {
 		err := v.install(ctx, s)
 		var one *entry
@@ -88,16 +89,18 @@ func (v importVerb) begin(book *book, s *planned, before map[string]control.Secr
 // importOne stores the secrets of a server, and then writes its declaration. If that fails, the secrets go again.
 func (v importVerb) importOne(ctx context.Context, book *book, s *planned, one *entry) error {
 	if err := v.storeAll(ctx, s, one); err != nil {
-		return v.withdraw(ctx, book, one, err)
+		return v.withdraw(ctx, book, one, err, false)
 	}
 	d, err := v.control().Declare(ctx, s.Server, control.Text{New: []byte(s.Text)})
-	if err == nil && !d.Done {
+	if err != nil {
+		_, answered := errors.AsType[*control.Refused](err)
+		return v.withdraw(ctx, book, one, err, !answered)
+	}
+	if !d.Done {
 		s.judged(d)
 		err = fmt.Errorf("pfard refuses the declaration: %s", s.Refused)
 		s.Refused = ""
-	}
-	if err != nil {
-		return v.withdraw(ctx, book, one, err)
+		return v.withdraw(ctx, book, one, err, false)
 	}
 	s.File, one.File, one.State = d.File, d.File, imports
 	return book.write()
@@ -137,12 +140,20 @@ func (v importVerb) datesOf(ctx context.Context, one *entry) error {
 	return err
 }
 
-// withdraw takes back what is done of a server that could not be imported. An error says what is left.
-func (v importVerb) withdraw(ctx context.Context, book *book, one *entry, why error) error {
+// withdraw takes back what is done of a server that could not be imported. written says that pfard may have written the
+// declaration and not have answered: one that it refused may be there as another's. An error says what is left.
+func (v importVerb) withdraw(ctx context.Context, book *book, one *entry, why error, written bool) error {
 	if ctx.Err() != nil {
 		return why // the record has it: undo takes it back
 	}
-	if _, err := v.undoOne(ctx, book, one); err != nil { // pfard may have written it, and not have said so
+	var err error
+	if written {
+		_, err = v.undoOne(ctx, book, one)
+	} else if _, err = v.removeSecrets(ctx, one); err == nil {
+		one.State = undone
+		err = book.write()
+	}
+	if err != nil {
 		return fmt.Errorf("%w; what was done of it is still there: %w", why, err)
 	}
 	return why

@@ -50,8 +50,8 @@ func (v importVerb) proposals(ctx context.Context, w importWish) ([]readFile, er
 			f.Servers = append(f.Servers, planned{Proposal: p})
 		}
 	}
-	if err := only(files, w.only); err != nil || unasked != nil {
-		return files, err
+	if err := only(files, w.only); err != nil || unasked != nil || w.dryRun && v.guest() {
+		return files, err // who may only look cannot ask pfard about a declaration
 	}
 	return files, v.check(ctx, files)
 }

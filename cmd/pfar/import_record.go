@@ -81,6 +81,13 @@ func (b *book) write() error {
 	return nil
 }
 
+// close removes a record that has nothing to undo. If it stays, undo passes it over.
+func (b *book) close() {
+	if len(b.open()) == 0 {
+		_ = durable.Remove(b.path)
+	}
+}
+
 // importRecords is the folder of the records of imports.
 func importRecords(d control.Dirs) string { return filepath.Join(d.State, "imports") }
 

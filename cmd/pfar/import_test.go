@@ -475,6 +475,28 @@ func TestImportKeeps(t *testing.T) {
 	}
 }
 
+// TestImportRaces has another import be first with the same declaration: it is not taken back.
+func TestImportRaces(t *testing.T) {
+	b, _ := withFile(t, clientsFile)
+	k := b.keeper(t)
+	k.step = func(int, bool) error {
+		_, stored := k.vault["my_tool_tool_token"]
+		if stored && k.declared["my-tool"] == "" {
+			k.declared["my-tool"] = "another's, at the same time"
+		}
+		return nil
+	}
+	text, code := b.said(t, "import --from cursor --yes --only my-tool,plain")
+	if code != exitFailed || k.declared["my-tool"] == "" || k.declared["plain"] == "" || len(k.vault) != 1 {
+		t.Errorf("%d, %s\n%s", code, text, k)
+	}
+	k.step = func(int, bool) error { return nil }
+	b.said(t, "import --undo --yes")
+	if records := copyRecords(t, importRecords(b.dirs)); k.declared["my-tool"] == "" || len(k.declared) != 2 || len(records) != 0 {
+		t.Errorf("undo leaves\n%s%v", k, records)
+	}
+}
+
 // TestImportReads refuses files that root could be led to, and that are none.
 func TestImportReads(t *testing.T) {
 	for name, lay := range map[string]func(file string) error{

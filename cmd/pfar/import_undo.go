@@ -41,6 +41,7 @@ func (v importVerb) takeBack(ctx context.Context, w importWish) error {
 	if err := v.ask(ctx, w.yes, question, show); err != nil {
 		return err
 	}
+	defer book.close()
 	all := []takenBack{}
 	var failed error
 	for _, one := range slices.Backward(book.open()) {

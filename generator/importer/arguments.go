@@ -23,6 +23,10 @@ func (d arguments) put() {
 	packaged := d.choices.Package != "" || d.service.Program.Package != ""
 	script := !packaged && interpreter.MatchString(path.Base(d.command.Text))
 	var own []string
+	access := "read"
+	if ps := d.service.Parameters; len(template) == 1 && len(ps) == 1 && template[0] == "{"+ps[0].Name+"}" {
+		access = ps[0].Access // a service of one path takes several
+	}
 	if d.known && len(template) > 0 {
 		own = slices.Clone(template)
 		if !slices.ContainsFunc(template, func(t string) bool { return strings.Contains(t, "{") }) {
@@ -53,7 +57,7 @@ func (d arguments) put() {
 		if first {
 			own = append(own, a.Text)
 		} else {
-			own = append(own, d.pathIn(a))
+			own = append(own, d.pathIn(a, access))
 		}
 	}
 	d.service.Program.Args = own
@@ -139,16 +143,16 @@ func (d arguments) absolute(a Word) Word {
 	return a
 }
 
-// pathIn has the sandbox show a path that an argument has, for reading.
-func (d arguments) pathIn(a Word) string {
+// pathIn has the sandbox show a path that an argument has. What an option names may be read alone.
+func (d arguments) pathIn(a Word, access string) string {
 	option, file := "", a.Text
 	if i := strings.IndexByte(a.Text, '='); strings.HasPrefix(a.Text, "-") && i > 0 {
-		option, file = a.Text[:i+1], a.Text[i+1:]
+		option, file, access = a.Text[:i+1], a.Text[i+1:], "read"
 	}
 	if !path.IsAbs(file) || file == "/" || strings.ContainsAny(file, "\n") {
 		return a.Text
 	}
-	return option + d.shown(file, "", a.Line)
+	return option + d.shown(file, "", a.Line, access)
 }
 
 var optionName = regexp.MustCompile(`^--?([A-Za-z][A-Za-z0-9_.-]*)(=(?s:(.*)))?$`)

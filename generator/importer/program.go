@@ -110,16 +110,17 @@ func (d *draft) packaged(pkg source.Package, line int) {
 // versioned shows how a version is written for the runner of a package.
 func versioned(pkg source.Package) string { return pkg.Name + "@1.2.3" }
 
-// shown adds a parameter for a path, which the catalogue's writer puts into the sandbox, and returns its place.
-func (d *draft) shown(file, variable string, line int) string {
+// shown adds a parameter for a path, which the catalogue's writer puts into the sandbox with this access, and returns
+// its place.
+func (d *draft) shown(file, variable string, line int, access string) string {
 	file = path.Clean(file)
 	if !d.o.Exists(file) {
 		d.note(line, "%s is not there, so the sandbox does not show it", block.Quote(file))
 		return file
 	}
-	access, words := "read", "the server may read %s; if it writes there, move it to writable: pfar edit %s"
-	if last := d.service.Parameters; d.known && variable == "" && len(last) > 0 && last[len(last)-1].Access == "write" {
-		access, words = "write", "the server may write %s, as it may the folder before it (pfar edit %s)"
+	words := "the server may read %s; if it writes there, move it to writable: pfar edit %s"
+	if access == "write" {
+		words = "the server may write %s, as it may the folder before it (pfar edit %s)"
 	}
 	d.note(line, words, block.Quote(file), d.p.Server)
 	for _, p := range d.service.Parameters {

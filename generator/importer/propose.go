@@ -37,7 +37,6 @@ type Secret struct {
 	Brokered bool   `json:"brokered,omitempty"` // the server gets a placeholder
 	File     bool   `json:"file,omitempty"`     // the server reads a file that has it
 	Waits    bool   `json:"waits,omitempty"`    // the file does not have it
-	Optional bool   `json:"-"`
 	Value    Value  `json:"-"`
 }
 

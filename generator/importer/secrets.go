@@ -67,7 +67,7 @@ func (d environment) variable(v Variable) {
 		d.note(v.Line, "%s becomes %s, which is kept in the server's home; the file %s is not copied there", v.Name,
 			block.Quote(d.service.Program.Env[v.Name]), block.Quote(v.Text))
 	case path.IsAbs(v.Text) && strings.Count(path.Clean(v.Text), "/") > 1 && !strings.Contains(v.Text, "\n"):
-		if place := d.shown(v.Text, v.Name, v.Line); !strings.HasPrefix(place, "{") {
+		if place := d.shown(v.Text, v.Name, v.Line, "read"); !strings.HasPrefix(place, "{") {
 			d.service.Program.Env[v.Name] = v.Text
 		}
 	default:
@@ -121,7 +121,7 @@ func (d *draft) serviceSecret(i int, w Word) {
 	k := d.service.Secrets[i]
 	s := Secret{
 		Key: k.Key, Variable: k.Env, Line: w.Line, Brokered: k.Deliver == broker.OnWire, File: k.Deliver == broker.InFile,
-		Value: Value(w.Text), Optional: k.Optional,
+		Value: Value(w.Text),
 	}
 	if d.p.Server != d.service.Name {
 		s.Key = keyFor(d.p.Server, k.Env)
