@@ -386,8 +386,8 @@ func TestImportFails(t *testing.T) {
 		if !failed {
 			return
 		}
-		if code == 0 && !strings.Contains(text, "imported  starting") && strings.Contains(text, "no space") {
-			t.Errorf("%d: exit 0: %s", n, text)
+		if code == 0 && len(k.declared) != 4 || code != 0 && !strings.Contains(text, "no space") {
+			t.Errorf("%d: exit %d: %s", n, code, text)
 		}
 		for name, keys := range map[string][]string{
 			"notion": {"notion_token"}, "my-tool": {"my_tool_tool_token", "my_tool_tool_secret"},
@@ -492,7 +492,8 @@ func TestImportRaces(t *testing.T) {
 	}
 	k.step = func(int, bool) error { return nil }
 	b.said(t, "import --undo --yes")
-	if records := copyRecords(t, importRecords(b.dirs)); k.declared["my-tool"] == "" || len(k.declared) != 2 || len(records) != 0 {
+	records := copyRecords(t, importRecords(b.dirs))
+	if k.declared["my-tool"] == "" || len(k.declared) != 2 || len(records) != 0 {
 		t.Errorf("undo leaves\n%s%v", k, records)
 	}
 }

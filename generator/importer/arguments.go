@@ -72,6 +72,8 @@ func (d arguments) leaveOut(args []Word, template []string) {
 		}
 		took, joined := d.secretOption(args[i], next)
 		switch {
+		case d.Refused != "": // the next word may be the secret
+			return
 		case took && !joined:
 			i++
 		case took, slices.Contains(template, args[i].Text):

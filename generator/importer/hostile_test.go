@@ -50,6 +50,8 @@ func TestRefused(t *testing.T) {
 		{"a token", `"a": {"command": "x", "args": ["ghp_FAKEfake0123456789FAKEfake0123456789"]}`, "looks like a secret"},
 		{"a header", `"a": {"command": "x", "args": ["Authorization: Bearer FAKE0123456789aBcDeFgHiJk"]}`, "looks like a secret"},
 		{"an option", `"a": {"command": "x", "args": ["--password", "FAKE"]}`, `"--password" has a secret`},
+		{"an option of a service", `"a": {"command": "npx", "args": ["figma-developer-mcp", "--proxy-password", "FAKE"]}`,
+			`"--proxy-password" has a secret`},
 		{"an option in one word", `"a": {"command": "x", "args": ["--api-key=FAKE"]}`, `"--api-key" has a secret`},
 		{"a password in an address", `"a": {"command": "x", "args": ["redis://u:FAKE@h/0"]}`, "address with a password"},
 		{"a version that is a range", `"a": {"command": "npx", "args": ["x@>1"]}`, "is not an exact version of x"},
