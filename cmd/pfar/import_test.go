@@ -557,7 +557,7 @@ func TestImportScreen(t *testing.T) {
 	screen.await(t, "end")
 	_, drawn, _ := screen.state()
 	got := strings.ReplaceAll(strings.ReplaceAll(drawn, "\r", ""), b.dirs.Run, "/tmp")
-	golden := filepath.Join("testdata", "screens", "import-80.txt")
+	golden := filepath.Join("testdata", "import", "screen-80.txt")
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/redact"
 )
 
 // arguments is the part of a draft about them.
@@ -210,7 +211,7 @@ func (d arguments) unfitButPassword(a Word) {
 	case len(a.lacks) > 0:
 		d.refuse(a.Line, "only its program knows %s, which stands in an argument; write the value into the file",
 			block.QuoteName(a.lacks[0].written))
-	case block.SecretWithin(stripped) && !filePath.MatchString(a.Text):
+	case block.SecretWithin(stripped) && !filePath.MatchString(a.Text), redact.Strip(stripped) != stripped:
 		d.refuse(a.Line, "an argument looks like a secret, and every user of this host can read arguments; have the "+
 			"server take it from a variable, and name that in env")
 	}

@@ -48,7 +48,7 @@ func TestRefused(t *testing.T) {
 		{"NUL", `"a": {"command": "x", "env": {"A_TOKEN": "a\u0000b"}}`, `has a character that is not seen`},
 		{"long", `"a": {"command": "x", "args": ["` + strings.Repeat("a", maxWord+1) + `"]}`, "has more than 65536 bytes"},
 		{"a token", `"a": {"command": "x", "args": ["ghp_FAKEfake0123456789FAKEfake0123456789"]}`, "looks like a secret"},
-		{"a header", `"a": {"command": "x", "args": ["Authorization: Bearer FAKE0123456789aBcDeFgHiJk"]}`, "looks like a secret"},
+		{"a header", `"a": {"command": "x", "args": ["Authorization: Bearer FAKE12"]}`, "looks like a secret"},
 		{"an option", `"a": {"command": "x", "args": ["--password", "FAKE"]}`, `"--password" has a secret`},
 		{"an option of a service", `"a": {"command": "npx", "args": ["figma-developer-mcp", "--proxy-password", "FAKE"]}`,
 			`"--proxy-password" has a secret`},

@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/redact"
 )
 
 // environment is the part of a draft about variables and secrets.
@@ -229,7 +230,9 @@ func secretValue(name, value string) bool {
 }
 
 func secretText(value string) bool {
-	return block.SecretWithin(value) || block.PasswordWithin(value) || block.TokenPrefix(value) || queried(value)
+	plain := withoutUser.ReplaceAllString(value, "://")
+	return block.SecretWithin(value) || block.PasswordWithin(value) || block.TokenPrefix(value) || queried(value) ||
+		redact.Strip(plain) != plain // a header
 }
 
 // queried reports whether an address has a secret among its parameters.
