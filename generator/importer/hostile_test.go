@@ -56,6 +56,8 @@ func TestRefused(t *testing.T) {
 		{"a password in an address", `"a": {"command": "x", "args": ["redis://u:FAKE@h/0"]}`, "address with a password"},
 		{"a version that is a range", `"a": {"command": "npx", "args": ["x@>1"]}`, "is not an exact version of x"},
 		{"no package", `"a": {"command": "npx", "args": ["-y", "../../evil"]}`, "not a package of a registry"},
+		{"a token for a name", `"a": {"command": "npx", "args": ["x--key=ghp_FAKEfake0123456789FAKEfake0123456789"]}`,
+			"a word in it looks like a secret"},
 		{"an address", `"a": {"command": "npx", "args": ["https://example.com/x.tgz"]}`, "not a package of a registry"},
 		{"options", `"a": {"command": "npx", "args": ["--registry", "http://evil", "x@1.0.0"]}`, "options that pfar does"},
 		{"an option as command", `"a": {"command": "--version"}`, "would be wrong"},

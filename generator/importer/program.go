@@ -23,7 +23,7 @@ func (d *draft) program() {
 	pkg, rest, err := source.Command(words)
 	switch {
 	case runner && err != nil:
-		d.refuse(d.command.Line, "pfar does not understand the command line: %v", err)
+		d.refuse(d.command.Line, "pfar does not understand the command line: %s", shownError(err))
 	case err != nil || !runner && strings.Contains(words[0], "/"): // a Python of its own has packages of its own
 		d.localProgram()
 	case !d.ofCatalog(pkg) && !runner:

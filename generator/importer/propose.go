@@ -226,7 +226,7 @@ func (d *draft) folder() {
 func (d *draft) write() {
 	text, err := d.service.Declaration(d.choices)
 	if err != nil {
-		d.refuse(d.Line, "%v", err)
+		d.refuse(d.Line, "%s", shownError(err))
 		return
 	}
 	d.p.Package = cmp.Or(d.choices.Package, d.service.Program.Package)

@@ -235,6 +235,14 @@ func secretText(value string) bool {
 		redact.Strip(plain) != plain // a header
 }
 
+// shownError is an error that quotes a word of the file, unless that may be a secret.
+func shownError(err error) string {
+	if text := err.Error(); !secretText(text) {
+		return text
+	}
+	return "a word in it looks like a secret, so it is not shown"
+}
+
 // queried reports whether an address has a secret among its parameters.
 func queried(value string) bool {
 	u, err := url.Parse(value)
