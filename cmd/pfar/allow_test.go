@@ -153,7 +153,7 @@ func TestWants(t *testing.T) {
 			Denial: control.Denial{Refusals: refused},
 		},
 		{Name: "crm", State: control.Waiting, Detail: "waiting for credentials: crm_token", Wait: waits},
-		{Name: "idle", State: control.Waiting, Wait: units.Wait{For: units.WaitCredentials}},
+		{Name: "idle", State: control.Waiting, Owed: control.Owed{Wait: units.Wait{For: units.WaitCredentials}}},
 	}}
 	pins := []pinned{
 		{operator.ServerPins{Server: "notion", Held: make([]operator.Held, 2)}}, {operator.ServerPins{Server: "crm"}},

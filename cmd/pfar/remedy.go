@@ -8,7 +8,7 @@ import (
 
 // reachable reports whether a call gets to a server: one that sleeps is started by it.
 func reachable(s control.Server) bool {
-	return s.State == control.Running || s.State == control.Sleeping
+	return s.State.Up() || s.State == control.Sleeping
 }
 
 // remedy says what makes a server run that does not.

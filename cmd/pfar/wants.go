@@ -47,6 +47,9 @@ func wantsOf(report control.Report, all []pinned) []want {
 		if s.State == control.Waiting && s.For == units.WaitCredentials && s.Remedy != "" {
 			list = append(list, want{Server: s.Name, What: s.Detail, Command: s.Remedy})
 		}
+		if v := s.Verification; v.Result == units.Invalid && v.Remedy != "" {
+			list = append(list, want{Server: s.Name, What: "other credentials", Command: v.Remedy})
+		}
 	}
 	for _, p := range all {
 		if n := len(p.Held) + p.Left; n > 0 {
