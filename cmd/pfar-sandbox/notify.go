@@ -53,6 +53,14 @@ func (l *launcher) notify(vars map[string]string) {
 	}
 	l.telling.Lock()
 	defer l.telling.Unlock()
+	l.show(vars)
+	vars = maps.Clone(vars)
+	vars["STATUS"] = l.shown.String()
+	_ = notify(lines(vars))
+}
+
+// show takes what people are shown. l.telling is held.
+func (l *launcher) show(vars map[string]string) {
 	if s, ok := vars[units.NotifyState]; ok {
 		l.shown.State = s
 	}
@@ -62,9 +70,6 @@ func (l *launcher) notify(vars map[string]string) {
 	if s, ok := vars["STATUS"]; ok {
 		l.shown.Detail = s
 	}
-	vars = maps.Clone(vars)
-	vars["STATUS"] = l.shown.String()
-	_ = notify(lines(vars))
 }
 
 // news is called with what pfard says of the server while it runs.
