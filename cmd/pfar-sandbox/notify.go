@@ -11,6 +11,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // notify sends one sd_notify(3) message, with files for the runner's descriptor store (FDSTORE=1) if there are any.
@@ -70,6 +71,25 @@ func (l *launcher) show(vars map[string]string) {
 	if s, ok := vars["STATUS"]; ok {
 		l.shown.Detail = s
 	}
+}
+
+// verified adds what is known of the server's secrets, and returns the status of a server that has them.
+func (l *launcher) verified(v *units.Verification, vars map[string]string, status string) string {
+	if v == nil {
+		v = new(units.Verification) // or what was said before would stand
+	}
+	vars[units.NotifyVerification] = v.Notification()
+	switch v.Result {
+	case units.Invalid:
+		told := *v
+		if trial := l.plan.Gateway.Trial; trial != nil {
+			told.Remedy, told.Where = trial.Remedy, trial.Where
+		}
+		return handover.Refused(told)
+	case units.Unverified:
+		return status + ", connected, not verified"
+	}
+	return status
 }
 
 // news is called with what pfard says of the server while it runs.

@@ -152,7 +152,7 @@ func TestWants(t *testing.T) {
 			Name: "notion", State: control.Running, Domains: []string{"now.example.com"},
 			Denial: control.Denial{Refusals: refused},
 		},
-		{Name: "crm", State: control.Waiting, Detail: "waiting for credentials: crm_token", Wait: waits},
+		{Name: "crm", State: control.Waiting, Detail: "waiting for credentials: crm_token", Owed: control.Owed{Wait: waits}},
 		{Name: "idle", State: control.Waiting, Owed: control.Owed{Wait: units.Wait{For: units.WaitCredentials}}},
 	}}
 	pins := []pinned{
