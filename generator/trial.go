@@ -12,21 +12,21 @@ import (
 
 // trial is the call that shows whether the server's secrets are right, nil if none is known. That of a service is for
 // servers that certainly are of the service, as its facts are.
-func (c facts) trial(d gate.Declared) *handover.Trial {
-	if len(c.server.Credentials) == 0 || c.host.Services == nil || d.Service == "" && len(d.Packages) == 0 {
+func trial(of declaration.Server, known func() catalog.Set, d gate.Declared) *handover.Trial {
+	if len(of.Credentials) == 0 || known == nil || d.Service == "" && len(d.Packages) == 0 {
 		return nil
 	}
-	entry, ok := entryOf(c.host.Services(), d)
+	entry, ok := entryOf(known(), d)
 	if !ok || entry.Test == nil {
 		return nil
 	}
 	t := &handover.Trial{Tool: entry.Test.Tool, Arguments: entry.Test.Arguments, Answer: entry.Test.Answer}
-	of, secret := c.wrong(entry)
+	value, secret := wrong(entry, of.Credentials)
 	switch {
-	case of.Key != "":
-		t.Remedy = "pfar vault set " + of.Key
-	case of.From != "":
-		t.Remedy = "set the environment variable " + of.From + " for pfar"
+	case value.Key != "":
+		t.Remedy = "pfar vault set " + value.Key
+	case value.From != "":
+		t.Remedy = "set the environment variable " + value.From + " for pfar"
 	}
 	t.Where = secret.Where
 	if secret.URL != "" {
@@ -50,13 +50,13 @@ func entryOf(known catalog.Set, d gate.Declared) (catalog.Service, bool) {
 
 // wrong is the credential that another value is stored for if the service refuses what the server has: the first that
 // the entry knows, or the first there is.
-func (c facts) wrong(entry catalog.Service) (declaration.Credential, catalog.Secret) {
+func wrong(entry catalog.Service, of []declaration.Credential) (declaration.Credential, catalog.Secret) {
 	for _, secret := range entry.Secrets {
-		for _, k := range c.server.Credentials {
+		for _, k := range of {
 			if k.Env == secret.Env {
 				return k, secret
 			}
 		}
 	}
-	return c.server.Credentials[0], catalog.Secret{}
+	return of[0], catalog.Secret{}
 }

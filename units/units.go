@@ -170,7 +170,7 @@ const (
 	StateSleeping = "sleeping"           // started by the next call
 	StateStarting = "starting"           // process started, tools not yet listed
 	StateRunning  = "running"            // tools listed and served
-	StateInvalid  = "credential-invalid" // running, in words for people: its secrets are wrong, and no client sees its tools
+	StateInvalid  = "credential-invalid" // running, for people: its secrets are wrong, no client sees its tools
 	StateBackOff  = "back-off"           // crashed, will be started again
 	StateFailed   = "failed"             // disabled after three crashes in a row, or cannot start on this host
 	StateStopping = "stopping"

@@ -8,7 +8,7 @@ import (
 // Verification is whether a call that only reads has shown a server's secrets to be right. The gateway makes it, before
 // clients see the server's tools.
 type Verification struct {
-	Result string    `json:"result,omitempty"` // Verified...; "": it has no secrets to verify, or has not come up with them yet
+	Result string    `json:"result,omitempty"` // Verified...; "": no secrets to verify, or not yet
 	Tool   string    `json:"tool,omitempty"`   // that was called; "": none
 	Words  string    `json:"words,omitempty"`  // of the tool on a value that is Invalid; else why nothing is known
 	At     time.Time `json:"at,omitzero"`      // of the answer

@@ -19,7 +19,8 @@ func TestVerified(t *testing.T) {
 	}{
 		{nil, "running: 2 tools", units.StateRunning},
 		{&units.Verification{Result: units.Verified, Tool: "me"}, "running: 2 tools", units.StateRunning},
-		{&units.Verification{Result: units.Unverified, Words: "no"}, "running: 2 tools, connected, not verified", units.StateRunning},
+		{&units.Verification{Result: units.Unverified, Words: "no"}, "running: 2 tools, connected, not verified",
+			units.StateRunning},
 		{&units.Verification{Result: units.Invalid, Tool: "me", Words: "no: 401"},
 			"credential-invalid: me refuses them: no: 401; pfar vault set a; Ask.", units.StateRunning},
 	} {
@@ -31,7 +32,8 @@ func TestVerified(t *testing.T) {
 		}
 		var u units.Update
 		u.Take(vars)
-		if c.v == nil && u.Verification != (units.Verification{}) || c.v != nil && u.Verification.Result != c.v.Result || u.State != c.state {
+		if c.v == nil && u.Verification != (units.Verification{}) || c.v != nil && u.Verification.Result != c.v.Result ||
+			u.State != c.state {
 			t.Errorf("%+v: pfard gets %+v", c.v, u)
 		}
 		if said := units.ParseStatusLine(c.line); said.State != c.state || strings.Contains(said.State, "invalid") {

@@ -14,8 +14,9 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const testHelp = `Have the gateway make one call that only reads and shows whether the server's secrets are right, and print what
-came of it. Without NAME, do so for every server that runs. A server that sleeps and is named is started.
+const testHelp = `Have the gateway make one call that only reads and shows whether the server's secrets are
+right, and print what came of it. Without NAME, do so for every server that runs. A server that sleeps and is
+named is started.
 
   verified    the service accepts the secrets
   invalid     it refuses them: no client sees the server's tools until another value is stored
@@ -128,9 +129,9 @@ func (c trialVerb) printTested(list []tested) error {
 	return nil
 }
 
-const refreshHelp = `Have a server list again what it offers, and print what has changed: first what breaks callers, which is a tool
-that is gone, a new required argument, or an argument that takes less than before. A server that sleeps is
-started. Definitions that are held back are marked: pfar pins shows them.`
+const refreshHelp = `Have a server list again what it offers, and print what has changed: first what breaks
+callers, which is a tool that is gone, a new required argument, or an argument that takes less than before. A
+server that sleeps is started. Definitions that are held back are marked: pfar pins shows them.`
 
 func (c trialVerb) refreshCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
@@ -168,7 +169,7 @@ func (c trialVerb) refresh(ctx context.Context, name string) error {
 }
 
 // printChanges lists what has changed in the definitions of a server, if anything has.
-func (c *pfar) printChanges(changes []drift.Change) {
+func (c trialVerb) printChanges(changes []drift.Change) {
 	if len(changes) == 0 {
 		return
 	}
@@ -187,7 +188,7 @@ func (c *pfar) printChanges(changes []drift.Change) {
 }
 
 // offers is what a server has last offered, nil if the gateway cannot say.
-func (c *pfar) offers(ctx context.Context, server string) (list []drift.Definition) {
+func (c trialVerb) offers(ctx context.Context, server string) (list []drift.Definition) {
 	_ = c.askOperator(ctx, http.MethodGet, "/servers/"+server+"/offers", nil, &list)
 	return list
 }

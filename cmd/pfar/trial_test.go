@@ -26,7 +26,8 @@ func (s someServers) Verify(_ context.Context, server string) (units.Verificatio
 
 func (s someServers) Refresh(context.Context, string) ([]drift.Change, error) {
 	return []drift.Change{
-		{Kind: "tool", Name: "send\x1b[2J", What: drift.Changed, Breaks: []string{"needs to"}, Held: true}, {Kind: "tool", Name: "new", What: drift.New},
+		{Kind: "tool", Name: "send\x1b[2J", What: drift.Changed, Breaks: []string{"needs to"}, Held: true}, {Kind: "tool",
+			Name: "new", What: drift.New},
 	}, nil
 }
 
@@ -64,15 +65,18 @@ func TestTest(t *testing.T) {
 	code := b.run(t.Context(), []string{"test"})
 	out := strings.Join(strings.Fields(b.out.String()), " ")
 	if code != exitFailed || !strings.Contains(out, `notion invalid API-get-self API token is \x1b[31minvalid.`) ||
-		!strings.Contains(out, "wiki verified whoami") || !strings.Contains(out, "bare no secrets") || strings.Contains(out, "asleep") ||
+		!strings.Contains(out, "wiki verified whoami") || !strings.Contains(out, "bare no secrets") ||
+		strings.Contains(out, "asleep") ||
 		!strings.Contains(b.err.String(), "the secrets of notion are invalid") {
 		t.Errorf("%d\n%s%s", code, b.out, b.err)
 	}
-	for name, want := range map[string]int{"wiki": exitOK, "bare": exitOK, "notion": exitFailed, "asleep": exitFailed, "down": exitFailed, "none": exitNoSuch} {
+	for name, want := range map[string]int{"wiki": exitOK, "bare": exitOK, "notion": exitFailed, "asleep": exitFailed,
+		"down": exitFailed, "none": exitNoSuch} {
 		n := b.again("")
 		code := n.run(t.Context(), []string{"test", name, "--json"})
 		var list []tested
-		if code != want || want == exitOK && (json.Unmarshal(n.out.Bytes(), &list) != nil || len(list) != 1 || list[0].Server != name) {
+		if code != want || want == exitOK && (json.Unmarshal(n.out.Bytes(), &list) != nil || len(list) != 1 ||
+			list[0].Server != name) {
 			t.Errorf("%s: %d, want %d\n%s%s", name, code, want, n.out, n.err)
 		}
 	}
@@ -83,12 +87,14 @@ func TestRefresh(t *testing.T) {
 	b := tried(t, someServers{"notion": {}})
 	code := b.run(t.Context(), []string{"refresh", "notion"})
 	out := strings.Join(strings.Fields(b.out.String()), " ")
-	if code != exitOK || !strings.Contains(out, `changed tool send\x1b[2J needs to; held back until you accept it (pfar pins) new tool new`) {
+	if code != exitOK || !strings.Contains(out,
+		`changed tool send\x1b[2J needs to; held back until you accept it (pfar pins) new tool new`) {
 		t.Errorf("%d\n%s%s", code, b.out, b.err)
 	}
 	n := b.again("")
 	var list []drift.Change
-	if code := n.run(t.Context(), []string{"refresh", "notion", "--json"}); code != exitOK || json.Unmarshal(n.out.Bytes(), &list) != nil || len(list) != 2 {
+	if code := n.run(t.Context(), []string{"refresh", "notion", "--json"}); code != exitOK ||
+		json.Unmarshal(n.out.Bytes(), &list) != nil || len(list) != 2 {
 		t.Errorf("as JSON: %d\n%s%s", code, n.out, n.err)
 	}
 	n = b.again("")
@@ -101,13 +107,16 @@ func TestRefresh(t *testing.T) {
 func TestStatusOfInvalid(t *testing.T) {
 	b := newBench(t, "")
 	b.pfard(t, control.Report{Servers: []control.Server{{
-		Name: "notion", State: control.CredentialInvalid, Detail: "API-get-self refuses them: no", Owed: control.Owed{Verification: control.Verification{
-			Result: units.Invalid, Tool: "API-get-self", Words: "API token is invalid.", Remedy: "pfar vault set notion_token", Where: "Copy its secret. (https://notion.example)",
+		Name: "notion", State: control.CredentialInvalid, Detail: "API-get-self refuses them: no",
+		Owed: control.Owed{Verification: control.Verification{
+			Result: units.Invalid, Tool: "API-get-self", Words: "API token is invalid.",
+			Remedy: "pfar vault set notion_token", Where: "Copy its secret. (https://notion.example)",
 		}},
 	}}}, nil)
 	for line, want := range map[string][]string{
-		"status":               {"credential-invalid", "pfar vault set notion_token"},
-		"status notion":        {"credential-invalid", "API-get-self says: API token is invalid.", "pfar vault set notion_token", "https://notion.example"},
+		"status": {"credential-invalid", "pfar vault set notion_token"},
+		"status notion": {"credential-invalid", "API-get-self says: API token is invalid.",
+			"pfar vault set notion_token", "https://notion.example"},
 		"status notion --json": {`"state": "credential-invalid"`, `"result": "invalid"`, `"words": "API token is invalid."`},
 	} {
 		n := b.again("")

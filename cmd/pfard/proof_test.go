@@ -40,7 +40,8 @@ func TestProof(t *testing.T) {
 	set("b", "first-of-b")
 	seen := map[string]string{"": "no secret"}
 	first := at("one", "a")
-	for name, proof := range map[string]string{"a": first, "b": at("one", "b"), "both": at("one", "a", "b"), "of another server": at("two", "a")} {
+	for name, proof := range map[string]string{"a": first, "b": at("one", "b"), "both": at("one", "a", "b"),
+		"of another server": at("two", "a")} {
 		if other, ok := seen[proof]; ok || strings.Contains(proof, "first") {
 			t.Errorf("%s has the proof of %s, %q", name, other, proof)
 		}
@@ -57,7 +58,8 @@ func TestProof(t *testing.T) {
 	if at("one", "a") != first {
 		t.Error("the value of before has another proof than before")
 	}
-	tokens := oauth.Set{AccessToken: "at-1-hunter2", RefreshToken: "rt-1", TokenURL: "https://login.example/t", ClientID: "id", Expiry: time.Now().Add(time.Hour)}
+	tokens := oauth.Set{AccessToken: "at-1-hunter2", RefreshToken: "rt-1", TokenURL: "https://login.example/t",
+		ClientID: "id", Expiry: time.Now().Add(time.Hour)}
 	proof := ""
 	for i := range 3 {
 		tokens.AccessToken, tokens.RefreshToken = fmt.Sprintf("at-%d-hunter2", i), fmt.Sprintf("rt-%d", i)
@@ -86,7 +88,8 @@ auth = { NOTION_TOKEN = { secret = "vault:a", deliver = "broker" } }
 `)
 	changed <- struct{}{}
 	d.state(t)
-	if _, err := askVault(t, d, control.Request{Verb: control.Store, Key: "a", Secret: "ntn_12345678901abcdefghijklmnopqrstuvwxyzABCDEFGHI"}); err != nil {
+	if _, err := askVault(t, d, control.Request{Verb: control.Store, Key: "a",
+		Secret: "ntn_12345678901abcdefghijklmnopqrstuvwxyzABCDEFGHI"}); err != nil {
 		t.Fatal(err)
 	}
 	return d, m
@@ -121,7 +124,8 @@ func TestVerification(t *testing.T) {
 	if state := d.fleet.servers["held"].status.State; state != control.Running {
 		t.Errorf("to pfard it is %s", state)
 	}
-	if _, err := askVault(t, d, control.Request{Verb: control.Store, Key: "a", Secret: "ntn_98765432109abcdefghijklmnopqrstuvwxyzABCDEFGHI"}); err != nil {
+	if _, err := askVault(t, d, control.Request{Verb: control.Store, Key: "a",
+		Secret: "ntn_98765432109abcdefghijklmnopqrstuvwxyzABCDEFGHI"}); err != nil {
 		t.Fatal(err)
 	}
 	after := proof()
@@ -134,24 +138,29 @@ func TestVerification(t *testing.T) {
 	if s := says(wrong); s.Verification.Result != units.Verifying {
 		t.Errorf("what still comes of the value before: %+v", s.Verification)
 	}
-	if s := says(units.Verification{Result: units.Verified, Tool: "API-get-self", For: after}); s.Verification.Result != units.Verified || s.State != control.Running {
+	if s := says(units.Verification{Result: units.Verified, Tool: "API-get-self",
+		For: after}); s.Verification.Result != units.Verified || s.State != control.Running {
 		t.Errorf("then: %s, %+v", s.State, s.Verification)
 	}
 }
 
-// TestVerifiesWhatSleeps: no client sees the tools of a server whose secrets are wrong, so no call would wake it. Another
+// TestVerifiesWhatSleeps: no client sees the tools of a server whose secrets are wrong, so no call would wake it.
+// Another
 // value does.
 func TestVerifiesWhatSleeps(t *testing.T) {
-	for result, want := range map[string]string{units.Invalid: "a changed, held starts", "": "a changed, held starts", units.Verified: "a changed, held later"} {
+	for result, want := range map[string]string{units.Invalid: "a changed, held starts", "": "a changed, held starts",
+		units.Verified: "a changed, held later"} {
 		d, _ := verifiable(t, idle)
 		d.up(t, "held")
-		d.fleet.changed(units.Update{Server: "held", State: units.StateRunning, PID: 7, Verification: units.Verification{Result: result}})
+		d.fleet.changed(units.Update{Server: "held", State: units.StateRunning, PID: 7,
+			Verification: units.Verification{Result: result}})
 		d.state(t)
 		if err := demand(t, d, control.Sleep, "held"); err != nil {
 			t.Fatal(err)
 		}
 		d.state(t)
-		r, err := askVault(t, d, control.Request{Verb: control.Store, Key: "a", Secret: "ntn_98765432109abcdefghijklmnopqrstuvwxyzABCDEFGHI"})
+		r, err := askVault(t, d, control.Request{Verb: control.Store, Key: "a",
+			Secret: "ntn_98765432109abcdefghijklmnopqrstuvwxyzABCDEFGHI"})
 		if err != nil || usesOf(r) != want {
 			t.Errorf("%q: %q, %v; want %q", result, usesOf(r), err, want)
 		}
@@ -160,7 +169,8 @@ func TestVerifiesWhatSleeps(t *testing.T) {
 
 // TestTrialIsNotInTheProcess: another call to verify by starts no server again.
 func TestTrialIsNotInTheProcess(t *testing.T) {
-	a := plan.Plan{Name: "x", Gateway: handover.Server{Name: "x", Evidence: handover.Evidence{Trial: &handover.Trial{Tool: "a"}}}}
+	a := plan.Plan{Name: "x", Gateway: handover.Server{Name: "x",
+		Evidence: handover.Evidence{Trial: &handover.Trial{Tool: "a"}}}}
 	b := a
 	b.Gateway.Trial = &handover.Trial{Tool: "b"}
 	if change, ok := plan.Adjusted(a, b); !ok || !change.Gateway {

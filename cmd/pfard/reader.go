@@ -41,16 +41,21 @@ type reader struct {
 	dropIns     map[string]string // by file: its declaration
 	unread      bool              // the declarations cannot be read: what is known is of before
 
-	logged map[string]bool    // by control.Diagnostic.Text
-	shown  map[string]string  // by server: in the status line of its unit; absent: nothing
+	mistakesTold
 	status func(words string) // shows words in the status line of pfard's own unit
-	last   string             // that it shows
+}
+
+// mistakesTold are those that an administrator was told.
+type mistakesTold struct {
+	logged map[string]bool   // by control.Diagnostic.Text
+	shown  map[string]string // by server: in the status line of its unit; absent: nothing
+	last   string            // in the status line of pfard's own unit
 }
 
 func newReader(o options, log *slog.Logger, f *fleet, a *auditor) *reader {
 	return &reader{
 		options: o, log: log, fleet: f, audit: a, folder: os.DirFS, services: &services{dir: o.dirs.Services()},
-		logged: map[string]bool{}, shown: map[string]string{}, status: func(string) {},
+		mistakesTold: mistakesTold{logged: map[string]bool{}, shown: map[string]string{}}, status: func(string) {},
 	}
 }
 

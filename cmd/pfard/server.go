@@ -52,6 +52,14 @@ type server struct {
 	status control.Server
 }
 
+// proofs are what a server's verification is about.
+type proofs struct {
+	given   string  // digest of what its launcher was given (delivery.digest); "": nothing, or it is not known
+	renew   renewal // whether that has changed since
+	former  string  // the proof of secrets that were replaced while it ran: what is still said of them counts no more
+	present string  // that of those it has by now, if it has had others
+}
+
 func newServer(name string, has *converge.State) *server {
 	return &server{
 		name: name, has: has, sessions: map[string]*session{}, since: now(),

@@ -19,7 +19,8 @@ func TestNarrowed(t *testing.T) {
 		{`{}`, `{"properties":{"a":{}},"required":["a"]}`, "needs a"},
 		{`{"properties":{"a":{}},"required":["a"]}`, `{"properties":{"a":{}}}`, ""},
 		{`{"properties":{"a":{}}}`, `{"properties":{}}`, "no longer has a"},
-		{`{"properties":{"a":{"type":["string","null"]}}}`, `{"properties":{"a":{"type":"string"}}}`, "a may no longer be null"},
+		{`{"properties":{"a":{"type":["string","null"]}}}`, `{"properties":{"a":{"type":"string"}}}`,
+			"a may no longer be null"},
 		{`{"properties":{"a":{"type":"string"}}}`, `{"properties":{"a":{"type":["string","null"]}}}`, ""},
 		{`{"properties":{"a":{"type":"integer"}}}`, `{"properties":{"a":{"type":"number"}}}`, ""},
 		{`{"properties":{"a":{"type":"number"}}}`, `{"properties":{"a":{"type":"integer"}}}`, "a may no longer be number"},
@@ -28,7 +29,8 @@ func TestNarrowed(t *testing.T) {
 		{`{"properties":{"a":{"enum":[1,2]}}}`, `{"properties":{"a":{"enum":[2,3]}}}`, "a may no longer be 1"},
 		{`{"properties":{"a":{"enum":[1,2]}}}`, `{"properties":{"a":{}}}`, ""},
 		{`{"properties":{"a":{}}}`, `{"properties":{"a":{"enum":[1]}}}`, "a may only be one of 1 values"},
-		{`{"properties":{"a":{}}}`, `{"properties":{"a":{}},"additionalProperties":false}`, "the arguments takes no other members any more"},
+		{`{"properties":{"a":{}}}`, `{"properties":{"a":{}},"additionalProperties":false}`,
+			"the arguments takes no other members any more"},
 		{`{"properties":{"a":{"properties":{"b":{"items":{"type":["string","null"]}}}}}}`,
 			`{"properties":{"a":{"properties":{"b":{"items":{"type":"null"}}}}}}`, "a.b[] may no longer be string"},
 		{`{"properties":{"\u001b[31m":{}}}`, `{}`, `no longer has \x1b[31m`},
@@ -47,14 +49,16 @@ func TestNarrowed(t *testing.T) {
 
 // TestCompare: what breaks callers comes first, and a prompt is not a tool of that name.
 func TestCompare(t *testing.T) {
-	before := []Definition{tool("gone", `{}`), tool("same", `{}`), tool("b", `{}`), tool("a", `{}`), {"prompt", "same", []byte(`{}`)}}
+	before := []Definition{tool("gone", `{}`), tool("same", `{}`), tool("b", `{}`), tool("a", `{}`), {"prompt", "same",
+		[]byte(`{}`)}}
 	now := []Definition{tool("b", `{"required":["x"]}`), tool("a", `{"title":"y"}`), tool("new", `{}`), tool("same", `{}`),
 		{"resource", "r", []byte(`{}`)}}
 	var got []string
 	for _, c := range Compare(before, now) {
 		got = append(got, fmt.Sprint(c.Kind, " ", c.Name, " ", c.What, " ", c.Breaking()))
 	}
-	want := "prompt same gone true|tool gone gone true|tool b changed true|tool a changed false|resource r new false|tool new new false"
+	want := "prompt same gone true|tool gone gone true|" +
+		"tool b changed true|tool a changed false|resource r new false|tool new new false"
 	if strings.Join(got, "|") != want {
 		t.Errorf("got %s\nwant %s", strings.Join(got, "|"), want)
 	}

@@ -33,7 +33,8 @@ func TestVerified(t *testing.T) {
 	})
 	wrong := server(r, "notion")
 	v := wrong.Verification
-	if v.Result != units.Invalid || !strings.Contains(v.Words, "API token is invalid.") || v.Remedy != "pfar vault set notion_token" ||
+	if v.Result != units.Invalid || !strings.Contains(v.Words, "API token is invalid.") ||
+		v.Remedy != "pfar vault set notion_token" ||
 		!strings.Contains(v.Where, "https://www.notion.so/profile/integrations") || wrong.Tools != 0 {
 		t.Errorf("with a wrong token it is %+v", wrong)
 	}
@@ -43,7 +44,8 @@ func TestVerified(t *testing.T) {
 			t.Errorf("pfar %s: %s", strings.Join(asked, " "), out)
 		}
 	}
-	if out, stderr, code := p.command("test", "notion"); code != 1 || !strings.Contains(out, "invalid") || !strings.Contains(stderr, "pfar status notion") {
+	if out, stderr, code := p.command("test", "notion"); code != 1 || !strings.Contains(out, "invalid") ||
+		!strings.Contains(stderr, "pfar status notion") {
 		t.Errorf("pfar test notion: %d\n%s%s", code, out, stderr)
 	}
 	c := p.client("/mcp")
@@ -60,13 +62,15 @@ func TestVerified(t *testing.T) {
 	if after := server(r, "notion"); after.PID != wrong.PID || after.Tools < 15 {
 		t.Errorf("it was started again, or has %d tools", after.Tools)
 	}
-	if got := c.must("notion__API-post-search", map[string]any{"query": "roadmap"}); !strings.Contains(got, "the pfar roadmap") {
+	if got := c.must("notion__API-post-search", map[string]any{"query": "roadmap"}); !strings.Contains(got,
+		"the pfar roadmap") {
 		t.Errorf("the search found %s", got)
 	}
 	if out, stderr, code := p.command("test"); code != 0 || !strings.Contains(out, "verified") {
 		t.Errorf("pfar test: %d\n%s%s", code, out, stderr)
 	}
-	if out, stderr, code := p.command("refresh", "notion"); code != 0 || out != "" || !strings.Contains(stderr, "offers what it did") {
+	if out, stderr, code := p.command("refresh", "notion"); code != 0 || out != "" || !strings.Contains(stderr,
+		"offers what it did") {
 		t.Errorf("pfar refresh: %d\n%s%s", code, out, stderr)
 	}
 	out, _, code := p.command("audit", "--json")

@@ -9,7 +9,8 @@ import (
 
 // Evidence is the part of a Server by which the gateway finds out whether it is what its owner takes it for.
 type Evidence struct {
-	Files json.RawMessage `json:"files,omitempty"` // a fingerprint.Fingerprint of its program, read at this start; nil: it is not known
+	// Files is a fingerprint.Fingerprint of its program, read at this start; nil: it is not known.
+	Files json.RawMessage `json:"files,omitempty"`
 	Trial *Trial          `json:"trial,omitempty"` // nil: no call is known that shows its secrets to be right
 }
 
@@ -18,7 +19,7 @@ type Evidence struct {
 type Trial struct {
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments,omitempty"` // an object; nil: an empty one
-	Answer    string          `json:"answer,omitempty"`    // that a good answer has, as an expression of Go; "": one that is no error is good
+	Answer    string          `json:"answer,omitempty"`    // expression that a good answer fits; "": one that is no error
 	Remedy    string          `json:"remedy,omitempty"`    // the command that stores another value
 	Where     string          `json:"where,omitempty"`     // how a person gets one, in words
 }

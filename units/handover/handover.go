@@ -79,16 +79,18 @@ func (s Server) Process() Server {
 
 // Message is one packet. Exactly one member is set, beside At, Secrets and Proof.
 type Message struct {
-	Change   *Server `json:"change,omitempty"`   // pfard, first and instead of Expect: what a server that runs is by now; answered by Ready or Failed
-	At       int64   `json:"at,omitempty"`       // with Expect: before the declaration was read; with Change: after (Now)
-	Expect   *Server `json:"expect,omitempty"`   // whoever has connected for a launcher, first: the server that it hands over
-	Secrets  int64   `json:"secrets,omitempty"`  // with Expect: which set of secrets (redact.Set.Serial) the gateway has to know before it reads the server, or a later one
-	Proof    string  `json:"proof,omitempty"`    // with Expect and Change: tells the server's secrets from others, of no use to guess them by; "": it has none
-	Hello    *Hello  `json:"hello,omitempty"`    // launcher: here is the server, descriptors attached
-	Stopping bool    `json:"stopping,omitempty"` // launcher: close the server's stdin, it is to end
-	Begin    *Begin  `json:"begin,omitempty"`    // gateway: the answer to an Expect with Files
-	Ready    *Ready  `json:"ready,omitempty"`    // gateway: handshake and discovery done, or done again
-	Failed   string  `json:"failed,omitempty"`   // gateway: the server does not speak MCP; why
+	Change  *Server `json:"change,omitempty"`  // pfard, first and instead of Expect: what a server that runs is by now; answered by Ready or Failed
+	At      int64   `json:"at,omitempty"`      // with Expect: before the declaration was read; with Change: after (Now)
+	Expect  *Server `json:"expect,omitempty"`  // whoever has connected for a launcher, first: the server that it hands over
+	Secrets int64   `json:"secrets,omitempty"` // with Expect: which set of secrets (redact.Set.Serial) the gateway has to know before it reads the server, or a later one
+	// Proof tells, with Expect and Change, the server's secrets from others. It is of no use to guess them by. "": it has
+	// none.
+	Proof    string `json:"proof,omitempty"`
+	Hello    *Hello `json:"hello,omitempty"`    // launcher: here is the server, descriptors attached
+	Stopping bool   `json:"stopping,omitempty"` // launcher: close the server's stdin, it is to end
+	Begin    *Begin `json:"begin,omitempty"`    // gateway: the answer to an Expect with Files
+	Ready    *Ready `json:"ready,omitempty"`    // gateway: handshake and discovery done, or done again
+	Failed   string `json:"failed,omitempty"`   // gateway: the server does not speak MCP; why
 
 	Keep   *Keep   `json:"keep,omitempty"`   // gateway
 	Kept   *Kept   `json:"kept,omitempty"`   // launcher: the answer
@@ -171,7 +173,8 @@ func Now() int64 {
 // tellTime bounds Tell: the gateway answers in milliseconds.
 const tellTime = 10 * time.Second
 
-// Tell says to the gateway what a server that runs is by now, and which secrets it has (Message.Proof; "": those that it
+// Tell says to the gateway what a server that runs is by now, and which secrets it has (Message.Proof; "": those that
+// it
 // had), and returns once it goes by that. With an error it may not.
 func Tell(path string, s Server, proof string) error {
 	c, err := dial(path, Message{Change: &s, At: Now(), Proof: proof})

@@ -20,12 +20,16 @@ type Own struct {
 	record audit.Record
 }
 
-// Await waits for what a first call needs: the policy, the file of the audit, and which secrets there are.
-func (p *Point) Await(ctx context.Context) { p.await(ctx) }
+// OwnCalls are pfar's own, of a point that they pass.
+type OwnCalls struct{ *Point }
 
-// OnlyReads returns an error unless it is certain that a tool only reads: by the owner, by the operator's policies or by
+// Await waits for what a first call needs: the policy, the file of the audit, and which secrets there are.
+func (p OwnCalls) Await(ctx context.Context) { p.await(ctx) }
+
+// OnlyReads returns an error unless it is certain that a tool only reads: by the owner, by the operator's policies or
+// by
 // what is shipped on its service. What its server claims of it does not count. It returns who says so (gate.From).
-func (p *Point) OnlyReads(it Item) (from string, err error) {
+func (p OwnCalls) OnlyReads(it Item) (from string, err error) {
 	it.Hints, it.Typed = nil, nil
 	switch f := p.Facts(it); {
 	case p.policy.Load() == nil:
@@ -39,8 +43,8 @@ func (p *Point) OnlyReads(it Item) (from string, err error) {
 	}
 }
 
-// EnterOwn decides about a call of pfar's own, and opens its record. With an error it must not be made.
-func (p *Point) EnterOwn(ctx context.Context, it Item, r Request) (*Own, error) {
+// Enter decides about a call of pfar's own, and opens its record. With an error it must not be made.
+func (p OwnCalls) Enter(ctx context.Context, it Item, r Request) (*Own, error) {
 	p.await(ctx)
 	if _, err := p.OnlyReads(it); err != nil {
 		return nil, err
@@ -50,7 +54,7 @@ func (p *Point) EnterOwn(ctx context.Context, it Item, r Request) (*Own, error) 
 	}
 	it.Hints, it.Typed = nil, nil
 	facts := p.Facts(it)
-	o := &Own{p, audit.Record{
+	o := &Own{p.Point, audit.Record{
 		Time: time.Now(), ID: audit.NewID(), Client: ownClient, Server: it.Server, Tool: it.Name, Method: r.Method,
 		Arguments: p.kept("", r.Arguments), Facts: &facts, Pin: it.Pin, Policy: p.policy.Load().Digest,
 	}}

@@ -29,7 +29,8 @@ func stricter() handover.Server {
 // TestNotRedeclared: nothing is changed of a server that would take another process, or that does not run.
 func TestNotRedeclared(t *testing.T) {
 	r := registrytest.New(t, limits())
-	if err := handover.Tell(r.Path, stricter(), ""); err == nil || !strings.Contains(err.Error(), "no process of this server runs") {
+	if err := handover.Tell(r.Path, stricter(), ""); err == nil || !strings.Contains(err.Error(),
+		"no process of this server runs") {
 		t.Errorf("a server that nobody knows: %v", err)
 	}
 	l := r.Launch(t, plainServer(), registrytest.Script{})
@@ -64,7 +65,8 @@ func TestNotRedeclared(t *testing.T) {
 	l.Exit()
 	<-l.Ended
 	registrytest.Eventually(t, "it is down", func() bool { return !r.Catalogue().States()["s"].Up })
-	if err := handover.Tell(r.Path, stricter(), ""); err == nil || !strings.Contains(err.Error(), "no process of this server runs") {
+	if err := handover.Tell(r.Path, stricter(), ""); err == nil || !strings.Contains(err.Error(),
+		"no process of this server runs") {
 		t.Errorf("a server that has ended: %v", err)
 	}
 }

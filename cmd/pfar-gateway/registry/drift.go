@@ -10,8 +10,8 @@ import (
 var driftKinds = [...]string{Tools: "tool", Prompts: "prompt", Resources: "resource", Templates: "template"}
 
 // Offers returns all that a server has last offered, with what is held back.
-func (r *Registry) Offers(server string) ([]drift.Definition, error) {
-	s, err := r.views.Catalogue().server(server)
+func (t *trials) Offers(server string) ([]drift.Definition, error) {
+	s, err := t.views.Catalogue().server(server)
 	if err != nil {
 		return nil, err
 	}
@@ -29,8 +29,8 @@ func definitions(l *Listing) []drift.Definition {
 }
 
 // Refresh has a server list again what it offers, and returns what has changed.
-func (r *Registry) Refresh(ctx context.Context, server string) ([]drift.Change, error) {
-	u, before, err := r.awakened(ctx, server)
+func (t *trials) Refresh(ctx context.Context, server string) ([]drift.Change, error) {
+	u, before, err := t.awakened(ctx, server)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (r *Registry) Refresh(ctx context.Context, server string) ([]drift.Change, 
 	if err := u.lists.await(ctx, round, u.Done()); err != nil {
 		return nil, u.because(err)
 	}
-	s, err := r.views.Catalogue().server(server)
+	s, err := t.views.Catalogue().server(server)
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,8 @@ func (u *Upstream) write(l *Listing) error {
 	u.writing.Lock()
 	defer u.writing.Unlock()
 	proof, is := u.trial.now()
-	return u.memory.Write(state{Server: u.Server(), Offered: u.offers(l), Proof: proof, Trial: is, findings: u.lists.now()})
+	return u.memory.Write(state{Server: u.Server(), Offered: u.offers(l), Proof: proof, Trial: is,
+		findings: u.lists.now()})
 }
 
 func (u *Upstream) remember(l *Listing) {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -45,6 +46,8 @@ func (l *lists) finished(err error) {
 	}
 }
 
+var errEnded = errors.New("the server has ended")
+
 // await waits until a discovery is over.
 func (l *lists) await(ctx context.Context, round int, ended <-chan struct{}) error {
 	for {
@@ -61,7 +64,7 @@ func (l *lists) await(ctx context.Context, round int, ended <-chan struct{}) err
 		select {
 		case <-turned:
 		case <-ended:
-			return errStopped
+			return errEnded
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -1,32 +1,10 @@
 package registry
 
 import (
-	"context"
-	"errors"
-	"reflect"
 	"sync"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
-	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/units"
-	"github.com/pfar/pfar/units/handover"
 )
-
-// Verifier finds out by a call whether a server's secrets are right, and remembers it. A proof says which secrets
-// (handover.Message.Proof).
-type Verifier interface {
-	// Known returns what is remembered of these secrets, the zero value for nothing.
-	Known(server handover.Server, proof string) units.Verification
-	// Last returns what is remembered of the server, whatever its secrets were.
-	Last(server string) units.Verification
-	// Verify makes the call. Its context is bounded.
-	Verify(ctx context.Context, u *Upstream, tools []Item, proof string) units.Verification
-}
-
-// Verifies has the secrets of servers verified, from before the first comes up.
-func (r *Registry) Verifies(v Verifier) { r.upstreams.verifier = v }
 
 // trial is what is known of one server's secrets.
 type trial struct {
@@ -102,84 +80,4 @@ func (t *trial) verification() *units.Verification {
 		return nil
 	}
 	return &is
-}
-
-// refusal is the answer to a call of a server whose secrets are wrong. What its tool says of them is for the owner: it
-// has passed no gate.
-func (u *Upstream) refusal() error {
-	if !u.trial.hides() {
-		return nil
-	}
-	remedy := "pfar status " + u.Server().Name
-	if trial := u.Server().Trial; trial != nil && trial.Remedy != "" {
-		remedy = trial.Remedy
-	}
-	return jsonrpc.Errorf(protocol.CodeUnavailable, "the service refuses the credentials of server %q: nothing of it can be "+
-		"called until its owner has stored others: %s", u.Server().Name, remedy)
-}
-
-// verify finds out whether a server's secrets are right. What is remembered counts, unless they are to be verified anew.
-func (r *Registry) verify(ctx context.Context, u *Upstream, tools []Item, anew bool) units.Verification {
-	verifier := r.upstreams.verifier
-	proof, _ := u.trial.now()
-	if verifier == nil || proof == "" || u.Server().Session != "" {
-		return units.Verification{}
-	}
-	u.trial.calling.Lock()
-	defer u.trial.calling.Unlock()
-	if !anew {
-		if known := verifier.Known(u.Server(), proof); known.Result != "" {
-			known.For = proof
-			u.trial.take(known)
-			return known
-		}
-	}
-	late := errors.New("it took too long")
-	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.Verify, late)
-	defer cancel()
-	v := verifier.Verify(ctx, u, tools, proof)
-	v.For = proof
-	u.log.Info("the server's secrets", "result", v.Result, "tool", v.Tool, "words", v.Words)
-	u.trial.take(v)
-	return v
-}
-
-// newProof takes it that pfard has told which secrets a live server has by now.
-func (u *Upstream) newProof(proof string, before handover.Server) {
-	had, is := u.trial.now()
-	if proof == "" {
-		proof = had
-	}
-	u.trial.has(proof)
-	if proof != "" && (proof != had || is.Result == units.Invalid || !reflect.DeepEqual(before.Trial, u.Server().Trial)) {
-		u.trial.request()
-	}
-}
-
-// Verify verifies the secrets of a server now, and wakes it if it sleeps.
-func (r *Registry) Verify(ctx context.Context, server string) (units.Verification, error) {
-	u, found, err := r.awakened(ctx, server)
-	if err != nil {
-		return units.Verification{}, err
-	}
-	v := r.verify(ctx, u, found[Tools], true)
-	u.trial.wake() // it is to be shown
-	return v, nil
-}
-
-// awakened is a server that runs, and what was found of it last.
-func (r *Registry) awakened(ctx context.Context, server string) (*Upstream, *Listing, error) {
-	s, err := r.views.Catalogue().server(server)
-	if err == nil && s.upstream.isAsleep() {
-		if err = r.demand.Wake(ctx, s.upstream); err == nil {
-			s, err = r.views.Catalogue().server(server)
-		}
-	}
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case !s.upstream.Alive():
-		return nil, nil, jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q is ending", server)
-	}
-	return s.upstream, s.found, nil
 }

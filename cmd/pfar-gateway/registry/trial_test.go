@@ -16,7 +16,8 @@ func TestRefresh(t *testing.T) {
 	tools := make(chan string, 1)
 	tools <- registrytest.Echo
 	now := registrytest.Echo
-	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{On: func(s *registrytest.Server,
+		m jsonrpc.Message) bool {
 		if m.Method != "tools/list" {
 			return false
 		}
@@ -31,7 +32,8 @@ func TestRefresh(t *testing.T) {
 	if list, err := r.Refresh(t.Context(), "s"); err != nil || len(list) > 0 {
 		t.Errorf("at first %v, %v", list, err)
 	}
-	tools <- `{"name":"echo","inputSchema":{"type":"object","required":["message"]}},{"name":"more","inputSchema":{"type":"object"}}`
+	tools <- `{"name":"echo","inputSchema":{"type":"object","required":["message"]}},` +
+		`{"name":"more","inputSchema":{"type":"object"}}`
 	list, err := r.Refresh(t.Context(), "s")
 	if err != nil || len(list) != 2 || list[0].Name != "echo" || !list[0].Breaking() || list[1].What != drift.New {
 		t.Errorf("then %+v, %v", list, err)

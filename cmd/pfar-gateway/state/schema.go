@@ -85,7 +85,8 @@ PRAGMA application_id = 0x70666172;
 PRAGMA user_version = 1;
 `
 
-// additions are tables that a file of an earlier pfar of this version of the schema may lack. An earlier pfar leaves them
+// additions are tables that a file of an earlier pfar of this version of the schema may lack. An earlier pfar leaves
+// them
 // alone.
 const additions = `
 CREATE TABLE IF NOT EXISTS verifications ( -- what the last call showed of a server's secrets

@@ -45,7 +45,7 @@ func Open(db *state.DB, by *enforce.Point, log *slog.Logger) (*Verifier, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading which secrets of servers were verified: %w", err)
 	}
-	return &Verifier{Gate: by, memory: m}, nil
+	return &Verifier{Gate: enforce.OwnCalls{Point: by}, memory: m}, nil
 }
 
 // subject is the digest of all that a verification is about.

@@ -24,7 +24,7 @@ import (
 
 // Verifier verifies the secrets of servers. It is a registry.Verifier.
 type Verifier struct {
-	Gate *enforce.Point // says which tools only read, and keeps the record
+	Gate enforce.OwnCalls // says which tools only read, and keeps the record
 	*memory
 }
 
@@ -37,7 +37,8 @@ type trial struct {
 }
 
 // Verify makes the call, if there is one that may be made.
-func (v *Verifier) Verify(ctx context.Context, u *registry.Upstream, tools []registry.Item, proof string) units.Verification {
+func (v *Verifier) Verify(ctx context.Context, u *registry.Upstream, tools []registry.Item,
+	proof string) units.Verification {
 	server := u.Server()
 	v.Gate.Await(ctx)
 	t, why := choose(server.Trial, tools, func(i registry.Item) (string, error) { return v.Gate.OnlyReads(judged(u, i)) })
@@ -57,7 +58,8 @@ func (v *Verifier) Verify(ctx context.Context, u *registry.Upstream, tools []reg
 // choose returns the call of the service's entry, or else of a tool that only reads, as pfar's makers know of its
 // service, and needs no argument. If there is neither it says why. What the owner says of a tool is said for clients'
 // calls, and no reason for pfar to make one.
-func choose(known *handover.Trial, tools []registry.Item, reads func(registry.Item) (string, error)) (t trial, why string) {
+func choose(known *handover.Trial, tools []registry.Item, reads func(registry.Item) (string, error)) (t trial,
+	why string) {
 	why = "no call is known that would show it"
 	if known != nil {
 		t = trial{arguments: known.Arguments, answer: *known, known: true}
@@ -94,7 +96,8 @@ func judged(u *registry.Upstream, i registry.Item) enforce.Item {
 	}
 }
 
-// call makes the call. Nobody can be asked anything in the course of it, and nobody but the owner hears what came of it.
+// call makes the call. Nobody can be asked anything in the course of it, and nobody but the owner hears what came of
+// it.
 func (v *Verifier) call(ctx context.Context, u *registry.Upstream, t trial) units.Verification {
 	arguments := t.arguments
 	if len(arguments) == 0 {
@@ -105,7 +108,7 @@ func (v *Verifier) call(ctx context.Context, u *registry.Upstream, t trial) unit
 		return result(units.Unverified, t.item.Name, "the server sleeps")
 	}
 	defer u.Release()
-	own, err := v.Gate.EnterOwn(ctx, judged(u, t.item), enforce.Request{
+	own, err := v.Gate.Enter(ctx, judged(u, t.item), enforce.Request{
 		Method: string(mcp.MethodToolsCall), Arguments: arguments, Params: params,
 	})
 	if err != nil {
