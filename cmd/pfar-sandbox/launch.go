@@ -408,7 +408,7 @@ func (l *launcher) served(r *handover.Ready) {
 	if r.Server != "" {
 		status += ", " + r.Server
 	}
-	vars["STATUS"] = status
+	vars["STATUS"] = l.verified(r.Verification, vars, status)
 	if first {
 		vars["READY"] = "1"
 	}

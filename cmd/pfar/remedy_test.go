@@ -21,9 +21,14 @@ func TestRemedies(t *testing.T) {
 		{"no autostart", control.Server{State: control.Stopped, Detail: "autostart = false in its declaration; pfar start x"}, "stopped: autostart = false", "pfar start x"},
 		{"disabled", control.Server{State: control.Stopped, Detail: control.DetailDisabled, File: "/d/x.hcl"}, "stopped: enabled = false", "set enabled = true in /d/x.hcl"},
 		{"disabled by the operator", control.Server{State: control.Stopped, Detail: control.DetailOff("x")}, "stopped: disabled by you", "pfar enable x"},
-		{"no secret", control.Server{State: control.Waiting, Detail: "for credentials: A: pfar vault set a_token; B: pfar vault set b", Wait: units.Wait{Remedy: "pfar vault set a_token"}}, "waiting: for credentials", "pfar vault set a_token"},
-		{"not given", control.Server{State: control.Waiting, Detail: `for credentials: "a" is granted to "b", not to this server, which runs echo "pfar vault set c"; to grant it: pfar vault give x`, Wait: units.Wait{Remedy: "pfar vault give x"}}, "waiting: for credentials", "pfar vault give x"},
-		{"another program", control.Server{State: control.Waiting, Detail: "for its program, which has changed, to be accepted: pfar pins accept x", Wait: units.Wait{Remedy: "pfar pins accept x"}}, "waiting: for its program", "pfar pins accept x"},
+		{"no secret", control.Server{State: control.Waiting,
+			Detail: "for credentials: A: pfar vault set a_token; B: pfar vault set b", Owed: owed("pfar vault set a_token")},
+			"waiting: for credentials", "pfar vault set a_token"},
+		{"not given", control.Server{State: control.Waiting,
+			Detail: `for credentials: "a" is granted to "b", not to this server, which runs echo "pfar vault set c"; to grant it: pfar vault give x`, Owed: owed("pfar vault give x")}, "waiting: for credentials", "pfar vault give x"},
+		{"another program", control.Server{State: control.Waiting,
+			Detail: "for its program, which has changed, to be accepted: pfar pins accept x",
+			Owed:   owed("pfar pins accept x")}, "waiting: for its program", "pfar pins accept x"},
 		{"no variable", control.Server{State: control.Waiting, Detail: "for credentials: A: set the environment variable X for pfar"}, "waiting: for credentials", "pfar status x says what it waits for; give it to pfar up"},
 		{"failed", control.Server{State: control.Failed, Detail: "disabled after 3 crashes in a row"}, "failed: disabled after 3 crashes", "pfar logs x says why, pfar start x tries again"},
 		{"stopping", control.Server{State: control.Stopping}, "stopping", "pfar logs x"},
@@ -89,3 +94,6 @@ func TestConnectWaits(t *testing.T) {
 		t.Errorf("exit %d, %s", code, b.err)
 	}
 }
+
+// owed is what a server waits for.
+func owed(remedy string) control.Owed { return control.Owed{Wait: units.Wait{Remedy: remedy}} }

@@ -34,22 +34,28 @@ type reader struct {
 	earlier *earlier               // the last good versions, for after the next boot; nil: none are kept
 
 	installs *installs // packages of declarations
+	services *services
 
 	declared    []declaration.Server // without mistakes
 	diagnostics []control.Diagnostic
 	dropIns     map[string]string // by file: its declaration
 	unread      bool              // the declarations cannot be read: what is known is of before
 
-	logged map[string]bool    // by control.Diagnostic.Text
-	shown  map[string]string  // by server: in the status line of its unit; absent: nothing
+	mistakesTold
 	status func(words string) // shows words in the status line of pfard's own unit
-	last   string             // that it shows
+}
+
+// mistakesTold are those that an administrator was told.
+type mistakesTold struct {
+	logged map[string]bool   // by control.Diagnostic.Text
+	shown  map[string]string // by server: in the status line of its unit; absent: nothing
+	last   string            // in the status line of pfard's own unit
 }
 
 func newReader(o options, log *slog.Logger, f *fleet, a *auditor) *reader {
 	return &reader{
-		options: o, log: log, fleet: f, audit: a, folder: os.DirFS,
-		logged: map[string]bool{}, shown: map[string]string{}, status: func(string) {},
+		options: o, log: log, fleet: f, audit: a, folder: os.DirFS, services: &services{dir: o.dirs.Services()},
+		mistakesTold: mistakesTold{logged: map[string]bool{}, shown: map[string]string{}}, status: func(string) {},
 	}
 }
 
@@ -279,6 +285,7 @@ func (r *reader) host() generator.Host {
 	return generator.Host{
 		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(os.Getenv("PATH")), Home: home,
 		StateDir: dirs.Homes(), Packages: dirs.Packages(), Private: dirs.Private(r.options.declarations),
+		Services: r.services.now,
 	}
 }
 

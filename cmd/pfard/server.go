@@ -31,15 +31,14 @@ type server struct {
 	full   string // why it was stopped, if it has filled the disk; "" once it is started again
 	asleep bool   // it does not run until a call wants it
 
-	has     *converge.State  // what runs
-	wanted  *converge.Server // what is to
-	again   bool             // stop it and start it, though the plan is the same
-	tried   control.State    // of before it was last started
-	given   string           // digest of what its launcher was given (delivery.digest); "": nothing, or it is not known
-	renew   renewal          // whether that has changed since
-	retry   retry            // of its crashes
-	served  bool             // it has been up, and nobody has stopped it since
-	delayed error            // why what it needs cannot be written; it is tried again
+	has    *converge.State  // what runs
+	wanted *converge.Server // what is to
+	again  bool             // stop it and start it, though the plan is the same
+	tried  control.State    // of before it was last started
+	proofs
+	retry   retry // of its crashes
+	served  bool  // it has been up, and nobody has stopped it since
+	delayed error // why what it needs cannot be written; it is tried again
 
 	unreached string // settings of its unit that do not reach it, in words; "": none
 	told      string // of these, what was logged last
@@ -51,6 +50,14 @@ type server struct {
 	before stay   // as the last pfard left it, until it is seen to be so still, or not; the zero value: nothing is known
 	since  moment // of status.State; report fills in status.Since
 	status control.Server
+}
+
+// proofs are what a server's verification is about.
+type proofs struct {
+	given   string  // digest of what its launcher was given (delivery.digest); "": nothing, or it is not known
+	renew   renewal // whether that has changed since
+	former  string  // the proof of secrets that were replaced while it ran: what is still said of them counts no more
+	present string  // that of those it has by now, if it has had others
 }
 
 func newServer(name string, has *converge.State) *server {

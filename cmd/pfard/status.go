@@ -10,6 +10,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -77,6 +78,9 @@ func (s *server) take(u units.Update) {
 	if s.renew == renewalDone && s.status.State == control.Running {
 		s.renew = noRenewal
 	}
+	if s.status.State == control.Running {
+		s.shows(u.Verification)
+	}
 	s.status.UID, s.status.Tools, s.status.Crashes = u.UID, u.Tools, u.Crashes
 	s.status.Limits, s.status.Shared = u.Limits, u.Shared
 	s.status.Launcher = otherLauncher(u)
@@ -108,6 +112,7 @@ func (s *server) report(log string) control.Server {
 			r.SessionsMax = p.Gateway.Sessions.Max
 		}
 	}
+	verified(&r, p)
 	if s.retry.timer != nil {
 		r.Detail += "; " + s.retry.words
 	}
@@ -186,4 +191,39 @@ func (s *server) openSessions() []control.Session {
 	}
 	slices.SortFunc(list, func(a, b control.Session) int { return strings.Compare(a.Handle, b.Handle) })
 	return list
+}
+
+// shows takes what the gateway says of a server's secrets, unless it has others by now.
+func (s *server) shows(v units.Verification) {
+	if s.former != "" && v.For == s.former && v.For != s.present {
+		return
+	}
+	s.status.Verification = v
+}
+
+// verified is a report's word on a server's secrets.
+func verified(r *control.Server, p *plan.Plan) {
+	v := &r.Verification
+	v.For = ""
+	if v.Result != units.Invalid || p == nil {
+		return
+	}
+	if trial := p.Gateway.Trial; trial != nil {
+		v.Remedy, v.Where = trial.Remedy, trial.Where
+	}
+	if r.State == control.Running {
+		r.State, r.Detail = control.CredentialInvalid, handover.Refused(*v)
+	}
+}
+
+// doubtful reports whether clients may see nothing of a server because its secrets are not known to be right.
+func (s *server) doubtful() bool {
+	if s.want.Gateway.Trial == nil {
+		return false
+	}
+	switch s.status.Verification.Result {
+	case units.Verified, units.Unverified:
+		return false
+	}
+	return true
 }

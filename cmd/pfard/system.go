@@ -24,7 +24,6 @@ import (
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/converge"
 	"github.com/pfar/pfar/units/durable"
-	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
@@ -90,7 +89,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits,
-		Told: gatewayAt(serversSocket(o.dirs)), Events: d.hearUnits(ctx, a, own),
+		Told: gatewayAt(serversSocket(o.dirs), d.delivery), Events: d.hearUnits(ctx, a, own),
 	})
 	if err != nil {
 		return err
@@ -313,11 +312,6 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 		}
 	}
 	return up, json.Unmarshal(text, &up)
-}
-
-// gatewayAt tells the gateway behind a socket what a server that runs is by now.
-func gatewayAt(socket string) func(plan.Plan) error {
-	return func(p plan.Plan) error { return handover.Tell(socket, p.Gateway) }
 }
 
 func newAttachments(d *daemon, link *systemd.Link, limits *local.UnitScopes) *attachments {

@@ -58,6 +58,10 @@ func (u *uses) revalue(s *server, when urgency) control.Then {
 	lacks := now == ""
 	u.bridges.Changed(s.name)
 	switch {
+	case s.asleep && !s.off && !lacks && when == atOnce && s.doubtful(): // no client sees a tool whose call would wake it
+		s.run, s.asleep = true, false
+		u.fleet.converge(s)
+		return control.Starts
 	case !s.runs():
 		return control.Later
 	case s.status.State == control.Waiting:
@@ -323,4 +327,26 @@ func (u *uses) give(name, digest string) (*control.Gift, error) {
 	u.bridges.Changed(name)
 	u.wakeWaiting()
 	return g, nil
+}
+
+// replaced notes that a server runs on with other secrets than before. Unless they are known to be wired, nothing that
+// it answers is known to be about them.
+func (u *uses) replaced(name string, wired bool) (p plan.Plan, ok bool) {
+	s := u.fleet.servers[name]
+	if s == nil || s.want == nil || s.has.Started == nil || s.has.Stopping {
+		return p, false
+	}
+	if was := s.status.Verification; was.Result != "" {
+		if s.present = u.delivery.proof(*s.want); was.For != s.present {
+			s.former = was.For
+			s.status.Verification = units.Verification{Result: units.Verifying, For: s.present}
+		}
+		if !wired {
+			s.status.Verification = units.Verification{
+				Result: units.Unverified, For: s.present,
+				Words: "it is not known whether its bridge has the new value; pfar test " + name,
+			}
+		}
+	}
+	return *s.want, true
 }

@@ -19,6 +19,7 @@ type Registry struct {
 	*table
 	*demand
 	*sessions
+	*trials
 
 	older     older // servers that are not probed
 	stored    *stored
@@ -42,6 +43,7 @@ func New(log *slog.Logger, version string, limits Limits) *Registry {
 		freed: func(main *Upstream) { go r.demand.renew(main) },
 	}
 	r.demand = &demand{table: r.table, limits: &r.limits, upstreams: r.upstreams, sessions: r.sessions}
+	r.trials = &trials{r.views, r.demand, r.upstreams, &r.limits}
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,9 +13,11 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -25,13 +28,13 @@ type Upstream struct {
 	memory *keep.Memory
 	limits *Limits
 	log    *slog.Logger
-	handed int64 // handover.Message.At of the handover
-	kept   bool  // a gateway before this one has talked to it
+	past
 
 	note     func(to, method string, params []byte) // a notification for clients (protocol.Listener)
 	launcher *line                                  // nil: there is none
 
 	lists   lists
+	trial   *trial
 	marked  atomic.Pointer[marked]
 	retells *rate.Limiter // of changes that change nothing
 	level   atomic.Int32  // the most verbose of log messages that it has been told; 0: none
@@ -40,11 +43,18 @@ type Upstream struct {
 	writing sync.Mutex // held from reading what is remembered until it is written
 }
 
+// past is how a server's process came here.
+type past struct {
+	handed int64 // handover.Message.At of the handover
+	kept   bool  // a gateway before this one has talked to it
+}
+
 // upstreams has what every Upstream needs.
 type upstreams struct {
 	log       *slog.Logger
 	limits    *Limits
 	redaction *protocol.Redaction // of what servers say; nil: nothing is secret
+	verifier  Verifier            // of their secrets; nil: nobody verifies them
 }
 
 // connect returns the Upstream for a server whose stdio it is. The server may know the secrets of that serial.
@@ -60,6 +70,9 @@ func (s *upstreams) connect(server handover.Server, stdin, stdout *os.File, memo
 func (s *upstreams) asleep(server handover.Server, a protocol.Agreement) *Upstream {
 	u, config := s.upstream(server, keep.Volatile())
 	u.Conversation = protocol.Asleep(config, a)
+	if s.verifier != nil {
+		u.trial.is = s.verifier.Last(server.Name)
+	}
 	return u
 }
 
@@ -70,7 +83,8 @@ func (s *upstreams) upstream(server handover.Server, memory *keep.Memory) (*Upst
 	}
 	u := &Upstream{
 		memory: memory, limits: s.limits, log: log, note: func(string, string, []byte) {},
-		lists: lists{stale: make(chan struct{}, 1)}, retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
+		lists: lists{stale: make(chan struct{}, 1)}, trial: newTrial(),
+		retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
 	}
 	return u, protocol.Config{Server: server, Memory: memory, Limits: &s.limits.Limits, Log: log, Listener: listener{u}}
 }
@@ -190,4 +204,42 @@ func (u *Upstream) idleLimit() time.Duration {
 		return learnedRest
 	}
 	return u.Server().IdleTimeout
+}
+
+// refusal is the answer to a call of a server whose secrets are wrong. What its tool says of them is for the owner: it
+// has passed no gate.
+func (u *Upstream) refusal() error {
+	if !u.trial.hides() {
+		return nil
+	}
+	remedy := "pfar status " + u.Server().Name
+	if trial := u.Server().Trial; trial != nil && trial.Remedy != "" {
+		remedy = trial.Remedy
+	}
+	return jsonrpc.Errorf(protocol.CodeUnavailable,
+		"the service refuses the credentials of server %q: nothing of it can be "+
+			"called until its owner has stored others: %s", u.Server().Name, remedy)
+}
+
+// newProof takes it that pfard has told which secrets a live server has by now.
+func (u *Upstream) newProof(proof string, before handover.Server) {
+	had, is := u.trial.now()
+	if proof == "" {
+		proof = had
+	}
+	u.trial.has(proof)
+	if proof != "" && (proof != had || is.Result == units.Invalid || !reflect.DeepEqual(before.Trial, u.Server().Trial)) {
+		u.trial.request()
+	}
+}
+
+// Verifier finds out by a call whether a server's secrets are right, and remembers it. A proof says which secrets
+// (handover.Message.Proof).
+type Verifier interface {
+	// Known returns what is remembered of these secrets, the zero value for nothing.
+	Known(server handover.Server, proof string) units.Verification
+	// Last returns what is remembered of the server, whatever its secrets were.
+	Last(server string) units.Verification
+	// Verify makes the call. Its context is bounded.
+	Verify(ctx context.Context, u *Upstream, tools []Item, proof string) units.Verification
 }
