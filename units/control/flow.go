@@ -1,11 +1,6 @@
 package control
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"time"
-)
+import "time"
 
 // SetUp is what a person wants to have set up: a service of the catalogue, or a declaration that pfard is to write.
 // The gateway may name a service and nothing else.
@@ -69,36 +64,3 @@ type FlowAnswer struct {
 
 // Over reports whether a set-up has ended.
 func (f Flow) Over() bool { return f.State == FlowComplete || f.State == FlowFailed }
-
-// errStray is what comes of a pfard of another version.
-var errStray = errors.New("pfard answered without a set-up: pfar and pfard may be of different versions")
-
-// SetUp begins a set-up or, with nil, joins the one under way, and calls changed with it as it is and after each change,
-// until it has ended: then it returns it. If the caller gives up, the set-up goes on.
-func (c Client) SetUp(ctx context.Context, wish *SetUp, changed func(Flow) error) (Flow, error) {
-	var last Flow
-	err := c.converse(ctx, Request{Verb: Begin, SetUp: wish}, func(r Response) error {
-		if r.Flow == nil {
-			return errStray
-		}
-		last = *r.Flow
-		return changed(last)
-	})
-	if err == nil && !last.Over() {
-		err = fmt.Errorf("%w: it ended before %q was set up", ErrNotRunning, last.Server)
-	}
-	return last, err
-}
-
-// Supply gives a person's answer to a set-up, and returns the set-up once that has had its effect. secret is the value
-// that it waits for, "" for an answer without one; oauth says that it is a token set in JSON.
-func (c Client) Supply(ctx context.Context, answer FlowAnswer, secret string, oauth bool) (Flow, error) {
-	r, err := c.Do(ctx, Request{Verb: Supply, Answer: &answer, Secret: secret, OAuth: oauth})
-	switch {
-	case err != nil:
-		return Flow{}, err
-	case r.Flow == nil:
-		return Flow{}, errStray
-	}
-	return *r.Flow, nil
-}
