@@ -31,7 +31,7 @@ const (
 // secrets have, or fits their pattern, or looks like a secret. Any other text is not meant for the set-up.
 func Credential(text string, w control.Wanted) (value string, is bool) {
 	text = strings.TrimSpace(text)
-	if prefixed(text, w.Prefixes) || fits(text, w.Pattern) || guessed(text) {
+	if text != "" && (prefixed(text, w.Prefixes) || fits(text, w.Pattern) || guessed(text)) {
 		return text, true
 	}
 	return "", false
