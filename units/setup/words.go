@@ -75,7 +75,9 @@ func guessed(text string) bool {
 	return all >= minGuess && all <= maxGuess && plain*10 > all*9
 }
 
-func blank(r rune) bool { return r == ' ' || r == '\t' || r == '\n' || r == '\r' || r == '\v' || r == '\f' }
+func blank(r rune) bool {
+	return r == ' ' || r == '\t' || r == '\n' || r == '\r' || r == '\v' || r == '\f'
+}
 
 // command is a text that asks for a set-up: a verb and one word.
 var command = regexp.MustCompile(`(?i)\A\s*(?:connect|add|setup|set\s+up|integrate|enable)\s+(\S{1,64})\s*\z`)
