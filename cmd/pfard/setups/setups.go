@@ -152,7 +152,7 @@ func (f *Flows) Begin(o Order) (id string, err error) {
 		if before == nil {
 			return o.Flow.ID, f.begin(o)
 		}
-		_ = f.event(before.id(), setup.Event{Kind: setup.Superseded}, nil, anyTurn) // it may have ended meanwhile
+		_ = f.event(before.id, setup.Event{Kind: setup.Superseded}, nil, anyTurn) // it may have ended meanwhile
 		select {
 		case <-before.over:
 		case <-f.ctx.Done():
@@ -211,7 +211,7 @@ func (f *Flows) begin(o Order) error {
 func (f *Flows) leave(r *running) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.of, r.id())
+	delete(f.of, r.id)
 	close(r.over)
 }
 
