@@ -370,6 +370,7 @@ func gatewayGuest(uid int) control.Guest {
 	return control.Guest{UID: uid, Verbs: []control.Verb{
 		control.Open, control.Close, control.Wake, control.Sleep, control.Demand,
 		control.Redaction, control.Clients, control.Audit, control.Stuck, control.Policy, control.LastRefusal,
+		control.Begin,
 	}}
 }
 

@@ -70,6 +70,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	defer d.audit.keep(ctx, !rootless())()
 	// Nobody watches what is obeyed here.
 	d.reader.folder, d.policy.open, d.clientele.open = control.OurDir, control.OurDir, control.OurDir
+	d.reader.services.open = control.OurDir
 	d.fleet.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
 	if d.fleet.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err

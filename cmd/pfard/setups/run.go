@@ -52,8 +52,6 @@ func newRunning(o Order) *running {
 	}
 }
 
-
-
 // tell wakes the followers. Called with Flows.mu held.
 func (r *running) tell() {
 	close(r.changed)
