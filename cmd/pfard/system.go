@@ -328,7 +328,7 @@ func newAttachments(d *daemon, link *systemd.Link, limits *local.UnitScopes) *at
 		policy: d.policy, audit: d.audit,
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{},
-		mistakes: map[string]string{}, refreshes: map[string]refreshing{}, budgets: map[string]*rate.Limiter{},
+		mistakes: map[string]string{}, refreshes: map[string]refreshing{}, pages: map[string]pageTalk{}, budgets: map[string]*rate.Limiter{},
 		talks: d.bridges,
 	}
 }
