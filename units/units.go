@@ -153,6 +153,10 @@ const (
 	NotifyShared  = "X_PFAR_SHARED"  // what the server sees of the host without a view of its own, in words; "": nothing
 	NotifyVersion = "X_PFAR_VERSION" // of the launcher that speaks
 	NotifyWait    = "X_PFAR_WAIT"    // with StateWaiting: a Wait, in JSON
+
+	// NotifyVerification comes with StateRunning: a Verification, in JSON.
+	NotifyVerification = "X_PFAR_VERIFICATION"
+
 	NotifyAnchor  = "X_PFAR_AUDIT"   // where the gateway's audit is: number and digest of its last record
 	NotifyLogFull = "X_PFAR_LOGFULL" // the log has grown by LogSegment since the last such message
 )

@@ -18,6 +18,7 @@ type orders struct {
 	fleet     *fleet
 	followers *followers
 	installs  *installs
+	flows     *flows
 }
 
 // wake starts a server that sleeps, for a call, and returns when its launcher is under way, or with the reason why it
