@@ -29,6 +29,7 @@ const (
 	writeTime  = 10 * time.Second
 	attachWait = time.Minute      // for pfard, which may be starting
 	lastLook   = 30 * time.Second // for a browser to fetch what came of the set-up
+	most       = 2 * time.Hour    // for a set-up: pfard ends it before
 )
 
 // run serves the page that pfard hands over, until its set-up has ended. The task is in no argument, no variable and no
@@ -60,7 +61,7 @@ func run(ctx context.Context, path string) error {
 		defer close(over)
 		follow(pfard, s)
 	}()
-	ended := time.NewTimer(time.Until(task.Deadline) + lastLook) // pfard ends it before
+	ended := time.NewTimer(most)
 	defer ended.Stop()
 	select {
 	case err := <-failed:

@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -196,27 +195,15 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestDeadline: it ends by itself should pfard not end it.
-func TestDeadline(t *testing.T) {
-	k := task()
-	k.Deadline = time.Now().Add(-time.Hour)
-	p := begin(t, encoded(t, k))
-	p.next(t)
-	if err := <-p.ended; err != nil {
-		t.Error(err)
-	}
-}
-
 // TestNoTask: a page that is not whole is not served, and no error quotes it.
 func TestNoTask(t *testing.T) {
 	for name, change := range map[string]func(*page.Task){
-		"no nonce":    func(k *page.Task) { k.Nonce = "" },
-		"short":       func(k *page.Task) { k.Nonce = "ABC" },
-		"a path":      func(k *page.Task) { k.Nonce = "../../../../../../../../../../" },
-		"no title":    func(k *page.Task) { k.Title = "\x00" },
-		"no name":     func(k *page.Task) { k.Server = "" },
-		"no deadline": func(k *page.Task) { k.Deadline = time.Time{} },
-		"no phase":    func(k *page.Task) { k.State.Phase = "" },
+		"no nonce": func(k *page.Task) { k.Nonce = "" },
+		"short":    func(k *page.Task) { k.Nonce = "ABC" },
+		"a path":   func(k *page.Task) { k.Nonce = "../../../../../../../../../../" },
+		"no title": func(k *page.Task) { k.Title = "\x00" },
+		"no name":  func(k *page.Task) { k.Server = "" },
+		"no phase": func(k *page.Task) { k.State.Phase = "" },
 	} {
 		k := task()
 		change(&k)

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -48,6 +49,7 @@ type site struct {
 	path  string
 	task  page.Task
 	send  func(page.Act, []byte) error // to pfard
+	now   func() time.Time
 
 	mu    sync.Mutex
 	state page.State
@@ -59,7 +61,7 @@ type site struct {
 func newSite(t page.Task, port int, send func(page.Act, []byte) error) *site {
 	return &site{
 		hosts: []string{fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("localhost:%d", port)},
-		path:  page.Path(t.Nonce), task: t, send: send,
+		path:  page.Path(t.Nonce), task: t, send: send, now: time.Now,
 		state: t.State, turn: rand.Text(), shown: make(chan struct{}),
 	}
 }
@@ -167,8 +169,11 @@ func (s *site) show(w http.ResponseWriter, code int) {
 	s.mu.Unlock()
 	v := view{
 		Task: s.task, State: state, Heading: "Connect " + s.task.Title, Path: s.path, Turn: turn,
-		Until: s.task.Deadline.Local().Format("15:04"), Tools: count(state.Tools), Most: page.MaxValue,
+		Tools: count(state.Tools), Most: page.MaxValue,
 		Refresh: state.Phase == page.Working, Style: template.CSS(style),
+	}
+	if !state.Deadline.IsZero() {
+		v.Until = state.Deadline.Local().Format("15:04")
 	}
 	if state.Phase == "" {
 		refuse(w, http.StatusGone, "this page has nothing to show")
@@ -295,7 +300,7 @@ func (s *site) take(a answer) int {
 	defer s.mu.Unlock()
 	wanted := s.state.Wanted
 	switch {
-	case s.state.Phase != page.Waiting:
+	case s.state.Phase != page.Waiting, !s.state.Deadline.IsZero() && s.now().After(s.state.Deadline):
 		return http.StatusGone
 	case subtle.ConstantTimeCompare([]byte(a.turn), []byte(s.turn)) != 1:
 		return http.StatusConflict

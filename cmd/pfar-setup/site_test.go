@@ -44,10 +44,10 @@ func (s *sent) got() []string {
 
 func task() page.Task {
 	return page.Task{
-		Nonce: page.NewNonce(), Deadline: time.Now().Add(10 * time.Minute), Title: "Notion", Server: "notion", Asker: "desk",
+		Nonce: page.NewNonce(), Title: "Notion", Server: "notion", Asker: "desk",
 		Program: "npm:@notionhq/notion-mcp-server@2.5.2", Sees: []string{"/home/a"}, Reaches: []string{"api.notion.com"},
 		Holds: []string{"NOTION_TOKEN"},
-		State: page.State{Phase: page.Waiting, Words: "API token is invalid.", Left: 2, Wanted: &page.Wanted{
+		State: page.State{Phase: page.Waiting, Words: "API token is invalid.", Left: 2, Deadline: time.Now().Add(10 * time.Minute), Wanted: &page.Wanted{
 			Name: "NOTION_TOKEN", Where: "Create an integration.", URL: "https://www.notion.so/profile/integrations", Scopes: []string{"read"},
 		}},
 	}
@@ -150,6 +150,10 @@ func TestEnter(t *testing.T) {
 	}
 	if code, _, _ = o.do(t, "POST", path, o.form("ntn_3")); code != http.StatusSeeOther {
 		t.Errorf("a second value: %d", code)
+	}
+	o.becomes(page.State{Phase: page.Waiting, Deadline: o.now().Add(-time.Second)})
+	if code, _, _ = o.do(t, "POST", path, o.form("")); code != http.StatusGone {
+		t.Errorf("after the deadline: %d", code)
 	}
 	o.becomes(page.State{Phase: page.Done, Tools: 1, Tested: true})
 	if _, _, text = o.do(t, "GET", path, ""); !strings.Contains(text, "with 1 tool") || strings.Contains(text, "tested it yet") {

@@ -10,21 +10,26 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfard/setups"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/page"
+	"github.com/pfar/pfar/units/setup"
 )
 
 // pages has the one-time pages of set-ups served, each by a process of its own. That process parses HTTP. This one
-// hands it what to show, takes the bytes of a value, and reads of the rest no more than which button was pressed.
+// hands it what to show, takes the bytes of a value, and reads of the rest no more than which button was pressed. It is
+// setups.Pages.
 type pages struct {
-	log  *slog.Logger
-	runs pageRunner // nil: nothing can serve one
-	port uint16     // that a page listens on; 0: each on one that is free
+	log   *slog.Logger
+	flows pageFlows
+	shows func(setups.Order) (page.Task, error) // what the page of an order tells
+	runs  pageRunner
+	port  uint16 // that a page listens on; 0: each on one that is free
 
 	mu sync.Mutex
-	of map[string]context.CancelFunc // by flow; ends its page
+	of map[string]*servedPage // by flow
 }
 
 // pageRunner runs the process of a page, and calls talk with the conversation. It returns when the process has ended.
@@ -35,11 +40,11 @@ type pageRunner interface {
 // pageTalk is the conversation with the process of a page, until that has ended.
 type pageTalk func(*attach.Conn)
 
-// pageFlow is the set-up that a page is for.
-type pageFlow interface {
-	follow(ctx context.Context, send func(control.Flow) error) error // now and after each change, until its end
-	supply(act page.Act, value []byte) error
-	lost(words string) // the page has closed before its end
+// pageFlows are the set-ups that pages are for (setups.Flows).
+type pageFlows interface {
+	Follow(ctx context.Context, id string, withPage bool, send func(control.Flow) error) error
+	Supply(a setups.Answer) (control.Flow, error)
+	Lost(id, words string)
 }
 
 const (
@@ -47,97 +52,140 @@ const (
 	pageEnd   = time.Minute      // for it to end by itself, when its set-up has
 )
 
-var (
-	errNoPages  = errors.New("there is nothing to serve a page with")
-	errPageGone = errors.New("the process of its page has ended")
-)
+var errPageGone = errors.New("the process of its page has ended")
 
 // servedPage is one page while its process runs.
 type servedPage struct {
 	log     *slog.Logger
-	flow    pageFlow
+	flow    string // its ID
+	uid     int    // for whom a value is stored
+	flows   pageFlows
 	task    page.Task
+	end     context.CancelFunc
 	listens chan attach.Listens // has one when the process has said where the page is
+	gone    chan struct{}       // closed when the process has ended; then why is valid
+	why     error
 
 	mu   sync.Mutex
-	last page.State // that the process was told
+	last page.State // of the set-up, as the process was told
+	over bool       // its set-up has ended
 }
 
-// open has a page served, and returns its URL when it can be used.
-func (p *pages) open(id string, t page.Task, flow pageFlow) (string, error) {
-	if p.runs == nil {
-		return "", errNoPages
+// Open has a page served, and returns its URL when it can be used.
+func (p *pages) Open(o setups.Order) (string, error) {
+	t, err := p.shows(o)
+	if err != nil {
+		return "", err
 	}
-	t.Nonce, t.Port = page.NewNonce(), p.port
+	t.Nonce, t.Port, t.State = page.NewNonce(), p.port, pageState(o.Flow.View())
 	t = t.Clean()
 	if err := t.Check(); err != nil {
 		return "", err
 	}
-	s := &servedPage{log: p.log, flow: flow, task: t, listens: make(chan attach.Listens, 1), last: t.State}
+	s := &servedPage{
+		log: p.log, flow: o.Flow.ID, uid: o.UID, flows: p.flows, task: t, last: t.State,
+		listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p.enter(id, cancel)
-	ended := make(chan error, 1)
+	s.end = cancel
+	p.enter(s)
 	go func() {
-		err := p.runs.runPage(ctx, units.NewSession(), s.talk)
+		defer close(s.gone)
+		s.why = p.runs.runPage(ctx, units.NewSession(), s.talk)
 		cancel()
-		ended <- err
+		p.leave(s)
 	}()
+	link, err := s.begun()
+	if err != nil {
+		cancel()
+		return "", err
+	}
+	go s.watch()
+	return link, nil
+}
+
+// begun returns the page's URL when its process listens.
+func (s *servedPage) begun() (string, error) {
 	start := time.NewTimer(pageStart)
 	defer start.Stop()
-	err := error(nil)
 	select {
 	case l := <-s.listens:
-		if l.Error == "" && l.Port != 0 {
-			go p.watch(id, flow, ended)
-			return page.Link(t.Nonce, l.Port), nil
+		if l.Error != "" || l.Port == 0 {
+			return "", errors.New(printable(l.Error))
 		}
-		err = errors.New(printable(l.Error))
-	case err = <-ended:
-		if err == nil {
-			err = errPageGone
+		return page.Link(s.task.Nonce, l.Port), nil
+	case <-s.gone:
+		if s.why != nil {
+			return "", s.why
 		}
+		return "", errPageGone
 	case <-start.C:
-		err = fmt.Errorf("the process of its page was not there within %s", pageStart)
+		return "", fmt.Errorf("the process of its page was not there within %s", pageStart)
 	}
-	cancel()
-	p.leave(id)
-	return "", err
 }
 
-func (p *pages) enter(id string, cancel context.CancelFunc) {
+// enter makes room for a page. A set-up has one, and so has a port: of those that have it, one whose set-up has ended
+// only shows how.
+func (p *pages) enter(s *servedPage) {
+	var gone []chan struct{}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if before := p.of[id]; before != nil {
-		before()
+	for id, other := range p.of {
+		if id == s.flow || p.port != 0 && other.ended() {
+			other.end()
+			gone = append(gone, other.gone)
+		}
 	}
-	p.of[id] = cancel
+	p.of[s.flow] = s
+	p.mu.Unlock()
+	for _, g := range gone {
+		<-g
+	}
 }
 
-func (p *pages) leave(id string) {
+func (p *pages) leave(s *servedPage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.of, id)
+	if p.of[s.flow] == s {
+		delete(p.of, s.flow)
+	}
 }
 
 // watch tells the set-up that its page has closed. One that has ended does not mind.
-func (p *pages) watch(id string, flow pageFlow, ended <-chan error) {
-	err := <-ended
-	p.leave(id)
+func (s *servedPage) watch() {
+	<-s.gone
 	words := "its page was closed"
-	if err != nil {
-		words += ": " + err.Error()
+	if s.why != nil {
+		words += ": " + s.why.Error()
 	}
-	flow.lost(words)
+	s.flows.Lost(s.flow, words)
 }
 
-// close ends the page of a set-up that has ended. A browser has some time to show how.
-func (p *pages) close(id string) {
+func (s *servedPage) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// Close ends the page of a set-up that has ended. A browser has some time to show how.
+func (p *pages) Close(flow string) {
 	p.mu.Lock()
-	cancel := p.of[id]
+	s := p.of[flow]
 	p.mu.Unlock()
-	if cancel != nil {
-		time.AfterFunc(pageEnd, cancel)
+	if s == nil {
+		return
 	}
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	time.AfterFunc(pageEnd, s.end)
+}
+
+// servePages has set-ups use one-time pages, which these processes serve.
+func (d *daemon) servePages(runs pageRunner) {
+	f := d.orders.flows
+	f.UsePages(&pages{
+		log: d.log, flows: f, shows: f.shows, runs: runs, port: d.options.page, of: map[string]*servedPage{},
+	})
 }
 
 // talk hands the page over, tells how far its set-up has come, and takes what a person does, until the process has
@@ -161,7 +209,7 @@ func (s *servedPage) talk(conn *attach.Conn) {
 	ctx, over := context.WithCancel(context.Background())
 	defer over()
 	go func() {
-		_ = s.flow.follow(ctx, func(f control.Flow) error { return s.tell(conn, pageState(f)) })
+		_ = s.flows.Follow(ctx, s.flow, false, func(f control.Flow) error { return s.tell(conn, pageState(f)) })
 	}()
 	for {
 		m, files, err := conn.Receive()
@@ -202,9 +250,10 @@ func equalStates(a, b page.State) bool {
 
 // take takes what a person has done. The set-up may refuse it: then the page asks again, and says why.
 func (s *servedPage) take(conn *attach.Conn, act page.Act, files []*os.File) {
-	value, err := valueOf(act, files)
+	answer, err := answerOf(act, files)
 	if err == nil {
-		err = s.flow.supply(act, value)
+		answer.ID, answer.UID = s.flow, s.uid
+		_, err = s.flows.Supply(answer)
 	}
 	if err == nil {
 		return
@@ -215,21 +264,26 @@ func (s *servedPage) take(conn *attach.Conn, act page.Act, files []*os.File) {
 	if again.Phase == page.Waiting {
 		again.Words = err.Error()
 	}
-	s.last = again.Clean()
-	_ = conn.Send(attach.Message{Shown: &s.last})
+	again = again.Clean()
+	_ = conn.Send(attach.Message{Shown: &again})
 }
 
-// valueOf reads the value that came with an act, if one has to.
-func valueOf(act page.Act, files []*os.File) ([]byte, error) {
+// answerOf is what an act means for a set-up.
+func answerOf(act page.Act, files []*os.File) (a setups.Answer, err error) {
 	switch {
-	case act != page.Enter && act != page.Skip && act != page.Cancel:
-		attach.CloseAll(files)
-		return nil, errors.New("the page has sent what no button does")
 	case act == page.Enter && len(files) == 1:
-		return units.ReadSealed(files[0], page.MaxValue)
+		value, err := units.ReadSealed(files[0], page.MaxValue)
+		a.Value = &setups.Value{Text: string(value)}
+		return a, err
+	case act == page.Skip:
+		a.Skip = true
+	case act == page.Cancel:
+		a.Cancel = true
+	case act != page.Enter || len(files) > 0:
+		err = errors.New("the page has sent what no button does")
 	}
 	attach.CloseAll(files)
-	return nil, nil
+	return a, err
 }
 
 // pageState is how far a set-up has come, as a page shows it.
@@ -237,9 +291,9 @@ func pageState(f control.Flow) page.State {
 	s := page.State{Words: f.Detail}
 	switch f.State {
 	case control.AwaitingCredential, control.CredentialRefused:
-		s.Phase = page.Waiting
+		s.Phase, s.Deadline = page.Waiting, f.Deadline
 		if f.State == control.CredentialRefused {
-			s.Left = max(0, maxTries-f.Attempts)
+			s.Left = max(0, setup.MaxRefused-f.Attempts)
 		}
 		if f.State == control.AwaitingCredential && f.Attempts == 0 && isWaiting(f) {
 			s.Words = ""
@@ -256,9 +310,6 @@ func pageState(f control.Flow) page.State {
 	}
 	return s
 }
-
-// maxTries is how many values may be entered in one set-up.
-const maxTries = 3
 
 // isWaiting reports whether a set-up says no more than that it waits: the page's form says so.
 func isWaiting(f control.Flow) bool {

@@ -215,6 +215,7 @@ func (d *daemon) hearUnits(ctx context.Context, a *attachments, own allotted) fu
 func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.fleet.runner, d.fleet.units, a.runner, d.keeper.running = converge.New(r, d.fleet), a, r, r.Bridges
 	d.tokens.runs = a
+	d.servePages(a)
 	d.orders.installs.jobs.Run(r)
 	d.policy.outlived = true
 	d.inspectors.runner = systemd.NewInspectors(d.log, a.link, d.options.dirs.Run)

@@ -24,9 +24,8 @@ const (
 
 // Task is one page. Of all that is in it, only Nonce is secret: who has it may answer for the person.
 type Task struct {
-	Nonce    string    `json:"nonce"`
-	Port     uint16    `json:"port,omitempty"` // of 127.0.0.1; 0: the kernel chooses one
-	Deadline time.Time `json:"deadline"`       // when the page ends
+	Nonce string `json:"nonce"`
+	Port  uint16 `json:"port,omitempty"` // of 127.0.0.1; 0: the kernel chooses one
 
 	Title   string   `json:"title"`             // of the service, in words
 	Server  string   `json:"server"`            // the name that it is to have
@@ -44,6 +43,8 @@ type State struct {
 	Words  string  `json:"words,omitempty"`  // of Working: what is being done; of the others: what the service or pfar has said
 	Left   int     `json:"left,omitempty"`   // of Waiting: values that may still be tried
 	Wanted *Wanted `json:"wanted,omitempty"` // of Waiting; nil: nothing but a yes
+
+	Deadline time.Time `json:"deadline,omitzero"` // of Waiting: until when
 	Tools  int     `json:"tools,omitempty"`  // of Done
 	Tested bool    `json:"tested,omitempty"` // of Done: a call has shown that the secret is right
 }
@@ -89,7 +90,9 @@ const minNonce = 26
 func Path(nonce string) string { return "/" + nonce }
 
 // Link is the URL of a page that listens on that port.
-func Link(nonce string, port uint16) string { return fmt.Sprintf("http://127.0.0.1:%d%s", port, Path(nonce)) }
+func Link(nonce string, port uint16) string {
+	return fmt.Sprintf("http://127.0.0.1:%d%s", port, Path(nonce))
+}
 
 // Check says why a page cannot be made of a task.
 func (t Task) Check() error {
@@ -98,8 +101,6 @@ func (t Task) Check() error {
 		return fmt.Errorf("its nonce is not %d letters and digits", minNonce)
 	case t.Title == "" || t.Server == "":
 		return fmt.Errorf("it names no service")
-	case t.Deadline.IsZero():
-		return fmt.Errorf("it has no deadline")
 	case t.State.Phase == "":
 		return fmt.Errorf("it has no phase")
 	}
