@@ -32,7 +32,7 @@ With --json, each change prints one report, on a line.`
 // upOptions are the flags of pfar up.
 type upOptions struct {
 	dir, listen, servers, metrics, page string
-	verbose                       bool
+	verbose                             bool
 }
 
 // upVerb runs pfar in the foreground.

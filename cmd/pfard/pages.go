@@ -186,6 +186,7 @@ func (d *daemon) servePages(runs pageRunner) {
 	f.UsePages(&pages{
 		log: d.log, flows: f, shows: f.shows, runs: runs, port: d.options.page, of: map[string]*servedPage{},
 	})
+	d.clientele.pages.Store(true)
 }
 
 // talk hands the page over, tells how far its set-up has come, and takes what a person does, until the process has
