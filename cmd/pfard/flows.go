@@ -48,19 +48,6 @@ func (f *flows) close() {
 	}
 }
 
-func newFlows(d *daemon) *flows {
-	f := &flows{
-		inbox: d.inbox, reader: d.reader, fleet: d.fleet, followers: d.followers, keeper: d.keeper, audit: d.audit,
-		redaction: d.redaction, installs: d.orders.installs, around: d, turn: d.orders.turn, fresh: map[string]bool{},
-	}
-	clock := &alarm{}
-	f.Flows = setups.New(setups.World{
-		Log: d.log, Dir: d.options.dirs.Flows(), Vault: f, Servers: f, Records: f, Clock: wallClock{clock},
-	})
-	clock.ring = f.Due
-	return f
-}
-
 // Append records what becomes of a set-up.
 func (f *flows) Append(r audit.Record) error { return f.audit.append(r) }
 
@@ -296,7 +283,9 @@ func (f *flows) Stop(name string) error {
 }
 
 // answer begins a set-up or joins one, and tells of it until it has ended.
-func (f *flows) answer(ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error) error {
+func (f *flows) answer(
+	ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error,
+) error {
 	tell := func(now control.Flow) error {
 		return send(control.Response{Declarations: control.Declarations{Flow: &now}})
 	}
