@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfard/install"
 	"github.com/pfar/pfar/cmd/pfard/setups"
@@ -319,6 +320,7 @@ func newFlows(d *daemon) *flows {
 	f := &flows{
 		inbox: d.inbox, reader: d.reader, fleet: d.fleet, followers: d.followers, keeper: d.keeper, audit: d.audit,
 		redaction: d.redaction, installs: d.orders.installs, around: d, turn: d.orders.turn, fresh: map[string]bool{},
+		clients: rate.NewLimiter(rate.Every(10*time.Second), 10),
 	}
 	clock := &alarm{}
 	f.Flows = setups.New(setups.World{

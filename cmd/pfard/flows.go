@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/pfar/pfar/cmd/pfard/setups"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/audit"
@@ -30,6 +32,7 @@ type flows struct {
 	around    around
 	turn      func(control.Verb, string) error // has a server started or stopped, in the loop
 	fresh     map[string]bool                  // servers that start with another secret already; of the loop
+	clients   *rate.Limiter                    // of the set-ups that clients begin: each leaves records
 }
 
 // wallClock is a setups.Clock.
@@ -302,7 +305,7 @@ func (f *flows) answer(
 		if id, err = f.Of(principal); err != nil {
 			return err
 		}
-		return f.Follow(ctx, id, wish.For != "", tell)
+		return f.Follow(ctx, id, true, tell)
 	}
 	o, done, err := f.order(p, wish)
 	switch {
@@ -312,6 +315,9 @@ func (f *flows) answer(
 		return tell(*done)
 	}
 	o.Flow.Principal = principal
+	if o.Client && !f.clients.Allow() {
+		return fmt.Errorf("%w: clients have begun many set-ups; try again in a minute", control.ErrBusy)
+	}
 	if id, err = f.Begin(o); err != nil {
 		return err
 	}

@@ -437,6 +437,11 @@ func TestSetUpOfClient(t *testing.T) {
 	installs <- ""
 	d.comesUp(t, m, "x", 1, proven())
 	f.until(control.FlowComplete)
+	d.orders.flows.clients.SetBurst(0)
+	q := control.Request{Verb: control.Begin, SetUp: &control.SetUp{Service: "notion", For: "claude", Page: true}}
+	if err := d.answer(t.Context(), guest, q, nil); !errors.Is(err, control.ErrBusy) {
+		t.Errorf("one set-up after another: %v", err)
+	}
 	if !slices.Contains(gatewayGuest(1).Verbs, control.Begin) || slices.Contains(gatewayGuest(1).Verbs, control.Supply) {
 		t.Error("the gateway may give secrets, or not begin a set-up")
 	}
@@ -492,9 +497,11 @@ func TestSetUpNextPfard(t *testing.T) {
 			t.Errorf("%s: who follows is told nothing", step)
 		}
 
-		d, m, _, _ = over(t, o, v)
-		installs = d.known(t)
-		d.within(t, func() { d.reader.services.dir = dir })
+		installs = make(chan string)
+		d, m, _, _ = over(t, o, v, func(d *daemon) {
+			d.reader.services.dir = dir
+			d.orders.installs.jobs.Run(npm{t, d, installs})
+		})
 		f = d.begins(t, operator(), nil)
 		if step == "asked" || step == "refused" {
 			now := f.until(map[bool]control.FlowState{

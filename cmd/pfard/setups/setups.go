@@ -172,12 +172,16 @@ func (f *Flows) enter(o Order) (before *running, err error) {
 	}
 	for _, r := range f.of {
 		has := r.order.Flow
-		switch {
-		case has.Principal == o.Flow.Principal, has.Server == o.Flow.Server && r.order.Client && !o.Client:
-			return r, nil
-		case has.Server == o.Flow.Server:
+		own := has.Principal == o.Flow.Principal
+		if has.Server == o.Flow.Server && !own && (o.Client || !r.order.Client) {
 			return nil, fmt.Errorf("%w: %s sets up %q", control.ErrBusy, has.Principal, has.Server)
 		}
+		if own || has.Server == o.Flow.Server {
+			before = r
+		}
+	}
+	if before != nil {
+		return before, nil
 	}
 	if len(f.of) >= maxFlows {
 		return nil, fmt.Errorf("%w: %d set-ups are under way", control.ErrBusy, len(f.of))
@@ -239,8 +243,12 @@ func (f *Flows) Follow(ctx context.Context, id string, withPage bool, send func(
 	f.mu.Lock()
 	r := f.of[id]
 	f.mu.Unlock()
-	if r == nil {
-		return fmt.Errorf("%w: %q", control.ErrNoFlow, id)
+	if r == nil { // it may have ended already
+		now, err := f.look(id)
+		if err != nil {
+			return err
+		}
+		return send(now)
 	}
 	for {
 		f.mu.Lock()

@@ -440,6 +440,7 @@ func TestDeadline(t *testing.T) {
 	if err != nil || now.Detail != "nobody gave TOKEN within 10 minutes" || left != 10*time.Minute || w.list() != "" {
 		t.Errorf("%+v, %v after %s; done %s", now, err, left, w.list())
 	}
+	until(t, f, id, control.FlowFailed) // who follows it late is told how it ended
 	if _, err := f.Of("uid 0"); !errors.Is(err, control.ErrNoFlow) || !strings.Contains(err.Error(), "nobody gave TOKEN") {
 		t.Errorf("who joins is told %v", err)
 	}
@@ -470,6 +471,16 @@ func TestPrincipals(t *testing.T) {
 	if _, err := f.Of("client two"); !errors.Is(err, control.ErrNoFlow) {
 		t.Errorf("who has none: %v", err)
 	}
+	if _, err := f.Begin(ordered("uid 7", "a", "token")); !errors.Is(err, control.ErrBusy) {
+		t.Errorf("one operator begins what another one has: %v", err)
+	}
+	c := begins(t, f, ordered("uid 7", "c", "token"))
+	for range 9 { // in whatever order they are looked at
+		if _, err := f.Begin(ordered("uid 7", "a", "token")); !errors.Is(err, control.ErrBusy) {
+			t.Errorf("one operator begins what another one has: %v", err)
+		}
+	}
+	until(t, f, c, control.AwaitingCredential)            // and its own goes on
 	again := begins(t, f, ordered("uid 0", "b", "token")) // ends a, which is its own, and b, which is a client's
 	for _, id := range []string{a, b} {
 		if now, err := f.look(id); err == nil && now.State != control.FlowFailed {
