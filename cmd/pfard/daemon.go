@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/cmd/pfard/install"
+	"github.com/pfar/pfar/cmd/pfard/setups"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/cmd/pfard/watch"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/bridge"
@@ -74,7 +78,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	d.fleet = newFleet(d)
 	d.fleet.runner = converge.New(nil, d.fleet)
 	d.reader = newReader(o, log, d.fleet, records)
-	d.orders = &orders{d.inbox, d, d.fleet, d.followers, newInstalls(d)}
+	d.orders = &orders{inbox: d.inbox, around: d, fleet: d.fleet, followers: d.followers, installs: newInstalls(d)}
 	d.gateway = &gateway{inbox: d.inbox, log: log, around: d, socket: o.dirs.Gateway(), clientele: d.clientele}
 	d.gateway.endpoint = endpointAt(address)
 	d.inspectors = &inspectors{policy: d.policy, delivery: d.delivery, dir: o.dirs.Policies(), host: d.reader.host}
@@ -90,6 +94,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		inbox: d.inbox, log: log, vault: v, tokens: fresh, redaction: secrets, audit: records,
 		servers: d.uses, around: d, bridges: d.bridges, gateway: gatewayAt(serversSocket(o.dirs), d.delivery),
 	}
+	d.orders.flows = newFlows(d)
 	fresh.users = d.uses
 	d.audit.told = func() { d.post(d.tell) }
 	d.audit.again = func() { d.post(d.recordedAgain) }
@@ -105,6 +110,8 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
 	d.reload()
+	defer d.orders.flows.close()
+	d.orders.flows.Resume()
 	ready()
 	for {
 		select {
@@ -298,4 +305,27 @@ func newFleet(d *daemon) *fleet {
 		delivery: d.delivery, units: noUnits{}, servers: map[string]*server{},
 		after: func(pause time.Duration, f func()) interface{ Stop() bool } { return time.AfterFunc(pause, f) },
 	}
+}
+
+func newInstalls(d *daemon) *installs {
+	i := &installs{
+		inbox: d.inbox, reader: d.reader, redaction: d.redaction, around: d, tries: map[source.Package]*installTry{},
+	}
+	i.jobs = install.New(d.log, d.options.dirs.Packages(), i)
+	d.reader.installs = i
+	return i
+}
+
+func newFlows(d *daemon) *flows {
+	f := &flows{
+		inbox: d.inbox, reader: d.reader, fleet: d.fleet, followers: d.followers, keeper: d.keeper, audit: d.audit,
+		redaction: d.redaction, installs: d.orders.installs, around: d, turn: d.orders.turn, fresh: map[string]bool{},
+		clients: rate.NewLimiter(rate.Every(10*time.Second), 10),
+	}
+	clock := &alarm{}
+	f.Flows = setups.New(setups.World{
+		Log: d.log, Dir: d.options.dirs.Flows(), Vault: f, Servers: f, Records: f, Clock: wallClock{clock},
+	})
+	clock.ring = f.Due
+	return f
 }

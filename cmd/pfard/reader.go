@@ -54,7 +54,8 @@ type mistakesTold struct {
 
 func newReader(o options, log *slog.Logger, f *fleet, a *auditor) *reader {
 	return &reader{
-		options: o, log: log, fleet: f, audit: a, folder: os.DirFS, services: &services{dir: o.dirs.Services()},
+		options: o, log: log, fleet: f, audit: a, folder: os.DirFS,
+		services:     &services{dir: o.dirs.Services(), open: os.DirFS},
 		mistakesTold: mistakesTold{logged: map[string]bool{}, shown: map[string]string{}}, status: func(string) {},
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -11,7 +12,8 @@ import (
 
 // services is what is known of services. It is read again when the operator's folder has changed.
 type services struct {
-	dir string
+	dir  string
+	open func(dir string) fs.FS
 
 	mu    sync.Mutex
 	stamp string // of the folder when it was read
@@ -22,7 +24,7 @@ func (s *services) now() catalog.Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if stamp := stampOf(s.dir); s.set == nil || stamp != s.stamp {
-		s.stamp, s.set = stamp, new(catalog.Load(os.DirFS(s.dir), s.dir))
+		s.stamp, s.set = stamp, new(catalog.Load(s.open(s.dir), s.dir))
 	}
 	return *s.set
 }
