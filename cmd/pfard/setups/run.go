@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/setup"
 )
 
-// running is a flow that is under way. Its fields belong to Flows.mu, but for the channels.
+// running is a flow that is under way. Its fields belong to Flows.mu, but for those that stay.
 type running struct {
+	id      string
 	order   Order
 	shown   control.Flow  // as followers know it
 	changed chan struct{} // closed when shown is another
@@ -45,12 +47,10 @@ func newID() string { return rand.Text() }
 
 func newRunning(o Order) *running {
 	return &running{
-		order: o, shown: o.Flow.View(), changed: make(chan struct{}), over: make(chan struct{}),
+		id: o.Flow.ID, order: o, shown: o.Flow.View(), changed: make(chan struct{}), over: make(chan struct{}),
 		more: make(chan struct{}, 1),
 	}
 }
-
-func (r *running) id() string { return r.order.Flow.ID }
 
 // tell wakes the followers. Called with Flows.mu held.
 func (r *running) tell() {
@@ -198,7 +198,7 @@ func (f *Flows) do(ctx context.Context, r *running, t task, stale bool) (ended b
 	case t.Do == setup.Verify:
 		e = f.verify(ctx, t)
 	}
-	if err := f.event(r.id(), e, nil, t.turn); err != nil && f.ctx.Err() == nil {
+	if err := f.event(r.id, e, nil, t.turn); err != nil && f.ctx.Err() == nil {
 		f.Log.Error("a set-up does not go on", "server", t.order.Flow.Server, "error", err)
 	}
 	return false
@@ -229,19 +229,13 @@ func (f *Flows) verify(ctx context.Context, t task) setup.Event {
 	switch {
 	case err != nil:
 		return setup.Event{Kind: setup.NotStarted, Words: f.words(err.Error())}
-	case p.Result == Invalid:
+	case p.Result == units.Invalid:
 		return setup.Event{Kind: setup.Refused, Words: f.words(p.Words)}
-	case p.Result == Verified:
+	case p.Result == units.Verified:
 		return setup.Event{Kind: setup.Verified, Tool: p.Tool}
 	}
 	return setup.Event{Kind: setup.Unverified}
 }
-
-// What Proof.Result may be, beside that nothing is known.
-const (
-	Verified = "verified"
-	Invalid  = "invalid"
-)
 
 // ask opens the page of a flow that has one, and waits no longer than that takes.
 func (f *Flows) ask(r *running, t task) (ended bool) {
@@ -252,12 +246,12 @@ func (f *Flows) ask(r *running, t task) (ended bool) {
 		return false
 	}
 	if pages == nil {
-		f.Lost(r.id(), "pfard opens no pages")
+		f.Lost(r.id, "pfard opens no pages")
 		return false
 	}
 	url, err := pages.Open(t.order)
 	if err != nil {
-		f.Lost(r.id(), fmt.Sprintf("opening its page: %v", err))
+		f.Lost(r.id, fmt.Sprintf("opening its page: %v", err))
 		return false
 	}
 	f.mu.Lock()
@@ -275,9 +269,9 @@ func (f *Flows) end(r *running) bool {
 	o, pages, paged := r.order, f.pages, r.paged
 	f.mu.Unlock()
 	if paged {
-		pages.Close(r.id())
+		pages.Close(r.id)
 	}
-	if err := f.forget(r.id()); err != nil {
+	if err := f.forget(r.id); err != nil {
 		f.Log.Warn("forgetting a set-up that has ended, ignoring", "server", o.Flow.Server, "error", err)
 	}
 	method := "complete"
@@ -287,7 +281,7 @@ func (f *Flows) end(r *running) bool {
 	f.record(o.Flow, method)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.of, r.id())
+	delete(f.of, r.id)
 	r.paged = false
 	f.show(r)
 	f.remember(r.shown)
