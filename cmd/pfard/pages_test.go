@@ -142,7 +142,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("the unit is %q", w.instance)
 	}
 	w.acts(t, page.Enter, "hunter2-hunter2")
-	d.comesUp(t, m, "a", 1, 3)
+	d.comesUp(t, m, "a", 1, proven())
 	if s := w.until(t, func(s page.State) bool { return s.Phase.Over() }); s.Phase != page.Done || s.Tools != 3 {
 		t.Errorf("%+v", s)
 	}
