@@ -31,7 +31,7 @@ func parseClient(filename string, b []byte) (*Client, string, hcl.Diagnostics) {
 		return nil, likelyName(b, base), f.Finish()
 	}
 	c := &Client{Client: access.BuiltIn(access.Default)}
-	c.Name, c.File, c.Servers = base, filename, nil
+	c.Name, c.File, c.Servers, c.Connect = base, filename, nil, false
 	newClientFile(f, c).read(root)
 	name := c.Name
 	if !validName(name) {

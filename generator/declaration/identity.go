@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/nearest"
 	"github.com/pfar/pfar/policies/visible"
@@ -46,14 +47,11 @@ func nameFault(s string) string {
 		return "does not begin with a letter from a to z"
 	case !namePattern.MatchString(s):
 		return "holds other characters than a to z, 0 to 9 and -"
-	case s == ownName:
+	case s == access.Own:
 		return "is that of pfar's own tools (pfar__connect)"
 	}
 	return ""
 }
-
-// ownName is the name under which the gateway serves tools of its own.
-const ownName = "pfar"
 
 // NameNear returns the name of a server that looks most like s.
 func NameNear(s string) string { return validNameNear(s) }
@@ -65,7 +63,7 @@ func validNameNear(s string) string {
 	if len(s) > MaxName {
 		s = strings.TrimRight(s[:MaxName], "-")
 	}
-	if s == "" || s == ownName {
+	if s == "" || s == access.Own {
 		return "my-server"
 	}
 	return s

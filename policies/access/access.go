@@ -166,11 +166,16 @@ func (r *Rights) All() bool {
 // Search reports whether the client finds tools by searching, in place of listing all.
 func (r *Rights) Search() bool { return r.search }
 
-// Connect reports whether the client's model may ask for a page on which a person connects a service.
-func (r *Rights) Connect() bool { return r.connect }
+// Own is the name of pfar's own tools, as if they were a server's. No declaration can have it.
+const Own = "pfar"
 
 // Server reports whether the server is there for the client.
-func (r *Rights) Server(name string) bool { return r.every || r.servers[name] }
+func (r *Rights) Server(name string) bool {
+	if name == Own {
+		return r.connect
+	}
+	return r.every || r.servers[name]
+}
 
 // Tool reports whether a tool is there for the client, by the name that its server gives it.
 func (r *Rights) Tool(server, tool string) bool {
@@ -179,6 +184,8 @@ func (r *Rights) Tool(server, tool string) bool {
 	}
 	full, own := server+"."+tool, r.settings[server]
 	switch {
+	case server == Own: // connect allows it
+		return !matches(r.hide, full)
 	case matches(r.hide, full), matches(own.Hide, tool):
 		return false
 	case len(r.allow) > 0 && !matches(r.allow, full):

@@ -63,6 +63,17 @@ var probes = []struct {
 	{"pfar-egress@notion.service", true, `echo >"${RUNTIME_DIRECTORY:-/run}/probe"`},
 	{"pfar-egress@notion.service", true, connect},
 
+	{"pfar-setup@abcdefgh.service", false, "ls /var/lib/pfar/vault || ls /var/lib/pfar/pins"},
+	{"pfar-setup@abcdefgh.service", false, "cat /run/pfar/plan/notion.json"},
+	{"pfar-setup@abcdefgh.service", false, "ls /home/user"},
+	{"pfar-setup@abcdefgh.service", false, "echo >/var/lib/probe || echo >/run/probe"},
+	{"pfar-setup@abcdefgh.service", false, "test -e /proc/1/cmdline"},
+	{"pfar-setup@abcdefgh.service", false, socket("AF_PACKET")},
+	{"pfar-setup@abcdefgh.service", false, socket("AF_NETLINK")},
+	{"pfar-setup@abcdefgh.service", false, "unshare --user true"},
+	{"pfar-setup@abcdefgh.service", false, writeAndExecute},
+	{"pfar-setup@abcdefgh.service", true, `python3 -c 'import socket; socket.create_server(("127.0.0.1", 0))'`},
+
 	{"pfar-refresh@notion.service", false, "ls /var/lib/pfar/vault || ls /var/lib/pfar/pins"},
 	{"pfar-refresh@notion.service", false, "cat /run/pfar/plan/notion.json"},
 	{"pfar-refresh@notion.service", false, "ls /home/user"},
@@ -153,7 +164,7 @@ func TestUnitsConfine(t *testing.T) {
 	}
 	m.Put(t, probesDir+"/all", `for f in `+probesDir+`/$1/*; do if sh -eu $f; then echo "works ${f##*/}"; else echo "fails ${f##*/}"; fi; done`, 0o644)
 	for _, unit := range []string{"pfard.service", "pfar-gateway.service", "pfar-egress@notion.service", "pfar-mcp@notion.service", "pfar-refresh@notion.service",
-		"pfar-inspect@look.service", "pfar-model@llm.service", "pfar-failed@notion.service"} {
+		"pfar-inspect@look.service", "pfar-model@llm.service", "pfar-setup@abcdefgh.service", "pfar-failed@notion.service"} {
 		free := m.Try("systemd-run", "--quiet", "--wait", "--collect", "--pipe", "sh", probesDir+"/all", name(unit))
 		inPlace(t, m, unit, takes[name(unit)]+"sh "+probesDir+"/all "+name(unit))
 		m.Run(t, "systemctl", "start", unit)

@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
@@ -21,7 +22,7 @@ import (
 
 // ownServer is the name under which pfar's own tool is served and judged. No declaration can have it.
 const (
-	ownServer   = "pfar"
+	ownServer   = access.Own
 	connectName = "connect"
 	connectTool = ownServer + registry.Separator + connectName
 )
@@ -46,7 +47,7 @@ type Connecting struct {
 
 // offered reports whether a client has the tool. A person has pfar add.
 func (c *Connecting) offered(v *call.Visit) bool {
-	return v.Endpoint == "" && v.Member != nil && v.Member.Rights.Connect() && !v.Identity().Person && c.Wishes.Offered()
+	return v.Endpoint == "" && v.Member != nil && v.Member.Rights.Tool(ownServer, connectName) && !v.Identity().Person && c.Wishes.Offered()
 }
 
 // called reports whether a request is a call of it.
