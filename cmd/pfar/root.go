@@ -86,7 +86,8 @@ func rootCommand(c *pfar) *cobra.Command {
 	}{
 		{"declare", "Declare:", []*cobra.Command{
 			declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand(),
-			servicesVerb{c}.servicesCommand(), packageVerb{c}.installCommand(), upgradeVerb{c}.upgradeCommand(),
+			addVerb{c}.addCommand(), servicesVerb{c}.servicesCommand(), packageVerb{c}.installCommand(),
+			upgradeVerb{c}.upgradeCommand(),
 			editVerb{c}.editCommand(),
 			removeVerb{c}.removeCommand(),
 		}},
