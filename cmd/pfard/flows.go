@@ -251,8 +251,16 @@ func (f *flows) await(ctx context.Context, name string, is func(*server) (bool, 
 	}
 }
 
-// Verify returns what the gateway has found out about the secrets of a server that runs.
-func (f *flows) Verify(context.Context, string) (setups.Proof, error) { return setups.Proof{}, nil }
+// Verify returns what a call that only reads has shown about the secrets of a server that runs. The gateway makes it.
+func (f *flows) Verify(ctx context.Context, name string) (p setups.Proof, err error) {
+	err = f.await(ctx, name, func(s *server) (bool, error) {
+		v := s.status.Verification
+		p = setups.Proof{Result: v.Result, Tool: v.Tool, Words: v.Words}
+		pending := v.Result == units.Verifying || v.Result == "" && len(s.want.Credentials) > 0
+		return s.status.State == control.Running && !pending, s.hopeless()
+	})
+	return p, err
+}
 
 // Stop stops a server.
 func (f *flows) Stop(name string) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,12 +79,21 @@ func (f *flows) services() catalog.Set {
 	return catalog.Load(f.reader.folder(dir), dir)
 }
 
-// healthy reports whether a server runs, with secrets that nobody has refused.
+// healthy reports whether a server runs and serves tools, with secrets that are known not to be wrong.
 func (f *flows) healthy(name string) (now control.Flow, is bool) {
 	_ = f.do(func() error {
 		s := f.fleet.servers[name]
-		if is = s != nil && s.want != nil && s.status.State == control.Running && !s.under(); is {
-			now = control.Flow{Server: name, State: control.FlowComplete, Tools: s.status.Tools, Detail: "it runs already"}
+		if s == nil || s.want == nil || s.status.State != control.Running || s.under() || s.status.Tools == 0 {
+			return nil
+		}
+		now = control.Flow{Server: name, State: control.FlowComplete, Tools: s.status.Tools, Detail: "it runs already"}
+		switch v := s.status.Verification; v.Result {
+		case units.Verified:
+			now.Verified, is = v.Tool, true
+		case units.Unverified:
+			is = true
+		case "":
+			is = len(s.want.Credentials) == 0
 		}
 		return nil
 	})
@@ -92,30 +102,61 @@ func (f *flows) healthy(name string) (now control.Flow, is bool) {
 
 // declared completes an order by what its declaration says, which is checked as if it were to be written now.
 func (f *flows) declared(p control.Peer, o setups.Order, has owned) (setups.Order, *control.Flow, error) {
-	switch {
-	case len(o.Text) > 0 && control.DigestOf(o.Text) != has.digest():
-		t := control.Text{New: o.Text, Old: o.Old, Dry: true}
-		r, err := f.declarer().answer(p, control.Request{Verb: control.Declare, Server: o.Flow.Server, Text: &t})
-		if err != nil {
-			return o, nil, err
-		}
-		r.Diagnostics = slices.DeleteFunc(r.Diagnostics, func(g control.Diagnostic) bool {
-			return g.Summary == generator.NotInstalled // that is done before it is written
-		})
-		if err := faulty(r); err != nil {
-			return o, nil, err
-		}
-	case len(o.Text) > 0: // it is there already
-		o.Text = nil
+	text, name := o.Text, o.Flow.Server
+	if len(text) > 0 && control.DigestOf(text) == has.digest() { // it is there already
+		o.Text, text = nil, nil
 	}
-	s, err := f.read(o.Flow.Server, has, o.Text)
+	s, err := declaration.Server{}, error(nil)
+	if text == nil {
+		s, err = f.read(name, has, nil)
+	}
+	if errors.Is(err, control.ErrNoServer) && o.Flow.Service != "" && has.info == nil {
+		o.Made = true
+		if text, err = f.made(o); err != nil {
+			return o, nil, fmt.Errorf("%w: %w", control.ErrInvalid, err)
+		}
+	}
+	if text != nil {
+		if err = f.check(p, name, control.Text{New: text, Old: o.Old, Dry: true}); err == nil {
+			s, err = f.read(name, has, text)
+		}
+	}
 	if err != nil {
 		return o, nil, err
 	}
 	o.Flow.Service = cmp.Or(o.Flow.Service, s.Service)
 	o.Flow.Package = s.Package
-	o.Flow.Secrets = f.secrets(cmp.Or(o.Flow.Service, s.Name), s)
+	o.Flow.Secrets = f.secrets(cmp.Or(o.Flow.Service, s.Name), s, o.Made)
 	return o, nil, nil
+}
+
+// check says what is wrong with a declaration that is to be written later, when its package is installed.
+func (f *flows) check(p control.Peer, name string, t control.Text) error {
+	r, err := f.declarer().answer(p, control.Request{Verb: control.Declare, Server: name, Text: &t})
+	if err != nil {
+		return err
+	}
+	r.Diagnostics = slices.DeleteFunc(r.Diagnostics, func(g control.Diagnostic) bool {
+		return g.Summary == generator.NotInstalled
+	})
+	return faulty(r)
+}
+
+// made is the declaration of a service of the catalogue, without the secrets that a person has left out.
+func (f *flows) made(o setups.Order) ([]byte, error) {
+	s, known := f.services().Find(o.Flow.Service)
+	if !known {
+		return nil, fmt.Errorf("%q is not in the catalogue; pfar add --list shows what is", o.Flow.Service)
+	}
+	return s.Declaration(catalog.Choices{Server: o.Flow.Server, Answers: o.Answers, Omitted: o.Flow.Omitted()})
+}
+
+// text is the declaration that an order has written; none: the one that is there stays.
+func (f *flows) text(o setups.Order) ([]byte, error) {
+	if o.Made {
+		return f.made(o)
+	}
+	return o.Text, nil
 }
 
 // read is a server as all files declare it, with another text of the owner's.
@@ -140,8 +181,9 @@ func (f *flows) read(name string, has owned, text []byte) (s declaration.Server,
 	return s, err
 }
 
-// secrets are those of the vault that a declaration names, with what the catalogue knows of them, in its order.
-func (f *flows) secrets(service string, s declaration.Server) (list []setup.Secret) {
+// secrets are those of the vault that a declaration names, with what the catalogue knows of them, in its order. free
+// says that those may be left out that the service can do without.
+func (f *flows) secrets(service string, s declaration.Server, free bool) (list []setup.Secret) {
 	known, _ := f.services().Find(service)
 	place := func(variable string) int {
 		return slices.IndexFunc(known.Secrets, func(k catalog.Secret) bool { return k.Env == variable })
@@ -154,12 +196,10 @@ func (f *flows) secrets(service string, s declaration.Server) (list []setup.Secr
 		if i := place(c.Env); i >= 0 {
 			k := known.Secrets[i]
 			w.Prefixes, w.Pattern, w.Where, w.URL, w.Scopes = k.Prefixes, k.Pattern, k.Where, k.URL, k.Scopes
+			w.Optional = free && k.Optional
 		}
 		list = append(list, setup.Secret{Wanted: w})
 	}
 	slices.SortStableFunc(list, func(a, b setup.Secret) int { return cmp.Compare(place(a.Variable), place(b.Variable)) })
 	return list
 }
-
-// text is the declaration of an order.
-func (f *flows) text(o setups.Order) ([]byte, error) { return o.Text, nil }

@@ -193,9 +193,7 @@ func (f Flow) ask(now time.Time) (Flow, []Action, error) {
 				f.State = control.CredentialRefused
 			}
 			f.Step, f.Deadline = "", now.Add(PersonTime)
-			if !f.Again || f.Detail == "" {
-				f.Detail = "waiting for " + f.Secrets[f.At].Variable
-			}
+			f.Detail = "waiting for " + f.Secrets[f.At].Variable
 			return f, []Action{{Do: Ask}}, nil
 		}
 	}
@@ -230,17 +228,17 @@ func (f Flow) start(now time.Time) (Flow, []Action, error) {
 // refused asks for other values, if there were any and not too many.
 func (f Flow) refused(e Event) (Flow, []Action, error) {
 	f.Attempts++
-	f.At, f.Again = len(f.Secrets), true
-	switch f.others() {
-	case 0:
+	f.At, f.Again, f.Tools = len(f.Secrets), true, 0
+	switch {
+	case f.others() == 0:
 		return f.fail("the service refuses, and the server has no secret that could be another: " + e.Words)
-	default:
-		if f.Attempts >= MaxRefused {
-			return f.fail(fmt.Sprintf("%d values were refused: %s", f.Attempts, e.Words))
-		}
+	case f.Attempts >= MaxRefused:
+		return f.fail(fmt.Sprintf("%d values were refused: %s", f.Attempts, e.Words))
 	}
-	f.At, f.Tools, f.Detail = 0, 0, e.Words
-	return f.ask(e.Now)
+	f.At = 0
+	next, actions, err := f.ask(e.Now)
+	next.Detail = e.Words
+	return next, actions, err
 }
 
 // resume goes on where another pfard has ended. What was under way is done again: each action may be.

@@ -31,7 +31,7 @@ const (
 // secrets have, or fits their pattern, or looks like a secret. Any other text is not meant for the set-up.
 func Credential(text string, w control.Wanted) (value string, is bool) {
 	text = strings.TrimSpace(text)
-	if prefixed(text, w.Prefixes) || fits(text, w.Pattern) || guessed(text) {
+	if text != "" && (prefixed(text, w.Prefixes) || fits(text, w.Pattern) || guessed(text)) {
 		return text, true
 	}
 	return "", false
@@ -75,7 +75,9 @@ func guessed(text string) bool {
 	return all >= minGuess && all <= maxGuess && plain*10 > all*9
 }
 
-func blank(r rune) bool { return r == ' ' || r == '\t' || r == '\n' || r == '\r' || r == '\v' || r == '\f' }
+func blank(r rune) bool {
+	return r == ' ' || r == '\t' || r == '\n' || r == '\r' || r == '\v' || r == '\f'
+}
 
 // command is a text that asks for a set-up: a verb and one word.
 var command = regexp.MustCompile(`(?i)\A\s*(?:connect|add|setup|set\s+up|integrate|enable)\s+(\S{1,64})\s*\z`)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/setup"
 )
@@ -229,19 +230,13 @@ func (f *Flows) verify(ctx context.Context, t task) setup.Event {
 	switch {
 	case err != nil:
 		return setup.Event{Kind: setup.NotStarted, Words: f.words(err.Error())}
-	case p.Result == Invalid:
+	case p.Result == units.Invalid:
 		return setup.Event{Kind: setup.Refused, Words: f.words(p.Words)}
-	case p.Result == Verified:
+	case p.Result == units.Verified:
 		return setup.Event{Kind: setup.Verified, Tool: p.Tool}
 	}
 	return setup.Event{Kind: setup.Unverified}
 }
-
-// What Proof.Result may be, beside that nothing is known.
-const (
-	Verified = "verified"
-	Invalid  = "invalid"
-)
 
 // ask opens the page of a flow that has one, and waits no longer than that takes.
 func (f *Flows) ask(r *running, t task) (ended bool) {

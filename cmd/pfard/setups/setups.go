@@ -57,7 +57,7 @@ type Value struct {
 
 // Proof is what a call of the server has shown about its secrets. The zero value is that nothing is known.
 type Proof struct {
-	Result string // of control.Verification
+	Result string // as units.Verification has it
 	Tool   string
 	Words  string
 }
