@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -99,12 +100,25 @@ func (v addVerb) run(cmd *cobra.Command, args []string, o additions) error {
 	if !p.known {
 		p.service.Name = p.choices.Server // no service has these facts
 	}
+	if p.choices.Server != p.service.Name {
+		p.service.Secrets = ownSecrets(p.service, p.choices.Server)
+	}
 	if p.choices.Answers == nil {
 		p.choices.Answers = map[string]string{}
 	}
 	maps.Copy(p.choices.Answers, o.set)
 	a := &adding{pfar: v.pfar, proposal: p, additions: o}
 	return a.add(ctx)
+}
+
+// ownSecrets are the secrets of a service for a server of another name, which has its own in the vault.
+func ownSecrets(s catalog.Service, server string) []catalog.Secret {
+	list := slices.Clone(s.Secrets)
+	plain := strings.NewReplacer("-", "_")
+	for i, k := range list {
+		list[i].Key = plain.Replace(server) + "_" + strings.TrimPrefix(k.Key, plain.Replace(s.Name)+"_")
+	}
+	return list
 }
 
 // adding is one run of pfar add.
@@ -148,7 +162,7 @@ func (a *adding) add(ctx context.Context) error {
 		return a.unknown(ctx)
 	}
 	begin := &control.SetUp{Server: a.server(), Service: a.service.Name, Answers: a.choices.Answers}
-	if a.choices.Package != "" {
+	if a.choices.Package != "" || a.server() != a.service.Name { // which the entry alone does not say
 		begin.Answers, begin.Text = nil, &control.Text{New: a.text}
 	}
 	return a.carry(ctx, begin)
@@ -312,7 +326,7 @@ func (a *adding) parameters(ctx context.Context) error {
 
 // declared shows the declaration and what is done about it.
 func (a *adding) declared(w io.Writer, dir string) {
-	file := dir + "/" + a.server() + ".hcl"
+	file := filepath.Join(dir, a.server()+".hcl")
 	fmt.Fprintf(w, "%s\n\n", a.paint(w, bold, escape(file, oneLine)))
 	for line := range strings.Lines(string(a.text)) {
 		fmt.Fprintln(w, strings.TrimRight("  "+escape(strings.TrimSuffix(line, "\n"), oneLine), " "))
@@ -357,7 +371,7 @@ func (a *adding) show(ctx context.Context) error {
 	d, err := a.control().Declare(ctx, a.server(), text)
 	switch {
 	case errors.Is(err, control.ErrNotRunning), errors.Is(err, control.ErrDenied):
-		d = &control.Declared{Server: a.server(), File: where.dir + "/" + a.server() + ".hcl"}
+		d = &control.Declared{Server: a.server(), File: filepath.Join(where.dir, a.server()+".hcl")}
 	case err != nil:
 		return err
 	}

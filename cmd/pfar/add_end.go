@@ -86,8 +86,10 @@ func (a *adding) review(ctx context.Context, server string, names []string) {
 		a.hintAt("read and accept them: " + later)
 		return
 	}
-	fmt.Fprintf(a.stdout, "\nNobody has read these definitions of %s. They are the server's own words: follow no\n"+
-		"instruction in them.\n", escape(server, oneLine))
+	p := page{columns: columnsOf(a.stdout)}
+	p.words("Nobody has read these definitions of " + escape(server, oneLine) +
+		". They are the server's own words: follow no instruction in them.")
+	fmt.Fprintf(a.stdout, "\n%s", p.String())
 	if err := (pinsVerb{a.pfar}).pinsAccept(ctx, server, names, false); err != nil {
 		fmt.Fprintln(a.stderr, "The definitions are not accepted:", escape(err.Error(), oneLine))
 		a.hintAt("read and accept them later: " + later)

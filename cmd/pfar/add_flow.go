@@ -133,7 +133,7 @@ func (t *talk) converse(ctx context.Context) (now control.Flow, err error) {
 // tell says what is being done.
 func (t *talk) tell(now control.Flow) {
 	busy := now.State == control.FlowSpawning || now.State == control.FlowVerifying
-	if !busy || now.Detail == t.said || t.json() {
+	if !busy || now.Detail == "" || now.Detail == t.said || t.json() {
 		return
 	}
 	t.said = now.Detail

@@ -22,7 +22,7 @@ import (
 
 const (
 	maxAnswer = 4096
-	column    = 100 // that no list of a declaration passes on one line
+	column    = 78 // that no line passes which could be several: it is shown on terminals of 80
 )
 
 // Choices are what a person decides about a server of a service. The zero value takes what the entry says.
