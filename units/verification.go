@@ -34,6 +34,9 @@ func (v Verification) Notification() string {
 	return string(b)
 }
 
+// IsInvalid reports whether a value of NotifyVerification says that the secrets are wrong.
+func IsInvalid(text string) bool { return parseVerification(text).Result == Invalid }
+
 // parseVerification reads the value of NotifyVerification. Of what is none the zero value is known.
 func parseVerification(text string) (v Verification) {
 	if json.Unmarshal([]byte(text), &v) != nil {

@@ -88,7 +88,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	}
 	d.keeper = &keeper{
 		inbox: d.inbox, log: log, vault: v, tokens: fresh, redaction: secrets, audit: records,
-		servers: d.uses, around: d, bridges: d.bridges,
+		servers: d.uses, around: d, bridges: d.bridges, gateway: gatewayAt(serversSocket(o.dirs), d.delivery),
 	}
 	d.orders.flows = newFlows(d)
 	fresh.users = d.uses

@@ -74,10 +74,7 @@ func (f *flows) ofClient(wish control.SetUp) error {
 }
 
 // services is the catalogue.
-func (f *flows) services() catalog.Set {
-	dir := f.reader.options.dirs.Services()
-	return catalog.Load(f.reader.folder(dir), dir)
-}
+func (f *flows) services() catalog.Set { return f.reader.services.now() }
 
 // healthy reports whether a server runs and serves tools, with secrets that are known not to be wrong.
 func (f *flows) healthy(name string) (now control.Flow, is bool) {

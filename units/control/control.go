@@ -201,7 +201,7 @@ const (
 
 	// CredentialInvalid is a server that runs as in Running, and whose Verification.Result is units.Invalid: no client
 	// sees its tools until another value is stored. Who waits for Running has to expect it as well.
-	CredentialInvalid State = "credential-invalid"
+	CredentialInvalid State = units.StateInvalid
 )
 
 // DetailDisabled is the Detail of a server that is Stopped because nobody may start it.

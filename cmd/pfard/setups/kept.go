@@ -34,7 +34,7 @@ func (f *Flows) keep(o Order) error {
 		err = os.MkdirAll(f.Dir, 0o700)
 	}
 	if err == nil {
-		err = durable.WriteFile(f.file(o.Flow.ID), text)
+		err = f.write(f.file(o.Flow.ID), text)
 	}
 	if err != nil {
 		return fmt.Errorf("remembering how far the set-up of %q has come: %w", o.Flow.Server, err)

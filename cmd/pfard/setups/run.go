@@ -11,8 +11,9 @@ import (
 	"github.com/pfar/pfar/units/setup"
 )
 
-// running is a flow that is under way. Its fields belong to Flows.mu, but for the channels.
+// running is a flow that is under way. Its fields belong to Flows.mu, but for those that stay.
 type running struct {
+	id      string
 	order   Order
 	shown   control.Flow  // as followers know it
 	changed chan struct{} // closed when shown is another
@@ -46,12 +47,10 @@ func newID() string { return rand.Text() }
 
 func newRunning(o Order) *running {
 	return &running{
-		order: o, shown: o.Flow.View(), changed: make(chan struct{}), over: make(chan struct{}),
+		id: o.Flow.ID, order: o, shown: o.Flow.View(), changed: make(chan struct{}), over: make(chan struct{}),
 		more: make(chan struct{}, 1),
 	}
 }
-
-func (r *running) id() string { return r.order.Flow.ID }
 
 // tell wakes the followers. Called with Flows.mu held.
 func (r *running) tell() {
@@ -199,7 +198,7 @@ func (f *Flows) do(ctx context.Context, r *running, t task, stale bool) (ended b
 	case t.Do == setup.Verify:
 		e = f.verify(ctx, t)
 	}
-	if err := f.event(r.id(), e, nil, t.turn); err != nil && f.ctx.Err() == nil {
+	if err := f.event(r.id, e, nil, t.turn); err != nil && f.ctx.Err() == nil {
 		f.Log.Error("a set-up does not go on", "server", t.order.Flow.Server, "error", err)
 	}
 	return false
@@ -247,12 +246,12 @@ func (f *Flows) ask(r *running, t task) (ended bool) {
 		return false
 	}
 	if pages == nil {
-		f.Lost(r.id(), "pfard opens no pages")
+		f.Lost(r.id, "pfard opens no pages")
 		return false
 	}
 	url, err := pages.Open(t.order)
 	if err != nil {
-		f.Lost(r.id(), fmt.Sprintf("opening its page: %v", err))
+		f.Lost(r.id, fmt.Sprintf("opening its page: %v", err))
 		return false
 	}
 	f.mu.Lock()
@@ -270,9 +269,9 @@ func (f *Flows) end(r *running) bool {
 	o, pages, paged := r.order, f.pages, r.paged
 	f.mu.Unlock()
 	if paged {
-		pages.Close(r.id())
+		pages.Close(r.id)
 	}
-	if err := f.forget(r.id()); err != nil {
+	if err := f.forget(r.id); err != nil {
 		f.Log.Warn("forgetting a set-up that has ended, ignoring", "server", o.Flow.Server, "error", err)
 	}
 	method := "complete"
@@ -282,7 +281,7 @@ func (f *Flows) end(r *running) bool {
 	f.record(o.Flow, method)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.of, r.id())
+	delete(f.of, r.id)
 	r.paged = false
 	f.show(r)
 	f.remember(r.shown)

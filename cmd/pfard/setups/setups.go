@@ -12,6 +12,7 @@ import (
 
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/setup"
 )
 
@@ -88,6 +89,7 @@ type World struct {
 // Flows are the set-ups that are under way.
 type Flows struct {
 	World
+	write func(path string, text []byte) error
 
 	mu     sync.Mutex
 	pages  Pages // nil: there are none
@@ -100,7 +102,7 @@ type Flows struct {
 
 // New returns the flows of a pfard. Resume takes over those of an earlier one.
 func New(w World) *Flows {
-	f := &Flows{World: w, of: map[string]*running{}, ended: map[string]control.Flow{}}
+	f := &Flows{World: w, write: durable.WriteFile, of: map[string]*running{}, ended: map[string]control.Flow{}}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
 }
@@ -150,7 +152,7 @@ func (f *Flows) Begin(o Order) (id string, err error) {
 		if before == nil {
 			return o.Flow.ID, f.begin(o)
 		}
-		_ = f.event(before.id(), setup.Event{Kind: setup.Superseded}, nil, anyTurn) // it may have ended meanwhile
+		_ = f.event(before.id, setup.Event{Kind: setup.Superseded}, nil, anyTurn) // it may have ended meanwhile
 		select {
 		case <-before.over:
 		case <-f.ctx.Done():
@@ -209,7 +211,7 @@ func (f *Flows) begin(o Order) error {
 func (f *Flows) leave(r *running) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.of, r.id())
+	delete(f.of, r.id)
 	close(r.over)
 }
 
