@@ -97,6 +97,7 @@ func rootCommand(c *pfar) *cobra.Command {
 			topVerb{c}.topCommand(), lifecycleVerb{c}.startCommand(), lifecycleVerb{c}.stopCommand(),
 			lifecycleVerb{c}.restartCommand(), lifecycleVerb{c}.enableCommand(),
 			lifecycleVerb{c}.disableCommand(), undoVerb{c}.undoCommand(), cleanVerb{c}.cleanCommand(),
+			trialVerb{c}.testCommand(), trialVerb{c}.refreshCommand(),
 			logsVerb{c}.logsCommand(), egressVerb{c}.egressCommand(), learnVerb{c}.learnCommand(),
 			allowVerb{c}.allowCommand(),
 		}},
@@ -157,6 +158,8 @@ var synonyms = map[string][]string{
 	"remove":  {"rm", "delete", "uninstall", "undeclare"},
 	"edit":    {"change", "declare"},
 	"logs":    {"log"},
+	"test":    {"verify"},
+	"refresh": {"rediscover", "reload"},
 	"explain": {"inspect", "show"},
 	"clean":   {"purge", "prune"}, "undo": {"revert", "restore", "rollback"},
 }
