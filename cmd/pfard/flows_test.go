@@ -363,7 +363,7 @@ func TestSetUpOfService(t *testing.T) {
 	if now := *ask(t, d, q).Flow; now.Wants == nil || now.Wants.Variable != "X_TOKEN" || now.Wants.URL == "" || now.Wants.Optional {
 		t.Fatalf("then it asks %+v", now)
 	}
-	if _, err := d.supplies(t, asked.ID, "x_hunter2"); err != nil {
+	if _, err := d.supplies(t, asked.ID, "x_hunter2-hunter2"); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.folderText(t); got != "" {
@@ -382,7 +382,7 @@ func TestSetUpOfService(t *testing.T) {
 func TestSetUpNotInstalled(t *testing.T) {
 	d, m, _ := fixture(t)
 	installs := d.known(t)
-	ask(t, d, control.Request{Verb: control.Store, Key: "x_token", Secret: "x_hunter2"})
+	ask(t, d, control.Request{Verb: control.Store, Key: "x_token", Secret: "x_hunter2-hunter2"})
 	ask(t, d, control.Request{Verb: control.Store, Key: "x_extra", Secret: "hunter2-hunter2"})
 	f := d.begins(t, operator(), &control.SetUp{Service: "x"})
 	installs <- "no network"
@@ -406,7 +406,7 @@ func TestSetUpOfClient(t *testing.T) {
 	d, m, _ := fixture(t)
 	installs := d.known(t)
 	d.orders.flows.UsePages(sheets{})
-	ask(t, d, control.Request{Verb: control.Store, Key: "x_token", Secret: "x_hunter2"})
+	ask(t, d, control.Request{Verb: control.Store, Key: "x_token", Secret: "x_hunter2-hunter2"})
 	ask(t, d, control.Request{Verb: control.Store, Key: "x_extra", Secret: "hunter2-hunter2"})
 	guest := control.Peer{UID: os.Getuid() + 7}
 	f := d.begins(t, guest, &control.SetUp{Service: "x", For: "claude", Page: true})
@@ -457,7 +457,7 @@ func TestSetUpNextPfard(t *testing.T) {
 		ask(t, d, control.Request{Verb: control.Supply, Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}})
 		f.until(control.AwaitingCredential)
 		if at >= 1 {
-			if _, err := d.supplies(t, asked.ID, "x_hunter2"); err != nil {
+			if _, err := d.supplies(t, asked.ID, "x_hunter2-hunter2"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -484,6 +484,9 @@ func TestSetUpNextPfard(t *testing.T) {
 		}
 		dir := d.reader.services.dir
 		end()
+		if err := d.audit.own.End(); err != nil {
+			t.Fatal(err)
+		}
 		if err := <-f.err; err == nil {
 			t.Errorf("%s: who follows is told nothing", step)
 		}
@@ -499,7 +502,7 @@ func TestSetUpNextPfard(t *testing.T) {
 			if now.ID != asked.ID || now.Wants == nil || now.Wants.Variable != "X_TOKEN" {
 				t.Fatalf("%s: the next one asks %+v", step, now)
 			}
-			if _, err := d.supplies(t, asked.ID, "x_right"); err != nil {
+			if _, err := d.supplies(t, asked.ID, "x_right-right-right"); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -13,13 +13,24 @@ import (
 // Refresh runs the process that refreshes a token set, as pfar-refresh@.service does, and returns when it has ended. It
 // gets the set by the connection, which is closed here.
 func (r *Runner) Refresh(ctx context.Context, instance string, conn *os.File) error {
-	sp, err := r.refreshSpec(refreshName(instance))
+	return r.brief(ctx, refreshName(instance), r.refreshSpec, descriptor{units.FDRefresh, conn})
+}
+
+// Page runs the process that serves a one-time page, as pfar-setup@.service does, and returns when it has ended. It
+// gets what it shows by the connection, which is closed here.
+func (r *Runner) Page(ctx context.Context, instance string, conn *os.File) error {
+	return r.brief(ctx, "pfar-setup@"+instance, r.pageSpec, descriptor{units.FDPage, conn})
+}
+
+// brief runs a process that has one thing to do, and returns when it has ended.
+func (r *Runner) brief(ctx context.Context, name string, of func(name string) (spec, error), conn descriptor) error {
+	sp, err := of(name)
 	if err != nil {
-		conn.Close()
+		conn.file.Close()
 		return err
 	}
-	sp.descriptors = []descriptor{{units.FDRefresh, conn}}
-	defer r.endRefresh(sp.name)
+	sp.descriptors = []descriptor{conn}
+	defer r.endBrief(sp.name)
 	p, err := spawn(sp, r.dirs.credentials(sp.name))
 	if err != nil {
 		return err
@@ -59,7 +70,26 @@ func (r *Runner) refreshSpec(name string) (sp spec, err error) {
 	return sp, nil
 }
 
-func (r *Runner) endRefresh(name string) {
+func (r *Runner) pageSpec(name string) (sp spec, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	user, err := r.users.acquire(name)
+	if err != nil {
+		return spec{}, err
+	}
+	program, binds, err := r.program("pfar-setup", name, user)
+	if err != nil {
+		return spec{}, err
+	}
+	log := r.dirs.log(units.PageLog)
+	if err := rotate(log, units.LogSegment); err != nil {
+		return spec{}, err
+	}
+	return spec{name: name, argv: []string{program}, user: user, binds: binds, log: log}, nil
+}
+
+// endBrief gives back what a process had.
+func (r *Runner) endBrief(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.users.release(name)

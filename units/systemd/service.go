@@ -17,6 +17,7 @@ const (
 	refresh     = "pfar-refresh@"
 	program     = "pfar-inspect@"
 	model       = "pfar-model@"
+	page        = "pfar-setup@"
 	service     = ".service"
 	socket      = ".socket"
 )
@@ -32,6 +33,9 @@ func RefreshUnit(instance string) string { return refresh + instance + service }
 
 // ModelUnit is the service of an inspector that is a model.
 func ModelUnit(name string) string { return model + name + service }
+
+// PageUnit is the service of a one-time page.
+func PageUnit(instance string) string { return page + instance + service }
 
 // ModelOf returns the inspector whose service a unit is, if it is one of a model.
 func ModelOf(unit string) (string, bool) { return instanceIn(unit, model) }

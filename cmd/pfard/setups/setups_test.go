@@ -295,11 +295,12 @@ func TestThreeRefused(t *testing.T) {
 
 // TestFails: what goes wrong is told in words without secrets, and what runs is stopped.
 func TestFails(t *testing.T) {
+	const other = "to store another token, run: pfar vault rotate token"
 	for _, c := range []struct{ at, done, want string }{
 		{"install", "store token", "no *** registry"},
 		{"write", "store token, install, stop", "no *** registry"},
-		{"start", "store token, install, write, stop", "no *** registry"},
-		{"verify", "store token, install, write, start, stop", "no *** registry"},
+		{"start", "store token, install, write, stop", "no *** registry; " + other},
+		{"verify", "store token, install, write, start, stop", "no *** registry; " + other},
 		{"tools", "store token, install, write, start, stop", "the server has no tools"},
 	} {
 		w := newWorld(t)
