@@ -73,7 +73,7 @@ func (v addVerb) addCommand() *cobra.Command {
 }
 
 func (v addVerb) offeredServices(ctx context.Context) (list []string, err error) {
-	for _, s := range v.services(ctx).All() {
+	for _, s := range servicesVerb(v).catalogue(ctx).All() {
 		list = append(list, completion(s.Name, s.Summary))
 	}
 	return list, nil
@@ -91,7 +91,7 @@ func (v addVerb) run(cmd *cobra.Command, args []string, o additions) error {
 	case o.learn <= 0:
 		return usage("--learn %s: want a time, such as 20s or 1m", o.learn)
 	}
-	known := v.services(ctx)
+	known := servicesVerb(v).catalogue(ctx)
 	p, err := propose(known, args, o.behind)
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (a *adding) add(ctx context.Context) error {
 // underWay reports whether there is a set-up of this server to join. Another one of this user ends with a new one, so
 // that is asked.
 func (a *adding) underWay(ctx context.Context) (bool, error) {
-	now, err := a.flow(ctx)
+	now, err := addVerb{a.pfar}.flow(ctx)
 	switch {
 	case errors.Is(err, control.ErrNoFlow):
 		return false, nil
@@ -183,9 +183,9 @@ func (a *adding) underWay(ctx context.Context) (bool, error) {
 }
 
 // flow is the set-up of this user, as it is.
-func (c *pfar) flow(ctx context.Context) (now control.Flow, err error) {
+func (v addVerb) flow(ctx context.Context) (now control.Flow, err error) {
 	enough := errors.New("enough")
-	err = c.control().SetUp(ctx, nil, func(f control.Flow) error { now = f; return enough })
+	err = v.control().SetUp(ctx, nil, func(f control.Flow) error { now = f; return enough })
 	if errors.Is(err, enough) {
 		err = nil
 	}

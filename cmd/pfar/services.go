@@ -120,8 +120,8 @@ func knownOf(s catalog.Service) knownService {
 	return k
 }
 
-// services reads the catalogue, and says that there are mistakes in it.
-func (c *pfar) services(ctx context.Context) catalog.Set {
+// catalogue reads the services, and says that there are mistakes in them.
+func (c servicesVerb) catalogue(ctx context.Context) catalog.Set {
 	dir := filepath.Join(filepath.Dir(c.located(ctx, sources{}).policies), "services.d")
 	set := catalog.Load(os.DirFS(dir), dir)
 	if set.Diags.HasErrors() {
@@ -132,7 +132,7 @@ func (c *pfar) services(ctx context.Context) catalog.Set {
 
 // listServices prints the services that a text finds.
 func (c servicesVerb) listServices(cmd *cobra.Command, text string) error {
-	set := c.services(cmd.Context())
+	set := c.catalogue(cmd.Context())
 	list := []knownService{}
 	rows := [][]cell{heading("SERVICE", "HAS", "PACKAGE")}
 	found := set.Search(text)
