@@ -43,6 +43,13 @@ func (p *page) line(head, text string) {
 	}
 }
 
+// words writes words of pfar's own, which need no mark on further lines.
+func (p *page) words(text string) {
+	for _, line := range breakLines(text, p.columns-1, p.columns-1, mostColumns) {
+		fmt.Fprintln(p, strings.TrimRight(line, " "))
+	}
+}
+
 // mostColumns returns how many columns a character may take on any terminal. East Asian characters and pictures take
 // two; a character that takes fewer only makes the line break early.
 func mostColumns(character string) int {

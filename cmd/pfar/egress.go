@@ -290,9 +290,9 @@ func (v *egressView) follow(ctx context.Context) error {
 	}
 }
 
-// deliver passes reports on until the context ends.
-func deliver(ctx context.Context, to chan<- control.Report) func(control.Report) error {
-	return func(r control.Report) error {
+// deliver passes messages of pfard on until the context ends.
+func deliver[T any](ctx context.Context, to chan<- T) func(T) error {
+	return func(r T) error {
 		select {
 		case to <- r:
 			return nil

@@ -109,6 +109,7 @@ type fakePfard struct {
 	left     control.Leftovers
 	declares func(control.Request) (*control.Declared, error)
 	installs control.Installing
+	setUps   *fakeSetUp // of Begin and Supply
 }
 
 func (p *fakePfard) set(f func(*control.Report)) {
@@ -144,6 +145,9 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 			case <-ctx.Done():
 				return nil
 			}
+		}
+		if p.setUps != nil && (r.Verb == control.Begin || r.Verb == control.Supply) {
+			return p.setUps.serve(ctx, r, send)
 		}
 		if p.vault != nil {
 			return p.move(r, send)

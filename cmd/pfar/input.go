@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
@@ -48,3 +49,21 @@ func readHidden(ctx context.Context, f *os.File, ask func()) ([]byte, error) {
 	ask()
 	return interruptible(ctx, func() ([]byte, error) { return term.ReadPassword(fd) })
 }
+
+// askLine asks for a line of text, which the terminal shows. It returns io.EOF when there is no more.
+func (c *streams) askLine(ctx context.Context, question string) (string, error) {
+	fmt.Fprint(c.stderr, escape(question, oneLine)+" ")
+	b, err := interruptible(ctx, func() ([]byte, error) {
+		b := make([]byte, maxAnswered) // a terminal gives one line
+		n, err := c.stdin.Read(b)
+		return b[:n], err
+	})
+	if err != nil {
+		fmt.Fprintln(c.stderr)
+		return "", err
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// maxAnswered is more than a terminal takes in one line.
+const maxAnswered = 8 << 10

@@ -74,41 +74,47 @@ func (c learnVerb) learn(ctx context.Context, name string, limit time.Duration, 
 			return err
 		}
 	}
-	report, err := c.report(ctx)
+	result, why, err := c.lesson(ctx, name, limit)
 	if err != nil {
 		return err
-	}
-	declared, err := findServer(report, name)
-	if err != nil {
-		return err
-	}
-	l := &learning{pfar: c.pfar, name: name, limit: limit}
-	l.wishes = newWishes(c.now(), l.tell)
-	watching, cancel := context.WithCancel(ctx)
-	l.bridges = newBridges(watching, c.dirs)
-	why := l.follow(watching)
-	cancel() // pfard brings the server back
-	l.bridges.wait()
-	if l.began.IsZero() {
-		return notLearned(why, declared, ctx)
-	}
-	result := l.wishes.lesson(name, l.server.Domains, c.now().Sub(l.began))
-	if len(result.Suggested)+len(result.Refused) == 0 {
-		fmt.Fprintf(c.stderr, "%s asked for nothing that it may not have\n", name)
 	}
 	switch {
 	case keep.write && len(result.Suggested) > 0:
-		var hosts []string
-		for _, s := range result.Suggested {
-			hosts = append(hosts, s.Entry)
-		}
-		err = allowVerb(c).allow(context.WithoutCancel(ctx), name, hosts, keep.yes) // Ctrl-C has ended the learning
+		err = allowVerb(c).allow(context.WithoutCancel(ctx), name, result.entries(), keep.yes) // Ctrl-C has ended the learning
 	case c.json():
 		err = c.printJSON(result)
 	default:
 		err = result.write(c.stdout)
 	}
 	return errors.Join(err, why)
+}
+
+// lesson runs a server in learning mode. why is what has ended that, if it was neither the time nor the operator; with
+// an error nothing was learned.
+func (c learnVerb) lesson(ctx context.Context, name string, limit time.Duration) (result lesson, why, err error) {
+	report, err := c.report(ctx)
+	if err != nil {
+		return result, nil, err
+	}
+	declared, err := findServer(report, name)
+	if err != nil {
+		return result, nil, err
+	}
+	l := &learning{pfar: c.pfar, name: name, limit: limit}
+	l.wishes = newWishes(c.now(), l.tell)
+	watching, cancel := context.WithCancel(ctx)
+	l.bridges = newBridges(watching, c.dirs)
+	why = l.follow(watching)
+	cancel() // pfard brings the server back
+	l.bridges.wait()
+	if l.began.IsZero() {
+		return result, nil, notLearned(why, declared, ctx)
+	}
+	result = l.wishes.lesson(name, l.server.Domains, c.now().Sub(l.began))
+	if len(result.Suggested)+len(result.Refused) == 0 {
+		fmt.Fprintf(c.stderr, "%s asked for nothing that it may not have\n", name)
+	}
+	return result, why, nil
 }
 
 // notLearned explains why there is nothing to print.

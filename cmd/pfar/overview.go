@@ -242,7 +242,8 @@ func (s situation) todo() []advice {
 		}
 	}
 	if len(s.report.Servers) == 0 {
-		return append(list, advice{"man pfar-declaration", "how to declare a server"},
+		return append(list, advice{"pfar add notion", "set up a server by its name"},
+			advice{"pfar services", "those that pfar knows"}, advice{"man pfar-declaration", "how to declare another one"},
 			advice{"pfar demo", "see what pfar does, in a minute"})
 	}
 	return append(list, advice{"pfar status", "the servers"}, advice{"pfar tools", "what they offer"},

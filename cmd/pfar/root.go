@@ -14,6 +14,7 @@ only the hosts in its declaration. All servers are behind one MCP endpoint.`
 
 const rootExample = `  pfar                                what runs here, and what to do next
   pfar demo                           see a server in its sandbox
+  pfar add notion                     set up a server that pfar knows
   pfar check mcp.d                    find mistakes in declarations
   pfar up mcp.d                       run them until Ctrl-C
   pfar call notion.search --query x   call a tool`
@@ -86,8 +87,8 @@ func rootCommand(c *pfar) *cobra.Command {
 	}{
 		{"declare", "Declare:", []*cobra.Command{
 			declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand(),
-			servicesVerb{c}.servicesCommand(), packageVerb{c}.installCommand(), upgradeVerb{c}.upgradeCommand(),
-			importVerb{c}.importCommand(), editVerb{c}.editCommand(),
+			addVerb{c}.addCommand(), importVerb{c}.importCommand(), servicesVerb{c}.servicesCommand(),
+			packageVerb{c}.installCommand(), upgradeVerb{c}.upgradeCommand(), editVerb{c}.editCommand(),
 			removeVerb{c}.removeCommand(),
 		}},
 		{"run", "Run:", []*cobra.Command{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -119,10 +120,19 @@ func knownOf(s catalog.Service) knownService {
 	return k
 }
 
+// catalogue reads the services, and says that there are mistakes in them.
+func (c servicesVerb) catalogue(ctx context.Context) catalog.Set {
+	dir := filepath.Join(filepath.Dir(c.located(ctx, sources{}).policies), "services.d")
+	set := catalog.Load(os.DirFS(dir), dir)
+	if set.Diags.HasErrors() {
+		fmt.Fprintf(c.stderr, "services.d has mistakes: pfar check shows them\n")
+	}
+	return set
+}
+
 // listServices prints the services that a text finds.
 func (c servicesVerb) listServices(cmd *cobra.Command, text string) error {
-	dir := filepath.Join(filepath.Dir(c.located(cmd.Context(), sources{}).policies), "services.d")
-	set := catalog.Load(os.DirFS(dir), dir)
+	set := c.catalogue(cmd.Context())
 	list := []knownService{}
 	rows := [][]cell{heading("SERVICE", "HAS", "PACKAGE")}
 	found := set.Search(text)
@@ -135,9 +145,6 @@ func (c servicesVerb) listServices(cmd *cobra.Command, text string) error {
 		list = append(list, knownOf(s))
 		runs := p.Package + p.Command + p.Gone // it has one of them
 		rows = append(rows, []cell{{s.Name, ""}, {s.Summary, ""}, {runs, ""}})
-	}
-	if set.Diags.HasErrors() {
-		fmt.Fprintf(c.stderr, "services.d has mistakes: pfar check shows them\n")
 	}
 	switch {
 	case c.json():

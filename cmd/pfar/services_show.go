@@ -12,7 +12,11 @@ import (
 // serviceText says what a service gets and needs, no line of it wider than the columns.
 func serviceText(s catalog.Service, columns int) string {
 	b := page{columns: columns}
-	b.line("", escape(s.Title+" ("+s.Name+"): "+s.Summary, oneLine))
+	head := s.Title + " (" + s.Name + ")"
+	if s.Summary != "" {
+		head += ": " + s.Summary
+	}
+	b.line("", escape(head, oneLine))
 	row := func(name, text string) { b.line(fmt.Sprintf("  %-8s", name), escape(text, oneLine)) }
 	if s.Program.Gone != "" {
 		row("runs", "nothing: "+s.Program.Gone)
@@ -44,7 +48,9 @@ func serviceText(s catalog.Service, columns int) string {
 	if s.Remote != "" {
 		row("remote", s.Remote+", the vendor's own server")
 	}
-	row("entry", s.File)
+	if s.File != "" {
+		row("entry", s.File)
+	}
 	return b.String()
 }
 

@@ -245,6 +245,14 @@ func (w *wishes) lesson(server string, declared []string, took time.Duration) le
 	return l
 }
 
+// entries are the suggested ones.
+func (l lesson) entries() (hosts []string) {
+	for _, s := range l.Suggested {
+		hosts = append(hosts, s.Entry)
+	}
+	return hosts
+}
+
 func (s *suggestion) add(t wish, a *asked) {
 	s.Times += a.times
 	if t.port == 0 {

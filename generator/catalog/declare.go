@@ -22,7 +22,7 @@ import (
 
 const (
 	maxAnswer = 4096
-	column    = 100 // that no list of a declaration passes on one line
+	column    = 78 // that no line passes which could be several: it is shown on terminals of 80
 )
 
 // Choices are what a person decides about a server of a service. The zero value takes what the entry says.
@@ -103,7 +103,7 @@ func (d *draft) answered() error {
 			d.missing = append(d.missing, "{"+p.Name+"}")
 			continue
 		}
-		if err := d.answer(p, answer); err != nil {
+		if err := d.CheckAnswer(p, answer); err != nil {
 			return err
 		}
 		pairs = append(pairs, "{"+p.Name+"}", answer)
@@ -121,8 +121,8 @@ func (d *draft) answered() error {
 	return nil
 }
 
-// answer checks the answer to one parameter. No message repeats what may be a secret.
-func (d *draft) answer(p Parameter, answer string) error {
+// CheckAnswer says what is wrong with the answer to one parameter. No message repeats what may be a secret.
+func (s Service) CheckAnswer(p Parameter, answer string) error {
 	example := ""
 	if p.Example != "" {
 		example = fmt.Sprintf(", for example %q", p.Example)
@@ -145,7 +145,7 @@ func (d *draft) answer(p Parameter, answer string) error {
 		return fmt.Errorf("the answer to %s, %q, is not a full path; write all of it, without .. and a slash at its end%s",
 			p.Name, answer, example)
 	}
-	for _, host := range d.Domains {
+	for _, host := range s.Domains {
 		if !strings.Contains(host, "{"+p.Name+"}") {
 			continue
 		}

@@ -191,6 +191,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("a script of the package has run: %s", at)
 	}
 	upgradedAndBack(t, p, name)
+	addedUnknown(t, p, name)
 	if _, stderr, code := p.command("install", "pypi:mcp-server-git==1.0"); code != 0 {
 		t.Errorf("PyPI: %d %s", code, stderr)
 	}
@@ -226,6 +227,21 @@ func TestInstall(t *testing.T) {
 	_, stderr, code := q.command("install", "pypi:mcp-server-git==1.0")
 	if code != 1 || !strings.Contains(stderr, refused) {
 		t.Errorf("a private address that nobody names: %d %s", code, stderr)
+	}
+}
+
+// addedUnknown adds a package of which pfar knows nothing: it learns from it, and verifies nothing.
+func addedUnknown(t *testing.T, p *pfar, name string) {
+	t.Helper()
+	pkg := "npm:" + name + "@1.0.0"
+	out, stderr, code := p.command("add", pkg, "--yes", "--learn", "2s")
+	if code != 0 || !strings.Contains(out, "echo: connected, not verified; declared in "+p.path("echo.hcl")) ||
+		!strings.Contains(stderr, "echo is in learning mode for 2s") {
+		t.Errorf("an unknown package: %d %s %s", code, out, stderr)
+	}
+	want := "# From pfar add: " + pkg + "\n\nserver { package = \"" + pkg + "\" }\n"
+	if text, err := os.ReadFile(p.path("echo.hcl")); err != nil || string(text) != want {
+		t.Errorf("%v: declared %s", err, text)
 	}
 }
 

@@ -7,5 +7,8 @@ allowed_domains = ["api.github.com"]
 server { package = "npm:@modelcontextprotocol/server-github@2025.4.9" }
 
 auth = {
-  GITHUB_PERSONAL_ACCESS_TOKEN = { secret = "vault:github_work_token", deliver = "broker" }
+  GITHUB_PERSONAL_ACCESS_TOKEN = {
+    secret  = "vault:github_work_token"
+    deliver = "broker"
+  }
 }

@@ -7,7 +7,11 @@ server { package = "npm:n8n-mcp@2.87.0" }
 sandbox { memory_limit = "512m" }
 
 auth = {
-  N8N_API_KEY = { secret = "vault:n8n_api_key", deliver = "broker", in = ["header:x-n8n-api-key"] }
+  N8N_API_KEY = {
+    secret  = "vault:n8n_api_key"
+    deliver = "broker"
+    in      = ["header:x-n8n-api-key"]
+  }
 }
 
 env = {

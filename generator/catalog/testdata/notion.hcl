@@ -5,4 +5,6 @@ allowed_domains = ["api.notion.com"]
 
 server { package = "npm:@notionhq/notion-mcp-server@2.5.2" }
 
-auth = { NOTION_TOKEN = { secret = "vault:notion_token", deliver = "broker" } }
+auth = {
+  NOTION_TOKEN = { secret = "vault:notion_token", deliver = "broker" }
+}

@@ -4,6 +4,8 @@ allowed_domains = ["slack.com"]
 
 server { package = "npm:@modelcontextprotocol/server-slack@2025.4.25" }
 
-auth = { SLACK_BOT_TOKEN = { secret = "vault:slack_bot_token", deliver = "broker" } }
+auth = {
+  SLACK_BOT_TOKEN = { secret = "vault:slack_bot_token", deliver = "broker" }
+}
 
 env = { SLACK_TEAM_ID = "T01234567" }

@@ -1,0 +1,399 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/units/control"
+)
+
+const addHelp = `Set up a server: show what it will see, reach and hold, ask, install its package, write its
+declaration, ask for its secrets, start it, and call a tool that only reads. The declaration is a file
+of yours: edit it, or remove the server with "pfar remove".
+
+NAME is a known service (pfar services). A package or a command line that nothing is known of runs in
+learning mode for a while; then pfar asks which of the hosts that it asked for it may reach. An https
+address becomes a server that opens pages of that one host.
+
+Secrets are asked for without showing them. A script gives them with --secret-file or on standard
+input, never as an argument. If the service refuses a value, pfar asks for another one, three times in
+all. Enter "cancel" to end the set-up, "skip" to leave out a secret that is optional.
+
+After Ctrl-C the set-up waits for ten minutes. The same command joins it again.`
+
+// addVerb sets servers up.
+type addVerb struct{ *pfar }
+
+// additions are the flags of pfar add.
+type additions struct {
+	name              string
+	set, secrets      map[string]string // answers by parameter, files by key of the vault
+	learn             time.Duration
+	yes, dry          bool
+	list, end, behind bool
+}
+
+func (v addVerb) addCommand() *cobra.Command {
+	var o additions
+	cmd := v.outputFlag(&cobra.Command{
+		Use:   "add NAME | npm:PACKAGE[@VERSION] | pypi:PACKAGE[==VERSION] | URL | -- COMMAND...",
+		Short: "Set up a server, from a name to the first call", Long: addHelp,
+		Example: example("pfar add notion", "pfar add slack --set team=T01234567",
+			"pfar add npm:@modelcontextprotocol/server-memory@2025.9.25", "pfar add -- npx -y exa-mcp-server@2.0.0",
+			"pfar add github --name github-work --dry-run",
+			"pfar add notion --yes --secret-file notion_token=FILE", "pfar add --list web search"),
+		Args: cobra.ArbitraryArgs, ValidArgsFunction: offerFirst(v.offeredServices),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.behind = cmd.ArgsLenAtDash() == 0 && len(args) > 0
+			return v.run(cmd, args, o)
+		},
+	})
+	f := cmd.Flags()
+	f.StringVar(&o.name, "name", "", "`NAME` of the server; by default that of the service")
+	f.StringToStringVar(&o.set, "set", nil, "answer a question of the service: `NAME=VALUE`")
+	f.StringToStringVar(&o.secrets, "secret-file", nil, "read a secret from a file: `KEY=FILE`, - for standard input")
+	f.DurationVar(&o.learn, "learn", 20*time.Second, "how long an unknown server runs in learning mode, such as 1m")
+	f.BoolVar(&o.yes, "yes", false, "do not ask")
+	f.BoolVar(&o.dry, "dry-run", false, "show the declaration and what would be done, and change nothing")
+	f.BoolVar(&o.list, "list", false, "list the known services, as pfar services does")
+	f.BoolVar(&o.end, "cancel", false, "end the set-up that is under way")
+	return cmd
+}
+
+func (v addVerb) offeredServices(ctx context.Context) (list []string, err error) {
+	for _, s := range servicesVerb(v).catalogue(ctx).All() {
+		list = append(list, completion(s.Name, s.Summary))
+	}
+	return list, nil
+}
+
+func (v addVerb) run(cmd *cobra.Command, args []string, o additions) error {
+	ctx := cmd.Context()
+	switch {
+	case o.end && len(args) == 0:
+		return v.cancel(ctx)
+	case o.list, !o.behind && len(args) > 1:
+		return servicesVerb(v).listServices(cmd, strings.Join(args, " "))
+	case len(args) == 0 || o.end:
+		return usage("what is to be added?").withHint("pfar services lists the known services; pfar add --help")
+	case o.learn <= 0:
+		return usage("--learn %s: want a time, such as 20s or 1m", o.learn)
+	}
+	known := servicesVerb(v).catalogue(ctx)
+	p, err := propose(known, args, o.behind)
+	if err != nil {
+		return err
+	}
+	p.choices.Server = cmp.Or(o.name, p.choices.Server, p.service.Name)
+	if !p.known {
+		p.service.Name = p.choices.Server // no service has these facts
+	}
+	if p.choices.Server != p.service.Name {
+		p.service.Secrets = ownSecrets(p.service, p.choices.Server)
+	}
+	if p.choices.Answers == nil {
+		p.choices.Answers = map[string]string{}
+	}
+	maps.Copy(p.choices.Answers, o.set)
+	a := &adding{pfar: v.pfar, proposal: p, additions: o}
+	return a.add(ctx)
+}
+
+// ownSecrets are the secrets of a service for a server of another name, which has its own in the vault.
+func ownSecrets(s catalog.Service, server string) []catalog.Secret {
+	list := slices.Clone(s.Secrets)
+	plain := strings.NewReplacer("-", "_")
+	for i, k := range list {
+		list[i].Key = plain.Replace(server) + "_" + strings.TrimPrefix(k.Key, plain.Replace(s.Name)+"_")
+	}
+	return list
+}
+
+// adding is one run of pfar add.
+type adding struct {
+	*pfar
+	proposal
+	additions
+	text []byte // of the declaration
+	deaf bool   // a read of the terminal was left behind: nothing more can be asked
+}
+
+func (a *adding) server() string { return a.choices.Server }
+
+func (a *adding) add(ctx context.Context) error {
+	if a.dry {
+		return a.show(ctx)
+	}
+	if err := a.canAsk(a.yes, "pfar add "+a.server()+" --dry-run"); err != nil {
+		return err
+	}
+	report, err := a.report(ctx)
+	if err != nil {
+		return err
+	}
+	joined, err := a.underWay(ctx)
+	if err != nil {
+		return err
+	}
+	if joined {
+		fmt.Fprintf(a.stderr, "%s: joining the set-up that is under way\n", a.server())
+		return a.carry(ctx, nil)
+	}
+	i := slices.IndexFunc(report.Servers, func(s control.Server) bool { return s.Name == a.server() })
+	if i >= 0 {
+		return a.again(ctx, report.Servers[i])
+	}
+	if err := a.agree(ctx, report.Directory); err != nil {
+		return err
+	}
+	if !a.known {
+		return a.unknown(ctx)
+	}
+	begin := &control.SetUp{Server: a.server(), Service: a.service.Name, Answers: a.choices.Answers}
+	if a.choices.Package != "" || a.server() != a.service.Name { // which the entry alone does not say
+		begin.Answers, begin.Text = nil, &control.Text{New: a.text}
+	}
+	return a.carry(ctx, begin)
+}
+
+// underWay reports whether there is a set-up of this server to join. Another one of this user ends with a new one, so
+// that is asked.
+func (a *adding) underWay(ctx context.Context) (bool, error) {
+	now, err := addVerb{a.pfar}.flow(ctx)
+	switch {
+	case errors.Is(err, control.ErrNoFlow):
+		return false, nil
+	case err != nil || now.Server == a.server():
+		return err == nil, err
+	}
+	question := fmt.Sprintf("A set-up of %q is under way. End it and set up %q?", now.Server, a.server())
+	return false, a.ask(ctx, a.yes, question, func(io.Writer) {})
+}
+
+// flow is the set-up of this user, as it is.
+func (v addVerb) flow(ctx context.Context) (now control.Flow, err error) {
+	enough := errors.New("enough")
+	err = v.control().SetUp(ctx, nil, func(f control.Flow) error { now = f; return enough })
+	if errors.Is(err, enough) {
+		err = nil
+	}
+	return now, err
+}
+
+// cancel ends the set-up of this user.
+func (v addVerb) cancel(ctx context.Context) error {
+	now, err := v.flow(ctx)
+	if errors.Is(err, control.ErrNoFlow) {
+		return fail(exitFailed, "%w", err)
+	}
+	if err != nil {
+		return err
+	}
+	if now, err = v.control().Supply(ctx, control.FlowAnswer{ID: now.ID, Cancel: true}, ""); err != nil {
+		return err
+	}
+	if v.json() {
+		return v.printJSON(now)
+	}
+	fmt.Fprintf(v.stdout, "%s: the set-up has ended\n", escape(now.Server, oneLine))
+	return nil
+}
+
+// again says what may be done with a server that is declared already. One that does not run is set up again, as it is
+// declared.
+func (a *adding) again(ctx context.Context, s control.Server) error {
+	if s.State != control.Running && s.State != control.Sleeping {
+		show := func(w io.Writer) {
+			a.table(w, [][]cell{{{s.Name, bold}, {describe(s), ""}}, {{"declared in", bold}, {s.File, ""}}})
+		}
+		if err := a.ask(ctx, a.yes, fmt.Sprintf("Set %q up again, as it is declared?", s.Name), show); err != nil {
+			return err
+		}
+		return a.carry(ctx, &control.SetUp{Server: s.Name, Service: a.serviceName()})
+	}
+	if a.json() {
+		return a.printJSON(added{Server: s.Name, Service: a.serviceName(), File: s.File, State: control.FlowComplete,
+			Detail: "it runs already", Tools: s.Tools, Already: true})
+	}
+	fmt.Fprintf(a.stdout, "%s: %s; it is declared in %s\n", escape(s.Name, oneLine), escape(describe(s), oneLine),
+		escape(s.File, oneLine))
+	rows := [][]cell{{{"  pfar tools " + s.Name, ""}, {"what it offers", ""}}}
+	for _, k := range a.service.Secrets {
+		rows = append(rows, []cell{{"  pfar vault rotate " + k.Key, ""}, {"give it another secret", ""}})
+	}
+	rows = append(rows, []cell{{"  pfar edit " + s.Name, ""}, {"change its declaration", ""}},
+		[]cell{{fmt.Sprintf("  pfar add %s --name %s-2", s.Name, s.Name), ""}, {"set up another one", ""}})
+	a.table(a.stdout, rows)
+	return nil
+}
+
+// serviceName is the service's name in the catalogue, "" if it has none.
+func (a *adding) serviceName() string {
+	if !a.known {
+		return ""
+	}
+	return a.service.Name
+}
+
+// agree shows what the server is going to be, asks for what is missing, and wants a yes.
+func (a *adding) agree(ctx context.Context, dir string) error {
+	if err := a.decide(ctx); err != nil {
+		return err
+	}
+	show := func(w io.Writer) { a.declared(w, dir) }
+	return a.ask(ctx, a.yes, fmt.Sprintf("Set up %q?", a.server()), show)
+}
+
+// decide shows the page of the service, asks what it asks, and makes the declaration of the answers.
+func (a *adding) decide(ctx context.Context) (err error) {
+	out := a.stdout
+	if !isTerminal(out) && !a.yes && !a.dry || a.json() {
+		out = a.stderr
+	}
+	if !a.json() {
+		page := page{columns: columnsOf(out)}
+		page.WriteString(serviceText(a.service, page.columns))
+		for _, r := range a.remarks {
+			page.WriteString("\n")
+			page.words(escape(r, oneLine))
+		}
+		fmt.Fprintln(out, page.String())
+	}
+	if a.service.Program.Gone == "" {
+		if err := a.parameters(ctx); err != nil {
+			return err
+		}
+	}
+	if a.text, err = a.service.Declaration(a.choices); err != nil {
+		f := usage("%w", err)
+		if missing := a.unanswered(); len(missing) > 0 {
+			return f.withHint("give it with --set %s=VALUE", missing[0].Name)
+		}
+		return f
+	}
+	return nil
+}
+
+// unanswered are the parameters that have no answer and need one.
+func (a *adding) unanswered() (list []catalog.Parameter) {
+	for _, p := range a.service.Parameters {
+		if a.choices.Answers[p.Name] == "" && !p.Optional {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// parameters asks for what is no secret, where somebody can be asked.
+func (a *adding) parameters(ctx context.Context) error {
+	if a.yes || a.dry || !isTerminal(a.stdin) {
+		return nil
+	}
+	for _, p := range a.service.Parameters {
+		if _, given := a.set[p.Name]; given || a.choices.Answers[p.Name] != "" {
+			continue
+		}
+		for {
+			answer, err := a.askLine(ctx, p.Question+forExample(p.Example)+":")
+			if err != nil {
+				return err
+			}
+			if answer == "" && p.Optional {
+				break
+			}
+			if err := a.service.CheckAnswer(p, answer); err != nil {
+				a.complain(err)
+				continue
+			}
+			a.choices.Answers[p.Name] = answer
+			break
+		}
+	}
+	return nil
+}
+
+// declared shows the declaration and what is done about it.
+func (a *adding) declared(w io.Writer, dir string) {
+	file := filepath.Join(dir, a.server()+".hcl")
+	fmt.Fprintf(w, "%s\n\n", a.paint(w, bold, escape(file, oneLine)))
+	for line := range strings.Lines(string(a.text)) {
+		fmt.Fprintln(w, strings.TrimRight("  "+escape(strings.TrimSuffix(line, "\n"), oneLine), " "))
+	}
+	fmt.Fprintln(w)
+	rows := [][]cell{}
+	for _, step := range a.steps() {
+		rows = append(rows, []cell{{"  " + step[0], bold}, {step[1], ""}})
+	}
+	a.table(w, rows)
+}
+
+// steps say what is done, in order.
+func (a *adding) steps() (list [][2]string) {
+	add := func(what, more string) { list = append(list, [2]string{what, more}) }
+	for _, k := range a.service.Secrets {
+		add("ask for", k.Key+", unless the vault has it")
+	}
+	if p := cmp.Or(a.choices.Package, a.service.Program.Package); p != "" {
+		add("install", p+", in a sandbox, without its scripts")
+	}
+	add("write", "this declaration")
+	switch {
+	case !a.known:
+		add("learn", fmt.Sprintf("which hosts it asks for, for %s", a.learn))
+		add("ask", "which of them it may reach")
+	case a.service.Test != nil:
+		add("start", "the server, and call "+a.service.Test.Tool+", which only reads")
+	default:
+		add("start", "the server")
+	}
+	return list
+}
+
+// show is what --dry-run does.
+func (a *adding) show(ctx context.Context) error {
+	if err := a.decide(ctx); err != nil {
+		return err
+	}
+	where := a.located(ctx, sources{})
+	text := control.Text{New: a.text, Dry: true}
+	d, err := a.control().Declare(ctx, a.server(), text)
+	switch {
+	case errors.Is(err, control.ErrNotRunning), errors.Is(err, control.ErrDenied):
+		d = &control.Declared{Server: a.server(), File: filepath.Join(where.dir, a.server()+".hcl")}
+	case err != nil:
+		return err
+	}
+	d.Diagnostics = slices.DeleteFunc(d.Diagnostics, func(g control.Diagnostic) bool {
+		return g.Summary == generator.NotInstalled
+	})
+	if a.json() {
+		steps := []string{}
+		for _, s := range a.steps() {
+			steps = append(steps, s[0]+" "+s[1])
+		}
+		return a.printJSON(struct {
+			*control.Declared
+			Text  string   `json:"declaration"`
+			Steps []string `json:"steps"`
+		}{d, string(a.text), steps})
+	}
+	a.declared(a.stdout, where.dir)
+	if !d.Sound() {
+		writeDiagnostics(a.stderr, d.Diagnostics)
+		return fail(exitFailed, "the declaration has mistakes")
+	}
+	fmt.Fprintln(a.stdout, "\nNothing was changed.")
+	return nil
+}

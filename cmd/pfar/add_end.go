@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/units/control"
+)
+
+// added is what has become of a set-up.
+type added struct {
+	Server   string            `json:"server"`
+	Service  string            `json:"service,omitempty"`
+	File     string            `json:"file"`
+	State    control.FlowState `json:"state"`
+	Detail   string            `json:"detail,omitempty"`
+	Already  bool              `json:"already,omitempty"`  // nothing was done
+	Verified string            `json:"verified,omitempty"` // the tool that was called; "": connected, not verified
+
+	Tools      int      `json:"tools"`
+	Reads      []string `json:"reads,omitempty"`  // tools that only read
+	Writes     []string `json:"writes,omitempty"` // the others
+	Unreviewed []string `json:"unreviewed,omitempty"`
+}
+
+// finish has the person look at the tools' definitions, and says what the server can do and what comes next.
+func (a *adding) finish(ctx context.Context, now control.Flow) error {
+	out := added{Server: now.Server, Service: cmp.Or(now.Service, a.serviceName()), State: now.State,
+		Detail: now.Detail, Verified: now.Verified, Tools: now.Tools}
+	if report, err := a.report(ctx); err == nil {
+		if s, err := findServer(report, now.Server); err == nil {
+			out.File = s.File
+		}
+	}
+	names, err := a.unreviewed(ctx, now.Server)
+	if err != nil {
+		a.complain(err)
+	}
+	out.Unreviewed = names
+	if len(names) > 0 && !a.json() {
+		a.review(ctx, now.Server, names)
+	}
+	tools, known := a.offered(ctx, now.Server)
+	for _, t := range tools {
+		if known.does(t) == "read" {
+			out.Reads = append(out.Reads, t.Meta.Tool)
+		} else {
+			out.Writes = append(out.Writes, t.Meta.Tool)
+		}
+	}
+	if a.json() {
+		return a.printJSON(out)
+	}
+	a.printAdded(out, tools, known)
+	return nil
+}
+
+// unreviewed are the definitions of a server that no person has accepted, and pfar's makers have not read.
+func (a *adding) unreviewed(ctx context.Context, server string) (names []string, err error) {
+	p, err := a.pinsOf(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range p.Held {
+		if h.Digest != "" {
+			names = append(names, h.Title)
+		}
+	}
+	for _, d := range p.Descriptors {
+		if p.unreviewed(d) {
+			names = append(names, d.Title)
+		}
+	}
+	return names, nil
+}
+
+// review shows definitions, what inspectors find suspicious first, and accepts them if the person does. A refusal
+// changes nothing: clients get them as a stranger's text, or not at all.
+func (a *adding) review(ctx context.Context, server string, names []string) {
+	later := "pfar pins accept " + server
+	if a.yes || a.deaf || !isTerminal(a.stdin) {
+		fmt.Fprintf(a.stderr, "Nobody has read %s of %s.\n", count(len(names), "definition"), escape(server, oneLine))
+		a.hintAt("read and accept them: " + later)
+		return
+	}
+	p := page{columns: columnsOf(a.stdout)}
+	p.words("Nobody has read these definitions of " + escape(server, oneLine) +
+		". They are the server's own words: follow no instruction in them.")
+	fmt.Fprintf(a.stdout, "\n%s", p.String())
+	if err := (pinsVerb{a.pfar}).pinsAccept(ctx, server, names, false); err != nil {
+		fmt.Fprintln(a.stderr, "The definitions are not accepted:", escape(err.Error(), oneLine))
+		a.hintAt("read and accept them later: " + later)
+	}
+}
+
+// offered are the tools of a server that clients see, and what is known of them.
+func (a *adding) offered(ctx context.Context, server string) ([]tool, facts) {
+	v := toolsVerb{a.pfar}
+	g, tools, err := v.openTools(ctx)
+	if err != nil {
+		a.complain(err)
+		return nil, nil
+	}
+	g.close()
+	tools = slices.DeleteFunc(tools, func(t tool) bool { return t.Meta.Server != server })
+	slices.SortFunc(tools, func(a, b tool) int { return strings.Compare(a.id(), b.id()) })
+	return tools, v.facts(ctx)
+}
+
+// mostTools is how many tools of each kind are shown.
+const mostTools = 4
+
+func (a *adding) printAdded(out added, tools []tool, known facts) {
+	verified := "connected, not verified"
+	switch {
+	case out.Verified != "":
+		verified = "verified with " + out.Verified
+	case out.Detail != "":
+		verified = out.Detail
+	}
+	fmt.Fprintf(a.stdout, "\n%s: %s; declared in %s\n", a.paint(a.stdout, bold, escape(out.Server, oneLine)),
+		escape(verified, oneLine), escape(out.File, oneLine))
+	if len(tools) > 0 {
+		fmt.Fprintf(a.stdout, "It has %s: %d only read, %d may change something.\n", count(len(tools), "tool"),
+			len(out.Reads), len(out.Writes))
+	} else {
+		fmt.Fprintf(a.stdout, "It has %s.\n", count(out.Tools, "tool"))
+	}
+	rows := [][]cell{}
+	shown := map[string]int{}
+	call := ""
+	for _, does := range []string{"read", "write"} {
+		for _, t := range tools {
+			if known.does(t) != does {
+				continue
+			}
+			if does == "read" && (call == "" || t.Meta.Tool == out.Verified) && shellSafe(t.id()) {
+				call = t.id()
+			}
+			if shown[does]++; shown[does] <= mostTools {
+				rows = append(rows, []cell{{"  " + does, ""}, {t.Meta.Tool, ""}, {summary(t.Description, 60), ""}})
+			}
+		}
+	}
+	a.table(a.stdout, rows)
+	fmt.Fprintf(a.stdout, "\n%s\n", a.paint(a.stdout, bold, "Next"))
+	next := [][]cell{
+		{{"  pfar tools " + out.Server, ""}, {"all that it offers", ""}},
+		{{"  pfar client install PROGRAM", ""}, {"let a desktop client use it", ""}},
+	}
+	if call != "" {
+		next = append([][]cell{{{"  pfar call " + call, ""}, {"call a tool that only reads", ""}}}, next...)
+	}
+	a.table(a.stdout, next)
+}

@@ -1,0 +1,434 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/units/control"
+)
+
+// fakeSetUp is the set-ups of a pfard: each event of the one that is under way goes to all who follow it.
+type fakeSetUp struct {
+	mu      sync.Mutex
+	events  []control.Flow
+	more    chan struct{}
+	wants   []control.Wanted // one after the other
+	good    string           // the value that the service takes; "": any
+	begun   []*control.SetUp
+	given   []string
+	skipped int
+	done    func() // when it is complete
+}
+
+func newSetUp(wants ...control.Wanted) *fakeSetUp {
+	return &fakeSetUp{more: make(chan struct{}), wants: wants}
+}
+
+// notionToken is what a set-up of Notion waits for.
+func notionToken(t *testing.T) control.Wanted {
+	t.Helper()
+	s, ok := catalog.Load(nil, "").Find("notion")
+	if !ok {
+		t.Fatal("the catalogue has no notion")
+	}
+	k := s.Secrets[0]
+	return control.Wanted{Key: k.Key, Variable: k.Env, Prefixes: k.Prefixes, Pattern: k.Pattern, Where: k.Where, URL: k.URL}
+}
+
+// put makes an event of the set-up as it is. Called with s.mu held.
+func (s *fakeSetUp) put(change func(*control.Flow)) {
+	var now control.Flow
+	if n := len(s.events); n > 0 {
+		now = s.events[n-1]
+	}
+	now.Wants, now.Detail = nil, ""
+	change(&now)
+	s.events = append(s.events, now)
+	close(s.more)
+	s.more = make(chan struct{})
+}
+
+// asks waits for the first secret, or goes on. Called with s.mu held.
+func (s *fakeSetUp) asks(state control.FlowState, detail string) {
+	if len(s.wants) == 0 {
+		s.goOn()
+		return
+	}
+	s.put(func(f *control.Flow) { f.State, f.Wants, f.Detail = state, &s.wants[0], detail })
+}
+
+// goOn ends well or, with the wrong value, asks again. Called with s.mu held.
+func (s *fakeSetUp) goOn() {
+	for _, detail := range []string{"installing npm:@example/mcp@1.2.3", "writing the declaration", "starting the server"} {
+		s.put(func(f *control.Flow) { f.State, f.Detail = control.FlowSpawning, detail })
+	}
+	s.put(func(f *control.Flow) { f.State, f.Detail = control.FlowVerifying, "calling a tool that only reads" })
+	const words = "API token is invalid.\x1b[2J"
+	if s.good != "" && s.given[len(s.given)-1] != s.good {
+		at := s.events[len(s.events)-1].Attempts + 1
+		if at == 3 {
+			s.put(func(f *control.Flow) { f.State, f.Detail = control.FlowFailed, "3 values were refused: "+words })
+			return
+		}
+		s.put(func(f *control.Flow) { f.Attempts = at })
+		s.asks(control.CredentialRefused, words)
+		return
+	}
+	if s.done != nil {
+		s.done()
+	}
+	s.put(func(f *control.Flow) { f.State, f.Tools, f.Verified = control.FlowComplete, 3, "API-get-self" })
+}
+
+func (s *fakeSetUp) serve(ctx context.Context, r control.Request, send func(control.Response) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tell := func(f control.Flow) error {
+		return send(control.Response{Declarations: control.Declarations{Flow: &f}})
+	}
+	if r.Verb == control.Supply {
+		now := s.events[len(s.events)-1]
+		switch {
+		case r.Answer.ID != now.ID || now.Wants == nil:
+			return errors.New("it does not wait")
+		case r.Answer.Cancel || r.Secret == "cancel":
+			s.put(func(f *control.Flow) { f.State, f.Detail = control.FlowFailed, "cancelled" })
+		case r.Answer.Skip:
+			s.skipped++
+			s.wants = s.wants[1:]
+			s.asks(control.AwaitingCredential, "")
+		case r.Secret == "unstorable":
+			return errors.New("storing it: the disk is full")
+		default:
+			s.given = append(s.given, r.Secret)
+			s.put(func(f *control.Flow) { f.State, f.Detail = control.FlowSpawning, "storing "+now.Wants.Key })
+			if len(s.wants) > 1 {
+				s.wants = s.wants[1:]
+				s.asks(control.AwaitingCredential, "")
+			} else {
+				s.goOn()
+			}
+		}
+		return tell(s.events[len(s.events)-1])
+	}
+	at := max(0, len(s.events)-1) // a follower gets the present state first
+	if r.SetUp != nil {
+		s.begun = append(s.begun, r.SetUp)
+		s.put(func(f *control.Flow) {
+			*f = control.Flow{ID: "f1", Server: r.SetUp.Server, Service: r.SetUp.Service, State: control.FlowStart}
+		})
+		at = len(s.events) - 1
+		s.asks(control.AwaitingCredential, "")
+	} else if len(s.events) == 0 || s.events[at].Wants == nil {
+		return fmt.Errorf("%w of uid 0", control.ErrNoFlow)
+	}
+	for {
+		for ; at < len(s.events); at++ {
+			f := s.events[at]
+			if err := tell(f); err != nil || f.State == control.FlowComplete || f.State == control.FlowFailed {
+				return err
+			}
+		}
+		more := s.more
+		s.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// addBench is a bench with set-ups, the real store of definitions, and a gateway with tools.
+type addBench struct {
+	*bench
+	setUps *fakeSetUp
+	pfard  *fakePfard
+	store  *pins.Store
+}
+
+func newAdd(t *testing.T, s *fakeSetUp) *addBench {
+	t.Helper()
+	b := &addBench{bench: newBench(t, ""), setUps: s}
+	store, err := pins.Open(filepath.Join(b.dirs.Run, "pins"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.store = store
+	mux := http.NewServeMux()
+	desk := deskOf(store)
+	mux.Handle("/", desk.Handler)
+	mux.HandleFunc("GET /facts", func(w http.ResponseWriter, _ *http.Request) {
+		const read = `"effect":"none"`
+		for i, tool := range []string{"API-get-self", "API-post-search"} {
+			io.WriteString(w, string("[,"[i])+`{"server":"notion","tool":"`+tool+`","facts":{`+read+`}}`)
+		}
+		io.WriteString(w, "]")
+	})
+	desk.Handler = mux
+	b.serveAt(t, b.dirs.Operator(), desk)
+	const schema = `{"type":"object"}`
+	b.serveHTTP(t, gatewayOf(tooled("notion", "API-get-self", "Say who the token is of.", schema, echo),
+		tooled("notion", "API-post-search", "Search pages by title.\x1b[2J", schema, echo),
+		tooled("notion", "API-post-page", "Create a page", schema, echo),
+		tooled("other", "x", "Another server's.", schema, echo)))
+	b.pfard = b.bench.pfard(t, control.Report{Directory: "/etc/pfar/mcp.d"}, nil)
+	b.pfard.setUps = s
+	s.done = func() {
+		b.pfard.set(func(r *control.Report) {
+			r.Servers = []control.Server{{Name: "notion", State: control.Running, Tools: 3, File: "/etc/pfar/mcp.d/notion.hcl"}}
+		})
+	}
+	return b
+}
+
+// offer has the store see definitions that nobody has read.
+func (b *addBench) offer() {
+	b.store.Review(pins.Offer{Server: "notion", Version: "notion 1", TrustFirst: true, Definitions: []pins.Definition{
+		pinnedTool("API-get-self", "Say who the token is of."), pinnedTool("API-post-search", "Search\x1b[2J pages."),
+	}})
+}
+
+var dateTime = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2} [A-Z+0-9]{3,5}`)
+
+// addSession is pfar add at a terminal.
+type addSession struct {
+	*addBench
+	screen  *screenOf
+	program *os.File
+	ended   chan int
+	stop    context.CancelFunc
+}
+
+func (b *addBench) session(t *testing.T, columns int, args ...string) *addSession {
+	t.Helper()
+	screen, program := newScreen(t, columns, 110)
+	n := *b
+	n.bench = b.again("")
+	n.getenv = variables(b.getenv, map[string]string{"NO_COLOR": "1"})
+	n.stdin, n.stdout, n.stderr = program, program, program
+	ctx, stop := context.WithCancel(t.Context())
+	s := &addSession{&n, screen, program, make(chan int, 1), stop}
+	go func() { s.ended <- n.run(ctx, append([]string{"add"}, args...)) }()
+	return s
+}
+
+// reply waits for the nth time that a text is there, and types a line.
+func (s *addSession) reply(t *testing.T, n int, text, line string) {
+	t.Helper()
+	s.screen.until(t, text, func() bool { return strings.Count(s.screen.String(), text) == n })
+	s.screen.press(t, line+"\n")
+}
+
+// text waits for the end, and returns what is on the screen.
+func (s *addSession) text(t *testing.T, code int) string {
+	t.Helper()
+	if got := <-s.ended; got != code {
+		t.Errorf("exit %d, want %d\n%s", got, code, s.screen)
+	}
+	fmt.Fprint(s.program, "THE END")
+	s.screen.await(t, "THE END")
+	if _, drawn, _ := s.screen.state(); strings.Contains(drawn, "hunter2") {
+		t.Errorf("the terminal shows a token: %q", drawn)
+	}
+	text, _, _ := strings.Cut(s.screen.String(), "THE END")
+	return dateTime.ReplaceAllString(text, "2026-01-02 03:04 UTC")
+}
+
+// TestAddSession is what is on the screen when a person sets Notion up: a wrong token first, then the right one.
+func TestAddSession(t *testing.T) {
+	for _, columns := range []int{80, 120} {
+		s := newSetUp(notionToken(t))
+		s.good = "ntn_right-hunter2"
+		b := newAdd(t, s)
+		b.offer()
+		n := b.session(t, columns, "notion")
+		n.reply(t, 1, `Set up "notion"? [y/N]`, "y")
+		n.reply(t, 1, "(not shown):", "ntn_wrong-hunter2")
+		n.reply(t, 2, "(not shown):", s.good)
+		n.reply(t, 1, "Accept 2 of", "y")
+		golden(t, "add.txtar", fmt.Sprintf("notion, %d columns", columns), n.text(t, exitOK))
+		if list, err := b.store.Show("notion"); err != nil || list.Unreviewed != 0 {
+			t.Errorf("%d definitions are unreviewed still, %v", list.Unreviewed, err)
+		}
+		if want := []string{"ntn_wrong-hunter2", s.good}; !slices.Equal(s.given, want) {
+			t.Errorf("gave %q", s.given)
+		}
+		want := control.SetUp{Server: "notion", Service: "notion", Answers: map[string]string{}}
+		if len(s.begun) != 1 || s.begun[0].Server != want.Server || s.begun[0].Service != want.Service || s.begun[0].Text != nil {
+			t.Errorf("began %+v", s.begun)
+		}
+	}
+}
+
+// TestAddEnds is how a set-up ends that does not come to its end: by three wrong values, by the person's word, and by
+// Ctrl-C, after which it waits. The terminal has its echo back each time.
+func TestAddEnds(t *testing.T) {
+	for _, columns := range []int{80, 120} {
+		s := newSetUp(notionToken(t))
+		s.good = "x"
+		b := newAdd(t, s)
+		n := b.session(t, columns, "notion", "--yes")
+		for i := range 3 {
+			n.reply(t, i+1, "(not shown):", "hunter2-wrong")
+		}
+		golden(t, "add.txtar", fmt.Sprintf("three wrong values, %d columns", columns), afterPage(n.text(t, exitFailed)))
+
+		n = b.session(t, columns, "notion", "--yes")
+		n.screen.await(t, "(not shown):")
+		n.stop() // as Ctrl-C does
+		golden(t, "add.txtar", fmt.Sprintf("Ctrl-C, %d columns", columns), afterPage(n.text(t, exitInterrupted)))
+		echoes(t, n.program)
+
+		n = b.session(t, columns, "notion", "--yes")
+		n.reply(t, 1, "(not shown):", "cancel")
+		golden(t, "add.txtar", fmt.Sprintf("joined and cancelled, %d columns", columns), n.text(t, exitFailed))
+		echoes(t, n.program)
+		if len(s.begun) != 2 {
+			t.Errorf("%d set-ups were begun: the third run was to join", len(s.begun))
+		}
+	}
+}
+
+// afterPage is a session without the page of the service.
+func afterPage(text string) string {
+	_, rest, _ := strings.Cut(text, "which only reads\n\n")
+	return rest
+}
+
+func echoes(t *testing.T, program *os.File) {
+	t.Helper()
+	state, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS)
+	if err != nil || state.Lflag&unix.ECHO == 0 {
+		t.Errorf("the terminal does not echo: %v", err)
+	}
+}
+
+// TestAddAnother asks before it ends another set-up of the same user, and begins nothing without a yes.
+func TestAddAnother(t *testing.T) {
+	s := newSetUp(notionToken(t))
+	b := newAdd(t, s)
+	first := b.session(t, 80, "notion", "--yes")
+	first.screen.await(t, "(not shown):")
+	n := b.session(t, 80, "memory")
+	n.reply(t, 1, `A set-up of "notion" is under way. End it and set up "memory"? [y/N]`, "n")
+	if text := n.text(t, exitFailed); len(s.begun) != 1 {
+		t.Errorf("%d begun\n%s", len(s.begun), text)
+	}
+	quiet := b.again("")
+	if code := quiet.run(t.Context(), []string{"add", "--cancel"}); code != exitOK {
+		t.Errorf("exit %d: %s", code, quiet.err)
+	}
+	// Somebody else has ended it: the prompt closes.
+	if text := first.text(t, exitFailed); !strings.Contains(text, "notion is not set up: cancelled") {
+		t.Errorf("%s", text)
+	}
+	echoes(t, first.program)
+}
+
+// TestAddAgain says what to do with a server that is declared already.
+func TestAddAgain(t *testing.T) {
+	b := newAdd(t, newSetUp(notionToken(t)))
+	b.setUps.done()
+	n := b.again("")
+	if code := n.run(t.Context(), []string{"add", "notion", "--yes"}); code != exitOK {
+		t.Fatalf("exit %d: %s", code, n.err)
+	}
+	golden(t, "add.txtar", "declared and healthy", n.out.String())
+	if len(b.setUps.begun) != 0 {
+		t.Error("a set-up was begun")
+	}
+	b.pfard.set(func(r *control.Report) {
+		r.Servers[0].State, r.Servers[0].Detail = control.Waiting, "waiting for credentials: notion_token"
+	})
+	n = b.again("ntn_x")
+	if code := n.run(t.Context(), []string{"add", "notion", "--yes"}); code != exitOK || len(b.setUps.begun) != 1 {
+		t.Fatalf("exit %d: %s", code, n.err)
+	}
+	if s := b.setUps.begun[0]; s.Server != "notion" || s.Text != nil {
+		t.Errorf("began %+v", s)
+	}
+}
+
+// TestAddScripts sets up without a person.
+func TestAddScripts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("ntn_hunter2-right\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	optional := control.Wanted{Key: "more", Variable: "MORE", Optional: true}
+	for name, test := range map[string]struct {
+		args, stdin string
+		wants       []control.Wanted
+		good        string
+		code        int
+		out, err    string
+		given       []string
+		skipped     int
+	}{
+		"a file": {args: "notion --yes --secret-file notion_token=" + file, given: []string{"ntn_hunter2-right"},
+			out: "notion: verified with API-get-self; declared in /etc/pfar/mcp.d/notion.hcl"},
+		"standard input": {args: "notion --yes", stdin: "ntn_hunter2-right\n", given: []string{"ntn_hunter2-right"},
+			out: "2 only read, 1 may change something"},
+		"a dash": {args: "notion --yes --secret-file notion_token=-", stdin: "ntn_hunter2-right",
+			given: []string{"ntn_hunter2-right"}, out: "pfar call notion.API-get-self"},
+		"JSON": {args: "notion --yes --json", stdin: "ntn_hunter2-right", given: []string{"ntn_hunter2-right"},
+			out: `"verified": "API-get-self"`},
+		"nothing given":                  {args: "notion --yes", code: exitFailed, err: "the secret is empty\nhint: the set-up waits: pfar add notion"},
+		"no question without a terminal": {args: "notion", code: exitUsage, err: "use --yes"},
+		"refused": {args: "notion --yes", stdin: "ntn_hunter2-wrong", good: "x", code: exitFailed,
+			given: []string{"ntn_hunter2-wrong"},
+			err:   `the service refuses the value: API token is invalid.\x1b[2J` + "\nhint: the set-up waits: pfar add notion"},
+		"not stored": {args: "notion --yes", stdin: "unstorable", code: exitFailed, err: "the disk is full"},
+		"an optional one": {args: "notion --yes --secret-file notion_token=" + file, skipped: 1,
+			wants: []control.Wanted{optional, notionToken(t)}, given: []string{"ntn_hunter2-right"}, out: "notion: verified"},
+		"an unknown answer": {args: "notion --yes --set x=y", code: exitUsage, err: `Notion asks for nothing; leave "x" out`},
+		"a missing answer":  {args: "slack --yes", code: exitUsage, err: "hint: give it with --set team=VALUE"},
+		"a bad name":        {args: "notion --yes --name No", code: exitUsage, err: "cannot be the name of a server"},
+		"a list":            {args: "--list notion", out: "Notion (notion): Pages"},
+		"words":             {args: "web search", out: "brave-search"},
+		"nothing":           {args: "", code: exitUsage, err: "what is to be added?"},
+		"nothing to end":    {args: "--cancel", code: exitFailed, err: "no set-up is under way"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.wants == nil {
+				test.wants = []control.Wanted{notionToken(t)}
+			}
+			s := newSetUp(test.wants...)
+			s.good = test.good
+			b := newAdd(t, s).again(test.stdin)
+			code := b.run(t.Context(), append([]string{"add"}, strings.Fields(test.args)...))
+			if code != test.code || !strings.Contains(b.out.String(), test.out) || !strings.Contains(b.err.String(), test.err) {
+				t.Errorf("exit %d, want %d %q %q\n%s\n%s", code, test.code, test.out, test.err, b.out, b.err)
+			}
+			if all := b.out.String() + b.err.String(); strings.Contains(all, "hunter2") || strings.Contains(all, "\x1b") {
+				t.Errorf("printed %q", all)
+			}
+			if !slices.Equal(s.given, test.given) || s.skipped != test.skipped {
+				t.Errorf("gave %q, skipped %d", s.given, s.skipped)
+			}
+			if strings.Contains(test.args, "json") && !json.Valid(b.out.Bytes()) {
+				t.Errorf("no JSON: %s", b.out)
+			}
+		})
+	}
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/policies/block"
+)
+
+// proposal is a server that the words of a command line ask for.
+type proposal struct {
+	service catalog.Service
+	choices catalog.Choices
+	known   bool     // the catalogue has it; else nobody knows which hosts it needs
+	remarks []string // for the person who asks
+}
+
+// propose finds what words name. command reports that they are a command line, and come after "--".
+func propose(known catalog.Set, words []string, command bool) (proposal, error) {
+	if command {
+		return ofCommand(known, words)
+	}
+	word := words[0]
+	kind, _, _ := strings.Cut(word, ":")
+	switch s, found := known.Find(word); {
+	case found:
+		return proposal{service: s, known: true}, nil
+	case strings.Contains(word, "://"):
+		return ofURL(known, word)
+	case kind == string(source.NPM) || kind == string(source.PyPI):
+		p, err := source.Parse(word)
+		if err != nil {
+			return proposal{}, usage("%w", err)
+		}
+		return ofPackage(known, p, nil)
+	}
+	return proposal{}, notKnown(known, word)
+}
+
+// notKnown says what to write for a word that names nothing.
+func notKnown(known catalog.Set, word string) error {
+	f := fail(exitNoSuch, "no known service is called %q", word)
+	var names []string
+	for _, s := range known.All() {
+		names = append(names, s.Name)
+	}
+	near := nearestName(word, names)
+	switch {
+	case near != "":
+		return f.withHint("did you mean %q?", near)
+	case strings.ContainsAny(word, "/@"):
+		return f.withHint("for a package: pfar add npm:%s@VERSION", strings.TrimSuffix(word, "@latest"))
+	case len(known.Search(word)) > 0:
+		return f.withHint("pfar services %s", word)
+	}
+	return f.withHint("pfar services lists them; for a package: pfar add npm:%s@VERSION", word)
+}
+
+// ofPackage proposes the service that has a package or, if none has, the package alone.
+func ofPackage(known catalog.Set, p source.Package, args []string) (proposal, error) {
+	for _, s := range known.All() {
+		entry, err := source.Parse(s.Program.Package)
+		if err != nil || entry.Key() != p.Key() {
+			continue
+		}
+		answers, ok := argumentsOf(s, args)
+		if !ok {
+			return proposal{}, usage("pfar runs %s with other arguments than these", p.Key()).
+				withHint("pfar add %s asks for what it needs", s.Name)
+		}
+		found := proposal{service: s, known: true, choices: catalog.Choices{Answers: answers}}
+		if p.Version != "" && p.Version != entry.Version {
+			found.choices.Package = source.Package{Kind: p.Kind, Name: p.Name, Version: p.Version}.String()
+		}
+		return found, nil
+	}
+	if p.Version == "" {
+		newest := "npm view " + p.Name + " version"
+		if p.Kind == source.PyPI {
+			newest = "pip index versions " + p.Name
+		}
+		_, err := source.ParseExact(p.String())
+		return proposal{}, usage("%w", err).withHint("%s prints the newest", newest)
+	}
+	exact := source.Package{Kind: p.Kind, Name: p.Name, Version: p.Version}.String()
+	return stranger(nameOfPackage(p), exact, catalog.Program{Package: exact, Bin: p.Bin, Args: args})
+}
+
+// argumentsOf reads arguments as the entry of a service writes them: those words, with answers in the places of {NAME}.
+// No arguments leave the answers open.
+func argumentsOf(s catalog.Service, args []string) (answers map[string]string, ok bool) {
+	answers = map[string]string{}
+	if len(args) == 0 {
+		return answers, true
+	}
+	if len(args) != len(s.Program.Args) {
+		return nil, false
+	}
+	for i, word := range s.Program.Args {
+		name, is := strings.CutPrefix(strings.TrimSuffix(word, "}"), "{")
+		switch {
+		case is && strings.HasSuffix(word, "}"):
+			answers[name] = args[i]
+		case word != args[i]:
+			return nil, false
+		}
+	}
+	return answers, true
+}
+
+// stranger proposes a program of which nothing is known.
+func stranger(name, title string, p catalog.Program) (proposal, error) {
+	for _, a := range p.Args {
+		if block.SecretWithin(a) || block.PasswordWithin(a) {
+			return proposal{}, usage("an argument looks like a secret, which no declaration may hold").
+				withHint("leave it out, and name it in auth afterwards: man pfar-declaration")
+		}
+	}
+	return proposal{
+		service: catalog.Service{Name: name, Title: title, Label: declaration.Sensitive, Program: p},
+		choices: catalog.Choices{Origin: "From pfar add: " + title},
+		remarks: []string{
+			"pfar knows nothing of it. It begins without any host. For a while pfar notes which hosts it asks for, " +
+				"and then asks you which of them it may reach.",
+		},
+	}, nil
+}
+
+// nameOfPackage is a server's name for a package: the words that all such packages have are left out.
+func nameOfPackage(p source.Package) string {
+	scope, name, scoped := strings.Cut(strings.TrimPrefix(p.Name, "@"), "/")
+	if !scoped {
+		scope, name = "", p.Name
+	}
+	words := slices.DeleteFunc(strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("-_.", r) }),
+		func(w string) bool { return w == "mcp" || w == "server" })
+	if len(words) == 0 {
+		words = []string{scope, name}[:1]
+	}
+	if words[0] == "" {
+		words[0] = name
+	}
+	return declaration.NameNear(strings.Join(words, "-"))
+}
+
+// containers are programs whose containers pfar cannot confine: a daemon runs them, outside of every sandbox.
+var containers = []string{"docker", "podman", "nerdctl"}
+
+// ofCommand proposes what a command line runs: a package, where it is one of a runner of packages, or a program.
+func ofCommand(known catalog.Set, words []string) (proposal, error) {
+	base := path.Base(words[0])
+	if slices.Contains(containers, base) {
+		return proposal{}, usage("%s would run the server outside of pfar's sandbox", base).
+			withHint("add what the image runs: pfar add npm:NAME@VERSION, pypi:NAME==VERSION or -- PROGRAM ARGUMENTS...")
+	}
+	if strings.Contains(base, "=") {
+		return proposal{}, usage("a command begins with a program, not with a variable").
+			withHint("write variables into env of its declaration afterwards: man pfar-declaration")
+	}
+	p, args, err := source.Command(words)
+	if err == nil {
+		return ofPackage(known, p, args)
+	}
+	if _, _, runs := source.RunnerOf(append([]string{base}, words[1:]...)); runs {
+		return proposal{}, usage("%w", err).withHint("pfar add npm:NAME@VERSION or pypi:NAME==VERSION")
+	}
+	program, titled := words[0], words[0]
+	if strings.Contains(program, "/") {
+		if program, err = filepath.Abs(program); err != nil {
+			return proposal{}, err
+		}
+	} else if len(words) > 1 && !strings.HasPrefix(words[1], "-") { // an interpreter, by custom
+		titled = words[1]
+	}
+	name := path.Base(titled)
+	name = declaration.NameNear(strings.TrimSuffix(name, path.Ext(name)))
+	return stranger(name, program, catalog.Program{Command: program, Args: slices.Clone(words[1:])})
+}
+
+// ofURL proposes what stands for a web service, which pfar does not serve itself: the service whose vendor has this
+// server, or a server that opens pages of that one host.
+func ofURL(known catalog.Set, text string) (proposal, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" {
+		return proposal{}, usage("this is not an address").withHint("write https://HOST/PATH")
+	}
+	if u.User != nil {
+		return proposal{}, usage("the address has a name or a password in it; change the password that you just typed").
+			withHint("write https://HOST/PATH")
+	}
+	if u.Scheme != "https" {
+		return proposal{}, usage("%q is not encrypted", u.Scheme+"://"+u.Host).withHint("write https://%s", u.Host)
+	}
+	const remote = "pfar does not serve remote MCP servers yet. "
+	for _, s := range known.All() {
+		if r, err := url.Parse(s.Remote); err == nil && s.Remote != "" && r.Host == u.Host {
+			if s.Program.Gone != "" {
+				return proposal{}, fail(exitFailed, "%sNor can it run %s here: %s", remote, s.Title, s.Program.Gone)
+			}
+			return proposal{service: s, known: true, remarks: []string{
+				remote + "Instead of " + u.Host + " it runs " + s.Program.Package + " on this machine."}}, nil
+		}
+	}
+	fetch, ok := known.Find("fetch")
+	if !ok || fetch.Program.Gone != "" {
+		return proposal{}, fail(exitFailed, remote+"The catalogue has no service \"fetch\" to use instead")
+	}
+	return proposal{
+		service: fetch, known: true,
+		choices: catalog.Choices{
+			Server:  declaration.NameNear(strings.TrimPrefix(u.Hostname(), "www.")),
+			Answers: map[string]string{"host": u.Host},
+		},
+		remarks: []string{fmt.Sprintf("%sThis server opens pages of %s and reaches nothing else.", remote, u.Host)},
+	}, nil
+}

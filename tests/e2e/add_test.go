@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/units/control"
+)
+
+// person is somebody at a terminal, in which a pfar runs.
+type person struct {
+	t        testing.TB
+	cmd      *exec.Cmd
+	terminal *os.File
+
+	mu   sync.Mutex
+	seen bytes.Buffer
+	more chan struct{}
+}
+
+// atTerminal runs pfar in a pseudo-terminal of its own.
+func (p *pfar) atTerminal(args ...string) *person {
+	p.t.Helper()
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	check(p.t, err)
+	raw, err := terminal.SyscallConn() // Fd would make it one that blocks for ever
+	check(p.t, err)
+	var number int
+	check(p.t, raw.Control(func(fd uintptr) {
+		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
+			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	}))
+	check(p.t, err)
+	screen, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	check(p.t, err)
+	defer screen.Close()
+	s := &person{t: p.t, terminal: terminal, more: make(chan struct{})}
+	s.cmd = exec.Command(program(p.t, "pfar"), args...)
+	s.cmd.Env = append(p.env[:len(p.env):len(p.env)], "NO_COLOR=1", "TERM=xterm")
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = screen, screen, screen
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	check(p.t, s.cmd.Start())
+	go s.look()
+	p.t.Cleanup(func() { s.cmd.Process.Kill(); s.cmd.Wait(); terminal.Close() })
+	return s
+}
+
+func (s *person) look() {
+	part := make([]byte, 4096)
+	for {
+		n, err := s.terminal.Read(part)
+		s.mu.Lock()
+		s.seen.Write(part[:n])
+		close(s.more)
+		s.more = make(chan struct{})
+		s.mu.Unlock()
+		if err != nil { // the last of the other side is gone
+			return
+		}
+	}
+}
+
+// await waits until a text is there for the nth time.
+func (s *person) await(n int, text string) {
+	s.t.Helper()
+	late := time.After(soon)
+	for {
+		s.mu.Lock()
+		all, more := s.seen.String(), s.more
+		s.mu.Unlock()
+		if strings.Count(all, text) >= n {
+			return
+		}
+		select {
+		case <-more:
+		case <-late:
+			s.t.Fatalf("waiting for %q:\n%s", text, all)
+		}
+	}
+}
+
+// reply types a line as soon as a text is there for the nth time.
+func (s *person) reply(n int, text, line string) {
+	s.t.Helper()
+	s.await(n, text)
+	_, err := io.WriteString(s.terminal, line+"\n")
+	check(s.t, err)
+}
+
+func (s *person) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen.String()
+}
+
+// TestAdd goes from nothing to the first call of two npm servers: of memory by README's commands, and of Notion against
+// a stand-in, at a terminal that is killed at the prompt, with a wrong token and then with the right one.
+func TestAdd(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // another network takes root, and the test has run as root
+	}
+	t.Parallel()
+	_, wrap := startStandIn[seen](t, "notion", []string{notionHost})
+	p := prepare(t, nil)
+	p.env = append(p.env, registryNamed(t)...)
+	p.up()
+	readme, err := os.ReadFile("../../README.md")
+	check(t, err)
+	if !bytes.Contains(readme, []byte("\npfar add memory ")) || !bytes.Contains(readme, []byte("\npfar call memory.read_graph ")) {
+		t.Error("README has other commands than this test")
+	}
+	install := func(args ...string) string { // npm takes longer than p.command waits
+		t.Helper()
+		c := exec.Command(program(t, "pfar"), args...)
+		c.Env = p.env
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("pfar %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	if out := install("add", "memory", "--yes"); !strings.Contains(out, "verified with read_graph") {
+		t.Errorf("pfar add memory: %s", out)
+	}
+	if out, stderr, code := p.command("call", "memory.read_graph"); code != 0 || !strings.Contains(out, "entities") {
+		t.Errorf("pfar call: %d %s %s", code, out, stderr)
+	}
+	notion, _ := catalog.Load(nil, "").Find("notion")
+	install("install", notion.Program.Package)
+
+	p.again(wrap...) // where there is no registry
+	s := p.atTerminal("add", "notion")
+	s.reply(1, `Set up "notion"? [y/N]`, "y")
+	s.await(1, "(not shown):")
+	check(t, s.cmd.Process.Kill())
+	s.cmd.Wait()
+
+	s = p.atTerminal("add", "notion")
+	s.await(1, "notion: joining the set-up that is under way")
+	s.reply(1, "(not shown):", wrongNotionToken)
+	s.await(1, "The service refuses the value (1 of 3)")
+	s.await(1, "API token is invalid.")
+	s.reply(2, "(not shown):", notionToken)
+	s.await(1, "notion: verified with API-get-self")
+	s.await(1, "pfar client install PROGRAM")
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("pfar add notion: %v\n%s", err, s.text())
+	}
+	if text := s.text(); strings.Contains(text, notionToken) || strings.Contains(text, wrongNotionToken) ||
+		strings.Contains(text, "Nobody has read") {
+		t.Errorf("a token is on the screen, or a definition is new:\n%s", text)
+	}
+	want, err := notion.Declaration(catalog.Choices{})
+	check(t, err)
+	if text, err := os.ReadFile(p.path("notion.hcl")); err != nil || !bytes.Equal(text, want) {
+		t.Errorf("%v: the declaration is\n%s", err, text)
+	}
+	p.await("notion up", soon, func(r control.Report) bool { return server(r, "notion").State == control.Running })
+	out, stderr, code := p.command("call", "notion.API-post-search", "--query", "roadmap")
+	if code != 0 || !strings.Contains(out, "the pfar roadmap") {
+		t.Errorf("pfar call: %d %s %s", code, out, stderr)
+	}
+	if out, stderr, code := p.command("add", "notion", "--yes"); code != 0 || !strings.Contains(out, "notion: running") {
+		t.Errorf("again: %d %s %s", code, out, stderr)
+	}
+	for _, token := range []string{notionToken, wrongNotionToken} {
+		assertSecretNowhere(t, p, token)
+	}
+}
