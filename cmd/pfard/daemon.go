@@ -90,7 +90,9 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		inbox: d.inbox, log: log, vault: v, tokens: fresh, redaction: secrets, audit: records,
 		servers: d.uses, around: d, bridges: d.bridges,
 	}
-	fresh.users = d.uses
+	fresh.users, fresh.signIns = d.uses, newSignIns(o.dirs)
+	d.delivery.signIns = fresh.signIns
+	d.keeper.logins = newLogins(d)
 	d.audit.told = func() { d.post(d.tell) }
 	d.audit.again = func() { d.post(d.recordedAgain) }
 	return d
@@ -156,6 +158,7 @@ func (d *daemon) reload() {
 	diags = append(diags[:len(diags):len(diags)], d.inspectors.inspect()...)
 	d.reader.dropIns = set.Of
 	d.reader.diagnostics = append(d.reader.describe(files, diags), d.reader.describe(set.Files, set.Diags)...)
+	d.reader.diagnostics = append(d.reader.diagnostics, d.reader.describe(d.tokens.signIns.read())...)
 	lacked := slices.Clone(diags)
 	wanted := map[string]plan.Plan{}
 	stale, broken := map[string]bool{}, slices.Clone(set.Broken)

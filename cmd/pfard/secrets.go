@@ -37,6 +37,7 @@ type keeper struct {
 	servers   secretUsers
 	around    around
 	bridges   *bridge.Talks
+	logins    *logins
 	// running returns the instances of a server whose bridges run. nil: each bridge that runs is talked with.
 	running func(ctx context.Context, server string) ([]string, error)
 }

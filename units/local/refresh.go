@@ -10,16 +10,24 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// Refresh runs the process that refreshes a token set, as pfar-refresh@.service does, and returns when it has ended. It
-// gets the set by the connection, which is closed here.
-func (r *Runner) Refresh(ctx context.Context, instance string, conn *os.File) error {
-	sp, err := r.refreshSpec(refreshName(instance))
+// Errand is what a process of pfar-egress is run for beside servers.
+type Errand string
+
+const (
+	Refresh Errand = "refresh" // a token set is refreshed
+	Login   Errand = "login"   // one is obtained
+)
+
+// Send runs a process on an errand, as its unit does, and returns when it has ended. It gets what it needs by the
+// connection, which is closed here.
+func (r *Runner) Send(ctx context.Context, errand Errand, instance string, conn *os.File) error {
+	sp, err := r.errandSpec(errand, instance)
 	if err != nil {
 		conn.Close()
 		return err
 	}
 	sp.descriptors = []descriptor{{units.FDRefresh, conn}}
-	defer r.endRefresh(sp.name)
+	defer r.endErrand(sp.name)
 	p, err := spawn(sp, r.dirs.credentials(sp.name))
 	if err != nil {
 		return err
@@ -37,9 +45,10 @@ func (r *Runner) Refresh(ctx context.Context, instance string, conn *os.File) er
 	return nil
 }
 
-func (r *Runner) refreshSpec(name string) (sp spec, err error) {
+func (r *Runner) errandSpec(errand Errand, instance string) (sp spec, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	name := "pfar-" + string(errand) + "@" + instance
 	user, err := r.users.acquire(name)
 	if err != nil {
 		return spec{}, err
@@ -48,18 +57,18 @@ func (r *Runner) refreshSpec(name string) (sp spec, err error) {
 	if err != nil {
 		return spec{}, err
 	}
-	log := r.dirs.log(units.RefreshLog)
+	log := r.dirs.log(map[Errand]string{Refresh: units.RefreshLog, Login: units.LoginLog}[errand])
 	if err := rotate(log, units.LogSegment); err != nil {
 		return spec{}, err
 	}
-	sp = spec{name: name, argv: []string{program, "--refresh"}, env: roots(os.Environ()), user: user, binds: binds, log: log}
+	sp = spec{name: name, argv: []string{program, "--" + string(errand)}, env: roots(os.Environ()), user: user, binds: binds, log: log}
 	if r.cfg.Upstream != nil {
 		sp.credentials = map[string][]byte{units.CredentialUpstream: r.cfg.Upstream}
 	}
 	return sp, nil
 }
 
-func (r *Runner) endRefresh(name string) {
+func (r *Runner) endErrand(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.users.release(name)
@@ -68,5 +77,3 @@ func (r *Runner) endRefresh(name string) {
 		r.cfg.Log.Warn("removing what is left of "+name+", ignoring", "error", err)
 	}
 }
-
-func refreshName(instance string) string { return "pfar-refresh@" + instance }
