@@ -226,13 +226,13 @@ func (p *grantor) post(
 	}
 	r, err := client.Do(q)
 	if err != nil {
-		return oauth.Response{}, fmt.Errorf("%s cannot be asked: %w", q.URL.Host, unquoted(err))
+		return oauth.Response{}, oauth.Silent{Reason: fmt.Errorf("%s cannot be asked: %w", q.URL.Host, unquoted(err))}
 	}
 	defer r.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return oauth.Response{}, fmt.Errorf("reading the answer of %s: %w", q.URL.Host, unquoted(err))
+		return oauth.Response{}, oauth.Silent{Reason: fmt.Errorf("reading the answer of %s: %w", q.URL.Host, unquoted(err))}
 	case len(body) > maxAnswer:
 		return oauth.Response{}, fmt.Errorf("the answer of %s has more than %d bytes", q.URL.Host, maxAnswer)
 	}

@@ -209,13 +209,19 @@ const (
 	maxSilent    = 5
 )
 
+// Silent is why an endpoint has not answered at all.
+type Silent struct{ Reason error }
+
+func (s Silent) Error() string { return s.Reason.Error() }
+func (s Silent) Unwrap() error { return s.Reason }
+
 // After says how to go on after an error, and whether to. That the endpoint cannot be reached for a moment, or fails,
 // says nothing of the login: it is asked again, less often (RFC 8628 section 3.5).
 func (p Polling) After(err error) (next Polling, again bool) {
 	var refused Refused
-	answered := errors.As(err, &refused)
+	errors.As(err, &refused)
 	switch {
-	case !answered, refused.Code == "" && (refused.Status >= 500 || refused.Status == 429):
+	case errors.As(err, new(Silent)), refused.Code == "" && (refused.Status >= 500 || refused.Status == 429):
 		p.silent++
 		p.Interval = max(p.Interval, min(2*p.Interval, longestPause))
 		return p, p.silent < maxSilent
