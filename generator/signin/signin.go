@@ -42,13 +42,17 @@ type Client struct {
 	AuthStyle oauth.Style
 }
 
-// Ways are those in which a person can sign in, the one that is taken first.
+// Ways are those in which a person can sign in, the one that is taken first. Without a secret that is a code on another
+// device: some providers give no token for a browser's code then.
 func (p Provider) Ways() (ways []oauth.Way) {
 	if p.Code != nil {
 		ways = append(ways, oauth.ByCode)
 	}
 	if p.Device != nil {
 		ways = append(ways, oauth.ByDevice)
+	}
+	if p.Secret == "" {
+		slices.Reverse(ways)
 	}
 	return ways
 }

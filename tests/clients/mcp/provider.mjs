@@ -1,8 +1,9 @@
 // An OAuth authorization server for the tests: oidc-provider on loopback over TLS, with its own development pages for
 // signing in and for consent. The arguments are files with its key and certificate, and how long an access token lives,
-// in seconds. It says where it is, and then each grant that it makes, a line of JSON each. At /api a good token is
-// answered with what it is for.
+// in seconds. It says where it is, and then each grant that it makes, a line of JSON each. At the address of its API, which
+// is without TLS, a good token is answered with what it is for.
 import fs from "node:fs";
+import http from "node:http";
 import https from "node:https";
 import Provider from "oidc-provider";
 
@@ -47,14 +48,13 @@ server.listen(0, "127.0.0.1", () => {
   }));
   provider.on("grant.error", (ctx, e) => say({ grant: ctx.oidc?.params?.grant_type ?? null, error: e.error }));
   provider.on("server_error", (ctx, e) => say({ error: String(e) }));
-  const callback = provider.callback();
-  server.on("request", async (q, r) => {
-    if (q.url !== "/api") return callback(q, r);
+  server.on("request", provider.callback());
+  const api = http.createServer(async (q, r) => {
     const token = await provider.AccessToken.find((q.headers.authorization ?? "").replace(/^Bearer /, ""));
     r.setHeader("content-type", "application/json");
     r.statusCode = token ? 200 : 401;
     r.end(JSON.stringify(token ? { account: token.accountId, aud: token.aud, scope: token.scope, jti: token.jti.length } : { error: "invalid_token" }));
     say({ api: token ? token.scope : null });
   });
-  say({ issuer });
+  api.listen(0, "127.0.0.1", () => say({ issuer, api: `127.0.0.1:${api.address().port}` }));
 });
