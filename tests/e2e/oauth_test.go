@@ -171,8 +171,8 @@ func TestScopes(t *testing.T) {
 	p.awaitRunning("drive")
 }
 
-// TestBrokeredOAuth: a token that a login has obtained is seen by the API alone. It sees the new token in place of the same placeholder once there is one, from a server that
-// is not started again, and the old one never more.
+// TestBrokeredOAuth: the API alone sees a token that a login has obtained. It sees the new token in place of the same
+// placeholder once there is one, from a server that is not started again, and the old one never more.
 func TestBrokeredOAuth(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // another network takes root, and the test has run as root
