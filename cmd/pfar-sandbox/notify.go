@@ -56,6 +56,9 @@ func (l *launcher) notify(vars map[string]string) {
 	if s, ok := vars[units.NotifyState]; ok {
 		l.shown.State = s
 	}
+	if v, ok := vars[units.NotifyVerification]; ok && units.IsInvalid(v) {
+		l.shown.State = units.StateInvalid
+	}
 	if s, ok := vars["STATUS"]; ok {
 		l.shown.Detail = s
 	}

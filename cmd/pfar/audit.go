@@ -94,7 +94,8 @@ func (c auditVerb) auditCommand() *cobra.Command {
 func auditKinds() []string {
 	return []string{
 		"call", string(audit.Refused), string(audit.Vault), string(audit.Pin), string(audit.Approval), string(audit.Session), string(audit.Lifecycle),
-		string(audit.Declaration), string(audit.Policy), string(audit.Retention), string(audit.Torn), string(audit.Resumed), string(audit.Begin), string(audit.Rotate),
+		string(audit.Declaration), string(audit.Policy), string(audit.SetUp),
+		string(audit.Retention), string(audit.Torn), string(audit.Resumed), string(audit.Begin), string(audit.Rotate),
 	}
 }
 

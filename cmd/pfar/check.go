@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
@@ -144,6 +145,7 @@ func (c declaredVerb) host(dir string) generator.Host {
 	return generator.Host{
 		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(c.getenv("PATH")), Home: home,
 		StateDir: c.dirs.Homes(), Packages: c.dirs.Packages(), Private: c.dirs.Private(dir),
+		Services: sync.OnceValue(func() catalog.Set { return catalog.Load(os.DirFS(c.dirs.Services()), c.dirs.Services()) }),
 	}
 }
 

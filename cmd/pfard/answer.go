@@ -82,11 +82,19 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		}
 		return send(control.Response{Declarations: control.Declarations{Declared: r}})
 	case control.LogIn:
-		return d.keeper.logins.run(ctx, p, q, func(state control.SignIn) error {
+		return d.orders.logins.run(ctx, p, q, func(state control.SignIn) error {
 			return send(control.Response{Declarations: control.Declarations{SignIn: &state}})
 		})
 	case control.Install:
 		return d.orders.install(ctx, q, send)
+	case control.Begin:
+		return d.orders.flows.answer(ctx, p, q, send)
+	case control.Supply:
+		now, err := d.orders.flows.supply(p, q)
+		if err != nil {
+			return err
+		}
+		return send(control.Response{Declarations: control.Declarations{Flow: now}})
 	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import, control.Give:
 		r, err := d.keeper.answer(p, q)
 		if err != nil {

@@ -263,7 +263,9 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 		}
 	}
 	told := a.programs.Told(os.DirFS("/").(fs.ReadLinkFS), plan)
-	f, err := handover.DialFor(a.gateway, told, begun, a.redaction.serial())
+	f, err := handover.DialFor(a.gateway, handover.Message{
+		Expect: &told, At: begun, Secrets: a.redaction.serial(), Proof: a.delivery.proof(plan),
+	})
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	d.fleet = newFleet(d)
 	d.fleet.runner = converge.New(nil, d.fleet)
 	d.reader = newReader(o, log, d.fleet, records)
-	d.orders = &orders{d.inbox, d, d.fleet, d.followers, newInstalls(d)}
+	d.orders = &orders{inbox: d.inbox, around: d, fleet: d.fleet, followers: d.followers, installs: newInstalls(d)}
 	d.gateway = &gateway{inbox: d.inbox, log: log, around: d, socket: o.dirs.Gateway(), clientele: d.clientele}
 	d.gateway.endpoint = endpointAt(address)
 	d.inspectors = &inspectors{policy: d.policy, delivery: d.delivery, dir: o.dirs.Policies(), host: d.reader.host}
@@ -88,11 +88,15 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	}
 	d.keeper = &keeper{
 		inbox: d.inbox, log: log, vault: v, tokens: fresh, redaction: secrets, audit: records,
-		servers: d.uses, around: d, bridges: d.bridges,
+		servers: d.uses, around: d, bridges: d.bridges, gateway: gatewayAt(serversSocket(o.dirs), d.delivery),
 	}
-	fresh.users, fresh.signIns = d.uses, newSignIns(o.dirs)
+	fresh.users, fresh.signIns = d.uses, newSignIns(o.dirs, d.reader.services.now)
 	d.delivery.signIns = fresh.signIns
-	d.keeper.logins = newLogins(d)
+	d.orders.flows = newFlows(d)
+	d.orders.logins = &logins{
+		keeper: d.keeper, signIns: fresh.signIns, reader: d.reader, flows: d.orders.flows.Flows, of: map[string]*signingIn{},
+		handed: func(key string) error { return d.delivery.over(toLogin, key, "", "", nil) },
+	}
 	d.audit.told = func() { d.post(d.tell) }
 	d.audit.again = func() { d.post(d.recordedAgain) }
 	return d
@@ -107,6 +111,8 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
 	d.reload()
+	defer d.orders.flows.close()
+	d.orders.flows.Resume()
 	ready()
 	for {
 		select {

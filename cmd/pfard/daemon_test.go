@@ -148,17 +148,25 @@ func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
 		t.Fatal(err)
 	}
 	o := options{declarations: t.TempDir(), servers: "/srv/servers", dirs: control.Dirs{Run: t.TempDir(), State: state}}
-	d := newDaemon(o, slog.New(slog.NewTextHandler(io.Discard, nil)), v, "127.0.0.1:7417")
+	d, m, changed, _ := over(t, o, v)
+	return d, m, changed
+}
+
+// over is a daemon over directories that there are, in its loop, until end is called.
+func over(t *testing.T, o options, v *vault.Vault) (d *daemon, m *machine, changed chan struct{}, end func()) {
+	t.Helper()
+	d = newDaemon(o, slog.New(slog.NewTextHandler(io.Discard, nil)), v, "127.0.0.1:7417")
 	d.audit.open(false)
-	m := &machine{t: t, tell: d.fleet.changed, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
+	m = &machine{t: t, tell: d.fleet.changed, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
 	d.fleet.runner = converge.New(m, d.fleet)
-	changed := make(chan struct{})
+	changed = make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	looked := make(chan struct{}) // at the empty directory, not at a file that a test has half written
 	go d.loop(ctx, changed, func() { close(looked) })
 	<-looked
-	t.Cleanup(func() { cancel(); <-d.ended })
-	return d, m, changed
+	end = func() { cancel(); <-d.ended }
+	t.Cleanup(end)
+	return d, m, changed, end
 }
 
 // TestNoDeafPfard: one whose control socket fails ends, with the error.

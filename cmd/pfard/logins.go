@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfard/setups"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/egress"
@@ -22,18 +23,12 @@ type logins struct {
 	keeper  *keeper
 	signIns *signIns
 	reader  *reader                // to find what a name means
+	flows   *setups.Flows          // which may wait for a token
 	runs    loginRunner            // nil: nothing can obtain a set
 	handed  func(key string) error // a process is about to be given the secret of a client; with an error it must not be
 
 	mu sync.Mutex
 	of map[string]*signingIn // by key
-}
-
-func newLogins(d *daemon) *logins {
-	return &logins{
-		keeper: d.keeper, signIns: d.tokens.signIns, reader: d.reader, of: map[string]*signingIn{},
-		handed: func(key string) error { return d.delivery.over(toLogin, key, "", "", nil) },
-	}
 }
 
 // loginRunner has a process obtain a set.
@@ -43,19 +38,19 @@ type loginRunner interface {
 
 // signingIn is one login. It is the errand of its process.
 type signingIn struct {
-	keeper *keeper
+	*logins
+	uid    int // who has asked for it
 	task   oauth.Task
 	text   []byte // of the task
 	secret string // the key of the client's; "": it has none
-	handed func(key string) error
 	ctx    context.Context
 	end    context.CancelCauseFunc
 	over   chan struct{}       // closed when its process has ended
 	told   chan control.SignIn // what has changed
 
-	mu    sync.Mutex
-	state control.SignIn
-	err   error // why it has failed
+	progress sync.Mutex
+	state    control.SignIn
+	err      error // why it has failed
 }
 
 var (
@@ -72,6 +67,7 @@ func (l *logins) run(ctx context.Context, p control.Peer, q control.Request, tol
 		return err
 	}
 	key := one.state.Key
+	one.uid = p.UID
 	asked := q
 	asked.Key, asked.Login = key, nil
 	defer func() { l.keeper.record(p, asked, control.Response{}, err) }()
@@ -141,7 +137,7 @@ func (l *logins) prepare(q control.Request) (*signingIn, error) {
 		return nil, fmt.Errorf("provider %q: %w", provider.Name, err)
 	}
 	return &signingIn{
-		keeper: l.keeper, task: task, text: text, secret: provider.Secret, handed: l.handed, over: make(chan struct{}), told: make(chan control.SignIn, 1),
+		logins: l, task: task, text: text, secret: provider.Secret, over: make(chan struct{}), told: make(chan control.SignIn, 1),
 		state: control.SignIn{Name: provider.Name, Key: provider.Key, Way: way},
 	}, nil
 }
@@ -176,9 +172,9 @@ func (l *logins) forget(key string, one *signingIn) {
 // outcome is how a login has ended whose process has, with an error or without.
 func (s *signingIn) outcome(err error, told func(control.SignIn) error) error {
 	state := s.now()
-	s.mu.Lock()
+	s.progress.Lock()
 	failed := s.err
-	s.mu.Unlock()
+	s.progress.Unlock()
 	switch {
 	case state.Done:
 		return told(state)
@@ -193,8 +189,8 @@ func (s *signingIn) outcome(err error, told func(control.SignIn) error) error {
 }
 
 func (s *signingIn) now() control.SignIn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.progress.Lock()
+	defer s.progress.Unlock()
 	return s.state
 }
 
@@ -230,8 +226,8 @@ func (s *signingIn) show(p attach.Progress, through gates) error {
 		}
 	}
 	step.Until = time.Now().Add(min(max(p.Life, 0), oauth.LoginTime)).UTC().Truncate(time.Second)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.progress.Lock()
+	defer s.progress.Unlock()
 	s.state.Step = step
 	select {
 	case <-s.told: // nobody has taken that one
@@ -250,8 +246,8 @@ func (s *signingIn) take(r attach.Refreshed, content []byte) {
 		return
 	}
 	changes, scopes, err := s.store(r, content)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.progress.Lock()
+	defer s.progress.Unlock()
 	if err != nil {
 		s.err = fmt.Errorf("%w; nothing was stored", err)
 		return
@@ -284,5 +280,20 @@ func (s *signingIn) store(r attach.Refreshed, content []byte) ([]control.Change,
 		outcome, err := s.keeper.vault.Put(secret)
 		return []vault.Change{{Key: secret.Key, Outcome: outcome}}, err
 	})
+	if err == nil {
+		s.supply(secret)
+	}
 	return changes, set.Scopes, err
+}
+
+// supply has set-ups go on that have waited for the token.
+func (s *signingIn) supply(secret vault.Secret) {
+	for _, id := range s.flows.Waiting(secret.Key) {
+		_, err := s.flows.Supply(setups.Answer{
+			FlowAnswer: control.FlowAnswer{ID: id}, Value: &setups.Value{Text: string(secret.Value), OAuth: true}, UID: s.uid,
+		})
+		if err != nil {
+			s.keeper.log.Warn("a set-up does not take the token of a login", "key", secret.Key, "error", err)
+		}
+	}
 }

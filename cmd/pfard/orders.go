@@ -18,6 +18,8 @@ type orders struct {
 	fleet     *fleet
 	followers *followers
 	installs  *installs
+	flows     *flows
+	logins    *logins
 }
 
 // wake starts a server that sleeps, for a call, and returns when its launcher is under way, or with the reason why it

@@ -34,6 +34,7 @@ type reader struct {
 	earlier *earlier               // the last good versions, for after the next boot; nil: none are kept
 
 	installs *installs // packages of declarations
+	services *services
 
 	declared    []declaration.Server // without mistakes
 	diagnostics []control.Diagnostic
@@ -48,7 +49,7 @@ type reader struct {
 
 func newReader(o options, log *slog.Logger, f *fleet, a *auditor) *reader {
 	return &reader{
-		options: o, log: log, fleet: f, audit: a, folder: os.DirFS,
+		options: o, log: log, fleet: f, audit: a, folder: os.DirFS, services: &services{dir: o.dirs.Services(), open: os.DirFS},
 		logged: map[string]bool{}, shown: map[string]string{}, status: func(string) {},
 	}
 }
@@ -279,6 +280,7 @@ func (r *reader) host() generator.Host {
 	return generator.Host{
 		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(os.Getenv("PATH")), Home: home,
 		StateDir: dirs.Homes(), Packages: dirs.Packages(), Private: dirs.Private(r.options.declarations),
+		Services: r.services.now,
 	}
 }
 

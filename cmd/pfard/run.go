@@ -144,7 +144,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	inspectors := local.NewInspectors(r, d.inspectors.giveModel)
 	d.fleet.runner, d.inspectors.runner = converge.New(r, d.fleet), inspectors
 	errands := localErrands{d.tokens, r}
-	d.tokens.runs, d.keeper.logins.runs = errands, errands
+	d.tokens.runs, d.orders.logins.runs = errands, errands
 	d.orders.installs.jobs.Run(r)
 	owner := &telling{ctx: ctx, hook: hook{path: o.dirs.OnFailure(), log: log}}
 	defer owner.wait()
@@ -180,6 +180,7 @@ type bridgeSecrets struct {
 func (b bridgeSecrets) Brokered(p plan.Plan) (*os.File, error) { return b.delivery.brokered(p) }
 func (b bridgeSecrets) Hides(p plan.Plan) attach.Redaction     { return b.redaction.ofBridge(p) }
 func (b bridgeSecrets) Serial() int64                          { return b.redaction.serial() }
+func (b bridgeSecrets) Proof(p plan.Plan) string               { return b.delivery.proof(p) }
 
 // serve answers on the control socket until ctx ends, and sends how that went. It calls stop also when it cannot go on:
 // a pfard that nobody can ask is to be started again.
@@ -370,6 +371,7 @@ func gatewayGuest(uid int) control.Guest {
 	return control.Guest{UID: uid, Verbs: []control.Verb{
 		control.Open, control.Close, control.Wake, control.Sleep, control.Demand,
 		control.Redaction, control.Clients, control.Audit, control.Stuck, control.Policy, control.LastRefusal,
+		control.Begin,
 	}}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/bridge"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // secretUsers are the servers and inspectors that use secrets. Its methods are called in the loop.
@@ -24,6 +25,7 @@ type secretUsers interface {
 	receivers(vault.Change) error
 	valueChanged(key string, when urgency) []control.Use
 	give(server, digest string) (*control.Gift, error)
+	replaced(server string) (plan.Plan, bool)
 }
 
 // keeper answers what is asked of the vault.
@@ -37,7 +39,7 @@ type keeper struct {
 	servers   secretUsers
 	around    around
 	bridges   *bridge.Talks
-	logins    *logins
+	gateway   func(plan.Plan) error // tells it what a server that runs is by now
 	// running returns the instances of a server whose bridges run. nil: each bridge that runs is talked with.
 	running func(ctx context.Context, server string) ([]string, error)
 }
@@ -236,7 +238,32 @@ func (k *keeper) change(change func() ([]vault.Change, error)) ([]control.Change
 		return failed
 	})
 	k.awaitWire(list)
+	k.verifyAgain(list)
 	return list, err
+}
+
+// verifyAgain has the gateway verify the secrets of servers that run on with others: nothing else tells it of them.
+func (k *keeper) verifyAgain(list []control.Change) {
+	for _, c := range list {
+		for _, use := range c.Uses {
+			if use.Then != control.RunsOn && use.Then != control.Unconfirmed {
+				continue
+			}
+			var p plan.Plan
+			ok := false
+			err := k.do(func() error {
+				p, ok = k.servers.replaced(use.Server)
+				k.around.tell()
+				return nil
+			})
+			if err == nil && ok && k.gateway != nil {
+				err = k.gateway(p)
+			}
+			if err != nil { // it is about to start or to end
+				k.log.Info("another value is not verified before the server starts again", "server", use.Server, "reason", err)
+			}
+		}
+	}
 }
 
 // wireTime bounds how long bridges may take to put another value on the wire, all of them together.

@@ -31,15 +31,14 @@ type server struct {
 	full   string // why it was stopped, if it has filled the disk; "" once it is started again
 	asleep bool   // it does not run until a call wants it
 
-	has     *converge.State  // what runs
-	wanted  *converge.Server // what is to
-	again   bool             // stop it and start it, though the plan is the same
-	tried   control.State    // of before it was last started
-	given   string           // digest of what its launcher was given (delivery.digest); "": nothing, or it is not known
-	renew   renewal          // whether that has changed since
-	retry   retry            // of its crashes
-	served  bool             // it has been up, and nobody has stopped it since
-	delayed error            // why what it needs cannot be written; it is tried again
+	has    *converge.State  // what runs
+	wanted *converge.Server // what is to
+	again  bool             // stop it and start it, though the plan is the same
+	tried  control.State    // of before it was last started
+	proofs
+	retry   retry // of its crashes
+	served  bool  // it has been up, and nobody has stopped it since
+	delayed error // why what it needs cannot be written; it is tried again
 
 	unreached string // settings of its unit that do not reach it, in words; "": none
 	told      string // of these, what was logged last

@@ -20,15 +20,16 @@ import (
 
 // signIns are the owner's clients with OAuth providers, as their folder was when it was read last.
 type signIns struct {
-	dir, services string
-	open          func(dir string) fs.FS
+	dir     string
+	open    func(dir string) fs.FS
+	catalog func() catalog.Set
 
 	mu  sync.Mutex
 	set signin.Set
 }
 
-func newSignIns(dirs control.Dirs) *signIns {
-	return &signIns{dir: dirs.OAuth(), services: dirs.Services(), open: os.DirFS}
+func newSignIns(dirs control.Dirs, known func() catalog.Set) *signIns {
+	return &signIns{dir: dirs.OAuth(), open: os.DirFS, catalog: known}
 }
 
 // read reads the folder, and returns what is wrong with it. A file with a mistake has no provider.
@@ -39,8 +40,6 @@ func (s *signIns) read() (map[string]*hcl.File, hcl.Diagnostics) {
 	s.set = set
 	return set.Files, set.Diags
 }
-
-func (s *signIns) catalog() catalog.Set { return catalog.Load(s.open(s.services), s.services) }
 
 func (s *signIns) now() signin.Set {
 	if s == nil {

@@ -77,6 +77,9 @@ func (s *server) take(u units.Update) {
 	if s.renew == renewalDone && s.status.State == control.Running {
 		s.renew = noRenewal
 	}
+	if s.status.State == control.Running {
+		s.shows(u.Verification)
+	}
 	s.status.UID, s.status.Tools, s.status.Crashes = u.UID, u.Tools, u.Crashes
 	s.status.Limits, s.status.Shared = u.Limits, u.Shared
 	s.status.Launcher = otherLauncher(u)
@@ -108,6 +111,7 @@ func (s *server) report(log string) control.Server {
 			r.SessionsMax = p.Gateway.Sessions.Max
 		}
 	}
+	verified(&r, p)
 	if s.retry.timer != nil {
 		r.Detail += "; " + s.retry.words
 	}

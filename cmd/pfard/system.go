@@ -71,6 +71,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	// Nobody watches what is obeyed here.
 	d.reader.folder, d.policy.open, d.clientele.open = control.OurDir, control.OurDir, control.OurDir
 	d.tokens.signIns.open = control.OurDir
+	d.reader.services.open = control.OurDir
 	d.fleet.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
 	if d.fleet.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
@@ -91,7 +92,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits,
-		Told: gatewayAt(serversSocket(o.dirs)), Events: d.hearUnits(ctx, a, own),
+		Told: gatewayAt(serversSocket(o.dirs), d.delivery), Events: d.hearUnits(ctx, a, own),
 	})
 	if err != nil {
 		return err
@@ -215,7 +216,7 @@ func (d *daemon) hearUnits(ctx context.Context, a *attachments, own allotted) fu
 // join has the daemon and the conversations with units know each other.
 func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.fleet.runner, d.fleet.units, a.runner, d.keeper.running = converge.New(r, d.fleet), a, r, r.Bridges
-	d.tokens.runs, d.keeper.logins.runs = a, a
+	d.tokens.runs, d.orders.logins.runs = a, a
 	d.orders.installs.jobs.Run(r)
 	d.policy.outlived = true
 	d.inspectors.runner = systemd.NewInspectors(d.log, a.link, d.options.dirs.Run)
@@ -317,8 +318,8 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 }
 
 // gatewayAt tells the gateway behind a socket what a server that runs is by now.
-func gatewayAt(socket string) func(plan.Plan) error {
-	return func(p plan.Plan) error { return handover.Tell(socket, p.Gateway) }
+func gatewayAt(socket string, secrets *delivery) func(plan.Plan) error {
+	return func(p plan.Plan) error { return handover.Tell(socket, p.Gateway, secrets.proof(p)) }
 }
 
 func newAttachments(d *daemon, link *systemd.Link, limits *local.UnitScopes) *attachments {

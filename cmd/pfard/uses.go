@@ -58,6 +58,10 @@ func (u *uses) revalue(s *server, when urgency) control.Then {
 	lacks := now == ""
 	u.bridges.Changed(s.name)
 	switch {
+	case s.asleep && !s.off && !lacks && when == atOnce && s.doubtful(): // no client sees a tool whose call would wake it
+		s.run, s.asleep = true, false
+		u.fleet.converge(s)
+		return control.Starts
 	case !s.runs():
 		return control.Later
 	case s.status.State == control.Waiting:

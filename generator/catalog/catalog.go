@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/reviewed"
 	"github.com/pfar/pfar/policies/services"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // Service is one service that can be set up by its name.
@@ -88,12 +88,8 @@ type Test struct {
 	Answer    string // that a good answer has, as an expression of Go; "": one that is no error is good
 }
 
-// Good reports whether an answer shows that the secrets are right. Many servers answer with the error of their API as
-// if it were none.
-func (t Test) Good(isError bool, text string) bool {
-	ok, err := regexp.MatchString(t.Answer, text)
-	return !isError && ok && err == nil
-}
+// Good reports whether an answer shows that the secrets are right.
+func (t Test) Good(isError bool, text string) bool { return handover.Trial{Answer: t.Answer}.Good(isError, text) }
 
 // Reviewed returns the digests of definitions that pfar's makers have read, nil without any.
 func (s Service) Reviewed() *reviewed.Definitions { return reviewed.Of(s.Name, nil) }

@@ -132,13 +132,14 @@ func (s Set) OfKey(key string) (Provider, bool) {
 // ErrNone is the error of Choose where no provider is configured.
 var ErrNone = errors.New("no provider is configured")
 
-// Choose returns the provider that a name means: one of that name, or of that service, or the one whose tokens the
-// declared server of that name uses, which has these keys.
+// Choose returns the provider that a name means: one of that name, or of that service, the one whose tokens the
+// declared server of that name uses, which has these keys, or the one of that key.
 func (s Set) Choose(name string, keys []string) (Provider, error) {
 	for _, fits := range []func(Provider) bool{
 		func(p Provider) bool { return p.Name == name },
 		func(p Provider) bool { return slices.Contains(keys, p.Key) },
 		func(p Provider) bool { return p.Service == name },
+		func(p Provider) bool { return p.Key == name },
 	} {
 		var found []Provider
 		for _, p := range s.Providers {

@@ -92,7 +92,7 @@ func TestProviders(t *testing.T) {
 		{"server", []string{"acme_token"}, "acme"},
 		{"acme", []string{"github_token"}, "acme"},
 		{"server", []string{"acme_token", "github_token"}, `"server" has several providers: name one of acme, github`},
-		{"server", nil, "no provider is configured"}, {"notion", []string{"notion_token"}, "no provider is configured"},
+		{"github_work", nil, "work"}, {"server", nil, "no provider is configured"}, {"notion", []string{"notion_token"}, "no provider is configured"},
 	} {
 		p, err := s.Choose(c.name, c.keys)
 		got := p.Name

@@ -23,6 +23,7 @@ const (
 	Lifecycle   Kind = "lifecycle"   // a server has turned into another state
 	Declaration Kind = "declaration" // a server's declaration is new, another, or gone
 	Policy      Kind = "policy"      // a policy or a client's declaration is new, another, or gone
+	SetUp       Kind = "set-up"      // a server's set-up has begun, was told that a value is refused, or has ended
 	Retention   Kind = "retention"   // the oldest files were deleted
 	Torn        Kind = "torn"        // what lies between the record before and this one is no record
 	Resumed     Kind = "resumed"     // writing to the disk had failed, and works again

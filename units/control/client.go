@@ -70,6 +70,35 @@ func (c Client) Install(ctx context.Context, w Wish, progress func(Installing)) 
 	return last, err
 }
 
+// SetUp begins a set-up, or with nil joins the one of this user, and calls changed with it as it is and after each change
+// until it has ended. If the caller gives up, the set-up goes on. Its errors wrap ErrNoFlow if there is none to join.
+func (c Client) SetUp(ctx context.Context, begin *SetUp, changed func(Flow) error) error {
+	over := false
+	err := c.converse(ctx, Request{Verb: Begin, SetUp: begin}, func(r Response) error {
+		if r.Flow == nil {
+			return errors.New("pfard answered without a set-up: pfar and pfard may be of different versions")
+		}
+		over = r.Flow.State == FlowComplete || r.Flow.State == FlowFailed
+		return changed(*r.Flow)
+	})
+	if err == nil && !over {
+		err = fmt.Errorf("%w: it ended before the set-up did", ErrNotRunning)
+	}
+	return err
+}
+
+// Supply answers a set-up that waits, and returns how it goes on. An error about the answer leaves it waiting.
+func (c Client) Supply(ctx context.Context, a FlowAnswer, secret string) (Flow, error) {
+	r, err := c.Do(ctx, Request{Verb: Supply, Answer: &a, Secret: secret})
+	if err == nil && r.Flow == nil {
+		err = errors.New("pfard answered without a set-up: pfar and pfard may be of different versions")
+	}
+	if err != nil {
+		return Flow{}, err
+	}
+	return *r.Flow, nil
+}
+
 // Watch calls changed with the present report and with each new one, until it returns an error, which Watch returns,
 // or until pfard closes the connection, which is io.EOF.
 func (c Client) Watch(ctx context.Context, changed func(Report) error) error {

@@ -200,6 +200,10 @@ const (
 	Stopping State = units.StateStopping
 
 	Fetching State = "installing" // its package is being installed
+
+	// CredentialInvalid is a server that runs as in Running, and whose Verification.Result is units.Invalid: no client
+	// sees its tools until another value is stored. Who waits for Running has to expect it as well.
+	CredentialInvalid State = units.StateInvalid
 )
 
 // DetailDisabled is the Detail of a server that is Stopped because nobody may start it.
@@ -246,7 +250,7 @@ type Server struct {
 	Since       time.Time `json:"since"`              // of State
 	Crashes     int       `json:"crashes"`            // in a row
 	Denial
-	units.Wait
+	Owed
 	Log         string    `json:"log"`                       // path of its log or, if that is in the journal, the command that shows it
 	Shared      string    `json:"shared,omitempty"`          // files of the host that it shares with it, locks and all, and why; "": none
 	Limits      string    `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
@@ -258,6 +262,15 @@ type Server struct {
 	SessionsMax int       `json:"sessions_max,omitempty"`    // processes that client sessions may have to themselves; 0: all share one
 	Sessions    []Session `json:"sessions,omitempty"`        // those that have one, by handle
 }
+
+// Owed is what a server owes to its owner: a word, a secret, or a better one.
+type Owed struct {
+	units.Wait
+	Verification Verification `json:"verification,omitzero"`
+}
+
+// Verification is whether a call has shown a server's secrets to be right.
+type Verification = units.Verification
 
 // Denial is the connections that a server was refused.
 type Denial struct {

@@ -126,6 +126,9 @@ func (d Dirs) Pins() string { return filepath.Join(d.State, "pins") }
 // Disabled is the file that is there if the operator has disabled the named server.
 func (d Dirs) Disabled(name string) string { return filepath.Join(d.State, "disabled", name) }
 
+// Flows is the directory of the set-ups that are under way.
+func (d Dirs) Flows() string { return filepath.Join(d.State, "set-ups") }
+
 // Kept is the directory of the last good version of each declaration.
 func (d Dirs) Kept() string { return filepath.Join(d.State, "declarations") }
 
@@ -159,6 +162,6 @@ func (d Dirs) Private(declarations string) []string {
 		return strings.HasPrefix(dir, "/usr/")
 	})
 	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(),
-		d.Homes(), d.Kept(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"),
+		d.Homes(), d.Kept(), d.Flows(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"),
 		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Services(), d.OAuth(), d.Token(), d.Undo())
 }

@@ -21,6 +21,7 @@ const (
 	CodeBusy     Code = "busy"      // as many as there may be
 	CodeDeclared Code = "declared"  // the server is declared
 	CodeChanged  Code = "changed"   // the file has another text than the one that was to be replaced
+	CodeNoFlow   Code = "no-set-up" // no set-up is under way
 )
 
 // Errors that a caller tells apart. An answer wraps all but the last to choose the Code; Client returns errors that
@@ -41,6 +42,7 @@ var (
 	ErrBusy       = errors.New("as many as there may be")
 	ErrDeclared   = errors.New("still declared")
 	ErrChanged    = errors.New("the file is not as it was")
+	ErrNoFlow     = errors.New("no set-up is under way")
 	ErrNotRunning = errors.New("pfar is not running")
 )
 
@@ -66,7 +68,7 @@ func refusals() map[Code]error {
 	return map[Code]error{
 		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeExists: ErrExists, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeOff: ErrOff, CodeInvalid: ErrInvalid,
 		CodeLearning: ErrLearning, CodeStopped: ErrStopped, CodeDown: ErrDown, CodeShared: ErrShared, CodeOpen: ErrOpen, CodeBusy: ErrBusy,
-		CodeDeclared: ErrDeclared, CodeChanged: ErrChanged,
+		CodeDeclared: ErrDeclared, CodeChanged: ErrChanged, CodeNoFlow: ErrNoFlow,
 	}
 }
 

@@ -61,3 +61,6 @@ type FlowAnswer struct {
 	Cancel bool   `json:"cancel,omitempty"`
 	Skip   bool   `json:"skip,omitempty"` // an optional secret
 }
+
+// Over reports whether a set-up has ended.
+func (f Flow) Over() bool { return f.State == FlowComplete || f.State == FlowFailed }

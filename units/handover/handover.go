@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/packet"
 )
 
@@ -39,7 +40,7 @@ type Server struct {
 	Version      string   `json:"version,omitempty"` // that the declaration expects the server to have, or it is not served; "" expects none
 	Program      string   `json:"program,omitempty"` // SHA-256 over its command and arguments, in hexadecimal
 
-	Files json.RawMessage `json:"files,omitempty"` // a fingerprint.Fingerprint of its program, read at this start; nil: it is not known
+	Evidence
 
 	OnDemand    bool          `json:"on_demand,omitempty"`    // a call starts it when it sleeps
 	IdleTimeout time.Duration `json:"idle_timeout,omitempty"` // without a call, until it is put to sleep; 0: never; nanoseconds in JSON
@@ -72,16 +73,17 @@ type Hello struct {
 // Process is what a process of the server is started with, or asked in its handshake. All else may change while it
 // runs.
 func (s Server) Process() Server {
-	s.Description, s.Label, s.Timeout, s.Tools, s.Declared, s.Pins, s.Files = "", "", 0, nil, nil, "", nil
+	s.Description, s.Label, s.Timeout, s.Tools, s.Declared, s.Pins, s.Evidence = "", "", 0, nil, nil, "", Evidence{}
 	return s
 }
 
-// Message is one packet. Exactly one member is set, beside At and Secrets.
+// Message is one packet. Exactly one member is set, beside At, Secrets and Proof.
 type Message struct {
 	Change   *Server `json:"change,omitempty"`   // pfard, first and instead of Expect: what a server that runs is by now; answered by Ready or Failed
 	At       int64   `json:"at,omitempty"`       // with Expect: before the declaration was read; with Change: after (Now)
 	Expect   *Server `json:"expect,omitempty"`   // whoever has connected for a launcher, first: the server that it hands over
 	Secrets  int64   `json:"secrets,omitempty"`  // with Expect: which set of secrets (redact.Set.Serial) the gateway has to know before it reads the server, or a later one
+	Proof    string  `json:"proof,omitempty"`    // with Expect and Change: tells the server's secrets from others, of no use to guess them by; "": it has none
 	Hello    *Hello  `json:"hello,omitempty"`    // launcher: here is the server, descriptors attached
 	Stopping bool    `json:"stopping,omitempty"` // launcher: close the server's stdin, it is to end
 	Begin    *Begin  `json:"begin,omitempty"`    // gateway: the answer to an Expect with Files
@@ -116,6 +118,8 @@ type Ready struct {
 
 	Dropped int      `json:"dropped,omitempty"` // definitions that cannot be served
 	Why     []string `json:"why,omitempty"`     // of the first of them, and of those apart, a line each
+
+	Verification *units.Verification `json:"verification,omitempty"` // nil: it has no secrets
 }
 
 // Conn is one launcher's connection, at either end.
@@ -146,9 +150,9 @@ func dial(path string, m Message) (*Conn, error) {
 }
 
 // DialFor is Dial for a launcher, which gets the file: its own user may not connect, so that a server that broke out of
-// its sandbox could not either. at and secrets are those of Message.
-func DialFor(path string, s Server, at, secrets int64) (*os.File, error) {
-	c, err := dial(path, Message{Expect: &s, At: at, Secrets: secrets})
+// its sandbox could not either. The message has Expect, and what belongs to it.
+func DialFor(path string, m Message) (*os.File, error) {
+	c, err := dial(path, m)
 	if err != nil {
 		return nil, err
 	}
@@ -167,10 +171,10 @@ func Now() int64 {
 // tellTime bounds Tell: the gateway answers in milliseconds.
 const tellTime = 10 * time.Second
 
-// Tell says to the gateway what a server that runs is by now, and returns once it goes by that. With an error it may
-// not.
-func Tell(path string, s Server) error {
-	c, err := dial(path, Message{Change: &s, At: Now()})
+// Tell says to the gateway what a server that runs is by now, and which secrets it has (Message.Proof; "": those that it
+// had), and returns once it goes by that. With an error it may not.
+func Tell(path string, s Server, proof string) error {
+	c, err := dial(path, Message{Change: &s, At: Now(), Proof: proof})
 	if err != nil {
 		return err
 	}

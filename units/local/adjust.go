@@ -33,7 +33,7 @@ func (s *server) adjust(p plan.Plan) error {
 		return err
 	}
 	if change.Gateway && p.Gateway.Session == "" { // it has its sessions' processes go by that as well
-		if err := handover.Tell(s.r.cfg.Gateway.Servers.Addr().String(), p.Gateway); err != nil {
+		if err := handover.Tell(s.r.cfg.Gateway.Servers.Addr().String(), p.Gateway, s.r.cfg.Secrets.Proof(p)); err != nil {
 			return err
 		}
 	}

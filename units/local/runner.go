@@ -39,6 +39,7 @@ type Secrets interface {
 	Brokered(plan.Plan) (*os.File, error) // attach.Message.Broker for a server's bridge, or nil
 	Hides(plan.Plan) attach.Redaction     // what the bridge of a plan keeps out of its log
 	Serial() int64                        // handover.Message.Secrets
+	Proof(plan.Plan) string               // handover.Message.Proof
 }
 
 // noSecrets has nothing to broker and nothing to hide.
@@ -47,6 +48,7 @@ type noSecrets struct{}
 func (noSecrets) Brokered(plan.Plan) (*os.File, error) { return nil, nil }
 func (noSecrets) Hides(plan.Plan) attach.Redaction     { return nil }
 func (noSecrets) Serial() int64                        { return 0 }
+func (noSecrets) Proof(plan.Plan) string               { return "" }
 
 // Runner starts and stops servers, each with its egress bridge, and the gateway. A process that serves one session is a
 // server of its own here, with everything that belongs to one but a log, and named by units.Instance.

@@ -219,7 +219,9 @@ func (s *server) prepare() (spec, error) {
 	told := s.r.programs.Told(os.DirFS("/").(fs.ReadLinkFS), o.plan)
 	var descriptors []descriptor
 	if !s.plan.Sandbox.Once {
-		gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), told, begun, s.r.cfg.Secrets.Serial())
+		gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), handover.Message{
+			Expect: &told, At: begun, Secrets: s.r.cfg.Secrets.Serial(), Proof: s.r.cfg.Secrets.Proof(o.plan),
+		})
 		if err != nil {
 			return spec{}, err
 		}

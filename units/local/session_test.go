@@ -120,6 +120,8 @@ func (s someSecrets) Hides(p plan.Plan) attach.Redaction {
 
 func (s someSecrets) Serial() int64 { return 42 }
 
+func (s someSecrets) Proof(plan.Plan) string { return "" }
+
 func noMaterial(plan.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
 
 func testGateway(t *testing.T, dir string) Gateway {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -234,7 +235,7 @@ func (c *Catalogue) Named(k Kind, endpoint, name string) (Route, error) {
 		n, ok = s.short[k][name]
 	}
 	if !ok {
-		return Route{}, s.unknown(k, what, own, name)
+		return Route{}, cmp.Or(s.upstream.refusal(), s.unknown(k, what, own, name))
 	}
 	item := s.listing[k][n]
 	return Route{s.upstream, item.Name, item, s.label}, nil
@@ -258,7 +259,7 @@ func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 			return Route{}, false, err
 		}
 		i, ok := s.resource(uri, false)
-		return Route{s.upstream, uri, i, s.label}, ok, nil
+		return Route{s.upstream, uri, i, s.label}, ok, s.upstream.refusal()
 	}
 	var route Route
 	var servers []string

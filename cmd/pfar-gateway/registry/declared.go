@@ -12,9 +12,9 @@ import (
 var errNotLive = errors.New("no process of this server runs")
 
 // change answers pfard, which says that the declaration of a live server has changed.
-func (r *Registry) change(c *handover.Conn, server handover.Server, at int64) {
-	m := handover.Message{Ready: new(handover.Ready)}
-	if err := r.redeclare(server, at); err != nil {
+func (r *Registry) change(c *handover.Conn, asked handover.Message) {
+	m, server := handover.Message{Ready: new(handover.Ready)}, *asked.Change
+	if err := r.redeclare(server, asked.At, asked.Proof); err != nil {
 		r.log.Warn("taking a changed declaration; pfard starts the server again", "server", server.Name, "error", err.Error())
 		m = handover.Message{Failed: err.Error()}
 	}
@@ -23,7 +23,7 @@ func (r *Registry) change(c *handover.Conn, server handover.Server, at int64) {
 
 // redeclare has the processes of a live server go by another word of the owner's. When it returns nil, each request
 // from here on is judged by that, lists show it, and the next gateway begins with it.
-func (r *Registry) redeclare(server handover.Server, at int64) error {
+func (r *Registry) redeclare(server handover.Server, at int64, proof string) error {
 	r.table.mu.Lock()
 	e := r.table.entries[server.Name]
 	if e == nil || !e.upstream.Alive() {
@@ -40,6 +40,7 @@ func (r *Registry) redeclare(server handover.Server, at int64) error {
 	for _, p := range all {
 		p.amend(server)
 	}
+	u.newProof(proof, before)
 	r.table.mu.Unlock()
 
 	found := r.serveAgain(u, !bytes.Equal(before.Declared, server.Declared))

@@ -29,7 +29,7 @@ func stricter() handover.Server {
 // TestNotRedeclared: nothing is changed of a server that would take another process, or that does not run.
 func TestNotRedeclared(t *testing.T) {
 	r := registrytest.New(t, limits())
-	if err := handover.Tell(r.Path, stricter()); err == nil || !strings.Contains(err.Error(), "no process of this server runs") {
+	if err := handover.Tell(r.Path, stricter(), ""); err == nil || !strings.Contains(err.Error(), "no process of this server runs") {
 		t.Errorf("a server that nobody knows: %v", err)
 	}
 	l := r.Launch(t, plainServer(), registrytest.Script{})
@@ -43,12 +43,12 @@ func TestNotRedeclared(t *testing.T) {
 	} {
 		s := stricter()
 		edit(&s)
-		if err := handover.Tell(r.Path, s); err == nil || !strings.Contains(err.Error(), "another one") {
+		if err := handover.Tell(r.Path, s, ""); err == nil || !strings.Contains(err.Error(), "another one") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for _, s := range []handover.Server{{Name: "../s"}, {Name: "s", Session: "../s"}} {
-		if err := handover.Tell(r.Path, s); !errors.Is(err, io.EOF) {
+		if err := handover.Tell(r.Path, s, ""); !errors.Is(err, io.EOF) {
 			t.Errorf("%q, %q: %v", s.Name, s.Session, err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestNotRedeclared(t *testing.T) {
 	l.Exit()
 	<-l.Ended
 	registrytest.Eventually(t, "it is down", func() bool { return !r.Catalogue().States()["s"].Up })
-	if err := handover.Tell(r.Path, stricter()); err == nil || !strings.Contains(err.Error(), "no process of this server runs") {
+	if err := handover.Tell(r.Path, stricter(), ""); err == nil || !strings.Contains(err.Error(), "no process of this server runs") {
 		t.Errorf("a server that has ended: %v", err)
 	}
 }
@@ -84,7 +84,7 @@ func TestRedeclared(t *testing.T) {
 	})
 	up := upstream(t, r, "s")
 	identity, _ := up.Declared()
-	if err := handover.Tell(r.Path, stricter()); err != nil {
+	if err := handover.Tell(r.Path, stricter(), ""); err != nil {
 		t.Fatal(err)
 	}
 	again, word := up.Declared()
@@ -124,7 +124,7 @@ func TestRedeclared(t *testing.T) {
 	mu.Lock()
 	events = nil
 	mu.Unlock()
-	if err := handover.Tell(r.Path, stricter()); err != nil {
+	if err := handover.Tell(r.Path, stricter(), ""); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
@@ -140,7 +140,7 @@ func TestRedeclaredStays(t *testing.T) {
 	first, _ := store.New(t, limits())
 	begun := handover.Now()
 	first.Launch(t, plainServer(), registrytest.Script{}).Ready(t)
-	if err := handover.Tell(first.Path, stricter()); err != nil {
+	if err := handover.Tell(first.Path, stricter(), ""); err != nil {
 		t.Fatal(err)
 	}
 	first.Close()
@@ -151,7 +151,7 @@ func TestRedeclaredStays(t *testing.T) {
 
 	r := registrytest.New(t, limits())
 	r.Launch(t, plainServer(), registrytest.Script{}).Ready(t)
-	if err := handover.Tell(r.Path, stricter()); err != nil {
+	if err := handover.Tell(r.Path, stricter(), ""); err != nil {
 		t.Fatal(err)
 	}
 	r.Begun = begun
@@ -196,7 +196,7 @@ func TestRedeclaredSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := handover.Tell(r.Path, own(stricter())); err != nil {
+	if err := handover.Tell(r.Path, own(stricter()), ""); err != nil {
 		t.Fatal(err)
 	}
 	_, after, err := r.Start(t.Context(), main, plainClient())

@@ -37,7 +37,7 @@ func (r *Registry) Serve(ctx context.Context, l *net.UnixListener) error {
 func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 	m, err := first(c)
 	if err == nil && m.Change != nil {
-		r.change(c, *m.Change, m.At)
+		r.change(c, m)
 		return
 	}
 	var u *Upstream
@@ -68,6 +68,7 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 		if err != nil {
 			return nil, err
 		}
+		r.verify(ctx, u, l[Tools], false) // before it is stored: a gateway that is killed here has it started again
 		u.remember(l)
 		r.stored.store(c, u)
 		r.announce(c, u, l, begun)
@@ -148,6 +149,7 @@ func (r *Registry) hello(c *handover.Conn, about handover.Message) (*Upstream, e
 	}
 	u := r.upstreams.connect(server, files[0], files[1], memory, about.Secrets)
 	u.handed = about.At
+	u.trial.has(about.Proof)
 	return u, nil
 }
 
@@ -173,6 +175,12 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream, b
 	for failed := 0; ; {
 		select {
 		case <-u.lists.stale:
+		case <-u.trial.again:
+			if u.trial.taken() {
+				r.verify(ctx, u, l[Tools], true)
+			}
+			r.show(c, u, l, 0)
+			continue
 		case <-u.Done():
 			return u.Why()
 		}
@@ -190,19 +198,24 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream, b
 		} else {
 			failed = 0
 			l = fresh
-			u.remember(l)
+			r.show(c, u, l, said)
 			u.memory.Settled()
-			if m, told, ok := r.up(u, l); ok {
-				r.table.retell(u, said&^told)
-				_ = c.Send(m)
-				r.reviewer.keep(u, l)
-			}
 		}
 		select {
 		case <-time.After(pause - time.Since(last)):
 		case <-u.Done():
 			return u.Why()
 		}
+	}
+}
+
+// show shows clients and the launcher what is known of a server by now. The server has said that some lists changed.
+func (r *Registry) show(c *handover.Conn, u *Upstream, l *Listing, said Kinds) {
+	u.remember(l)
+	if m, told, ok := r.up(u, l); ok {
+		r.table.retell(u, said&^told)
+		_ = c.Send(m)
+		r.reviewer.keep(u, l)
 	}
 }
 

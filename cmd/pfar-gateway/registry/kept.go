@@ -6,6 +6,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -88,6 +89,8 @@ func (r *reviewer) kept(server handover.Server) (o offered, ok bool) {
 type state struct {
 	Server  handover.Server
 	Offered offered
+	Proof   string
+	Trial   units.Verification
 	findings
 }
 
@@ -95,7 +98,8 @@ type state struct {
 func (u *Upstream) write(l *Listing) error {
 	u.writing.Lock()
 	defer u.writing.Unlock()
-	return u.memory.Write(state{Server: u.Server(), Offered: u.offers(l), findings: u.lists.now()})
+	proof, is := u.trial.now()
+	return u.memory.Write(state{Server: u.Server(), Offered: u.offers(l), Proof: proof, Trial: is, findings: u.lists.now()})
 }
 
 func (u *Upstream) remember(l *Listing) {

@@ -53,6 +53,7 @@ func ready(u *Upstream, l *Listing, v reviewed) handover.Message {
 		Dropped: d.Count, Why: d.Why,
 		Tools: len(l[Tools]), Prompts: len(l[Prompts]), Resources: len(l[Resources]),
 		Protocol: u.Agreed().Protocol, Server: u.Agreed().Title(), Held: v.count, Unreviewed: v.strange,
+		Verification: u.trial.verification(),
 	}}
 }
 

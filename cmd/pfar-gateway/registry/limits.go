@@ -11,6 +11,7 @@ import (
 type Limits struct {
 	protocol.Limits
 	Wake      time.Duration // from the call that wakes a server until it can be called
+	Verify    time.Duration // for the call that shows whether a server's secrets are right
 	Word      time.Duration // for pfard to say that a server which was stopped comes up again: its launcher does not know
 	Pages     int           // of one list
 	Items     int           // of one list, all pages
@@ -29,7 +30,7 @@ func DefaultLimits() Limits {
 			Depth:  512, Handshake: 30 * time.Second, Probe: 5 * time.Second, Call: time.Minute, Human: 10 * time.Minute,
 			Concurrent: 64, Waiting: 256, Asks: 16, Notes: 200, Note: 64 << 10, Ask: 1 << 20,
 		},
-		Wake: 45 * time.Second, Word: time.Second, Pages: 256, Items: 4096, Bytes: 16 << 20, Item: 256 << 10, ItemDepth: 64,
+		Wake: time.Minute, Verify: 15 * time.Second, Word: time.Second, Pages: 256, Items: 4096, Bytes: 16 << 20, Item: 256 << 10, ItemDepth: 64,
 		Refresh: time.Second, Page: 1 << 20,
 	}
 }

@@ -97,7 +97,7 @@ func TestOtherProgram(t *testing.T) {
 	r := registrytest.Prepared(t, limits(), func(r *registrytest.Registry) { r.Pin(store) })
 	launchAs := func(program, sum, session string) *registrytest.Launched {
 		files := json.RawMessage(`{"files":1,"sha256":"` + sum + `"}`)
-		return r.Launch(t, handover.Server{Name: "s", Session: session, Pins: "trust-first", Program: program, Files: files}, registrytest.Script{})
+		return r.Launch(t, handover.Server{Name: "s", Session: session, Pins: "trust-first", Program: program, Evidence: handover.Evidence{Files: files}}, registrytest.Script{})
 	}
 	launch := func(sum string) *registrytest.Launched { return launchAs("p", sum, "") }
 	for _, when := range []string{"at first", "again"} {
@@ -143,7 +143,7 @@ func TestProgramWithBrokenPins(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := registrytest.Prepared(t, limits(), func(r *registrytest.Registry) { r.Pin(store) })
-	l := r.Launch(t, handover.Server{Name: "s", Files: json.RawMessage(`{"files":1}`)}, registrytest.Script{})
+	l := r.Launch(t, handover.Server{Name: "s", Evidence: handover.Evidence{Files: json.RawMessage(`{"files":1}`)}}, registrytest.Script{})
 	if !strings.HasSuffix(l.Waits, "cannot be used: pfar pins show s") {
 		t.Errorf("it waits %q", l.Waits)
 	}

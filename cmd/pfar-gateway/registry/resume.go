@@ -41,6 +41,9 @@ func (r *Registry) Resume(ctx context.Context, name string, p keep.Process) erro
 	r.announce(c, u, listing, begun)
 	begin := func(context.Context) (*Listing, error) {
 		u.Resume()
+		if proof, is := u.trial.now(); is.For != proof { // the gateway before this one was killed in between
+			u.trial.request()
+		}
 		u.lists.again(0, AllKinds) // what changed in between may have gone untold
 		return listing, nil
 	}
@@ -63,6 +66,7 @@ func (r *Registry) resumed(p keep.Process) (*Upstream, *Listing, error) {
 	u.Agree(a, self(r.version, s.Server.Capabilities))
 	listing := u.listing(s.Offered)
 	u.lists.found = s.findings
+	u.trial.proof, u.trial.is = s.Proof, s.Trial
 	return u, listing, nil
 }
 

@@ -43,6 +43,7 @@ func (r *reviewer) review(u *Upstream, found *Listing) reviewed {
 		listing[Tools] = slices.Clone(found[Tools]) // others read what was found
 		v := reviewed{by: by, server: server, listing: &listing, found: found, about: About{Instructions: said}}
 		r.worded(&v)
+		v.hide(u)
 		return v
 	}
 	o := pins.Offer{
@@ -79,7 +80,15 @@ func (r *reviewer) review(u *Upstream, found *Listing) reviewed {
 		v.count++
 	}
 	r.worded(&v)
+	v.hide(u)
 	return v
+}
+
+// hide has nothing served of a server whose secrets are wrong.
+func (v *reviewed) hide(u *Upstream) {
+	if u.trial.hides() {
+		v.listing, v.strange = new(Listing), 0
+	}
 }
 
 // instructions are what the server says of itself, or, while that is held, what was accepted of it before.

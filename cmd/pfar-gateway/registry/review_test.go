@@ -175,7 +175,7 @@ type changes struct {
 
 func (c changes) Open(_ context.Context, server, session string) error {
 	for range 2 {
-		c.r.Launch(c.t, handover.Server{Name: server, Session: session, Files: json.RawMessage(`{"files":1,"sha256":"2"}`)}, registrytest.Script{})
+		c.r.Launch(c.t, handover.Server{Name: server, Session: session, Evidence: handover.Evidence{Files: json.RawMessage(`{"files":1,"sha256":"2"}`)}}, registrytest.Script{})
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (changes) Close(context.Context, string, string) error { return nil }
 func TestProcessOfAnotherProgram(t *testing.T) {
 	r := registrytest.New(t, registry.DefaultLimits())
 	r.Opens(changes{t, r})
-	r.Launch(t, handover.Server{Name: "s", Files: json.RawMessage(`{"files":1,"sha256":"1"}`), Sessions: handover.Sessions{Own: true, Max: 1}}, registrytest.Script{}).Ready(t)
+	r.Launch(t, handover.Server{Name: "s", Evidence: handover.Evidence{Files: json.RawMessage(`{"files":1,"sha256":"1"}`)}, Sessions: handover.Sessions{Own: true, Max: 1}}, registrytest.Script{}).Ready(t)
 	for range 2 { // it takes no place
 		_, _, err := r.Start(t.Context(), upstream(t, r, "s"), plainClient())
 		if code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "its program has changed since the server was started; its owner restarts") {

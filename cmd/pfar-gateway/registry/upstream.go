@@ -32,6 +32,7 @@ type Upstream struct {
 	launcher *line                                  // nil: there is none
 
 	lists   lists
+	trial   *trial
 	marked  atomic.Pointer[marked]
 	retells *rate.Limiter // of changes that change nothing
 	level   atomic.Int32  // the most verbose of log messages that it has been told; 0: none
@@ -45,6 +46,7 @@ type upstreams struct {
 	log       *slog.Logger
 	limits    *Limits
 	redaction *protocol.Redaction // of what servers say; nil: nothing is secret
+	verifier  Verifier            // of their secrets; nil: nobody verifies them
 }
 
 // connect returns the Upstream for a server whose stdio it is. The server may know the secrets of that serial.
@@ -60,6 +62,9 @@ func (s *upstreams) connect(server handover.Server, stdin, stdout *os.File, memo
 func (s *upstreams) asleep(server handover.Server, a protocol.Agreement) *Upstream {
 	u, config := s.upstream(server, keep.Volatile())
 	u.Conversation = protocol.Asleep(config, a)
+	if s.verifier != nil {
+		u.trial.is = s.verifier.Last(server.Name)
+	}
 	return u
 }
 
@@ -70,7 +75,7 @@ func (s *upstreams) upstream(server handover.Server, memory *keep.Memory) (*Upst
 	}
 	u := &Upstream{
 		memory: memory, limits: s.limits, log: log, note: func(string, string, []byte) {},
-		lists: lists{stale: make(chan struct{}, 1)}, retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
+		lists: lists{stale: make(chan struct{}, 1)}, trial: newTrial(), retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
 	}
 	return u, protocol.Config{Server: server, Memory: memory, Limits: &s.limits.Limits, Log: log, Listener: listener{u}}
 }

@@ -43,7 +43,7 @@ func TestEditedWhileItRuns(t *testing.T) {
 			done := make(chan string, 1)
 			go func() { done <- c.call(t, "tools/call", `{"name":"echo","arguments":{"message":"wait"}}`) }()
 			m := <-asked
-			if err := handover.Tell(g.Path, saying(tt.after)); err != nil {
+			if err := handover.Tell(g.Path, saying(tt.after), ""); err != nil {
 				t.Fatal(err)
 			}
 			l.Result(m, `{"content":[{"type":"text","text":"hello"}]}`)
@@ -73,7 +73,7 @@ func TestEditedForbids(t *testing.T) {
 	done := make(chan string, 1)
 	go func() { done <- c.call(t, "tools/call", `{"name":"echo","arguments":{"message":"held"}}`) }()
 	id := g.pending(t)
-	if err := handover.Tell(g.Path, saying(`{"effect":"irreversible","audience":"public","forbidden":"not any more","from":"edited"}`)); err != nil {
+	if err := handover.Tell(g.Path, saying(`{"effect":"irreversible","audience":"public","forbidden":"not any more","from":"edited"}`), ""); err != nil {
 		t.Fatal(err)
 	}
 	next := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"message":"next"}}}`

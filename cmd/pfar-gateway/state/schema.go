@@ -6,7 +6,7 @@ const version = 1
 // schema of a new file. Times are nanoseconds since 1970, for people; labels are bytes, confidentiality * 16 +
 // integrity. Arguments of calls are in no table: what waits for an approval is denied by a restart, so it need not be
 // on a disk.
-const schema = `
+const schema = additions + `
 CREATE TABLE sessions (
 	client TEXT NOT NULL,
 	handle TEXT NOT NULL,
@@ -83,4 +83,17 @@ CREATE TABLE rules ( -- what is left of grants, while no gateway runs
 
 PRAGMA application_id = 0x70666172;
 PRAGMA user_version = 1;
+`
+
+// additions are tables that a file of an earlier pfar of this version of the schema may lack. An earlier pfar leaves them
+// alone.
+const additions = `
+CREATE TABLE IF NOT EXISTS verifications ( -- what the last call showed of a server's secrets
+	server TEXT PRIMARY KEY,
+	subject TEXT NOT NULL, -- digest of what the server was, and of which secrets it had: of no use to guess them by
+	result TEXT NOT NULL,  -- verified, invalid
+	tool TEXT NOT NULL,
+	words TEXT NOT NULL,
+	at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 `

@@ -98,7 +98,9 @@ func open(path string) (*sql.DB, error) {
 	db, err := connect(path)
 	if err == nil {
 		if err = check(db); err == nil {
-			return db, nil
+			if _, err = db.Exec(additions); err == nil {
+				return db, nil
+			}
 		}
 		db.Close()
 	}

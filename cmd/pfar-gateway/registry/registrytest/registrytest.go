@@ -39,6 +39,7 @@ type Registry struct {
 	log  *lockedBuffer
 
 	Secrets int64       // handover.Message.Secrets of those that are handed over from now on
+	Proof   string      // handover.Message.Proof of the next handovers
 	Begun   int64       // handover.Message.At of the next handovers; 0: the time of each
 	Pins    *pins.Store // nil: nobody accepts anything
 	Trust   bool        // what servers offer first is accepted, of those that say nothing of pins, and what they say is the owner's
@@ -296,7 +297,9 @@ func (r *Registry) Hand(t testing.TB, server handover.Server, stdin, stdout *os.
 	if r.Trust && server.Declared == nil {
 		server.Declared = Trusted(server.Name)
 	}
-	f, err := handover.DialFor(r.Path, server, cmp.Or(r.Begun, handover.Now()), r.Secrets)
+	f, err := handover.DialFor(r.Path, handover.Message{
+		Expect: &server, At: cmp.Or(r.Begun, handover.Now()), Secrets: r.Secrets, Proof: r.Proof,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/setups"
+	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+)
+
+// flows has set-ups carried out by the parts of pfard. It is setups.Vault, setups.Servers and setups.Records.
+type flows struct {
+	*setups.Flows
+	inbox
+	reader    *reader
+	fleet     *fleet
+	followers *followers
+	keeper    *keeper
+	audit     *auditor
+	redaction *redaction
+	installs  *installs
+	around    around
+	turn      func(control.Verb, string) error // has a server started or stopped, in the loop
+}
+
+// wallClock is a setups.Clock.
+type wallClock struct{ wall }
+
+func (c wallClock) Now() time.Time          { return c.now() }
+func (c wallClock) Wake(at time.Time) error { return c.wake(at) }
+
+// close leaves all set-ups to the next pfard.
+func (f *flows) close() {
+	f.Close()
+	if c, ok := f.Clock.(wallClock); ok {
+		if a, ok := c.wall.(*alarm); ok {
+			a.close()
+		}
+	}
+}
+
+func newFlows(d *daemon) *flows {
+	f := &flows{
+		inbox: d.inbox, reader: d.reader, fleet: d.fleet, followers: d.followers, keeper: d.keeper, audit: d.audit,
+		redaction: d.redaction, installs: d.orders.installs, around: d, turn: d.orders.turn,
+	}
+	clock := &alarm{}
+	f.Flows = setups.New(setups.World{
+		Log: d.log, Dir: d.options.dirs.Flows(), Vault: f, Servers: f, Records: f, Clock: wallClock{clock},
+	})
+	clock.ring = f.Due
+	return f
+}
+
+// Append records what becomes of a set-up.
+func (f *flows) Append(r audit.Record) error { return f.audit.append(r) }
+
+// Clean takes out what must not be shown.
+func (f *flows) Clean(text string) string { return printable(f.redaction.clean(text)) }
+
+// Stored returns those of the keys that the vault has, in a file that can be read.
+func (f *flows) Stored(keys []string) (there []string, err error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	entries, err := f.keeper.vault.List()
+	for _, e := range entries {
+		if e.Damaged == nil && slices.Contains(keys, e.Key) {
+			there = append(there, e.Key)
+		}
+	}
+	return there, err
+}
+
+// Store puts a value into the vault, over another one.
+func (f *flows) Store(uid int, key string, v setups.Value) error {
+	there, err := f.Stored([]string{key})
+	if err != nil {
+		return err
+	}
+	verb, text := control.Store, v.Text
+	if len(there) > 0 {
+		verb = control.Rotate
+	}
+	if line := strings.TrimSpace(text); !v.OAuth && !strings.Contains(line, "\n") { // pasted
+		text = line
+	}
+	_, err = f.keeper.answer(control.Peer{UID: uid}, control.Request{Verb: verb, Key: key, Secret: text, OAuth: v.OAuth})
+	return err
+}
+
+// Install has a package installed. If ctx ends, that goes on.
+func (f *flows) Install(ctx context.Context, text string) error {
+	p, err := source.ParseExact(text)
+	if err != nil {
+		return err
+	}
+	p.Bin = ""
+	job, err := f.installs.jobs.Begin(p)
+	if err != nil {
+		return err
+	}
+	return job.Watch(ctx, func(control.Installing) error { return nil })
+}
+
+// Write writes the declaration of an order, and gives its server the secrets that a person has brought for it.
+func (f *flows) Write(o setups.Order) error {
+	peer, name := control.Peer{UID: o.UID}, o.Flow.Server
+	text, err := f.text(o)
+	if err != nil {
+		return err
+	}
+	if len(text) > 0 {
+		if err := f.write(peer, name, control.Text{New: text, Old: o.Old}); err != nil {
+			return err
+		}
+	}
+	r, err := f.keeper.answer(peer, control.Request{Verb: control.Give, Server: name})
+	if err != nil || len(r.Gift.Keys) == 0 {
+		return err
+	}
+	for _, key := range r.Gift.Keys {
+		if !slices.Contains(o.Flow.Taken(), key) { // nobody has said so
+			return fmt.Errorf("%s; to grant it: pfar vault give %s", strings.Join(r.Gift.Why, "; "), name)
+		}
+	}
+	_, err = f.keeper.answer(peer, control.Request{Verb: control.Give, Server: name, Gift: r.Gift.Digest})
+	return err
+}
+
+// write writes a declaration that is not there yet.
+func (f *flows) write(p control.Peer, name string, t control.Text) error {
+	has, err := f.owned(name)
+	if err != nil || has.digest() == control.DigestOf(t.New) {
+		return err
+	}
+	r, err := f.declarer().answer(p, control.Request{Verb: control.Declare, Server: name, Text: &t})
+	if err != nil {
+		return err
+	}
+	return faulty(r)
+}
+
+func (f *flows) declarer() declarer { return declarer{f.inbox, f.reader, f.audit, f.around} }
+
+// owned is the owner's file for a server, as it is.
+func (f *flows) owned(name string) (has owned, err error) {
+	w := f.declarer()
+	err = f.do(func() error {
+		set, err := w.load("", nil)
+		if err == nil {
+			has, err = w.file(set, name)
+		}
+		return err
+	})
+	return has, err
+}
+
+// faulty says what is wrong with a declaration.
+func faulty(r *control.Declared) error {
+	var all []string
+	for _, g := range r.Diagnostics {
+		if g.Severity == "error" {
+			all = append(all, strings.TrimSpace(g.Text))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", control.ErrInvalid, strings.Join(all, "\n"))
+}
+
+// Start has a server run, and returns when it does, with the number of its tools.
+func (f *flows) Start(ctx context.Context, name string, again bool) (tools int, err error) {
+	err = f.do(func() error {
+		s, err := f.fleet.startable(name)
+		switch {
+		case err != nil:
+			return err
+		case s.under(): // with what there is now
+			return nil
+		case again:
+			return f.turn(control.Restart, name)
+		case s.status.State == control.Running:
+			return nil
+		}
+		return f.turn(control.Start, name)
+	})
+	if err != nil {
+		return 0, err
+	}
+	err = f.await(ctx, name, func(s *server) (bool, error) {
+		tools = s.status.Tools
+		return s.status.State == control.Running, s.hopeless()
+	})
+	return tools, err
+}
+
+// under reports whether a server is on its way up or down.
+func (s *server) under() bool {
+	return s.again || s.has.Stopping || s.has.Next != nil || s.has.Started != nil && s.status.State == control.Starting
+}
+
+// hopeless says why a server is not going to run by itself; nil: it may.
+func (s *server) hopeless() error {
+	switch s.status.State {
+	case control.Failed, control.Waiting, control.BackOff, control.Stopped, control.Sleeping:
+		return s.down()
+	}
+	return nil
+}
+
+// await waits until a server is as it should be and nothing of it is under way, or never will be.
+func (f *flows) await(ctx context.Context, name string, is func(*server) (bool, error)) error {
+	changed, leave, err := f.followers.follow()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for {
+		done := false
+		err := f.do(func() (err error) {
+			s := f.fleet.servers[name]
+			if s == nil || s.want == nil {
+				return fmt.Errorf("%w: %q was removed meanwhile", control.ErrNoServer, name)
+			}
+			if s.again || s.has.Stopping || s.has.Next != nil || f.installs.under(s) {
+				return nil
+			}
+			done, err = is(s)
+			return err
+		})
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-f.ended:
+			return errEnding
+		}
+	}
+}
+
+// Verify returns what a call that only reads has shown about the secrets of a server that runs. The gateway makes it;
+// what it says of earlier secrets does not count.
+func (f *flows) Verify(ctx context.Context, name string) (p setups.Proof, err error) {
+	err = f.await(ctx, name, func(s *server) (bool, error) {
+		if s.status.State != control.Running {
+			return false, s.hopeless()
+		}
+		if len(s.want.Credentials) == 0 {
+			return true, nil
+		}
+		v := s.status.Verification
+		p = setups.Proof{Result: v.Result, Tool: v.Tool, Words: v.Words}
+		switch v.Result {
+		case units.Verified, units.Invalid, units.Unverified:
+			return v.For == f.fleet.delivery.proof(*s.want), nil
+		}
+		return false, nil
+	})
+	return p, err
+}
+
+// Stop stops a server.
+func (f *flows) Stop(name string) error {
+	err := f.do(func() error { return f.turn(control.Stop, name) })
+	if errors.Is(err, control.ErrNoServer) {
+		return nil
+	}
+	return err
+}
+
+// answer begins a set-up or joins one, and tells of it until it has ended.
+func (f *flows) answer(ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error) error {
+	tell := func(now control.Flow) error {
+		return send(control.Response{Declarations: control.Declarations{Flow: &now}})
+	}
+	wish := control.SetUp{}
+	if q.SetUp != nil {
+		wish = *q.SetUp
+	}
+	principal, err := principalOf(p, wish)
+	if err != nil {
+		return err
+	}
+	var id string
+	if wish.Server == "" && wish.Service == "" && wish.Text == nil {
+		if id, err = f.Of(principal); err != nil {
+			return err
+		}
+		return f.Follow(ctx, id, wish.For != "", tell)
+	}
+	o, done, err := f.order(p, wish)
+	switch {
+	case err != nil:
+		return err
+	case done != nil:
+		return tell(*done)
+	}
+	o.Flow.Principal = principal
+	if id, err = f.Begin(o); err != nil {
+		return err
+	}
+	return f.Follow(ctx, id, true, tell)
+}
+
+// operates reports whether a peer may do everything that pfard may.
+func operates(p control.Peer) bool { return p.UID == 0 || p.UID == os.Getuid() }
+
+// principalOf is whose set-up it is.
+func principalOf(p control.Peer, wish control.SetUp) (string, error) {
+	switch {
+	case wish.For == "" && operates(p):
+		return fmt.Sprintf("uid %d", p.UID), nil
+	case !units.IsServer(wish.For): // clients are called like servers
+		return "", fmt.Errorf("%w: for whom? %q is not the name of a client", control.ErrInvalid, wish.For)
+	}
+	return "client " + wish.For, nil
+}
+
+// supply takes an answer to a set-up.
+func (f *flows) supply(p control.Peer, q control.Request) (*control.Flow, error) {
+	if q.Answer == nil || q.Answer.ID == "" {
+		return nil, fmt.Errorf("%w: an answer to which set-up?", control.ErrInvalid)
+	}
+	a := setups.Answer{FlowAnswer: *q.Answer, UID: p.UID}
+	if q.Secret != "" {
+		a.Value = &setups.Value{Text: q.Secret, OAuth: q.OAuth}
+	}
+	now, err := f.Supply(a)
+	return &now, err
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/cmd/pfard/setups"
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/setup"
+)
+
+// order makes an order of what a peer wishes. done is the answer if there is nothing to do.
+func (f *flows) order(p control.Peer, wish control.SetUp) (o setups.Order, done *control.Flow, err error) {
+	o = setups.Order{UID: p.UID, Client: wish.For != "" || !operates(p), Answers: wish.Answers}
+	if o.Client {
+		if err := f.ofClient(wish); err != nil {
+			return o, nil, err
+		}
+	}
+	name := cmp.Or(wish.Server, wish.Service)
+	if !units.IsServer(name) {
+		return o, nil, fmt.Errorf("%w: %q is not the name of a server", control.ErrInvalid, name)
+	}
+	o.Flow = setup.Flow{Server: name, Service: wish.Service}
+	o.Flow.Page, o.Flow.Consent = wish.Page, o.Client
+	if wish.Page && !f.HasPages() {
+		return o, nil, fmt.Errorf("%w: this pfard opens no pages", control.ErrInvalid)
+	}
+	has, err := f.owned(name)
+	if err != nil {
+		return o, nil, err
+	}
+	if wish.Text != nil {
+		if len(wish.Text.New) == 0 || wish.Text.Dry {
+			return o, nil, fmt.Errorf("%w: a declaration without text", control.ErrInvalid)
+		}
+		o.Text, o.Old = wish.Text.New, wish.Text.Old
+	}
+	same := wish.Text == nil || has.info != nil && (o.Old == "" || control.DigestOf(o.Text) == has.digest())
+	if now, healthy := f.healthy(name); same && healthy {
+		now.Service = wish.Service
+		return o, &now, nil
+	}
+	return f.declared(p, o, has)
+}
+
+// ofClient refuses what a client of the gateway may not ask for: the gateway reads what strangers write.
+func (f *flows) ofClient(wish control.SetUp) error {
+	switch {
+	case wish.Text != nil || len(wish.Answers) > 0 || wish.Service == "" ||
+		wish.Server != "" && wish.Server != wish.Service:
+		return fmt.Errorf("%w: a client may name a service of the catalogue, and say no more about it", control.ErrDenied)
+	case !wish.Page:
+		return fmt.Errorf("%w: a set-up that a client begins goes on from a page", control.ErrDenied)
+	}
+	s, known := f.services().Find(wish.Service)
+	if !known {
+		return fmt.Errorf("%w: %q is not in the catalogue", control.ErrInvalid, wish.Service)
+	}
+	for _, p := range s.Parameters {
+		if !p.Optional {
+			return fmt.Errorf("%w: %q asks for more than a secret; run pfar add %s", control.ErrInvalid, wish.Service,
+				wish.Service)
+		}
+	}
+	return nil
+}
+
+// services is the catalogue.
+func (f *flows) services() catalog.Set { return f.reader.services.now() }
+
+// healthy reports whether a server runs and serves tools, with secrets that are known not to be wrong.
+func (f *flows) healthy(name string) (now control.Flow, is bool) {
+	_ = f.do(func() error {
+		s := f.fleet.servers[name]
+		if s == nil || s.want == nil || s.status.State != control.Running || s.under() || s.status.Tools == 0 {
+			return nil
+		}
+		now = control.Flow{Server: name, State: control.FlowComplete, Tools: s.status.Tools, Detail: "it runs already"}
+		switch v := s.status.Verification; v.Result {
+		case units.Verified:
+			now.Verified, is = v.Tool, true
+		case units.Unverified:
+			is = true
+		case "":
+			is = len(s.want.Credentials) == 0
+		}
+		return nil
+	})
+	return now, is
+}
+
+// declared completes an order by what its declaration says, which is checked as if it were to be written now.
+func (f *flows) declared(p control.Peer, o setups.Order, has owned) (setups.Order, *control.Flow, error) {
+	text, name := o.Text, o.Flow.Server
+	if len(text) > 0 && control.DigestOf(text) == has.digest() { // it is there already
+		o.Text, text = nil, nil
+	}
+	s, err := declaration.Server{}, error(nil)
+	if text == nil {
+		s, err = f.read(name, has, nil)
+	}
+	if errors.Is(err, control.ErrNoServer) && o.Flow.Service != "" && has.info == nil {
+		o.Made = true
+		if text, err = f.made(o); err != nil {
+			return o, nil, fmt.Errorf("%w: %w", control.ErrInvalid, err)
+		}
+	}
+	if text != nil {
+		if err = f.check(p, name, control.Text{New: text, Old: o.Old, Dry: true}); err == nil {
+			s, err = f.read(name, has, text)
+		}
+	}
+	if err != nil {
+		return o, nil, err
+	}
+	o.Flow.Service = cmp.Or(o.Flow.Service, s.Service)
+	o.Flow.Package = s.Package
+	o.Flow.Secrets = f.secrets(cmp.Or(o.Flow.Service, s.Name), s, o.Made)
+	return o, nil, nil
+}
+
+// check says what is wrong with a declaration that is to be written later, when its package is installed.
+func (f *flows) check(p control.Peer, name string, t control.Text) error {
+	r, err := f.declarer().answer(p, control.Request{Verb: control.Declare, Server: name, Text: &t})
+	if err != nil {
+		return err
+	}
+	r.Diagnostics = slices.DeleteFunc(r.Diagnostics, func(g control.Diagnostic) bool {
+		return g.Summary == generator.NotInstalled
+	})
+	return faulty(r)
+}
+
+// made is the declaration of a service of the catalogue, without the secrets that a person has left out.
+func (f *flows) made(o setups.Order) ([]byte, error) {
+	s, known := f.services().Find(o.Flow.Service)
+	if !known {
+		return nil, fmt.Errorf("%q is not in the catalogue; pfar add --list shows what is", o.Flow.Service)
+	}
+	return s.Declaration(catalog.Choices{Server: o.Flow.Server, Answers: o.Answers, Omitted: o.Flow.Omitted()})
+}
+
+// text is the declaration that an order has written; none: the one that is there stays.
+func (f *flows) text(o setups.Order) ([]byte, error) {
+	if o.Made {
+		return f.made(o)
+	}
+	return o.Text, nil
+}
+
+// read is a server as all files declare it, with another text of the owner's.
+func (f *flows) read(name string, has owned, text []byte) (s declaration.Server, err error) {
+	w := f.declarer()
+	err = f.do(func() error {
+		entry := ""
+		if text != nil {
+			entry = has.path[strings.LastIndexByte(has.path, '/')+1:]
+		}
+		set, err := w.load(entry, text)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(set.Servers, func(s declaration.Server) bool { return s.Name == name })
+		if at < 0 {
+			return fmt.Errorf("%w: %q", control.ErrNoServer, name)
+		}
+		s = set.Servers[at]
+		return nil
+	})
+	return s, err
+}
+
+// secrets are those of the vault that a declaration names, with what the catalogue knows of them, in its order. free
+// says that those may be left out that the service can do without.
+func (f *flows) secrets(service string, s declaration.Server, free bool) (list []setup.Secret) {
+	known, _ := f.services().Find(service)
+	place := func(variable string) int {
+		return slices.IndexFunc(known.Secrets, func(k catalog.Secret) bool { return k.Env == variable })
+	}
+	for _, c := range s.Credentials {
+		if c.Key == "" || slices.ContainsFunc(list, func(o setup.Secret) bool { return o.Key == c.Key }) {
+			continue
+		}
+		w := control.Wanted{Key: c.Key, Variable: c.Env, Ways: f.keeper.tokens.signIns.ways(c.Key)}
+		if i := place(c.Env); i >= 0 {
+			k := known.Secrets[i]
+			w.Prefixes, w.Pattern, w.Where, w.URL, w.Scopes = k.Prefixes, k.Pattern, k.Where, k.URL, k.Scopes
+			w.Optional = free && k.Optional
+		}
+		list = append(list, setup.Secret{Wanted: w})
+	}
+	slices.SortStableFunc(list, func(a, b setup.Secret) int { return cmp.Compare(place(a.Variable), place(b.Variable)) })
+	return list
+}

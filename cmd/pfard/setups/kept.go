@@ -1,0 +1,119 @@
+package setups
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/durable"
+	"github.com/pfar/pfar/units/setup"
+)
+
+const (
+	format = 1 // of kept; one of another program's is not gone on with
+	suffix = ".json"
+)
+
+// kept is a flow's file.
+type kept struct {
+	Format int `json:"format"`
+	Order
+}
+
+func (f *Flows) file(id string) string { return filepath.Join(f.Dir, id+suffix) }
+
+// keep writes down how far a flow has come. Called with f.mu held, so that states reach the disk in their order.
+func (f *Flows) keep(o Order) error {
+	text, err := json.Marshal(kept{format, o})
+	if err == nil {
+		err = os.MkdirAll(f.Dir, 0o700)
+	}
+	if err == nil {
+		err = f.write(f.file(o.Flow.ID), text)
+	}
+	if err != nil {
+		return fmt.Errorf("remembering how far the set-up of %q has come: %w", o.Flow.Server, err)
+	}
+	return nil
+}
+
+func (f *Flows) forget(id string) error {
+	if err := durable.Remove(f.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Resume goes on with what an earlier pfard has begun. A file that cannot be read is told and removed: the set-up has
+// to be begun again.
+func (f *Flows) Resume() {
+	entries, err := os.ReadDir(f.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.Log.Error("looking for set-ups that an earlier pfard has begun, ignoring", "error", err)
+	}
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), suffix)
+		if !ok || strings.HasPrefix(id, ".") { // of a pfard that was killed as it wrote
+			_ = os.Remove(filepath.Join(f.Dir, e.Name()))
+			continue
+		}
+		o, err := f.read(id)
+		if err == nil {
+			err = f.resume(o)
+		}
+		if err != nil {
+			f.Log.Error("a set-up of an earlier pfard has to be begun again", "file", f.file(id), "error", err)
+			f.record(setup.Flow{ID: id, State: control.FlowFailed, Detail: err.Error()}, "fail")
+			_ = f.forget(id)
+		}
+	}
+}
+
+func (f *Flows) read(id string) (Order, error) {
+	text, err := os.ReadFile(f.file(id))
+	if err != nil {
+		return Order{}, err
+	}
+	var k kept
+	switch err := json.Unmarshal(text, &k); {
+	case err != nil:
+		return Order{}, err
+	case k.Format != format:
+		return Order{}, fmt.Errorf("it has format %d, and this program knows %d", k.Format, format)
+	case k.Flow.ID != id || k.Flow.At < 0 || k.Flow.At > len(k.Flow.Secrets):
+		return Order{}, errors.New("it is not whole")
+	}
+	return k.Order, nil
+}
+
+// resume takes a flow over.
+func (f *Flows) resume(o Order) error {
+	stored, err := f.stored(o.Flow)
+	if err != nil {
+		return err
+	}
+	r := newRunning(o)
+	f.mu.Lock()
+	f.of[o.Flow.ID] = r
+	f.mu.Unlock()
+	if err := f.event(o.Flow.ID, setup.Event{Kind: setup.Resumed, Stored: stored}, nil, anyTurn); err != nil {
+		f.leave(r)
+		return err
+	}
+	go f.carry(r)
+	return nil
+}
+
+// stored are the keys of a flow that are in the vault.
+func (f *Flows) stored(o setup.Flow) ([]string, error) {
+	keys := make([]string, len(o.Secrets))
+	for i, s := range o.Secrets {
+		keys[i] = s.Key
+	}
+	return f.Vault.Stored(keys)
+}

@@ -1,0 +1,297 @@
+package setups
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"reflect"
+
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/setup"
+)
+
+// running is a flow that is under way. Its fields belong to Flows.mu, but for those that stay.
+type running struct {
+	id      string
+	order   Order
+	shown   control.Flow  // as followers know it
+	changed chan struct{} // closed when shown is another
+	over    chan struct{} // closed when nothing is left to do
+
+	turn   int           // of the last change: what was begun before it does not count any more
+	tasks  []task        // to be done, in this order
+	more   chan struct{} // holds one message if there are
+	cancel func()        // ends what is waited for; nil: nothing is
+	paged  bool          // its page is open
+}
+
+// task is an action that belongs to a turn of its flow.
+type task struct {
+	setup.Action
+	turn  int
+	order Order
+	gift  *gift // of setup.Store
+}
+
+// gift is a value that a person has brought, until it is in the vault.
+type gift struct {
+	value  Value
+	uid    int
+	stored chan error // takes one
+}
+
+const anyTurn = -1
+
+func newID() string { return rand.Text() }
+
+func newRunning(o Order) *running {
+	return &running{
+		id: o.Flow.ID, order: o, shown: o.Flow.View(), changed: make(chan struct{}), over: make(chan struct{}),
+		more: make(chan struct{}, 1),
+	}
+}
+
+// tell wakes the followers. Called with Flows.mu held.
+func (r *running) tell() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// event has a flow take that something has happened. What becomes of the flow is on the disk before it is done. turn is
+// that of the action which the event is the outcome of; anyTurn: it came from outside. The error is for the person who
+// caused the event; nothing has changed then.
+func (f *Flows) event(id string, e setup.Event, g *gift, turn int) error {
+	defer f.wake()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.of[id]
+	switch {
+	case f.closed:
+		return errEnding
+	case r == nil:
+		return fmt.Errorf("%w: %q", control.ErrNoFlow, id)
+	case turn != anyTurn && turn != r.turn:
+		return nil
+	}
+	e.Now = f.Clock.Now()
+	before := r.order.Flow
+	next, actions, err := setup.Next(before, e)
+	if err != nil {
+		return fmt.Errorf("%w: %w", control.ErrInvalid, err)
+	}
+	if len(actions) == 0 && reflect.DeepEqual(next, before) {
+		return nil
+	}
+	o := r.order
+	o.Flow = next
+	if err := f.keep(o); err != nil {
+		switch e.Kind {
+		case setup.Begun, setup.Value, setup.Skipped, setup.Confirmed:
+			return err
+		}
+		if !next.Over() { // what the disk still says is taken over by the next pfard, and may be done twice
+			o.Flow, actions, _ = setup.Next(before, setup.Event{Kind: setup.Broken, Words: err.Error(), Now: e.Now})
+		}
+	}
+	f.turn(r, o, actions, g)
+	return nil
+}
+
+// turn makes the next state of a flow the present one. Called with f.mu held.
+func (f *Flows) turn(r *running, o Order, actions []setup.Action, g *gift) {
+	if o.Flow.Attempts > r.order.Flow.Attempts {
+		f.record(o.Flow, "refused")
+	}
+	r.order = o
+	r.turn++
+	if r.cancel != nil {
+		r.cancel()
+		r.cancel = nil
+	}
+	for _, a := range actions {
+		t := task{Action: a, turn: r.turn, order: o}
+		if a.Do == setup.Store {
+			t.gift = g
+		}
+		r.tasks = append(r.tasks, t)
+	}
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
+	if !o.Flow.Over() { // how it ended is told when all is done
+		f.show(r)
+	}
+}
+
+// show tells followers of a flow as it is. Called with f.mu held.
+func (f *Flows) show(r *running) {
+	page := r.shown.Page
+	r.shown = r.order.Flow.View()
+	if r.paged && !r.order.Flow.Over() {
+		r.shown.Page = page
+	}
+	r.tell()
+}
+
+// carry does what is to be done about a flow, one thing after another, until it has ended.
+func (f *Flows) carry(r *running) {
+	for {
+		f.mu.Lock()
+		if f.closed {
+			f.mu.Unlock()
+			return
+		}
+		if len(r.tasks) == 0 {
+			f.mu.Unlock()
+			select {
+			case <-r.more:
+			case <-f.ctx.Done():
+			}
+			continue
+		}
+		t := r.tasks[0]
+		r.tasks = r.tasks[1:]
+		ctx, cancel := context.WithCancel(f.ctx)
+		stale := t.turn != r.turn
+		r.cancel = cancel
+		f.mu.Unlock()
+		ended := f.do(ctx, r, t, stale)
+		cancel()
+		if ended {
+			return
+		}
+	}
+}
+
+// do does one thing, and reports whether the flow has ended with it. What a later turn has made needless is not begun,
+// but for what ends a flow.
+func (f *Flows) do(ctx context.Context, r *running, t task, stale bool) (ended bool) {
+	var e setup.Event
+	switch {
+	case t.Do == setup.Stop:
+		if err := f.Servers.Stop(t.order.Flow.Server); err != nil && f.ctx.Err() == nil {
+			f.Log.Warn("stopping a server whose set-up has ended, ignoring", "server", t.order.Flow.Server, "error", err)
+		}
+		return false
+	case t.Do == setup.End:
+		return f.end(r)
+	case t.Do == setup.Store: // somebody waits for what comes of it
+		f.store(t, stale)
+		return false
+	case stale:
+		return false
+	case t.Do == setup.Ask:
+		return f.ask(r, t)
+	case t.Do == setup.Install:
+		err := f.Servers.Install(ctx, t.order.Flow.Package)
+		e = f.outcome(err, setup.Installed, setup.NotInstalled)
+	case t.Do == setup.Write:
+		e = f.outcome(f.Servers.Write(t.order), setup.Written, setup.NotWritten)
+	case t.Do == setup.Start:
+		tools, err := f.Servers.Start(ctx, t.order.Flow.Server, t.Again)
+		e = f.outcome(err, setup.Listed, setup.NotStarted)
+		if e.Tools = tools; err == nil && tools == 0 {
+			e.Kind = setup.NoneListed
+		}
+	case t.Do == setup.Verify:
+		e = f.verify(ctx, t)
+	}
+	if err := f.event(r.id, e, nil, t.turn); err != nil && f.ctx.Err() == nil {
+		f.Log.Error("a set-up does not go on", "server", t.order.Flow.Server, "error", err)
+	}
+	return false
+}
+
+func (f *Flows) outcome(err error, good, bad setup.Kind) setup.Event {
+	if err != nil {
+		return setup.Event{Kind: bad, Words: f.words(err.Error())}
+	}
+	return setup.Event{Kind: good}
+}
+
+// store puts a value into the vault, and tells the person how that went, when the flow has gone on.
+func (f *Flows) store(t task, stale bool) {
+	err := fmt.Errorf("%w: it has ended", control.ErrNoFlow)
+	if !stale {
+		err = f.Vault.Store(t.gift.uid, t.Key, t.gift.value)
+	}
+	terr := f.event(t.order.Flow.ID, f.outcome(err, setup.Stored, setup.NotStored), nil, t.turn)
+	if err == nil {
+		err = terr
+	}
+	t.gift.stored <- err
+}
+
+func (f *Flows) verify(ctx context.Context, t task) setup.Event {
+	p, err := f.Servers.Verify(ctx, t.order.Flow.Server)
+	switch {
+	case err != nil:
+		return setup.Event{Kind: setup.NotStarted, Words: f.words(err.Error())}
+	case p.Result == units.Invalid:
+		return setup.Event{Kind: setup.Refused, Words: f.words(p.Words)}
+	case p.Result == units.Verified:
+		return setup.Event{Kind: setup.Verified, Tool: p.Tool}
+	}
+	return setup.Event{Kind: setup.Unverified}
+}
+
+// ask opens the page of a flow that has one, and waits no longer than that takes.
+func (f *Flows) ask(r *running, t task) (ended bool) {
+	f.mu.Lock()
+	pages, wanted := f.pages, t.order.Flow.Page && !r.paged
+	f.mu.Unlock()
+	if !wanted {
+		return false
+	}
+	if pages == nil {
+		f.Lost(r.id, "pfard opens no pages")
+		return false
+	}
+	url, err := pages.Open(t.order)
+	if err != nil {
+		f.Lost(r.id, fmt.Sprintf("opening its page: %v", err))
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.paged, r.shown.Page = true, url
+	if !r.order.Flow.Over() {
+		f.show(r)
+	}
+	return false
+}
+
+// end forgets a flow, and tells how it ended.
+func (f *Flows) end(r *running) bool {
+	f.mu.Lock()
+	o, pages, paged := r.order, f.pages, r.paged
+	f.mu.Unlock()
+	if paged {
+		pages.Close(r.id)
+	}
+	if err := f.forget(r.id); err != nil {
+		f.Log.Warn("forgetting a set-up that has ended, ignoring", "server", o.Flow.Server, "error", err)
+	}
+	method := "complete"
+	if o.Flow.State != control.FlowComplete {
+		method = "fail"
+	}
+	f.record(o.Flow, method)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.of, r.id)
+	r.paged = false
+	f.show(r)
+	f.remember(r.shown)
+	close(r.over)
+	return true
+}
+
+// record records what has become of a flow. That it could not be is told where that is told of all records.
+func (f *Flows) record(o setup.Flow, method string) {
+	if err := f.Records.Append(recordOf(o, method)); err != nil {
+		f.Log.Error("recording a set-up", "server", o.Server, "method", method, "error", err)
+	}
+}

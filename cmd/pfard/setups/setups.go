@@ -1,0 +1,407 @@
+// Package setups carries set-ups out: orders and answers of people in, servers that run with the right secrets out.
+package setups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/durable"
+	"github.com/pfar/pfar/units/setup"
+)
+
+// Vault is what set-ups want of the vault.
+type Vault interface {
+	Stored(keys []string) ([]string, error) // those of the keys that are in it
+	Store(uid int, key string, v Value) error
+}
+
+// Servers is what set-ups want of the declarations, packages and servers. What does not take a context is short.
+type Servers interface {
+	Install(ctx context.Context, pkg string) error
+	Write(o Order) error
+	Start(ctx context.Context, server string, again bool) (tools int, err error) // returns when it runs
+	Verify(ctx context.Context, server string) (Proof, error)
+	Stop(server string) error
+}
+
+// Pages open one-time pages, each by a process of its own. A page follows its flow by Flows.Follow, brings a person's
+// answers to Flows.Supply, and says by Flows.Lost that it has closed.
+type Pages interface {
+	Open(o Order) (url string, err error) // returns when it can be used
+	Close(flow string)
+}
+
+// Clock is the one that people set: it goes on while the machine sleeps, and it jumps.
+type Clock interface {
+	Now() time.Time
+	Wake(at time.Time) error // has Flows.Due called then, or when the clock is set; zero: never
+}
+
+// Records is the audit, and what keeps secrets and control characters out of words.
+type Records interface {
+	Append(r audit.Record) error
+	Clean(text string) string
+}
+
+// Value is a secret on its way from a person to the vault.
+type Value struct {
+	Text  string
+	OAuth bool // a token set in JSON
+}
+
+// Proof is what a call of the server has shown about its secrets. The zero value is that nothing is known.
+type Proof struct {
+	Result string // as units.Verification has it
+	Tool   string
+	Words  string
+}
+
+// Order is what a flow is to bring about. It is kept until the flow has ended, and has no secret.
+type Order struct {
+	Flow setup.Flow `json:"flow"`
+
+	Text []byte `json:"text,omitempty"` // of the declaration; none: the one that is there stays, or the service's is made
+	Old  string `json:"old,omitempty"`  // control.DigestOf the text that it replaces
+	Made bool   `json:"made,omitempty"` // the text is made of the service's entry when its secrets are known
+
+	Answers map[string]string `json:"answers,omitempty"` // to the questions of that entry
+	UID     int               `json:"uid"`               // who asked
+	Client  bool              `json:"client,omitempty"`  // by a client of the gateway
+}
+
+// World is everything around the flows.
+type World struct {
+	Log     *slog.Logger
+	Dir     string // of what is kept
+	Vault   Vault
+	Servers Servers
+	Records Records
+	Clock   Clock
+}
+
+// Flows are the set-ups that are under way.
+type Flows struct {
+	World
+	write func(path string, text []byte) error
+
+	mu     sync.Mutex
+	pages  Pages // nil: there are none
+	closed bool
+	ctx    context.Context
+	stop   func()
+	of     map[string]*running     // by ID
+	ended  map[string]control.Flow // by principal, the last one
+}
+
+// New returns the flows of a pfard. Resume takes over those of an earlier one.
+func New(w World) *Flows {
+	f := &Flows{World: w, write: durable.WriteFile, of: map[string]*running{}, ended: map[string]control.Flow{}}
+	f.ctx, f.stop = context.WithCancel(context.Background())
+	return f
+}
+
+// UsePages has pages opened from now on.
+func (f *Flows) UsePages(p Pages) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pages = p
+}
+
+// HasPages reports whether pages can be opened.
+func (f *Flows) HasPages() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pages != nil
+}
+
+// Close leaves all flows as they are, for the next pfard.
+func (f *Flows) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.stop()
+	for _, r := range f.of {
+		r.turn++ // what is under way changes nothing any more
+		r.tell()
+	}
+}
+
+var errEnding = errors.New("pfard is ending; the set-up goes on when it is started again")
+
+const (
+	maxFlows = 64 // of all principals
+	maxEnded = 64
+)
+
+// Begin begins what an order says, after it has ended the flow of the same principal. The order's own ID does not
+// count.
+func (f *Flows) Begin(o Order) (id string, err error) {
+	o.Flow.ID, o.Flow.State = newID(), control.FlowStart
+	for {
+		before, err := f.enter(o)
+		if err != nil {
+			return "", err
+		}
+		if before == nil {
+			return o.Flow.ID, f.begin(o)
+		}
+		_ = f.event(before.id, setup.Event{Kind: setup.Superseded}, nil, anyTurn) // it may have ended meanwhile
+		select {
+		case <-before.over:
+		case <-f.ctx.Done():
+			return "", errEnding
+		}
+	}
+}
+
+// enter takes a place for a flow, unless another one has to end before. A client keeps nobody from a server.
+func (f *Flows) enter(o Order) (before *running, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, errEnding
+	}
+	for _, r := range f.of {
+		has := r.order.Flow
+		switch {
+		case has.Principal == o.Flow.Principal, has.Server == o.Flow.Server && r.order.Client && !o.Client:
+			return r, nil
+		case has.Server == o.Flow.Server:
+			return nil, fmt.Errorf("%w: %s sets up %q", control.ErrBusy, has.Principal, has.Server)
+		}
+	}
+	if len(f.of) >= maxFlows {
+		return nil, fmt.Errorf("%w: %d set-ups are under way", control.ErrBusy, len(f.of))
+	}
+	f.of[o.Flow.ID] = newRunning(o)
+	return nil, nil
+}
+
+// begin records that a flow begins, keeps it, and takes its first step.
+func (f *Flows) begin(o Order) error {
+	f.mu.Lock()
+	r := f.of[o.Flow.ID]
+	f.mu.Unlock()
+	stored, err := f.stored(o.Flow)
+	if err == nil {
+		if err = f.Records.Append(recordOf(o.Flow, "begin")); err != nil {
+			err = fmt.Errorf("%w; without a record no set-up is begun", err)
+		}
+	}
+	if err == nil {
+		err = f.event(o.Flow.ID, setup.Event{Kind: setup.Begun, Stored: stored}, nil, anyTurn)
+	}
+	if err != nil {
+		_ = f.forget(o.Flow.ID) // what is left says that it has failed
+		f.leave(r)
+		return err
+	}
+	go f.carry(r)
+	return nil
+}
+
+// leave gives up a flow that nothing was done for.
+func (f *Flows) leave(r *running) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.of, r.id)
+	close(r.over)
+}
+
+// Of returns the flow of a principal.
+func (f *Flows) Of(principal string) (id string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, r := range f.of {
+		if r.order.Flow.Principal == principal {
+			return id, nil
+		}
+	}
+	if last, ok := f.ended[principal]; ok {
+		return "", fmt.Errorf("%w; the last one of %s, of %q, is %s", control.ErrNoFlow, principal, last.Server,
+			strings.TrimSuffix(string(last.State)+": "+last.Detail, ": "))
+	}
+	return "", fmt.Errorf("%w of %s", control.ErrNoFlow, principal)
+}
+
+// Follow sends a flow as it is and after each change, until it has ended or ctx ends. The flow goes on. withPage tells
+// the page's URL as well.
+func (f *Flows) Follow(ctx context.Context, id string, withPage bool, send func(control.Flow) error) error {
+	f.mu.Lock()
+	r := f.of[id]
+	f.mu.Unlock()
+	if r == nil {
+		return fmt.Errorf("%w: %q", control.ErrNoFlow, id)
+	}
+	for {
+		f.mu.Lock()
+		now, changed, closed := r.shown, r.changed, f.closed
+		f.mu.Unlock()
+		if closed {
+			return errEnding
+		}
+		if !withPage {
+			now.Page = ""
+		}
+		if err := send(now); err != nil || now.Over() {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func over(f control.Flow) bool {
+	return f.State == control.FlowComplete || f.State == control.FlowFailed
+}
+
+// Answer is what a person does about a flow.
+type Answer struct {
+	control.FlowAnswer
+	Value *Value // nil: none came
+	UID   int    // who brings it
+}
+
+// Supply takes an answer, and returns the flow when that has had its effect. An error about a value is for the person
+// who gave it: the flow waits as before.
+func (f *Flows) Supply(a Answer) (control.Flow, error) {
+	e := setup.Event{Kind: setup.Confirmed}
+	switch {
+	case a.Cancel || a.Value != nil && setup.Cancels(a.Value.Text) && !(setup.Skips(a.Value.Text) && f.optional(a.ID)):
+		e.Kind, a.Value = setup.Cancelled, nil
+	case a.Skip || a.Value != nil && setup.Skips(a.Value.Text):
+		e.Kind, a.Value = setup.Skipped, nil
+	case a.Value != nil:
+		e.Kind = setup.Value
+	}
+	if a.Value == nil {
+		if err := f.event(a.ID, e, nil, anyTurn); err != nil {
+			return control.Flow{}, err
+		}
+		return f.look(a.ID)
+	}
+	given := &gift{value: *a.Value, uid: a.UID, stored: make(chan error, 1)}
+	if err := f.event(a.ID, e, given, anyTurn); err != nil {
+		return control.Flow{}, err
+	}
+	select {
+	case err := <-given.stored:
+		if err != nil {
+			return control.Flow{}, err
+		}
+	case <-f.ctx.Done():
+		return control.Flow{}, errEnding
+	}
+	return f.look(a.ID)
+}
+
+// Waiting returns the flows that wait for the secret of a key.
+func (f *Flows) Waiting(key string) (ids []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, r := range f.of {
+		if w := r.order.Flow.View().Wants; w != nil && w.Key == key {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// optional reports whether a flow waits for a secret that may be left out.
+func (f *Flows) optional(id string) bool {
+	now, err := f.look(id)
+	return err == nil && now.Wants != nil && now.Wants.Optional
+}
+
+// look is a flow as it is told, without its page.
+func (f *Flows) look(id string) (control.Flow, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.of[id]; r != nil {
+		return r.order.Flow.View(), nil
+	}
+	for _, last := range f.ended {
+		if last.ID == id {
+			return last, nil
+		}
+	}
+	return control.Flow{}, fmt.Errorf("%w: %q", control.ErrNoFlow, id)
+}
+
+// Lost takes it that the page of a flow has closed before its flow ended.
+func (f *Flows) Lost(id, words string) {
+	_ = f.event(id, setup.Event{Kind: setup.PageLost, Words: f.words(words)}, nil, anyTurn) // no person waits for it
+}
+
+// Due ends the flows whose deadline has passed, and has itself called again when that of the next one has.
+func (f *Flows) Due() {
+	now := f.Clock.Now()
+	f.mu.Lock()
+	var late []string
+	for id, r := range f.of {
+		if at := r.order.Flow.Deadline; !at.IsZero() && !now.Before(at) {
+			late = append(late, id)
+		}
+	}
+	f.mu.Unlock()
+	for _, id := range late {
+		_ = f.event(id, setup.Event{Kind: setup.Late}, nil, anyTurn)
+	}
+	f.wake()
+}
+
+// wake sets the clock for the next deadline.
+func (f *Flows) wake() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var next time.Time
+	for _, r := range f.of {
+		if at := r.order.Flow.Deadline; !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	if err := f.Clock.Wake(next); err != nil {
+		f.Log.Error("no set-up ends in time", "error", err)
+	}
+}
+
+// words are a stranger's, as they may be kept and shown.
+func (f *Flows) words(text string) string {
+	text = f.Records.Clean(text)
+	if r := []rune(text); len(r) > maxWords {
+		return string(r[:maxWords]) + "…"
+	}
+	return text
+}
+
+const maxWords = 500
+
+// recordOf is what is recorded of a flow.
+func recordOf(f setup.Flow, method string) audit.Record {
+	return audit.Record{
+		Kind: audit.SetUp, Method: method, Server: f.Server, Subject: f.Service, User: f.Principal,
+		New: string(f.State), Reason: f.Detail,
+	}
+}
+
+// remember keeps how a flow of a principal has ended, until the machine's memory is needed. Called with f.mu held.
+func (f *Flows) remember(now control.Flow) {
+	now.Page = ""
+	if _, has := f.ended[now.Principal]; !has && len(f.ended) >= maxEnded {
+		for principal := range f.ended {
+			delete(f.ended, principal)
+			break
+		}
+	}
+	f.ended[now.Principal] = now
+}
