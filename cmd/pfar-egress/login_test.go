@@ -25,12 +25,14 @@ const (
 // logIn carries a login out against a forged provider, whose nth answer is of the list; the last one stays. It returns
 // the pauses as well, none of which it waits.
 func logIn(
-	t *testing.T, ctx context.Context, way oauth.Way, show func(attach.Progress), list ...func(int, http.ResponseWriter, *http.Request),
+	t *testing.T, ctx context.Context, way oauth.Way, show func(attach.Progress), list ...func(int,
+		http.ResponseWriter, *http.Request),
 ) (oauth.Answer, []time.Duration, *provider, error) {
 	t.Helper()
 	p := newProvider(t, func(n int, w http.ResponseWriter, q *http.Request) { list[min(n, len(list))-1](n, w, q) })
 	g, err := newGrantor(oauth.Task{
-		Way: way, Endpoint: p.URL + "/begin", TokenURL: p.URL + "/token", ClientID: "id", ClientSecret: secret, Scopes: []string{"read"},
+		Way: way, Endpoint: p.URL + "/begin", TokenURL: p.URL + "/token", ClientID: "id", ClientSecret: secret,
+		Scopes:   []string{"read"},
 		Resource: "https://api.example.com/",
 	}, newDialer(nil), p.roots)
 	if err != nil {
@@ -57,36 +59,50 @@ func TestDeviceLogin(t *testing.T) {
 		pauses []time.Duration
 		fails  string
 	}{
-		"at once":           {list(begun, good), []time.Duration{1}, ""},
-		"after a while":     {list(begun, refuses("authorization_pending"), refuses("authorization_pending"), good), []time.Duration{1, 1, 1}, ""},
-		"slower for good":   {list(begun, refuses("slow_down"), refuses("authorization_pending"), refuses("slow_down"), good), []time.Duration{1, 6, 6, 11}, ""},
-		"an outage":         {list(begun, answers(503, "<h1>"), good), []time.Duration{1, 2}, ""},
-		"a cut":             {list(begun, speaks(""), good), []time.Duration{1, 2}, ""},
-		"outages":           {list(begun, answers(503, "<h1>")), []time.Duration{1, 2, 4, 8, 16}, "the provider answered 503"},
-		"denied":            {list(begun, refuses("access_denied")), []time.Duration{1}, "the sign-in was refused, by you or by the provider (access_denied)"},
-		"expired":           {list(begun, refuses("expired_token")), []time.Duration{1}, "expired before it was entered (expired_token)"},
-		"refused at first":  {list(refuses("unauthorized_client")), nil, "asking for a code: the provider does not let this client"},
-		"a redirect":        {list(answers(302, "", "Location: https://evil.test/")), nil, "a redirect, which pfar does not follow"},
-		"a later redirect":  {list(begun, answers(307, "", "Location: https://evil.test/")), []time.Duration{1}, "a redirect, which pfar does not follow"},
-		"another type":      {list(begun, answers(200, loginTokens, "Content-Type: text/html")), []time.Duration{1}, "not of the type application/json"},
+		"at once": {list(begun, good), []time.Duration{1}, ""},
+		"after a while": {list(begun, refuses("authorization_pending"), refuses("authorization_pending"), good),
+			[]time.Duration{1, 1, 1}, ""},
+		"slower for good": {list(begun, refuses("slow_down"), refuses("authorization_pending"), refuses("slow_down"),
+			good), []time.Duration{1, 6, 6, 11}, ""},
+		"an outage": {list(begun, answers(503, "<h1>"), good), []time.Duration{1, 2}, ""},
+		"a cut":     {list(begun, speaks(""), good), []time.Duration{1, 2}, ""},
+		"outages": {list(begun, answers(503, "<h1>")), []time.Duration{1, 2, 4, 8, 16},
+			"the provider answered 503"},
+		"denied": {list(begun, refuses("access_denied")), []time.Duration{1},
+			"the sign-in was refused, by you or by the provider (access_denied)"},
+		"expired": {list(begun, refuses("expired_token")), []time.Duration{1},
+			"expired before it was entered (expired_token)"},
+		"refused at first": {list(refuses("unauthorized_client")), nil,
+			"asking for a code: the provider does not let this client"},
+		"a redirect": {list(answers(302, "", "Location: https://evil.test/")), nil,
+			"a redirect, which pfar does not follow"},
+		"a later redirect": {list(begun, answers(307, "", "Location: https://evil.test/")), []time.Duration{1},
+			"a redirect, which pfar does not follow"},
+		"another type": {list(begun, answers(200, loginTokens, "Content-Type: text/html")), []time.Duration{1},
+			"not of the type application/json"},
 		"too much at first": {list(huge), nil, "has more than"},
 		"too much":          {list(begun, huge), []time.Duration{1}, "has more than"},
 		"no HTTP":           {list(speaks("hunter2\r\n\r\n")), nil, "none that HTTP/1.1 knows"},
-		"a token in errors": {list(begun, answers(400, `{"error":"AT-hunter2","error_description":"AT-hunter2hunter2"}`)), []time.Duration{1}, "the provider answered 400"},
+		"a token in errors": {list(begun, answers(400, `{"error":"AT-hunter2","error_description":"AT-hunter2hunter2"}`)),
+			[]time.Duration{1}, "the provider answered 400"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var shown []attach.Progress
-			a, pauses, p, err := logIn(t, t.Context(), oauth.ByDevice, func(p attach.Progress) { shown = append(shown, p) }, c.list...)
+			a, pauses, p, err := logIn(t, t.Context(), oauth.ByDevice, func(p attach.Progress) { shown = append(shown, p) },
+				c.list...)
 			if !slices.Equal(pauses, c.pauses) {
 				t.Errorf("it waits %d, want %d", pauses, c.pauses)
 			}
-			if (err == nil) != (c.fails == "") || err != nil && (!strings.Contains(err.Error(), c.fails) || strings.Contains(err.Error(), "hunter2")) {
+			if (err == nil) != (c.fails == "") || err != nil && (!strings.Contains(err.Error(), c.fails) ||
+				strings.Contains(err.Error(), "hunter2")) {
 				t.Errorf("%v, want %q", err, c.fails)
 			}
-			if err == nil && (a.AccessToken != "AT-hunter2hunter2" || a.RefreshToken != "RT-hunter2hunter2" || a.ExpiresIn != 60) {
+			if err == nil && (a.AccessToken != "AT-hunter2hunter2" || a.RefreshToken != "RT-hunter2hunter2" ||
+				a.ExpiresIn != 60) {
 				t.Errorf("%+v", a)
 			}
-			if len(pauses) > 0 && (len(shown) != 1 || shown[0] != attach.Progress{URL: "https://login.test/d", Code: "ABCD-EFGH", Life: 10 * time.Minute}) {
+			if len(pauses) > 0 && (len(shown) != 1 || shown[0] != attach.Progress{URL: "https://login.test/d",
+				Code: "ABCD-EFGH", Life: 10 * time.Minute}) {
 				t.Errorf("it shows %+v", shown)
 			}
 			for i, q := range p.said() {
@@ -109,7 +125,8 @@ func list(f ...func(int, http.ResponseWriter, *http.Request)) []func(int, http.R
 // TestLoginEnds: when nobody waits for it any more, no code is asked for.
 func TestLoginEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	_, pauses, p, err := logIn(t, ctx, oauth.ByDevice, func(attach.Progress) { cancel() }, answers(200, deviceAnswer), answers(200, loginTokens))
+	_, pauses, p, err := logIn(t, ctx, oauth.ByDevice, func(attach.Progress) { cancel() }, answers(200, deviceAnswer),
+		answers(200, loginTokens))
 	if !errors.Is(err, context.Canceled) || len(pauses) != 1 || len(p.said()) != 1 {
 		t.Errorf("%v after %d pauses, and %q", err, pauses, p.said())
 	}
@@ -125,19 +142,23 @@ func browse(t *testing.T, method, address string) (status int, body string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, address, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0, ""
 	}
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := c.Do(q)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0, ""
 	}
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0, ""
 	}
-	if csp := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") || r.Header.Get("Referrer-Policy") != "no-referrer" {
+	if csp := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") ||
+		r.Header.Get("Referrer-Policy") != "no-referrer" {
 		t.Errorf("the page has the policy %q", csp)
 	}
 	return r.StatusCode, string(b)
@@ -181,7 +202,8 @@ func TestCodeLogin(t *testing.T) {
 		}
 		go func() {
 			defer close(held)
-			if status, body := browse(t, "GET", good); status != 200 || !strings.Contains(body, "close this page") || strings.Contains(body, "hunter2") {
+			if status, body := browse(t, "GET", good); status != 200 || !strings.Contains(body, "close this page") ||
+				strings.Contains(body, "hunter2") {
 				t.Errorf("the answer: %d %s", status, body)
 			}
 			if status, _ := browse(t, "GET", strings.Replace(good, "C-hunter2", "evil", 1)); status != 410 {
@@ -193,8 +215,10 @@ func TestCodeLogin(t *testing.T) {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	verifier := form.Get("code_verifier")
-	if form.Get("code") != "C-hunter2" || form.Get("grant_type") != "authorization_code" || form.Get("redirect_uri") != authorization.Get("redirect_uri") ||
-		len(verifier) < 43 || authorization.Get("code_challenge") != oauth.Challenge(verifier) || authorization.Get("code_challenge_method") != "S256" ||
+	if form.Get("code") != "C-hunter2" || form.Get("grant_type") != "authorization_code" ||
+		form.Get("redirect_uri") != authorization.Get("redirect_uri") ||
+		len(verifier) < 43 || authorization.Get("code_challenge") != oauth.Challenge(verifier) ||
+		authorization.Get("code_challenge_method") != "S256" ||
 		form.Get("resource") != "https://api.example.com/" || authorization.Get("resource") != "https://api.example.com/" {
 		t.Errorf("the browser was sent with %v, and the code with %v", authorization, form)
 	}
@@ -207,18 +231,21 @@ func TestCodeLoginIsRefused(t *testing.T) {
 		token        func(int, http.ResponseWriter, *http.Request)
 		asked        int
 	}{
-		"by the person":   {"&error=access_denied", "(access_denied)", nil, 0},
-		"a mix-up":        {"&code=C-hunter2&iss=https://evil.test", "at another host; nothing was sent anywhere", nil, 0},
-		"no code":         {"", "without a code", nil, 0},
-		"by the provider": {"&code=C-hunter2", "does not take the code any more (invalid_grant)", answers(400, `{"error":"invalid_grant","error_description":"C-hunter2"}`), 1},
-		"a redirect":      {"&code=C-hunter2", "a redirect, which pfar does not follow", answers(302, "", "Location: https://evil.test/"), 1},
+		"by the person": {"&error=access_denied", "(access_denied)", nil, 0},
+		"a mix-up":      {"&code=C-hunter2&iss=https://evil.test", "at another host; nothing was sent anywhere", nil, 0},
+		"no code":       {"", "without a code", nil, 0},
+		"by the provider": {"&code=C-hunter2", "does not take the code any more (invalid_grant)", answers(400,
+			`{"error":"invalid_grant","error_description":"C-hunter2"}`), 1},
+		"a redirect": {"&code=C-hunter2", "a redirect, which pfar does not follow", answers(302, "",
+			"Location: https://evil.test/"), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, p, err := logIn(t, t.Context(), oauth.ByCode, func(p attach.Progress) {
 				u, _ := url.Parse(p.URL)
 				go browse(t, "GET", u.Query().Get("redirect_uri")+"?state="+u.Query().Get("state")+c.query)
 			}, c.token)
-			if err == nil || !strings.Contains(err.Error(), c.fails) || strings.Contains(err.Error(), "hunter2") || len(p.said()) != c.asked {
+			if err == nil || !strings.Contains(err.Error(), c.fails) || strings.Contains(err.Error(), "hunter2") ||
+				len(p.said()) != c.asked {
 				t.Errorf("%v after %q", err, p.said())
 			}
 		})
@@ -241,11 +268,13 @@ func TestLoginGoesNowhereElse(t *testing.T) {
 	if len(other.said()) != 0 || len(p.said()) != 1 {
 		t.Errorf("the other has had %q", other.said())
 	}
-	private := oauth.Task{Way: oauth.ByDevice, Endpoint: "https://login.test/begin", TokenURL: "https://login.test/token", ClientID: "id"}
+	private := oauth.Task{Way: oauth.ByDevice, Endpoint: "https://login.test/begin",
+		TokenURL: "https://login.test/token", ClientID: "id"}
 	if g, err = newGrantor(private, dialerOf(t, "login.test", netip.MustParseAddr("127.0.0.1")), p.roots); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.post(t.Context(), g.token, private.TokenURL, nil); err == nil || !strings.Contains(err.Error(), "allow_private of the provider") {
+	if _, err := g.post(t.Context(), g.token, private.TokenURL, nil); err == nil || !strings.Contains(err.Error(),
+		"allow_private of the provider") {
 		t.Errorf("a name that leads to this machine: %v", err)
 	}
 }

@@ -36,7 +36,8 @@ func (c loginVerb) loginCommand() *cobra.Command {
 		Args:    arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.login(cmd.Context(), args[0], device) },
 	})
-	cmd.Flags().BoolVar(&device, "device", false, "type a code on any device, rather than sign in with a browser of this machine")
+	cmd.Flags().BoolVar(&device, "device", false,
+		"type a code on any device, rather than sign in with a browser of this machine")
 	return cmd
 }
 

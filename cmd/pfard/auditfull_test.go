@@ -255,7 +255,8 @@ func TestNoSecretWithoutRecord(t *testing.T) {
 		t.Error("what refreshes is given a token set")
 	}
 	ours, theirs := pairOf(t)
-	if err := serveErrand(ours, refreshing{d.tokens, "tok", []byte("{}")}, "", echoes{}); !errors.As(err, new(unrecorded)) {
+	if err := serveErrand(ours, refreshing{d.tokens, "tok", []byte("{}")}, "", echoes{}); !errors.As(err,
+		new(unrecorded)) {
 		t.Errorf("the conversation ends with %v", err)
 	}
 	ours.Close()

@@ -343,7 +343,8 @@ func (s served) Deliver(key string) ([]byte, error) {
 		return nil, wait
 	}
 	value, err := s.Vault.Deliver(key)
-	if command := s.tokens.signIns.command(key); errors.Is(err, vault.ErrNotFound) && strings.HasPrefix(command, loginCommand) {
+	if command := s.tokens.signIns.command(key); errors.Is(err, vault.ErrNotFound) && strings.HasPrefix(command,
+		loginCommand) {
 		return nil, missing{"needs login: " + command, command}
 	}
 	return value, err

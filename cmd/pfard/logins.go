@@ -61,7 +61,8 @@ var (
 // run obtains the token set that a request means, and calls told with each change. It returns when the set is stored,
 // or why it is not. When ctx ends, the login has ended when run returns: nothing asks for a code any more. A second
 // login of the same key ends the first.
-func (l *logins) run(ctx context.Context, p control.Peer, q control.Request, told func(control.SignIn) error) (err error) {
+func (l *logins) run(ctx context.Context, p control.Peer, q control.Request,
+	told func(control.SignIn) error) (err error) {
 	one, err := l.prepare(q)
 	if err != nil {
 		return err
@@ -137,7 +138,8 @@ func (l *logins) prepare(q control.Request) (*signingIn, error) {
 		return nil, fmt.Errorf("provider %q: %w", provider.Name, err)
 	}
 	return &signingIn{
-		logins: l, task: task, text: text, secret: provider.Secret, over: make(chan struct{}), told: make(chan control.SignIn, 1),
+		logins: l, task: task, text: text, secret: provider.Secret, over: make(chan struct{}),
+		told:  make(chan control.SignIn, 1),
 		state: control.SignIn{Name: provider.Name, Key: provider.Key, Way: way},
 	}, nil
 }

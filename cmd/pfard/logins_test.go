@@ -101,14 +101,16 @@ func gives(e errand, r attach.Refreshed, a oauth.Answer) error {
 }
 
 func granted() oauth.Answer {
-	return oauth.Answer{AccessToken: "AT-login-hunter2hunter2", RefreshToken: "RT-login-hunter2hunter2", ExpiresIn: 3600, TokenType: "bearer"}
+	return oauth.Answer{AccessToken: "AT-login-hunter2hunter2", RefreshToken: "RT-login-hunter2hunter2",
+		ExpiresIn: 3600, TokenType: "bearer"}
 }
 
 // TestLogin: a token goes from the process to the vault, with nothing of the process's choice beside it, and to a server
 // that has waited for it.
 func TestLogin(t *testing.T) {
 	d, m, _, f, said := bureau(t)
-	if s := d.state(t); !strings.Contains(s["a"].Detail, "needs login: pfar login acme") || s["a"].Remedy != "pfar login acme" {
+	if s := d.state(t); !strings.Contains(s["a"].Detail, "needs login: pfar login acme") ||
+		s["a"].Remedy != "pfar login acme" {
 		t.Errorf("without a token it says %+v", s["a"])
 	}
 	_, ended := d.logsIn(t.Context(), "a", "")
@@ -120,10 +122,12 @@ func TestLogin(t *testing.T) {
 	}
 	told, ended := d.logsIn(t.Context(), "a", oauth.ByDevice)
 	f.acts <- func(task oauth.Task, e errand) error {
-		if task.Endpoint != "https://login.example/device" || task.ClientSecret != "CS-login-hunter2" || task.ClientID != "CI-acme" {
+		if task.Endpoint != "https://login.example/device" || task.ClientSecret != "CS-login-hunter2" ||
+			task.ClientID != "CI-acme" {
 			t.Errorf("the process has %+v", task)
 		}
-		if err := e.show(attach.Progress{URL: "https://login.example/d", Code: "A-B", Complete: "javascript:x", Port: 99, Life: time.Hour}, f); err != nil {
+		if err := e.show(attach.Progress{URL: "https://login.example/d", Code: "A-B", Complete: "javascript:x", Port: 99,
+			Life: time.Hour}, f); err != nil {
 			t.Error(err)
 		}
 		return gives(e, attach.Refreshed{Asked: time.Now()}, granted())
@@ -136,23 +140,27 @@ func TestLogin(t *testing.T) {
 		all = append(all, s)
 	}
 	last := all[len(all)-1]
-	if !last.Done || last.Key != "drive" || len(last.Changes) != 1 || last.Changes[0].Result != "new" || len(last.Changes[0].Uses) != 1 || !slices.Equal(last.Scopes, []string{"read"}) {
+	if !last.Done || last.Key != "drive" || len(last.Changes) != 1 || last.Changes[0].Result != "new" ||
+		len(last.Changes[0].Uses) != 1 || !slices.Equal(last.Scopes, []string{"read"}) {
 		t.Errorf("it ends with %+v", last)
 	}
 	for _, s := range all {
-		if s.Step.URL != "" && (s.Step.Code != "A-B" || s.Step.Complete != "" || s.Step.Port != 0 || s.Step.Until.After(time.Now().Add(oauth.LoginTime))) {
+		if s.Step.URL != "" && (s.Step.Code != "A-B" || s.Step.Complete != "" || s.Step.Port != 0 ||
+			s.Step.Until.After(time.Now().Add(oauth.LoginTime))) {
 			t.Errorf("a person is shown %+v", s.Step)
 		}
 	}
 	set, _, ok, err := d.vault.Tokens("drive")
-	if err != nil || !ok || set.AccessToken != "AT-login-hunter2hunter2" || set.TokenURL != "https://login.example/token" ||
+	if err != nil || !ok || set.AccessToken != "AT-login-hunter2hunter2" ||
+		set.TokenURL != "https://login.example/token" ||
 		set.ClientSecret != "CS-login-hunter2" || !slices.Equal(set.Scopes, []string{"read"}) || set.Expiry.IsZero() {
 		t.Errorf("the vault has %+v, %v", set, err)
 	}
 	if m.count("a") == 0 {
 		t.Error("the server is not started")
 	}
-	if strings.Contains(said.String(), "hunter2") || d.redaction.clean("x AT-login-hunter2hunter2 y") == "x AT-login-hunter2hunter2 y" {
+	if strings.Contains(said.String(), "hunter2") ||
+		d.redaction.clean("x AT-login-hunter2hunter2 y") == "x AT-login-hunter2hunter2 y" {
 		t.Errorf("the token is not kept out of texts: %s", said)
 	}
 	// When its refresh is refused for good, the way out is another login.
@@ -174,17 +182,18 @@ func TestLoginDistrustsItsProcess(t *testing.T) {
 		shown attach.Progress
 		fails bool
 	}{
-		"a page":             {oauth.ByDevice, attach.Progress{URL: "https://login.example/d", Code: "A"}, false},
-		"a plain page":       {oauth.ByDevice, attach.Progress{URL: "http://login.example/d", Code: "A"}, true},
-		"a script":           {oauth.ByDevice, attach.Progress{URL: "javascript:x", Code: "A"}, true},
-		"no code":            {oauth.ByDevice, attach.Progress{URL: "https://login.example/d"}, true},
-		"escapes":            {oauth.ByDevice, attach.Progress{URL: "https://login.example/d", Code: "\x1b[2J"}, true},
-		"a link":             {oauth.ByCode, attach.Progress{URL: "https://login.example/auth?state=x", Port: 41234}, false},
-		"another host":       {oauth.ByCode, attach.Progress{URL: "https://evil.example/auth?state=x", Port: 41234}, true},
-		"another page":       {oauth.ByCode, attach.Progress{URL: "https://login.example/other", Port: 41234}, true},
-		"a port of root's":   {oauth.ByCode, attach.Progress{URL: "https://login.example/auth?state=x", Port: 22}, true},
-		"no port":            {oauth.ByCode, attach.Progress{URL: "https://login.example/auth?state=x"}, true},
-		"a code beside that": {oauth.ByCode, attach.Progress{URL: "https://login.example/auth?state=x", Port: 41234, Code: "A"}, true},
+		"a page":           {oauth.ByDevice, attach.Progress{URL: "https://login.example/d", Code: "A"}, false},
+		"a plain page":     {oauth.ByDevice, attach.Progress{URL: "http://login.example/d", Code: "A"}, true},
+		"a script":         {oauth.ByDevice, attach.Progress{URL: "javascript:x", Code: "A"}, true},
+		"no code":          {oauth.ByDevice, attach.Progress{URL: "https://login.example/d"}, true},
+		"escapes":          {oauth.ByDevice, attach.Progress{URL: "https://login.example/d", Code: "\x1b[2J"}, true},
+		"a link":           {oauth.ByCode, attach.Progress{URL: "https://login.example/auth?state=x", Port: 41234}, false},
+		"another host":     {oauth.ByCode, attach.Progress{URL: "https://evil.example/auth?state=x", Port: 41234}, true},
+		"another page":     {oauth.ByCode, attach.Progress{URL: "https://login.example/other", Port: 41234}, true},
+		"a port of root's": {oauth.ByCode, attach.Progress{URL: "https://login.example/auth?state=x", Port: 22}, true},
+		"no port":          {oauth.ByCode, attach.Progress{URL: "https://login.example/auth?state=x"}, true},
+		"a code beside that": {oauth.ByCode, attach.Progress{URL: "https://login.example/auth?state=x", Port: 41234,
+			Code: "A"}, true},
 	} {
 		before := len(f.listen)
 		_, ended := d.logsIn(t.Context(), "acme", c.way)
@@ -197,6 +206,7 @@ func TestLoginDistrustsItsProcess(t *testing.T) {
 			t.Errorf("%s: the firewall is asked: %t", name, opened)
 		}
 	}
+	d.redaction.fill(d.vault, d.log)
 	for name, c := range map[string]struct {
 		r     attach.Refreshed
 		a     oauth.Answer
@@ -209,7 +219,8 @@ func TestLoginDistrustsItsProcess(t *testing.T) {
 	} {
 		_, ended := d.logsIn(t.Context(), "acme", oauth.ByDevice)
 		f.acts <- func(_ oauth.Task, e errand) error { return gives(e, c.r, c.a) }
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(), "nothing was stored") ||
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(),
+			"nothing was stored") ||
 			strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("%s: %q", name, err)
 		}

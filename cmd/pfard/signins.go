@@ -62,7 +62,8 @@ func (s *signIns) command(key string) string {
 }
 
 // choose returns the provider and the way that a request means. declared are the servers.
-func (s *signIns) choose(q control.Request, declared []declaration.Server) (p signin.Provider, way oauth.Way, err error) {
+func (s *signIns) choose(q control.Request, declared []declaration.Server) (p signin.Provider, way oauth.Way,
+	err error) {
 	if q.Login == nil || q.Server == "" {
 		return p, way, fmt.Errorf("%w: want a name", control.ErrInvalid)
 	}
@@ -99,7 +100,8 @@ func vaultKeys(d declaration.Server) (keys []string) {
 // missing says which file an owner is to write for a login.
 func (s *signIns) missing(name string, set signin.Set) error {
 	if set.Diags.HasErrors() {
-		return fmt.Errorf("%w: %s has a mistake, and no provider for %q: pfar check says more", control.ErrInvalid, s.dir, name)
+		return fmt.Errorf("%w: %s has a mistake, and no provider for %q: pfar check says more", control.ErrInvalid, s.dir,
+			name)
 	}
 	file := filepath.Join(s.dir, name+".hcl")
 	known, ok := s.catalog().Find(name)

@@ -366,7 +366,8 @@ func remedy(key, command string, r attach.Refreshed) string {
 	case r.Code == "invalid_grant" && login:
 		return fmt.Sprintf("the refresh token of %q was refused (%s): needs login: %s", key, r.Code, command)
 	case r.Code == "invalid_grant":
-		return fmt.Sprintf("the refresh token of %q was refused (%s): obtain a new one and store it with %s", key, r.Code, command)
+		return fmt.Sprintf("the refresh token of %q was refused (%s): obtain a new one and store it with %s", key, r.Code,
+			command)
 	case r.Code == "invalid_client", r.Code == "unauthorized_client":
 		where := "store it with"
 		if login {
@@ -377,7 +378,8 @@ func remedy(key, command string, r attach.Refreshed) string {
 	case login:
 		return fmt.Sprintf("the OAuth token %q cannot be refreshed: %s; needs login: %s", key, r.Error, command)
 	}
-	return fmt.Sprintf("the OAuth token %q cannot be refreshed: %s; correct it and store it with %s", key, r.Error, command)
+	return fmt.Sprintf("the OAuth token %q cannot be refreshed: %s; correct it and store it with %s", key, r.Error,
+		command)
 }
 
 // until is a point in time in words, which is always the same one.

@@ -89,7 +89,9 @@ type Test struct {
 }
 
 // Good reports whether an answer shows that the secrets are right.
-func (t Test) Good(isError bool, text string) bool { return handover.Trial{Answer: t.Answer}.Good(isError, text) }
+func (t Test) Good(isError bool, text string) bool {
+	return handover.Trial{Answer: t.Answer}.Good(isError, text)
+}
 
 // Reviewed returns the digests of definitions that pfar's makers have read, nil without any.
 func (s Service) Reviewed() *reviewed.Definitions { return reviewed.Of(s.Name, nil) }

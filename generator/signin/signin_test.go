@@ -26,32 +26,41 @@ const device = ` device { url = "https://a.test/d", token = "https://a.test/t" }
 
 func TestMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"nothing known":       {`provider "acme" { client_id = "x" }`, "x.hcl:1,10-16: Missing key: It is not known under which key of the vault the token is stored. Write key = \"acme_token\"."},
-		"no client":           {`provider "github" {}`, "1,10-18: Missing client_id: The provider gives you a client id when you register a client. Write client_id = \"...\" with it."},
+		"nothing known": {`provider "acme" { client_id = "x" }`,
+			"x.hcl:1,10-16: Missing key: It is not known under which key of the vault the token is stored. Write key = \"acme_token\"."},
+		"no client": {`provider "github" {}`,
+			"1,10-18: Missing client_id: The provider gives you a client id when you register a client. Write client_id = \"...\" with it."},
 		"no endpoints":        {`provider "acme" { client_id = "x", key = "k" }`, "Missing endpoints"},
 		"what the page shows": {`provider "github" { client_id = "..." }`, "Placeholder"},
 		"another placeholder": {`provider "github" { client_id = "<your client id>" }`, "Placeholder"},
-		"a secret":            {`provider "github" { client_id = "x", secret = "CS-hunter2" }`, "3,10-22: Secret in a file: secret names a key of the vault. Store the secret with `pfar vault set github_client` and write secret = \"vault:github_client\"."},
-		"a variable":          {`provider "github" { client_id = "x", secret = "$TOKEN" }`, "Secret in a file"},
-		"a number":            {`provider "github" { client_id = 7 }`, "Wrong type"},
-		"an unknown key":      {`provider "github" { client = "x" }`, "Unknown key"},
-		"no name":             {`provider { client_id = "x" }`, "Wrong labels"},
-		"an odd name":         {`provider "Git Hub" { client_id = "x" }`, "Invalid name"},
-		"an unknown service":  {`provider "x" { client_id = "x", service = "nowhere" }`, "Unknown service"},
-		"a style":             {`provider "github" { client_id = "x", auth_style = "query" }`, "Unknown auth_style"},
-		"header, no secret":   {`provider "github" { client_id = "x", auth_style = "header" }`, "Provider not possible: auth_style is \"header\", and client_secret is missing"},
-		"half a device":       {`provider "x" { client_id = "x", key = "k", device { url = "https://a.test/" } }`, "Missing endpoint"},
+		"a secret": {`provider "github" { client_id = "x", secret = "CS-hunter2" }`,
+			"3,10-22: Secret in a file: secret names a key of the vault. Store the secret with `pfar vault set github_client` and write secret = \"vault:github_client\"."},
+		"a variable":         {`provider "github" { client_id = "x", secret = "$TOKEN" }`, "Secret in a file"},
+		"a number":           {`provider "github" { client_id = 7 }`, "Wrong type"},
+		"an unknown key":     {`provider "github" { client = "x" }`, "Unknown key"},
+		"no name":            {`provider { client_id = "x" }`, "Wrong labels"},
+		"an odd name":        {`provider "Git Hub" { client_id = "x" }`, "Invalid name"},
+		"an unknown service": {`provider "x" { client_id = "x", service = "nowhere" }`, "Unknown service"},
+		"a style":            {`provider "github" { client_id = "x", auth_style = "query" }`, "Unknown auth_style"},
+		"header, no secret": {`provider "github" { client_id = "x", auth_style = "header" }`,
+			"Provider not possible: auth_style is \"header\", and client_secret is missing"},
+		"half a device": {`provider "x" { client_id = "x", key = "k", device { url = "https://a.test/" } }`,
+			"Missing endpoint"},
 		"a plain endpoint":    {`provider "x" { client_id = "x", key = "k", device { url = "http://a.test/", token = "https://a.test/" } }`, "Invalid url"},
 		"a port that is none": {`provider "x" { client_id = "x", key = "k", device { url = "https://a.test:99999/", token = "https://a.test/" } }`, "Provider not possible"},
 		"a relative file":     {`provider "github" { client_id = "x", ca = "ca.pem" }`, "Invalid path"},
 		"a way up":            {`provider "github" { client_id = "x", ca = "/etc/../ca.pem" }`, "Invalid path"},
-		"a resource":          {`provider "github" { client_id = "x", resource = "api" }`, "3,12-17: Provider not possible: resource is no URL"},
-		"an issuer":           {`provider "github" { client_id = "x", issuer = "x" }`, "Provider not possible: issuer is no URL"},
-		"a key":               {`provider "github" { client_id = "x", key = "A B" }`, "Invalid vault key"},
-		"a private prefix":    {`provider "github" { client_id = "x", allow_private = ["x"] }`, "Provider not possible: allow_private"},
-		"two of one name":     {"provider \"github\" { client_id = \"x\" }\nprovider \"github\" { client_id = \"y\" }", "x.hcl:4,10-18: Duplicate provider"},
-		"two of one key":      {"provider \"github\" { client_id = \"x\" }\nprovider \"work\" {\n client_id = \"y\"\n service = \"github\"\n}", "Duplicate provider: \"key github_token\" stands in x.hcl:1"},
-		"no HCL":              {`provider "github" {`, "x.hcl"},
+		"a resource": {`provider "github" { client_id = "x", resource = "api" }`,
+			"3,12-17: Provider not possible: resource is no URL"},
+		"an issuer": {`provider "github" { client_id = "x", issuer = "x" }`,
+			"Provider not possible: issuer is no URL"},
+		"a key": {`provider "github" { client_id = "x", key = "A B" }`, "Invalid vault key"},
+		"a private prefix": {`provider "github" { client_id = "x", allow_private = ["x"] }`,
+			"Provider not possible: allow_private"},
+		"two of one name": {"provider \"github\" { client_id = \"x\" }\nprovider \"github\" { client_id = \"y\" }",
+			"x.hcl:4,10-18: Duplicate provider"},
+		"two of one key": {"provider \"github\" { client_id = \"x\" }\nprovider \"work\" {\n client_id = \"y\"\n service = \"github\"\n}", "Duplicate provider: \"key github_token\" stands in x.hcl:1"},
+		"no HCL":         {`provider "github" {`, "x.hcl"},
 	} {
 		s := load(map[string]string{"x.hcl": written(c.text)})
 		var told []string
@@ -92,7 +101,8 @@ func TestProviders(t *testing.T) {
 		{"server", []string{"acme_token"}, "acme"},
 		{"acme", []string{"github_token"}, "acme"},
 		{"server", []string{"acme_token", "github_token"}, `"server" has several providers: name one of acme, github`},
-		{"github_work", nil, "work"}, {"server", nil, "no provider is configured"}, {"notion", []string{"notion_token"}, "no provider is configured"},
+		{"github_work", nil, "work"}, {"server", nil, "no provider is configured"}, {"notion", []string{"notion_token"},
+			"no provider is configured"},
 	} {
 		p, err := s.Choose(c.name, c.keys)
 		got := p.Name
@@ -111,11 +121,13 @@ func TestProviders(t *testing.T) {
 		t.Errorf("%+v", github)
 	}
 	task, err := github.Task(oauth.ByDevice)
-	if err != nil || task.Endpoint != "https://github.com/login/device/code" || task.ClientID != "x" || !slices.Contains(task.Scopes, "repo") {
+	if err != nil || task.Endpoint != "https://github.com/login/device/code" || task.ClientID != "x" ||
+		!slices.Contains(task.Scopes, "repo") {
 		t.Errorf("%+v, %v", task, err)
 	}
 	work, _ := s.Choose("work", nil)
-	if task, err = work.Task(oauth.ByCode); err != nil || len(task.Scopes) != 0 || work.Secret != "work_client" || !slices.Equal(work.Ways(), []oauth.Way{oauth.ByCode, oauth.ByDevice}) {
+	if task, err = work.Task(oauth.ByCode); err != nil || len(task.Scopes) != 0 || work.Secret != "work_client" ||
+		!slices.Equal(work.Ways(), []oauth.Way{oauth.ByCode, oauth.ByDevice}) {
 		t.Errorf("%+v, %v", task, err)
 	}
 	acme, _ := s.Choose("acme", nil)

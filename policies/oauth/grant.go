@@ -175,7 +175,8 @@ func IsUserCode(text string) bool {
 // IsPage reports whether a text is the address of a page that a person may be told to open.
 func IsPage(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil && u.Opaque == "" && isLine(text, 4*maxName)
+	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil && u.Opaque == "" && isLine(text,
+		4*maxName)
 }
 
 // Tokens reads the answer of a token endpoint. Sent are the secrets that the request had.
@@ -186,7 +187,8 @@ func (t Task) Tokens(r Response, sent ...string) (Answer, error) {
 	}
 	a := Answer{
 		AccessToken: text(m, "access_token"), RefreshToken: text(m, "refresh_token"), TokenType: text(m, "token_type"),
-		ExpiresIn: int64(seconds(m, "expires_in") / time.Second), AuthStyle: t.style(), Scopes: strings.Fields(text(m, "scope")),
+		ExpiresIn: int64(seconds(m, "expires_in") / time.Second), AuthStyle: t.style(), Scopes: strings.Fields(text(m,
+			"scope")),
 	}
 	if a.TokenType != "" && !strings.EqualFold(a.TokenType, "bearer") {
 		return Answer{}, errors.New("the provider's token is no bearer token, and nothing else can be used")

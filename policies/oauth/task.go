@@ -98,7 +98,8 @@ func (t Task) Check() error {
 // isIdentifier reports whether a text is an absolute URL without a fragment (RFC 8707 section 2, RFC 8414 section 2).
 func isIdentifier(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && u.IsAbs() && u.Host != "" && u.User == nil && !strings.Contains(text, "#") && isLine(text, maxName)
+	return err == nil && u.IsAbs() && u.Host != "" && u.User == nil && !strings.Contains(text, "#") && isLine(text,
+		maxName)
 }
 
 // Policy lets a process connect to the hosts of the login, and nowhere else. A browser asks the authorization endpoint.
@@ -113,7 +114,8 @@ func (t Task) Policy() (egress.Policy, error) {
 		if err != nil {
 			return egress.Policy{}, err
 		}
-		policy.Endpoints, policy.Private = append(policy.Endpoints, more.Endpoints...), append(policy.Private, more.Private...)
+		policy.Endpoints, policy.Private = append(policy.Endpoints, more.Endpoints...), append(policy.Private,
+			more.Private...)
 	case ByCode:
 		if _, _, _, err := hostOf("url", "an authorization endpoint", t.Endpoint, t.AllowPrivate); err != nil {
 			return egress.Policy{}, err

@@ -41,8 +41,9 @@ func certified(t *testing.T) (keyFile, certFile string) {
 	check(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tests"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
 	check(t, err)
@@ -120,7 +121,8 @@ func (p *pfar) configure(name, text string) {
 	p.t.Helper()
 	dir := filepath.Join(p.home, "oauth.d")
 	check(p.t, os.MkdirAll(dir, 0o755))
-	check(p.t, os.WriteFile(filepath.Join(dir, name+".hcl"), []byte(fmt.Sprintf("provider %q {\n%s\n}\n", name, text)), 0o644))
+	check(p.t, os.WriteFile(filepath.Join(dir, name+".hcl"), []byte(fmt.Sprintf("provider %q {\n%s\n}\n", name, text)),
+		0o644))
 }
 
 // signingIn is a "pfar login" that is under way.
@@ -133,7 +135,8 @@ type signingIn struct {
 
 func (p *pfar) login(t *testing.T, args ...string) *signingIn {
 	t.Helper()
-	s := &signingIn{t: t, cmd: exec.Command(program(t, "pfar"), append([]string{"login"}, args...)...), ended: make(chan struct{})}
+	s := &signingIn{t: t, cmd: exec.Command(program(t, "pfar"), append([]string{"login"}, args...)...),
+		ended: make(chan struct{})}
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = p.env, &s.stdout, &s.stderr
 	check(t, s.cmd.Start())
 	go func() {
@@ -248,11 +251,13 @@ func mustRead(t *testing.T, path string) []byte {
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	a := newAuthorizer(t, 24)
-	p := prepare(t, map[string]string{"acme.hcl": fmt.Sprintf("allowed_domains = [%q]\n", a.api) + declare(program(t, "hostile"), nil,
+	p := prepare(t, map[string]string{"acme.hcl": fmt.Sprintf("allowed_domains = [%q]\n", a.api) + declare(program(t,
+		"hostile"), nil,
 		`auth = { TOKEN = "vault:acme_token" }`)})
 	p.up()
 	p.await("acme waiting", soon, inState("acme", control.Waiting))
-	if _, stderr, code := p.command("login", "acme"); code == 0 || !strings.Contains(stderr, `there is no OAuth client for "acme"`) || !strings.Contains(stderr, "oauth.d/acme.hcl") {
+	if _, stderr, code := p.command("login", "acme"); code == 0 || !strings.Contains(stderr,
+		`there is no OAuth client for "acme"`) || !strings.Contains(stderr, "oauth.d/acme.hcl") {
 		t.Errorf("without a client: %d, %s", code, stderr)
 	}
 	endpoints := fmt.Sprintf("key = \"acme_token\"\nscopes = [\"read\", \"offline_access\"]\nissuer = %q\nresource = \"%s/api\"\nca = %q\n"+
@@ -268,15 +273,18 @@ func TestLogin(t *testing.T) {
 	}
 
 	first := p.login(t, "acme", "--device")
-	page, code := first.shows(`Open this page, on any device:\n\n  (https://\S+)`), first.shows(`Enter this code there:\n\n  (\S+)`)
+	page, code := first.shows(`Open this page, on any device:\n\n  (https://\S+)`),
+		first.shows(`Enter this code there:\n\n  (\S+)`)
 	a.approve(t, page, code)
-	if exit := first.ends(); exit != 0 || !strings.HasPrefix(first.stdout.String(), "stored in the vault as acme_token, granted ") {
+	if exit := first.ends(); exit != 0 || !strings.HasPrefix(first.stdout.String(),
+		"stored in the vault as acme_token, granted ") {
 		t.Fatalf("%d, %s", exit, &first.stdout)
 	}
 	p.awaitRunning("acme")
 	c := p.client("/mcp")
 	seen := func() string {
-		r, err := c.call("acme__fetch", map[string]any{"method": "GET", "url": "http://" + a.api, "headers": map[string]any{"Authorization": "Bearer $TOKEN"}})
+		r, err := c.call("acme__fetch", map[string]any{"method": "GET", "url": "http://" + a.api,
+			"headers": map[string]any{"Authorization": "Bearer $TOKEN"}})
 		check(t, err)
 		return r.text
 	}
@@ -309,7 +317,8 @@ func TestLogin(t *testing.T) {
 		if !strings.Contains(string(out), "/callback") || !strings.Contains(string(out), "You can close this page") {
 			t.Errorf("the browser ends at %s", out)
 		}
-		if exit := second.ends(); exit != 0 || !strings.Contains(second.stdout.String(), "acme: restarts with the new value") {
+		if exit := second.ends(); exit != 0 || !strings.Contains(second.stdout.String(),
+			"acme: restarts with the new value") {
 			t.Errorf("%d, %s", exit, &second.stdout)
 		}
 		return true
@@ -317,7 +326,8 @@ func TestLogin(t *testing.T) {
 	if got := seen(); !strings.Contains(got, "alice") {
 		t.Errorf("the API says %s", got)
 	}
-	if said := a.said.String(); !strings.Contains(said, `{"grant":"authorization_code","client":"confidential","resource":"`+a.issuer+`/api"}`) ||
+	if said := a.said.String(); !strings.Contains(said,
+		`{"grant":"authorization_code","client":"confidential","resource":"`+a.issuer+`/api"}`) ||
 		!strings.Contains(said, `{"grant":"urn:ietf:params:oauth:grant-type:device_code","client":"owners-client","resource":"`+a.issuer+`/api"}`) {
 		t.Errorf("the provider has granted %s", said)
 	}
@@ -371,7 +381,8 @@ func (f *forged) said() []string {
 // config has no certificates in SSL_CERT_FILE: the login and the refresh have those of ca.
 func (f *forged) config() string {
 	return fmt.Sprintf("client_id = \"id\"\nsecret = \"vault:forged_client\"\nkey = \"forged_token\"\nscopes = [\"read\"]\nca = %q\n"+
-		"device {\n url = \"%s/begin\"\n token = \"%s/token\"\n}\ncode {\n url = \"%s/auth\"\n token = \"%s/token\"\n}\n", f.ca, f.URL, f.URL, f.URL, f.URL)
+		"device {\n url = \"%s/begin\"\n token = \"%s/token\"\n}\ncode {\n url = \"%s/auth\"\n token = \"%s/token\"\n}\n",
+		f.ca, f.URL, f.URL, f.URL, f.URL)
 }
 
 // TestForgedProvider: whatever a provider answers, nothing is stored, a person hears why, no secret is anywhere, and no
@@ -384,7 +395,8 @@ func TestForgedProvider(t *testing.T) {
 	p.configure("forged", f.config())
 	p.up()
 	p.await("drive waiting", soon, inState("drive", control.Waiting))
-	if _, stderr, code := p.command("login", "forged", "--device"); code == 0 || !strings.Contains(stderr, "store it with pfar vault set forged_client") {
+	if _, stderr, code := p.command("login", "forged", "--device"); code == 0 || !strings.Contains(stderr,
+		"store it with pfar vault set forged_client") {
 		t.Errorf("without the client's secret: %d, %s", code, stderr)
 	}
 	p.stdin = "CS-hunter2-hunter2"
@@ -437,7 +449,8 @@ func TestForgedProvider(t *testing.T) {
 			}
 		})
 		stdout, stderr, code := p.command("login", "forged", "--device")
-		if code == 0 || stdout != "" || !strings.Contains(stderr, c.words) || strings.Contains(stderr, "hunter2") || strings.Contains(stderr, "\x1b") {
+		if code == 0 || stdout != "" || !strings.Contains(stderr, c.words) || strings.Contains(stderr, "hunter2") ||
+			strings.Contains(stderr, "\x1b") {
 			t.Errorf("%s: %d, %s%s", name, code, stdout, stderr)
 		}
 	}
@@ -465,7 +478,8 @@ func TestForgedProvider(t *testing.T) {
 			fmt.Fprint(w, `{"access_token":"0000000000000001","refresh_token":"RT-hunter2-hunter2","expires_in":10,"token_type":"bearer"}`)
 		}
 	})
-	if stdout, stderr, code := p.command("login", "drive", "--device"); code != 0 || !strings.Contains(stdout, "stored in the vault as forged_token, granted read\ndrive: starts") {
+	if stdout, stderr, code := p.command("login", "drive", "--device"); code != 0 || !strings.Contains(stdout,
+		"stored in the vault as forged_token, granted read\ndrive: starts") {
 		t.Fatalf("%d, %s%s", code, stdout, stderr)
 	}
 	eventually(t, func() bool { return strings.Contains(fmt.Sprint(f.said()), "/token refresh_token") })
@@ -521,7 +535,8 @@ func TestLoginIsCutShort(t *testing.T) {
 	first := p.login(t, "forged", "--device")
 	polled()
 	second := p.login(t, "forged", "--device")
-	if code := first.ends(); code == 0 || !strings.Contains(first.stderr.String(), "another login of the same token has begun; nothing was stored") {
+	if code := first.ends(); code == 0 || !strings.Contains(first.stderr.String(),
+		"another login of the same token has begun; nothing was stored") {
 		t.Errorf("the first ends with %d, %s", code, &first.stderr)
 	}
 	second.shows(`(ABCD-EFGH)`)

@@ -189,7 +189,8 @@ device {
 }`)
 	p.up(wrap...)
 	p.await("drive waiting", soon, inState("drive", control.Waiting))
-	if stdout, stderr, code := p.command("login", "drive", "--device"); code != 0 || strings.Contains(stdout+stderr, githubToken) {
+	if stdout, stderr, code := p.command("login", "drive", "--device"); code != 0 || strings.Contains(stdout+stderr,
+		githubToken) {
 		t.Fatal(stdout, stderr)
 	}
 	for _, path := range []string{"/device", "/token"} {

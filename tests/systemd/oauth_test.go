@@ -262,7 +262,8 @@ func TestLogin(t *testing.T) {
 	m.Run(t, "systemctl", "enable", "--now", "--quiet", "pfar.target")
 	m.Put(t, "/etc/pfar/oauth.d/drive.hcl", fmt.Sprintf("provider \"acme\" {\n  client_id = \"id\"\n  key = \"drive\"\n"+
 		"  device {\n    url = \"https://%[1]s/begin\"\n    token = \"https://%[1]s/token\"\n  }\n"+
-		"  code {\n    url = \"https://%[1]s/authorize\"\n    token = \"https://%[1]s/token\"\n  }\n}\n", identityAddress), 0o644)
+		"  code {\n    url = \"https://%[1]s/authorize\"\n    token = \"https://%[1]s/token\"\n  }\n}\n",
+		identityAddress), 0o644)
 	m.Put(t, "/etc/pfar/mcp.d/drive.hcl", echo("auth = { TOKEN = \"vault:drive\" }\n"), 0o644)
 	becomes(t, m, "drive", control.Waiting)
 	bed.Eventually(t, soon, func() error {
@@ -301,7 +302,8 @@ func TestLogin(t *testing.T) {
 	if r := m.Try("nft", "list", "chain", "inet", "pfar", "bridge-_drive.login"); r.Code != 0 {
 		t.Errorf("the firewall does not hold it: %s", r)
 	}
-	if uid, err := strconv.Atoi(strings.TrimSpace(m.Shell(t, "ps -o uid= -p $(systemctl show -P MainPID pfar-login@drive)"))); err != nil || uid < 61184 {
+	if uid, err := strconv.Atoi(strings.TrimSpace(m.Shell(t,
+		"ps -o uid= -p $(systemctl show -P MainPID pfar-login@drive)"))); err != nil || uid < 61184 {
 		t.Errorf("it runs as user %d (%v)", uid, err)
 	}
 	m.Run(t, "systemctl", "kill", "-s", "INT", "first")

@@ -133,7 +133,8 @@ var userProbes = []struct {
 // up to its sandbox. pfard is first: others want it.
 var userReach = []struct{ unit, sockets string }{
 	{"pfard.service", "all"}, {"pfar-gateway.service", "all"}, {"pfar-failed@notion.service", "all"}, {"pfar-mcp@notion.service", "all"}, {"pfar-inspect@notion.service", "all"},
-	{"pfar-egress@notion.service", "attach/attach.sock"}, {"pfar-refresh@notion.service", "attach/attach.sock"}, {"pfar-login@notion.service", "attach/attach.sock"},
+	{"pfar-egress@notion.service", "attach/attach.sock"}, {"pfar-refresh@notion.service", "attach/attach.sock"},
+	{"pfar-login@notion.service", "attach/attach.sock"},
 	{"pfar-model@notion.service", "attach/attach.sock"},
 }
 

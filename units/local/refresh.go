@@ -61,7 +61,8 @@ func (r *Runner) errandSpec(errand Errand, instance string) (sp spec, err error)
 	if err := rotate(log, units.LogSegment); err != nil {
 		return spec{}, err
 	}
-	sp = spec{name: name, argv: []string{program, "--" + string(errand)}, env: roots(os.Environ()), user: user, binds: binds, log: log}
+	sp = spec{name: name, argv: []string{program, "--" + string(errand)}, env: roots(os.Environ()), user: user,
+		binds: binds, log: log}
 	if r.cfg.Upstream != nil {
 		sp.credentials = map[string][]byte{units.CredentialUpstream: r.cfg.Upstream}
 	}
