@@ -80,6 +80,9 @@ const RefreshLog = "pfar-refresh.service"
 // LoginLog is the name of the log of what obtains token sets, like GatewayLog.
 const LoginLog = "pfar-login.service"
 
+// PageLog is the name of the log of one-time pages, like GatewayLog.
+const PageLog = "pfar-setup.service"
+
 // InspectLog is the name of the log of inspectors, like GatewayLog.
 const InspectLog = "pfar-inspect.service"
 
@@ -106,6 +109,7 @@ const (
 	FDPfard    = "pfard"    // launcher or bridge of a local pfard: the conversation with it (units/attach)
 	FDEgress   = "egress"   // egress bridge: sockets inside the server's network namespace, told apart by their addresses
 	FDRefresh  = "refresh"  // refresh or login, of a local pfard: connection to that (units/attach)
+	FDPage     = "page"     // one-time page of a local pfard: connection to that (units/attach)
 	FDInspect  = "inspect"  // pfar-sandbox inspect, pfar-egress --model: Unix listener of the gateway's questions to one inspector
 	FDMonitor  = "monitor"  // egress bridge: Unix listener for those who watch its connections
 	FDHTTP     = "http"     // gateway: TCP listener

@@ -39,7 +39,8 @@ func (g *gateway) admit() {
 // more often.
 func (g *gateway) followClients(ctx context.Context) {
 	g.followPfard(ctx, "which clients are declared", 2*time.Second, func(heard func()) error {
-		return g.pfard.Clients(ctx, func(list []access.Client) error {
+		return g.pfard.Clients(ctx, func(list []access.Client, pages bool) error {
+			g.wishes.Able(pages)
 			g.endpoint.Learn(list)
 			heard()
 			b, err := json.Marshal(list)

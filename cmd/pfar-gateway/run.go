@@ -19,6 +19,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/connect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
@@ -92,6 +93,7 @@ type gateway struct {
 	store     *units.Store    // nil: there is none
 	point     *enforce.Point  // that every request passes
 	panel     *inspect.Panel
+	wishes    *connect.Wishes // of models for services; nil: nobody fulfils them
 
 	auditTurned <-chan error // why records cannot be written; nil: they can again
 
@@ -159,7 +161,8 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 		Log: log, Version: version, Registry: g.registry, Gate: g.point, Telemetry: tel, Await: true, Limits: serve.DefaultLimits(),
 	}
 	if g.pfard != nil {
-		parts.Refusals = asked{*g.pfard}.refused
+		g.wishes = connect.New(*g.pfard)
+		parts.Refusals, parts.Wishes = asked{*g.pfard}.refused, g.wishes
 	}
 	g.endpoint = serve.New(parts)
 	tel.Gauges(g.registry.Gauges)

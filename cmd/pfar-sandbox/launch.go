@@ -415,25 +415,6 @@ func (l *launcher) served(r *handover.Ready) {
 	l.notify(vars)
 }
 
-// verified adds what is known of the server's secrets, and returns the status of a server that has them.
-func (l *launcher) verified(v *units.Verification, vars map[string]string, status string) string {
-	if v == nil {
-		v = new(units.Verification) // or what was said before would stand
-	}
-	vars[units.NotifyVerification] = v.Notification()
-	switch v.Result {
-	case units.Invalid:
-		told := *v
-		if trial := l.plan.Gateway.Trial; trial != nil {
-			told.Remedy, told.Where = trial.Remedy, trial.Where
-		}
-		return handover.Refused(told)
-	case units.Unverified:
-		return status + ", connected, not verified"
-	}
-	return status
-}
-
 var notServed = [...]string{
 	", %d held back until you accept them (pfar pins)", ", %d unreviewed (pfar pins)",
 	", %d that cannot be served (see its log)", ", %d resources not on /mcp (see its log)",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // notify sends one sd_notify(3) message, with files for the runner's descriptor store (FDSTORE=1) if there are any.
@@ -53,6 +54,14 @@ func (l *launcher) notify(vars map[string]string) {
 	}
 	l.telling.Lock()
 	defer l.telling.Unlock()
+	l.show(vars)
+	vars = maps.Clone(vars)
+	vars["STATUS"] = l.shown.String()
+	_ = notify(lines(vars))
+}
+
+// show takes what people are shown. l.telling is held.
+func (l *launcher) show(vars map[string]string) {
 	if s, ok := vars[units.NotifyState]; ok {
 		l.shown.State = s
 	}
@@ -62,9 +71,25 @@ func (l *launcher) notify(vars map[string]string) {
 	if s, ok := vars["STATUS"]; ok {
 		l.shown.Detail = s
 	}
-	vars = maps.Clone(vars)
-	vars["STATUS"] = l.shown.String()
-	_ = notify(lines(vars))
+}
+
+// verified adds what is known of the server's secrets, and returns the status of a server that has them.
+func (l *launcher) verified(v *units.Verification, vars map[string]string, status string) string {
+	if v == nil {
+		v = new(units.Verification) // or what was said before would stand
+	}
+	vars[units.NotifyVerification] = v.Notification()
+	switch v.Result {
+	case units.Invalid:
+		told := *v
+		if trial := l.plan.Gateway.Trial; trial != nil {
+			told.Remedy, told.Where = trial.Remedy, trial.Where
+		}
+		return handover.Refused(told)
+	case units.Unverified:
+		return status + ", connected, not verified"
+	}
+	return status
 }
 
 // news is called with what pfard says of the server while it runs.

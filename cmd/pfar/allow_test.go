@@ -152,8 +152,8 @@ func TestWants(t *testing.T) {
 			Name: "notion", State: control.Running, Domains: []string{"now.example.com"},
 			Denial: control.Denial{Refusals: refused},
 		},
-		{Name: "crm", State: control.Waiting, Detail: "waiting for credentials: crm_token", Wait: waits},
-		{Name: "idle", State: control.Waiting, Wait: units.Wait{For: units.WaitCredentials}},
+		{Name: "crm", State: control.Waiting, Detail: "waiting for credentials: crm_token", Owed: control.Owed{Wait: waits}},
+		{Name: "idle", State: control.Waiting, Owed: control.Owed{Wait: units.Wait{For: units.WaitCredentials}}},
 	}}
 	pins := []pinned{
 		{operator.ServerPins{Server: "notion", Held: make([]operator.Held, 2)}}, {operator.ServerPins{Server: "crm"}},

@@ -98,7 +98,7 @@ func (v *egressView) print(ctx context.Context) error {
 		switch {
 		case !up(s.State):
 			notes = append(notes, fmt.Sprintf("%s: %s; %s", s.Name, s.State, remedy(s)))
-		case a.err != nil && s.State != control.Running, errors.Is(a.err, control.ErrNotRunning), errors.Is(a.err, io.EOF):
+		case a.err != nil && !s.State.Up(), errors.Is(a.err, control.ErrNotRunning), errors.Is(a.err, io.EOF):
 			notes = append(notes, fmt.Sprintf("%s: %s; its egress bridge does not answer yet", s.Name, s.State))
 		case a.err != nil:
 			failed = errors.Join(failed, fmt.Errorf("asking the egress bridge of %q: %w", s.Name, a.err))
@@ -132,7 +132,7 @@ func (v *egressView) note(notes ...string) {
 
 // up reports whether a server has a bridge that can be watched, or is about to.
 func up(s control.State) bool {
-	return s == control.Running || s == control.Starting || s == control.BackOff
+	return s.Up() || s == control.Starting || s == control.BackOff
 }
 
 // connections asks a bridge for all that it holds.

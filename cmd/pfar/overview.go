@@ -140,7 +140,7 @@ func (s situation) files() string {
 // serversIn counts servers by their state, in the order of its words.
 func serversIn(r control.Report) string {
 	states := []control.State{
-		control.Running, control.Sleeping, control.Fetching, control.Starting, control.BackOff, control.Waiting,
+		control.Running, control.CredentialInvalid, control.Sleeping, control.Fetching, control.Starting, control.BackOff, control.Waiting,
 		control.Failed, control.Stopping, control.Stopped,
 	}
 	var parts []string

@@ -8,7 +8,7 @@ import (
 
 // reachable reports whether a call gets to a server: one that sleeps is started by it.
 func reachable(s control.Server) bool {
-	return s.State == control.Running || s.State == control.Sleeping
+	return s.State.Up() || s.State == control.Sleeping
 }
 
 // remedy says what makes a server run that does not.
@@ -29,6 +29,11 @@ func remedy(s control.Server) string {
 			return s.Remedy
 		}
 		return fmt.Sprintf("pfar status %s says what it waits for; give it to pfar up", s.Name)
+	case control.CredentialInvalid:
+		if s.Verification.Remedy != "" {
+			return s.Verification.Remedy
+		}
+		return "pfar status " + s.Name
 	case control.Failed:
 		if s.Broken {
 			return "pfar check says what to write in " + s.File

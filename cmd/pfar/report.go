@@ -73,7 +73,7 @@ func stateColour(s control.State) string {
 	switch s {
 	case control.Running:
 		return green
-	case control.Failed:
+	case control.Failed, control.CredentialInvalid:
 		return red
 	case control.BackOff, control.Waiting, control.Fetching:
 		return yellow

@@ -88,7 +88,7 @@ func rootCommand(c *pfar) *cobra.Command {
 		{"declare", "Declare:", []*cobra.Command{
 			declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand(),
 			servicesVerb{c}.servicesCommand(), packageVerb{c}.installCommand(), upgradeVerb{c}.upgradeCommand(),
-			editVerb{c}.editCommand(),
+			importVerb{c}.importCommand(), editVerb{c}.editCommand(),
 			removeVerb{c}.removeCommand(),
 		}},
 		{"run", "Run:", []*cobra.Command{
@@ -96,6 +96,7 @@ func rootCommand(c *pfar) *cobra.Command {
 			topVerb{c}.topCommand(), lifecycleVerb{c}.startCommand(), lifecycleVerb{c}.stopCommand(),
 			lifecycleVerb{c}.restartCommand(), lifecycleVerb{c}.enableCommand(),
 			lifecycleVerb{c}.disableCommand(), undoVerb{c}.undoCommand(), cleanVerb{c}.cleanCommand(),
+			trialVerb{c}.testCommand(), trialVerb{c}.refreshCommand(),
 			logsVerb{c}.logsCommand(), egressVerb{c}.egressCommand(), learnVerb{c}.learnCommand(),
 			allowVerb{c}.allowCommand(),
 		}},
@@ -157,7 +158,10 @@ var synonyms = map[string][]string{
 	"stop":    {"down", "kill"},
 	"remove":  {"rm", "delete", "uninstall", "undeclare"},
 	"edit":    {"change", "declare"},
+	"import":  {"migrate", "migrate-mcp"},
 	"logs":    {"log"},
+	"test":    {"verify"},
+	"refresh": {"rediscover", "reload"},
 	"explain": {"inspect", "show"},
 	"clean":   {"purge", "prune"}, "undo": {"revert", "restore", "rollback"},
 	"login": {"signin", "auth", "authorize"},

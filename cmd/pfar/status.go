@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -132,7 +133,14 @@ func (c statusVerb) printServer(s control.Server, version string, wants []want) 
 			rows = append(rows, []cell{{name, bold}, {value, ""}})
 		}
 	}
-	add("detail", s.Detail)
+	if v := s.Verification; v.Result == units.Invalid {
+		add("credentials", "invalid: "+v.Tool+" says: "+v.Words)
+		add("remedy", v.Remedy)
+		add("", v.Where)
+	} else {
+		add("detail", s.Detail)
+		add("credentials", verifiedWords(v))
+	}
 	add("description", strings.Join(strings.Fields(s.Description), " "))
 	add("label", s.Label)
 	add("tools", fmt.Sprint(s.Tools))
@@ -170,4 +178,17 @@ func (c statusVerb) printServer(s control.Server, version string, wants []want) 
 	add("log", s.Log)
 	c.table(c.stdout, rows)
 	return nil
+}
+
+// verifiedWords says what is known of a server's secrets, "" for nothing.
+func verifiedWords(v control.Verification) string {
+	switch v.Result {
+	case units.Verified:
+		return "verified by " + v.Tool + " at " + stamp(v.At)
+	case units.Unverified:
+		return strings.TrimSuffix("not verified: "+v.Words, ": ")
+	case units.Verifying:
+		return "being verified"
+	}
+	return ""
 }

@@ -86,7 +86,7 @@ func (v *topView) pressed(key string) bool {
 func (v *topView) summary(m measured) []string {
 	running, active, calls := 0, 0, 0.0
 	for _, s := range m.table.Servers {
-		if s.State == control.Running {
+		if s.State.Up() {
 			running++
 		}
 		active += s.InFlight

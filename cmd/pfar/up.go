@@ -31,8 +31,8 @@ With --json, each change prints one report, on a line.`
 
 // upOptions are the flags of pfar up.
 type upOptions struct {
-	dir, listen, servers, metrics string
-	verbose                       bool
+	dir, listen, servers, metrics, page string
+	verbose                             bool
 }
 
 // upVerb runs pfar in the foreground.
@@ -60,6 +60,7 @@ func (c upVerb) upCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7417", "loopback `ADDRESS` of the MCP endpoint; port 0 takes a free one")
 	cmd.Flags().StringVar(&o.servers, "servers", c.own.Servers, "`DIR` of the programs installed for servers")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "loopback `ADDRESS` of metrics for Prometheus, none by default")
+	cmd.Flags().StringVar(&o.page, "page-port", "0", "`PORT` of 127.0.0.1 for one-time pages; 0 takes a free one")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print the whole log of pfard, not only warnings")
 	return cmd
 }
@@ -78,7 +79,7 @@ func (c upVerb) up(ctx context.Context, o upOptions) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	args := []string{"--local", "--declarations", o.dir, "--servers", o.servers, "--listen", o.listen}
+	args := []string{"--local", "--declarations", o.dir, "--servers", o.servers, "--listen", o.listen, "--page-port", o.page}
 	if o.metrics != "" {
 		args = append(args, "--metrics", o.metrics)
 	}

@@ -13,12 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/policies/drift"
 	"github.com/pfar/pfar/units/control"
 )
 
 const upgradeHelp = `Install another version of a server's package beside the present one, ask, write it into the
 declaration, and wait until the server runs. Tools whose definition is another one are held back until
-you accept them (pfar pins); a tool that is gone is served no more.
+you accept them (pfar pins); a tool that is gone is served no more. What has changed is printed, first what
+breaks callers.
 
 --back writes the version that was there before: the other one that is installed. Nothing is fetched for
 that. If several others are installed, name one as VERSION.`
@@ -52,6 +54,10 @@ type upgraded struct {
 	To     string        `json:"to"`
 	State  control.State `json:"state"`
 	Detail string        `json:"detail,omitempty"`
+
+	Changes []drift.Change `json:"changes,omitempty"` // in what it offers
+
+	offered []drift.Definition // before
 }
 
 // upgrade changes the version of the server args[0] to args[1], "" for the other one that is installed.
@@ -104,6 +110,7 @@ func (c upgradeVerb) upgrade(ctx context.Context, args []string, yes bool) error
 	if err := c.ask(ctx, yes, fmt.Sprintf("Upgrade %q?", args[0]), show); err != nil {
 		return err
 	}
+	offered := c.offers(ctx, args[0])
 	next := strings.Replace(string(text), written, `"`+to.String()+`"`, 1)
 	done, err := c.control().Declare(ctx, args[0], control.Text{New: []byte(next), Old: control.DigestOf(text)})
 	if err != nil {
@@ -113,7 +120,9 @@ func (c upgradeVerb) upgrade(ctx context.Context, args []string, yes bool) error
 		writeDiagnostics(c.stderr, done.Diagnostics)
 		return fail(exitFailed, "the server cannot run %s", to).withHint("nothing was changed: it goes on with %s", from)
 	}
-	return c.await(ctx, before, upgraded{Server: args[0], File: done.File, From: from.String(), To: to.String()})
+	return c.await(ctx, before, upgraded{
+		Server: args[0], File: done.File, From: from.String(), To: to.String(), offered: offered,
+	})
 }
 
 // await waits until a server has settled with another version, and says how.
@@ -136,10 +145,14 @@ func (c upgradeVerb) await(ctx context.Context, before control.Server, out upgra
 		return fail(exitFailed, "the declaration names %s now, but %w", out.To, err).withHint("pfar status %s", out.Server)
 	}
 	out.State, out.Detail = now.State, detail(now)
+	if offers := c.offers(ctx, out.Server); out.offered != nil && offers != nil && now.State.Up() {
+		out.Changes = drift.Compare(out.offered, offers)
+	}
 	if c.json() {
 		err = c.printJSON(out)
 	} else {
 		_, err = fmt.Fprintln(c.stdout, escape(fmt.Sprintf("%s: %s, %s", out.Server, out.To, describe(now)), oneLine))
+		c.printChanges(out.Changes)
 	}
 	if err == nil && (now.State == control.Failed || now.State == control.BackOff) {
 		return fail(exitFailed, "%s does not run with %s", out.Server, out.To).withHint("pfar upgrade %s --back", out.Server)

@@ -28,7 +28,7 @@ type want struct {
 func (c *pfar) wants(ctx context.Context, report control.Report) []want {
 	var all []pinned
 	var sessions []operator.Session
-	if slices.ContainsFunc(report.Servers, func(s control.Server) bool { return s.State == control.Running }) {
+	if slices.ContainsFunc(report.Servers, func(s control.Server) bool { return s.State.Up() }) {
 		all, _ = c.allPins(ctx)
 		_ = c.askOperator(ctx, http.MethodGet, "/sessions", nil, &sessions)
 	}
@@ -46,6 +46,9 @@ func wantsOf(report control.Report, all []pinned) []want {
 		}
 		if s.State == control.Waiting && s.For == units.WaitCredentials && s.Remedy != "" {
 			list = append(list, want{Server: s.Name, What: s.Detail, Command: s.Remedy})
+		}
+		if v := s.Verification; v.Result == units.Invalid && v.Remedy != "" {
+			list = append(list, want{Server: s.Name, What: "other credentials", Command: v.Remedy})
 		}
 	}
 	for _, p := range all {

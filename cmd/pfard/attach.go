@@ -58,6 +58,7 @@ type attachments struct {
 	bridges   map[string]*attach.Conn  // likewise
 	kept      map[string]*kept         // by instance, for its bridge
 	errands   map[string]errand        // by unit of pfar-refresh@.service and pfar-login@.service
+	pages     map[string]pageTalk      // by instance of pfar-setup@.service
 	budgets   map[string]*rate.Limiter // by instance, of what its launcher asks; one that comes again finds its own
 	mistakes  map[string]string        // by server: what is wrong with its file
 }
@@ -119,6 +120,8 @@ func (a *attachments) attached(conn *attach.Conn, peer control.Peer) {
 		err = a.sent(conn, p, hello)
 	case p.Model:
 		err = a.modeller(conn, p)
+	case p.Page:
+		err = a.paged(conn, p, hello)
 	default:
 		err = a.launcher(conn, p, peer.UID, hello)
 	}
@@ -147,7 +150,7 @@ func (a *attachments) introduced(conn *attach.Conn, peer control.Peer) (systemd.
 		return p, nil
 	}
 	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge || m.Hello.Refresh != p.Refresh ||
-		m.Hello.Login != p.Login || m.Hello.Model != p.Model) {
+		m.Hello.Login != p.Login || m.Hello.Model != p.Model || m.Hello.Page != p.Page) {
 		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
 	}
 	if err != nil {

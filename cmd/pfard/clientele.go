@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -25,6 +26,8 @@ import (
 type clientele struct {
 	dir  string
 	open func(dir string) fs.FS
+
+	pages atomic.Bool // a set-up can have a one-time page
 
 	mu    sync.Mutex
 	told  bool                // list has been read
@@ -190,7 +193,7 @@ func (c *clientele) watch(ctx context.Context, send func(control.Response) error
 	for {
 		list, told, newer := c.now()
 		if told {
-			if err := send(control.Response{Clients: list}); err != nil {
+			if err := send(control.Response{Clients: list, Declarations: control.Declarations{Pages: c.pages.Load()}}); err != nil {
 				return err
 			}
 		}

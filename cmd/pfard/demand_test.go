@@ -294,13 +294,13 @@ func TestTheGatewaysVerbs(t *testing.T) {
 	may := gatewayGuest(1234).Verbs
 	for _, v := range []control.Verb{
 		control.Wake, control.Sleep, control.Demand, control.Redaction, control.Clients,
-		control.Audit, control.Stuck, control.Policy, control.Open, control.Close, control.LastRefusal,
+		control.Audit, control.Stuck, control.Policy, control.Open, control.Close, control.LastRefusal, control.Begin,
 	} {
 		if !slices.Contains(may, v) {
 			t.Errorf("%s is missing", v)
 		}
 	}
-	if len(may) != 11 {
+	if len(may) != 12 {
 		t.Errorf("the gateway may ask for %q", may)
 	}
 }

@@ -29,6 +29,7 @@ type flows struct {
 	installs  *installs
 	around    around
 	turn      func(control.Verb, string) error // has a server started or stopped, in the loop
+	fresh     map[string]bool                  // servers that start with another secret already; of the loop
 }
 
 // wallClock is a setups.Clock.
@@ -45,19 +46,6 @@ func (f *flows) close() {
 			a.close()
 		}
 	}
-}
-
-func newFlows(d *daemon) *flows {
-	f := &flows{
-		inbox: d.inbox, reader: d.reader, fleet: d.fleet, followers: d.followers, keeper: d.keeper, audit: d.audit,
-		redaction: d.redaction, installs: d.orders.installs, around: d, turn: d.orders.turn,
-	}
-	clock := &alarm{}
-	f.Flows = setups.New(setups.World{
-		Log: d.log, Dir: d.options.dirs.Flows(), Vault: f, Servers: f, Records: f, Clock: wallClock{clock},
-	})
-	clock.ring = f.Due
-	return f
 }
 
 // Append records what becomes of a set-up.
@@ -93,8 +81,19 @@ func (f *flows) Store(uid int, key string, v setups.Value) error {
 	if line := strings.TrimSpace(text); !v.OAuth && !strings.Contains(line, "\n") { // pasted
 		text = line
 	}
-	_, err = f.keeper.answer(control.Peer{UID: uid}, control.Request{Verb: verb, Key: key, Secret: text, OAuth: v.OAuth})
-	return err
+	q := control.Request{Verb: verb, Key: key, Secret: text, OAuth: v.OAuth}
+	r, err := f.keeper.answer(control.Peer{UID: uid}, q)
+	if err != nil {
+		return err
+	}
+	return f.do(func() error {
+		for _, c := range r.Changes {
+			for _, use := range c.Uses {
+				f.fresh[use.Server] = use.Then == control.Restarts || use.Then == control.Starts
+			}
+		}
+		return nil
+	})
 }
 
 // Install has a package installed. If ctx ends, that goes on.
@@ -181,13 +180,15 @@ func faulty(r *control.Declared) error {
 // Start has a server run, and returns when it does, with the number of its tools.
 func (f *flows) Start(ctx context.Context, name string, again bool) (tools int, err error) {
 	err = f.do(func() error {
+		fresh := f.fresh[name]
+		delete(f.fresh, name)
 		s, err := f.fleet.startable(name)
 		switch {
 		case err != nil:
 			return err
 		case s.under(): // with what there is now
 			return nil
-		case again:
+		case again && !fresh: // it may have drawn its conclusions from the value before
 			return f.turn(control.Restart, name)
 		case s.status.State == control.Running:
 			return nil
@@ -282,7 +283,9 @@ func (f *flows) Stop(name string) error {
 }
 
 // answer begins a set-up or joins one, and tells of it until it has ended.
-func (f *flows) answer(ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error) error {
+func (f *flows) answer(
+	ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error,
+) error {
 	tell := func(now control.Flow) error {
 		return send(control.Response{Declarations: control.Declarations{Flow: &now}})
 	}

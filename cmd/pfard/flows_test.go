@@ -168,7 +168,7 @@ func TestSetUpRefuses(t *testing.T) {
 	d.state(t)
 	before, guest := d.folderText(t), control.Peer{UID: os.Getuid() + 7}
 	client := func(s control.SetUp) *control.SetUp { s.For, s.Page = "claude", true; return &s }
-	text := &control.Text{New: []byte(withToken)}
+	text, stray := &control.Text{New: []byte(withToken)}, map[string]string{"x": "y"}
 	for what, c := range map[string]struct {
 		p    control.Peer
 		wish *control.SetUp
@@ -183,12 +183,12 @@ func TestSetUpRefuses(t *testing.T) {
 		"another server's file":   {operator(), texted("b", withToken), control.ErrChanged},
 		"no such service":         {operator(), &control.SetUp{Service: "no-such"}, control.ErrInvalid},
 		"nothing of the name":     {operator(), &control.SetUp{Server: "no-such"}, control.ErrNoServer},
-		"an answer too many":      {operator(), &control.SetUp{Service: "notion", Answers: map[string]string{"x": "y"}}, control.ErrInvalid},
+		"an answer too many":      {operator(), &control.SetUp{Service: "notion", Answers: stray}, control.ErrInvalid},
 		"a page":                  {operator(), &control.SetUp{Service: "notion", Page: true}, control.ErrInvalid},
 		"a guest for nobody":      {guest, &control.SetUp{Service: "notion", Page: true}, control.ErrInvalid},
 		"a guest as the operator": {guest, nil, control.ErrInvalid},
 		"a guest with a text":     {guest, client(control.SetUp{Server: "a", Text: text}), control.ErrDenied},
-		"a guest with answers":    {guest, client(control.SetUp{Service: "notion", Answers: map[string]string{"x": "y"}}), control.ErrDenied},
+		"a guest with answers":    {guest, client(control.SetUp{Service: "notion", Answers: stray}), control.ErrDenied},
 		"a guest with a name":     {guest, client(control.SetUp{Service: "notion", Server: "b"}), control.ErrDenied},
 		"a guest without a page":  {guest, &control.SetUp{Service: "notion", For: "claude"}, control.ErrDenied},
 		"a guest's own service":   {guest, client(control.SetUp{Service: "no-such"}), control.ErrInvalid},
@@ -197,7 +197,8 @@ func TestSetUpRefuses(t *testing.T) {
 		"pages that are not":      {guest, client(control.SetUp{Service: "notion"}), control.ErrInvalid},
 		"for a client, with text": {operator(), client(control.SetUp{Server: "a", Text: text}), control.ErrDenied},
 	} {
-		err := d.answer(t.Context(), c.p, control.Request{Verb: control.Begin, SetUp: c.wish}, func(r control.Response) error {
+		q := control.Request{Verb: control.Begin, SetUp: c.wish}
+		err := d.answer(t.Context(), c.p, q, func(r control.Response) error {
 			t.Errorf("%s: begun: %+v", what, r.Flow)
 			return errors.New("enough")
 		})
@@ -238,8 +239,8 @@ func TestSetUpRefused(t *testing.T) {
 	f := d.begins(t, operator(), texted("a", withToken))
 	d.comesUp(t, m, "a", 1, units.Verification{Result: units.Invalid, Words: "401\nwrong-wrong is no token"})
 	asked := f.until(control.CredentialRefused)
-	if asked.Attempts != 1 || asked.Wants == nil || asked.Wants.Key != "a_token" || strings.Contains(asked.Detail, "wrong-wrong") ||
-		!strings.HasPrefix(asked.Detail, "401 ") {
+	if asked.Attempts != 1 || asked.Wants == nil || asked.Wants.Key != "a_token" ||
+		strings.Contains(asked.Detail, "wrong-wrong") || !strings.HasPrefix(asked.Detail, "401 ") {
 		t.Fatalf("it asks %+v", asked)
 	}
 	joined := d.begins(t, operator(), nil)
@@ -360,10 +361,10 @@ func TestSetUpOfService(t *testing.T) {
 		t.Fatalf("it asks %+v", w)
 	}
 	q := control.Request{Verb: control.Supply, Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}}
-	if now := *ask(t, d, q).Flow; now.Wants == nil || now.Wants.Variable != "X_TOKEN" || now.Wants.URL == "" || now.Wants.Optional {
-		t.Fatalf("then it asks %+v", now)
+	if w := ask(t, d, q).Flow.Wants; w == nil || w.Variable != "X_TOKEN" || w.URL == "" || w.Optional {
+		t.Fatalf("then it asks %+v", w)
 	}
-	if _, err := d.supplies(t, asked.ID, "x_hunter2"); err != nil {
+	if _, err := d.supplies(t, asked.ID, "x_hunter2-hunter2"); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.folderText(t); got != "" {
@@ -382,7 +383,7 @@ func TestSetUpOfService(t *testing.T) {
 func TestSetUpNotInstalled(t *testing.T) {
 	d, m, _ := fixture(t)
 	installs := d.known(t)
-	ask(t, d, control.Request{Verb: control.Store, Key: "x_token", Secret: "x_hunter2"})
+	ask(t, d, control.Request{Verb: control.Store, Key: "x_token", Secret: "x_hunter2-hunter2"})
 	ask(t, d, control.Request{Verb: control.Store, Key: "x_extra", Secret: "hunter2-hunter2"})
 	f := d.begins(t, operator(), &control.SetUp{Service: "x"})
 	installs <- "no network"
@@ -406,7 +407,7 @@ func TestSetUpOfClient(t *testing.T) {
 	d, m, _ := fixture(t)
 	installs := d.known(t)
 	d.orders.flows.UsePages(sheets{})
-	ask(t, d, control.Request{Verb: control.Store, Key: "x_token", Secret: "x_hunter2"})
+	ask(t, d, control.Request{Verb: control.Store, Key: "x_token", Secret: "x_hunter2-hunter2"})
 	ask(t, d, control.Request{Verb: control.Store, Key: "x_extra", Secret: "hunter2-hunter2"})
 	guest := control.Peer{UID: os.Getuid() + 7}
 	f := d.begins(t, guest, &control.SetUp{Service: "x", For: "claude", Page: true})
@@ -441,8 +442,8 @@ func TestSetUpOfClient(t *testing.T) {
 	}
 }
 
-// TestSetUpNextPfard: pfard ends at each step, and what it runs with it. The next one goes on by itself, but for a value
-// that nobody has stored yet.
+// TestSetUpNextPfard: pfard ends at each step, and what it runs with it. The next one goes on by itself, but for a
+// value that nobody has stored yet.
 func TestSetUpNextPfard(t *testing.T) {
 	steps := []string{"asked", "installing", "starting", "verifying", "refused"}
 	for at, step := range steps {
@@ -457,7 +458,7 @@ func TestSetUpNextPfard(t *testing.T) {
 		ask(t, d, control.Request{Verb: control.Supply, Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}})
 		f.until(control.AwaitingCredential)
 		if at >= 1 {
-			if _, err := d.supplies(t, asked.ID, "x_hunter2"); err != nil {
+			if _, err := d.supplies(t, asked.ID, "x_hunter2-hunter2"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -484,6 +485,9 @@ func TestSetUpNextPfard(t *testing.T) {
 		}
 		dir := d.reader.services.dir
 		end()
+		if err := d.audit.own.End(); err != nil {
+			t.Fatal(err)
+		}
 		if err := <-f.err; err == nil {
 			t.Errorf("%s: who follows is told nothing", step)
 		}
@@ -499,7 +503,7 @@ func TestSetUpNextPfard(t *testing.T) {
 			if now.ID != asked.ID || now.Wants == nil || now.Wants.Variable != "X_TOKEN" {
 				t.Fatalf("%s: the next one asks %+v", step, now)
 			}
-			if _, err := d.supplies(t, asked.ID, "x_right"); err != nil {
+			if _, err := d.supplies(t, asked.ID, "x_right-right-right"); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"path/filepath"
+	"strconv"
 
 	"github.com/pfar/pfar/units/control"
 )
@@ -15,6 +17,7 @@ type options struct {
 	servers      string
 	listen       string
 	metrics      string // "": no metrics
+	page         uint16 // port of one-time pages; 0: each on one that is free
 	dirs         control.Dirs
 }
 
@@ -27,6 +30,15 @@ func (o options) placeholders() string {
 		return ""
 	}
 	return filepath.Join(o.dirs.Run, "placeholders.json")
+}
+
+func (o *options) pagePort(text string) error {
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return errors.New("want a number from 1 to 65535, or 0 for one that is free")
+	}
+	o.page = uint16(port)
+	return nil
 }
 
 func (o *options) absolute() (err error) {

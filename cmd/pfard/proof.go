@@ -75,8 +75,9 @@ func (s *server) shows(v units.Verification) {
 	s.status.Verification = v
 }
 
-// replaced notes that a server runs on with other secrets than before.
-func (f *fleet) replaced(name string) (p plan.Plan, ok bool) {
+// replaced notes that a server runs on with other secrets than before. Unless they are known to be wired, nothing that
+// it answers is known to be about them.
+func (f *fleet) replaced(name string, wired bool) (p plan.Plan, ok bool) {
 	s := f.servers[name]
 	if s == nil || s.want == nil || s.has.Started == nil || s.has.Stopping {
 		return p, false
@@ -85,6 +86,11 @@ func (f *fleet) replaced(name string) (p plan.Plan, ok bool) {
 		if s.present = f.delivery.proof(*s.want); was.For != s.present {
 			s.former = was.For
 			s.status.Verification = units.Verification{Result: units.Verifying, For: s.present}
+		}
+		if !wired {
+			s.status.Verification = units.Verification{
+				Result: units.Unverified, For: s.present, Words: "it is not known whether its bridge has the new value; pfar test " + name,
+			}
 		}
 	}
 	return *s.want, true
@@ -118,4 +124,6 @@ func (s *server) doubtful() bool {
 }
 
 // replaced is that of the fleet.
-func (u *uses) replaced(name string) (plan.Plan, bool) { return u.fleet.replaced(name) }
+func (u *uses) replaced(name string, wired bool) (plan.Plan, bool) {
+	return u.fleet.replaced(name, wired)
+}

@@ -145,6 +145,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	d.fleet.runner, d.inspectors.runner = converge.New(r, d.fleet), inspectors
 	errands := localErrands{d.tokens, r}
 	d.tokens.runs, d.orders.logins.runs = errands, errands
+	d.servePages(localPages{r})
 	d.orders.installs.jobs.Run(r)
 	owner := &telling{ctx: ctx, hook: hook{path: o.dirs.OnFailure(), log: log}}
 	defer owner.wait()
@@ -227,7 +228,7 @@ func programs() (string, error) {
 		return "", fmt.Errorf("finding pfar's programs: %w", err)
 	}
 	dir := filepath.Dir(self)
-	for _, name := range []string{"pfar-sandbox", "pfar-egress", "pfar-gateway"} {
+	for _, name := range []string{"pfar-sandbox", "pfar-egress", "pfar-gateway", "pfar-setup"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			return "", fmt.Errorf("finding pfar's programs: %w", err)
 		}

@@ -25,7 +25,7 @@ type secretUsers interface {
 	receivers(vault.Change) error
 	valueChanged(key string, when urgency) []control.Use
 	give(server, digest string) (*control.Gift, error)
-	replaced(server string) (plan.Plan, bool)
+	replaced(server string, wired bool) (plan.Plan, bool)
 }
 
 // keeper answers what is asked of the vault.
@@ -250,13 +250,13 @@ func (k *keeper) verifyAgain(list []control.Change) {
 				continue
 			}
 			var p plan.Plan
-			ok := false
+			ok, wired := false, use.Then == control.RunsOn
 			err := k.do(func() error {
-				p, ok = k.servers.replaced(use.Server)
+				p, ok = k.servers.replaced(use.Server, wired)
 				k.around.tell()
 				return nil
 			})
-			if err == nil && ok && k.gateway != nil {
+			if err == nil && ok && wired && k.gateway != nil {
 				err = k.gateway(p)
 			}
 			if err != nil { // it is about to start or to end

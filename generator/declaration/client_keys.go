@@ -52,6 +52,7 @@ func (d *clientFile) keys() []block.Key {
 		key("servers", `["notion", "github"]`, `[]`, d.servers),
 		key("profile", `"strict"`, `"strict"`, d.profile),
 		key("sessions", `"sticky"`, `"sticky"`, word(d.reader, &c.Sessions, modes, wordsOfClientSessions)),
+		key("connect", `true`, `false`, d.SetTruth(&c.Connect)),
 		key("relax", `"a test that begins clean each time"`, "", d.SetLine(&c.Relax)),
 		key(toolsSection, "", "", d.tools),
 		key(serverSection, "", "", d.settings),

@@ -27,6 +27,9 @@ func RenderClient(c Client) []byte {
 	}
 	line("servers", hclTexts(c.Servers))
 	line("profile", Text(c.Profile))
+	if c.Connect {
+		line("connect", "true")
+	}
 	if c.Relax != "" {
 		line("relax", Text(c.Relax))
 	}

@@ -46,9 +46,14 @@ func nameFault(s string) string {
 		return "does not begin with a letter from a to z"
 	case !namePattern.MatchString(s):
 		return "holds other characters than a to z, 0 to 9 and -"
+	case s == ownName:
+		return "is that of pfar's own tools (pfar__connect)"
 	}
 	return ""
 }
+
+// ownName is the name under which the gateway serves tools of its own.
+const ownName = "pfar"
 
 // NameNear returns the name of a server that looks most like s.
 func NameNear(s string) string { return validNameNear(s) }
@@ -60,7 +65,7 @@ func validNameNear(s string) string {
 	if len(s) > MaxName {
 		s = strings.TrimRight(s[:MaxName], "-")
 	}
-	if s == "" {
+	if s == "" || s == ownName {
 		return "my-server"
 	}
 	return s

@@ -56,6 +56,8 @@ type Client struct {
 	Hide     []string          `json:"hide,omitempty"`    // patterns, which win over Allow
 	Settings map[string]Server `json:"settings,omitempty"`
 	Search   bool              `json:"search,omitempty"` // the client finds tools by searching, in place of listing all
+
+	Connect bool `json:"connect,omitempty"` // its model may ask for a page on which a person connects a service
 }
 
 // Server is what a client's declaration says of one server. It makes nothing laxer than the server's own does.
@@ -89,6 +91,7 @@ const Every = "*"
 // who types each call, is not asked again, and carries nothing from one into the next but by hand.
 func BuiltIn(name string) Client {
 	c := Client{Name: name, Enabled: true, Profile: "strict", Sessions: Sticky, Servers: []string{Every}}
+	c.Connect = name == Default
 	if name == Operator {
 		c.Profile, c.Sessions = "operator", Connection
 	}
@@ -104,6 +107,7 @@ type Rights struct {
 	hide     []string
 	settings map[string]Server
 	search   bool
+	connect  bool
 	shape    string
 }
 
@@ -111,7 +115,7 @@ type Rights struct {
 func (c Client) Rights() *Rights {
 	r := &Rights{
 		servers: make(map[string]bool, len(c.Servers)),
-		allow:   c.Allow, hide: c.Hide, settings: c.Settings, search: c.Search,
+		allow:   c.Allow, hide: c.Hide, settings: c.Settings, search: c.Search, connect: c.Connect,
 	}
 	for _, s := range c.Servers {
 		r.every = r.every || s == Every
@@ -147,7 +151,7 @@ func (r *Rights) describe() string {
 		list("allow", own.Allow)
 		list("hide", own.Hide)
 	}
-	fmt.Fprintf(&b, "search%t", r.search)
+	fmt.Fprintf(&b, "search%tconnect%t", r.search, r.connect)
 	return b.String()
 }
 
@@ -161,6 +165,9 @@ func (r *Rights) All() bool {
 
 // Search reports whether the client finds tools by searching, in place of listing all.
 func (r *Rights) Search() bool { return r.search }
+
+// Connect reports whether the client's model may ask for a page on which a person connects a service.
+func (r *Rights) Connect() bool { return r.connect }
 
 // Server reports whether the server is there for the client.
 func (r *Rights) Server(name string) bool { return r.every || r.servers[name] }

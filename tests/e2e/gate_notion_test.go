@@ -47,6 +47,7 @@ func serveWorkspace(certificate string) error {
 	}
 	w := workspace{os.Args[1], seen}
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+notionSelf, answerSelf)
 	mux.HandleFunc("GET /v1/comments", w.comments)
 	mux.HandleFunc("GET /v1/pages/{id}/markdown", w.read)
 	mux.HandleFunc("POST /v1/comments", w.write)

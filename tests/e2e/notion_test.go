@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/tests/internet"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -44,11 +45,27 @@ const (
 	notionAddress = "93.184.215.14"
 	ourAddress    = internet.Ours
 	notionToken   = "ntn_12345678901abcdefghijklmnopqrstuvwxyzABCDEFGHI"
+
+	wrongNotionToken = "ntn_98765432109abcdefghijklmnopqrstuvwxyzABCDEFGHI"
 )
 
 // seen is what the stand-in says of a request, a line each.
 type seen struct {
 	Path, Host, SNI, Authorization, Query, From string
+}
+
+// notionSelf is what pfar asks Notion to find out whether a token is right. Stand-ins do not tell the test of it.
+const notionSelf = "/v1/users/me"
+
+// answerSelf answers as Notion does.
+func answerSelf(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.Header.Get("Authorization") != "Bearer "+notionToken {
+		w.WriteHeader(http.StatusUnauthorized)
+		io.WriteString(w, `{"object":"error","status":401,"code":"unauthorized","message":"API token is invalid."}`)
+		return
+	}
+	io.WriteString(w, `{"object":"user","id":"1","type":"bot","name":"pfar"}`)
 }
 
 // serveNotion answers the one question that the test asks of api.notion.com.
@@ -64,6 +81,10 @@ func serveNotion(certificate string) error {
 	}
 	fmt.Println("ready")
 	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == notionSelf {
+			answerSelf(w, r)
+			return
+		}
 		var body struct {
 			Query string `json:"query"`
 		}
@@ -107,11 +128,16 @@ exec "$@"`, pid, ourAddress, notionAddress, hosts)
 		s := server(r, "notion")
 		return s.State == control.Waiting && strings.Contains(s.Detail, "notion_token")
 	})
-	p.stdin = notionToken + "\n"
-	if _, stderr, code := p.command("vault", "set", "notion_token"); code != 0 {
-		t.Fatalf("pfar vault set: %d: %s", code, stderr)
-	}
+	p.keep("set", "notion_token", wrongNotionToken)
+	p.await("notion with a wrong token", soon, func(r control.Report) bool {
+		s := server(r, "notion")
+		return s.State == control.CredentialInvalid && s.Tools == 0
+	})
+	p.keep("set", "notion_token", notionToken)
 	r := p.awaitRunning("notion")
+	if v := server(r, "notion").Verification; v.Result != units.Verified || v.Tool != "API-get-self" {
+		t.Errorf("with the right token it is %+v", v)
+	}
 	if got := server(r, "notion").Tools; got < 15 {
 		t.Errorf("%d tools", got)
 	}

@@ -1,5 +1,5 @@
 // Package attach is the conversation between pfard and the process of an instance unit: a server's launcher, its egress
-// bridge, what refreshes or obtains a token set, or what asks a model.
+// bridge, what refreshes or obtains a token set, what asks a model, or what serves a one-time page.
 //
 // The process connects to pfard's socket (SOCK_SEQPACKET), says who it is, and keeps the connection as long as it
 // lives. pfard believes nothing that it says of itself: the kernel says which process it is, and systemd which unit
@@ -14,6 +14,7 @@ import (
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/packet"
+	"github.com/pfar/pfar/units/page"
 )
 
 // Message is one packet. Exactly one member is set, beside Later.
@@ -30,21 +31,24 @@ type Message struct {
 	Unwired bool              `json:"unwired,omitempty"` // bridge: it could not take that, and puts on the wire what it did before
 	Refused *egress.Refusal   `json:"refused,omitempty"` // bridge: what it has refused last
 	Errand
+	Listens *Listens `json:"listens,omitempty"` // page: where it is
+	Acted   *Acted   `json:"acted,omitempty"`   // page: what a person has done there; a value is the attached file
 
 	// From pfard.
-	Welcome *Welcome `json:"welcome,omitempty"` // the answer to Hello
-	Placed  *Placed  `json:"placed,omitempty"`  // the answer to Place
-	End     *End     `json:"end,omitempty"`     // the answer to Ended
-	Found   *Found   `json:"found,omitempty"`   // the answer to Search: the attached file may be logged
-	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
-	Taken   bool     `json:"taken,omitempty"`   // the answer to Refreshed: what came with it is stored, or of no use
-	Broker  bool     `json:"broker,omitempty"`  // to a bridge: the attached file has what it is to put on the wire from now on (package broker)
-	Redact  bool     `json:"redact,omitempty"`  // to a bridge: the attached file has what to keep out of logs from now on (package redact)
-	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
-	Mistake *string  `json:"mistake,omitempty"` // to a launcher: why its server does not run as its file says, in words; "": it does
-	Label   *string  `json:"label,omitempty"`   // to a launcher: the label of its server's data from now on
-	Error   string   `json:"error,omitempty"`   // why pfard hangs up
-	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
+	Welcome *Welcome    `json:"welcome,omitempty"` // the answer to Hello
+	Placed  *Placed     `json:"placed,omitempty"`  // the answer to Place
+	End     *End        `json:"end,omitempty"`     // the answer to Ended
+	Found   *Found      `json:"found,omitempty"`   // the answer to Search: the attached file may be logged
+	Allowed *Allowed    `json:"allowed,omitempty"` // the answer to Allow
+	Taken   bool        `json:"taken,omitempty"`   // the answer to Refreshed: what came with it is stored, or of no use any more
+	Broker  bool        `json:"broker,omitempty"`  // to a bridge: the attached file has what it is to put on the wire from now on (package broker)
+	Redact  bool        `json:"redact,omitempty"`  // to a bridge: the attached file has what to keep out of logs from now on (package redact)
+	Shown   *page.State `json:"shown,omitempty"`   // to a page: what it shows from now on
+	Refusal string      `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
+	Mistake *string     `json:"mistake,omitempty"` // to a launcher: why its server does not run as its file says, in words; "": it does
+	Label   *string     `json:"label,omitempty"`   // to a launcher: the label of its server's data from now on
+	Error   string      `json:"error,omitempty"`   // why pfard hangs up
+	Later   bool        `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
 }
 
 // Hello says who has connected: a launcher, if it is none of the others.
@@ -53,13 +57,14 @@ type Hello struct {
 	Refresh bool   `json:"refresh,omitempty"` // what refreshes a token set
 	Login   bool   `json:"login,omitempty"`   // what obtains a token set
 	Model   bool   `json:"model,omitempty"`   // what asks a model for the gateway
+	Page    bool   `json:"page,omitempty"`    // what serves a one-time page
 	Digest  string `json:"digest"`            // of the plan that it was started with (plan.Digest); of the others, none
 	Again   bool   `json:"again,omitempty"`   // it has been welcomed before, by an earlier pfard perhaps
 }
 
 // Welcome comes with descriptors: to a launcher its connection to the gateway; to a bridge the sockets from the
-// server's network namespace that systemd could not bind; to a refresh the token set (oauth.Set, units.Sealed), to
-// a login its task (oauth.Task). A process that comes again gets none of these.
+// server's network namespace that systemd could not bind; to a refresh the token set (oauth.Set, units.Sealed); to a
+// login its task (oauth.Task), to a page its page.Task, likewise. A process that comes again gets none of these.
 type Welcome struct {
 	Held   string `json:"held,omitempty"`   // to all but launchers: why the firewall does not hold it, in words; "" if it does
 	Redact bool   `json:"redact,omitempty"` // to a bridge: the next message is one of Message.Redact, and nothing is to be logged before
@@ -96,6 +101,17 @@ type Allow struct {
 type Allowed struct {
 	ID    uint64 `json:"id"`
 	Error string `json:"error,omitempty"`
+}
+
+// Listens says where a page is.
+type Listens struct {
+	Port  uint16 `json:"port,omitempty"`  // of 127.0.0.1
+	Error string `json:"error,omitempty"` // why it is nowhere
+}
+
+// Acted is what a person has done on a page.
+type Acted struct {
+	Act page.Act `json:"act"`
 }
 
 // MaxTokens bounds an OAuth token set, and what an endpoint makes of it, on the way to a refresh and back, in bytes.

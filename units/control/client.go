@@ -121,9 +121,10 @@ func (c Client) Redaction(ctx context.Context, changed func(set []byte) error) e
 	return c.follow(ctx, Request{Verb: Redaction}, func(r Response) error { return changed(r.Redaction) })
 }
 
-// Clients calls changed with the declared clients and after each change, as Watch does.
-func (c Client) Clients(ctx context.Context, changed func([]access.Client) error) error {
-	return c.follow(ctx, Request{Verb: Clients}, func(r Response) error { return changed(r.Clients) })
+// Clients calls changed with the declared clients and after each change, as Watch does, and with whether a set-up can
+// have a one-time page.
+func (c Client) Clients(ctx context.Context, changed func(list []access.Client, pages bool) error) error {
+	return c.follow(ctx, Request{Verb: Clients}, func(r Response) error { return changed(r.Clients, r.Pages) })
 }
 
 // Policy calls changed with what calls are decided by (gate.Policy and a list of gate.Sandbox, as JSON), once there is

@@ -206,6 +206,9 @@ const (
 	CredentialInvalid State = units.StateInvalid
 )
 
+// Up reports whether the server's process runs and answers, whatever its secrets are.
+func (s State) Up() bool { return s == Running || s == CredentialInvalid }
+
 // DetailDisabled is the Detail of a server that is Stopped because nobody may start it.
 const DetailDisabled = "enabled = false in its declaration"
 

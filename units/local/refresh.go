@@ -21,13 +21,26 @@ const (
 // Send runs a process on an errand, as its unit does, and returns when it has ended. It gets what it needs by the
 // connection, which is closed here.
 func (r *Runner) Send(ctx context.Context, errand Errand, instance string, conn *os.File) error {
-	sp, err := r.errandSpec(errand, instance)
+	return r.brief(ctx, "pfar-"+string(errand)+"@"+instance, func(name string) (spec, error) {
+		return r.errandSpec(errand, name)
+	}, descriptor{units.FDRefresh, conn})
+}
+
+// Page runs the process that serves a one-time page, as pfar-setup@.service does, and returns when it has ended. It
+// gets what it shows by the connection, which is closed here.
+func (r *Runner) Page(ctx context.Context, instance string, conn *os.File) error {
+	return r.brief(ctx, "pfar-setup@"+instance, r.pageSpec, descriptor{units.FDPage, conn})
+}
+
+// brief runs a process that has one thing to do, and returns when it has ended.
+func (r *Runner) brief(ctx context.Context, name string, of func(name string) (spec, error), conn descriptor) error {
+	sp, err := of(name)
 	if err != nil {
-		conn.Close()
+		conn.file.Close()
 		return err
 	}
-	sp.descriptors = []descriptor{{units.FDRefresh, conn}}
-	defer r.endErrand(sp.name)
+	sp.descriptors = []descriptor{conn}
+	defer r.endBrief(sp.name)
 	p, err := spawn(sp, r.dirs.credentials(sp.name))
 	if err != nil {
 		return err
@@ -45,10 +58,9 @@ func (r *Runner) Send(ctx context.Context, errand Errand, instance string, conn 
 	return nil
 }
 
-func (r *Runner) errandSpec(errand Errand, instance string) (sp spec, err error) {
+func (r *Runner) errandSpec(errand Errand, name string) (sp spec, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name := "pfar-" + string(errand) + "@" + instance
 	user, err := r.users.acquire(name)
 	if err != nil {
 		return spec{}, err
@@ -69,7 +81,26 @@ func (r *Runner) errandSpec(errand Errand, instance string) (sp spec, err error)
 	return sp, nil
 }
 
-func (r *Runner) endErrand(name string) {
+func (r *Runner) pageSpec(name string) (sp spec, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	user, err := r.users.acquire(name)
+	if err != nil {
+		return spec{}, err
+	}
+	program, binds, err := r.program("pfar-setup", name, user)
+	if err != nil {
+		return spec{}, err
+	}
+	log := r.dirs.log(units.PageLog)
+	if err := rotate(log, units.LogSegment); err != nil {
+		return spec{}, err
+	}
+	return spec{name: name, argv: []string{program}, user: user, binds: binds, log: log}, nil
+}
+
+// endBrief gives back what a process had.
+func (r *Runner) endBrief(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.users.release(name)

@@ -161,9 +161,10 @@ func (f Flow) outcome(e Event) (Flow, []Action, error) {
 		return f, []Action{{Do: Verify}}, nil
 	case e.Kind == NoneListed && at(Starting):
 		return f.fail("the server has no tools")
-	case e.Kind == NotInstalled && at(Installing), e.Kind == NotWritten && at(Writing),
-		e.Kind == NotStarted && (at(Starting) || verifying):
+	case e.Kind == NotInstalled && at(Installing), e.Kind == NotWritten && at(Writing):
 		return f.fail(e.Words)
+	case e.Kind == NotStarted && (at(Starting) || verifying):
+		return f.fail(e.Words + f.another())
 	case (e.Kind == Verified || e.Kind == Unverified) && verifying:
 		f.State, f.Detail, f.Deadline, f.Verified = control.FlowComplete, "", time.Time{}, e.Tool
 		return f, f.ending(), nil
@@ -275,6 +276,14 @@ func (f Flow) resume(e Event) (Flow, []Action, error) {
 func (f Flow) fail(words string) (Flow, []Action, error) {
 	f.State, f.Step, f.Detail, f.Deadline, f.Result = control.FlowFailed, "", words, time.Time{}, Result{}
 	return f, f.ending(), nil
+}
+
+// another says how to store another value, where one that was just given may be why a server does not start.
+func (f Flow) another() (words string) {
+	for _, key := range f.Taken() {
+		words += "; to store another " + key + ", run: pfar vault rotate " + key
+	}
+	return words
 }
 
 // ending is what is to be done when a flow is over.

@@ -18,7 +18,8 @@ type Process struct {
 	Bridge   bool // of the egress bridge
 	Refresh  bool // of what refreshes a token set
 	Login    bool // of what obtains one
-	Model    bool // of what asks a model; of the launcher, if it is none of these
+	Model    bool // of what asks a model
+	Page     bool // of what serves a one-time page; of the launcher, if it is none of these
 	PID      int
 }
 
@@ -86,6 +87,9 @@ func unitIn(text string) (p Process, unit string, err error) {
 		}
 		if name, ok := ModelOf(unit); ok {
 			return Process{Instance: name, Model: true}, unit, nil
+		}
+		if name, ok := instanceIn(unit, page); ok {
+			return Process{Instance: name, Page: true}, unit, nil
 		}
 	}
 	return Process{}, "", fmt.Errorf("%w: its cgroup is %q", ErrStranger, text)

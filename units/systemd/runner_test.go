@@ -642,6 +642,7 @@ func TestUnitIn(t *testing.T) {
 		"0::/pfar.slice/pfar-egress.slice/pfar-refresh@drive.service\n":                    "drive refresh",
 		"0::/pfar.slice/pfar-egress.slice/pfar-login@drive.service\n":                      "drive login",
 		"0::/pfar.slice/pfar-egress.slice/pfar-model@llm.service\n":                        "llm model",
+		"0::/pfar.slice/pfar-setup@abcdefgh.service\n":                                     "abcdefgh page",
 		"0::/pfar.slice/pfar-inspect@llm.service\n":                                        "",
 		"0::/pfar.slice/pfar-refresh@drive.service/pfar-mcp@drive.scope\n":                 "",
 		"0::/pfar.slice/pfar-mcp@long-name-here_abcdefgh.service\n":                        "long-name-here_abcdefgh false",
@@ -666,6 +667,9 @@ func TestUnitIn(t *testing.T) {
 			}
 			if p.Model {
 				got = p.Instance + " model"
+			}
+			if p.Page {
+				got = p.Instance + " page"
 			}
 		}
 		if got != want {

@@ -18,6 +18,7 @@ const (
 	login       = "pfar-login@"
 	program     = "pfar-inspect@"
 	model       = "pfar-model@"
+	page        = "pfar-setup@"
 	service     = ".service"
 	socket      = ".socket"
 )
@@ -36,6 +37,9 @@ func LoginUnit(instance string) string { return login + instance + service }
 
 // ModelUnit is the service of an inspector that is a model.
 func ModelUnit(name string) string { return model + name + service }
+
+// PageUnit is the service of a one-time page.
+func PageUnit(instance string) string { return page + instance + service }
 
 // ModelOf returns the inspector whose service a unit is, if it is one of a model.
 func ModelOf(unit string) (string, bool) { return instanceIn(unit, model) }

@@ -20,25 +20,29 @@ type Own struct {
 	record audit.Record
 }
 
+// Await waits for what a first call needs: the policy, the file of the audit, and which secrets there are.
+func (p *Point) Await(ctx context.Context) { p.await(ctx) }
+
 // OnlyReads returns an error unless it is certain that a tool only reads: by the owner, by the operator's policies or by
-// what is shipped on its service. What its server claims of it does not count.
-func (p *Point) OnlyReads(it Item) error {
+// what is shipped on its service. What its server claims of it does not count. It returns who says so (gate.From).
+func (p *Point) OnlyReads(it Item) (from string, err error) {
 	it.Hints, it.Typed = nil, nil
 	switch f := p.Facts(it); {
 	case p.policy.Load() == nil:
-		return errors.New("it is not known yet what calls are decided by")
+		return "", errors.New("it is not known yet what calls are decided by")
 	case f.Forbidden != "":
-		return errors.New(f.Forbidden)
+		return "", errors.New(f.Forbidden)
 	case f.Effect != gate.None:
-		return fmt.Errorf("it is not certain that it only reads (%s)", f.From.Effect)
+		return "", fmt.Errorf("it is not certain that it only reads (%s)", f.From.Effect)
+	default:
+		return f.From.Effect, nil
 	}
-	return nil
 }
 
 // EnterOwn decides about a call of pfar's own, and opens its record. With an error it must not be made.
 func (p *Point) EnterOwn(ctx context.Context, it Item, r Request) (*Own, error) {
 	p.await(ctx)
-	if err := p.OnlyReads(it); err != nil {
+	if _, err := p.OnlyReads(it); err != nil {
 		return nil, err
 	}
 	if p.Vault != nil && !p.Vault.Known() {

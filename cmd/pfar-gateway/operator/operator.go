@@ -48,6 +48,7 @@ type Desk struct {
 	Ended     func()                          // is called when a session has ended, for what is open under it is to end as well; nil: there is nothing
 	Stats     http.Handler                    // what servers' calls cost; nil: nobody counts
 	Undo      Undoer                          // nil: nothing is kept
+	Servers   Servers                         // nil: there are none
 	Log       *slog.Logger
 }
 
@@ -100,6 +101,9 @@ func (d *Desk) handler(ending context.Context) http.Handler {
 	}
 	if d.Undo != nil {
 		d.undo(mux)
+	}
+	if d.Servers != nil {
+		d.servers(mux)
 	}
 	if d.Stats != nil {
 		mux.Handle("/stats", d.Stats)

@@ -11,9 +11,12 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
+	"github.com/pfar/pfar/policies/drift"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/transcript"
 )
@@ -26,7 +29,8 @@ func TestAnswers(t *testing.T) {
 	for _, k := range []transcript.Kind{
 		{Name: "approval", Zero: approval.Event{}}, {Name: "history", Zero: approval.Record{}}, {Name: "grant", Zero: operator.Grant{}},
 		{Name: "session", Zero: label.Session{}}, {Name: "stain", Zero: label.Stain{}}, {Name: "pins", Zero: pins.ServerStatus{}},
-		{Name: "facts", Zero: operator.ToolFacts{}},
+		{Name: "facts", Zero: operator.ToolFacts{}}, {Name: "verification", Zero: units.Verification{}},
+		{Name: "change", Zero: drift.Change{}}, {Name: "offer", Zero: drift.Definition{}},
 	} {
 		k.Such, k.Sent = []any{gate.Internal, gate.Raw, gate.Reversible, approval.Pending, gate.Ask}, true
 		kinds = append(kinds, k)
@@ -40,6 +44,7 @@ func TestAnswers(t *testing.T) {
 func TestRequests(t *testing.T) {
 	b := newBench(t)
 	b.Facts = func() []operator.ToolFacts { return nil }
+	b.Servers = nobody{}
 	b.Stats = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, nil) })
 	handler := b.handler(t.Context())
 	ask := func(method, path, body string) *httptest.ResponseRecorder {
@@ -68,3 +73,16 @@ func TestRequests(t *testing.T) {
 		}
 	}
 }
+
+// nobody has no servers.
+type nobody struct{}
+
+func (nobody) Verify(context.Context, string) (units.Verification, error) {
+	return units.Verification{}, errRequestOfNobody
+}
+func (nobody) Refresh(context.Context, string) ([]drift.Change, error) {
+	return nil, errRequestOfNobody
+}
+func (nobody) Offers(string) ([]drift.Definition, error) { return nil, errRequestOfNobody }
+
+var errRequestOfNobody = jsonrpc.Errorf(0, "there is no server")

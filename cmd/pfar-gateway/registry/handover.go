@@ -190,7 +190,8 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream, b
 			continue
 		}
 		pause := u.limits.Refresh
-		if fresh, err := r.refresh(ctx, u, kinds, l); err != nil {
+		fresh, err := r.refresh(ctx, u, kinds, l)
+		if err != nil {
 			failed = min(failed+1, 5)
 			pause <<= failed
 			u.log.Warn("discovering again, keeping what was found before", "again in", pause.String(), "error", err.Error())
@@ -201,6 +202,7 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream, b
 			r.show(c, u, l, said)
 			u.memory.Settled()
 		}
+		u.lists.finished(err)
 		select {
 		case <-time.After(pause - time.Since(last)):
 		case <-u.Done():

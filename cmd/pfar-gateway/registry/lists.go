@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -16,6 +17,55 @@ type lists struct {
 	said    Kinds // changed since the last discovery, as the server says
 	unheard Kinds // may have changed while nobody listened
 	found   findings
+	rounds
+}
+
+// rounds counts discoveries, for those who wait for one.
+type rounds struct {
+	begun, over int
+	failed      error         // of the last
+	turned      chan struct{} // closed when the next is over; nil: nobody waits
+}
+
+// next is the first discovery that begins after this.
+func (l *lists) next() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.begun + 1
+}
+
+// finished takes it that a discovery is over.
+func (l *lists) finished(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over, l.failed = l.begun, err
+	if l.turned != nil {
+		close(l.turned)
+		l.turned = nil
+	}
+}
+
+// await waits until a discovery is over.
+func (l *lists) await(ctx context.Context, round int, ended <-chan struct{}) error {
+	for {
+		l.mu.Lock()
+		if l.over >= round {
+			defer l.mu.Unlock()
+			return l.failed
+		}
+		if l.turned == nil {
+			l.turned = make(chan struct{})
+		}
+		turned := l.turned
+		l.mu.Unlock()
+		select {
+		case <-turned:
+		case <-ended:
+			return errStopped
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // findings are what discovery found of the lists beside their items.
@@ -42,6 +92,9 @@ func (l *lists) changes() (all, said Kinds) {
 	defer l.mu.Unlock()
 	all, said = l.said|l.unheard, l.said
 	l.said, l.unheard = 0, 0
+	if all != 0 {
+		l.begun++
+	}
 	return all, said
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/connect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
@@ -87,6 +88,7 @@ type Parts struct {
 	Gate      *enforce.Point       // that every request to a server passes; nil: none does
 	Telemetry *telemetry.Telemetry // nil: nothing is counted or traced
 	Refusals  call.Refusals        // nil: none are known
+	Wishes    *connect.Wishes      // of models for services; nil: they may wish for none
 	Await     bool                 // requests wait until Learn says who is declared
 	Limits    Limits
 }
@@ -111,6 +113,7 @@ func New(p Parts) *Server {
 	s.methods = method.Methods{
 		Calls: s.calls, Watches: watches, About: method.About{Calls: s.calls, Version: p.Version},
 		Sessions: method.Sessions{Calls: s.calls, Table: s.sessions, Hub: s.hub, Queue: p.Limits.Queue, Noted: s.noted},
+		Connect:  method.Connecting{Calls: s.calls, Wishes: p.Wishes},
 		Levels:   method.Levels{Calls: s.calls, Hub: s.hub, Noted: s.noted},
 		Listens: method.Listens{
 			Watches: watches, Limit: p.Limits.Listens, Queue: p.Limits.Queue, Alive: p.Limits.Alive, Draining: s.draining, Left: s.left,

@@ -12,8 +12,9 @@ import (
 
 // maxText bounds what is looked at of an answer, in bytes, and maxWords what is shown of it, in characters.
 const (
-	maxText  = 256 << 10
-	maxWords = 300
+	maxText     = 256 << 10
+	maxWords    = 300
+	maxSearched = 8 << 10 // bytes that words are looked for in: that costs more than to read them
 )
 
 // content is the text of a tool's result. It is not whole if the server wants something else first.
@@ -58,7 +59,10 @@ func message(raw []byte) string {
 
 // unreached reports whether an answer says that the service was not reached, or did not get to the secrets. A service
 // that speaks of them has been reached.
-func unreached(text string) bool { return network.MatchString(text) && !secret.MatchString(text) }
+func unreached(text string) bool {
+	text = cut(text, maxSearched)
+	return network.MatchString(text) && !secret.MatchString(text)
+}
 
 var (
 	network = regexp.MustCompile(`(?i)\bpfar (cannot reach|refuse[sd]|does not)|\bE(NOTFOUND|AI_AGAIN|CONN(REFUSED|RESET|ABORTED)|` +

@@ -86,6 +86,13 @@ func (m *memory) remember(server handover.Server, proof string, is units.Verific
 	m.failed(server.Name, err)
 }
 
+// doubt forgets that a server's secrets were wrong: nobody knows it any more.
+func (m *memory) doubt(server string) {
+	if m.Last(server).Result == units.Invalid {
+		m.forget(server)
+	}
+}
+
 // forget forgets what was known of a server of which nothing can be known any more.
 func (m *memory) forget(server string) {
 	m.mu.Lock()

@@ -39,21 +39,25 @@ type trial struct {
 // Verify makes the call, if there is one that may be made.
 func (v *Verifier) Verify(ctx context.Context, u *registry.Upstream, tools []registry.Item, proof string) units.Verification {
 	server := u.Server()
-	t, why := choose(server.Trial, tools, func(i registry.Item) error { return v.Gate.OnlyReads(judged(u, i)) })
+	v.Gate.Await(ctx)
+	t, why := choose(server.Trial, tools, func(i registry.Item) (string, error) { return v.Gate.OnlyReads(judged(u, i)) })
 	if why != "" {
 		v.forget(server.Name)
 		return result(units.Unverified, "", why)
 	}
 	is := v.call(ctx, u, t)
-	if is.Result == units.Verified || is.Result == units.Invalid {
+	if is.Result == units.Unverified {
+		v.doubt(server.Name)
+	} else {
 		v.remember(server, proof, is)
 	}
 	return is
 }
 
-// choose returns the call of the service's entry, or else of a tool that certainly only reads and needs no argument. If
-// there is neither it says why.
-func choose(known *handover.Trial, tools []registry.Item, reads func(registry.Item) error) (t trial, why string) {
+// choose returns the call of the service's entry, or else of a tool that only reads, as pfar's makers know of its
+// service, and needs no argument. If there is neither it says why. What the owner says of a tool is said for clients'
+// calls, and no reason for pfar to make one.
+func choose(known *handover.Trial, tools []registry.Item, reads func(registry.Item) (string, error)) (t trial, why string) {
 	why = "no call is known that would show it"
 	if known != nil {
 		t = trial{arguments: known.Arguments, answer: *known, known: true}
@@ -65,14 +69,17 @@ func choose(known *handover.Trial, tools []registry.Item, reads func(registry.It
 			why = known.Tool + " takes other arguments than it did"
 		default:
 			t.item = tools[at]
-			if err := reads(t.item); err != nil {
+			if _, err := reads(t.item); err != nil {
 				return t, known.Tool + " is not called: " + err.Error()
 			}
 			return t, ""
 		}
 	}
 	for _, i := range tools {
-		if i.CheckArguments(nil) == nil && reads(i) == nil {
+		if i.CheckArguments(nil) != nil {
+			continue
+		}
+		if from, err := reads(i); err == nil && strings.HasPrefix(from, "service: ") {
 			return trial{item: i}, ""
 		}
 	}

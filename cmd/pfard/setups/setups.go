@@ -89,7 +89,7 @@ type World struct {
 // Flows are the set-ups that are under way.
 type Flows struct {
 	World
-	write func(path string, text []byte) error
+	kept folder
 
 	mu     sync.Mutex
 	pages  Pages // nil: there are none
@@ -102,7 +102,9 @@ type Flows struct {
 
 // New returns the flows of a pfard. Resume takes over those of an earlier one.
 func New(w World) *Flows {
-	f := &Flows{World: w, write: durable.WriteFile, of: map[string]*running{}, ended: map[string]control.Flow{}}
+	f := &Flows{
+		World: w, kept: folder{w.Dir, durable.WriteFile}, of: map[string]*running{}, ended: map[string]control.Flow{},
+	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
 }
@@ -189,7 +191,7 @@ func (f *Flows) begin(o Order) error {
 	f.mu.Lock()
 	r := f.of[o.Flow.ID]
 	f.mu.Unlock()
-	stored, err := f.stored(o.Flow)
+	stored, err := storedOf(f.Vault, o.Flow)
 	if err == nil {
 		if err = f.Records.Append(recordOf(o.Flow, "begin")); err != nil {
 			err = fmt.Errorf("%w; without a record no set-up is begun", err)
@@ -199,7 +201,7 @@ func (f *Flows) begin(o Order) error {
 		err = f.event(o.Flow.ID, setup.Event{Kind: setup.Begun, Stored: stored}, nil, anyTurn)
 	}
 	if err != nil {
-		_ = f.forget(o.Flow.ID) // what is left says that it has failed
+		_ = f.kept.forget(o.Flow.ID) // what is left says that it has failed
 		f.leave(r)
 		return err
 	}
@@ -340,7 +342,8 @@ func (f *Flows) look(id string) (control.Flow, error) {
 
 // Lost takes it that the page of a flow has closed before its flow ended.
 func (f *Flows) Lost(id, words string) {
-	_ = f.event(id, setup.Event{Kind: setup.PageLost, Words: f.words(words)}, nil, anyTurn) // no person waits for it
+	e := setup.Event{Kind: setup.PageLost, Words: cleaned(f.Records, words)}
+	_ = f.event(id, e, nil, anyTurn) // no person waits for it
 }
 
 // Due ends the flows whose deadline has passed, and has itself called again when that of the next one has.
@@ -375,11 +378,11 @@ func (f *Flows) wake() {
 	}
 }
 
-// words are a stranger's, as they may be kept and shown.
-func (f *Flows) words(text string) string {
-	text = f.Records.Clean(text)
-	if r := []rune(text); len(r) > maxWords {
-		return string(r[:maxWords]) + "…"
+// cleaned are a stranger's words, as they may be kept and shown.
+func cleaned(r Records, text string) string {
+	text = r.Clean(text)
+	if all := []rune(text); len(all) > maxWords {
+		return string(all[:maxWords]) + "…"
 	}
 	return text
 }

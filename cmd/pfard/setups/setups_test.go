@@ -247,7 +247,8 @@ func TestWay(t *testing.T) {
 	if got := w.list(); got != "store token, install, write, start, verify" {
 		t.Errorf("done: %s", got)
 	}
-	if now, err := f.look(id); err != nil || now.State != control.FlowComplete || now.Tools != 3 || now.Verified != "get_me" {
+	now, err := f.look(id)
+	if err != nil || now.State != control.FlowComplete || now.Tools != 3 || now.Verified != "get_me" {
 		t.Errorf("it ended as %+v, %v", now, err)
 	}
 	if got := w.recorded(); got != "begin, fail, begin, complete" {
@@ -295,11 +296,12 @@ func TestThreeRefused(t *testing.T) {
 
 // TestFails: what goes wrong is told in words without secrets, and what runs is stopped.
 func TestFails(t *testing.T) {
+	const other = "to store another token, run: pfar vault rotate token"
 	for _, c := range []struct{ at, done, want string }{
 		{"install", "store token", "no *** registry"},
 		{"write", "store token, install, stop", "no *** registry"},
-		{"start", "store token, install, write, stop", "no *** registry"},
-		{"verify", "store token, install, write, start, stop", "no *** registry"},
+		{"start", "store token, install, write, stop", "no *** registry; " + other},
+		{"verify", "store token, install, write, start, stop", "no *** registry; " + other},
 		{"tools", "store token, install, write, start, stop", "the server has no tools"},
 	} {
 		w := newWorld(t)
@@ -320,7 +322,8 @@ func TestFails(t *testing.T) {
 		}
 		f.wait(id)
 		now, err := f.look(id)
-		if err != nil || now.State != control.FlowFailed || now.Detail != c.want || w.list() != c.done || w.vault["token"] == "" {
+		if err != nil || now.State != control.FlowFailed || now.Detail != c.want ||
+			w.list() != c.done || w.vault["token"] == "" {
 			t.Errorf("%s: %+v, %v, done %s", c.at, now, err, w.list())
 		}
 		w.nothingLeft()
@@ -405,7 +408,8 @@ func TestEnds(t *testing.T) {
 			f.Due()
 		}
 		f.wait(id)
-		if now, err := f.look(id); c.by != "another" && (err != nil || now.State != control.FlowFailed || now.Detail != c.detail) {
+		now, err := f.look(id)
+		if c.by != "another" && (err != nil || now.State != control.FlowFailed || now.Detail != c.detail) {
 			t.Errorf("%s: it ended as %+v, %v", c.by, now, err)
 		}
 		want := "install, write, stop"
@@ -629,8 +633,8 @@ func TestFullDisk(t *testing.T) {
 		w := newWorld(t)
 		f := w.pfard()
 		count := 0
-		write := f.write
-		f.write = func(path string, text []byte) error {
+		write := f.kept.write
+		f.kept.write = func(path string, text []byte) error {
 			if strings.Contains(string(text), "hunter2") {
 				t.Errorf("the file has the value: %s", text)
 			}
@@ -747,7 +751,8 @@ func TestPage(t *testing.T) {
 		t.Errorf("consent: %+v, %v", now, err)
 	}
 	f.wait(id)
-	if got := w.list(); got != "install, write, start, verify" || !slices.Equal(p.closed, []string{id}) || len(p.open) != 1 {
+	got := w.list()
+	if got != "install, write, start, verify" || !slices.Equal(p.closed, []string{id}) || len(p.open) != 1 {
 		t.Errorf("done %s; pages %+v", got, p)
 	}
 	id = begins(t, f, o)

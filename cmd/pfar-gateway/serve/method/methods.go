@@ -18,6 +18,7 @@ type Methods struct {
 	Levels   Levels
 	Listens  Listens
 	Calls    *call.Calls
+	Connect  Connecting
 }
 
 // Run executes a request. The list is closed: no other method reaches a server.
@@ -33,7 +34,11 @@ func (m *Methods) Run(v *call.Visit) (reply.Reply, error) {
 		}
 		return reply.Empty, nil
 	case mcp.MethodToolsList:
-		return list(m.Calls, v, registry.Tools)
+		re, err := list(m.Calls, v, registry.Tools)
+		if err != nil {
+			return re, err
+		}
+		return m.Connect.listed(v, re), nil
 	case mcp.MethodPromptsList:
 		return list(m.Calls, v, registry.Prompts)
 	case mcp.MethodResourcesList:
@@ -41,6 +46,9 @@ func (m *Methods) Run(v *call.Visit) (reply.Reply, error) {
 	case mcp.MethodResourcesTemplatesList:
 		return list(m.Calls, v, registry.Templates)
 	case mcp.MethodToolsCall:
+		if m.Connect.called(v) {
+			return m.Connect.call(v)
+		}
 		return callTool(m.Calls, v)
 	case mcp.MethodPromptsGet:
 		return getPrompt(m.Calls, v)

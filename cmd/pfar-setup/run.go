@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/net/netutil"
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/page"
+)
+
+// What others may cost this process. A browser opens a few connections, some of which it never uses.
+const (
+	maxConns   = 16
+	maxHeader  = 8 << 10 // bytes
+	headerTime = 5 * time.Second
+	readTime   = 10 * time.Second
+	writeTime  = 10 * time.Second
+	attachWait = time.Minute      // for pfard, which may be starting
+	lastLook   = 30 * time.Second // for a browser to fetch what came of the set-up
+	most       = 2 * time.Hour    // for a set-up: pfard ends it before
+)
+
+// run serves the page that pfard hands over, until its set-up has ended. The task is in no argument, no variable and no
+// file, and no error quotes it.
+func run(ctx context.Context, path string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pfard, task, err := join(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer pfard.Close()
+	defer context.AfterFunc(ctx, func() { pfard.Close() })()
+	l, err := listen(task.Port)
+	if err != nil {
+		return errors.Join(err, pfard.Send(attach.Message{Listens: &attach.Listens{Error: err.Error()}}))
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	s := newSite(task, port, func(act page.Act, value []byte) error { return deliver(pfard, act, value) })
+	h := server(s)
+	defer h.Close()
+	failed := make(chan error, 1)
+	go func() { failed <- h.Serve(netutil.LimitListener(l, maxConns)) }()
+	if err := pfard.Send(attach.Message{Listens: &attach.Listens{Port: uint16(port)}}); err != nil {
+		return fmt.Errorf("telling pfard where the page is: %w", err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		follow(pfard, s)
+	}()
+	ended := time.NewTimer(most)
+	defer ended.Stop()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving the page: %w", err)
+	case <-ended.C:
+		return nil
+	case <-ctx.Done():
+		return nil
+	case <-over:
+	}
+	select { // what came of it is to be seen
+	case <-s.shown:
+	case <-time.After(lastLook):
+	case <-ctx.Done():
+	}
+	end, done := context.WithTimeout(ctx, writeTime)
+	defer done()
+	return h.Shutdown(end)
+}
+
+// server is what answers for a page.
+func server(h http.Handler) *http.Server {
+	s := &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: headerTime,
+		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
+		ErrorLog: log.New(io.Discard, "", 0), // it would quote what strangers send
+	}
+	s.SetKeepAlivesEnabled(false) // whoever has been answered makes room
+	return s
+}
+
+// listen listens on loopback alone, of IPv4, whose address the link has.
+func listen(port uint16) (*net.TCPListener, error) {
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)})
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, fmt.Errorf("listening on 127.0.0.1:%d: another program has the port", port)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listening on 127.0.0.1:%d: %w", port, err)
+	}
+	return l, nil
+}
+
+// join says to pfard what this process is, and returns the task that it hands over: over its socket at path, or without
+// one over the connection that was passed.
+func join(ctx context.Context, path string) (c *attach.Conn, t page.Task, err error) {
+	var files []*os.File
+	hello := attach.Hello{Page: true}
+	if path != "" {
+		ctx, cancel := context.WithTimeout(ctx, attachWait)
+		defer cancel()
+		c, _, files, err = attach.Connect(ctx, path, hello)
+	} else {
+		c, files, err = passed(hello)
+	}
+	if err != nil {
+		return nil, t, err
+	}
+	defer attach.CloseAll(files)
+	if len(files) != 1 {
+		err = fmt.Errorf("%d files came, want one", len(files))
+	}
+	var b []byte
+	if err == nil {
+		b, err = units.ReadSealed(files[0], page.MaxTask)
+	}
+	if err == nil && json.Unmarshal(b, &t) != nil {
+		err = errors.New("it is not JSON")
+	}
+	if err == nil {
+		t = t.Clean()
+		err = t.Check()
+	}
+	if err != nil {
+		c.Close()
+		return nil, t, fmt.Errorf("taking over the page: %w", err)
+	}
+	return c, t, nil
+}
+
+// passed begins over the connection that a local pfard has passed to this process.
+func passed(hello attach.Hello) (*attach.Conn, []*os.File, error) {
+	all, err := units.Descriptors()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(all[units.FDPage]) != 1 {
+		return nil, nil, fmt.Errorf("taking over the connection to pfard: got %d named %q, want one", len(all[units.FDPage]), units.FDPage)
+	}
+	c, err := attach.FromFile(all[units.FDPage][0])
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.Send(attach.Message{Hello: &hello}); err != nil {
+		return nil, nil, err
+	}
+	m, files, err := c.Receive()
+	if err == nil && m.Welcome == nil {
+		attach.CloseAll(files)
+		err = errors.New("pfard's first message is no welcome")
+	}
+	return c, files, err
+}
+
+// deliver hands what a person has done to pfard. A value goes in a file that nobody can change.
+func deliver(pfard *attach.Conn, act page.Act, value []byte) error {
+	m := attach.Message{Acted: &attach.Acted{Act: act}}
+	if value == nil {
+		return pfard.Send(m)
+	}
+	f, err := units.Sealed("value", value)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return pfard.Send(m, f)
+}
+
+// follow shows what pfard says of the set-up, until that has ended. A pfard that hangs up before has been stopped: it
+// may have stored the value, and the next one knows.
+func follow(pfard *attach.Conn, s *site) {
+	for !s.finished() {
+		m, files, err := pfard.Receive()
+		if err != nil {
+			s.becomes(page.State{Phase: page.Failed, Words: "pfar was stopped meanwhile. pfar status shows what there is."})
+			return
+		}
+		attach.CloseAll(files)
+		if m.Shown != nil {
+			s.becomes(m.Shown.Clean())
+		}
+	}
+}

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/pfar/pfar/units/page"
+)
+
+// maxBody bounds a form: its value may be encoded with three bytes for each.
+const maxBody = 3*page.MaxValue + 1<<10
+
+var (
+	//go:embed page.css
+	style string
+	//go:embed page.html
+	text string
+
+	form = template.Must(template.New("page").Parse(text))
+
+	// policy lets the page apply its own style, send its form to itself, and nothing else: whatever text comes into it
+	// loads nothing, runs nothing, and sends nothing anywhere. Nor does another page show it in a frame.
+	policy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'", digest(style))
+)
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// site is one page. Others on this machine can connect to it, and so can each page in a browser here: who has not the
+// nonce learns nothing, and what a browser sends for another page is refused.
+type site struct {
+	hosts []string // that a browser may know it by
+	path  string
+	task  page.Task
+	send  func(page.Act, []byte) error // to pfard
+	now   func() time.Time
+
+	mu    sync.Mutex
+	state page.State
+	turn  string        // that the next form must have: each is taken once
+	shown chan struct{} // closed when a browser has had the page with what came of it
+	once  sync.Once
+}
+
+func newSite(t page.Task, port int, send func(page.Act, []byte) error) *site {
+	return &site{
+		hosts: []string{fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("localhost:%d", port)},
+		path:  page.Path(t.Nonce), task: t, send: send, now: time.Now,
+		state: t.State, turn: rand.Text(), shown: make(chan struct{}),
+	}
+}
+
+// becomes has the page show another state, unless its end is shown already.
+func (s *site) becomes(state page.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.state.Phase.Over() {
+		s.state = state
+	}
+}
+
+// finished reports whether the page shows what came of the set-up.
+func (s *site) finished() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Phase.Over()
+}
+
+// ServeHTTP answers GET and POST of the page's path, and nothing else.
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	guard(w.Header())
+	switch {
+	case !s.ours(r.Host): // a name that an attacker has had resolved to 127.0.0.1: its page would be of the same origin
+		refuse(w, http.StatusMisdirectedRequest, "this is no name of the page: open the link as pfar has printed it")
+	case subtle.ConstantTimeCompare([]byte(r.RequestURI), []byte(s.path)) != 1:
+		refuse(w, http.StatusNotFound, "there is no such page; perhaps it has ended")
+	case r.Method == http.MethodGet:
+		s.get(w, r)
+	case r.Method == http.MethodPost:
+		s.post(w, r)
+	default:
+		w.Header().Set("Allow", "GET, POST")
+		refuse(w, http.StatusMethodNotAllowed, "only GET and POST")
+	}
+}
+
+// guard sets what every answer has.
+func guard(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	// Not no-referrer: with that a browser sends "Origin: null" with the page's own form (Fetch, 3.2), as it does with one of
+	// a frame that hides where it is from. Another host gets no referrer by this either.
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY") // for browsers that know no frame-ancestors
+}
+
+func refuse(w http.ResponseWriter, code int, words string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	fmt.Fprintln(w, words)
+}
+
+func (s *site) ours(host string) bool {
+	return host == s.hosts[0] || host == s.hosts[1]
+}
+
+// navigated reports whether a browser loads the page itself, not a part of another one: an image, a frame, a script.
+// Browsers say so to loopback (Fetch Metadata); what is none says nothing, and has the nonce.
+func navigated(h http.Header) bool {
+	is := func(name string, want ...string) bool {
+		got := h.Values(name)
+		if len(got) == 0 {
+			return true
+		}
+		for _, w := range want {
+			if len(got) == 1 && got[0] == w {
+				return true
+			}
+		}
+		return false
+	}
+	return is("Sec-Fetch-Dest", "document") && is("Sec-Fetch-Mode", "navigate")
+}
+
+func (s *site) get(w http.ResponseWriter, r *http.Request) {
+	if !navigated(r.Header) {
+		refuse(w, http.StatusForbidden, "only a browser's own window may load this page")
+		return
+	}
+	s.show(w, http.StatusOK)
+}
+
+// view is what the template shows.
+type view struct {
+	Task    page.Task
+	State   page.State
+	Heading string
+	Path    string
+	Turn    string
+	Until   string
+	Tools   string
+	Most    int
+	Refresh bool
+	Style   template.CSS
+}
+
+func (s *site) show(w http.ResponseWriter, code int) {
+	s.mu.Lock()
+	state, turn := s.state, s.turn
+	s.mu.Unlock()
+	v := view{
+		Task: s.task, State: state, Heading: "Connect " + s.task.Title, Path: s.path, Turn: turn,
+		Tools: count(state.Tools), Most: page.MaxValue,
+		Refresh: state.Phase == page.Working, Style: template.CSS(style),
+	}
+	if !state.Deadline.IsZero() {
+		v.Until = state.Deadline.Local().Format("15:04")
+	}
+	if state.Phase == "" {
+		refuse(w, http.StatusGone, "this page has nothing to show")
+		return
+	}
+	var b bytes.Buffer
+	if err := form.Execute(&b, v); err != nil {
+		refuse(w, http.StatusInternalServerError, "the page cannot be shown")
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	if _, err := w.Write(b.Bytes()); err == nil && state.Phase.Over() {
+		s.once.Do(func() { close(s.shown) })
+	}
+}
+
+func count(tools int) string {
+	if tools == 1 {
+		return "1 tool"
+	}
+	return fmt.Sprintf("%d tools", tools)
+}
+
+// own reports whether a browser sends the page's own form: the Origin is the page's, which no other page can have sent.
+func (s *site) own(r *http.Request) bool {
+	origin, site := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
+	return len(origin) == 1 && origin[0] == "http://"+r.Host &&
+		(len(site) == 0 || len(site) == 1 && site[0] == "same-origin") && navigated(r.Header)
+}
+
+func (s *site) post(w http.ResponseWriter, r *http.Request) {
+	if !s.own(r) {
+		refuse(w, http.StatusForbidden, "only the page itself may send its form: open the link, and enter it there")
+		return
+	}
+	a, err := read(w, r)
+	if err != nil {
+		code := http.StatusBadRequest
+		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+			code = http.StatusRequestEntityTooLarge
+		}
+		w.Header().Set("Connection", "close") // or net/http would wait for the rest
+		refuse(w, code, "nothing was stored: "+wrong(err))
+		return
+	}
+	switch s.take(a) {
+	case http.StatusGone:
+		refuse(w, http.StatusGone, "nothing was stored: the page waits for nothing any more")
+	case http.StatusConflict:
+		refuse(w, http.StatusConflict, "nothing was stored: this form was sent before; go back and load the page again")
+	case http.StatusBadRequest:
+		refuse(w, http.StatusBadRequest, "nothing was stored: "+errEmpty.Error())
+	case http.StatusServiceUnavailable:
+		refuse(w, http.StatusServiceUnavailable, "nothing was stored: pfar has gone; begin anew")
+	default:
+		http.Redirect(w, r, s.path, http.StatusSeeOther)
+	}
+}
+
+// answer is a form that was sent.
+type answer struct {
+	act   page.Act
+	turn  string
+	value []byte
+}
+
+var (
+	errForm    = errors.New("it is not the page's form")
+	errEmpty   = errors.New("the field is empty; go back and paste the value")
+	errLarge   = fmt.Errorf("the value has more than %d bytes", page.MaxValue)
+	errControl = errors.New("the value has control characters or line breaks in it; go back and copy it again")
+)
+
+// wrong says what is wrong with a form. The errors of others may quote it, and so a secret.
+func wrong(err error) string {
+	for _, known := range []error{errForm, errLarge, errControl} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return "the form cannot be read"
+}
+
+// read reads a form, each of whose fields stands in it once.
+func read(w http.ResponseWriter, r *http.Request) (a answer, err error) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/x-www-form-urlencoded" || r.Header.Get("Content-Encoding") != "" {
+		return a, errForm
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if err := r.ParseForm(); err != nil {
+		return a, err
+	}
+	for name, values := range r.PostForm {
+		if len(values) != 1 {
+			return a, errForm
+		}
+		switch value := values[0]; name {
+		case "act":
+			a.act = page.Act(value)
+		case "turn":
+			a.turn = value
+		case "value":
+			a.value = []byte(strings.TrimSpace(value)) // a copied one often ends in a line break
+		default:
+			return a, errForm
+		}
+	}
+	switch {
+	case a.act != page.Enter && a.act != page.Skip && a.act != page.Cancel:
+		return a, errForm
+	case len(a.value) > page.MaxValue:
+		return a, errLarge
+	case !utf8.Valid(a.value) || bytes.ContainsFunc(a.value, unicode.IsControl):
+		return a, errControl
+	}
+	return a, nil
+}
+
+// take hands an answer to pfard if the page waits for it, and says how that went as a status of HTTP.
+func (s *site) take(a answer) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wanted := s.state.Wanted
+	switch {
+	case s.state.Phase != page.Waiting, !s.state.Deadline.IsZero() && s.now().After(s.state.Deadline):
+		return http.StatusGone
+	case subtle.ConstantTimeCompare([]byte(a.turn), []byte(s.turn)) != 1:
+		return http.StatusConflict
+	case a.act == page.Skip && (wanted == nil || !wanted.Optional):
+		return http.StatusBadRequest
+	case a.act == page.Enter && wanted != nil && len(a.value) == 0:
+		return http.StatusBadRequest
+	}
+	if a.act != page.Enter || wanted == nil {
+		a.value = nil
+	}
+	if err := s.send(a.act, a.value); err != nil {
+		return http.StatusServiceUnavailable
+	}
+	s.state, s.turn = page.State{Phase: page.Working}, rand.Text()
+	return http.StatusSeeOther
+}

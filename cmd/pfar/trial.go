@@ -1,0 +1,193 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/policies/drift"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+)
+
+const testHelp = `Have the gateway make one call that only reads and shows whether the server's secrets are right, and print what
+came of it. Without NAME, do so for every server that runs. A server that sleeps and is named is started.
+
+  verified    the service accepts the secrets
+  invalid     it refuses them: no client sees the server's tools until another value is stored
+  unverified  the answer says nothing about the secrets, or no call is known that would
+  no secrets  there is nothing to verify
+
+pfar makes such a call by itself when a server comes up with secrets that it has not seen yet. The exit code
+is 1 if a server's secrets are invalid.`
+
+// trialVerb verifies the secrets of servers, and has servers listed again.
+type trialVerb struct{ *pfar }
+
+func (c trialVerb) testCommand() *cobra.Command {
+	return c.outputFlag(&cobra.Command{
+		Use: "test [NAME]", Short: "Verify the secrets of servers by a call that only reads", Long: testHelp,
+		Example: example("pfar test", "pfar test notion --json"),
+		Args:    arguments("[NAME]"), ValidArgsFunction: offerFirst(c.offeredServers),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.test(cmd.Context(), args) },
+	})
+}
+
+// tested is what came of a server's verification.
+type tested struct {
+	Server string `json:"server"`
+	units.Verification
+	Error string `json:"error,omitempty"` // why it was not verified
+}
+
+// result is in a word.
+func (t tested) result() string {
+	if t.Error != "" {
+		return "not tested"
+	}
+	return cmp.Or(t.Result, "no secrets")
+}
+
+func (t tested) cells() []cell {
+	colour := map[string]string{units.Verified: green, units.Invalid: red, units.Unverified: yellow}[t.Result]
+	return []cell{{t.Server, ""}, {t.result(), colour}, {t.Tool, ""}, {cmp.Or(t.Error, t.Words), ""}}
+}
+
+func (c trialVerb) test(ctx context.Context, args []string) error {
+	report, err := c.report(ctx)
+	if err != nil {
+		return err
+	}
+	servers := report.Servers
+	if len(args) == 1 {
+		one, err := findServer(report, args[0])
+		if err != nil {
+			return err
+		}
+		if !reachable(one) {
+			return fail(exitFailed, "%s is %s", one.Name, describe(one)).withHint("%s", remedy(one))
+		}
+		servers = []control.Server{one}
+	}
+	list := []tested{}
+	for _, s := range servers {
+		if !s.State.Up() && len(args) == 0 {
+			continue
+		}
+		t, err := c.verify(ctx, s)
+		if err != nil && len(args) == 1 {
+			return err
+		}
+		if err != nil {
+			t.Error = err.Error()
+		}
+		list = append(list, t)
+	}
+	return c.printTested(list)
+}
+
+// verify has the gateway verify one server.
+func (c trialVerb) verify(ctx context.Context, s control.Server) (tested, error) {
+	t := tested{Server: s.Name}
+	err := c.askOperator(ctx, http.MethodPost, "/servers/"+s.Name+"/verify", struct{}{}, &t.Verification)
+	return t, err
+}
+
+func (c trialVerb) printTested(list []tested) error {
+	if c.json() {
+		if err := c.printJSON(list); err != nil {
+			return err
+		}
+	} else {
+		rows := [][]cell{heading("NAME", "RESULT", "TOOL", "WORDS")}
+		for _, t := range list {
+			rows = append(rows, t.cells())
+		}
+		c.table(c.stdout, rows)
+	}
+	var wrong, failed []string
+	for _, t := range list {
+		switch {
+		case t.Result == units.Invalid:
+			wrong = append(wrong, t.Server)
+		case t.Error != "":
+			failed = append(failed, t.Server)
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		return fail(exitFailed, "the secrets of %s are invalid", strings.Join(wrong, ", ")).
+			withHint("pfar status %s says what to store", wrong[0])
+	case len(failed) > 0:
+		return fail(exitFailed, "not tested: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+const refreshHelp = `Have a server list again what it offers, and print what has changed: first what breaks callers, which is a tool
+that is gone, a new required argument, or an argument that takes less than before. A server that sleeps is
+started. Definitions that are held back are marked: pfar pins shows them.`
+
+func (c trialVerb) refreshCommand() *cobra.Command {
+	return c.outputFlag(&cobra.Command{
+		Use: "refresh NAME", Short: "List a server's tools again, and print what has changed", Long: refreshHelp,
+		Example: example("pfar refresh notion", "pfar refresh notion --json"),
+		Args:    arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredServers),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.refresh(cmd.Context(), args[0]) },
+	})
+}
+
+func (c trialVerb) refresh(ctx context.Context, name string) error {
+	report, err := c.report(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := findServer(report, name)
+	if err != nil {
+		return err
+	}
+	if !reachable(s) {
+		return fail(exitFailed, "%s is %s", s.Name, describe(s)).withHint("%s", remedy(s))
+	}
+	changes := []drift.Change{}
+	if err := c.askOperator(ctx, http.MethodPost, "/servers/"+name+"/refresh", struct{}{}, &changes); err != nil {
+		return err
+	}
+	if c.json() {
+		return c.printJSON(changes)
+	}
+	if len(changes) == 0 {
+		fmt.Fprintf(c.stderr, "%s offers what it did\n", name)
+	}
+	c.printChanges(changes)
+	return nil
+}
+
+// printChanges lists what has changed in the definitions of a server, if anything has.
+func (c *pfar) printChanges(changes []drift.Change) {
+	if len(changes) == 0 {
+		return
+	}
+	rows := [][]cell{heading("CHANGE", "KIND", "NAME", "DETAIL")}
+	for _, d := range changes {
+		colour, words := "", d.Breaks
+		if d.Breaking() {
+			colour = red
+		}
+		if d.Held {
+			words = append(words, "held back until you accept it (pfar pins)")
+		}
+		rows = append(rows, []cell{{d.What, colour}, {d.Kind, ""}, {d.Name, ""}, {strings.Join(words, "; "), ""}})
+	}
+	c.table(c.stdout, rows)
+}
+
+// offers is what a server has last offered, nil if the gateway cannot say.
+func (c *pfar) offers(ctx context.Context, server string) (list []drift.Definition) {
+	_ = c.askOperator(ctx, http.MethodGet, "/servers/"+server+"/offers", nil, &list)
+	return list
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/systemd"
+)
+
+// runPage has systemd run the process of a page, which attaches (paged), and returns when it has hung up.
+func (a *attachments) runPage(ctx context.Context, instance string, talk pageTalk) error {
+	over := make(chan struct{})
+	a.mu.Lock()
+	a.pages[instance] = func(conn *attach.Conn) {
+		defer close(over)
+		defer context.AfterFunc(ctx, func() { conn.Close() })()
+		talk(conn)
+	}
+	a.mu.Unlock()
+	defer a.forgetPage(instance)
+	unit := systemd.PageUnit(instance)
+	bus, err := a.link.Bus(ctx)
+	if err != nil {
+		return err
+	}
+	started := make(chan string, 1)
+	if err := bus.StartUnit(ctx, unit, func(result string) { started <- result }); err != nil {
+		return err
+	}
+	// Whatever ends the page, nothing of it stays. ctx may have ended.
+	defer a.tellSystemd("ending a page", instance, func(ctx context.Context, bus *systemd.Bus) error {
+		return bus.StopUnit(ctx, unit)
+	})
+	select {
+	case result := <-started:
+		if result != "done" {
+			return fmt.Errorf("its process could not be started (%s): systemctl status %s", result, unit)
+		}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (a *attachments) forgetPage(instance string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.pages, instance)
+}
+
+// paged is the conversation with the process of a page. Each has one: what comes again is of an earlier pfard, and ends.
+func (a *attachments) paged(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
+	a.mu.Lock()
+	talk := a.pages[p.Instance]
+	delete(a.pages, p.Instance)
+	a.mu.Unlock()
+	if talk == nil || hello.Again {
+		return fmt.Errorf("nobody has asked for %q", systemd.PageUnit(p.Instance))
+	}
+	talk(conn)
+	return nil
+}
+
+// localPages has a local runner start the processes, each at the other end of a pair of sockets.
+type localPages struct{ runner *local.Runner }
+
+func (l localPages) runPage(ctx context.Context, instance string, talk pageTalk) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("making a pair of sockets: %w", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), units.FDPage)
+	conn, err := attach.FromFile(os.NewFile(uintptr(pair[0]), units.FDPage))
+	if err != nil {
+		theirs.Close()
+		return err
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer conn.Close()
+		if m, files, err := conn.Receive(); err == nil {
+			attach.CloseAll(files)
+			if m.Hello != nil && m.Hello.Page {
+				talk(conn)
+			}
+		}
+	}()
+	err = l.runner.Page(ctx, instance, theirs)
+	conn.Close()
+	<-over
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

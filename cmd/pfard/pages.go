@@ -1,0 +1,318 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/setups"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/page"
+	"github.com/pfar/pfar/units/setup"
+)
+
+// pages has the one-time pages of set-ups served, each by a process of its own. That process parses HTTP. This one
+// hands it what to show, takes the bytes of a value, and reads of the rest no more than which button was pressed. It is
+// setups.Pages.
+type pages struct {
+	log   *slog.Logger
+	flows pageFlows
+	shows func(setups.Order) (page.Task, error) // what the page of an order tells
+	runs  pageRunner
+	port  uint16 // that a page listens on; 0: each on one that is free
+
+	mu sync.Mutex
+	of map[string]*servedPage // by flow
+}
+
+// pageRunner runs the process of a page, and calls talk with the conversation. It returns when the process has ended.
+type pageRunner interface {
+	runPage(ctx context.Context, instance string, talk pageTalk) error
+}
+
+// pageTalk is the conversation with the process of a page, until that has ended.
+type pageTalk func(*attach.Conn)
+
+// pageFlows are the set-ups that pages are for (setups.Flows).
+type pageFlows interface {
+	Follow(ctx context.Context, id string, withPage bool, send func(control.Flow) error) error
+	Supply(a setups.Answer) (control.Flow, error)
+	Lost(id, words string)
+}
+
+const (
+	pageStart = 30 * time.Second // for the process of a page to be there
+	pageEnd   = time.Minute      // for it to end by itself, when its set-up has
+)
+
+var errPageGone = errors.New("the process of its page has ended")
+
+// servedPage is one page while its process runs.
+type servedPage struct {
+	log     *slog.Logger
+	flow    string // its ID
+	uid     int    // for whom a value is stored
+	flows   pageFlows
+	task    page.Task
+	end     context.CancelFunc
+	listens chan attach.Listens // has one when the process has said where the page is
+	gone    chan struct{}       // closed when the process has ended; then why is valid
+	why     error
+
+	mu   sync.Mutex
+	last page.State // of the set-up, as the process was told
+	over bool       // its set-up has ended
+}
+
+// Open has a page served, and returns its URL when it can be used.
+func (p *pages) Open(o setups.Order) (string, error) {
+	t, err := p.shows(o)
+	if err != nil {
+		return "", err
+	}
+	t.Nonce, t.Port, t.State = page.NewNonce(), p.port, pageState(o.Flow.View())
+	t = t.Clean()
+	if err := t.Check(); err != nil {
+		return "", err
+	}
+	s := &servedPage{
+		log: p.log, flow: o.Flow.ID, uid: o.UID, flows: p.flows, task: t, last: t.State,
+		listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.end = cancel
+	p.enter(s)
+	go func() {
+		defer close(s.gone)
+		s.why = p.runs.runPage(ctx, units.NewSession(), s.talk)
+		cancel()
+		p.leave(s)
+	}()
+	link, err := s.begun()
+	if err != nil {
+		cancel()
+		return "", err
+	}
+	go s.watch()
+	return link, nil
+}
+
+// begun returns the page's URL when its process listens.
+func (s *servedPage) begun() (string, error) {
+	start := time.NewTimer(pageStart)
+	defer start.Stop()
+	select {
+	case l := <-s.listens:
+		if l.Error != "" || l.Port == 0 {
+			return "", errors.New(printable(l.Error))
+		}
+		return page.Link(s.task.Nonce, l.Port), nil
+	case <-s.gone:
+		if s.why != nil {
+			return "", s.why
+		}
+		return "", errPageGone
+	case <-start.C:
+		return "", fmt.Errorf("the process of its page was not there within %s", pageStart)
+	}
+}
+
+// enter makes room for a page. A set-up has one, and so has a port: of those that have it, one whose set-up has ended
+// only shows how.
+func (p *pages) enter(s *servedPage) {
+	var gone []chan struct{}
+	p.mu.Lock()
+	for id, other := range p.of {
+		if id == s.flow || p.port != 0 && other.ended() {
+			other.end()
+			gone = append(gone, other.gone)
+		}
+	}
+	p.of[s.flow] = s
+	p.mu.Unlock()
+	for _, g := range gone {
+		<-g
+	}
+}
+
+func (p *pages) leave(s *servedPage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of[s.flow] == s {
+		delete(p.of, s.flow)
+	}
+}
+
+// watch tells the set-up that its page has closed. One that has ended does not mind.
+func (s *servedPage) watch() {
+	<-s.gone
+	words := "its page was closed"
+	if s.why != nil {
+		words += ": " + s.why.Error()
+	}
+	s.flows.Lost(s.flow, words)
+}
+
+func (s *servedPage) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// Close ends the page of a set-up that has ended. A browser has some time to show how.
+func (p *pages) Close(flow string) {
+	p.mu.Lock()
+	s := p.of[flow]
+	p.mu.Unlock()
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	time.AfterFunc(pageEnd, s.end)
+}
+
+// servePages has set-ups use one-time pages, which these processes serve.
+func (d *daemon) servePages(runs pageRunner) {
+	f := d.orders.flows
+	f.UsePages(&pages{
+		log: d.log, flows: f, shows: f.shows, runs: runs, port: d.options.page, of: map[string]*servedPage{},
+	})
+	d.clientele.pages.Store(true)
+}
+
+// talk hands the page over, tells how far its set-up has come, and takes what a person does, until the process has
+// ended.
+func (s *servedPage) talk(conn *attach.Conn) {
+	text, err := json.Marshal(s.task)
+	if err != nil {
+		s.log.Error("handing over a page", "error", err)
+		return
+	}
+	file, err := units.Sealed("page", text)
+	if err != nil {
+		s.log.Error("handing over a page", "error", err)
+		return
+	}
+	err = conn.Send(attach.Message{Welcome: &attach.Welcome{}}, file)
+	file.Close()
+	if err != nil {
+		return
+	}
+	ctx, over := context.WithCancel(context.Background())
+	defer over()
+	go func() {
+		_ = s.flows.Follow(ctx, s.flow, false, func(f control.Flow) error { return s.tell(conn, pageState(f)) })
+	}()
+	for {
+		m, files, err := conn.Receive()
+		if err != nil {
+			return
+		}
+		switch {
+		case m.Listens != nil:
+			select {
+			case s.listens <- *m.Listens:
+			default: // it says so once
+			}
+		case m.Acted != nil:
+			s.take(conn, m.Acted.Act, files)
+			continue
+		}
+		attach.CloseAll(files)
+	}
+}
+
+// tell has the process show another state.
+func (s *servedPage) tell(conn *attach.Conn, state page.State) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state = state.Clean()
+	if equalStates(state, s.last) {
+		return nil // or a form that was sent already would be shown once more
+	}
+	s.last = state
+	return conn.Send(attach.Message{Shown: &state})
+}
+
+func equalStates(a, b page.State) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// take takes what a person has done. The set-up may refuse it: then the page asks again, and says why.
+func (s *servedPage) take(conn *attach.Conn, act page.Act, files []*os.File) {
+	answer, err := answerOf(act, files)
+	if err == nil {
+		answer.ID, answer.UID = s.flow, s.uid
+		_, err = s.flows.Supply(answer)
+	}
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	again := s.last
+	if again.Phase == page.Waiting {
+		again.Words = err.Error()
+	}
+	again = again.Clean()
+	_ = conn.Send(attach.Message{Shown: &again})
+}
+
+// answerOf is what an act means for a set-up.
+func answerOf(act page.Act, files []*os.File) (a setups.Answer, err error) {
+	switch {
+	case act == page.Enter && len(files) == 1:
+		value, err := units.ReadSealed(files[0], page.MaxValue)
+		a.Value = &setups.Value{Text: string(value)}
+		return a, err
+	case act == page.Skip:
+		a.Skip = true
+	case act == page.Cancel:
+		a.Cancel = true
+	case act != page.Enter || len(files) > 0:
+		err = errors.New("the page has sent what no button does")
+	}
+	attach.CloseAll(files)
+	return a, err
+}
+
+// pageState is how far a set-up has come, as a page shows it.
+func pageState(f control.Flow) page.State {
+	s := page.State{Words: f.Detail}
+	switch f.State {
+	case control.AwaitingCredential, control.CredentialRefused:
+		s.Phase, s.Deadline = page.Waiting, f.Deadline
+		if f.State == control.CredentialRefused {
+			s.Left = max(0, setup.MaxRefused-f.Attempts)
+		}
+		if f.State == control.AwaitingCredential && f.Attempts == 0 && isWaiting(f) {
+			s.Words = ""
+		}
+		if w := f.Wants; w != nil {
+			s.Wanted = &page.Wanted{Name: w.Variable, Where: w.Where, URL: w.URL, Scopes: w.Scopes, Optional: w.Optional}
+		}
+	case control.FlowComplete:
+		s.Phase, s.Tools, s.Tested = page.Done, f.Tools, f.Verified != ""
+	case control.FlowFailed:
+		s.Phase = page.Failed
+	default:
+		s.Phase = page.Working
+	}
+	return s
+}
+
+// isWaiting reports whether a set-up says no more than that it waits: the page's form says so.
+func isWaiting(f control.Flow) bool {
+	return f.Wants == nil || f.Detail == "waiting for "+f.Wants.Variable
+}
