@@ -77,6 +77,9 @@ func SessionMark(session string) string {
 // RefreshLog is the name of the log of what refreshes token sets, like GatewayLog.
 const RefreshLog = "pfar-refresh.service"
 
+// LoginLog is the name of the log of what obtains token sets, like GatewayLog.
+const LoginLog = "pfar-login.service"
+
 // PageLog is the name of the log of one-time pages, like GatewayLog.
 const PageLog = "pfar-setup.service"
 
@@ -87,8 +90,8 @@ const InspectLog = "pfar-inspect.service"
 // server's name has a colon.
 const FailedRefresh = "refresh:"
 
-// RefreshInstance is the instance of pfar-refresh@.service for a key of the vault: the key itself, or of a long one its
-// beginning and a digest, since the user of the unit is named so, in 31 characters.
+// RefreshInstance is the instance of pfar-refresh@.service and pfar-login@.service for a key of the vault: the key
+// itself, or of a long one its beginning and a digest, since the user of the unit is named so, in 31 characters.
 func RefreshInstance(key string) string {
 	const longest, beginning, digest = 23, 14, 8
 	if len(key) <= longest {
@@ -105,7 +108,7 @@ const (
 	FDGateway  = "gateway"  // launcher: connection to the gateway (units/handover)
 	FDPfard    = "pfard"    // launcher or bridge of a local pfard: the conversation with it (units/attach)
 	FDEgress   = "egress"   // egress bridge: sockets inside the server's network namespace, told apart by their addresses
-	FDRefresh  = "refresh"  // refresh of a token set, of a local pfard: connection to that (units/attach)
+	FDRefresh  = "refresh"  // refresh or login, of a local pfard: connection to that (units/attach)
 	FDPage     = "page"     // one-time page of a local pfard: connection to that (units/attach)
 	FDInspect  = "inspect"  // pfar-sandbox inspect, pfar-egress --model: Unix listener of the gateway's questions to one inspector
 	FDMonitor  = "monitor"  // egress bridge: Unix listener for those who watch its connections

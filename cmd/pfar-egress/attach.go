@@ -181,7 +181,7 @@ func (a *attachment) follow(c *attach.Conn) {
 		}
 		c.Close()
 		a.set(nil)
-		if a.path == "" {
+		if a.path == "" || a.hello.Login { // whoever asked for a login hears no more of it
 			a.fail(errPfardAway)
 			return
 		}

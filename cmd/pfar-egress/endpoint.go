@@ -63,6 +63,9 @@ func newEndpoint(set oauth.Set, out dialer, roots *x509.CertPool) (*endpoint, er
 	if err != nil {
 		return nil, err
 	}
+	if roots == nil {
+		roots = poolOf(set.CA)
+	}
 	t := onlyTo(host, port, policy, out, roots, "token set")
 	t.DisableKeepAlives = true
 	last := new(heard)
@@ -71,6 +74,16 @@ func newEndpoint(set oauth.Set, out dialer, roots *x509.CertPool) (*endpoint, er
 		// The place that it leads to would get what is meant for this one.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, last}, nil
+}
+
+// poolOf are the authorities that a token set or a login names; nil: the system's.
+func poolOf(certificates string) *x509.CertPool {
+	if certificates == "" {
+		return nil
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(certificates))
+	return pool
 }
 
 // onlyTo reaches one host by the rules that a bridge goes by, whatever it is asked for. whose has that host declared.

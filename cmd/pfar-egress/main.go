@@ -6,6 +6,7 @@
 //
 // With --model it serves the gateway instead: it asks the model of one inspector, by the same rules for the way out.
 // With --refresh it serves no server: it refreshes one OAuth token set and ends, by the same rules for the way out.
+// With --login it obtains one.
 package main
 
 import (
@@ -26,6 +27,7 @@ func main() {
 	idle := flag.Duration("idle", 30*time.Second, "end after so long without a connection; 0: never")
 	path := flag.String("attach", "", "pfard's `socket`, in a systemd unit")
 	refreshes := flag.Bool("refresh", false, "refresh the OAuth token set that pfard hands over, and end; for pfar-refresh@.service")
+	logs := flag.Bool("login", false, "obtain the OAuth token set that pfard asks for, and end; for pfar-login@.service")
 	asks := flag.Bool("model", false, "ask the model of the plan what the gateway wants to know; for pfar-model@.service")
 	flag.Parse()
 	// One server's traffic may keep one core busy and no more. It is also the fastest: bytes pass through the kernel, and
@@ -40,6 +42,8 @@ func main() {
 	case err != nil:
 	case *refreshes:
 		err = refresh(ctx, *path)
+	case *logs:
+		err = login(ctx, *path)
 	case *asks:
 		if err = models(ctx, *path); err != nil {
 			question.Pause(ctx)

@@ -34,7 +34,7 @@ func refresh(stop context.Context, path string) error {
 	defer fail(nil)
 	defer context.AfterFunc(stop, func() { time.AfterFunc(lastTime, func() { fail(errEnded) }) })()
 	log := slog.New(sdjournal.New(os.Stderr))
-	pfard, text, err := joinForRefresh(ctx, stop, path, log, fail)
+	pfard, text, err := join(ctx, stop, attach.Hello{Refresh: true}, path, log, fail)
 	if stop.Err() != nil {
 		return nil
 	}
@@ -76,7 +76,7 @@ func refresh(stop context.Context, path string) error {
 
 // report gives pfard what came of a refresh.
 func (a *attachment) report(ctx context.Context, result attach.Refreshed, answer oauth.Answer) error {
-	m := attach.Message{Refreshed: &result}
+	m := attach.Message{Errand: attach.Errand{Refreshed: &result}}
 	if answer.AccessToken == "" && answer.RefreshToken == "" {
 		return a.deliver(ctx, m)
 	}
@@ -92,15 +92,16 @@ func (a *attachment) report(ctx context.Context, result attach.Refreshed, answer
 	return a.deliver(ctx, m, memory)
 }
 
-// joinForRefresh says to pfard what this process is, and returns the token set that it hands over: over its socket at
-// path, or without one over the connection that was passed, which a local pfard does not take up again. It waits for
-// pfard until stop has ended.
-func joinForRefresh(ctx, stop context.Context, path string, log *slog.Logger, fail func(error)) (*attachment, []byte, error) {
+// join says to pfard what this process is, and returns what it hands over: over its socket at path, or without one over
+// the connection that was passed, which a local pfard does not take up again. It waits for pfard until stop has ended.
+func join(
+	ctx, stop context.Context, hello attach.Hello, path string, log *slog.Logger, fail func(error),
+) (*attachment, []byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(stop, cancel)()
 	a := newAttachment(path, "", log, fail)
-	a.hello = attach.Hello{Refresh: true}
+	a.hello = hello
 	var files []*os.File
 	var err error
 	if path != "" {
@@ -113,7 +114,7 @@ func joinForRefresh(ctx, stop context.Context, path string, log *slog.Logger, fa
 	}
 	text, err := handedOver(files)
 	if err != nil {
-		return nil, nil, fmt.Errorf("taking over the token set: %w", err)
+		return nil, nil, fmt.Errorf("taking over what pfard hands over: %w", err)
 	}
 	return a, text, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/signin"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/control"
@@ -24,7 +25,7 @@ import (
 
 const checkHelp = `Read every declaration in DIR, and those of clients in clients.d beside it, and print each mistake with its
 place and remedy. Without DIR, read the declarations, clients and policies of the running pfar, and the
-services of services.d beside them. This starts nothing, and pfar need not run. Warnings do not change
+services of services.d and the providers of oauth.d beside them. This starts nothing, and pfar need not run. Warnings do not change
 the exit code.`
 
 // declaredVerb checks and explains declarations.
@@ -53,6 +54,7 @@ func (c declaredVerb) checkCommand() *cobra.Command {
 			if len(args) == 0 {
 				set.readPolicies(read)
 				set.readServices(filepath.Join(filepath.Dir(where.policies), "services.d"))
+				set.readProviders(filepath.Join(filepath.Dir(where.policies), "oauth.d"))
 			}
 			set.unknown(read.Policy)
 			if err := set.addClients(where.clients, set.servers, read.Policy); err != nil {
@@ -164,6 +166,15 @@ func (c *compiled) readPolicies(set policies.Set) {
 // readServices adds what is wrong with the operator's entries of the catalogue.
 func (c *compiled) readServices(dir string) {
 	set := catalog.Load(os.DirFS(dir), dir)
+	maps.Copy(c.files, set.Files)
+	c.diags = append(c.diags, set.Diags...)
+}
+
+// readProviders adds what is wrong with the owner's clients of OAuth providers.
+func (c *compiled) readProviders(dir string) {
+	services := filepath.Join(filepath.Dir(dir), "services.d")
+	known := func() catalog.Set { return catalog.Load(os.DirFS(services), services) }
+	set := signin.Load(os.DirFS(dir), dir, known)
 	maps.Copy(c.files, set.Files)
 	c.diags = append(c.diags, set.Diags...)
 }

@@ -110,6 +110,7 @@ type fakePfard struct {
 	declares func(control.Request) (*control.Declared, error)
 	installs control.Installing
 	setUps   *fakeSetUp // of Begin and Supply
+	signIns  []control.SignIn // are told one after the other
 }
 
 func (p *fakePfard) set(f func(*control.Report)) {
@@ -167,6 +168,13 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 			return send(control.Response{Declarations: control.Declarations{Declared: d}})
 		case control.Install:
 			return send(control.Response{Declarations: control.Declarations{Installing: &p.installs}})
+		case control.LogIn:
+			for _, s := range p.signIns {
+				if err := send(control.Response{Declarations: control.Declarations{SignIn: &s}}); err != nil {
+					return err
+				}
+			}
+			return nil
 		case control.Give:
 			g := p.gift
 			g.Given = r.Gift != "" && r.Gift == g.Digest

@@ -85,6 +85,8 @@ type knownSignIn struct {
 	URL    string   `json:"url"`
 	Token  string   `json:"token"`
 	Scopes []string `json:"scopes,omitempty"`
+
+	Register string `json:"register,omitempty"` // where an owner registers a client
 }
 
 type knownTest struct {

@@ -81,6 +81,10 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 			return err
 		}
 		return send(control.Response{Declarations: control.Declarations{Declared: r}})
+	case control.LogIn:
+		return d.orders.logins.run(ctx, p, q, func(state control.SignIn) error {
+			return send(control.Response{Declarations: control.Declarations{SignIn: &state}})
+		})
 	case control.Install:
 		return d.orders.install(ctx, q, send)
 	case control.Begin:

@@ -57,7 +57,7 @@ type attachments struct {
 	launchers map[string]launcher      // by instance
 	bridges   map[string]*attach.Conn  // likewise
 	kept      map[string]*kept         // by instance, for its bridge
-	refreshes map[string]refreshing    // by instance of pfar-refresh@.service
+	errands   map[string]errand        // by unit of pfar-refresh@.service and pfar-login@.service
 	pages     map[string]pageTalk      // by instance of pfar-setup@.service
 	budgets   map[string]*rate.Limiter // by instance, of what its launcher asks; one that comes again finds its own
 	mistakes  map[string]string        // by server: what is wrong with its file
@@ -116,8 +116,8 @@ func (a *attachments) attached(conn *attach.Conn, peer control.Peer) {
 	switch {
 	case p.Bridge:
 		err = a.bridge(conn, p, hello)
-	case p.Refresh:
-		err = a.refresher(conn, p, hello)
+	case p.Refresh, p.Login:
+		err = a.sent(conn, p, hello)
 	case p.Model:
 		err = a.modeller(conn, p)
 	case p.Page:
@@ -149,7 +149,8 @@ func (a *attachments) introduced(conn *attach.Conn, peer control.Peer) (systemd.
 	if !stop.Stop() || silent != nil {
 		return p, nil
 	}
-	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge || m.Hello.Refresh != p.Refresh || m.Hello.Model != p.Model || m.Hello.Page != p.Page) {
+	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge || m.Hello.Refresh != p.Refresh ||
+		m.Hello.Login != p.Login || m.Hello.Model != p.Model || m.Hello.Page != p.Page) {
 		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
 	}
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units"
-	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -256,7 +255,8 @@ func TestNoSecretWithoutRecord(t *testing.T) {
 		t.Error("what refreshes is given a token set")
 	}
 	ours, theirs := pairOf(t)
-	if err := d.tokens.converse(ours, refreshing{"tok", []byte("{}")}, "", func(attach.Allow) error { return nil }); !errors.As(err, new(unrecorded)) {
+	if err := serveErrand(ours, refreshing{d.tokens, "tok", []byte("{}")}, "", echoes{}); !errors.As(err,
+		new(unrecorded)) {
 		t.Errorf("the conversation ends with %v", err)
 	}
 	ours.Close()

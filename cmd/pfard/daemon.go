@@ -94,8 +94,13 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		inbox: d.inbox, log: log, vault: v, tokens: fresh, redaction: secrets, audit: records,
 		servers: d.uses, around: d, bridges: d.bridges, gateway: gatewayAt(serversSocket(o.dirs), d.delivery),
 	}
+	fresh.users, fresh.signIns = d.uses, newSignIns(o.dirs, d.reader.services.now)
+	d.delivery.signIns = fresh.signIns
 	d.orders.flows = newFlows(d)
-	fresh.users = d.uses
+	d.orders.logins = &logins{
+		keeper: d.keeper, signIns: fresh.signIns, reader: d.reader, flows: d.orders.flows.Flows, of: map[string]*signingIn{},
+		handed: func(key string) error { return d.delivery.over(toLogin, key, "", "", nil) },
+	}
 	d.audit.told = func() { d.post(d.tell) }
 	d.audit.again = func() { d.post(d.recordedAgain) }
 	return d
@@ -163,6 +168,7 @@ func (d *daemon) reload() {
 	diags = append(diags[:len(diags):len(diags)], d.inspectors.inspect()...)
 	d.reader.dropIns = set.Of
 	d.reader.diagnostics = append(d.reader.describe(files, diags), d.reader.describe(set.Files, set.Diags)...)
+	d.reader.diagnostics = append(d.reader.diagnostics, d.reader.describe(d.tokens.signIns.read())...)
 	lacked := slices.Clone(diags)
 	wanted := map[string]plan.Plan{}
 	stale, broken := map[string]bool{}, slices.Clone(set.Broken)

@@ -33,6 +33,8 @@ type delivery struct {
 	learn func(name string, value []byte) // is called with each value before anybody gets it
 	stood *stood
 	given *given
+
+	signIns *signIns
 }
 
 // receiver is the process that is given a secret.
@@ -42,6 +44,7 @@ const (
 	toLauncher receiver = "launcher" // those of env and file
 	toBridge   receiver = "bridge"   // those that are brokered
 	toRefresh  receiver = "refresh"  // a token set
+	toLogin    receiver = "login"    // the secret of a client
 	toModel    receiver = "model"    // the key of an inspector
 )
 
@@ -154,16 +157,13 @@ func (d delivery) refusal(p plan.Plan) string {
 // remedy is the command that ends a refusal, "" if none does.
 func (d delivery) remedy(p plan.Plan) string {
 	if c := d.compare(p); c.mismatch() != "" {
-		return storeTokens(c.sets[0])
+		return c.command
 	}
 	if list, err := d.given.check(p); err == nil && len(list) > 0 {
 		return "pfar vault give " + p.Name
 	}
 	return ""
 }
-
-// storeTokens is the command that replaces an OAuth token set.
-func storeTokens(key string) string { return "pfar vault set " + key + " --oauth" }
 
 // digest tells what a launcher is given from anything else; "" if it lacks something. It is of no use to guess values
 // by without the vault.
@@ -342,5 +342,10 @@ func (s served) Deliver(key string) ([]byte, error) {
 	if wait := s.tokens.awaits(key); wait.words != "" {
 		return nil, wait
 	}
-	return s.Vault.Deliver(key)
+	value, err := s.Vault.Deliver(key)
+	if command := s.tokens.signIns.command(key); errors.Is(err, vault.ErrNotFound) && strings.HasPrefix(command,
+		loginCommand) {
+		return nil, missing{"needs login: " + command, command}
+	}
+	return value, err
 }

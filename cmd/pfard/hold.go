@@ -251,6 +251,28 @@ func (b *heldBridge) Allow(a attach.Allow) error {
 	return nil
 }
 
+// Listen lets this host connect to a port of 127.0.0.1 on which the process listens. It returns once that gets through.
+func (b *heldBridge) Listen(port uint16) error {
+	h := b.h
+	h.mu.Lock()
+	i := h.index(b.instance)
+	switch {
+	case b.cgroup == (egress.Cgroup{}): // nothing holds it
+		h.mu.Unlock()
+		return nil
+	case h.said[b.instance] != b || i < 0:
+		h.mu.Unlock()
+		return errors.New("another process is the bridge now")
+	}
+	h.want.Bridges[i].Listens = port
+	applied, held := h.change(), b.held
+	h.mu.Unlock()
+	if err := h.wait(applied); err != nil && held {
+		return err
+	}
+	return nil
+}
+
 // Gone forgets a bridge whose process has ended, unless another one has come in its place.
 func (b *heldBridge) Gone() {
 	b.stop()

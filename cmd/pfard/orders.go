@@ -21,6 +21,7 @@ type orders struct {
 	followers *followers
 	installs  *installs
 	flows     *flows
+	logins    *logins
 }
 
 // wake starts a server that sleeps, for a call, and returns when its launcher is under way, or with the reason why it

@@ -3,32 +3,56 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
-	"github.com/pfar/pfar/policies/egress"
-	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/systemd"
 )
 
-// refresh has systemd run the process that refreshes a set, which asks for it when it attaches (refresher). It returns
-// when that has ended.
+// refresh has systemd run the process that refreshes a set. It returns when that has ended.
 func (a *attachments) refresh(ctx context.Context, key string, text []byte) error {
-	instance := units.RefreshInstance(key)
-	unit := systemd.RefreshUnit(instance)
+	return a.send(ctx, systemd.RefreshUnit(units.RefreshInstance(key)), refreshing{a.tokens, key, text})
+}
+
+// login has systemd run the process that obtains a set. When it returns, that has ended.
+func (a *attachments) login(ctx context.Context, key string, e errand) error {
+	unit := systemd.LoginUnit(units.RefreshInstance(key))
+	err := a.send(ctx, unit, e)
+	if ctx.Err() == nil {
+		return err
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	bus, failed := a.link.Bus(stopping)
+	if failed == nil {
+		failed = bus.StopUnit(stopping, unit)
+	}
+	if failed != nil {
+		a.log.Warn("stopping the process of a login, which ends with its time", "key", key, "error", failed)
+	}
+	return err
+}
+
+// stopTime is for systemd to stop a process.
+const stopTime = 20 * time.Second
+
+// send has systemd run the process of a unit, which asks for its errand when it attaches (sent). It returns when that
+// has ended.
+func (a *attachments) send(ctx context.Context, unit string, e errand) error {
 	a.mu.Lock()
-	_, taken := a.refreshes[instance]
+	_, taken := a.errands[unit]
 	if !taken {
-		a.refreshes[instance] = refreshing{key, text}
+		a.errands[unit] = e
 	}
 	a.mu.Unlock()
 	if taken {
-		return fmt.Errorf("the unit %q refreshes another one", unit)
+		return fmt.Errorf("the unit %q is under way for another one", unit)
 	}
 	defer func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		delete(a.refreshes, instance)
+		delete(a.errands, unit)
 	}()
 	bus, err := a.link.Bus(ctx)
 	if err != nil {
@@ -56,32 +80,29 @@ func (a *attachments) refreshMended(key string) {
 	})
 }
 
-// refresher is the conversation with the process that refreshes a set. One that an earlier pfard has given it to brings
-// back what came of it.
-func (a *attachments) refresher(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
+// sent is the conversation with a process that was sent on an errand. One that an earlier pfard has given a set to
+// refresh brings back what came of it.
+func (a *attachments) sent(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
+	unit, name := systemd.RefreshUnit(p.Instance), "@"+p.Instance // no server's name begins so
+	if p.Login {
+		unit, name = systemd.LoginUnit(p.Instance), name+".login" // no key of the vault has a dot
+	}
 	a.mu.Lock()
-	r, asked := a.refreshes[p.Instance]
+	e, asked := a.errands[unit]
 	a.mu.Unlock()
 	switch {
-	case hello.Again:
-		r = refreshing{key: a.keyOf(p.Instance)}
-	case !asked:
-		return fmt.Errorf("nobody has asked for %q", systemd.RefreshUnit(p.Instance))
+	case hello.Again && p.Refresh:
+		e = refreshing{tokens: a.tokens, key: a.keyOf(p.Instance)}
+	case !asked || hello.Again:
+		return fmt.Errorf("nobody has asked for %q", unit)
 	}
-	var policy egress.Policy // of one that comes again: it has been where it was to go
-	if !hello.Again {
-		set, err := oauth.Decode(r.text)
-		if err != nil {
-			return err
-		}
-		if _, _, policy, err = set.Host(); err != nil {
-			return err
-		}
+	policy, err := e.policy()
+	if err != nil {
+		return err
 	}
-	// No server's name begins so.
-	held, why := a.hold.of("@"+p.Instance, systemd.RefreshUnit(p.Instance), p.PID, policy)
+	held, why := a.hold.of(name, unit, p.PID, policy)
 	defer held.Gone()
-	return a.tokens.converse(conn, r, why, held.Allow)
+	return serveErrand(conn, e, why, held)
 }
 
 // keyOf finds the key of an instance; "" if it is none of the vault's.

@@ -143,7 +143,8 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	inspectors := local.NewInspectors(r, d.inspectors.giveModel)
 	d.fleet.runner, d.inspectors.runner = converge.New(r, d.fleet), inspectors
-	d.tokens.runs = localRefresher{d.tokens, r}
+	errands := localErrands{d.tokens, r}
+	d.tokens.runs, d.orders.logins.runs = errands, errands
 	d.servePages(localPages{r})
 	d.orders.installs.jobs.Run(r)
 	owner := &telling{ctx: ctx, hook: hook{path: o.dirs.OnFailure(), log: log}}
@@ -153,7 +154,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 		r.Close()
 		return err
 	}
-	d.folders.Watch(append(o.folders(), o.dirs.Policies(), o.dirs.Clients())...)
+	d.folders.Watch(append(o.folders(), o.dirs.Policies(), o.dirs.Clients(), o.dirs.OAuth())...)
 	defer d.folders.Close()
 	defer guardHomes(ctx, d.fleet)()
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())

@@ -14,6 +14,7 @@ type comparison struct {
 	lacking []string // required, and in no set
 	sets    []string // keys of its token sets
 	silent  []string // of these, those that do not say what they were granted
+	command string   // that stores another one of the first of them
 	absent  bool     // a secret is not there, or cannot be read, which is said elsewhere
 }
 
@@ -37,6 +38,9 @@ func (d delivery) compare(p plan.Plan) (c comparison) {
 			c.silent = append(c.silent, k.Key)
 		}
 	}
+	if len(c.sets) > 0 {
+		c.command = d.signIns.command(c.sets[0])
+	}
 	c.lacking = oauth.Lacking(p.Scopes, granted...)
 	return c
 }
@@ -47,8 +51,8 @@ func (c comparison) mismatch() string {
 	if len(c.lacking) == 0 || c.absent || len(c.sets) == 0 || len(c.silent) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s not granted %s: obtain one that was and store it with pfar vault set %s --oauth, or correct scopes in the declaration",
-		tokensOf(c.sets), listed(c.lacking), c.sets[0])
+	return fmt.Sprintf("%s not granted %s: %s, or correct scopes in the declaration",
+		tokensOf(c.sets), listed(c.lacking), c.again())
 }
 
 // unknown says in words why it is not known whether the server lacks scopes, and the remedy; "": it is known.
@@ -63,6 +67,14 @@ func (c comparison) unknown() string {
 			listed(c.lacking), c.silent[0], c.silent[0])
 	}
 	return ""
+}
+
+// again says how another set is stored.
+func (c comparison) again() string {
+	if strings.HasPrefix(c.command, loginCommand) {
+		return "ask for it in scopes of the provider and run " + c.command
+	}
+	return "obtain one that was and store it with " + c.command
 }
 
 func tokensOf(keys []string) string {

@@ -189,7 +189,7 @@ func (f *flows) secrets(service string, s declaration.Server, free bool) (list [
 		if c.Key == "" || slices.ContainsFunc(list, func(o setup.Secret) bool { return o.Key == c.Key }) {
 			continue
 		}
-		w := control.Wanted{Key: c.Key, Variable: c.Env}
+		w := control.Wanted{Key: c.Key, Variable: c.Env, Ways: f.keeper.tokens.signIns.ways(c.Key)}
 		if i := place(c.Env); i >= 0 {
 			k := known.Secrets[i]
 			w.Prefixes, w.Pattern, w.Where, w.URL, w.Scopes = k.Prefixes, k.Pattern, k.Where, k.URL, k.Scopes

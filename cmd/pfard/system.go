@@ -69,6 +69,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	defer d.audit.keep(ctx, !rootless())()
 	// Nobody watches what is obeyed here.
 	d.reader.folder, d.policy.open, d.clientele.open = control.OurDir, control.OurDir, control.OurDir
+	d.tokens.signIns.open = control.OurDir
 	d.reader.services.open = control.OurDir
 	d.fleet.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
 	if d.fleet.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
@@ -103,7 +104,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if err := d.reader.makeFolder(); err != nil {
 		return err
 	}
-	d.folders.Watch(append(o.folders(), o.dirs.Policies(), o.dirs.Clients())...)
+	d.folders.Watch(append(o.folders(), o.dirs.Policies(), o.dirs.Clients(), o.dirs.OAuth())...)
 	defer d.folders.Close()
 	defer guardHomes(ctx, d.fleet)()
 	go a.serve(l.attach)
@@ -214,7 +215,7 @@ func (d *daemon) hearUnits(ctx context.Context, a *attachments, own allotted) fu
 // join has the daemon and the conversations with units know each other.
 func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.fleet.runner, d.fleet.units, a.runner, d.keeper.running = converge.New(r, d.fleet), a, r, r.Bridges
-	d.tokens.runs = a
+	d.tokens.runs, d.orders.logins.runs = a, a
 	d.servePages(a)
 	d.orders.installs.jobs.Run(r)
 	d.policy.outlived = true
@@ -324,7 +325,8 @@ func newAttachments(d *daemon, link *systemd.Link, limits *local.UnitScopes) *at
 		policy: d.policy, audit: d.audit,
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{},
-		mistakes: map[string]string{}, refreshes: map[string]refreshing{}, pages: map[string]pageTalk{}, budgets: map[string]*rate.Limiter{},
-		talks: d.bridges,
+		mistakes: map[string]string{}, errands: map[string]errand{}, pages: map[string]pageTalk{},
+		budgets: map[string]*rate.Limiter{},
+		talks:   d.bridges,
 	}
 }

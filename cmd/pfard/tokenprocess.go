@@ -7,21 +7,47 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/local"
-	"golang.org/x/sys/unix"
 )
 
-// localRefresher has a local runner start the processes, each at the other end of a pair of sockets.
-type localRefresher struct {
+// errand is what a process of pfar-egress is sent for: to refresh a token set, or to obtain one.
+type errand interface {
+	handOver() ([]byte, error) // what the process gets; nil: it has it. With an error it gets nothing
+	policy() (egress.Policy, error)
+	show(p attach.Progress, through gates) error // the process wants this of a person
+	take(r attach.Refreshed, content []byte)     // how it went; content is nil if nothing came with it
+}
+
+// gates let a process through the firewall.
+type gates interface {
+	Allow(attach.Allow) error
+	Listen(port uint16) error
+}
+
+// localErrands has a local runner start the processes, each at the other end of a pair of sockets.
+type localErrands struct {
 	tokens *tokens
 	runner *local.Runner
 }
 
-func (localRefresher) refreshMended(string) {}
+func (localErrands) refreshMended(string) {}
 
-func (l localRefresher) refresh(ctx context.Context, key string, text []byte) error {
+func (l localErrands) refresh(ctx context.Context, key string, text []byte) error {
+	return l.send(ctx, local.Refresh, key, refreshing{l.tokens, key, text})
+}
+
+func (l localErrands) login(ctx context.Context, key string, e errand) error {
+	return l.send(ctx, local.Login, key, e)
+}
+
+// send runs a process, and returns when it has ended.
+func (l localErrands) send(ctx context.Context, kind local.Errand, key string, e errand) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("making a pair of sockets: %w", err)
@@ -38,34 +64,38 @@ func (l localRefresher) refresh(ctx context.Context, key string, text []byte) er
 		defer conn.Close()
 		if m, files, err := conn.Receive(); err == nil {
 			attach.CloseAll(files)
-			if m.Hello != nil && m.Hello.Refresh {
-				_ = l.tokens.converse(conn, refreshing{key, text}, "", func(attach.Allow) error {
-					return errors.New("there is no firewall to ask")
-				})
+			if m.Hello != nil && m.Hello.Refresh == (kind == local.Refresh) && m.Hello.Login == (kind == local.Login) {
+				_ = serveErrand(conn, e, "", noFirewall{})
 			}
 		}
 	}()
-	err = l.runner.Refresh(ctx, units.RefreshInstance(key), theirs)
+	err = l.runner.Send(ctx, kind, units.RefreshInstance(key), theirs)
 	conn.Close()
 	<-over
 	return err
 }
 
-// converse hands a set over and takes what comes of it, until the process hangs up. One that has the set is given none.
-func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow func(attach.Allow) error) error {
+// noFirewall is that of a local pfard, whose processes do not ask for any.
+type noFirewall struct{}
+
+func (noFirewall) Allow(attach.Allow) error { return errors.New("there is no firewall to ask") }
+func (noFirewall) Listen(uint16) error      { return nil }
+
+// serveErrand hands over what a process needs and takes what comes of it, until the process hangs up.
+func serveErrand(conn *attach.Conn, e errand, held string, through gates) error {
+	text, err := e.handOver()
+	if err != nil {
+		return err
+	}
 	var files []*os.File
-	if r.text != nil {
-		if err := t.users.tokenHanded(r.key); err != nil {
-			t.fail(r.key, attach.Refreshed{Error: err.Error()})
-			return err
-		}
-		memory, err := units.Sealed("tokens", r.text)
+	if text != nil {
+		memory, err := units.Sealed("tokens", text)
 		if err != nil {
 			return err
 		}
 		files = append(files, memory)
 	}
-	err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: held}}, files...)
+	err = conn.Send(attach.Message{Welcome: &attach.Welcome{Held: held}}, files...)
 	attach.CloseAll(files)
 	if err != nil {
 		return nil
@@ -77,7 +107,12 @@ func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow fu
 		}
 		switch {
 		case m.Allow != nil:
-			conn.Answer(m.Allow.ID, allow(*m.Allow))
+			conn.Answer(m.Allow.ID, through.Allow(*m.Allow))
+		case m.Progress != nil:
+			if err := e.show(*m.Progress, through); err != nil {
+				attach.CloseAll(files)
+				return err
+			}
 		case m.Refreshed != nil:
 			var content []byte
 			if m.Refreshed.Error == "" || len(files) > 0 {
@@ -85,7 +120,7 @@ func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow fu
 					m.Refreshed.Error = cmp.Or(m.Refreshed.Error, err.Error())
 				}
 			}
-			t.take(r.key, *m.Refreshed, content)
+			e.take(*m.Refreshed, content)
 			_ = conn.Send(attach.Message{Taken: true})
 		}
 		attach.CloseAll(files)
@@ -102,6 +137,37 @@ func passed(files []*os.File) ([]byte, error) {
 
 // refreshing is a token set that a process is to refresh.
 type refreshing struct {
-	key  string
-	text []byte // of the set
+	tokens *tokens
+	key    string
+	text   []byte // of the set; nil: the process has it of an earlier pfard
 }
+
+func (r refreshing) handOver() ([]byte, error) {
+	if r.text == nil {
+		return nil, nil
+	}
+	if err := r.tokens.users.tokenHanded(r.key); err != nil {
+		r.tokens.fail(r.key, attach.Refreshed{Error: err.Error()})
+		return nil, err
+	}
+	return r.text, nil
+}
+
+// policy is that of the set's endpoint. A process that comes again has been where it was to go.
+func (r refreshing) policy() (egress.Policy, error) {
+	if r.text == nil {
+		return egress.Policy{}, nil
+	}
+	set, err := oauth.Decode(r.text)
+	if err != nil {
+		return egress.Policy{}, err
+	}
+	_, _, policy, err := set.Host()
+	return policy, err
+}
+
+func (r refreshing) show(attach.Progress, gates) error {
+	return errors.New("a refresh wants nothing of a person")
+}
+
+func (r refreshing) take(how attach.Refreshed, content []byte) { r.tokens.take(r.key, how, content) }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ type tokens struct {
 	jitter func() float64 // 0 to 1
 	users  tokenUsers
 	runs   refresher // nil: there is nothing to refresh a set with
+
+	signIns *signIns // that can obtain another set
 
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -334,7 +337,7 @@ func (t *tokens) fail(key string, r attach.Refreshed) {
 	r.After, r.Error = min(max(r.After, 0), lastAfter), printable(r.Error)
 	k.final = r.Final
 	if r.Final {
-		k.next, k.problem = time.Time{}, remedy(key, r)
+		k.next, k.problem = time.Time{}, remedy(key, t.signIns.command(key), r)
 	} else {
 		k.pause = min(max(2*k.pause, firstRetry), lastRetry)
 		k.within = max(k.pause, r.After) + time.Duration(t.jitter()*float64(k.pause/10))
@@ -356,15 +359,27 @@ func (t *tokens) fail(key string, r attach.Refreshed) {
 // lastAfter is the longest time until the next try that a refresh process may say, which may have been taken over.
 const lastAfter = 24 * time.Hour
 
-// remedy says what is to be done about a refusal.
-func remedy(key string, r attach.Refreshed) string {
-	switch r.Code {
-	case "invalid_grant":
-		return fmt.Sprintf("the refresh token of %q was refused (%s): obtain a new one and store it with pfar vault set %s --oauth", key, r.Code, key)
-	case "invalid_client", "unauthorized_client":
-		return fmt.Sprintf("the client of the OAuth token %q was refused (%s): correct client_id, client_secret or auth_style and store it with pfar vault set %s --oauth", key, r.Code, key)
+// remedy says what is to be done about a refusal, with the command that stores another set.
+func remedy(key, command string, r attach.Refreshed) string {
+	login := strings.HasPrefix(command, loginCommand)
+	switch {
+	case r.Code == "invalid_grant" && login:
+		return fmt.Sprintf("the refresh token of %q was refused (%s): needs login: %s", key, r.Code, command)
+	case r.Code == "invalid_grant":
+		return fmt.Sprintf("the refresh token of %q was refused (%s): obtain a new one and store it with %s", key, r.Code,
+			command)
+	case r.Code == "invalid_client", r.Code == "unauthorized_client":
+		where := "store it with"
+		if login {
+			where = "run"
+		}
+		return fmt.Sprintf("the client of the OAuth token %q was refused (%s): correct client_id, client_secret or auth_style and %s %s",
+			key, r.Code, where, command)
+	case login:
+		return fmt.Sprintf("the OAuth token %q cannot be refreshed: %s; needs login: %s", key, r.Error, command)
 	}
-	return fmt.Sprintf("the OAuth token %q cannot be refreshed: %s; correct it and store it with pfar vault set %s --oauth", key, r.Error, key)
+	return fmt.Sprintf("the OAuth token %q cannot be refreshed: %s; correct it and store it with %s", key, r.Error,
+		command)
 }
 
 // until is a point in time in words, which is always the same one.
@@ -401,12 +416,16 @@ func (t *tokens) awaits(key string) missing {
 	if k == nil || !k.set || !(oauth.Set{Expiry: k.expiry}).Expired(now) {
 		return missing{}
 	}
+	command := t.signIns.command(key)
 	if k.fixed {
-		const format = "the OAuth token %q has expired, and it has no refresh_token: store another one with %s"
-		return missing{fmt.Sprintf(format, key, storeTokens(key)), storeTokens(key)}
+		format := "the OAuth token %q has expired, and it has no refresh_token: store another one with %s"
+		if strings.HasPrefix(command, loginCommand) {
+			format = "the OAuth token %q has expired, and it has no refresh_token: needs login: %s"
+		}
+		return missing{fmt.Sprintf(format, key, command), command}
 	}
 	if k.final {
-		return missing{k.problem, storeTokens(key)}
+		return missing{k.problem, command}
 	}
 	if k.awaited.IsZero() {
 		k.awaited = now

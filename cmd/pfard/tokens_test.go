@@ -592,7 +592,7 @@ func TestConverse(t *testing.T) {
 	ours, theirs := pairOf(t)
 	over := make(chan error, 1)
 	go func() {
-		over <- d.tokens.converse(ours, refreshing{"drive", text}, "words", func(a attach.Allow) error { return errors.New(a.Name) })
+		over <- serveErrand(ours, refreshing{d.tokens, "drive", text}, "words", echoes{})
 	}()
 	m, files, err := theirs.Receive()
 	if err != nil || m.Welcome == nil || m.Welcome.Held != "words" {
@@ -621,10 +621,12 @@ func TestConverse(t *testing.T) {
 	if m := send(attach.Message{Allow: &attach.Allow{ID: 3, Name: "evil.example"}}, ""); m.Allowed == nil || m.Allowed.ID != 3 || m.Allowed.Error != "evil.example" {
 		t.Errorf("%+v", m)
 	}
-	if m := send(attach.Message{Refreshed: &attach.Refreshed{Base: "another", Asked: h.now()}}, `{"access_token":"of-another-set-x"}`); !m.Taken || d.value(t) != "AT-0-hunter2hunter2" {
+	if m := send(reported(attach.Refreshed{Base: "another", Asked: h.now()}),
+		`{"access_token":"of-another-set-x"}`); !m.Taken || d.value(t) != "AT-0-hunter2hunter2" {
 		t.Errorf("%+v; the vault has %q", m, d.value(t))
 	}
-	if m := send(attach.Message{Refreshed: &attach.Refreshed{Base: units.Digest(text), Error: "it answered 200"}}, `{"access_token":"","refresh_token":"rotated-in-vain-hunter2"}`); !m.Taken || d.value(t) != "AT-0-hunter2hunter2" {
+	if m := send(reported(attach.Refreshed{Base: units.Digest(text), Error: "it answered 200"}),
+		`{"access_token":"","refresh_token":"rotated-in-vain-hunter2"}`); !m.Taken || d.value(t) != "AT-0-hunter2hunter2" {
 		t.Errorf("%+v; the vault has %q", m, d.value(t))
 	}
 	if set, rotated, _, err := d.vault.Tokens("drive"); err != nil || set.RefreshToken != "rotated-in-vain-hunter2" {
@@ -632,7 +634,8 @@ func TestConverse(t *testing.T) {
 	} else {
 		text = rotated
 	}
-	if m := send(attach.Message{Refreshed: &attach.Refreshed{Base: units.Digest(text), Asked: h.now().Add(time.Hour)}}, `{"access_token":"a-new-access-token","expires_in":60,"token_url":"https://evil.example/","client_id":"evil"}`); !m.Taken || d.value(t) != "a-new-access-token" {
+	if m := send(reported(attach.Refreshed{Base: units.Digest(text), Asked: h.now().Add(time.Hour)}),
+		`{"access_token":"a-new-access-token","expires_in":60,"token_url":"https://evil.example/","client_id":"evil"}`); !m.Taken || d.value(t) != "a-new-access-token" {
 		t.Errorf("%+v; the vault has %q", m, d.value(t))
 	}
 	if set, _, _, err := d.vault.Tokens("drive"); err != nil || set.TokenURL != "https://login.example/token" || set.ClientID != "id" || !set.Expiry.Equal(noon.Add(time.Minute)) {
@@ -651,6 +654,16 @@ func TestConverse(t *testing.T) {
 		}
 	}
 }
+
+func reported(r attach.Refreshed) attach.Message {
+	return attach.Message{Errand: attach.Errand{Refreshed: &r}}
+}
+
+// echoes is a firewall that lets nothing through, and says what was asked.
+type echoes struct{}
+
+func (echoes) Allow(a attach.Allow) error { return errors.New(a.Name) }
+func (echoes) Listen(port uint16) error   { return fmt.Errorf("port %d", port) }
 
 func pairOf(t *testing.T) (a, b *attach.Conn) {
 	t.Helper()

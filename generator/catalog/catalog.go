@@ -78,6 +78,7 @@ type Parameter struct {
 type SignIn struct {
 	URL, Token string // device or authorization endpoint, and token endpoint
 	Scopes     []string
+	Register   string // page on which an owner registers a client; "": none is known
 }
 
 // Test is a call that only reads, for verification.

@@ -368,6 +368,9 @@ func (e *entry) access(to *string) block.Value {
 	}
 }
 
+// ReadSignIn returns the Value of a key that takes the endpoints of a way to get a token.
+func ReadSignIn(r *block.Reader, to **SignIn) block.Value { return (&entry{Reader: r}).signIn(to) }
+
 func (e *entry) signIn(to **SignIn) block.Value {
 	return func(f *block.Field) {
 		s := &SignIn{}
@@ -375,6 +378,7 @@ func (e *entry) signIn(to **SignIn) block.Value {
 			{Name: "url", Example: `"https://example.com/oauth/authorize"`, Value: e.url(&s.URL)},
 			{Name: "token", Example: `"https://example.com/oauth/token"`, Value: e.url(&s.Token)},
 			{Name: "scopes", Example: `["read"]`, Value: e.lines(&s.Scopes)},
+			{Name: "register", Example: `"https://example.com/settings/apps"`, Value: e.url(&s.Register)},
 		}) && (s.URL == "" || s.Token == "") {
 			e.Problem(f.At, "Missing endpoint", "A sign-in has two endpoints. Write %s.", f.Example)
 		}

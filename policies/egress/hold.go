@@ -24,6 +24,7 @@ type Bridge struct {
 	Server  string    `json:"server"` // its instance: units.Instance
 	Cgroup  Cgroup    `json:"cgroup"`
 	Allowed []Allowed `json:"allowed,omitempty"` // the oldest first
+	Listens uint16    `json:"listens,omitempty"` // a port of 127.0.0.1 on which it may be connected to; 0: none
 }
 
 // Allowed is where a bridge may connect to over TCP, for a while.

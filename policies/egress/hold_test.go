@@ -18,7 +18,7 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // readHold reads the first file of a golden: "slice LEVEL ID", "dns ADDRESS:PORT", "bridge NAME LEVEL ID", and below it
-// "allow ADDRESS:PORT DURATION".
+// "allow ADDRESS:PORT DURATION" and "listen PORT".
 func readHold(t *testing.T, text string) Hold {
 	t.Helper()
 	var h Hold
@@ -37,6 +37,8 @@ func readHold(t *testing.T, text string) Hold {
 			h.DNS = append(h.DNS, netip.MustParseAddrPort(f[1]))
 		case "bridge":
 			h.Bridges = append(h.Bridges, Bridge{Server: f[1], Cgroup: cgroup(f[2:]...)})
+		case "listen":
+			_, err = fmt.Sscan(f[1], &h.Bridges[len(h.Bridges)-1].Listens)
 		case "allow":
 			to := netip.MustParseAddrPort(f[1])
 			left, derr := time.ParseDuration(f[2])

@@ -57,7 +57,8 @@ type HostRule struct {
 // What the host sends meets one rule: the chains behind it are met by nothing but the bridges' own packets. The sockets
 // of a bridge carry its cgroup, whatever it does to itself; the kernel's own packets, such as a reset, carry none, nor
 // does its answer to a connection from outside. So there is one rule about those, too: a bridge listens in no namespace
-// but its server's, and the first segment to a socket of its own is refused.
+// but its server's, and the first segment to a socket of its own is refused. A login that waits for a browser has one
+// port of loopback.
 //
 // What is under way goes on, whatever happens to the table or to what is allowed: a rule is about the first segment of
 // a connection, and about each datagram. Connection tracking (ct state) would say the same, but a single rule with it
@@ -71,6 +72,7 @@ func (h Hold) Table(now time.Time) HostTable {
 		{Protocol: "udp", Set: "dns6", IPv6: true, Action: Accept},
 		{Protocol: "tcp", Set: "dns6", IPv6: true, Action: Accept},
 	}}
+	in := HostChain{Name: "in", Hook: "input"}
 	var each []HostChain
 	list := slices.Clone(h.Bridges)
 	slices.SortStableFunc(list, func(a, b Bridge) int { return strings.Compare(a.Server, b.Server) })
@@ -81,6 +83,12 @@ func (h Hold) Table(now time.Time) HostTable {
 		name := identifier(b.Server)
 		to4, to6 := allowedSet("to4-"+name, false, b.Allowed, now), allowedSet("to6-"+name, true, b.Allowed, now)
 		t.Sets = append(t.Sets, to4, to6)
+		if b.Listens != 0 {
+			at := HostSet{Name: "at4-" + name}
+			at.add(HostElement{Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Port: b.Listens})
+			t.Sets = append(t.Sets, at)
+			in.Rules = append(in.Rules, HostRule{Opening: true, Cgroup: b.Cgroup, Protocol: "tcp", Set: at.Name, Action: Accept})
+		}
 		bridges.Rules = append(bridges.Rules, HostRule{Cgroup: b.Cgroup, Action: Goto, Chain: "bridge-" + name})
 		each = append(each, HostChain{Name: "bridge-" + name, Rules: append([]HostRule{
 			{Protocol: "tcp", Set: to4.Name, Action: Accept},
@@ -89,10 +97,13 @@ func (h Hold) Table(now time.Time) HostTable {
 		}, rejectAll("neither declared nor a name server")...)})
 	}
 	bridges.Rules = append(bridges.Rules, rejectAll("nobody has said what it may reach")...)
+	in.Rules = append(in.Rules, HostRule{
+		Opening: true, Cgroup: h.Slice, Counter: true, Action: RejectReset,
+		Comment: "who would listen there has been taken over",
+	})
 	t.Chains = append([]HostChain{
 		{Name: "out", Hook: "output", Rules: []HostRule{{Cgroup: h.Slice, Action: Jump, Chain: bridges.Name, Comment: "egress bridges, and nothing else"}}},
-		{Name: "in", Hook: "input", Rules: []HostRule{{Opening: true, Cgroup: h.Slice, Counter: true, Action: RejectReset, Comment: "who would listen there has been taken over"}}},
-		bridges, dns,
+		in, bridges, dns,
 	}, each...)
 	return t
 }

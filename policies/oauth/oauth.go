@@ -3,7 +3,10 @@
 package oauth
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/url"
@@ -30,6 +33,7 @@ type Set struct {
 	AuthStyle    Style     `json:"auth_style,omitempty"`
 	Scopes       []string  `json:"scopes,omitempty"`        // as granted; empty: not known. A refresh asks for the same
 	AllowPrivate []string  `json:"allow_private,omitempty"` // addresses and prefixes that the host of TokenURL may have, as in declarations
+	CA           string    `json:"ca,omitempty"`            // certificates in PEM, in place of the system's
 }
 
 // Style is how a client says to the token endpoint who it is (RFC 6749 section 2.3.1).
@@ -45,6 +49,7 @@ const (
 	maxToken   = 16 << 10 // bytes of one token or of the client's secret
 	maxName    = 1 << 10  // bytes of anything else
 	maxList    = 64       // scopes, and private prefixes
+	maxCA      = 32 << 10 // bytes of certificates
 	tlsPort    = 443
 	unlimited  = 10 * 365 * 24 * time.Hour // what nothing lives longer than
 	soonest    = 5 * time.Minute           // before its end an access token is refreshed
@@ -56,15 +61,21 @@ const (
 
 // Host is where the set is refreshed, and the policy that lets a process connect there and nowhere else.
 func (s Set) Host() (host string, port uint16, policy egress.Policy, err error) {
-	u, err := url.Parse(s.TokenURL)
+	return hostOf("token_url", "a token endpoint", s.TokenURL, s.AllowPrivate)
+}
+
+// hostOf is where an endpoint is, and the policy that lets a process connect there and nowhere else. Errors name the
+// key that has the address.
+func hostOf(key, what, address string, private []string) (host string, port uint16, policy egress.Policy, err error) {
+	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Opaque != "" {
-		return "", 0, egress.Policy{}, errors.New(`token_url is no address of a token endpoint: write "https://HOST/PATH"`)
+		return "", 0, egress.Policy{}, fmt.Errorf(`%s is no address of %s: write "https://HOST/PATH"`, key, what)
 	}
 	port = tlsPort
 	if p := u.Port(); p != "" {
 		n, ok := egress.ParsePort(p)
 		if !ok {
-			return "", 0, egress.Policy{}, errors.New("token_url: its port is none")
+			return "", 0, egress.Policy{}, fmt.Errorf("%s: its port is none", key)
 		}
 		port = n
 	}
@@ -74,15 +85,15 @@ func (s Set) Host() (host string, port uint16, policy egress.Policy, err error) 
 	}
 	e, err := egress.ParseEndpoint(name + ":" + strconv.Itoa(int(port)))
 	if err != nil || e.Wildcard || e.Host == "" && !e.Prefix.IsSingleIP() {
-		return "", 0, egress.Policy{}, errors.New("token_url: its host is no name of a host, and no address")
+		return "", 0, egress.Policy{}, fmt.Errorf("%s: its host is no name of a host, and no address", key)
 	}
 	policy.Endpoints = []egress.Endpoint{e}
 	if host = e.Host; host == "" {
 		return e.Prefix.Addr().String(), port, policy, nil
 	}
-	if len(s.AllowPrivate) > 0 {
+	if len(private) > 0 {
 		own := egress.Private{Host: host}
-		for _, text := range s.AllowPrivate {
+		for _, text := range private {
 			p, err := egress.ParsePrivate(text)
 			if err != nil {
 				return "", 0, egress.Policy{}, fmt.Errorf("allow_private: %w", err)
@@ -121,6 +132,9 @@ func (s Set) check() error {
 	if s.AuthStyle == InHeader && s.ClientSecret == "" {
 		return errors.New(`auth_style is "header", and client_secret is missing: a public client has "params"`)
 	}
+	if err := checkCA(s.CA); err != nil {
+		return err
+	}
 	if len(s.Scopes) > maxList || len(s.AllowPrivate) > maxList {
 		return fmt.Errorf("scopes or allow_private have more than %d entries", maxList)
 	}
@@ -137,6 +151,23 @@ func (s Set) check() error {
 	}
 	_, _, _, err := s.Host()
 	return err
+}
+
+// checkCA wants certificates, or nothing.
+func checkCA(text string) error {
+	if len(text) > maxCA {
+		return fmt.Errorf("ca exceeds %d bytes", maxCA)
+	}
+	for rest := []byte(text); len(bytes.TrimSpace(rest)) > 0; {
+		var b *pem.Block
+		if b, rest = pem.Decode(rest); b == nil || b.Type != "CERTIFICATE" {
+			return errors.New("ca holds something that is no certificate in PEM")
+		}
+		if _, err := x509.ParseCertificate(b.Bytes); err != nil {
+			return errors.New("ca holds a certificate that cannot be read")
+		}
+	}
+	return nil
 }
 
 // printable reports whether s is of VSCHAR alone (RFC 6749 appendix A): what else a token has, no header could carry.

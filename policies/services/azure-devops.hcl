@@ -26,9 +26,10 @@ service "azure-devops" {
     remote  = "https://mcp.dev.azure.com/"
 
     device {
-      url    = "https://login.microsoftonline.com/organizations/oauth2/v2.0/devicecode"
-      token  = "https://login.microsoftonline.com/organizations/oauth2/v2.0/token"
-      scopes = ["499b84ac-1321-427f-aa17-267ca6975798/.default", "offline_access"]
+      url      = "https://login.microsoftonline.com/organizations/oauth2/v2.0/devicecode"
+      token    = "https://login.microsoftonline.com/organizations/oauth2/v2.0/token"
+      register = "https://entra.microsoft.com/"
+      scopes   = ["499b84ac-1321-427f-aa17-267ca6975798/.default", "offline_access"]
     }
   }
 }

@@ -47,9 +47,17 @@ service "github" {
     }
 
     device {
-      url    = "https://github.com/login/device/code"
-      token  = "https://github.com/login/oauth/access_token"
-      scopes = ["repo", "read:org"]
+      url      = "https://github.com/login/device/code"
+      token    = "https://github.com/login/oauth/access_token"
+      register = "https://github.com/settings/applications/new"
+      scopes   = ["repo", "read:org"]
+    }
+
+    code {
+      url      = "https://github.com/login/oauth/authorize"
+      token    = "https://github.com/login/oauth/access_token"
+      register = "https://github.com/settings/applications/new"
+      scopes   = ["repo", "read:org"]
     }
 
     test "search_repositories" {

@@ -59,9 +59,10 @@ service "gitlab" {
     }
 
     device {
-      url    = "https://gitlab.com/oauth/authorize_device"
-      token  = "https://gitlab.com/oauth/token"
-      scopes = ["api"]
+      url      = "https://gitlab.com/oauth/authorize_device"
+      token    = "https://gitlab.com/oauth/token"
+      register = "https://gitlab.com/-/user_settings/applications"
+      scopes   = ["api"]
     }
 
     test "whoami" {

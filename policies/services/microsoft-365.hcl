@@ -67,8 +67,9 @@ service "microsoft-365" {
     }
 
     device {
-      url   = "https://login.microsoftonline.com/common/oauth2/v2.0/devicecode"
-      token = "https://login.microsoftonline.com/common/oauth2/v2.0/token"
+      url      = "https://login.microsoftonline.com/common/oauth2/v2.0/devicecode"
+      token    = "https://login.microsoftonline.com/common/oauth2/v2.0/token"
+      register = "https://entra.microsoft.com/"
       scopes = [
         "offline_access", "User.Read", "Mail.ReadWrite", "Mail.Send", "Calendars.ReadWrite", "Contacts.ReadWrite",
         "Files.ReadWrite", "Tasks.ReadWrite",

@@ -32,9 +32,10 @@ service "sentry" {
     }
 
     device {
-      url    = "https://sentry.io/oauth/device/code/"
-      token  = "https://sentry.io/oauth/token/"
-      scopes = ["org:read", "project:write", "team:write", "event:write"]
+      url      = "https://sentry.io/oauth/device/code/"
+      token    = "https://sentry.io/oauth/token/"
+      register = "https://sentry.io/settings/account/api/applications/"
+      scopes   = ["org:read", "project:write", "team:write", "event:write"]
     }
 
     test "find_organizations" {

@@ -171,8 +171,8 @@ func TestScopes(t *testing.T) {
 	p.awaitRunning("drive")
 }
 
-// TestBrokeredOAuth: the API sees the new token in place of the same placeholder once there is one, from a server that
-// is not started again, and the old one never more.
+// TestBrokeredOAuth: the API alone sees a token that a login has obtained. It sees the new token in place of the same
+// placeholder once there is one, from a server that is not started again, and the old one never more.
 func TestBrokeredOAuth(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // another network takes root, and the test has run as root
@@ -181,11 +181,22 @@ func TestBrokeredOAuth(t *testing.T) {
 	requests, wrap := startAPIs(t)
 	p := prepare(t, map[string]string{"drive.hcl": `allowed_domains = ["api.github.com", "evil.example"]` + "\n" +
 		declare(program(t, "hostile"), nil, `auth = { TOKEN = { secret = "vault:drive", deliver = "broker", hosts = ["api.github.com"] } }`)})
+	p.configure("acme", `client_id = "id"
+key = "drive"
+device {
+  url   = "https://api.github.com/device"
+  token = "https://api.github.com/token"
+}`)
 	p.up(wrap...)
 	p.await("drive waiting", soon, inState("drive", control.Waiting))
-	p.stdin = fmt.Sprintf(`{"access_token":%q,"refresh_token":"RT-0-hunter2hunter2","expires_in":15,"token_url":"https://api.github.com/token","client_id":"id","client_secret":"CS-hunter2"}`, githubToken)
-	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code != 0 {
-		t.Fatal(stderr)
+	if stdout, stderr, code := p.command("login", "drive", "--device"); code != 0 || strings.Contains(stdout+stderr,
+		githubToken) {
+		t.Fatal(stdout, stderr)
+	}
+	for _, path := range []string{"/device", "/token"} {
+		if q := <-requests; q.Path != path || q.Host != "api.github.com" {
+			t.Fatalf("the login asks for %+v", q)
+		}
 	}
 	before := server(p.awaitRunning("drive"), "drive").PID
 	c := p.client("/mcp/drive")

@@ -85,6 +85,17 @@ var probes = []struct {
 	{"pfar-refresh@notion.service", false, writeAndExecute},
 	{"pfar-refresh@notion.service", true, connect},
 
+	{"pfar-login@notion.service", false, "ls /var/lib/pfar/vault || ls /var/lib/pfar/pins"},
+	{"pfar-login@notion.service", false, "cat /run/pfar/plan/notion.json"},
+	{"pfar-login@notion.service", false, "ls /home/user"},
+	{"pfar-login@notion.service", false, "echo >/var/lib/probe || echo >/run/probe"},
+	{"pfar-login@notion.service", false, "test -e /proc/1/cmdline"},
+	{"pfar-login@notion.service", false, socket("AF_PACKET")},
+	{"pfar-login@notion.service", false, socket("AF_NETLINK")},
+	{"pfar-login@notion.service", false, "unshare --user true"},
+	{"pfar-login@notion.service", false, writeAndExecute},
+	{"pfar-login@notion.service", true, connect},
+
 	{"pfar-mcp@notion.service", false, connect},
 	{"pfar-mcp@notion.service", false, "ls /var/lib/pfar/vault || ls /var/lib/pfar/pins"},
 	{"pfar-mcp@notion.service", false, "cat /run/pfar/plan/notion.json"},
@@ -164,7 +175,8 @@ func TestUnitsConfine(t *testing.T) {
 	}
 	m.Put(t, probesDir+"/all", `for f in `+probesDir+`/$1/*; do if sh -eu $f; then echo "works ${f##*/}"; else echo "fails ${f##*/}"; fi; done`, 0o644)
 	for _, unit := range []string{"pfard.service", "pfar-gateway.service", "pfar-egress@notion.service", "pfar-mcp@notion.service", "pfar-refresh@notion.service",
-		"pfar-inspect@look.service", "pfar-model@llm.service", "pfar-setup@abcdefgh.service", "pfar-failed@notion.service"} {
+		"pfar-login@notion.service", "pfar-inspect@look.service", "pfar-model@llm.service",
+		"pfar-setup@abcdefgh.service", "pfar-failed@notion.service"} {
 		free := m.Try("systemd-run", "--quiet", "--wait", "--collect", "--pipe", "sh", probesDir+"/all", name(unit))
 		inPlace(t, m, unit, takes[name(unit)]+"sh "+probesDir+"/all "+name(unit))
 		m.Run(t, "systemctl", "start", unit)

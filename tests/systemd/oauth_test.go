@@ -7,8 +7,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,6 +29,10 @@ const identityAddress = "127.0.0.1:4443"
 func endpoint(roots string) error {
 	n := 0
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/begin" || q.FormValue("grant_type") != "refresh_token" {
+			grantLogin(w, q)
+			return
+		}
 		_, secret, _ := q.BasicAuth()
 		good := q.FormValue("refresh_token") == fmt.Sprintf("RT-%d-hunter2hunter2", n) && secret == "CS-hunter2"
 		fmt.Printf("request, good: %t\n", good)
@@ -226,5 +232,111 @@ func TestUserOAuth(t *testing.T) {
 	}
 	if r := o.Try("systemctl", "--user", "show", "-P", "Result", "pfar-refresh@drive"); r.Stdout != "success\n" {
 		t.Errorf("the unit's result is %s", r)
+	}
+}
+
+// deviceGranted is the number of mayAnswer by which the person has entered the code.
+const deviceGranted = 1000
+
+// grantLogin answers a login.
+func grantLogin(w http.ResponseWriter, q *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if q.URL.Path == "/begin" {
+		fmt.Fprint(w, `{"device_code":"DC-hunter2","user_code":"ABCD-EFGH","verification_uri":"https://login.example/d","interval":1}`)
+		return
+	}
+	if _, err := os.Stat(mayAnswer(deviceGranted)); err != nil && q.FormValue("code") != "C-hunter2" {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"error":"authorization_pending"}`)
+		return
+	}
+	fmt.Fprint(w, `{"access_token":"0000000000000007","refresh_token":"RT-login-hunter2","expires_in":3600}`)
+}
+
+// TestLogin obtains a token by a unit that the firewall holds: with a code on another device, and by a browser, which
+// gets to the unit's one port on loopback. When the command ends, so does the unit.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	identify(t, m)
+	m.Run(t, "systemctl", "enable", "--now", "--quiet", "pfar.target")
+	m.Put(t, "/etc/pfar/oauth.d/drive.hcl", fmt.Sprintf("provider \"acme\" {\n  client_id = \"id\"\n  key = \"drive\"\n"+
+		"  device {\n    url = \"https://%[1]s/begin\"\n    token = \"https://%[1]s/token\"\n  }\n"+
+		"  code {\n    url = \"https://%[1]s/authorize\"\n    token = \"https://%[1]s/token\"\n  }\n}\n",
+		identityAddress), 0o644)
+	m.Put(t, "/etc/pfar/mcp.d/drive.hcl", echo("auth = { TOKEN = \"vault:drive\" }\n"), 0o644)
+	becomes(t, m, "drive", control.Waiting)
+	bed.Eventually(t, soon, func() error {
+		if s, err := server(m, "drive"); err != nil || !strings.Contains(s.Detail, "needs login: pfar login acme") {
+			return fmt.Errorf("%+v, %v", s, err)
+		}
+		return nil
+	})
+	begun := func(name string, args ...string) string {
+		t.Helper()
+		m.Run(t, "systemd-run", append([]string{"--quiet", "--unit=" + name, "pfar", "login", "acme"}, args...)...)
+		var out string
+		bed.Eventually(t, soon, func() error {
+			if out = m.Journal(t, name+".service"); !strings.Contains(out, "Waiting for you") {
+				return errors.New(out)
+			}
+			return nil
+		})
+		return out
+	}
+	ended := func(name, words string) {
+		t.Helper()
+		bed.Eventually(t, soon, func() error {
+			if out := m.Journal(t, name+".service"); !strings.Contains(out, words) {
+				return errors.New(out)
+			}
+			if r := m.Try("systemctl", "is-active", "pfar-login@drive"); r.Stdout != "inactive\n" {
+				return fmt.Errorf("the unit is %s", r)
+			}
+			return nil
+		})
+	}
+	if out := begun("first", "--device"); !strings.Contains(out, "ABCD-EFGH") {
+		t.Errorf("it says %s", out)
+	}
+	if r := m.Try("nft", "list", "chain", "inet", "pfar", "bridge-_drive.login"); r.Code != 0 {
+		t.Errorf("the firewall does not hold it: %s", r)
+	}
+	if uid, err := strconv.Atoi(strings.TrimSpace(m.Shell(t,
+		"ps -o uid= -p $(systemctl show -P MainPID pfar-login@drive)"))); err != nil || uid < 61184 {
+		t.Errorf("it runs as user %d (%v)", uid, err)
+	}
+	m.Run(t, "systemctl", "kill", "-s", "INT", "first")
+	ended("first", "interrupted")
+	if r := m.Try("pfar", "vault", "has", "drive"); r.Code == 0 {
+		t.Error("a token is stored")
+	}
+
+	begun("second", "--device")
+	answer(t, m, deviceGranted)
+	ended("second", "stored in the vault as drive")
+	becomes(t, m, "drive", control.Running)
+
+	out := begun("third")
+	link := regexp.MustCompile(`redirect_uri=(\S+?)&\S*state=([\w-]+)`).FindStringSubmatch(out)
+	if link == nil {
+		t.Fatalf("there is no link in %s", out)
+	}
+	back, err := url.QueryUnescape(link[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(query string) string {
+		return strings.TrimSpace(m.Try("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", back+query).Stdout)
+	}
+	if got := get("?code=evil&state=x"); got != "400" {
+		t.Errorf("another state is answered %s", got)
+	}
+	if got := get("?code=C-hunter2&state=" + link[2]); got != "200" {
+		t.Errorf("the browser is answered %s", got)
+	}
+	ended("third", "stored in the vault as drive")
+	if out := m.Shell(t, "journalctl --no-pager -o export | grep -aE 'DC-hunter2|C-hunter2|RT-login' || true"); out != "" {
+		t.Errorf("the journal has %s", out)
 	}
 }

@@ -99,6 +99,16 @@ var userProbes = []struct {
 	{"pfar-refresh@notion.service", false, writeAndExecute},
 	{"pfar-refresh@notion.service", true, connect},
 
+	{"pfar-login@notion.service", false, "ls ~"},
+	{"pfar-login@notion.service", false, "cat ~/.config/file"},
+	{"pfar-login@notion.service", false, "cat $XDG_RUNTIME_DIR/pfar/plan/notion.json"},
+	{"pfar-login@notion.service", false, "cat $XDG_RUNTIME_DIR/credentials/other.service/token"},
+	{"pfar-login@notion.service", false, "systemctl --user list-units || busctl --user list"},
+	{"pfar-login@notion.service", false, "touch $XDG_RUNTIME_DIR/probe"},
+	{"pfar-login@notion.service", false, "unshare --user true"},
+	{"pfar-login@notion.service", false, writeAndExecute},
+	{"pfar-login@notion.service", true, connect},
+
 	{"pfar-model@notion.service", false, "ls ~"},
 	{"pfar-model@notion.service", false, "cat ~/.config/file"},
 	{"pfar-model@notion.service", false, "cat $XDG_RUNTIME_DIR/pfar/inspect/notion.json"},
@@ -123,7 +133,9 @@ var userProbes = []struct {
 // up to its sandbox. pfard is first: others want it.
 var userReach = []struct{ unit, sockets string }{
 	{"pfard.service", "all"}, {"pfar-gateway.service", "all"}, {"pfar-failed@notion.service", "all"}, {"pfar-mcp@notion.service", "all"}, {"pfar-inspect@notion.service", "all"},
-	{"pfar-egress@notion.service", "attach/attach.sock"}, {"pfar-refresh@notion.service", "attach/attach.sock"}, {"pfar-model@notion.service", "attach/attach.sock"},
+	{"pfar-egress@notion.service", "attach/attach.sock"}, {"pfar-refresh@notion.service", "attach/attach.sock"},
+	{"pfar-login@notion.service", "attach/attach.sock"},
+	{"pfar-model@notion.service", "attach/attach.sock"},
 }
 
 // pfarSockets are those of a user's units, below $XDG_RUNTIME_DIR/pfar.

@@ -1,5 +1,5 @@
 // Package attach is the conversation between pfard and the process of an instance unit: a server's launcher, its egress
-// bridge, what refreshes a token set, what asks a model, or what serves a one-time page.
+// bridge, what refreshes or obtains a token set, what asks a model, or what serves a one-time page.
 //
 // The process connects to pfard's socket (SOCK_SEQPACKET), says who it is, and keeps the connection as long as it
 // lives. pfard believes nothing that it says of itself: the kernel says which process it is, and systemd which unit
@@ -20,19 +20,19 @@ import (
 // Message is one packet. Exactly one member is set, beside Later.
 type Message struct {
 	// From the instance's process.
-	Hello     *Hello            `json:"hello,omitempty"`     // the first message
-	Place     *Place            `json:"place,omitempty"`     // launcher: put this process into the server's scope
-	Ended     bool              `json:"ended,omitempty"`     // launcher: what was placed has ended; did the kernel kill for memory?
-	Search    *Search           `json:"search,omitempty"`    // launcher: what may be logged of what its server wrote, which is the attached file?
-	Sockets   bool              `json:"sockets,omitempty"`   // launcher: the sockets of a network namespace that it made, attached
-	Notify    map[string]string `json:"notify,omitempty"`    // what it has told its service manager, by variable (package units)
-	Allow     *Allow            `json:"allow,omitempty"`     // all but launchers: it is about to connect
-	Wired     bool              `json:"wired,omitempty"`     // bridge: it puts on the wire what came with the first Broker that it has not answered, of a Welcome or a message
-	Unwired   bool              `json:"unwired,omitempty"`   // bridge: it could not take that, and puts on the wire what it did before
-	Refused   *egress.Refusal   `json:"refused,omitempty"`   // bridge: what it has refused last
-	Refreshed *Refreshed        `json:"refreshed,omitempty"` // refresh: how it went; new tokens are the attached file
-	Listens   *Listens          `json:"listens,omitempty"`   // page: where it is
-	Acted     *Acted            `json:"acted,omitempty"`     // page: what a person has done there; a value is the attached file
+	Hello   *Hello            `json:"hello,omitempty"`   // the first message
+	Place   *Place            `json:"place,omitempty"`   // launcher: put this process into the server's scope
+	Ended   bool              `json:"ended,omitempty"`   // launcher: what was placed has ended; did the kernel kill for memory?
+	Search  *Search           `json:"search,omitempty"`  // launcher: what may be logged of what its server wrote, which is the attached file?
+	Sockets bool              `json:"sockets,omitempty"` // launcher: the sockets of a network namespace that it made, attached
+	Notify  map[string]string `json:"notify,omitempty"`  // what it has told its service manager, by variable (package units)
+	Allow   *Allow            `json:"allow,omitempty"`   // all but launchers: it is about to connect
+	Wired   bool              `json:"wired,omitempty"`   // bridge: it puts on the wire what came with the first Broker that it has not answered, of a Welcome or a message
+	Unwired bool              `json:"unwired,omitempty"` // bridge: it could not take that, and puts on the wire what it did before
+	Refused *egress.Refusal   `json:"refused,omitempty"` // bridge: what it has refused last
+	Errand
+	Listens *Listens `json:"listens,omitempty"` // page: where it is
+	Acted   *Acted   `json:"acted,omitempty"`   // page: what a person has done there; a value is the attached file
 
 	// From pfard.
 	Welcome *Welcome    `json:"welcome,omitempty"` // the answer to Hello
@@ -55,15 +55,16 @@ type Message struct {
 type Hello struct {
 	Bridge  bool   `json:"bridge,omitempty"`  // the egress bridge
 	Refresh bool   `json:"refresh,omitempty"` // what refreshes a token set
+	Login   bool   `json:"login,omitempty"`   // what obtains a token set
 	Model   bool   `json:"model,omitempty"`   // what asks a model for the gateway
 	Page    bool   `json:"page,omitempty"`    // what serves a one-time page
-	Digest  string `json:"digest"`            // of the plan that it was started with (plan.Digest); of a refresh, a model and a page, none
+	Digest  string `json:"digest"`            // of the plan that it was started with (plan.Digest); of the others, none
 	Again   bool   `json:"again,omitempty"`   // it has been welcomed before, by an earlier pfard perhaps
 }
 
 // Welcome comes with descriptors: to a launcher its connection to the gateway; to a bridge the sockets from the
 // server's network namespace that systemd could not bind; to a refresh the token set (oauth.Set, units.Sealed); to a
-// page its page.Task, likewise. A process that comes again gets none of these.
+// login its task (oauth.Task), to a page its page.Task, likewise. A process that comes again gets none of these.
 type Welcome struct {
 	Held   string `json:"held,omitempty"`   // to all but launchers: why the firewall does not hold it, in words; "" if it does
 	Redact bool   `json:"redact,omitempty"` // to a bridge: the next message is one of Message.Redact, and nothing is to be logged before
@@ -100,17 +101,6 @@ type Allow struct {
 type Allowed struct {
 	ID    uint64 `json:"id"`
 	Error string `json:"error,omitempty"`
-}
-
-// Refreshed is how a refresh went. The file has the oauth.Answer; with Error one of no use but for its refresh token,
-// or there is none.
-type Refreshed struct {
-	Base  string        `json:"base"`            // digest of the token set that was refreshed (units.Digest)
-	Asked time.Time     `json:"asked,omitzero"`  // when it was sent to the endpoint: what that says of times counts from here
-	Error string        `json:"error,omitempty"` // in words that hold no secret
-	Code  string        `json:"code,omitempty"`  // with Error: the endpoint's own (RFC 6749 section 5.2), if it gave one
-	Final bool          `json:"final,omitempty"` // with Error: another try would not mend it
-	After time.Duration `json:"after,omitempty"` // with Error: before that the endpoint wants no other try; nanoseconds in JSON
 }
 
 // Listens says where a page is.

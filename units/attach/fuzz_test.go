@@ -18,7 +18,10 @@ func FuzzMessage(f *testing.F) {
 	for _, m := range []Message{
 		{Hello: &Hello{Bridge: true, Digest: "d", Again: true}}, {Place: &Place{7}}, {Ended: true}, {Search: &Search{Cut: true}}, {Sockets: true}, {Notify: map[string]string{"READY": "1"}},
 		{Allow: &Allow{ID: 1 << 63, Name: "a.test", Port: 443, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}, For: time.Minute}},
-		{Refreshed: &Refreshed{Base: "b", Asked: time.Unix(1, 0).UTC(), Error: "e", Code: "invalid_grant", Final: true, After: time.Second}}, {Welcome: &Welcome{Held: "h", Redact: true}},
+		{Errand: Errand{Refreshed: &Refreshed{Base: "b", Asked: time.Unix(1, 0).UTC(), Error: "e", Code: "invalid_grant",
+			Final: true, After: time.Second}}},
+		{Errand: Errand{Progress: &Progress{URL: "https://a.test", Complete: "https://a.test/?c", Code: "A-B", Port: 1,
+			Life: time.Minute}}}, {Welcome: &Welcome{Held: "h", Redact: true}},
 		{Placed: &Placed{How: "h"}}, {End: &End{OOM: true}}, {Found: &Found{Secrets: []string{"a"}, Behind: 3}}, {Allowed: &Allowed{1, "no"}}, {Error: "why", Later: true},
 	} {
 		b, err := json.Marshal(m)

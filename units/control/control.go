@@ -54,13 +54,14 @@ const (
 	Undeclare   Verb = "undeclare"     // remove the owner's declaration of Server; hide an installed one
 	Install     Verb = "install"       // install Package, or that of Server; answered with each change until it is there
 	Begin       Verb = "set-up"        // begin SetUp, or without it join the set-up of this principal; answered with each change until it ends
+	LogIn       Verb = "login"         // obtain an OAuth token of Server for the vault; answered until it is stored
 	Supply      Verb = "supply"        // Secret is the value that the set-up of Answer waits for, or Answer says otherwise
 )
 
 var verbs = []Verb{
 	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Stuck, Policy,
 	LastRefusal, Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give, Clean,
-	Declare, Undeclare, Install, Begin, Supply,
+	Declare, Undeclare, Install, Begin, Supply, LogIn,
 }
 
 // Request is one question.
@@ -84,6 +85,7 @@ type Request struct {
 
 	SetUp  *SetUp      `json:"set_up,omitempty"` // of Begin
 	Answer *FlowAnswer `json:"answer,omitempty"` // of Supply
+	Login  *Login      `json:"login,omitempty"`  // of LogIn
 }
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.

@@ -19,6 +19,7 @@ type Declarations struct {
 
 	Installing *Installing `json:"installing,omitempty"` // of Install
 	Flow       *Flow       `json:"flow,omitempty"`       // of Begin and Supply
+	SignIn     *SignIn     `json:"sign_in,omitempty"`    // of LogIn
 	Pages      bool        `json:"pages,omitempty"`      // of Clients: a set-up can have a one-time page
 }
 

@@ -144,6 +144,9 @@ func (d Dirs) Policies() string { return filepath.Join(filepath.Dir(d.Config), "
 // Services is the directory of the operator's entries of the catalogue.
 func (d Dirs) Services() string { return filepath.Join(filepath.Dir(d.Config), "services.d") }
 
+// OAuth is the directory of the owner's clients with OAuth providers.
+func (d Dirs) OAuth() string { return filepath.Join(filepath.Dir(d.Config), "oauth.d") }
+
 // Vault is the directory of the secrets.
 func (d Dirs) Vault() string { return filepath.Join(d.State, "vault") }
 
@@ -160,5 +163,5 @@ func (d Dirs) Private(declarations string) []string {
 	})
 	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(),
 		d.Homes(), d.Kept(), d.Flows(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"),
-		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Services(), d.Token(), d.Undo())
+		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Services(), d.OAuth(), d.Token(), d.Undo())
 }

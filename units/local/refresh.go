@@ -10,10 +10,20 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// Refresh runs the process that refreshes a token set, as pfar-refresh@.service does, and returns when it has ended. It
-// gets the set by the connection, which is closed here.
-func (r *Runner) Refresh(ctx context.Context, instance string, conn *os.File) error {
-	return r.brief(ctx, refreshName(instance), r.refreshSpec, descriptor{units.FDRefresh, conn})
+// Errand is what a process of pfar-egress is run for beside servers.
+type Errand string
+
+const (
+	Refresh Errand = "refresh" // a token set is refreshed
+	Login   Errand = "login"   // one is obtained
+)
+
+// Send runs a process on an errand, as its unit does, and returns when it has ended. It gets what it needs by the
+// connection, which is closed here.
+func (r *Runner) Send(ctx context.Context, errand Errand, instance string, conn *os.File) error {
+	return r.brief(ctx, "pfar-"+string(errand)+"@"+instance, func(name string) (spec, error) {
+		return r.errandSpec(errand, name)
+	}, descriptor{units.FDRefresh, conn})
 }
 
 // Page runs the process that serves a one-time page, as pfar-setup@.service does, and returns when it has ended. It
@@ -48,7 +58,7 @@ func (r *Runner) brief(ctx context.Context, name string, of func(name string) (s
 	return nil
 }
 
-func (r *Runner) refreshSpec(name string) (sp spec, err error) {
+func (r *Runner) errandSpec(errand Errand, name string) (sp spec, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	user, err := r.users.acquire(name)
@@ -59,11 +69,12 @@ func (r *Runner) refreshSpec(name string) (sp spec, err error) {
 	if err != nil {
 		return spec{}, err
 	}
-	log := r.dirs.log(units.RefreshLog)
+	log := r.dirs.log(map[Errand]string{Refresh: units.RefreshLog, Login: units.LoginLog}[errand])
 	if err := rotate(log, units.LogSegment); err != nil {
 		return spec{}, err
 	}
-	sp = spec{name: name, argv: []string{program, "--refresh"}, env: roots(os.Environ()), user: user, binds: binds, log: log}
+	sp = spec{name: name, argv: []string{program, "--" + string(errand)}, env: roots(os.Environ()), user: user,
+		binds: binds, log: log}
 	if r.cfg.Upstream != nil {
 		sp.credentials = map[string][]byte{units.CredentialUpstream: r.cfg.Upstream}
 	}
@@ -98,5 +109,3 @@ func (r *Runner) endBrief(name string) {
 		r.cfg.Log.Warn("removing what is left of "+name+", ignoring", "error", err)
 	}
 }
-
-func refreshName(instance string) string { return "pfar-refresh@" + instance }

@@ -45,8 +45,8 @@ type State struct {
 	Wanted *Wanted `json:"wanted,omitempty"` // of Waiting; nil: nothing but a yes
 
 	Deadline time.Time `json:"deadline,omitzero"` // of Waiting: until when
-	Tools  int     `json:"tools,omitempty"`  // of Done
-	Tested bool    `json:"tested,omitempty"` // of Done: a call has shown that the secret is right
+	Tools    int       `json:"tools,omitempty"`   // of Done
+	Tested   bool      `json:"tested,omitempty"`  // of Done: a call has shown that the secret is right
 }
 
 // Phase is what a page is for at the moment. The zero value is none: such a page shows nothing and takes nothing.

@@ -17,6 +17,7 @@ type Process struct {
 	Instance string
 	Bridge   bool // of the egress bridge
 	Refresh  bool // of what refreshes a token set
+	Login    bool // of what obtains one
 	Model    bool // of what asks a model
 	Page     bool // of what serves a one-time page; of the launcher, if it is none of these
 	PID      int
@@ -80,6 +81,9 @@ func unitIn(text string) (p Process, unit string, err error) {
 		}
 		if name, ok := instanceIn(unit, refresh); ok {
 			return Process{Instance: name, Refresh: true}, unit, nil
+		}
+		if name, ok := instanceIn(unit, login); ok {
+			return Process{Instance: name, Login: true}, unit, nil
 		}
 		if name, ok := ModelOf(unit); ok {
 			return Process{Instance: name, Model: true}, unit, nil

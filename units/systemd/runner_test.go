@@ -640,6 +640,7 @@ func TestUnitIn(t *testing.T) {
 		"0::/pfar.slice/pfar-mcp@notion.service\n":                                         "notion false",
 		"0::/pfar.slice/pfar-egress.slice/pfar-egress@notion.service\n":                    "notion true",
 		"0::/pfar.slice/pfar-egress.slice/pfar-refresh@drive.service\n":                    "drive refresh",
+		"0::/pfar.slice/pfar-egress.slice/pfar-login@drive.service\n":                      "drive login",
 		"0::/pfar.slice/pfar-egress.slice/pfar-model@llm.service\n":                        "llm model",
 		"0::/pfar.slice/pfar-setup@abcdefgh.service\n":                                     "abcdefgh page",
 		"0::/pfar.slice/pfar-inspect@llm.service\n":                                        "",
@@ -660,6 +661,9 @@ func TestUnitIn(t *testing.T) {
 			got = p.Instance + map[bool]string{true: " true", false: " false"}[p.Bridge]
 			if p.Refresh {
 				got = p.Instance + " refresh"
+			}
+			if p.Login {
+				got = p.Instance + " login"
 			}
 			if p.Model {
 				got = p.Instance + " model"

@@ -15,6 +15,7 @@ const (
 	launcher    = "pfar-mcp@"
 	bridge      = "pfar-egress@"
 	refresh     = "pfar-refresh@"
+	login       = "pfar-login@"
 	program     = "pfar-inspect@"
 	model       = "pfar-model@"
 	page        = "pfar-setup@"
@@ -30,6 +31,9 @@ func BridgeUnit(instance string) string { return bridge + instance + service }
 
 // RefreshUnit is the service that refreshes a token set (units.RefreshInstance).
 func RefreshUnit(instance string) string { return refresh + instance + service }
+
+// LoginUnit is the service that obtains a token set (units.RefreshInstance).
+func LoginUnit(instance string) string { return login + instance + service }
 
 // ModelUnit is the service of an inspector that is a model.
 func ModelUnit(name string) string { return model + name + service }

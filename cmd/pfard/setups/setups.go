@@ -315,6 +315,18 @@ func (f *Flows) Supply(a Answer) (control.Flow, error) {
 	return f.look(a.ID)
 }
 
+// Waiting returns the flows that wait for the secret of a key.
+func (f *Flows) Waiting(key string) (ids []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, r := range f.of {
+		if w := r.order.Flow.View().Wants; w != nil && w.Key == key {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // optional reports whether a flow waits for a secret that may be left out.
 func (f *Flows) optional(id string) bool {
 	now, err := f.look(id)

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/units/control"
+)
+
+const loginHelp = `Sign in to a provider, and store the token that it gives in the vault. NAME is a
+provider of oauth.d, a declared server that uses its token, or a known service.
+
+pfar shows a link. After you have signed in there, your browser comes back to
+pfar on this machine. With --device you type a code on a page instead, on any
+device. pfar never starts a browser: every user of this machine could read the
+link among the browser's arguments, and answer it in your place.
+
+The token goes from the provider to the vault. This command does not see it.
+Press Ctrl-C to give up; then nothing is stored. You need a client of your own
+with the provider; pfar-oauth(5) says how to configure it.`
+
+// loginVerb has tokens obtained.
+type loginVerb struct{ *pfar }
+
+func (c loginVerb) loginCommand() *cobra.Command {
+	var device bool
+	cmd := c.outputFlag(&cobra.Command{
+		Use: "login NAME", Short: "Sign in to a provider, and store its token in the vault", Long: loginHelp,
+		Example: example("pfar login github", "pfar login github --device"),
+		Args:    arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredServers),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.login(cmd.Context(), args[0], device) },
+	})
+	cmd.Flags().BoolVar(&device, "device", false,
+		"type a code on any device, rather than sign in with a browser of this machine")
+	return cmd
+}
+
+func (c loginVerb) login(ctx context.Context, name string, device bool) error {
+	var l control.Login
+	if device {
+		l.Way = oauth.ByDevice
+	}
+	var shown control.Step
+	got, err := c.control().Login(ctx, name, l, func(s control.SignIn) {
+		if s.Step != shown && s.Step.URL != "" {
+			c.show(name, s)
+		}
+		shown = s.Step
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, control.ErrNotRunning) && shown.URL != "":
+		return fail(exitFailed, "pfard has ended meanwhile: pfar vault list shows whether the token is stored; "+
+			"if not, run the command again")
+	case err != nil:
+		return err
+	case c.json():
+		return c.printJSON(got)
+	}
+	scopes := ""
+	if len(got.Scopes) > 0 {
+		scopes = ", granted " + strings.Join(got.Scopes, ", ")
+	}
+	fmt.Fprintf(c.stdout, "%s\n", escape(fmt.Sprintf("stored in the vault as %s%s", got.Key, scopes), oneLine))
+	for _, change := range got.Changes {
+		vaultVerb{c.pfar}.warn(change)
+		vaultVerb{c.pfar}.printUses(change)
+	}
+	return nil
+}
+
+// show says what the person is to do.
+func (c loginVerb) show(name string, s control.SignIn) {
+	say := func(format string, a ...any) { fmt.Fprintf(c.stderr, format+"\n", a...) }
+	line := func(text string) string { return escape(text, oneLine) }
+	minutes := max(1, int(s.Step.Until.Sub(c.now()).Minutes()+0.5))
+	if s.Step.Code != "" {
+		say("Open this page, on any device:\n\n  %s\n", line(s.Step.URL))
+		say("Enter this code there:\n\n  %s\n", c.paint(c.stderr, bold, line(s.Step.Code)))
+		if s.Step.Complete != "" {
+			say("This page has the code already:\n\n  %s\n", line(s.Step.Complete))
+		}
+	} else {
+		if remote := c.remote(); remote != "" {
+			port := s.Step.Port
+			say("The browser comes back to this machine. If it runs on another one, run there\nfirst:\n\n  ssh -L %d:127.0.0.1:%d %s\n",
+				port, port, line(remote))
+			say("or use a code instead: pfar login %s --device\n", line(name))
+		}
+		say("Open this link in your browser, and sign in:\n\n  %s\n", line(s.Step.URL))
+	}
+	say("Waiting for you, at most %s. Ctrl-C gives up.", count(minutes, "minute"))
+}
+
+// remote is where ssh reaches this machine, if the browser is likely to be on another one; "": it is not.
+func (c loginVerb) remote() string {
+	fields := strings.Fields(c.getenv("SSH_CONNECTION"))
+	if len(fields) == 4 {
+		if at, err := netip.ParseAddr(fields[2]); err == nil {
+			return at.String()
+		}
+	}
+	if c.getenv("DISPLAY") == "" && c.getenv("WAYLAND_DISPLAY") == "" { // sudo takes the other variable away
+		return "MACHINE"
+	}
+	return ""
+}

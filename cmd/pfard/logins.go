@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/setups"
+	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
+)
+
+// logins have token sets obtained, each by a process that reaches the provider and nothing else. pfard itself reads
+// nothing of the network: what a provider says comes as data, and is looked at as such.
+type logins struct {
+	keeper  *keeper
+	signIns *signIns
+	reader  *reader                // to find what a name means
+	flows   *setups.Flows          // which may wait for a token
+	runs    loginRunner            // nil: nothing can obtain a set
+	handed  func(key string) error // a process is about to be given the secret of a client; with an error it must not be
+
+	mu sync.Mutex
+	of map[string]*signingIn // by key
+}
+
+// loginRunner has a process obtain a set.
+type loginRunner interface {
+	login(ctx context.Context, key string, e errand) error // returns when the process has ended
+}
+
+// signingIn is one login. It is the errand of its process.
+type signingIn struct {
+	*logins
+	uid    int // who has asked for it
+	task   oauth.Task
+	text   []byte // of the task
+	secret string // the key of the client's; "": it has none
+	ctx    context.Context
+	end    context.CancelCauseFunc
+	over   chan struct{}       // closed when its process has ended
+	told   chan control.SignIn // what has changed
+
+	progress sync.Mutex
+	state    control.SignIn
+	err      error // why it has failed
+}
+
+var (
+	errAnotherLogin = errors.New("another login of the same token has begun")
+	errLoginTime    = fmt.Errorf("it took more than %s", oauth.LoginTime)
+)
+
+// run obtains the token set that a request means, and calls told with each change. It returns when the set is stored,
+// or why it is not. When ctx ends, the login has ended when run returns: nothing asks for a code any more. A second
+// login of the same key ends the first.
+func (l *logins) run(ctx context.Context, p control.Peer, q control.Request,
+	told func(control.SignIn) error) (err error) {
+	one, err := l.prepare(q)
+	if err != nil {
+		return err
+	}
+	key := one.state.Key
+	one.uid = p.UID
+	asked := q
+	asked.Key, asked.Login = key, nil
+	defer func() { l.keeper.record(p, asked, control.Response{}, err) }()
+	if err := l.keeper.audit.asked(p, asked); err != nil {
+		return err
+	}
+	if l.runs == nil {
+		return errors.New("nothing can obtain a token yet: pfard is only starting")
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, oauth.LoginTime+time.Minute, errLoginTime)
+	defer cancel()
+	one.ctx, one.end = context.WithCancelCause(limited)
+	defer one.end(nil)
+	if err := l.begin(key, one); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		err := l.runs.login(one.ctx, key, one)
+		l.forget(key, one)
+		ended <- err
+	}()
+	if err := told(one.now()); err != nil {
+		one.end(err)
+	}
+	for {
+		select {
+		case state := <-one.told:
+			if err := told(state); err != nil {
+				one.end(err)
+			}
+		case err := <-ended:
+			return one.outcome(err, told)
+		}
+	}
+}
+
+// prepare makes the task that a request means.
+func (l *logins) prepare(q control.Request) (*signingIn, error) {
+	var declared []declaration.Server
+	if err := l.keeper.do(func() error { declared = l.reader.declared; return nil }); err != nil {
+		return nil, err
+	}
+	provider, way, err := l.signIns.choose(q, declared)
+	if err != nil {
+		return nil, err
+	}
+	task, err := provider.Task(way)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", control.ErrInvalid, err)
+	}
+	if task.CA, err = l.signIns.certificates(provider.CA); err != nil {
+		return nil, err
+	}
+	if provider.Secret != "" {
+		secret, err := l.keeper.vault.Read(provider.Secret)
+		if errors.Is(err, vault.ErrNotFound) {
+			return nil, fmt.Errorf("the secret of the client is missing: store it with pfar vault set %s", provider.Secret)
+		}
+		if err != nil {
+			return nil, err
+		}
+		task.ClientSecret = string(secret.Value)
+	}
+	text, err := task.Encode()
+	if err != nil {
+		return nil, fmt.Errorf("provider %q: %w", provider.Name, err)
+	}
+	return &signingIn{
+		logins: l, task: task, text: text, secret: provider.Secret, over: make(chan struct{}),
+		told:  make(chan control.SignIn, 1),
+		state: control.SignIn{Name: provider.Name, Key: provider.Key, Way: way},
+	}, nil
+}
+
+// begin makes a login that of its key, once the one before it has ended.
+func (l *logins) begin(key string, one *signingIn) error {
+	for {
+		l.mu.Lock()
+		before := l.of[key]
+		if before == nil {
+			l.of[key] = one
+			l.mu.Unlock()
+			return nil
+		}
+		l.mu.Unlock()
+		before.end(errAnotherLogin)
+		select {
+		case <-before.over:
+		case <-one.ctx.Done():
+			return context.Cause(one.ctx)
+		}
+	}
+}
+
+func (l *logins) forget(key string, one *signingIn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.of, key)
+	close(one.over)
+}
+
+// outcome is how a login has ended whose process has, with an error or without.
+func (s *signingIn) outcome(err error, told func(control.SignIn) error) error {
+	state := s.now()
+	s.progress.Lock()
+	failed := s.err
+	s.progress.Unlock()
+	switch {
+	case state.Done:
+		return told(state)
+	case failed != nil:
+		return failed
+	case s.ctx.Err() != nil:
+		return fmt.Errorf("%w; nothing was stored", context.Cause(s.ctx))
+	case err == nil:
+		err = errors.New("its process ended without a word")
+	}
+	return fmt.Errorf("%w; nothing was stored", err)
+}
+
+func (s *signingIn) now() control.SignIn {
+	s.progress.Lock()
+	defer s.progress.Unlock()
+	return s.state
+}
+
+func (s *signingIn) handOver() ([]byte, error) {
+	if s.secret != "" {
+		if err := s.handed(s.secret); err != nil {
+			return nil, err
+		}
+	}
+	return s.text, nil
+}
+
+func (s *signingIn) policy() (egress.Policy, error) { return s.task.Policy() }
+
+// show passes on what the person is to do. The process, which may have been taken over by what it reads, can show no
+// other page than one of the provider's, and have no more of this host connect to it than one port.
+func (s *signingIn) show(p attach.Progress, through gates) error {
+	step := control.Step{URL: p.URL, Code: p.Code, Port: p.Port}
+	switch s.task.Way {
+	case oauth.ByCode:
+		if !s.task.Leads(p.URL) || p.Code != "" || p.Port < firstPort {
+			return errors.New("the process of the login shows a page that is none of the provider's")
+		}
+		if err := through.Listen(p.Port); err != nil {
+			return err
+		}
+	default:
+		if !oauth.IsPage(p.URL) || !oauth.IsUserCode(p.Code) {
+			return errors.New("the process of the login shows a code that cannot be shown")
+		}
+		if step.Port = 0; oauth.IsPage(p.Complete) {
+			step.Complete = p.Complete
+		}
+	}
+	step.Until = time.Now().Add(min(max(p.Life, 0), oauth.LoginTime)).UTC().Truncate(time.Second)
+	s.progress.Lock()
+	defer s.progress.Unlock()
+	s.state.Step = step
+	select {
+	case <-s.told: // nobody has taken that one
+	default:
+	}
+	s.told <- s.state
+	return nil
+}
+
+// firstPort is the first one that needs no right to listen on.
+const firstPort = 1024
+
+// take stores the set, unless the login has ended meanwhile. When it returns, all of it is stored or nothing.
+func (s *signingIn) take(r attach.Refreshed, content []byte) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	changes, scopes, err := s.store(r, content)
+	s.progress.Lock()
+	defer s.progress.Unlock()
+	if err != nil {
+		s.err = fmt.Errorf("%w; nothing was stored", err)
+		return
+	}
+	s.state.Step, s.state.Done, s.state.Changes, s.state.Scopes = control.Step{}, true, changes, scopes
+}
+
+func (s *signingIn) store(r attach.Refreshed, content []byte) ([]control.Change, []string, error) {
+	if r.Error != "" {
+		return nil, nil, errors.New(printable(s.keeper.redaction.clean(r.Error)))
+	}
+	var answer oauth.Answer
+	if json.Unmarshal(content, &answer) != nil {
+		return nil, nil, errors.New("what its process gave back is no answer")
+	}
+	asked, now := r.Asked, time.Now()
+	if asked.After(now) || now.Sub(asked) > oauth.LoginTime { // the clock was set
+		asked = now
+	}
+	set, err := s.task.Obtained(answer, asked)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the provider's answer is of no use: %w", err)
+	}
+	secret := vault.Secret{Key: s.state.Key, Kind: vault.OAuth}
+	if secret.Value, err = set.Encode(); err != nil {
+		return nil, nil, err
+	}
+	s.keeper.redaction.addAll(secret.Key, vault.ValuesOf(set))
+	changes, err := s.keeper.change(func() ([]vault.Change, error) {
+		outcome, err := s.keeper.vault.Put(secret)
+		return []vault.Change{{Key: secret.Key, Outcome: outcome}}, err
+	})
+	if err == nil {
+		s.supply(secret)
+	}
+	return changes, set.Scopes, err
+}
+
+// supply has set-ups go on that have waited for the token.
+func (s *signingIn) supply(secret vault.Secret) {
+	for _, id := range s.flows.Waiting(secret.Key) {
+		_, err := s.flows.Supply(setups.Answer{
+			FlowAnswer: control.FlowAnswer{ID: id}, Value: &setups.Value{Text: string(secret.Value), OAuth: true}, UID: s.uid,
+		})
+		if err != nil {
+			s.keeper.log.Warn("a set-up does not take the token of a login", "key", secret.Key, "error", err)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package signin
+
+import (
+	"cmp"
+	"path"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/block"
+	"github.com/pfar/pfar/policies/oauth"
+)
+
+// name is as long as a service's.
+var name = block.MustBound(23, `^[a-z][a-z0-9-]*$`)
+
+const example = `provider "github" { client_id = "..." }`
+
+// entry reads one provider.
+type entry struct {
+	*block.Reader
+	Provider
+	services catalog.Set
+	at       hcl.Range // of its name
+}
+
+// read reads the providers of a file.
+func (s *Set) read(file string, b []byte, services catalog.Set, given map[string]hcl.Range) {
+	s.Files[file] = &hcl.File{Bytes: b}
+	r, root := policies.Open(file, b)
+	if root != nil {
+		r.Section(block.Section{Many: true, Keys: []block.Key{{Name: "provider", Example: example,
+			Value: func(f *block.Field) {
+				e := &entry{Reader: r, Provider: Provider{File: file}, services: services}
+				before := len(r.Diags)
+				if e.provider(f); len(r.Diags) == before && e.alone(given) {
+					s.Providers = append(s.Providers, e.Provider)
+				}
+			}}}}, root)
+	}
+	s.Diags = append(s.Diags, r.Finish()...)
+}
+
+// alone reports whether no provider before it has its name, or stores its tokens under the same key.
+func (e *entry) alone(given map[string]hcl.Range) bool {
+	for _, mark := range []struct{ of, words string }{
+		{e.Name, "Give this one another name, and service = with that of its service."},
+		{"key " + e.Key, `Write key = "..." with another key of the vault into one of the two.`},
+	} {
+		if first, twice := given[mark.of]; twice {
+			e.Problem(e.at, "Duplicate provider", "%q stands in %s:%d already. %s", mark.of, path.Base(first.Filename),
+				first.Start.Line, mark.words)
+			return false
+		}
+	}
+	given[e.Name], given["key "+e.Key] = e.at, e.at
+	return true
+}
+
+func (e *entry) provider(f *block.Field) {
+	switch {
+	case f.Val.Kind == block.Broken:
+		return
+	case f.Val.Kind != block.Table || len(f.Labels) != 1:
+		e.Problem(f.At, "Wrong labels", "provider is a block with one name after it. Write %s.", example)
+		return
+	case !name.MatchString(f.Labels[0].Text):
+		e.Problem(f.Labels[0].At, "Invalid name", "%s is not a name of at most 23 letters, digits and dashes. Write %s.",
+			block.QuoteName(f.Labels[0].Text), example)
+		return
+	}
+	e.Name, e.at = f.Labels[0].Text, f.Labels[0].At
+	before := len(e.Diags)
+	e.Section(block.Section{Name: "provider", Many: true, Keys: []block.Key{
+		{Name: "client_id", Example: `"..."`, Value: e.clientID},
+		{Name: "secret", Example: `"vault:github_client"`, Value: e.reference},
+		{Name: "auth_style", Example: `"params"`, Value: e.style},
+		{Name: "scopes", Example: `["repo"]`, Value: e.lines(&e.Scopes)},
+		{Name: "service", Example: `"github"`, Value: e.service},
+		{Name: "key", Example: `"github_token"`, Value: e.key},
+		{Name: "device", Example: `device { url = "https://...", token = "https://..." }`,
+			Value: catalog.ReadSignIn(e.Reader, &e.Device)},
+		{Name: "code", Example: `code { url = "https://...", token = "https://..." }`,
+			Value: catalog.ReadSignIn(e.Reader, &e.Code)},
+		{Name: "issuer", Example: `"https://login.example.com"`, Value: e.SetLine(&e.Issuer)},
+		{Name: "resource", Example: `"https://api.example.com/"`, Value: e.SetLine(&e.Resource)},
+		{Name: "ca", Example: `"/etc/ssl/company.pem"`, Value: e.file},
+		{Name: "allow_private", Example: `["10.0.0.5"]`, Value: e.lines(&e.AllowPrivate)},
+	}}, f.Val)
+	if len(e.Diags) == before {
+		e.whole(f)
+	}
+}
+
+// whole adds what the catalogue knows, and checks what the keys say together.
+func (e *entry) whole(f *block.Field) {
+	if e.Service == "" {
+		if _, known := e.services.Find(e.Name); known {
+			e.Service = e.Name
+		}
+	}
+	if s, known := e.services.Find(e.Service); known {
+		e.Device, e.Code = cmp.Or(e.Device, s.Device), cmp.Or(e.Code, s.Code)
+		if e.Key == "" && len(s.Secrets) > 0 {
+			e.Key = s.Secrets[0].Key
+		}
+	}
+	switch {
+	case e.ID == "":
+		e.Problem(e.at, "Missing client_id",
+			"The provider gives you a client id when you register a client. Write client_id = \"...\" with it.")
+	case e.Key == "":
+		e.Problem(e.at, "Missing key",
+			"It is not known under which key of the vault the token is stored. Write key = \"%s_token\".",
+			strings.ReplaceAll(e.Name, "-", "_"))
+	case e.Device == nil && e.Code == nil:
+		e.Problem(e.at, "Missing endpoints", "pfar knows no endpoints of %s. Write device { url = \"https://...\", "+
+			"token = \"https://...\" } or code with the same keys.", block.QuoteName(e.Name))
+	}
+	for _, way := range e.Ways() {
+		t, err := e.Task(way)
+		if err == nil {
+			if t.ClientSecret = ""; e.Secret != "" {
+				t.ClientSecret = "-" // it is in the vault
+			}
+			err = t.Check()
+		}
+		if err == nil {
+			continue
+		}
+		at, key := e.at, strings.Fields(err.Error())[0]
+		if key = strings.TrimSuffix(key, ":"); f.Val.Index[key] != nil {
+			at = f.Val.Index[key].Val.At
+		} else if k := f.Val.Index[string(way)]; k != nil {
+			at = k.At
+		}
+		e.Problem(at, "Provider not possible", "%s.", strings.TrimSuffix(err.Error(), "."))
+		return
+	}
+}
+
+// clientID refuses what stands in examples: it would fail at the provider, and nobody would know why.
+func (e *entry) clientID(f *block.Field) {
+	s, ok := e.Line(f)
+	if !ok {
+		return
+	}
+	if strings.Contains(s, "...") || strings.ContainsAny(s, "<> ") || strings.EqualFold(s, "client-id") {
+		e.Problem(f.Val.At, "Placeholder", "%s is no client id. Register a client with the provider, and write the id "+
+			"that it gives you.", block.Quote(s))
+		return
+	}
+	e.ID = s
+}
+
+// reference reads where the client's secret is.
+func (e *entry) reference(f *block.Field) {
+	s, ok := e.Text(f)
+	if !ok {
+		return
+	}
+	key, is := strings.CutPrefix(s, "vault:")
+	if !is || !declaration.IsVaultKey(key) || block.SecretLooking(key) {
+		suggestion := strings.ReplaceAll(e.Name, "-", "_") + "_client"
+		e.Problem(f.Val.At, "Secret in a file", "secret names a key of the vault. Store the secret with `pfar vault set "+
+			"%s` and write secret = \"vault:%s\". If this was the secret, replace it: the file has held it.",
+			suggestion, suggestion)
+		return
+	}
+	e.Secret = key
+}
+
+func (e *entry) style(f *block.Field) {
+	if s, ok := e.Line(f); ok && e.Among(f, s, []string{string(oauth.InHeader), string(oauth.InParams)}, nil) {
+		e.AuthStyle = oauth.Style(s)
+	}
+}
+
+func (e *entry) service(f *block.Field) {
+	s, ok := e.Line(f)
+	if !ok {
+		return
+	}
+	if _, known := e.services.Find(s); !known {
+		e.Problem(f.Val.At, "Unknown service", "%s is no service that pfar knows: pfar services lists them. Write %s.",
+			block.QuoteName(s), f.Example)
+		return
+	}
+	e.Service = s
+}
+
+func (e *entry) key(f *block.Field) {
+	s, ok := e.Line(f)
+	if !ok {
+		return
+	}
+	if !declaration.IsVaultKey(s) {
+		e.Problem(f.Val.At, "Invalid vault key", "A key has 1 to 64 of a-z, 0-9, _ and -. Write %s.", f.Example)
+		return
+	}
+	e.Key = s
+}
+
+func (e *entry) file(f *block.Field) {
+	s, ok := e.Line(f)
+	if !ok {
+		return
+	}
+	if !path.IsAbs(s) || path.Clean(s) != s {
+		e.Problem(f.Val.At, "Invalid path", "%s is no whole path of a file. Write %s.", block.Quote(s), f.Example)
+		return
+	}
+	e.CA = s
+}
+
+func (e *entry) lines(to *[]string) block.Value {
+	return func(f *block.Field) {
+		*to = []string{}
+		for _, n := range e.Texts(f) {
+			*to = append(*to, n.Text)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+// Package signin knows how OAuth tokens are obtained: the owner's oauth.d and the catalogue of services in, providers
+// and diagnostics with line and column out.
+package signin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/block"
+	"github.com/pfar/pfar/policies/oauth"
+)
+
+// Provider is one that the owner has a client with.
+type Provider struct {
+	Name    string
+	Service string // of the catalogue, from which comes what the file does not say; "": none
+	Key     string // of the vault, under which its tokens are stored
+
+	Client
+	Device, Code *catalog.SignIn // nil: it has no such way
+	Scopes       []string        // nil: those of the way
+	Resource     string          // RFC 8707
+	Issuer       string          // RFC 9207
+	CA           string          // path of certificates; "": the system's
+	AllowPrivate []string
+
+	File string // that it stands in
+}
+
+// Client is the owner's client with a provider.
+type Client struct {
+	ID        string
+	Secret    string // key in the vault; "": a public client
+	AuthStyle oauth.Style
+}
+
+// Ways are those in which a person can sign in, the one that is taken first. Without a secret that is a code on another
+// device: some providers give no token for a browser's code then.
+func (p Provider) Ways() (ways []oauth.Way) {
+	if p.Code != nil {
+		ways = append(ways, oauth.ByCode)
+	}
+	if p.Device != nil {
+		ways = append(ways, oauth.ByDevice)
+	}
+	if p.Secret == "" {
+		slices.Reverse(ways)
+	}
+	return ways
+}
+
+// Task is what a process needs for a login, without the client's secret and the certificates.
+func (p Provider) Task(way oauth.Way) (oauth.Task, error) {
+	at := map[oauth.Way]*catalog.SignIn{oauth.ByDevice: p.Device, oauth.ByCode: p.Code}[way]
+	if at == nil {
+		words := map[oauth.Way]string{
+			oauth.ByDevice: `a code on another device. Write device { url = "https://...", token = "https://..." }`,
+			oauth.ByCode:   `a browser. Write code { url = "https://...", token = "https://..." }`,
+		}[way]
+		return oauth.Task{}, fmt.Errorf("provider %q has no sign-in with %s into %s", p.Name, words, p.File)
+	}
+	t := oauth.Task{
+		Way: way, Endpoint: at.URL, TokenURL: at.Token, ClientID: p.ID, AuthStyle: p.AuthStyle, Scopes: p.Scopes,
+		Resource: p.Resource, Issuer: p.Issuer, AllowPrivate: p.AllowPrivate,
+	}
+	if t.Scopes == nil {
+		t.Scopes = at.Scopes
+	}
+	return t, nil
+}
+
+// Set is what the files come to.
+type Set struct {
+	Providers []Provider // by name
+	Diags     hcl.Diagnostics
+	Files     map[string]*hcl.File
+}
+
+// Load reads the folder that fsys is rooted in; dir is its path, for messages. One that is not there is an empty one.
+// known is called if there is a file.
+func Load(fsys fs.FS, dir string, known func() catalog.Set) Set {
+	s := Set{Files: map[string]*hcl.File{}}
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.failed(dir, err)
+	}
+	var services *catalog.Set
+	given := map[string]hcl.Range{} // of names, and of keys after "key "
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		if path.Ext(e.Name()) != ".hcl" || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		b, err := policies.ReadFile(fsys, e.Name(), policies.MaxSize)
+		if err != nil {
+			s.failed(name, err)
+			continue
+		}
+		if services == nil {
+			all := known()
+			services = &all
+		}
+		s.read(name, b, *services, given)
+	}
+	slices.SortFunc(s.Providers, func(a, b Provider) int { return strings.Compare(a.Name, b.Name) })
+	return s
+}
+
+func (s *Set) failed(name string, err error) {
+	at := hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}
+	s.Diags = append(s.Diags, block.Problem(at, "Not readable",
+		"Reading providers: %v. Make it a file that pfar may read.", policies.Reason(err)))
+}
+
+// OfKey returns the provider whose tokens are stored under a key of the vault.
+func (s Set) OfKey(key string) (Provider, bool) {
+	i := slices.IndexFunc(s.Providers, func(p Provider) bool { return p.Key == key })
+	if i < 0 {
+		return Provider{}, false
+	}
+	return s.Providers[i], true
+}
+
+// ErrNone is the error of Choose where no provider is configured.
+var ErrNone = errors.New("no provider is configured")
+
+// Choose returns the provider that a name means: one of that name, or of that service, the one whose tokens the
+// declared server of that name uses, which has these keys, or the one of that key.
+func (s Set) Choose(name string, keys []string) (Provider, error) {
+	for _, fits := range []func(Provider) bool{
+		func(p Provider) bool { return p.Name == name },
+		func(p Provider) bool { return slices.Contains(keys, p.Key) },
+		func(p Provider) bool { return p.Service == name },
+		func(p Provider) bool { return p.Key == name },
+	} {
+		var found []Provider
+		for _, p := range s.Providers {
+			if fits(p) {
+				found = append(found, p)
+			}
+		}
+		switch len(found) {
+		case 0:
+			continue
+		case 1:
+			return found[0], nil
+		}
+		var names []string
+		for _, p := range found {
+			names = append(names, p.Name)
+		}
+		return Provider{}, fmt.Errorf("%q has several providers: name one of %s", name, strings.Join(names, ", "))
+	}
+	return Provider{}, ErrNone
+}

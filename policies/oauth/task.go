@@ -1,0 +1,214 @@
+package oauth
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/policies/egress"
+)
+
+// Way is how a person grants a token.
+type Way string
+
+const (
+	ByDevice Way = "device" // a code that the person types in on any device (RFC 8628)
+	ByCode   Way = "code"   // a browser on this machine, which comes back with a code (RFC 8252)
+)
+
+// Task is what a process needs that obtains a token set. It holds the client's secret: it travels from pfard to that
+// process, and nowhere else.
+type Task struct {
+	Way          Way      `json:"way"`
+	Endpoint     string   `json:"endpoint"` // of device authorization, or of authorization
+	TokenURL     string   `json:"token_url"`
+	ClientID     string   `json:"client_id"`
+	ClientSecret string   `json:"client_secret,omitempty"` // "": a public client
+	AuthStyle    Style    `json:"auth_style,omitempty"`
+	Scopes       []string `json:"scopes,omitempty"`
+	Resource     string   `json:"resource,omitempty"` // that the token is for (RFC 8707); "": the provider's choice
+	Issuer       string   `json:"issuer,omitempty"`   // of RFC 9207; "": not known
+	CA           string   `json:"ca,omitempty"`
+	AllowPrivate []string `json:"allow_private,omitempty"`
+}
+
+// LoginTime is how long a person may take for a login.
+const LoginTime = 10 * time.Minute
+
+// style is how the client says who it is. Auto would try a code twice, which is good for one time.
+func (t Task) style() Style {
+	switch {
+	case t.AuthStyle != Auto:
+		return t.AuthStyle
+	case t.ClientSecret == "":
+		return InParams
+	}
+	return InHeader
+}
+
+// base is the set that a login makes, without its tokens. An endpoint that names no scopes grants those that it was
+// asked for (RFC 6749 section 5.1).
+func (t Task) base() Set {
+	return Set{
+		TokenURL: t.TokenURL, ClientID: t.ClientID, ClientSecret: t.ClientSecret, AuthStyle: t.style(),
+		Scopes: t.Scopes, AllowPrivate: t.AllowPrivate, CA: t.CA,
+	}
+}
+
+// Obtained returns the set of an answer that was asked for at a time. The endpoint, and the process that has asked it,
+// choose nothing but the tokens, their end and their scopes.
+func (t Task) Obtained(a Answer, asked time.Time) (Set, error) {
+	s := t.base()
+	s.AccessToken, s.RefreshToken = a.AccessToken, a.RefreshToken
+	if err := a.checkAccess(); err != nil {
+		return Set{}, err
+	}
+	next, err := s.Refreshed(a, asked)
+	if err != nil {
+		return Set{}, err
+	}
+	return next, nil
+}
+
+// Check returns what is wrong with a task. No error quotes a value.
+func (t Task) Check() error {
+	s := t.base()
+	s.AccessToken, s.RefreshToken = "-", "-" // there is none yet
+	if err := s.check(); err != nil {
+		return err
+	}
+	if _, err := t.Policy(); err != nil {
+		return err
+	}
+	for key, value := range map[string]string{"resource": t.Resource, "issuer": t.Issuer} {
+		if value != "" && !isIdentifier(value) {
+			return fmt.Errorf(`%s is no URL: write "https://HOST/PATH"`, key)
+		}
+	}
+	return nil
+}
+
+// isIdentifier reports whether a text is an absolute URL without a fragment (RFC 8707 section 2, RFC 8414 section 2).
+func isIdentifier(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.IsAbs() && u.Host != "" && u.User == nil && !strings.Contains(text, "#") && isLine(text,
+		maxName)
+}
+
+// Policy lets a process connect to the hosts of the login, and nowhere else. A browser asks the authorization endpoint.
+func (t Task) Policy() (egress.Policy, error) {
+	_, _, policy, err := t.base().Host()
+	if err != nil {
+		return egress.Policy{}, err
+	}
+	switch t.Way {
+	case ByDevice:
+		_, _, more, err := t.DeviceHost()
+		if err != nil {
+			return egress.Policy{}, err
+		}
+		policy.Endpoints, policy.Private = append(policy.Endpoints, more.Endpoints...), append(policy.Private,
+			more.Private...)
+	case ByCode:
+		if _, _, _, err := hostOf("url", "an authorization endpoint", t.Endpoint, t.AllowPrivate); err != nil {
+			return egress.Policy{}, err
+		}
+	default:
+		return egress.Policy{}, fmt.Errorf("no such way to log in: %q", t.Way)
+	}
+	return policy, nil
+}
+
+// TokenHost is where the token endpoint is, and the policy that lets a process connect there and nowhere else.
+func (t Task) TokenHost() (host string, port uint16, policy egress.Policy, err error) {
+	return t.base().Host()
+}
+
+// DeviceHost is the same of the device authorization endpoint.
+func (t Task) DeviceHost() (host string, port uint16, policy egress.Policy, err error) {
+	return hostOf("url", "a device authorization endpoint", t.Endpoint, t.AllowPrivate)
+}
+
+// Encode writes a task for DecodeTask.
+func (t Task) Encode() ([]byte, error) {
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	return json.Marshal(t)
+}
+
+// DecodeTask reads what Encode wrote.
+func DecodeTask(text []byte) (Task, error) {
+	var t Task
+	if json.Unmarshal(text, &t) != nil {
+		return Task{}, errors.New("it is no login")
+	}
+	return t, t.Check()
+}
+
+// Form is the body of a request to an endpoint, with what says who the client is. Basic is what a header field says of
+// that as well, user and password already encoded (RFC 6749 section 2.3.1); nil: there is none.
+func (t Task) Form(values map[string]string) (body url.Values, basic *[2]string) {
+	body = url.Values{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if values[name] != "" {
+			body.Set(name, values[name])
+		}
+	}
+	if t.Resource != "" {
+		body.Set("resource", t.Resource)
+	}
+	if t.style() == InHeader {
+		return body, &[2]string{url.QueryEscape(t.ClientID), url.QueryEscape(t.ClientSecret)}
+	}
+	body.Set("client_id", t.ClientID)
+	if t.ClientSecret != "" {
+		body.Set("client_secret", t.ClientSecret)
+	}
+	return body, nil
+}
+
+// Authorization is the URL that a person opens in a browser. What the endpoint's own query has is kept (RFC 6749
+// section 3.1), but for what the protocol says.
+func (t Task) Authorization(redirect, state, challenge string) (string, error) {
+	u, err := url.Parse(t.Endpoint)
+	if err != nil {
+		return "", errors.New("url cannot be read")
+	}
+	q := u.Query()
+	for name, value := range map[string]string{
+		"response_type": "code", "client_id": t.ClientID, "redirect_uri": redirect, "scope": strings.Join(t.Scopes, " "),
+		"state": state, "code_challenge": challenge, "code_challenge_method": "S256", "resource": t.Resource,
+	} {
+		if q.Del(name); value != "" {
+			q.Set(name, value)
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// Leads reports whether an address is that of the authorization endpoint, whatever its query.
+func (t Task) Leads(address string) bool {
+	u, err := url.Parse(address)
+	at, failed := url.Parse(t.Endpoint)
+	return err == nil && failed == nil && IsPage(address) && u.Host == at.Host && u.EscapedPath() == at.EscapedPath()
+}
+
+// Challenge is what an authorization endpoint is told of a verifier, by the method S256 (RFC 7636 section 4.2).
+func Challenge(verifier string) string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// isLine reports whether a text is of printable ASCII without a blank, and at most so long.
+func isLine(text string, most int) bool {
+	return text != "" && len(text) <= most && printable(text) && !strings.Contains(text, " ")
+}
