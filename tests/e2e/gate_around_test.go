@@ -17,8 +17,9 @@ const (
 
 // called are those of heists that call_tool can carry: each way in and out by a call.
 var called = []string{
-	"result", "in structured", "in isError", "in error", "in embedded", "in meta", "in progress", "by mail", "by mail's address",
-	"by comment", "by search", "by argument that is none", "by _meta", "by elicitation", "by sampling", "as base64",
+	"result", "in structured", "in isError", "in error", "in embedded", "in meta", "in progress",
+	"by mail", "by mail's address", "by comment", "by search", "by argument that is none", "by _meta",
+	"by elicitation", "by sampling", "as base64",
 	"through a file, by another client", "letter by letter",
 }
 
@@ -69,10 +70,11 @@ func granted() []heist {
 		{name: "granted, protocol of 2026", modern: true, arrive: sure("tracker__search"), leave: search},
 		{name: "granted, by mail", arrive: sure("mail__send_mail")},
 		{name: "granted, letter by letter", arrive: sure("tracker__search"), leave: letterByLetter, got: spelled},
-		{name: "granted, after connecting anew", arrive: sure("tracker__search"), leave: func(s *stage, a *agent, data string) {
-			a.connect()
-			search(s, a, data)
-		}},
+		{name: "granted, after connecting anew", arrive: sure("tracker__search"),
+			leave: func(s *stage, a *agent, data string) {
+				a.connect()
+				search(s, a, data)
+			}},
 		{name: "granted, in pieces by many tools", arrive: sure("tracker__search", "tracker__comment", "mail__search"),
 			leave: func(_ *stage, a *agent, data string) {
 				third := len(data) / 3
@@ -88,7 +90,9 @@ func granted() []heist {
 			s.readFile(a)
 			s.grant(a, listerServer+"__look", harmless("look"), "--grant-public-reads")
 			s.grant(a, "tracker__read_issue", harmless("read_issue"), "--grant")
-		}, leave: func(_ *stage, a *agent, data string) { a.call(listerServer+"__look", map[string]any{"query": data}) }},
+		}, leave: func(_ *stage, a *agent, data string) {
+			a.call(listerServer+"__look", map[string]any{"query": data})
+		}},
 		{name: "granted, before the private data is read", arrive: func(s *stage, a *agent) {
 			a.call("tracker__read_issue", map[string]any{})
 			s.grant(a, "tracker__search", harmless("search"), "--grant")
@@ -108,7 +112,9 @@ func granted() []heist {
 		}},
 	}
 	for _, name := range []string{"base64", "backwards", "spaced letters", "invisible characters"} {
-		all = append(all, heist{name: "granted, as " + name, arrive: sure("tracker__search"), leave: search, encode: encodings()[name]})
+		all = append(all, heist{
+			name: "granted, as " + name, arrive: sure("tracker__search"), leave: search, encode: encodings()[name],
+		})
 	}
 	for i := range all {
 		if all[i].read == nil {
@@ -144,7 +150,9 @@ func (s *stage) grant(a *agent, tool string, arguments map[string]any, terms ...
 			return
 		default:
 		}
-		waits := slices.DeleteFunc(s.pending(a), func(w waiting) bool { return w.ID == asked || w.Server+"__"+w.Name != tool })
+		waits := slices.DeleteFunc(s.pending(a), func(w waiting) bool {
+			return w.ID == asked || w.Server+"__"+w.Name != tool
+		})
 		if len(waits) == 0 {
 			continue
 		}

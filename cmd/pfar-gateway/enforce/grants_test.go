@@ -326,7 +326,7 @@ func TestGrantedTogether(t *testing.T) {
 		sent.Wait()
 		for of, h := range by {
 			if len(h.got) == 0 || len(h.got) > bounds.Calls || h.bytes > bounds.Bytes {
-				t.Errorf("%s, effect %v, %s: %d calls with %d bytes went out", c.profile, c.effect, of, len(h.got), h.bytes)
+				t.Errorf("%s, effect %v, %s: %d calls, %d bytes went out", c.profile, c.effect, of, len(h.got), h.bytes)
 			}
 		}
 		for _, g := range first.Grants.List() {

@@ -110,7 +110,7 @@ func TestSearch(t *testing.T) {
 	if called != plain || !strings.Contains(called, `"result"`) {
 		t.Errorf("called: %s\nwant    %s", called, plain)
 	}
-	const turned = `{"_meta":{},"arguments":{"arguments":{"title":"x"},"name":"tracker__create_issue"},"name":"call_tool"}`
+	const turned = `{"arguments":{"arguments":{"title":"x"},"name":"tracker__create_issue"},"name":"call_tool"}`
 	if called := c.call(t, "tools/call", turned); called != plain {
 		t.Errorf("called with its arguments first: %s\nwant    %s", called, plain)
 	}
