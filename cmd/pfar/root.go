@@ -87,7 +87,7 @@ func rootCommand(c *pfar) *cobra.Command {
 		{"declare", "Declare:", []*cobra.Command{
 			declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand(),
 			servicesVerb{c}.servicesCommand(), packageVerb{c}.installCommand(), upgradeVerb{c}.upgradeCommand(),
-			editVerb{c}.editCommand(),
+			importVerb{c}.importCommand(), editVerb{c}.editCommand(),
 			removeVerb{c}.removeCommand(),
 		}},
 		{"run", "Run:", []*cobra.Command{
@@ -154,6 +154,7 @@ var synonyms = map[string][]string{
 	"stop":    {"down", "kill"},
 	"remove":  {"rm", "delete", "uninstall", "undeclare"},
 	"edit":    {"change", "declare"},
+	"import":  {"migrate", "migrate-mcp"},
 	"logs":    {"log"},
 	"explain": {"inspect", "show"},
 	"clean":   {"purge", "prune"}, "undo": {"revert", "restore", "rollback"},

@@ -50,6 +50,9 @@ func nameFault(s string) string {
 	return ""
 }
 
+// NameNear returns the name of a server that looks most like s.
+func NameNear(s string) string { return validNameNear(s) }
+
 // validNameNear returns the valid name that looks most like s.
 func validNameNear(s string) string {
 	s = strings.Trim(outside.ReplaceAllString(strings.ToLower(s), "-"), "-")

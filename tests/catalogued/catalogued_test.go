@@ -43,7 +43,11 @@ func TestPlans(t *testing.T) {
 			continue
 		}
 		install(t, host, c)
-		text := Declare(c)
+		text, err := Declare(c)
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
 		s, diags := declaration.Parse(c.Name+".hcl", []byte(text), declaration.Options{})
 		if s == nil {
 			t.Errorf("%s: %v\n%s", c.Name, diags, text)

@@ -56,7 +56,9 @@ func knownService(t *testing.T, policy *gate.Policy, c catalog.Service, pkg sour
 			c.Parameters[i].Example = directory(t, "")
 		}
 	}
-	p := prepare(t, map[string]string{c.Name + ".hcl": catalogued.Declare(c)})
+	text, err := catalogued.Declare(c)
+	check(t, err)
+	p := prepare(t, map[string]string{c.Name + ".hcl": text})
 	p.env = append(p.env, registryNamed(t)...)
 	p.up()
 	r := p.await(c.Name+" installed", 20*time.Minute, func(r control.Report) bool {
