@@ -109,7 +109,7 @@ type fakePfard struct {
 	left     control.Leftovers
 	declares func(control.Request) (*control.Declared, error)
 	installs control.Installing
-	setUps   *fakeSetUp // of Begin and Supply
+	setUps   *fakeSetUp       // of Begin and Supply
 	signIns  []control.SignIn // are told one after the other
 }
 

@@ -53,6 +53,8 @@ func (d *clientFile) keys() []block.Key {
 		key("profile", `"strict"`, `"strict"`, d.profile),
 		key("sessions", `"sticky"`, `"sticky"`, word(d.reader, &c.Sessions, modes, wordsOfClientSessions)),
 		key("connect", `true`, `false`, d.SetTruth(&c.Connect)),
+		key("tasks", `"client"`, `"operator"`, d.tasks),
+		key("task_header", `"X-Conversation-Id"`, "", d.taskHeader),
 		key("relax", `"a test that begins clean each time"`, "", d.SetLine(&c.Relax)),
 		key(toolsSection, "", "", d.tools),
 		key(serverSection, "", "", d.settings),
@@ -80,7 +82,8 @@ func (d *clientFile) read(root *block.Node) {
 	if f := given["sessions"]; f != nil && connection && c.Relax == "" && relax == nil {
 		d.Problem(f.Val.At, "Missing reason", `sessions = "connection" lets a client forget its label when it connects again. Write relax = "why that is right for this client" beside it.`)
 	}
-	if relax != nil && c.Relax != "" && !connection && given["profile"] == nil {
+	d.checkTasks()
+	if relax != nil && c.Relax != "" && !connection && !c.Tasks.Client && given["profile"] == nil {
 		d.Diags = append(d.Diags, needless(relax.At))
 	}
 	d.checkSettings()

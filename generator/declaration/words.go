@@ -129,6 +129,7 @@ func wordsOfClients() map[string]string {
 		"session": "sessions", "session_mode": "sessions", "reason": "relax", "why": "relax",
 		"tool": "tools", "allowed_tools": "tools", "hidden": "hide", "deny": "hide", "denied": "hide", "block": "hide", "exclude": "hide", "allowed": "allow", "include": "allow", "only": "allow",
 		"disabled": "enabled", "active": "enabled", "sensitivity": "label", "settings": "server", "security": "label",
+		"task": "tasks", "conversations": "tasks", "header": "task_header",
 	}
 }
 

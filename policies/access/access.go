@@ -49,6 +49,7 @@ type Client struct {
 	UIDs     []uint32 `json:"uid,omitempty"` // peers of the Unix socket that are this client
 	Profile  string   `json:"profile"`       // of the gate
 	Sessions Sessions `json:"sessions"`
+	Tasks    Tasks    `json:"tasks,omitzero"`
 	Relax    string   `json:"relax,omitempty"` // why something in the declaration is laxer than the default
 
 	Servers  []string          `json:"servers,omitempty"` // names, or Every alone; empty: none

@@ -157,3 +157,40 @@ func FuzzMatch(f *testing.F) {
 		}
 	})
 }
+
+// TestTaskHeaders: a task is named by no header that a server, a model or a proxy can set.
+func TestTaskHeaders(t *testing.T) {
+	for _, name := range []string{"X-Conversation-Id", "x-openwebui-chat-id", "X-Task"} {
+		if fault := TaskHeaderFault(name); fault != "" {
+			t.Errorf("%s: %s", name, fault)
+		}
+	}
+	for _, name := range []string{
+		"", "X", "X-", "Mcp-Param-Conversation", "mcp-param-x", "Mcp-Session-Id", "Mcp-Name", "MCP-Protocol-Version",
+		"Last-Event-ID", "Authorization", "Cookie", "User-Agent", "Origin", "Traceparent", "X-Request-Id",
+		"x-correlation-id", "X-Forwarded-For",
+		"X-B3-TraceId", "X-Amzn-Trace-Id", "X-A b", "X-A:", "X-A_b", "X-\u00e4", "X-A\n",
+		"X-" + strings.Repeat("a", 63),
+	} {
+		if TaskHeaderFault(name) == "" {
+			t.Errorf("%q names tasks", name)
+		}
+	}
+}
+
+// TestTaskHandles: each name has a handle of its own, which is valid and tells nothing of it; what is no name has none.
+func TestTaskHandles(t *testing.T) {
+	seen := map[string]bool{DefaultSession: true}
+	for _, name := range []string{"a", "A", DefaultSession, "task-1", "../x", "{{BODY}}", strings.Repeat("a", 256)} {
+		h := TaskHandle(name)
+		if !ValidHandle(h) || seen[h] || len(name) > 4 && strings.Contains(h, name) {
+			t.Errorf("%q: %q", name, h)
+		}
+		seen[h] = true
+	}
+	for _, name := range []string{"", " ", "a b", "a\n", "\u00e4", strings.Repeat("a", 257)} {
+		if h := TaskHandle(name); h != "" {
+			t.Errorf("%q: %q", name, h)
+		}
+	}
+}

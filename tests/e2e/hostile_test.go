@@ -42,6 +42,7 @@ type prey struct {
 	segment  string
 	files    []string
 	doors    string // a folder that the attacker may read, where every kind of file leads to this process
+	written  string // a folder that the attacker may write to, of which versions are kept
 }
 
 // TestHostile runs every attack in a sandbox with everything that it aims at really there, and none may succeed.
@@ -53,7 +54,7 @@ func TestHostile(t *testing.T) {
 auth    = { VICTIM_TOKEN = "vault:victim_token" }
 env     = { VICTIM_SETTING = %q }
 sandbox { state = true }`, q.canary)),
-		"hostile.hcl": "allowed_domains = [\"allowed.test\"]\n" + declare(program(t, "hostile"), nil, fmt.Sprintf("sandbox {\n  tasks_max = 128\n  read_only = [%q]\n}", q.doors)),
+		"hostile.hcl": "allowed_domains = [\"allowed.test\"]\n" + declare(program(t, "hostile"), nil, fmt.Sprintf("sandbox {\n  tasks_max = 128\n  read_only = [%q]\n  writable = [%q]\n}", q.doors, q.written)),
 	})
 	p.env = append(p.env, "PFAR_E2E_SECRET="+q.canary)
 	p.up()
@@ -142,6 +143,9 @@ func layOut(t *testing.T) prey {
 	q.udp = u.LocalAddr().String()
 	q.doors = directory(t, "")
 	doors.Open(t, q.doors)
+	q.written = directory(t, "")
+	check(t, os.Chmod(q.written, 0o777))
+	put(t, filepath.Join(q.written, "note.txt"), "a note")
 	key := 0x70660000 | os.Getpid()&0xffff
 	id, err := unix.SysvShmGet(key, 4096, unix.IPC_CREAT|0o666)
 	check(t, err)
@@ -181,7 +185,9 @@ func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 	add("read", slices.Concat([]string{"/etc/shadow", "/etc/gshadow", "/root", "/etc/ssh", "/etc/pfar", "/var/log", "/var/lib/pfar", "/boot",
 		"/run/pfar", "/proc/kcore", "/proc/1/root/root", "/proc/1/cwd/root", "/proc/1/mem", "/dev/mem", "/dev/vda", "/dev/sda", "/sys/kernel/debug", "/sys/firmware",
 		p.run, p.state(), p.declarations, homeOfVictim, filepath.Join(p.state(), "token"), filepath.Join(p.state(), "vault"),
-		filepath.Join(p.state(), "log"), p.path("victim.hcl")}, q.files)...)
+		filepath.Join(p.state(), "log"), p.path("victim.hcl")}, q.files, q.kept(p))...)
+	add("write", q.kept(p)...)
+	add("open-for-writing", q.kept(p)...)
 	add("write", "/", "/etc", "/usr", "/usr/bin", "/usr/lib", "/bin", "/lib", "/dev", "/sys", "/proc", "/proc/sys/kernel", "/sys/fs/cgroup", "/opt", "/var",
 		"/run", "/home", "/root", "/boot", filepath.Dir(program(p.t, "hostile")), p.run, p.home)
 	add("overwrite", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/vm/swappiness", "/proc/sys/net/ipv4/ip_forward", "/etc/passwd", "/etc/hosts", "/etc/resolv.conf")
@@ -215,6 +221,21 @@ func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 		add(name, "")
 	}
 	return list
+}
+
+// kept are the stores of what servers overwrite, and what is in them: the attacker's own too.
+func (q prey) kept(p *pfar) []string {
+	all := []string{filepath.Join(p.state(), "undo")}
+	for _, name := range []string{"victim", "hostile"} {
+		dir := filepath.Join(p.state(), "undo", name)
+		for _, path := range []string{dir, filepath.Join(dir, "log"), filepath.Join(dir, "objects")} {
+			if _, err := os.Stat(path); err != nil {
+				p.t.Errorf("nothing is kept of %s: %v", name, err)
+			}
+			all = append(all, path)
+		}
+	}
+	return all
 }
 
 func attack(t *testing.T, c *client, pr probe) report {

@@ -201,13 +201,29 @@ func shifted(s string) []byte {
 	return b
 }
 
+// asking are calls that each profile asks about once the session has read private data. everyday asks about no search:
+// there only a change of something can be granted.
+var asking = []struct {
+	profile string
+	effect  gate.Effect
+}{
+	{"strict", gate.None}, {"balanced", gate.None}, {"strict", gate.Irreversible}, {"everyday", gate.Reversible},
+}
+
+// private is what a session is that has read the minutes and no stranger's text.
+var private = gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Clean}
+
 // TestGrantedReads: after the session has read private data, whatever it tries through a grant, no more calls and bytes
 // go out than were granted, nothing that is found, and nothing at all through another tool, client or session.
 func TestGrantedReads(t *testing.T) {
-	for _, profile := range []string{"strict", "balanced"} {
+	for _, c := range asking {
+		profile := fmt.Sprintf("%s, effect %v", c.profile, c.effect)
+		search := func(t testing.TB, server, name string) enforce.Item {
+			return item(t, server, name, gate.Start, gate.Public, c.effect)
+		}
 		for name, leak := range leaks {
-			h := newHeist(t, profile)
-			h.reads(gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Clean}, minutes)
+			h := newHeist(t, c.profile)
+			h.reads(private, minutes)
 			it := search(t, "web", "search")
 			if err := h.granted(it, bounds); err != nil {
 				t.Fatal(err)
@@ -244,12 +260,89 @@ func TestGrantedReads(t *testing.T) {
 	}
 }
 
+// TestEverydaySearches: everyday asks about no search until strangers' text comes in, whatever grant was given before.
+// From then on none passes. Nor does a grant of another tool cover any.
+func TestEverydaySearches(t *testing.T) {
+	for name, leak := range leaks {
+		h := newHeist(t, "everyday")
+		h.reads(private, minutes)
+		it := search(t, "web", "search")
+		for _, call := range leak.calls {
+			if !h.asks(it, call) {
+				t.Fatalf("%s: a search waits: %s", name, call)
+			}
+		}
+		if err := h.granted(item(t, "web", "post", gate.Start, gate.Public, gate.Reversible), bounds); err != nil {
+			t.Fatal(err)
+		}
+		taint(t, h.Point, h.who, raw)
+		for _, call := range leak.calls[:min(2, len(leak.calls))] { // each waits for an answer that does not come
+			for _, tool := range []string{"search", "post"} {
+				if h.asks(item(t, "web", tool, gate.Start, gate.Public, gate.None), call) {
+					t.Fatalf("%s: after strangers' text %s goes out by %s", name, call, tool)
+				}
+			}
+		}
+	}
+}
+
+// TestGrantedTogether: who has grants for several tools, in several sessions, sends no more than all of them say
+// together, and by each no more than that one says.
+func TestGrantedTogether(t *testing.T) {
+	for _, c := range asking {
+		first := newHeist(t, c.profile)
+		all := []*heist{first}
+		for range 2 {
+			other := &heist{Point: first.Point, t: t, who: first.who}
+			other.who.Handle = label.Handle()
+			if err := first.Sessions.New("laptop", other.who.Handle); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, other)
+		}
+		tools := []string{"search", "find", "look"}
+		post := func(tool string) enforce.Item { return item(t, "web", tool, gate.Start, gate.Public, c.effect) }
+		for _, h := range all {
+			h.reads(private, minutes)
+			for _, tool := range tools {
+				if err := h.granted(post(tool), bounds); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		by := map[string]*heist{} // what goes out, by session and tool
+		var sent sync.WaitGroup
+		for n, h := range all {
+			for _, tool := range tools {
+				it, one := post(tool), &heist{Point: h.Point, t: t, who: h.who}
+				by[fmt.Sprint(n, tool)] = one
+				for _, name := range []string{"byte by byte", "pieces of 19", "sums"} {
+					for _, call := range leaks[name].calls {
+						sent.Go(func() { one.asks(it, call) })
+					}
+				}
+			}
+		}
+		sent.Wait()
+		for of, h := range by {
+			if len(h.got) == 0 || len(h.got) > bounds.Calls || h.bytes > bounds.Bytes {
+				t.Errorf("%s, effect %v, %s: %d calls, %d bytes went out", c.profile, c.effect, of, len(h.got), h.bytes)
+			}
+		}
+		for _, g := range first.Grants.List() {
+			if g.Calls < 0 || g.Bytes < 0 || g.Used > bounds.Calls || g.UsedBytes > bounds.Bytes {
+				t.Errorf("%s, effect %v: %+v", c.profile, c.effect, g)
+			}
+		}
+	}
+}
+
 // TestGrantedElsewhere: another session or client of the same tool has no part in a grant, and many sessions have no
 // more than their own.
 func TestGrantedElsewhere(t *testing.T) {
 	h := newHeist(t, "strict")
 	it := search(t, "web", "search")
-	h.reads(gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Clean}, minutes)
+	h.reads(private, minutes)
 	if err := h.granted(it, bounds); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +356,7 @@ func TestGrantedElsewhere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		other.reads(gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Clean}, minutes)
+		other.reads(private, minutes)
 		if other.asks(it, quoted("x")) {
 			t.Errorf("%+v is covered", who)
 		}
@@ -276,11 +369,18 @@ func TestGrantedElsewhere(t *testing.T) {
 // TestGrantedTrifecta: a grant is neither given nor used where private data and strangers' text have met, for the tool
 // or for reads of public sources.
 func TestGrantedTrifecta(t *testing.T) {
-	for _, profile := range []string{"strict", "balanced"} {
+	for _, c := range asking {
 		for _, public := range []bool{false, true} {
-			h := newHeist(t, profile)
+			if public && c.effect != gate.None {
+				continue
+			}
+			profile := fmt.Sprintf("%s, effect %v", c.profile, c.effect)
+			h := newHeist(t, c.profile)
+			search := func(t testing.TB, server, name string) enforce.Item {
+				return item(t, server, name, gate.Start, gate.Public, c.effect)
+			}
 			it := search(t, "web", "search")
-			h.reads(gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Clean}, minutes)
+			h.reads(private, minutes)
 			terms := operator.GrantTerms{Public: public}
 			if err := h.granted(it, terms); err != nil {
 				t.Fatal(err)

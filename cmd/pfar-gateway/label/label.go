@@ -294,11 +294,13 @@ func (s *Sessions) Known(client, handle string) bool { return s.find(client, han
 
 func (s *Sessions) add(client, handle string, connection bool) error {
 	s.mu.RLock()
-	declared, n := s.declared[client], len(s.sessions)
+	declared, n, old := s.declared[client], len(s.sessions), s.sessions[key{client, handle}]
 	s.mu.RUnlock()
 	switch {
 	case !declared:
 		return fmt.Errorf("%w: the client %q is not declared", ErrUnknown, client)
+	case old != nil: // it would lose what it has read
+		return fmt.Errorf("the client %q has a session %q already", client, handle)
 	case n >= maxSessions:
 		return fmt.Errorf("%w: %d", ErrFull, n)
 	}

@@ -110,6 +110,10 @@ func TestSearch(t *testing.T) {
 	if called != plain || !strings.Contains(called, `"result"`) {
 		t.Errorf("called: %s\nwant    %s", called, plain)
 	}
+	const turned = `{"arguments":{"arguments":{"title":"x"},"name":"tracker__create_issue"},"name":"call_tool"}`
+	if called := c.call(t, "tools/call", turned); called != plain {
+		t.Errorf("called with its arguments first: %s\nwant    %s", called, plain)
+	}
 	const folded = `"name":"call_tool","arguments":{"name":"files__read_text"}`
 	modern := g.as(deskToken).modern(t, "/mcp", "tools/call", "call_tool", folded, `{}`)
 	if !strings.Contains(modern, `"resultType":"complete"`) || strings.Contains(modern, `"error"`) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/connect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
@@ -23,6 +24,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/stream"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/operator"
 )
@@ -133,6 +135,11 @@ func New(p Parts) *Server {
 // guard has the gate know the clients, and say what they are offered.
 func (s *Server) guard(p *enforce.Point) {
 	p.Now = s.Now
+	s.BeginBy(&label.Tasks{Sessions: p.Sessions, Record: func(client, handle string) error {
+		return p.Trail.Append(&audit.Record{
+			Kind: audit.Session, ID: audit.NewID(), Client: client, Session: handle, Method: "begin-session",
+		})
+	}})
 	s.unbidden.Record, s.calls.Misses.Record, s.methods.Watches.Signals.Quota.Record = p.Unheard, p.MissedMore, p.SignalledMore
 	s.calls.Registry.Offer(func(profile string, rights *access.Rights, up *registry.Upstream, tool registry.Item) bool {
 		return p.Offers(enforce.Identity{Profile: profile, Rights: rights}, toolOf(registry.Route{Upstream: up, Name: tool.Name, Item: tool}))

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -408,7 +407,7 @@ func TestDamaged(t *testing.T) {
 }
 
 // private has what the test mounts be seen by nobody else.
-func private(t *testing.T) {
+func private(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread() // it ends with the test
 	err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS)
@@ -485,58 +484,4 @@ func BenchmarkKeep(b *testing.B) {
 			}
 		})
 	}
-}
-
-// BenchmarkKeepWrite is what keeping adds to a write of 1 MiB over 1 MiB: it reports how many times as long the write
-// takes with it, each next to one without. The file system is that of TMPDIR. Neither waits for the disk, and a call
-// does not. BenchmarkKeep has what the other files of a folder add.
-func BenchmarkKeepWrite(b *testing.B) {
-	root := b.TempDir()
-	text := make([]byte, 1<<20)
-	furnish := func(name string) string {
-		dir := filepath.Join(root, name)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			b.Fatal(err)
-		}
-		return dir
-	}
-	plain, kept := furnish("plain"), furnish("kept")
-	limits := Limits{Bytes: 8 << 30, Time: time.Hour, Files: MaxFiles}
-	s, err := Open(filepath.Join(root, "store"), []Folder{{kept, kept}}, limits)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	write := func(dir string) time.Duration {
-		begun := time.Now()
-		if dir == kept {
-			if err := s.Keep(handover.Call{ID: "x"}); err != nil {
-				b.Fatal(err)
-			}
-		}
-		f, err := os.Create(filepath.Join(dir, "big"))
-		if err == nil {
-			_, err = f.Write(text)
-			err = errors.Join(err, f.Close())
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-		took := time.Since(begun)
-		s.syncing.Wait()
-		return took
-	}
-	write(plain)
-	write(kept)
-	var without, with []time.Duration
-	for i := 0; b.Loop(); i++ {
-		text[0] = byte(i)
-		without, with = append(without, write(plain)), append(with, write(kept))
-	}
-	slices.Sort(without)
-	slices.Sort(with)
-	n := len(with) / 2
-	b.ReportMetric(float64(without[n].Microseconds()), "without-µs")
-	b.ReportMetric(float64(with[n].Microseconds()), "with-µs")
-	b.ReportMetric(float64(with[n])/float64(without[n]), "times")
 }

@@ -1,6 +1,7 @@
 package undo
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -193,12 +194,16 @@ func (r *repair) overwrite(s *Store) error {
 
 // replace puts a new file in the place of what is there.
 func (r *repair) replace(s *Store, up *os.File, n string) error {
-	const unfinished = ".pfar-undo"
+	unfinished := ".pfar-undo"
 	if r.now != nil && r.now.Kind == regular && !r.is(up, n) {
 		return errMoved
 	}
 	_ = unix.Unlinkat(int(up.Fd()), unfinished, 0) // of a launcher that was killed
 	f, err := openBelow(int(up.Fd()), unfinished, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if errors.Is(err, unix.EEXIST) { // the server has put a folder there
+		unfinished += "-" + rand.Text()
+		f, err = openBelow(int(up.Fd()), unfinished, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	}
 	if err != nil {
 		return err
 	}

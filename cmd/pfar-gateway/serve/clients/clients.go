@@ -24,10 +24,16 @@ type Sessions interface {
 	Declare(clients []string)
 }
 
+// Tasks begins sessions for clients whose programs may do that.
+type Tasks interface {
+	Begin(client, handle string) error
+}
+
 // Clients keeps the clients that are let in.
 type Clients struct {
 	changed func(*Table)          // is called with each new table
 	minted  Sessions              // nil: there is no handle but the default one
+	tasks   Tasks                 // nil: no client begins a session
 	table   atomic.Pointer[Table] // nil: pfard has not said yet
 
 	mu        sync.Mutex
@@ -48,6 +54,9 @@ func New(minted Sessions, await bool, changed func(*Table)) *Clients {
 	}
 	return c
 }
+
+// BeginBy has tasks begin sessions for clients. It is called before any request.
+func (c *Clients) BeginBy(tasks Tasks) { c.tasks = tasks }
 
 // Unmint is called when handles are known no more.
 func (c *Clients) Unmint() {

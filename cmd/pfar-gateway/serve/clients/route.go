@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"net/http"
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
@@ -94,17 +95,53 @@ func (c *Caller) act(t *Table, path []string) {
 }
 
 // Route finds what the path names for the caller. It reports false if the caller is no client.
-func (v *Visitor) Route(reg *registry.Registry, path []string) (c Caller, known bool, wrong *jsonrpc.Error) {
+func (v *Visitor) Route(
+	reg *registry.Registry, path []string, header http.Header,
+) (c Caller, known bool, wrong *jsonrpc.Error) {
 	c = v.caller
 	if c.act(v.table, path); c.Member == nil {
 		return c, false, nil
 	}
+	c.Bound.Handle = access.DefaultSession
+	if len(path) < 2 && c.begins() && c.Member.Tasks.Header != "" {
+		if wrong := c.named(v.clients, header.Values(c.Member.Tasks.Header)); wrong != nil {
+			return c, true, wrong
+		}
+	}
 	return c, true, c.route(v.clients, reg, path)
+}
+
+// begins reports whether the caller may begin sessions: the client's own program, by the word of its declaration. An
+// operator who speaks in its name has pfar sessions new.
+func (c *Caller) begins() bool { return c.Member.Tasks.Client && !c.Bound.Acting }
+
+// named finds the session of the conversation that a header names, which may begin with this request. Without the
+// header the client is in its default session.
+func (c *Caller) named(all *Clients, values []string) *jsonrpc.Error {
+	switch len(values) {
+	case 0:
+		return nil
+	case 1:
+		return c.task(all, values[0])
+	}
+	return jsonrpc.Errorf(CodeNoSession, "header %s comes twice", c.Member.Tasks.Header)
+}
+
+func (c *Caller) task(all *Clients, name string) *jsonrpc.Error {
+	handle := access.TaskHandle(name)
+	if handle == "" || all.tasks == nil {
+		const form = "this names no conversation: a name has 1 to 256 printable characters of ASCII, and no blank"
+		return jsonrpc.Errorf(CodeNoSession, form)
+	}
+	if err := all.tasks.Begin(c.Bound.Client, handle); err != nil {
+		return jsonrpc.Errorf(CodeNoSession, "the session of the conversation does not begin: %v", err)
+	}
+	c.Bound.Handle = handle
+	return nil
 }
 
 // route finds the server that a path names. Of one word, the client's own name goes before a server's.
 func (c *Caller) route(all *Clients, reg *registry.Registry, path []string) *jsonrpc.Error {
-	c.Bound.Handle = access.DefaultSession
 	if len(path) == 0 || len(path) == 1 && path[0] == c.Member.Name {
 		return nil
 	}
@@ -118,7 +155,14 @@ func (c *Caller) route(all *Clients, reg *registry.Registry, path []string) *jso
 	if path[0] != c.Member.Name {
 		return nowhere()
 	}
-	if c.Bound.Handle = path[1]; !all.knows(c.Bound.Client, c.Bound.Handle) {
+	c.Bound.Handle = path[1]
+	switch known := all.knows(c.Bound.Client, c.Bound.Handle); {
+	case known:
+	case c.begins() && c.Member.Tasks.Header == "":
+		if wrong := c.task(all, path[1]); wrong != nil {
+			return wrong
+		}
+	default:
 		return jsonrpc.Errorf(CodeNoSession, "there is no session of this handle: the operator makes one with: pfar sessions new %s", c.Bound.Client)
 	}
 	if len(path) == maxSegments {

@@ -65,9 +65,14 @@ func Unfold(v *call.Visit) error {
 		inner = []byte("{}")
 	}
 	folded := *v.Request
-	folded.Params = jsonrpc.Splice(nil, v.Params,
+	edits := []jsonrpc.Edit{
 		v.Parameters.Replace(v.Parameters.Index("name"), jsonrpc.Quote(name)),
-		v.Parameters.Replace(v.Parameters.Index("arguments"), inner))
+		v.Parameters.Replace(v.Parameters.Index("arguments"), inner),
+	}
+	if edits[0].Start > edits[1].Start { // members come in any order
+		slices.Reverse(edits)
+	}
+	folded.Params = jsonrpc.Splice(nil, v.Params, edits...)
 	if folded.Parameters, err = jsonrpc.Object(folded.Params, nil); err != nil {
 		return invalidParams("reading params: %v", err)
 	}

@@ -1,0 +1,120 @@
+package undo
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units/handover"
+)
+
+// BenchmarkKeepWrite is what keeping adds to a write of 1 MiB over 1 MiB: it reports how many times as long the write
+// takes with it, each next to one without. Neither waits for the disk, and a call does not. BenchmarkKeep has what the
+// other files of a folder add. The file system is that of TMPDIR, and for root another one, which shares blocks.
+func BenchmarkKeepWrite(b *testing.B) {
+	b.Run("here", func(b *testing.B) { benchmarkKeepWrite(b, b.TempDir()) })
+	b.Run("reflinks", func(b *testing.B) { benchmarkKeepWrite(b, shares(b)) })
+}
+
+func benchmarkKeepWrite(b *testing.B, root string) {
+	text := make([]byte, 1<<20)
+	furnish := func(name string) string {
+		dir := filepath.Join(root, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		return dir
+	}
+	plain, kept := furnish("plain"), furnish("kept")
+	limits := Limits{Bytes: 8 << 30, Time: time.Hour, Files: MaxFiles}
+	s, err := Open(filepath.Join(root, "store"), []Folder{{kept, kept}}, limits)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	write := func(dir string) time.Duration {
+		begun := time.Now()
+		if dir == kept {
+			if err := s.Keep(handover.Call{ID: "x"}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		f, err := os.Create(filepath.Join(dir, "big"))
+		if err == nil {
+			_, err = f.Write(text)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		took := time.Since(begun)
+		s.syncing.Wait()
+		return took
+	}
+	write(plain)
+	write(kept)
+	var without, with []time.Duration
+	for i := 0; b.Loop(); i++ {
+		text[0] = byte(i)
+		without, with = append(without, write(plain)), append(with, write(kept))
+	}
+	slices.Sort(without)
+	slices.Sort(with)
+	n := len(with) / 2
+	b.ReportMetric(float64(without[n].Microseconds()), "without-µs")
+	b.ReportMetric(float64(with[n].Microseconds()), "with-µs")
+	b.ReportMetric(float64(with[n])/float64(without[n]), "times")
+}
+
+// shares mounts a file system whose files can share blocks (ioctl_ficlone(2)), in a file of 8 GiB with holes.
+func shares(t testing.TB) string {
+	t.Helper()
+	mkfs, err := exec.LookPath("mkfs.btrfs")
+	if err != nil || os.Getuid() != 0 {
+		t.Skip("NOT RUN: it takes root and mkfs.btrfs (package btrfs-progs)")
+	}
+	dir := t.TempDir()
+	image, at := filepath.Join(dir, "image"), filepath.Join(dir, "at")
+	f, err := os.Create(image)
+	if err == nil {
+		err = errors.Join(f.Truncate(8<<30), f.Close(), os.Mkdir(at, 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(mkfs, "-q", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.btrfs: %v: %s", err, out)
+	}
+	private(t)
+	if out, err := exec.Command("mount", "-o", "loop", image, at).CombinedOutput(); err != nil {
+		t.Skipf("NOT RUN: this kernel mounts no btrfs: %v: %s", err, out)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	return at
+}
+
+// TestReflinks: where files can share blocks, what is kept costs no copy, and is restored like any other.
+func TestReflinks(t *testing.T) {
+	b := bedIn(t, shares(t))
+	b.furnish()
+	before := b.state()
+	b.keeps("1")
+	in, err := os.Open(b.path("in/deep/c"))
+	b.must(err)
+	out, err := os.Create(filepath.Join(filepath.Dir(b.dir), "clone"))
+	b.must(err)
+	b.must(unix.IoctlFileClone(int(out.Fd()), int(in.Fd()))) // else this shows nothing
+	b.must(errors.Join(in.Close(), out.Close()))
+	b.write("a", "other")
+	b.write("in/deep/c", "other")
+	b.restore("1")
+	if got := b.state(); got != before {
+		t.Errorf("restored:\n%s\nwant:\n%s", got, before)
+	}
+}
