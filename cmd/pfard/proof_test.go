@@ -104,8 +104,8 @@ func TestVerification(t *testing.T) {
 		told = append(told, d.delivery.proof(p))
 		return nil
 	}
-	for d.state(t)["held"].PID == 0 {
-		time.Sleep(time.Millisecond)
+	if s := d.state(t)["held"]; s.State != control.Starting {
+		t.Fatalf("it is %+v, %+v", s, d.reportNow(t).Diagnostics)
 	}
 	says := func(v units.Verification) control.Server {
 		t.Helper()
@@ -151,7 +151,6 @@ func TestVerifiesWhatSleeps(t *testing.T) {
 	for result, want := range map[string]string{units.Invalid: "a changed, held starts", "": "a changed, held starts",
 		units.Verified: "a changed, held later"} {
 		d, _ := verifiable(t, idle)
-		d.up(t, "held")
 		d.fleet.changed(units.Update{Server: "held", State: units.StateRunning, PID: 7,
 			Verification: units.Verification{Result: result}})
 		d.state(t)
