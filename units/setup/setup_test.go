@@ -107,6 +107,10 @@ func happenings() (names []string, all map[string]Event) {
 			stored := e
 			stored.Stored = []string{"first"}
 			add(string(k)+" with FIRST in the vault", stored)
+		case Value, Skipped:
+			other := e
+			other.Key = "other"
+			add(string(k)+" for another secret", other)
 		case Late:
 			add("late, before its time", e)
 			e.Now = noon.Add(time.Hour)

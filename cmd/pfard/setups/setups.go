@@ -271,10 +271,6 @@ func (f *Flows) Follow(ctx context.Context, id string, withPage bool, send func(
 	}
 }
 
-func over(f control.Flow) bool {
-	return f.State == control.FlowComplete || f.State == control.FlowFailed
-}
-
 // Answer is what a person does about a flow.
 type Answer struct {
 	control.FlowAnswer
@@ -285,7 +281,7 @@ type Answer struct {
 // Supply takes an answer, and returns the flow when that has had its effect. An error about a value is for the person
 // who gave it: the flow waits as before.
 func (f *Flows) Supply(a Answer) (control.Flow, error) {
-	e := setup.Event{Kind: setup.Confirmed}
+	e := setup.Event{Kind: setup.Confirmed, Key: a.Key}
 	switch {
 	case a.Cancel || a.Value != nil && setup.Cancels(a.Value.Text) && !(setup.Skips(a.Value.Text) && f.optional(a.ID)):
 		e.Kind, a.Value = setup.Cancelled, nil
