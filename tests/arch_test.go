@@ -133,6 +133,7 @@ func TestPurePackages(t *testing.T) {
 		"units/hostfs":            append([]string{"os"}, effects...),
 		"units/plan":              append([]string{"os"}, effects...),
 		"units/sandbox":           append([]string{"os"}, effects...),
+		"units/setup":             append([]string{"os"}, effects...),
 	}
 	_, all := sources(t)
 	for _, s := range all {

@@ -25,25 +25,25 @@ type owner struct {
 }
 
 // owner finds the user. Root must say whose file is meant: sudo leaves root's home or the user's, as it is configured.
-func (v installVerb) owner(name string) (owner, error) {
+func (c *pfar) owner(name string) (owner, error) {
 	if name == "" {
-		if v.uid == 0 && v.getenv("SUDO_USER") != "" && v.getenv("SUDO_USER") != "root" {
+		if c.uid == 0 && c.getenv("SUDO_USER") != "" && c.getenv("SUDO_USER") != "root" {
 			return owner{}, usage("missing --user: whose program is it?").
-				withHint("--user %s, or --user root", v.getenv("SUDO_USER"))
+				withHint("--user %s, or --user root", c.getenv("SUDO_USER"))
 		}
-		home := v.getenv("HOME")
+		home := c.getenv("HOME")
 		if !filepath.IsAbs(home) {
 			return owner{}, usage("HOME is %q, which is not an absolute path", home)
 		}
-		return owner{v.uid, home}, nil
+		return owner{c.uid, home}, nil
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
 		return owner{}, fail(exitNoSuch, "no user %q", name)
 	}
 	uid, err := strconv.Atoi(u.Uid)
-	if err != nil || v.uid != 0 && uid != v.uid {
-		return owner{}, fail(exitDenied, "only root writes the file of another user")
+	if err != nil || c.uid != 0 && uid != c.uid {
+		return owner{}, fail(exitDenied, "only root may use the file of another user")
 	}
 	return owner{uid, u.HomeDir}, nil
 }

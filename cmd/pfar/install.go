@@ -37,13 +37,7 @@ func (c packageVerb) install(ctx context.Context, name string) error {
 		}
 		w = control.Wish{Package: name}
 	}
-	said := ""
-	got, err := c.control().Install(ctx, w, func(i control.Installing) {
-		if line := i.Package + ": " + i.Detail; i.Detail != "" && line != said && !c.json() {
-			said = line
-			fmt.Fprintln(c.stderr, escape(line, oneLine))
-		}
-	})
+	got, err := c.fetch(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -56,4 +50,15 @@ func (c packageVerb) install(ctx context.Context, name string) error {
 	}
 	fmt.Fprintf(c.stdout, "%s: %s\n", escape(got.Package, oneLine), words)
 	return nil
+}
+
+// fetch has a package installed, and says how far that is.
+func (c packageVerb) fetch(ctx context.Context, w control.Wish) (control.Installing, error) {
+	said := ""
+	return c.control().Install(ctx, w, func(i control.Installing) {
+		if line := i.Package + ": " + i.Detail; i.Detail != "" && line != said && !c.json() {
+			said = line
+			fmt.Fprintln(c.stderr, escape(line, oneLine))
+		}
+	})
 }

@@ -88,8 +88,7 @@ func rootCommand(c *pfar) *cobra.Command {
 		{"declare", "Declare:", []*cobra.Command{
 			declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand(),
 			addVerb{c}.addCommand(), servicesVerb{c}.servicesCommand(), packageVerb{c}.installCommand(),
-			upgradeVerb{c}.upgradeCommand(),
-			editVerb{c}.editCommand(),
+			upgradeVerb{c}.upgradeCommand(), importVerb{c}.importCommand(), editVerb{c}.editCommand(),
 			removeVerb{c}.removeCommand(),
 		}},
 		{"run", "Run:", []*cobra.Command{
@@ -157,6 +156,7 @@ var synonyms = map[string][]string{
 	"stop":    {"down", "kill"},
 	"remove":  {"rm", "delete", "uninstall", "undeclare"},
 	"edit":    {"change", "declare"},
+	"import":  {"migrate", "migrate-mcp"},
 	"logs":    {"log"},
 	"test":    {"verify"},
 	"refresh": {"rediscover", "reload"},

@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/cmd/pfard/install"
+	"github.com/pfar/pfar/cmd/pfard/setups"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/cmd/pfard/watch"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/bridge"
@@ -301,4 +305,27 @@ func newFleet(d *daemon) *fleet {
 		delivery: d.delivery, units: noUnits{}, servers: map[string]*server{},
 		after: func(pause time.Duration, f func()) interface{ Stop() bool } { return time.AfterFunc(pause, f) },
 	}
+}
+
+func newInstalls(d *daemon) *installs {
+	i := &installs{
+		inbox: d.inbox, reader: d.reader, redaction: d.redaction, around: d, tries: map[source.Package]*installTry{},
+	}
+	i.jobs = install.New(d.log, d.options.dirs.Packages(), i)
+	d.reader.installs = i
+	return i
+}
+
+func newFlows(d *daemon) *flows {
+	f := &flows{
+		inbox: d.inbox, reader: d.reader, fleet: d.fleet, followers: d.followers, keeper: d.keeper, audit: d.audit,
+		redaction: d.redaction, installs: d.orders.installs, around: d, turn: d.orders.turn, fresh: map[string]bool{},
+		clients: rate.NewLimiter(rate.Every(10*time.Second), 10),
+	}
+	clock := &alarm{}
+	f.Flows = setups.New(setups.World{
+		Log: d.log, Dir: d.options.dirs.Flows(), Vault: f, Servers: f, Records: f, Clock: wallClock{clock},
+	})
+	clock.ring = f.Due
+	return f
 }

@@ -153,12 +153,17 @@ func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
 }
 
 // over is a daemon over directories that there are, in its loop, until end is called.
-func over(t *testing.T, o options, v *vault.Vault) (d *daemon, m *machine, changed chan struct{}, end func()) {
+func over(
+	t *testing.T, o options, v *vault.Vault, prepare ...func(*daemon),
+) (d *daemon, m *machine, changed chan struct{}, end func()) {
 	t.Helper()
 	d = newDaemon(o, slog.New(slog.NewTextHandler(io.Discard, nil)), v, "127.0.0.1:7417")
 	d.audit.open(false)
 	m = &machine{t: t, tell: d.fleet.changed, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
 	d.fleet.runner = converge.New(m, d.fleet)
+	for _, f := range prepare {
+		f(d)
+	}
 	changed = make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	looked := make(chan struct{}) // at the empty directory, not at a file that a test has half written

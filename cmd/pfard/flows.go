@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/pfar/pfar/cmd/pfard/setups"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/audit"
@@ -30,6 +32,7 @@ type flows struct {
 	around    around
 	turn      func(control.Verb, string) error // has a server started or stopped, in the loop
 	fresh     map[string]bool                  // servers that start with another secret already; of the loop
+	clients   *rate.Limiter                    // of the set-ups that clients begin: each leaves records
 }
 
 // wallClock is a setups.Clock.
@@ -46,19 +49,6 @@ func (f *flows) close() {
 			a.close()
 		}
 	}
-}
-
-func newFlows(d *daemon) *flows {
-	f := &flows{
-		inbox: d.inbox, reader: d.reader, fleet: d.fleet, followers: d.followers, keeper: d.keeper, audit: d.audit,
-		redaction: d.redaction, installs: d.orders.installs, around: d, turn: d.orders.turn, fresh: map[string]bool{},
-	}
-	clock := &alarm{}
-	f.Flows = setups.New(setups.World{
-		Log: d.log, Dir: d.options.dirs.Flows(), Vault: f, Servers: f, Records: f, Clock: wallClock{clock},
-	})
-	clock.ring = f.Due
-	return f
 }
 
 // Append records what becomes of a set-up.
@@ -296,7 +286,9 @@ func (f *flows) Stop(name string) error {
 }
 
 // answer begins a set-up or joins one, and tells of it until it has ended.
-func (f *flows) answer(ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error) error {
+func (f *flows) answer(
+	ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error,
+) error {
 	tell := func(now control.Flow) error {
 		return send(control.Response{Declarations: control.Declarations{Flow: &now}})
 	}
@@ -313,7 +305,7 @@ func (f *flows) answer(ctx context.Context, p control.Peer, q control.Request, s
 		if id, err = f.Of(principal); err != nil {
 			return err
 		}
-		return f.Follow(ctx, id, wish.For != "", tell)
+		return f.Follow(ctx, id, true, tell)
 	}
 	o, done, err := f.order(p, wish)
 	switch {
@@ -323,6 +315,9 @@ func (f *flows) answer(ctx context.Context, p control.Peer, q control.Request, s
 		return tell(*done)
 	}
 	o.Flow.Principal = principal
+	if o.Client && !f.clients.Allow() {
+		return fmt.Errorf("%w: clients have begun many set-ups; try again in a minute", control.ErrBusy)
+	}
 	if id, err = f.Begin(o); err != nil {
 		return err
 	}

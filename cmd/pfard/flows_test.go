@@ -168,7 +168,7 @@ func TestSetUpRefuses(t *testing.T) {
 	d.state(t)
 	before, guest := d.folderText(t), control.Peer{UID: os.Getuid() + 7}
 	client := func(s control.SetUp) *control.SetUp { s.For, s.Page = "claude", true; return &s }
-	text := &control.Text{New: []byte(withToken)}
+	text, stray := &control.Text{New: []byte(withToken)}, map[string]string{"x": "y"}
 	for what, c := range map[string]struct {
 		p    control.Peer
 		wish *control.SetUp
@@ -183,12 +183,12 @@ func TestSetUpRefuses(t *testing.T) {
 		"another server's file":   {operator(), texted("b", withToken), control.ErrChanged},
 		"no such service":         {operator(), &control.SetUp{Service: "no-such"}, control.ErrInvalid},
 		"nothing of the name":     {operator(), &control.SetUp{Server: "no-such"}, control.ErrNoServer},
-		"an answer too many":      {operator(), &control.SetUp{Service: "notion", Answers: map[string]string{"x": "y"}}, control.ErrInvalid},
+		"an answer too many":      {operator(), &control.SetUp{Service: "notion", Answers: stray}, control.ErrInvalid},
 		"a page":                  {operator(), &control.SetUp{Service: "notion", Page: true}, control.ErrInvalid},
 		"a guest for nobody":      {guest, &control.SetUp{Service: "notion", Page: true}, control.ErrInvalid},
 		"a guest as the operator": {guest, nil, control.ErrInvalid},
 		"a guest with a text":     {guest, client(control.SetUp{Server: "a", Text: text}), control.ErrDenied},
-		"a guest with answers":    {guest, client(control.SetUp{Service: "notion", Answers: map[string]string{"x": "y"}}), control.ErrDenied},
+		"a guest with answers":    {guest, client(control.SetUp{Service: "notion", Answers: stray}), control.ErrDenied},
 		"a guest with a name":     {guest, client(control.SetUp{Service: "notion", Server: "b"}), control.ErrDenied},
 		"a guest without a page":  {guest, &control.SetUp{Service: "notion", For: "claude"}, control.ErrDenied},
 		"a guest's own service":   {guest, client(control.SetUp{Service: "no-such"}), control.ErrInvalid},
@@ -197,7 +197,8 @@ func TestSetUpRefuses(t *testing.T) {
 		"pages that are not":      {guest, client(control.SetUp{Service: "notion"}), control.ErrInvalid},
 		"for a client, with text": {operator(), client(control.SetUp{Server: "a", Text: text}), control.ErrDenied},
 	} {
-		err := d.answer(t.Context(), c.p, control.Request{Verb: control.Begin, SetUp: c.wish}, func(r control.Response) error {
+		q := control.Request{Verb: control.Begin, SetUp: c.wish}
+		err := d.answer(t.Context(), c.p, q, func(r control.Response) error {
 			t.Errorf("%s: begun: %+v", what, r.Flow)
 			return errors.New("enough")
 		})
@@ -238,8 +239,8 @@ func TestSetUpRefused(t *testing.T) {
 	f := d.begins(t, operator(), texted("a", withToken))
 	d.comesUp(t, m, "a", 1, units.Verification{Result: units.Invalid, Words: "401\nwrong-wrong is no token"})
 	asked := f.until(control.CredentialRefused)
-	if asked.Attempts != 1 || asked.Wants == nil || asked.Wants.Key != "a_token" || strings.Contains(asked.Detail, "wrong-wrong") ||
-		!strings.HasPrefix(asked.Detail, "401 ") {
+	if asked.Attempts != 1 || asked.Wants == nil || asked.Wants.Key != "a_token" ||
+		strings.Contains(asked.Detail, "wrong-wrong") || !strings.HasPrefix(asked.Detail, "401 ") {
 		t.Fatalf("it asks %+v", asked)
 	}
 	joined := d.begins(t, operator(), nil)
@@ -360,8 +361,8 @@ func TestSetUpOfService(t *testing.T) {
 		t.Fatalf("it asks %+v", w)
 	}
 	q := control.Request{Verb: control.Supply, Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}}
-	if now := *ask(t, d, q).Flow; now.Wants == nil || now.Wants.Variable != "X_TOKEN" || now.Wants.URL == "" || now.Wants.Optional {
-		t.Fatalf("then it asks %+v", now)
+	if w := ask(t, d, q).Flow.Wants; w == nil || w.Variable != "X_TOKEN" || w.URL == "" || w.Optional {
+		t.Fatalf("then it asks %+v", w)
 	}
 	if _, err := d.supplies(t, asked.ID, "x_hunter2-hunter2"); err != nil {
 		t.Fatal(err)
@@ -436,13 +437,18 @@ func TestSetUpOfClient(t *testing.T) {
 	installs <- ""
 	d.comesUp(t, m, "x", 1, proven())
 	f.until(control.FlowComplete)
+	d.orders.flows.clients.SetBurst(0)
+	q := control.Request{Verb: control.Begin, SetUp: &control.SetUp{Service: "notion", For: "claude", Page: true}}
+	if err := d.answer(t.Context(), guest, q, nil); !errors.Is(err, control.ErrBusy) {
+		t.Errorf("one set-up after another: %v", err)
+	}
 	if !slices.Contains(gatewayGuest(1).Verbs, control.Begin) || slices.Contains(gatewayGuest(1).Verbs, control.Supply) {
 		t.Error("the gateway may give secrets, or not begin a set-up")
 	}
 }
 
-// TestSetUpNextPfard: pfard ends at each step, and what it runs with it. The next one goes on by itself, but for a value
-// that nobody has stored yet.
+// TestSetUpNextPfard: pfard ends at each step, and what it runs with it. The next one goes on by itself, but for a
+// value that nobody has stored yet.
 func TestSetUpNextPfard(t *testing.T) {
 	steps := []string{"asked", "installing", "starting", "verifying", "refused"}
 	for at, step := range steps {
@@ -491,9 +497,11 @@ func TestSetUpNextPfard(t *testing.T) {
 			t.Errorf("%s: who follows is told nothing", step)
 		}
 
-		d, m, _, _ = over(t, o, v)
-		installs = d.known(t)
-		d.within(t, func() { d.reader.services.dir = dir })
+		installs = make(chan string)
+		d, m, _, _ = over(t, o, v, func(d *daemon) {
+			d.reader.services.dir = dir
+			d.orders.installs.jobs.Run(npm{t, d, installs})
+		})
 		f = d.begins(t, operator(), nil)
 		if step == "asked" || step == "refused" {
 			now := f.until(map[bool]control.FlowState{

@@ -15,7 +15,6 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/installer"
 	"github.com/pfar/pfar/generator/source"
-	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -33,15 +32,6 @@ type installs struct {
 type installTry struct {
 	words string // why it is not there; "": it is being installed
 	retry retry
-}
-
-func newInstalls(d *daemon) *installs {
-	i := &installs{
-		inbox: d.inbox, reader: d.reader, redaction: d.redaction, around: d, tries: map[source.Package]*installTry{},
-	}
-	i.jobs = install.New(d.log, d.options.dirs.Packages(), i)
-	d.reader.installs = i
-	return i
 }
 
 // want has the packages of declarations installed that are not there: each once, and after a failure again in time. One
@@ -192,41 +182,6 @@ func (i *installs) Log(instance string) string {
 		instance = installer.Server
 	}
 	return i.reader.fleet.runner.Log(instance)
-}
-
-// install has a package installed, and sends each change until it is there or cannot be.
-func (o *orders) install(ctx context.Context, q control.Request, send func(control.Response) error) error {
-	p, err := o.wished(q)
-	if err != nil {
-		return err
-	}
-	job, err := o.installs.jobs.Begin(p)
-	if err != nil {
-		return err
-	}
-	return job.Watch(ctx, func(state control.Installing) error {
-		return send(control.Response{Declarations: control.Declarations{Installing: &state}})
-	})
-}
-
-// wished is the package that a request means.
-func (o *orders) wished(q control.Request) (p source.Package, err error) {
-	text := q.Package
-	switch {
-	case (q.Package == "") == (q.Server == ""):
-		return p, fmt.Errorf("%w: want a package or a server", control.ErrInvalid)
-	case q.Server != "" && !units.IsServer(q.Server):
-		return p, fmt.Errorf("%w: %q is not the name of a server", control.ErrInvalid, q.Server)
-	case q.Server != "":
-		if err = o.do(func() error { text, err = o.installs.packageNamed(q.Server); return err }); err != nil {
-			return p, err
-		}
-	}
-	if p, err = source.ParseExact(text); err != nil {
-		return p, fmt.Errorf("%w: %w", control.ErrInvalid, err)
-	}
-	p.Bin = ""
-	return p, nil
 }
 
 // packageNamed is what the declaration of a server names as its package.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -247,4 +249,39 @@ func (o *orders) renewIdle(s *server) {
 	s.renew, s.again = renewalDone, true
 	o.fleet.converge(s)
 	o.around.tell()
+}
+
+// install has a package installed, and sends each change until it is there or cannot be.
+func (o *orders) install(ctx context.Context, q control.Request, send func(control.Response) error) error {
+	p, err := o.wished(q)
+	if err != nil {
+		return err
+	}
+	job, err := o.installs.jobs.Begin(p)
+	if err != nil {
+		return err
+	}
+	return job.Watch(ctx, func(state control.Installing) error {
+		return send(control.Response{Declarations: control.Declarations{Installing: &state}})
+	})
+}
+
+// wished is the package that a request means.
+func (o *orders) wished(q control.Request) (p source.Package, err error) {
+	text := q.Package
+	switch {
+	case (q.Package == "") == (q.Server == ""):
+		return p, fmt.Errorf("%w: want a package or a server", control.ErrInvalid)
+	case q.Server != "" && !units.IsServer(q.Server):
+		return p, fmt.Errorf("%w: %q is not the name of a server", control.ErrInvalid, q.Server)
+	case q.Server != "":
+		if err = o.do(func() error { text, err = o.installs.packageNamed(q.Server); return err }); err != nil {
+			return p, err
+		}
+	}
+	if p, err = source.ParseExact(text); err != nil {
+		return p, fmt.Errorf("%w: %w", control.ErrInvalid, err)
+	}
+	p.Bin = ""
+	return p, nil
 }

@@ -55,6 +55,15 @@ func reserved(name string) string {
 	return ""
 }
 
+// VariableFault says why a server may not have a variable of this name, or "".
+func VariableFault(name string) string {
+	if !variableName.MatchString(name) {
+		return "it is no name of a variable"
+	}
+	why, _, _ := strings.Cut(reserved(name), ".")
+	return why
+}
+
 // variable judges the name that env or auth gives to a variable.
 func (d *variables) variable(f *block.Field) bool {
 	if !variableName.MatchString(f.Key) {

@@ -200,7 +200,7 @@ func (l *loader) other(f Folder, e fs.DirEntry) {
 			l.Diags = l.Diags.Append(block.Caution(start(file), "File not read",
 				"Declarations end in .hcl or .toml, in lower case. Rename the file."))
 		}
-	} else if strings.HasSuffix(e.Name(), extJSON) && !strings.HasPrefix(e.Name(), ".") {
+	} else if clientExt(e.Name()) != "" && !strings.HasPrefix(e.Name(), ".") {
 		l.clientFile(f.FS, file, e.Name())
 	}
 }

@@ -158,6 +158,9 @@ func TestIsDeclaration(t *testing.T) {
 // TestClientFiles wants the configuration of an MCP client to be told from declarations, with what to write and no
 // secret of it.
 func TestClientFiles(t *testing.T) {
+	moves := func(name string) string {
+		return "Run pfar import " + mcpd + "/" + name + ", and remove the file here."
+	}
 	const servers = `{"notion": {"command": "npx", "args": ["-y", "notion@1.0.0", "postgres://me:hunter2@db/x"], "env": {"NOTION_TOKEN": "hunter2"}}, "web": {"url": "https://mcp.example/x"}}`
 	for name, c := range map[string]struct{ text, want string }{
 		"mcp.json":                   {`{"mcpServers": ` + servers + `}`, `notion.hcl with the lines command = "npx" and args = ["-y", "notion@1.0.0", "***"] and auth = { NOTION_TOKEN = "vault:notion_token" }, and the same for 1 more.`},
@@ -165,7 +168,11 @@ func TestClientFiles(t *testing.T) {
 		"vscode.json":                {`{"inputs": [], "servers": ` + servers + `}`, "notion.hcl with"},
 		"settings.json":              {`{"context_servers": {"My Server": {"command": "x"}}}`, "NAME.hcl with"},
 		"other.json":                 {`{"a": {"b": 1}}`, ""},
-		"broken.json":                {`{"mcpServers": {`, ""},
+		"comments.json":              {"{ // mine\n\"mcpServers\": {\"a\": {\"T\": \"hunter2\"}}}", moves("comments.json")},
+		"opencode.jsonc":             {`{"mcp": {"a": {"command": ["npx", "hunter2"]}}}`, moves("opencode.jsonc")},
+		"goose.yaml":                 {"a: 1\nextensions:\n  x: {T: hunter2}\n", moves("goose.yaml")},
+		"gemini.json":                {`{"mcp": {"allowed": ["a"]}}`, ""},
+		"other.yaml":                 {"a: 1\n", ""},
 		"none.json":                  {`{"mcpServers": {}}`, ""},
 		"list.json":                  {`{"servers": ["a"]}`, ""},
 	} {

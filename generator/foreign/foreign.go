@@ -1,5 +1,5 @@
-// Package foreign edits the configuration files of MCP clients: a file and what to put into it in, the file with one
-// entry more or less out. Comments, order and every other byte stay.
+// Package foreign reads and edits the configuration files of MCP clients: a file in, its values with their lines out,
+// or the file with one entry more or less, in which comments, order and every other byte stay.
 package foreign
 
 import (

@@ -5,41 +5,54 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/tailscale/hujson"
 )
 
-// maxDepth bounds how deep a file may nest: readers of JSON call themselves.
+// maxDepth bounds how deep a file may nest: readers call themselves.
 const maxDepth = 200
 
-func parseJSON(src []byte) (hujson.Value, error) {
+// shallow refuses what nests deeper.
+func shallow(src []byte) error {
 	depth := 0
-	for _, b := range src { // brackets in strings count too, which no configuration has in such numbers
+	for i, b := range src { // brackets in strings count too, which no configuration has in such numbers
 		switch b {
 		case '{', '[':
 			depth++
 		case '}', ']':
-			depth--
+			depth = max(depth-1, 0)
 		}
 		if depth > maxDepth {
-			return hujson.Value{}, fmt.Errorf("the JSON nests deeper than %d levels", maxDepth)
+			return fmt.Errorf("line %d nests deeper than %d levels", lineAt(src, i), maxDepth)
 		}
+	}
+	return nil
+}
+
+func parseJSON(src []byte) (hujson.Value, error) {
+	if err := shallow(src); err != nil {
+		return hujson.Value{}, err
 	}
 	v, err := hujson.Parse(bytes.Clone(src))
 	if err != nil {
-		return v, fmt.Errorf("reading JSON: %s", place(err))
+		return v, errors.New("reading JSON: syntax mistake" + place(err))
 	}
 	return v, nil
 }
 
-// place is an error of a parser without the text of the file, which may be a secret.
+var lineOfMistake = regexp.MustCompile(`line [0-9]+`)
+
+// place is the line that an error of a parser names, without the text of the file, which may be a secret.
 func place(err error) string {
-	line, _, cut := strings.Cut(err.Error(), ": ")
-	if cut && strings.HasPrefix(line, "hujson: line ") {
-		return "syntax mistake in" + strings.TrimPrefix(line, "hujson:")
+	if err == nil {
+		return ""
 	}
-	return "syntax mistake"
+	if line := lineOfMistake.FindString(err.Error()); line != "" {
+		return " in " + line
+	}
+	return ""
 }
 
 func readJSON(src []byte) (map[string]any, error) {
@@ -47,8 +60,8 @@ func readJSON(src []byte) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if twice(v) {
-		return nil, errors.New("reading JSON: an object has a member twice")
+	if line := repeated(v, src); line > 0 {
+		return nil, fmt.Errorf("reading JSON: the member in line %d is there twice", line)
 	}
 	v.Standardize()
 	var m map[string]any
@@ -60,27 +73,34 @@ func readJSON(src []byte) (map[string]any, error) {
 	return m, nil
 }
 
-// twice reports whether an object has two members of one name: programs differ in which of them counts.
-func twice(v hujson.Value) bool {
+// repeated is the line of the second of two members of one name, 0 without such: programs differ in which of them
+// counts.
+func repeated(v hujson.Value, src []byte) int {
+	var within []hujson.Value
 	switch v := v.Value.(type) {
 	case *hujson.Object:
 		seen := map[string]bool{}
 		for _, m := range v.Members {
 			name := m.Name.Value.(hujson.Literal).String()
-			if seen[name] || twice(m.Value) {
-				return true
+			if seen[name] {
+				return lineAt(src, m.Name.StartOffset)
 			}
 			seen[name] = true
+			within = append(within, m.Value)
 		}
 	case *hujson.Array:
-		for _, e := range v.Elements {
-			if twice(e) {
-				return true
-			}
+		within = v.Elements
+	}
+	for _, e := range within {
+		if line := repeated(e, src); line > 0 {
+			return line
 		}
 	}
-	return false
+	return 0
 }
+
+// lineAt is the number of the line of a byte.
+func lineAt(src []byte, at int) int { return bytes.Count(src[:at], []byte("\n")) + 1 }
 
 // addJSON inserts a member behind the last one of the deepest section that is there.
 func addJSON(src []byte, path []string, whole []byte) ([]edit, error) {

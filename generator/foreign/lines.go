@@ -63,8 +63,8 @@ const maxAliases = 100
 func parseYAML(src []byte) (*yaml.Node, error) {
 	var document yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(src))
-	if d.Decode(&document) != nil || len(document.Content) != 1 {
-		return nil, errors.New("reading YAML: syntax mistake")
+	if err := d.Decode(&document); err != nil || len(document.Content) != 1 {
+		return nil, errors.New("reading YAML: syntax mistake" + place(err))
 	}
 	var another yaml.Node
 	if err := d.Decode(&another); err == nil {
@@ -97,8 +97,8 @@ func readYAML(src []byte) (map[string]any, error) {
 		return nil, err
 	}
 	m := map[string]any{}
-	if root.Decode(&m) != nil {
-		return nil, errors.New("reading YAML: a name is there twice, or is not a text")
+	if err := root.Decode(&m); err != nil {
+		return nil, errors.New("reading YAML: a name is there twice, or is not a text" + place(err))
 	}
 	return m, nil
 }

@@ -55,9 +55,11 @@ type Wanted struct {
 	Optional bool     `json:"optional,omitempty"`
 }
 
-// FlowAnswer is a person's answer to a set-up. The value travels as Request.Secret.
+// FlowAnswer is a person's answer to a set-up. The value travels as Request.Secret. Without one, and without Cancel and
+// Skip, it is a person's consent to a set-up that waits for nothing else.
 type FlowAnswer struct {
 	ID     string `json:"id"`
+	Key    string `json:"key,omitempty"` // Wanted.Key of the secret that was asked for; "": whichever is waited for
 	Cancel bool   `json:"cancel,omitempty"`
 	Skip   bool   `json:"skip,omitempty"` // an optional secret
 }

@@ -14,6 +14,7 @@ type Event struct {
 	Kind   Kind
 	Now    time.Time
 	Words  string   // why, of what went wrong
+	Key    string   // of Value and Skipped: the secret that a person was asked for; "": whichever is waited for
 	Stored []string // of Begun and Resumed: keys of the flow that are in the vault
 	Tools  int      // of Listed
 	Tool   string   // of Verified
@@ -119,6 +120,7 @@ func (f Flow) person(e Event) (Flow, []Action, error) {
 	switch {
 	case e.Kind == Cancelled && !f.Over():
 		return f.fail("cancelled")
+	case s != nil && e.Key != "" && e.Key != s.Key: // sent twice: the flow has gone on
 	case e.Kind == Value && s != nil:
 		f.State, f.Step, f.Detail, f.Deadline = control.FlowSpawning, Storing, "storing "+s.Key, time.Time{}
 		f.Consent = false

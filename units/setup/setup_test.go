@@ -68,7 +68,9 @@ func places() []place {
 	return []place{
 		{"start, nothing asked", Flow{State: control.FlowStart, Secrets: secrets("", "")}},
 		{"start, no secrets", Flow{State: control.FlowStart, Package: "npm:x@1.0.0"}},
-		{"start, from a client", Flow{State: control.FlowStart, Secrets: secrets(""), Asked: Asked{Page: true, Consent: true}}},
+		{"start, from a client", Flow{
+			State: control.FlowStart, Secrets: secrets(""), Asked: Asked{Page: true, Consent: true},
+		}},
 		{"awaiting FIRST", asked},
 		{"awaiting FIRST, by a page", paged},
 		{"awaiting SECOND, which is optional", second},
@@ -105,6 +107,10 @@ func happenings() (names []string, all map[string]Event) {
 			stored := e
 			stored.Stored = []string{"first"}
 			add(string(k)+" with FIRST in the vault", stored)
+		case Value, Skipped:
+			other := e
+			other.Key = "other"
+			add(string(k)+" for another secret", other)
 		case Late:
 			add("late, before its time", e)
 			e.Now = noon.Add(time.Hour)
@@ -277,7 +283,8 @@ func TestWhole(t *testing.T) {
 		"awaiting-credential of FIRST; ask | waiting for FIRST", "spawning (store); store first | storing first",
 		"awaiting-credential of SECOND; ask | waiting for SECOND", "spawning (write); write | writing the declaration",
 		"spawning (start); start | starting the server", "verifying; verify | calling a tool that only reads",
-		"credential-invalid of FIRST, refused: 1; ask | API token is invalid", "spawning (store); store first | storing first",
+		"credential-invalid of FIRST, refused: 1; ask | API token is invalid",
+		"spawning (store); store first | storing first",
 		"credential-invalid of FIRST; ask | the disk is full", "spawning (store); store first | storing first",
 		"spawning (write); write | writing the declaration", "spawning (start); start again | starting the server",
 		"verifying; verify | calling a tool that only reads", `complete, ""; end | `,
@@ -285,7 +292,8 @@ func TestWhole(t *testing.T) {
 	if !slices.Equal(all, want) {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(all, "\n"), strings.Join(want, "\n"))
 	}
-	if v := f.View(); v.Tools != 7 || v.Verified != "get_me" || v.Attempts != 1 || !slices.Equal(f.Omitted(), []string{"SECOND"}) {
+	v := f.View()
+	if v.Tools != 7 || v.Verified != "get_me" || v.Attempts != 1 || !slices.Equal(f.Omitted(), []string{"SECOND"}) {
 		t.Errorf("it ends as %+v", v)
 	}
 	if _, _, err := Next(f, Event{Kind: Value}); !errors.Is(err, ErrNotWaiting) {

@@ -53,8 +53,8 @@ func TestCredential(t *testing.T) {
 
 func TestCancels(t *testing.T) {
 	for text, want := range map[string]bool{
-		"cancel": true, " Cancel\n": true, "NEVERMIND": true, "skip": true, "": false, "cancel it": false, "never mind": false,
-		"skipped": false,
+		"cancel": true, " Cancel\n": true, "NEVERMIND": true, "skip": true, "": false, "cancel it": false,
+		"never mind": false, "skipped": false,
 	} {
 		if got := Cancels(text); got != want {
 			t.Errorf("%q: %v", text, got)

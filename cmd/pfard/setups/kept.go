@@ -25,16 +25,22 @@ type kept struct {
 	Order
 }
 
-func (f *Flows) file(id string) string { return filepath.Join(f.Dir, id+suffix) }
+// folder has the files of the flows that are under way.
+type folder struct {
+	dir   string
+	write func(path string, text []byte) error
+}
 
-// keep writes down how far a flow has come. Called with f.mu held, so that states reach the disk in their order.
-func (f *Flows) keep(o Order) error {
+func (d folder) file(id string) string { return filepath.Join(d.dir, id+suffix) }
+
+// keep writes down how far a flow has come. Called with Flows.mu held, so that states reach the disk in their order.
+func (d folder) keep(o Order) error {
 	text, err := json.Marshal(kept{format, o})
 	if err == nil {
-		err = os.MkdirAll(f.Dir, 0o700)
+		err = os.MkdirAll(d.dir, 0o700)
 	}
 	if err == nil {
-		err = f.write(f.file(o.Flow.ID), text)
+		err = d.write(d.file(o.Flow.ID), text)
 	}
 	if err != nil {
 		return fmt.Errorf("remembering how far the set-up of %q has come: %w", o.Flow.Server, err)
@@ -42,8 +48,8 @@ func (f *Flows) keep(o Order) error {
 	return nil
 }
 
-func (f *Flows) forget(id string) error {
-	if err := durable.Remove(f.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (d folder) forget(id string) error {
+	if err := durable.Remove(d.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -52,30 +58,30 @@ func (f *Flows) forget(id string) error {
 // Resume goes on with what an earlier pfard has begun. A file that cannot be read is told and removed: the set-up has
 // to be begun again.
 func (f *Flows) Resume() {
-	entries, err := os.ReadDir(f.Dir)
+	entries, err := os.ReadDir(f.kept.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		f.Log.Error("looking for set-ups that an earlier pfard has begun, ignoring", "error", err)
 	}
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), suffix)
 		if !ok || strings.HasPrefix(id, ".") { // of a pfard that was killed as it wrote
-			_ = os.Remove(filepath.Join(f.Dir, e.Name()))
+			_ = os.Remove(filepath.Join(f.kept.dir, e.Name()))
 			continue
 		}
-		o, err := f.read(id)
+		o, err := f.kept.read(id)
 		if err == nil {
 			err = f.resume(o)
 		}
 		if err != nil {
-			f.Log.Error("a set-up of an earlier pfard has to be begun again", "file", f.file(id), "error", err)
+			f.Log.Error("a set-up of an earlier pfard has to be begun again", "file", f.kept.file(id), "error", err)
 			f.record(setup.Flow{ID: id, State: control.FlowFailed, Detail: err.Error()}, "fail")
-			_ = f.forget(id)
+			_ = f.kept.forget(id)
 		}
 	}
 }
 
-func (f *Flows) read(id string) (Order, error) {
-	text, err := os.ReadFile(f.file(id))
+func (d folder) read(id string) (Order, error) {
+	text, err := os.ReadFile(d.file(id))
 	if err != nil {
 		return Order{}, err
 	}
@@ -93,7 +99,7 @@ func (f *Flows) read(id string) (Order, error) {
 
 // resume takes a flow over.
 func (f *Flows) resume(o Order) error {
-	stored, err := f.stored(o.Flow)
+	stored, err := storedOf(f.Vault, o.Flow)
 	if err != nil {
 		return err
 	}
@@ -109,11 +115,11 @@ func (f *Flows) resume(o Order) error {
 	return nil
 }
 
-// stored are the keys of a flow that are in the vault.
-func (f *Flows) stored(o setup.Flow) ([]string, error) {
+// storedOf returns the keys of a flow that are in the vault.
+func storedOf(v Vault, o setup.Flow) ([]string, error) {
 	keys := make([]string, len(o.Secrets))
 	for i, s := range o.Secrets {
 		keys[i] = s.Key
 	}
-	return f.Vault.Stored(keys)
+	return v.Stored(keys)
 }

@@ -85,7 +85,7 @@ func (f *Flows) event(id string, e setup.Event, g *gift, turn int) error {
 	}
 	o := r.order
 	o.Flow = next
-	if err := f.keep(o); err != nil {
+	if err := f.kept.keep(o); err != nil {
 		switch e.Kind {
 		case setup.Begun, setup.Value, setup.Skipped, setup.Confirmed:
 			return err
@@ -186,12 +186,12 @@ func (f *Flows) do(ctx context.Context, r *running, t task, stale bool) (ended b
 		return f.ask(r, t)
 	case t.Do == setup.Install:
 		err := f.Servers.Install(ctx, t.order.Flow.Package)
-		e = f.outcome(err, setup.Installed, setup.NotInstalled)
+		e = outcome(f.Records, err, setup.Installed, setup.NotInstalled)
 	case t.Do == setup.Write:
-		e = f.outcome(f.Servers.Write(t.order), setup.Written, setup.NotWritten)
+		e = outcome(f.Records, f.Servers.Write(t.order), setup.Written, setup.NotWritten)
 	case t.Do == setup.Start:
 		tools, err := f.Servers.Start(ctx, t.order.Flow.Server, t.Again)
-		e = f.outcome(err, setup.Listed, setup.NotStarted)
+		e = outcome(f.Records, err, setup.Listed, setup.NotStarted)
 		if e.Tools = tools; err == nil && tools == 0 {
 			e.Kind = setup.NoneListed
 		}
@@ -204,9 +204,9 @@ func (f *Flows) do(ctx context.Context, r *running, t task, stale bool) (ended b
 	return false
 }
 
-func (f *Flows) outcome(err error, good, bad setup.Kind) setup.Event {
+func outcome(r Records, err error, good, bad setup.Kind) setup.Event {
 	if err != nil {
-		return setup.Event{Kind: bad, Words: f.words(err.Error())}
+		return setup.Event{Kind: bad, Words: cleaned(r, err.Error())}
 	}
 	return setup.Event{Kind: good}
 }
@@ -217,7 +217,7 @@ func (f *Flows) store(t task, stale bool) {
 	if !stale {
 		err = f.Vault.Store(t.gift.uid, t.Key, t.gift.value)
 	}
-	terr := f.event(t.order.Flow.ID, f.outcome(err, setup.Stored, setup.NotStored), nil, t.turn)
+	terr := f.event(t.order.Flow.ID, outcome(f.Records, err, setup.Stored, setup.NotStored), nil, t.turn)
 	if err == nil {
 		err = terr
 	}
@@ -228,9 +228,9 @@ func (f *Flows) verify(ctx context.Context, t task) setup.Event {
 	p, err := f.Servers.Verify(ctx, t.order.Flow.Server)
 	switch {
 	case err != nil:
-		return setup.Event{Kind: setup.NotStarted, Words: f.words(err.Error())}
+		return setup.Event{Kind: setup.NotStarted, Words: cleaned(f.Records, err.Error())}
 	case p.Result == units.Invalid:
-		return setup.Event{Kind: setup.Refused, Words: f.words(p.Words)}
+		return setup.Event{Kind: setup.Refused, Words: cleaned(f.Records, p.Words)}
 	case p.Result == units.Verified:
 		return setup.Event{Kind: setup.Verified, Tool: p.Tool}
 	}
@@ -271,7 +271,7 @@ func (f *Flows) end(r *running) bool {
 	if paged {
 		pages.Close(r.id)
 	}
-	if err := f.forget(r.id); err != nil {
+	if err := f.kept.forget(r.id); err != nil {
 		f.Log.Warn("forgetting a set-up that has ended, ignoring", "server", o.Flow.Server, "error", err)
 	}
 	method := "complete"

@@ -89,7 +89,7 @@ type World struct {
 // Flows are the set-ups that are under way.
 type Flows struct {
 	World
-	write func(path string, text []byte) error
+	kept folder
 
 	mu     sync.Mutex
 	pages  Pages // nil: there are none
@@ -102,7 +102,9 @@ type Flows struct {
 
 // New returns the flows of a pfard. Resume takes over those of an earlier one.
 func New(w World) *Flows {
-	f := &Flows{World: w, write: durable.WriteFile, of: map[string]*running{}, ended: map[string]control.Flow{}}
+	f := &Flows{
+		World: w, kept: folder{w.Dir, durable.WriteFile}, of: map[string]*running{}, ended: map[string]control.Flow{},
+	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
 }
@@ -170,12 +172,16 @@ func (f *Flows) enter(o Order) (before *running, err error) {
 	}
 	for _, r := range f.of {
 		has := r.order.Flow
-		switch {
-		case has.Principal == o.Flow.Principal, has.Server == o.Flow.Server && r.order.Client && !o.Client:
-			return r, nil
-		case has.Server == o.Flow.Server:
+		own := has.Principal == o.Flow.Principal
+		if has.Server == o.Flow.Server && !own && (o.Client || !r.order.Client) {
 			return nil, fmt.Errorf("%w: %s sets up %q", control.ErrBusy, has.Principal, has.Server)
 		}
+		if own || has.Server == o.Flow.Server {
+			before = r
+		}
+	}
+	if before != nil {
+		return before, nil
 	}
 	if len(f.of) >= maxFlows {
 		return nil, fmt.Errorf("%w: %d set-ups are under way", control.ErrBusy, len(f.of))
@@ -189,7 +195,7 @@ func (f *Flows) begin(o Order) error {
 	f.mu.Lock()
 	r := f.of[o.Flow.ID]
 	f.mu.Unlock()
-	stored, err := f.stored(o.Flow)
+	stored, err := storedOf(f.Vault, o.Flow)
 	if err == nil {
 		if err = f.Records.Append(recordOf(o.Flow, "begin")); err != nil {
 			err = fmt.Errorf("%w; without a record no set-up is begun", err)
@@ -199,7 +205,7 @@ func (f *Flows) begin(o Order) error {
 		err = f.event(o.Flow.ID, setup.Event{Kind: setup.Begun, Stored: stored}, nil, anyTurn)
 	}
 	if err != nil {
-		_ = f.forget(o.Flow.ID) // what is left says that it has failed
+		_ = f.kept.forget(o.Flow.ID) // what is left says that it has failed
 		f.leave(r)
 		return err
 	}
@@ -237,8 +243,12 @@ func (f *Flows) Follow(ctx context.Context, id string, withPage bool, send func(
 	f.mu.Lock()
 	r := f.of[id]
 	f.mu.Unlock()
-	if r == nil {
-		return fmt.Errorf("%w: %q", control.ErrNoFlow, id)
+	if r == nil { // it may have ended already
+		now, err := f.look(id)
+		if err != nil {
+			return err
+		}
+		return send(now)
 	}
 	for {
 		f.mu.Lock()
@@ -261,10 +271,6 @@ func (f *Flows) Follow(ctx context.Context, id string, withPage bool, send func(
 	}
 }
 
-func over(f control.Flow) bool {
-	return f.State == control.FlowComplete || f.State == control.FlowFailed
-}
-
 // Answer is what a person does about a flow.
 type Answer struct {
 	control.FlowAnswer
@@ -275,7 +281,7 @@ type Answer struct {
 // Supply takes an answer, and returns the flow when that has had its effect. An error about a value is for the person
 // who gave it: the flow waits as before.
 func (f *Flows) Supply(a Answer) (control.Flow, error) {
-	e := setup.Event{Kind: setup.Confirmed}
+	e := setup.Event{Kind: setup.Confirmed, Key: a.Key}
 	switch {
 	case a.Cancel || a.Value != nil && setup.Cancels(a.Value.Text) && !(setup.Skips(a.Value.Text) && f.optional(a.ID)):
 		e.Kind, a.Value = setup.Cancelled, nil
@@ -328,7 +334,8 @@ func (f *Flows) look(id string) (control.Flow, error) {
 
 // Lost takes it that the page of a flow has closed before its flow ended.
 func (f *Flows) Lost(id, words string) {
-	_ = f.event(id, setup.Event{Kind: setup.PageLost, Words: f.words(words)}, nil, anyTurn) // no person waits for it
+	e := setup.Event{Kind: setup.PageLost, Words: cleaned(f.Records, words)}
+	_ = f.event(id, e, nil, anyTurn) // no person waits for it
 }
 
 // Due ends the flows whose deadline has passed, and has itself called again when that of the next one has.
@@ -363,11 +370,11 @@ func (f *Flows) wake() {
 	}
 }
 
-// words are a stranger's, as they may be kept and shown.
-func (f *Flows) words(text string) string {
-	text = f.Records.Clean(text)
-	if r := []rune(text); len(r) > maxWords {
-		return string(r[:maxWords]) + "…"
+// cleaned are a stranger's words, as they may be kept and shown.
+func cleaned(r Records, text string) string {
+	text = r.Clean(text)
+	if all := []rune(text); len(all) > maxWords {
+		return string(all[:maxWords]) + "…"
 	}
 	return text
 }

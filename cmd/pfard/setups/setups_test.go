@@ -247,7 +247,8 @@ func TestWay(t *testing.T) {
 	if got := w.list(); got != "store token, install, write, start, verify" {
 		t.Errorf("done: %s", got)
 	}
-	if now, err := f.look(id); err != nil || now.State != control.FlowComplete || now.Tools != 3 || now.Verified != "get_me" {
+	now, err := f.look(id)
+	if err != nil || now.State != control.FlowComplete || now.Tools != 3 || now.Verified != "get_me" {
 		t.Errorf("it ended as %+v, %v", now, err)
 	}
 	if got := w.recorded(); got != "begin, fail, begin, complete" {
@@ -321,7 +322,8 @@ func TestFails(t *testing.T) {
 		}
 		f.wait(id)
 		now, err := f.look(id)
-		if err != nil || now.State != control.FlowFailed || now.Detail != c.want || w.list() != c.done || w.vault["token"] == "" {
+		if err != nil || now.State != control.FlowFailed || now.Detail != c.want ||
+			w.list() != c.done || w.vault["token"] == "" {
 			t.Errorf("%s: %+v, %v, done %s", c.at, now, err, w.list())
 		}
 		w.nothingLeft()
@@ -406,7 +408,8 @@ func TestEnds(t *testing.T) {
 			f.Due()
 		}
 		f.wait(id)
-		if now, err := f.look(id); c.by != "another" && (err != nil || now.State != control.FlowFailed || now.Detail != c.detail) {
+		now, err := f.look(id)
+		if c.by != "another" && (err != nil || now.State != control.FlowFailed || now.Detail != c.detail) {
 			t.Errorf("%s: it ended as %+v, %v", c.by, now, err)
 		}
 		want := "install, write, stop"
@@ -437,6 +440,7 @@ func TestDeadline(t *testing.T) {
 	if err != nil || now.Detail != "nobody gave TOKEN within 10 minutes" || left != 10*time.Minute || w.list() != "" {
 		t.Errorf("%+v, %v after %s; done %s", now, err, left, w.list())
 	}
+	until(t, f, id, control.FlowFailed) // who follows it late is told how it ended
 	if _, err := f.Of("uid 0"); !errors.Is(err, control.ErrNoFlow) || !strings.Contains(err.Error(), "nobody gave TOKEN") {
 		t.Errorf("who joins is told %v", err)
 	}
@@ -467,6 +471,16 @@ func TestPrincipals(t *testing.T) {
 	if _, err := f.Of("client two"); !errors.Is(err, control.ErrNoFlow) {
 		t.Errorf("who has none: %v", err)
 	}
+	if _, err := f.Begin(ordered("uid 7", "a", "token")); !errors.Is(err, control.ErrBusy) {
+		t.Errorf("one operator begins what another one has: %v", err)
+	}
+	c := begins(t, f, ordered("uid 7", "c", "token"))
+	for range 9 { // in whatever order they are looked at
+		if _, err := f.Begin(ordered("uid 7", "a", "token")); !errors.Is(err, control.ErrBusy) {
+			t.Errorf("one operator begins what another one has: %v", err)
+		}
+	}
+	until(t, f, c, control.AwaitingCredential)            // and its own goes on
 	again := begins(t, f, ordered("uid 0", "b", "token")) // ends a, which is its own, and b, which is a client's
 	for _, id := range []string{a, b} {
 		if now, err := f.look(id); err == nil && now.State != control.FlowFailed {
@@ -630,8 +644,8 @@ func TestFullDisk(t *testing.T) {
 		w := newWorld(t)
 		f := w.pfard()
 		count := 0
-		write := f.write
-		f.write = func(path string, text []byte) error {
+		write := f.kept.write
+		f.kept.write = func(path string, text []byte) error {
 			if strings.Contains(string(text), "hunter2") {
 				t.Errorf("the file has the value: %s", text)
 			}
@@ -748,7 +762,8 @@ func TestPage(t *testing.T) {
 		t.Errorf("consent: %+v, %v", now, err)
 	}
 	f.wait(id)
-	if got := w.list(); got != "install, write, start, verify" || !slices.Equal(p.closed, []string{id}) || len(p.open) != 1 {
+	got := w.list()
+	if got != "install, write, start, verify" || !slices.Equal(p.closed, []string{id}) || len(p.open) != 1 {
 		t.Errorf("done %s; pages %+v", got, p)
 	}
 	id = begins(t, f, o)

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+)
+
+const importHelp = `Make a declaration of each server in the configuration files of MCP clients. FILE is such a file, or
+"-" for standard input; --from takes the file of a program of yours. pfar never changes these files.
+
+pfar first shows the declarations, and says line by line what it does not translate. If you say yes, it
+stores tokens in the vault, where possible so that the server gets only a placeholder, and writes the
+declarations. It fetches nothing before that, and takes no value from your environment. It replaces no
+secret of the vault, and no declaration.
+
+--undo takes back the last import: the declarations that nobody changed since, and the secrets that the
+import stored and nothing else uses.`
+
+func (v importVerb) importCommand() *cobra.Command {
+	var w importWish
+	cmd := v.outputFlag(&cobra.Command{
+		Use: "import [FILE...]", Short: "Make declarations of the servers of an MCP client", Long: importHelp,
+		Example: example("pfar import --from claude-desktop", "pfar import .mcp.json --only notion,github",
+			"sudo pfar import --from cursor --user ann", "pfar import --undo"),
+		Args: cobra.ArbitraryArgs, ValidArgsFunction: filesToo,
+		// Values pass through this process.
+		PreRunE: func(*cobra.Command, []string) error { return units.NoCore() },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w.files = args
+			return v.run(cmd.Context(), w)
+		},
+	})
+	f := cmd.Flags()
+	f.StringVar(&w.from, "from", "", "import the file of this `PROGRAM`: "+strings.Join(programNames(), ", "))
+	f.StringVar(&w.user, "user", "", "as root: import the file of this `USER`")
+	f.StringSliceVar(&w.only, "only", nil, "import the servers with these `NAMES` alone")
+	f.BoolVar(&w.undo, "undo", false, "take the last import back")
+	f.BoolVar(&w.dryRun, "dry-run", false, "show what would be imported, and change nothing")
+	f.BoolVar(&w.yes, "yes", false, "do not ask")
+	cmd.RegisterFlagCompletionFunc("from", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return programNames(), noFiles
+	})
+	return cmd
+}
+
+func (v importVerb) run(ctx context.Context, w importWish) error {
+	switch {
+	case w.undo && (len(w.files) > 0 || w.from != "" || len(w.only) > 0):
+		return usage("--undo takes back the last import, and goes without FILE, --from and --only")
+	case w.undo:
+		return v.takeBack(ctx, w)
+	case (len(w.files) == 0) == (w.from == ""):
+		return usage("name a FILE, or a program with --from").withHint("pfar import --help")
+	case w.from != "" && !slices.Contains(programNames(), w.from):
+		return usage("%q is none of %s", w.from, strings.Join(programNames(), ", "))
+	}
+	if !w.dryRun {
+		if err := v.canAsk(w.yes, "pfar import ... --dry-run"); err != nil {
+			return err
+		}
+	}
+	found, err := v.proposals(ctx, w)
+	if err != nil {
+		return err
+	}
+	out := imported{Files: found, DryRun: w.dryRun}
+	wanted := out.wanted()
+	if w.dryRun || len(wanted) == 0 {
+		return v.told(out, wanted)
+	}
+	question := fmt.Sprintf("Import %s?", count(len(wanted), "server"))
+	if err := v.ask(ctx, w.yes, question, func(to io.Writer) { v.show(to, found) }); err != nil {
+		return err
+	}
+	failed := v.apply(ctx, &out)
+	return v.finish(ctx, out, w, failed)
+}
+
+// told is for an import that changes nothing.
+func (v importVerb) told(out imported, wanted []*planned) error {
+	if v.json() {
+		if err := v.printJSON(out); err != nil {
+			return err
+		}
+	} else {
+		v.show(v.stdout, out.Files)
+	}
+	if len(wanted) == 0 {
+		return fail(exitFailed, "there is nothing to import; nothing was changed")
+	}
+	return nil
+}
+
+// finish says what was imported, what it waits for, and what to do next.
+func (v importVerb) finish(ctx context.Context, out imported, w importWish, failed error) error {
+	wanted := out.wanted()
+	if v.json() {
+		if err := v.printJSON(out); err != nil {
+			return err
+		}
+	} else {
+		report, _ := v.report(ctx)
+		v.printDone(wanted, report)
+	}
+	done := slices.ContainsFunc(wanted, func(p *planned) bool { return p.File != "" })
+	if done && !v.json() {
+		for _, s := range wanted {
+			v.next(s)
+		}
+		if v.hintAt("pfar import --undo takes the import back"); w.from != "" {
+			v.hintAt("pfar client install " + w.from + " writes pfar into the program's file")
+		}
+	}
+	switch {
+	case failed != nil:
+		return failed
+	case slices.ContainsFunc(wanted, func(p *planned) bool { return p.Failed != "" }):
+		return exitWith(exitFailed)
+	}
+	return nil
+}
+
+// next says what a server still needs.
+func (v importVerb) next(s *planned) {
+	if s.File == "" {
+		return
+	}
+	for _, secret := range s.Secrets {
+		switch {
+		case !secret.Waits:
+		case secret.File:
+			v.hintAt("pfar vault set " + secret.Key + " --file FILE, which " + s.Server + " waits for")
+		default:
+			v.hintAt("pfar vault set " + secret.Key + ", which " + s.Server + " waits for")
+		}
+	}
+	if !s.Hosts {
+		v.hintAt("pfar learn " + s.Server + " --write finds the hosts that it needs")
+	}
+}
+
+// printDone prints a row for each server.
+func (v importVerb) printDone(wanted []*planned, report control.Report) {
+	rows := [][]cell{}
+	for _, s := range wanted {
+		row := []cell{{s.Server, bold}, {"imported", green}, {"", ""}}
+		if s.File == "" {
+			row[1], row[2] = cell{"not imported", red}, cell{s.Failed, ""}
+		} else if now, err := findServer(report, s.Server); err == nil {
+			row[2].text = describe(now)
+		}
+		rows = append(rows, row)
+	}
+	v.table(v.stdout, rows)
+}

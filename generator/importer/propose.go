@@ -1,0 +1,242 @@
+package importer
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/block"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// Options are what declarations are made by.
+type Options struct {
+	Origin   string // where the servers are from, for a comment
+	Services catalog.Set
+	Facts    map[string]gate.Service
+	Taken    map[string]string      // names of declared servers, and their files
+	Exists   func(path string) bool // of the host; nil: everything exists
+}
+
+// Value is a secret's, which no format shows.
+type Value string
+
+func (Value) String() string               { return "***" }
+func (Value) GoString() string             { return "***" }
+func (Value) MarshalText() ([]byte, error) { return []byte("***"), nil }
+
+// Secret is one that a server gets from the vault.
+type Secret struct {
+	Key      string `json:"key"`
+	Variable string `json:"variable"`
+	Line     int    `json:"line,omitempty"`
+	Brokered bool   `json:"brokered,omitempty"` // the server gets a placeholder
+	File     bool   `json:"file,omitempty"`     // the server reads a file that has it
+	Waits    bool   `json:"waits,omitempty"`    // the file does not have it
+	Optional bool   `json:"-"`
+	Value    Value  `json:"-"`
+}
+
+// Proposal is what becomes of one server of a file.
+type Proposal struct {
+	Name    string   `json:"name"` // in the file
+	Line    int      `json:"line"`
+	Server  string   `json:"server"`
+	Package string   `json:"package,omitempty"`
+	Service string   `json:"service,omitempty"`
+	Text    string   `json:"declaration,omitempty"`
+	Secrets []Secret `json:"secrets,omitempty"`
+	Hosts   bool     `json:"hosts_known"` // whether it is known what the server reaches
+	Notes   []Note   `json:"notes,omitempty"`
+	Refused string   `json:"refused,omitempty"` // why there is no declaration
+}
+
+// Propose makes declarations of servers.
+func Propose(entries []Entry, o Options) []Proposal {
+	if o.Exists == nil {
+		o.Exists = func(string) bool { return true }
+	}
+	all := make([]Proposal, len(entries))
+	same := map[string]int{}
+	taken := map[string]int{}
+	for i, e := range entries {
+		d := draft{Entry: e, o: o}
+		d.p = Proposal{Name: e.Name, Line: e.Line, Server: declaration.NameNear(e.Name)}
+		if first, twice := same[e.print()]; twice && e.Refused == "" {
+			d.refuse(e.Line, "it is the same as %s in line %d", block.QuoteName(entries[first].Name), entries[first].Line)
+		} else {
+			same[e.print()] = i
+		}
+		if d.Refused == "" {
+			d.named(taken)
+			d.make()
+		}
+		d.p.Notes, d.p.Refused = d.Notes, d.Refused
+		if d.Refused != "" {
+			d.p.Text, d.p.Secrets = "", nil
+		} else {
+			taken[d.p.Server] = e.Line
+		}
+		all[i] = d.p
+	}
+	return all
+}
+
+// print is equal for servers that differ in nothing that a declaration has.
+func (e *Entry) print() string {
+	words := []string{e.command.Text, e.url.Text, e.cwd.Text}
+	for _, a := range e.args {
+		words = append(words, a.Text)
+	}
+	for _, v := range slices.Concat(e.env, e.headers) {
+		words = append(words, v.Name+"="+v.Text)
+	}
+	return fmt.Sprintf("%q", words)
+}
+
+// draft is a declaration while it is made.
+type draft struct {
+	Entry
+	o       Options
+	service catalog.Service // what the declaration is written from
+	choices catalog.Choices
+	known   bool            // service is one of the catalogue, or of its facts
+	given   map[string]bool // secrets of service that have a value, by variable
+	p       Proposal
+}
+
+// named finds a name that no other server has.
+func (d *draft) named(taken map[string]int) {
+	wanted := d.p.Server
+	if file, declared := d.o.Taken[wanted]; declared {
+		d.refuse(d.Line, "a server called %s is there already, in %s; rename one of the two", wanted, file)
+		return
+	}
+	for n := 2; ; n++ {
+		line, twice := taken[d.p.Server]
+		_, declared := d.o.Taken[d.p.Server]
+		if !twice && !declared {
+			break
+		}
+		suffix := fmt.Sprintf("-%d", n)
+		d.p.Server = strings.TrimRight(wanted[:min(len(wanted), declaration.MaxName-len(suffix))], "-") + suffix
+		if n == 2 {
+			d.note(d.Line, "it gets another name: %s is the server of line %d", wanted, line)
+		}
+	}
+	if d.p.Server != d.Name && d.p.Server == wanted {
+		d.note(d.Line, "its name becomes %s: names have a to z, 0 to 9 and dashes", d.p.Server)
+	}
+}
+
+func (d *draft) make() {
+	d.choices = catalog.Choices{
+		Server: d.p.Server, Origin: d.o.Origin, Answers: map[string]string{}, Keys: map[string]string{},
+	}
+	d.given = map[string]bool{}
+	args, env := arguments{d}, environment{d}
+	for _, step := range []func(){
+		d.local, d.program, args.put, env.sort, d.parameters, env.missing, d.folder, d.write,
+	} {
+		if step(); d.Refused != "" {
+			return
+		}
+	}
+}
+
+// local refuses what pfar does not start.
+func (d *draft) local() {
+	words := d.words()
+	elsewhere := strings.HasPrefix(d.kind, "http") || strings.HasPrefix(d.kind, "s") && d.kind != "stdio" ||
+		d.kind == "remote" || d.kind == "ws"
+	switch {
+	case d.itself(words):
+		d.refuse(d.Line, "it is pfar itself")
+	case d.command.Text == "" && (d.url.Text != "" || elsewhere):
+		d.refuseRemote(cmp.Or(d.url.Line, d.Line), d.url.Text)
+	case d.command.Text == "":
+		d.refuse(d.Line, "it has no command")
+	case len(d.command.lacks) > 0:
+		d.refuse(d.command.Line, "its command has %s, which only its program knows; write the command out",
+			block.QuoteName(d.command.lacks[0].written))
+	case slices.Contains([]string{"docker", "podman", "nerdctl"}, path.Base(d.command.Text)):
+		d.container()
+	}
+}
+
+// itself reports whether a server is pfar's own endpoint, which pfar client install has written there.
+func (d *draft) itself(words []string) bool {
+	own := strings.HasPrefix(d.url.Text, "http://127.0.0.1:") || strings.HasPrefix(d.url.Text, "http://localhost:")
+	connects := path.Base(words[0]) == "pfar" && slices.Contains(words, "connect")
+	return d.Name == "pfar" && (own || connects)
+}
+
+func (d *draft) words() []string {
+	words := []string{d.command.Text}
+	for _, a := range d.args {
+		words = append(words, a.Text)
+	}
+	return words
+}
+
+// refuseRemote says that a server runs elsewhere, and which package could do the same.
+func (d *draft) refuseRemote(line int, url string) {
+	for _, s := range d.o.Services.All() {
+		if s.Remote != "" && hostOf(s.Remote) == hostOf(url) && s.Program.Gone == "" {
+			d.refuse(line, "it is a remote server, and pfar does not serve those yet; pfar add %s runs %s instead", s.Name,
+				cmp.Or(s.Program.Package, s.Program.Command))
+			return
+		}
+	}
+	d.refuse(line, "it is a remote server, and pfar does not serve those yet")
+}
+
+// container says that a server runs in a container, and which package could do the same.
+func (d *draft) container() {
+	for _, w := range d.words()[1:] {
+		base, _, _ := strings.Cut(path.Base(w), ":")
+		name := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(base, "mcp-"), "-server"), "-mcp")
+		if s, ok := d.o.Services.Find(name); ok && strings.Contains(w, "/") && s.Program.Gone == "" {
+			d.refuse(d.command.Line, "it runs in a container, and pfar starts none; pfar add %s runs %s instead", s.Name,
+				cmp.Or(s.Program.Package, s.Program.Command))
+			return
+		}
+	}
+	d.refuse(d.command.Line, "it runs in a container, and pfar starts none; declare the program of the image")
+}
+
+// folder says what becomes of the directory that a server starts in.
+func (d *draft) folder() {
+	if d.cwd.Text != "" {
+		d.note(d.cwd.Line, "its working directory is not translated: it starts in its own home")
+	}
+	if d.Entry.Folder != "" {
+		d.note(d.Line, "it was for the folder %s alone; a server of pfar is for every client that may use it",
+			block.Quote(d.Entry.Folder))
+	}
+	if d.Disabled {
+		d.note(d.Line, "it is switched off, and stays so: pfar edit %s", d.p.Server)
+	}
+}
+
+// write has the catalogue write the declaration, and adds what that does not know.
+func (d *draft) write() {
+	text, err := d.service.Declaration(d.choices)
+	if err != nil {
+		d.refuse(d.Line, "%v", err)
+		return
+	}
+	d.p.Package = cmp.Or(d.choices.Package, d.service.Program.Package)
+	d.p.Text = d.more(string(text))
+	if read, diags := declaration.Parse(d.p.Server+".hcl", []byte(d.p.Text), declaration.Options{}); read == nil {
+		d.refuse(d.Line, "its declaration would be wrong: %v", diags)
+	}
+	d.p.Service = d.service.Name
+	if d.p.Hosts = d.known; !d.known {
+		d.note(d.Line, "which hosts it needs is not known, so it reaches none: pfar learn %s --write", d.p.Server)
+	}
+}

@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pfar/pfar/units/control"
+)
+
+const (
+	importedToken = "tok-5f0c6a1e9d7b43a8-of-the-echo"
+	packagedToken = "tok-1b2d3c4f5e6a7988-of-the-package"
+)
+
+// clientHome lays out a home in which Cursor has the servers of an mcp.json, and has commands run as its user.
+func (p *pfar) clientHome(text string) (file string) {
+	p.t.Helper()
+	home := directory(p.t, "")
+	file = filepath.Join(home, ".cursor", "mcp.json")
+	must(p.t, os.Mkdir(filepath.Dir(file), 0o700))
+	must(p.t, os.WriteFile(file, []byte(text), 0o600))
+	p.env = append(p.env, "HOME="+home)
+	return file
+}
+
+// trace lists the files of pfar that have a text in them.
+func (p *pfar) trace(text string) (list []string) {
+	p.t.Helper()
+	for _, dir := range []string{p.home, p.run} {
+		must(p.t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() {
+				return nil // what is gone again, and sockets
+			}
+			b, err := os.ReadFile(path)
+			if err == nil && bytes.Contains(b, []byte(text)) {
+				list = append(list, path)
+			}
+			return nil
+		}))
+	}
+	return list
+}
+
+// declaredFiles are the names in the folder of declarations.
+func (p *pfar) declaredFiles() (names []string) {
+	p.t.Helper()
+	entries, err := os.ReadDir(p.declarations)
+	must(p.t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// vaultKeys lists the vault.
+func (p *pfar) vaultKeys() string {
+	p.t.Helper()
+	out, stderr, code := p.command("vault", "list", "--json")
+	if code != 0 {
+		p.t.Fatalf("vault list: %d %s", code, stderr)
+	}
+	return strings.Join(strings.Fields(out), " ")
+}
+
+// TestImport imports the servers of a client with the real pfard: they run, their tokens are in the vault and nowhere
+// else, a killed import leaves nothing, and undo brings everything back.
+func TestImport(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can have names of its own for a registry; TestImportOwn is about users")
+	}
+	t.Parallel()
+	r := newRegistries(t)
+	const name = "@example/mcp-imported"
+	r.npm(t, name, "1.0.0", "")
+	r.npm(t, name, "2.0.0", "")
+	p := prepare(t, map[string]string{"mine.hcl": echo(t)})
+	p.env = append(p.env, "npm_config_registry="+r.url("/npm/"), "npm_config_cafile="+r.roots, "NPM_CONFIG_REGISTRY=")
+	p.up(inHosts(r)...)
+	p.awaitRunning("mine")
+	text := fmt.Sprintf(`{
+  // what I use
+  "mcpServers": {
+    "Echo": {"command": %q, "env": {"ECHO_TOKEN": %q, "MODE": "x"}},
+    "packaged": {"command": "npx", "args": ["-y", "%s@1.0.0"], "env": {"PACKAGED_TOKEN": %q}},
+    "slow": {"command": "npx", "args": ["-y", "%s@2.0.0"], "env": {"SLOW_TOKEN": %q}},
+    "mine": {"command": "mine"}, "remote": {"url": "https://mcp.linear.app/mcp"}
+  }
+}
+`, program(t, "echo"), importedToken, name, packagedToken, name, importedToken)
+	file := p.clientHome(text)
+
+	asked := r.hold("/files/example-mcp-imported-2.0.0.tgz")
+	killed := exec.Command(program(t, "pfar"), "import", "--from", "cursor", "--yes", "--only", "slow")
+	killed.Env = p.env
+	must(t, killed.Start())
+	<-asked
+	must(t, syscall.Kill(killed.Process.Pid, syscall.SIGKILL))
+	if killed.Wait() == nil {
+		t.Error("the import that was killed is done")
+	}
+	if got := p.declaredFiles(); !slices.Equal(got, []string{"mine.hcl"}) || p.vaultKeys() != "[]" {
+		t.Errorf("the import that was killed leaves %q, %s", got, p.vaultKeys())
+	}
+
+	out, stderr, code := p.command("import", "--from", "cursor", "--yes", "--json", "--only", "echo,packaged,mine,remote")
+	if code != 0 || !strings.Contains(out, "is there already") || !strings.Contains(out, "pfar add linear") {
+		t.Fatalf("%d: %s %s", code, out, stderr)
+	}
+	p.awaitRunning("mine", "echo", "packaged")
+	p.isOf("packaged", name)
+	if got := p.vaultKeys(); !strings.Contains(got, `"key": "echo_token"`) ||
+		!strings.Contains(got, `"key": "packaged_token"`) {
+		t.Errorf("the vault has %s", got)
+	}
+	for _, secret := range []string{importedToken, packagedToken} {
+		if strings.Contains(out+stderr, secret) {
+			t.Error("a secret is printed")
+		}
+		if got := p.trace(secret); got != nil {
+			t.Errorf("a secret is in %q", got)
+		}
+		strangersFind(t, p, secret)
+	}
+	now, err := os.ReadFile(file)
+	if err != nil || string(now) != text {
+		t.Errorf("the client's file is %s, %v", now, err)
+	}
+
+	if out, stderr, code := p.command("import", "--undo", "--yes"); code != 0 {
+		t.Errorf("undo: %d: %s %s", code, out, stderr)
+	}
+	if got := p.declaredFiles(); !slices.Equal(got, []string{"mine.hcl"}) || p.vaultKeys() != "[]" {
+		t.Errorf("undo leaves %q, %s", got, p.vaultKeys())
+	}
+	p.await("the imported servers to be gone", soon, func(r control.Report) bool { return len(r.Servers) == 1 })
+	if now, err := os.ReadFile(file); err != nil || string(now) != text {
+		t.Errorf("the client's file is %s, %v", now, err)
+	}
+}
+
+// TestImportOwn imports a local program, as any user can.
+func TestImportOwn(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	p.clientHome(fmt.Sprintf(`{"mcpServers": {"e": {"command": %q, "env": {"E_TOKEN": %q}},
+		"none": {"command": "/nowhere/x"}}}`,
+		program(t, "echo"), importedToken))
+	if out, stderr, code := p.command("import", "--from", "cursor", "--yes"); code != 0 ||
+		!strings.Contains(out, "e  imported") || !strings.Contains(out, "Command not found") {
+		t.Fatalf("%d: %s %s", code, out, stderr)
+	}
+	p.awaitRunning("e")
+	if got := p.trace(importedToken); got != nil {
+		t.Errorf("the secret is in %q", got)
+	}
+	if out, stderr, code := p.command("import", "--undo", "--yes"); code != 0 || len(p.declaredFiles()) != 0 ||
+		p.vaultKeys() != "[]" {
+		t.Errorf("undo: %d: %s %s; left are %q", code, out, stderr, p.declaredFiles())
+	}
+}
