@@ -118,8 +118,10 @@ func TestAdd(t *testing.T) {
 	p.up()
 	readme, err := os.ReadFile("../../README.md")
 	check(t, err)
-	if !bytes.Contains(readme, []byte("\npfar add memory ")) || !bytes.Contains(readme, []byte("\npfar call memory.read_graph ")) {
-		t.Error("README has other commands than this test")
+	for _, command := range []string{"pfar add memory", "pfar call memory.read_graph"} {
+		if !bytes.Contains(readme, []byte("\n"+command+" ")) {
+			t.Errorf("README has not %q", command)
+		}
 	}
 	install := func(args ...string) string { // npm takes longer than p.command waits
 		t.Helper()
