@@ -131,13 +131,16 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 	}
 	rows := [][]cell{}
 	shown := map[string]int{}
-	call := ""
+	call, best := "", out.Verified
+	if t := a.service.Test; best == "" && t != nil {
+		best = t.Tool
+	}
 	for _, does := range []string{"read", "write"} {
 		for _, t := range tools {
 			if known.does(t) != does {
 				continue
 			}
-			if does == "read" && (call == "" || t.Meta.Tool == out.Verified) && shellSafe(t.id()) {
+			if does == "read" && (call == "" || t.Meta.Tool == best) && shellSafe(t.id()) {
 				call = t.id()
 			}
 			if shown[does]++; shown[does] <= mostTools {

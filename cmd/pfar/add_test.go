@@ -48,7 +48,9 @@ func notionToken(t *testing.T) control.Wanted {
 		t.Fatal("the catalogue has no notion")
 	}
 	k := s.Secrets[0]
-	return control.Wanted{Key: k.Key, Variable: k.Env, Prefixes: k.Prefixes, Pattern: k.Pattern, Where: k.Where, URL: k.URL}
+	return control.Wanted{
+		Key: k.Key, Variable: k.Env, Prefixes: k.Prefixes, Pattern: k.Pattern, Where: k.Where, URL: k.URL,
+	}
 }
 
 // put makes an event of the set-up as it is. Called with s.mu held.
@@ -75,7 +77,8 @@ func (s *fakeSetUp) asks(state control.FlowState, detail string) {
 
 // goOn ends well or, with the wrong value, asks again. Called with s.mu held.
 func (s *fakeSetUp) goOn() {
-	for _, detail := range []string{"installing npm:@example/mcp@1.2.3", "writing the declaration", "starting the server"} {
+	steps := []string{"installing npm:@example/mcp@1.2.3", "writing the declaration", "starting the server"}
+	for _, detail := range steps {
 		s.put(func(f *control.Flow) { f.State, f.Detail = control.FlowSpawning, detail })
 	}
 	s.put(func(f *control.Flow) { f.State, f.Detail = control.FlowVerifying, "calling a tool that only reads" })
@@ -273,8 +276,7 @@ func TestAddSession(t *testing.T) {
 		if want := []string{"ntn_wrong-hunter2", s.good}; !slices.Equal(s.given, want) {
 			t.Errorf("gave %q", s.given)
 		}
-		want := control.SetUp{Server: "notion", Service: "notion", Answers: map[string]string{}}
-		if len(s.begun) != 1 || s.begun[0].Server != want.Server || s.begun[0].Service != want.Service || s.begun[0].Text != nil {
+		if len(s.begun) != 1 || s.begun[0].Server != "notion" || s.begun[0].Service != "notion" || s.begun[0].Text != nil {
 			t.Errorf("began %+v", s.begun)
 		}
 	}
@@ -393,7 +395,8 @@ func TestAddScripts(t *testing.T) {
 			given: []string{"ntn_hunter2-right"}, out: "pfar call notion.API-get-self"},
 		"JSON": {args: "notion --yes --json", stdin: "ntn_hunter2-right", given: []string{"ntn_hunter2-right"},
 			out: `"verified": "API-get-self"`},
-		"nothing given":                  {args: "notion --yes", code: exitFailed, err: "the secret is empty\nhint: the set-up waits: pfar add notion"},
+		"nothing given": {args: "notion --yes", code: exitFailed,
+			err: "the secret is empty\nhint: the set-up waits: pfar add notion"},
 		"no question without a terminal": {args: "notion", code: exitUsage, err: "use --yes"},
 		"refused": {args: "notion --yes", stdin: "ntn_hunter2-wrong", good: "x", code: exitFailed,
 			given: []string{"ntn_hunter2-wrong"},
@@ -417,7 +420,8 @@ func TestAddScripts(t *testing.T) {
 			s.good = test.good
 			b := newAdd(t, s).again(test.stdin)
 			code := b.run(t.Context(), append([]string{"add"}, strings.Fields(test.args)...))
-			if code != test.code || !strings.Contains(b.out.String(), test.out) || !strings.Contains(b.err.String(), test.err) {
+			out, err := b.out.String(), b.err.String()
+			if code != test.code || !strings.Contains(out, test.out) || !strings.Contains(err, test.err) {
 				t.Errorf("exit %d, want %d %q %q\n%s\n%s", code, test.code, test.out, test.err, b.out, b.err)
 			}
 			if all := b.out.String() + b.err.String(); strings.Contains(all, "hunter2") || strings.Contains(all, "\x1b") {

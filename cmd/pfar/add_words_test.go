@@ -22,9 +22,11 @@ func TestPropose(t *testing.T) {
 		hint    string
 	}{
 		{words: "npm:@notionhq/notion-mcp-server", want: `server { package = "npm:@notionhq/notion-mcp-server@2.5.2" }`},
-		{words: "npm:@notionhq/notion-mcp-server@2.5.3", want: `server { package = "npm:@notionhq/notion-mcp-server@2.5.3" }`},
+		{words: "npm:@notionhq/notion-mcp-server@2.5.3",
+			want: `server { package = "npm:@notionhq/notion-mcp-server@2.5.3" }`},
 		{words: "-- npx -y @notionhq/notion-mcp-server", want: `api.notion.com`},
-		{words: "-- npx -y @modelcontextprotocol/server-filesystem /srv/notes", want: `sandbox { writable = ["/srv/notes"] }`},
+		{words: "-- npx -y @modelcontextprotocol/server-filesystem /srv/notes",
+			want: `sandbox { writable = ["/srv/notes"] }`},
 		{words: "-- npx -y @modelcontextprotocol/server-filesystem /srv/a /srv/b", failure: "with other arguments than these",
 			hint: "pfar add filesystem asks for what it needs"},
 		{words: "-- npx -y @modelcontextprotocol/server-filesystem --help", failure: "would be read as an option"},
@@ -46,7 +48,8 @@ func TestPropose(t *testing.T) {
 		{words: "npm:../x@1.0.0", failure: "is not the name of a package of npm"},
 		{words: "-- npx -y acme", failure: "has no version"},
 		{words: "-- npx --registry=https://evil.example acme@1.0.0", failure: "options that pfar does not know"},
-		{words: "-- docker run -i x", failure: "docker would run the server outside of pfar's sandbox", hint: "pfar add npm:"},
+		{words: "-- docker run -i x", failure: "docker would run the server outside of pfar's sandbox",
+			hint: "pfar add npm:"},
 		{words: "-- /usr/bin/podman run -i x", failure: "podman would run"},
 		{words: "-- TOKEN=hunter2 npx acme@1.0.0", failure: "begins with a program, not with a variable"},
 		{words: "-- /opt/x ghp_hunter2hunter2hunter2hunter2hunter2hunt", failure: "an argument looks like a secret"},
@@ -87,7 +90,8 @@ func TestPropose(t *testing.T) {
 func TestNameOfPackage(t *testing.T) {
 	known := catalog.Load(nil, "")
 	for pkg, want := range map[string]string{
-		"npm:exa-mcp@1.0.0": "exa", "npm:@acme/mcp@1.0.0": "acme", "npm:@acme/mcp-server-crm@1.0.0": "crm", "npm:mcp@1.0.0": "mcp",
+		"npm:exa-mcp@1.0.0": "exa", "npm:@acme/mcp@1.0.0": "acme", "npm:@acme/mcp-server-crm@1.0.0": "crm",
+		"npm:mcp@1.0.0":               "mcp",
 		"pypi:mcp-server-Big_Time==1": "big-time", "npm:9lives@1.0.0": "lives",
 	} {
 		p, err := propose(known, []string{pkg}, false)
@@ -167,7 +171,8 @@ func TestAddDryRun(t *testing.T) {
 		if code := n.run(t.Context(), args); code != exitOK || !strings.HasSuffix(n.out.String(), "Nothing was changed.\n") {
 			t.Errorf("exit %d: %s%s", code, n.out, n.err)
 		}
-		for _, want := range []string{`service         = "github"`, `"vault:github_work_token"`, "ask for  github_work_token"} {
+		for _, want := range []string{`service         = "github"`, `"vault:github_work_token"`,
+			"ask for  github_work_token"} {
 			if !strings.Contains(n.out.String(), want) {
 				t.Errorf("%s lacks %q", n.out, want)
 			}

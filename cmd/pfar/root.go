@@ -24,8 +24,7 @@ const environmentHelp = `Variables that pfar and pfard read. The brackets contai
   PFAR_RUN_DIR      sockets; in memory [/run/pfar; $XDG_RUNTIME_DIR/pfar, else /dev/shm/pfar-UID]
   PFAR_STATE_DIR    token, logs, pins, sessions, audit, private homes, vault
                     [/var/lib/pfar; $XDG_STATE_HOME/pfar]
-  PFAR_CONFIG_DIR   declarations; clients.d, policies.d, services.d, oauth.d and on-failure are
-                    beside it
+  PFAR_CONFIG_DIR   declarations; clients.d, policies.d, services.d and on-failure are beside it
                     [/etc/pfar/mcp.d; $XDG_CONFIG_HOME/pfar/mcp.d]
   PFAR_SERVERS_DIR  programs installed for servers [servers in PFAR_STATE_DIR]
   HTTPS_PROXY       the HTTP proxy of your network, through which servers reach declared hosts;
@@ -88,8 +87,8 @@ func rootCommand(c *pfar) *cobra.Command {
 	}{
 		{"declare", "Declare:", []*cobra.Command{
 			declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand(),
-			addVerb{c}.addCommand(), importVerb{c}.importCommand(), servicesVerb{c}.servicesCommand(),
-			packageVerb{c}.installCommand(), upgradeVerb{c}.upgradeCommand(), editVerb{c}.editCommand(),
+			addVerb{c}.addCommand(), servicesVerb{c}.servicesCommand(), packageVerb{c}.installCommand(),
+			upgradeVerb{c}.upgradeCommand(), importVerb{c}.importCommand(), editVerb{c}.editCommand(),
 			removeVerb{c}.removeCommand(),
 		}},
 		{"run", "Run:", []*cobra.Command{
@@ -107,9 +106,7 @@ func rootCommand(c *pfar) *cobra.Command {
 			grantsVerb{c}.grantsCommand(), sessionsVerb{c}.sessionsCommand(), auditVerb{c}.auditCommand(),
 			installVerb{clientVerb{c}}.withInstall(),
 		}},
-		{"host", "Host and secrets:", []*cobra.Command{
-			loginVerb{c}.loginCommand(), vaultVerb{c}.vaultCommand(), doctorVerb{c}.doctorCommand(),
-		}},
+		{"host", "Host and secrets:", []*cobra.Command{vaultVerb{c}.vaultCommand(), doctorVerb{c}.doctorCommand()}},
 		{"more", "More:", []*cobra.Command{versionVerb{c.streams}.versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
@@ -165,5 +162,4 @@ var synonyms = map[string][]string{
 	"refresh": {"rediscover", "reload"},
 	"explain": {"inspect", "show"},
 	"clean":   {"purge", "prune"}, "undo": {"revert", "restore", "rollback"},
-	"login": {"signin", "auth", "authorize"},
 }

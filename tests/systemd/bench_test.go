@@ -90,10 +90,10 @@ func BenchmarkProgram(b *testing.B) {
 	within(b, 100*time.Millisecond, took)
 }
 
-// BenchmarkInstall is from README's first command for a machine that lacks pfar to the answer of the first call,
+// BenchmarkInstall is from the first command of pfard(8) for a machine that lacks pfar to the answer of the first call,
 // without the downloads.
 func BenchmarkInstall(b *testing.B) {
-	lines := readmeCommands(b, exampleDeclared)
+	lines := manualBlock(b, exampleDeclared)
 	var took []time.Duration
 	for range 3 {
 		m := bare(b)

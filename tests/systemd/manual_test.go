@@ -37,24 +37,8 @@ func manualCommand(t *testing.T, begins string) string {
 	return strings.Join(words, " ")
 }
 
-// readmeCommands returns the lines of README's block of commands that has a certain one.
-func readmeCommands(t testing.TB, with string) (lines []string) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, block := range strings.Split(string(text), "```") {
-		if i%2 == 1 && strings.Contains(block, with+"\n") {
-			return strings.Split(strings.TrimSpace(block), "\n")
-		}
-	}
-	t.Fatalf("README has no %q", with)
-	return nil
-}
-
 // manualBlock returns the lines of the literal text in pfard(8) that has a certain one.
-func manualBlock(t *testing.T, with string) []string {
+func manualBlock(t testing.TB, with string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "packaging", "man", "pfard.8"))
 	if err != nil {
@@ -69,7 +53,7 @@ func manualBlock(t *testing.T, with string) []string {
 	return nil
 }
 
-// typed is a script of lines of README or pfard(8). The machine has no network: the package is there, and npm finds its own there
+// typed is a script of lines of pfard(8). The machine has no network: the package is there, and npm finds its own there
 // already.
 func typed(lines []string) string {
 	script := `export DEBIAN_FRONTEND=noninteractive; cd ` + packages + ` 2>/dev/null || :
@@ -78,15 +62,15 @@ npm() { for last; do :; done; test -e "$last"/package-lock.json; ln -s ` + fromN
 	return script + strings.Join(lines, "\n") + "\n"
 }
 
-// exampleDeclared is README's command after which there is a server.
+// exampleDeclared is pfard(8)'s command after which there is a server.
 const exampleDeclared = "cp /usr/share/doc/pfar/examples/memory.toml /etc/pfar/mcp.d/"
 
-// TestReadme types the commands of README as root, which run pfar as a service, and then those of pfard(8) as a user. In between
+// TestReadme types the commands of pfard(8) as root, which run pfar as a service, and then those for a user. In between
 // root changes the port as pfard(8) says.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	m := bare(t)
-	lines := readmeCommands(t, exampleDeclared)
+	lines := manualBlock(t, exampleDeclared)
 	last := len(lines) - 1
 	m.Shell(t, typed(lines[:last]))
 	shows := func(status func() bed.Result) {
