@@ -15,7 +15,8 @@ import (
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
-	m.Shell(t, "mkdir -p /srv/notes; chmod 777 /srv/notes; echo first >/srv/notes/a; echo first >/srv/notes/b; chmod 666 /srv/notes/*")
+	m.Shell(t, `mkdir -p /srv/notes; chmod 777 /srv/notes
+cd /srv/notes; echo first >a; echo first >b; chmod 666 a b`)
 	m.Put(t, "/etc/pfar/mcp.d/keeps.hcl", fmt.Sprintf(
 		"label = \"public\"\nserver {\n  command = %q\n}\nsandbox {\n  state = true\n  writable = [\"/srv/notes\"]\n}\n",
 		programs+"/clients"), 0o644)
