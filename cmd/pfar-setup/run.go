@@ -45,7 +45,7 @@ func run(ctx context.Context, path string) error {
 	defer context.AfterFunc(ctx, func() { pfard.Close() })()
 	l, err := listen(task.Port)
 	if err != nil {
-		return errors.Join(err, pfard.Send(attach.Message{Listens: &attach.Listens{Error: err.Error()}}))
+		return errors.Join(err, pfard.Send(attach.Message{PageTalk: attach.PageTalk{Listens: &attach.Listens{Error: err.Error()}}}))
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	s := newSite(task, port, func(act page.Act, value []byte) error { return deliver(pfard, act, value) })
@@ -53,7 +53,7 @@ func run(ctx context.Context, path string) error {
 	defer h.Close()
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(netutil.LimitListener(l, maxConns)) }()
-	if err := pfard.Send(attach.Message{Listens: &attach.Listens{Port: uint16(port)}}); err != nil {
+	if err := pfard.Send(attach.Message{PageTalk: attach.PageTalk{Listens: &attach.Listens{Port: uint16(port)}}}); err != nil {
 		return fmt.Errorf("telling pfard where the page is: %w", err)
 	}
 	over := make(chan struct{})
@@ -168,7 +168,7 @@ func passed(hello attach.Hello) (*attach.Conn, []*os.File, error) {
 
 // deliver hands what a person has done to pfard. A value goes in a file that nobody can change.
 func deliver(pfard *attach.Conn, act page.Act, value []byte) error {
-	m := attach.Message{Acted: &attach.Acted{Act: act}}
+	m := attach.Message{PageTalk: attach.PageTalk{Acted: &attach.Acted{Act: act}}}
 	if value == nil {
 		return pfard.Send(m)
 	}

@@ -141,7 +141,7 @@ func TestRun(t *testing.T) {
 	}
 	show := func(s page.State) {
 		t.Helper()
-		if err := p.conn.Send(attach.Message{Shown: &s}); err != nil {
+		if err := p.conn.Send(attach.Message{PageTalk: attach.PageTalk{Shown: &s}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -52,13 +52,12 @@ type attachments struct {
 	warnings  rate.Sometimes // of warn
 
 	talks *bridge.Talks // with bridges
+	tasks *taskUnits
 
 	mu        sync.Mutex
 	launchers map[string]launcher      // by instance
 	bridges   map[string]*attach.Conn  // likewise
 	kept      map[string]*kept         // by instance, for its bridge
-	errands   map[string]errand        // by unit of pfar-refresh@.service and pfar-login@.service
-	pages     map[string]pageTalk      // by instance of pfar-setup@.service
 	budgets   map[string]*rate.Limiter // by instance, of what its launcher asks; one that comes again finds its own
 	mistakes  map[string]string        // by server: what is wrong with its file
 }
@@ -117,11 +116,11 @@ func (a *attachments) attached(conn *attach.Conn, peer control.Peer) {
 	case p.Bridge:
 		err = a.bridge(conn, p, hello)
 	case p.Refresh, p.Login:
-		err = a.sent(conn, p, hello)
+		err = a.tasks.sent(conn, p, hello)
 	case p.Model:
 		err = a.modeller(conn, p)
 	case p.Page:
-		err = a.paged(conn, p, hello)
+		err = a.tasks.paged(conn, p, hello)
 	default:
 		err = a.launcher(conn, p, peer.UID, hello)
 	}

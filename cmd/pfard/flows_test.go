@@ -34,7 +34,7 @@ func (d *daemon) begins(t *testing.T, p control.Peer, wish *control.SetUp) *flow
 	ctx, leave := context.WithCancel(context.Background())
 	t.Cleanup(leave)
 	go func() {
-		f.err <- d.answer(ctx, p, control.Request{Verb: control.Begin, SetUp: wish}, func(r control.Response) error {
+		f.err <- d.answer(ctx, p, control.Request{Verb: control.Begin, SettingUp: control.SettingUp{SetUp: wish}}, func(r control.Response) error {
 			f.states <- *r.Flow
 			return nil
 		})
@@ -75,7 +75,7 @@ func operator() control.Peer { return control.Peer{UID: os.Getuid()} }
 // supplies answers a set-up.
 func (d *daemon) supplies(t *testing.T, id, value string) (now control.Flow, err error) {
 	t.Helper()
-	q := control.Request{Verb: control.Supply, Answer: &control.FlowAnswer{ID: id}, Secret: value}
+	q := control.Request{Verb: control.Supply, SettingUp: control.SettingUp{Answer: &control.FlowAnswer{ID: id}}, Secret: value}
 	err = d.answer(t.Context(), operator(), q, func(r control.Response) error { now = *r.Flow; return nil })
 	return now, err
 }
@@ -197,7 +197,7 @@ func TestSetUpRefuses(t *testing.T) {
 		"pages that are not":      {guest, client(control.SetUp{Service: "notion"}), control.ErrInvalid},
 		"for a client, with text": {operator(), client(control.SetUp{Server: "a", Text: text}), control.ErrDenied},
 	} {
-		q := control.Request{Verb: control.Begin, SetUp: c.wish}
+		q := control.Request{Verb: control.Begin, SettingUp: control.SettingUp{SetUp: c.wish}}
 		err := d.answer(t.Context(), c.p, q, func(r control.Response) error {
 			t.Errorf("%s: begun: %+v", what, r.Flow)
 			return errors.New("enough")
@@ -207,7 +207,7 @@ func TestSetUpRefuses(t *testing.T) {
 		}
 	}
 	for _, answer := range []*control.FlowAnswer{nil, {}, {ID: "x"}, {ID: "x", Cancel: true}} {
-		q := control.Request{Verb: control.Supply, Answer: answer, Secret: "hunter2"}
+		q := control.Request{Verb: control.Supply, SettingUp: control.SettingUp{Answer: answer}, Secret: "hunter2"}
 		err := d.answer(t.Context(), operator(), q, func(control.Response) error { return nil })
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("an answer %+v: %v", answer, err)
@@ -360,7 +360,7 @@ func TestSetUpOfService(t *testing.T) {
 	if w := asked.Wants; w.Variable != "X_EXTRA" || !w.Optional || w.Where != "Copy it." {
 		t.Fatalf("it asks %+v", w)
 	}
-	q := control.Request{Verb: control.Supply, Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}}
+	q := control.Request{Verb: control.Supply, SettingUp: control.SettingUp{Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}}}
 	if w := ask(t, d, q).Flow.Wants; w == nil || w.Variable != "X_TOKEN" || w.URL == "" || w.Optional {
 		t.Fatalf("then it asks %+v", w)
 	}
@@ -423,7 +423,7 @@ func TestSetUpOfClient(t *testing.T) {
 		t.Errorf("joined %+v", again)
 	}
 	for _, other := range []*control.SetUp{{For: "cursor"}, {Service: "x", For: "cursor", Page: true}} {
-		q := control.Request{Verb: control.Begin, SetUp: other}
+		q := control.Request{Verb: control.Begin, SettingUp: control.SettingUp{SetUp: other}}
 		err := d.answer(t.Context(), guest, q, func(r control.Response) error {
 			return fmt.Errorf("told %+v", r.Flow)
 		})
@@ -438,7 +438,7 @@ func TestSetUpOfClient(t *testing.T) {
 	d.comesUp(t, m, "x", 1, proven())
 	f.until(control.FlowComplete)
 	d.orders.flows.clients.SetBurst(0)
-	q := control.Request{Verb: control.Begin, SetUp: &control.SetUp{Service: "notion", For: "claude", Page: true}}
+	q := control.Request{Verb: control.Begin, SettingUp: control.SettingUp{SetUp: &control.SetUp{Service: "notion", For: "claude", Page: true}}}
 	if err := d.answer(t.Context(), guest, q, nil); !errors.Is(err, control.ErrBusy) {
 		t.Errorf("one set-up after another: %v", err)
 	}
@@ -460,7 +460,7 @@ func TestSetUpNextPfard(t *testing.T) {
 		installs := d.known(t)
 		f := d.begins(t, operator(), &control.SetUp{Service: "x"})
 		asked := f.until(control.AwaitingCredential)
-		ask(t, d, control.Request{Verb: control.Supply, Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}})
+		ask(t, d, control.Request{Verb: control.Supply, SettingUp: control.SettingUp{Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}}})
 		f.until(control.AwaitingCredential)
 		if at >= 1 {
 			if _, err := d.supplies(t, asked.ID, "x_hunter2-hunter2"); err != nil {

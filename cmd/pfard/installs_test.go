@@ -25,15 +25,15 @@ func TestInstallRefuses(t *testing.T) {
 		want error
 	}{
 		"nothing":     {control.Request{}, control.ErrInvalid},
-		"both":        {control.Request{Package: "npm:x@1.0.0", Server: "a"}, control.ErrInvalid},
-		"no version":  {control.Request{Package: "npm:x"}, control.ErrInvalid},
-		"a range":     {control.Request{Package: "npm:x@^1.0.0"}, control.ErrInvalid},
-		"a path":      {control.Request{Package: "npm:../../x@1.0.0"}, control.ErrInvalid},
-		"an option":   {control.Request{Package: "npm:--prefix@1.0.0"}, control.ErrInvalid},
+		"both":        {control.Request{SettingUp: control.SettingUp{Package: "npm:x@1.0.0"}, Server: "a"}, control.ErrInvalid},
+		"no version":  {control.Request{SettingUp: control.SettingUp{Package: "npm:x"}}, control.ErrInvalid},
+		"a range":     {control.Request{SettingUp: control.SettingUp{Package: "npm:x@^1.0.0"}}, control.ErrInvalid},
+		"a path":      {control.Request{SettingUp: control.SettingUp{Package: "npm:../../x@1.0.0"}}, control.ErrInvalid},
+		"an option":   {control.Request{SettingUp: control.SettingUp{Package: "npm:--prefix@1.0.0"}}, control.ErrInvalid},
 		"no name":     {control.Request{Server: "../a"}, control.ErrInvalid},
 		"no server":   {control.Request{Server: "b"}, control.ErrNoServer},
 		"no package":  {control.Request{Server: "a"}, control.ErrInvalid},
-		"no registry": {control.Request{Package: "gem:x@1.0.0"}, control.ErrInvalid},
+		"no registry": {control.Request{SettingUp: control.SettingUp{Package: "gem:x@1.0.0"}}, control.ErrInvalid},
 	} {
 		c.q.Verb = control.Install
 		err := d.answer(t.Context(), control.Peer{UID: 1000}, c.q, func(control.Response) error { return nil })

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"time"
 
@@ -30,7 +31,7 @@ func (a *attachments) keep(instance string, sockets []*os.File) {
 		old.close()
 	}
 	go k.watch(func() bool { return a.bridgeOf(instance) != nil }, func() {
-		a.tellSystemd("starting a bridge", instance, func(ctx context.Context, bus *systemd.Bus) error {
+		tellSystemd(a.log, a.link, "starting a bridge", instance, func(ctx context.Context, bus *systemd.Bus) error {
 			return bus.TryStart(ctx, systemd.BridgeUnit(instance))
 		})
 	})
@@ -43,7 +44,7 @@ func (a *attachments) keepOwn(instance string, sockets []*os.File, again bool) {
 	if again || a.bridgeOf(instance) == nil {
 		return
 	}
-	a.tellSystemd("stopping a bridge", instance, func(ctx context.Context, bus *systemd.Bus) error {
+	tellSystemd(a.log, a.link, "stopping a bridge", instance, func(ctx context.Context, bus *systemd.Bus) error {
 		return bus.StopUnit(ctx, systemd.BridgeUnit(instance))
 	})
 }
@@ -54,15 +55,18 @@ func (a *attachments) bridgeOf(instance string) *attach.Conn {
 	return a.bridges[instance]
 }
 
-func (a *attachments) tellSystemd(doing, instance string, f func(context.Context, *systemd.Bus) error) {
+// tellSystemd has systemd do something about an instance that goes on without it.
+func tellSystemd(
+	log *slog.Logger, link *systemd.Link, doing, instance string, f func(context.Context, *systemd.Bus) error,
+) {
 	ctx, cancel := context.WithTimeout(context.Background(), helloTime)
 	defer cancel()
-	bus, err := a.link.Bus(ctx)
+	bus, err := link.Bus(ctx)
 	if err == nil {
 		err = f(ctx, bus)
 	}
 	if err != nil {
-		a.log.Warn(doing+", ignoring", "server", instance, "error", err)
+		log.Warn(doing+", ignoring", "server", instance, "error", err)
 	}
 }
 

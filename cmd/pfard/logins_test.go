@@ -82,7 +82,7 @@ func bureau(t *testing.T) (*daemon, *machine, chan struct{}, *fetcher, *loud) {
 // logsIn asks for a login, and returns what it tells and how it ends.
 func (d *daemon) logsIn(ctx context.Context, name string, way oauth.Way) (<-chan control.SignIn, <-chan error) {
 	told, ended := make(chan control.SignIn, 10), make(chan error, 1)
-	q := control.Request{Verb: control.LogIn, Server: name, Login: &control.Login{Way: way}}
+	q := control.Request{Verb: control.LogIn, Server: name, SettingUp: control.SettingUp{Login: &control.Login{Way: way}}}
 	go func() {
 		ended <- d.answer(ctx, operator(), q, func(r control.Response) error { told <- *r.SignIn; return nil })
 		close(told)

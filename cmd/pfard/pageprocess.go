@@ -14,18 +14,18 @@ import (
 )
 
 // runPage has systemd run the process of a page, which attaches (paged), and returns when it has hung up.
-func (a *attachments) runPage(ctx context.Context, instance string, talk pageTalk) error {
+func (u *taskUnits) runPage(ctx context.Context, instance string, talk pageTalk) error {
 	over := make(chan struct{})
-	a.mu.Lock()
-	a.pages[instance] = func(conn *attach.Conn) {
+	u.mu.Lock()
+	u.pages[instance] = func(conn *attach.Conn) {
 		defer close(over)
 		defer context.AfterFunc(ctx, func() { conn.Close() })()
 		talk(conn)
 	}
-	a.mu.Unlock()
-	defer a.forgetPage(instance)
+	u.mu.Unlock()
+	defer u.forgetPage(instance)
 	unit := systemd.PageUnit(instance)
-	bus, err := a.link.Bus(ctx)
+	bus, err := u.link.Bus(ctx)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (a *attachments) runPage(ctx context.Context, instance string, talk pageTal
 		return err
 	}
 	// Whatever ends the page, nothing of it stays. ctx may have ended.
-	defer a.tellSystemd("ending a page", instance, func(ctx context.Context, bus *systemd.Bus) error {
+	defer tellSystemd(u.log, u.link, "ending a page", instance, func(ctx context.Context, bus *systemd.Bus) error {
 		return bus.StopUnit(ctx, unit)
 	})
 	select {
@@ -53,18 +53,18 @@ func (a *attachments) runPage(ctx context.Context, instance string, talk pageTal
 	}
 }
 
-func (a *attachments) forgetPage(instance string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.pages, instance)
+func (u *taskUnits) forgetPage(instance string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.pages, instance)
 }
 
 // paged is the conversation with the process of a page. Each has one: what comes again is of an earlier pfard, and ends.
-func (a *attachments) paged(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
-	a.mu.Lock()
-	talk := a.pages[p.Instance]
-	delete(a.pages, p.Instance)
-	a.mu.Unlock()
+func (u *taskUnits) paged(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
+	u.mu.Lock()
+	talk := u.pages[p.Instance]
+	delete(u.pages, p.Instance)
+	u.mu.Unlock()
 	if talk == nil || hello.Again {
 		return fmt.Errorf("nobody has asked for %q", systemd.PageUnit(p.Instance))
 	}

@@ -240,7 +240,7 @@ func (s *servedPage) tell(conn *attach.Conn, state page.State) error {
 		return nil // or a form that was sent already would be shown once more
 	}
 	s.last = state
-	return conn.Send(attach.Message{Shown: &state})
+	return conn.Send(attach.Message{PageTalk: attach.PageTalk{Shown: &state}})
 }
 
 func equalStates(a, b page.State) bool {
@@ -266,7 +266,7 @@ func (s *servedPage) take(conn *attach.Conn, act page.Act, files []*os.File) {
 		again.Words = err.Error()
 	}
 	again = again.Clean()
-	_ = conn.Send(attach.Message{Shown: &again})
+	_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Shown: &again}})
 }
 
 // answerOf is what an act means for a set-up.

@@ -64,7 +64,7 @@ func (b *browsed) runPage(ctx context.Context, instance string, talk pageTalk) e
 	if b.silent {
 		listens = attach.Listens{Error: "listening on 127.0.0.1:1: another program has the port"}
 	}
-	if err := theirs.Send(attach.Message{Listens: &listens}); err != nil {
+	if err := theirs.Send(attach.Message{PageTalk: attach.PageTalk{Listens: &listens}}); err != nil {
 		return err
 	}
 	b.opened <- w
@@ -84,7 +84,7 @@ func (w *browser) acts(t *testing.T, act page.Act, value string) {
 		defer f.Close()
 		files = append(files, f)
 	}
-	if err := w.conn.Send(attach.Message{Acted: &attach.Acted{Act: act}}, files...); err != nil {
+	if err := w.conn.Send(attach.Message{PageTalk: attach.PageTalk{Acted: &attach.Acted{Act: act}}}, files...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -176,7 +176,7 @@ func TestPageActs(t *testing.T) {
 	if s := w.until(t, phase(page.Waiting)); !strings.Contains(s.Words, "no button") {
 		t.Errorf("another act: %+v", s)
 	}
-	if err := w.conn.Send(attach.Message{Listens: &attach.Listens{Port: 1}}); err != nil {
+	if err := w.conn.Send(attach.Message{PageTalk: attach.PageTalk{Listens: &attach.Listens{Port: 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.acts(t, page.Cancel, "")

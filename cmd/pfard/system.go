@@ -215,8 +215,8 @@ func (d *daemon) hearUnits(ctx context.Context, a *attachments, own allotted) fu
 // join has the daemon and the conversations with units know each other.
 func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.fleet.runner, d.fleet.units, a.runner, d.keeper.running = converge.New(r, d.fleet), a, r, r.Bridges
-	d.tokens.runs, d.orders.logins.runs = a, a
-	d.servePages(a)
+	d.tokens.runs, d.orders.logins.runs = a.tasks, a.tasks
+	d.servePages(a.tasks)
 	d.orders.installs.jobs.Run(r)
 	d.policy.outlived = true
 	d.inspectors.runner = systemd.NewInspectors(d.log, a.link, d.options.dirs.Run)
@@ -325,8 +325,12 @@ func newAttachments(d *daemon, link *systemd.Link, limits *local.UnitScopes) *at
 		policy: d.policy, audit: d.audit,
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{},
-		mistakes: map[string]string{}, errands: map[string]errand{}, pages: map[string]pageTalk{},
+		mistakes: map[string]string{},
 		budgets: map[string]*rate.Limiter{},
 		talks:   d.bridges,
+		tasks: &taskUnits{
+			log: d.log, link: link, hold: d.hold, tokens: d.tokens,
+			errands: map[string]errand{}, pages: map[string]pageTalk{},
+		},
 	}
 }

@@ -121,7 +121,7 @@ func serveErrand(conn *attach.Conn, e errand, held string, through gates) error 
 				}
 			}
 			e.take(*m.Refreshed, content)
-			_ = conn.Send(attach.Message{Taken: true})
+			_ = conn.Send(attach.Message{Errand: attach.Errand{Taken: true}})
 		}
 		attach.CloseAll(files)
 	}

@@ -31,24 +31,21 @@ type Message struct {
 	Unwired bool              `json:"unwired,omitempty"` // bridge: it could not take that, and puts on the wire what it did before
 	Refused *egress.Refusal   `json:"refused,omitempty"` // bridge: what it has refused last
 	Errand
-	Listens *Listens `json:"listens,omitempty"` // page: where it is
-	Acted   *Acted   `json:"acted,omitempty"`   // page: what a person has done there; a value is the attached file
+	PageTalk
 
 	// From pfard.
-	Welcome *Welcome    `json:"welcome,omitempty"` // the answer to Hello
-	Placed  *Placed     `json:"placed,omitempty"`  // the answer to Place
-	End     *End        `json:"end,omitempty"`     // the answer to Ended
-	Found   *Found      `json:"found,omitempty"`   // the answer to Search: the attached file may be logged
-	Allowed *Allowed    `json:"allowed,omitempty"` // the answer to Allow
-	Taken   bool        `json:"taken,omitempty"`   // the answer to Refreshed: what came with it is stored, or of no use any more
-	Broker  bool        `json:"broker,omitempty"`  // to a bridge: the attached file has what it is to put on the wire from now on (package broker)
-	Redact  bool        `json:"redact,omitempty"`  // to a bridge: the attached file has what to keep out of logs from now on (package redact)
-	Shown   *page.State `json:"shown,omitempty"`   // to a page: what it shows from now on
-	Refusal string      `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
-	Mistake *string     `json:"mistake,omitempty"` // to a launcher: why its server does not run as its file says, in words; "": it does
-	Label   *string     `json:"label,omitempty"`   // to a launcher: the label of its server's data from now on
-	Error   string      `json:"error,omitempty"`   // why pfard hangs up
-	Later   bool        `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
+	Welcome *Welcome `json:"welcome,omitempty"` // the answer to Hello
+	Placed  *Placed  `json:"placed,omitempty"`  // the answer to Place
+	End     *End     `json:"end,omitempty"`     // the answer to Ended
+	Found   *Found   `json:"found,omitempty"`   // the answer to Search: the attached file may be logged
+	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
+	Broker  bool     `json:"broker,omitempty"`  // to a bridge: the attached file has what it is to put on the wire from now on (package broker)
+	Redact  bool     `json:"redact,omitempty"`  // to a bridge: the attached file has what to keep out of logs from now on (package redact)
+	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
+	Mistake *string  `json:"mistake,omitempty"` // to a launcher: why its server does not run as its file says, in words; "": it does
+	Label   *string  `json:"label,omitempty"`   // to a launcher: the label of its server's data from now on
+	Error   string   `json:"error,omitempty"`   // why pfard hangs up
+	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
 }
 
 // Hello says who has connected: a launcher, if it is none of the others.
@@ -101,6 +98,13 @@ type Allow struct {
 type Allowed struct {
 	ID    uint64 `json:"id"`
 	Error string `json:"error,omitempty"`
+}
+
+// PageTalk is the part of a Message about a one-time page.
+type PageTalk struct {
+	Listens *Listens    `json:"listens,omitempty"` // page: where it is
+	Acted   *Acted      `json:"acted,omitempty"`   // page: what a person has done there; a value is the attached file
+	Shown   *page.State `json:"shown,omitempty"`   // pfard: what the page shows from now on
 }
 
 // Listens says where a page is.

@@ -6,6 +6,7 @@ import "time"
 type Errand struct {
 	Refreshed *Refreshed `json:"refreshed,omitempty"` // refresh, login: how it went; new tokens are the attached file
 	Progress  *Progress  `json:"progress,omitempty"`  // login: the person is to do this
+	Taken     bool       `json:"taken,omitempty"`     // pfard: what came with Refreshed is stored, or of no use any more
 }
 
 // Refreshed is how a refresh or a login went. The file has the oauth.Answer; with Error one of no use but for its refresh token,

@@ -55,7 +55,7 @@ type Wish struct{ Package, Server string }
 // change. If the caller gives up, the installation goes on.
 func (c Client) Install(ctx context.Context, w Wish, progress func(Installing)) (Installing, error) {
 	var last Installing
-	err := c.converse(ctx, Request{Verb: Install, Package: w.Package, Server: w.Server}, func(r Response) error {
+	err := c.converse(ctx, Request{Verb: Install, SettingUp: SettingUp{Package: w.Package}, Server: w.Server}, func(r Response) error {
 		if r.Installing == nil {
 			return errors.New("pfard answered without a package: pfar and pfard may be of different versions")
 		}
@@ -74,7 +74,7 @@ func (c Client) Install(ctx context.Context, w Wish, progress func(Installing)) 
 // until it has ended. If the caller gives up, the set-up goes on. Its errors wrap ErrNoFlow if there is none to join.
 func (c Client) SetUp(ctx context.Context, begin *SetUp, changed func(Flow) error) error {
 	over := false
-	err := c.converse(ctx, Request{Verb: Begin, SetUp: begin}, func(r Response) error {
+	err := c.converse(ctx, Request{Verb: Begin, SettingUp: SettingUp{SetUp: begin}}, func(r Response) error {
 		if r.Flow == nil {
 			return errors.New("pfard answered without a set-up: pfar and pfard may be of different versions")
 		}
@@ -89,7 +89,7 @@ func (c Client) SetUp(ctx context.Context, begin *SetUp, changed func(Flow) erro
 
 // Supply answers a set-up that waits, and returns how it goes on. An error about the answer leaves it waiting.
 func (c Client) Supply(ctx context.Context, a FlowAnswer, secret string) (Flow, error) {
-	r, err := c.Do(ctx, Request{Verb: Supply, Answer: &a, Secret: secret})
+	r, err := c.Do(ctx, Request{Verb: Supply, SettingUp: SettingUp{Answer: &a}, Secret: secret})
 	if err == nil && r.Flow == nil {
 		err = errors.New("pfard answered without a set-up: pfar and pfard may be of different versions")
 	}

@@ -81,11 +81,7 @@ type Request struct {
 	Gift      string   `json:"gift,omitempty"`      // Gift.Digest, of Give
 	Remove    bool     `json:"remove,omitempty"`    // Clean deletes what it tells
 	Text      *Text    `json:"text,omitempty"`      // of Declare and Undeclare
-	Package   string   `json:"package,omitempty"`   // of Install, as declarations write it
-
-	SetUp  *SetUp      `json:"set_up,omitempty"` // of Begin
-	Answer *FlowAnswer `json:"answer,omitempty"` // of Supply
-	Login  *Login      `json:"login,omitempty"`  // of LogIn
+	SettingUp
 }
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.

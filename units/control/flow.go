@@ -2,6 +2,14 @@ package control
 
 import "time"
 
+// SettingUp is the part of a Request about what a person wants to have set up.
+type SettingUp struct {
+	Package string      `json:"package,omitempty"` // of Install, as declarations write it
+	SetUp   *SetUp      `json:"set_up,omitempty"`  // of Begin
+	Answer  *FlowAnswer `json:"answer,omitempty"`  // of Supply
+	Login   *Login      `json:"login,omitempty"`   // of LogIn
+}
+
 // SetUp is what a person wants to have set up: a service of the catalogue, or a declaration that pfard is to write.
 // The gateway may name a service and nothing else.
 type SetUp struct {

@@ -41,7 +41,7 @@ type Step struct {
 // context ends, so does the login.
 func (c Client) Login(ctx context.Context, name string, l Login, progress func(SignIn)) (SignIn, error) {
 	var last SignIn
-	err := c.converse(ctx, Request{Verb: LogIn, Server: name, Login: &l}, func(r Response) error {
+	err := c.converse(ctx, Request{Verb: LogIn, Server: name, SettingUp: SettingUp{Login: &l}}, func(r Response) error {
 		if r.SignIn == nil {
 			return errors.New("pfard answered without a login: pfar and pfard may be of different versions")
 		}
