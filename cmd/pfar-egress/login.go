@@ -232,7 +232,9 @@ func (p *grantor) post(
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return oauth.Response{}, oauth.Silent{Reason: fmt.Errorf("reading the answer of %s: %w", q.URL.Host, unquoted(err))}
+		return oauth.Response{}, oauth.Silent{
+			Reason: fmt.Errorf("reading the answer of %s: %w", q.URL.Host, unquoted(err)),
+		}
 	case len(body) > maxAnswer:
 		return oauth.Response{}, fmt.Errorf("the answer of %s has more than %d bytes", q.URL.Host, maxAnswer)
 	}

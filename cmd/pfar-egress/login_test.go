@@ -88,7 +88,11 @@ func TestDeviceLogin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var shown []attach.Progress
-			a, pauses, p, err := logIn(t, t.Context(), oauth.ByDevice, func(p attach.Progress) { shown = append(shown, p) },
+			a, pauses, p, err := logIn(
+				t,
+				t.Context(),
+				oauth.ByDevice,
+				func(p attach.Progress) { shown = append(shown, p) },
 				c.list...)
 			if !slices.Equal(pauses, c.pauses) {
 				t.Errorf("it waits %d, want %d", pauses, c.pauses)
@@ -219,7 +223,9 @@ func TestCodeLogin(t *testing.T) {
 		form.Get("redirect_uri") != authorization.Get("redirect_uri") ||
 		len(verifier) < 43 || authorization.Get("code_challenge") != oauth.Challenge(verifier) ||
 		authorization.Get("code_challenge_method") != "S256" ||
-		form.Get("resource") != "https://api.example.com/" || authorization.Get("resource") != "https://api.example.com/" {
+		form.Get(
+			"resource",
+		) != "https://api.example.com/" || authorization.Get("resource") != "https://api.example.com/" {
 		t.Errorf("the browser was sent with %v, and the code with %v", authorization, form)
 	}
 }

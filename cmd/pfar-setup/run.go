@@ -45,7 +45,10 @@ func run(ctx context.Context, path string) error {
 	defer context.AfterFunc(ctx, func() { pfard.Close() })()
 	l, err := listen(task.Port)
 	if err != nil {
-		return errors.Join(err, pfard.Send(attach.Message{PageTalk: attach.PageTalk{Listens: &attach.Listens{Error: err.Error()}}}))
+		return errors.Join(
+			err,
+			pfard.Send(attach.Message{PageTalk: attach.PageTalk{Listens: &attach.Listens{Error: err.Error()}}}),
+		)
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	s := newSite(task, port, func(act page.Act, value []byte) error { return deliver(pfard, act, value) })
@@ -149,7 +152,11 @@ func passed(hello attach.Hello) (*attach.Conn, []*os.File, error) {
 		return nil, nil, err
 	}
 	if len(all[units.FDPage]) != 1 {
-		return nil, nil, fmt.Errorf("taking over the connection to pfard: got %d named %q, want one", len(all[units.FDPage]), units.FDPage)
+		return nil, nil, fmt.Errorf(
+			"taking over the connection to pfard: got %d named %q, want one",
+			len(all[units.FDPage]),
+			units.FDPage,
+		)
 	}
 	c, err := attach.FromFile(all[units.FDPage][0])
 	if err != nil {
@@ -186,7 +193,9 @@ func follow(pfard *attach.Conn, s *site) {
 	for !s.finished() {
 		m, files, err := pfard.Receive()
 		if err != nil {
-			s.becomes(page.State{Phase: page.Failed, Words: "pfar was stopped meanwhile. pfar status shows what there is."})
+			s.becomes(
+				page.State{Phase: page.Failed, Words: "pfar was stopped meanwhile. pfar status shows what there is."},
+			)
 			return
 		}
 		attach.CloseAll(files)

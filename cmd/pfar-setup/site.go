@@ -34,7 +34,10 @@ var (
 
 	// policy lets the page apply its own style, send its form to itself, and nothing else: whatever text comes into it
 	// loads nothing, runs nothing, and sends nothing anywhere. Nor does another page show it in a frame.
-	policy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'", digest(style))
+	policy = fmt.Sprintf(
+		"default-src 'none'; style-src 'sha256-%s'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+		digest(style),
+	)
 )
 
 func digest(s string) string {

@@ -47,9 +47,15 @@ func task() page.Task {
 		Nonce: page.NewNonce(), Title: "Notion", Server: "notion", Asker: "desk",
 		Program: "npm:@notionhq/notion-mcp-server@2.5.2", Sees: []string{"/home/a"}, Reaches: []string{"api.notion.com"},
 		Holds: []string{"NOTION_TOKEN"},
-		State: page.State{Phase: page.Waiting, Words: "API token is invalid.", Left: 2, Deadline: time.Now().Add(10 * time.Minute), Wanted: &page.Wanted{
-			Name: "NOTION_TOKEN", Where: "Create an integration.", URL: "https://www.notion.so/profile/integrations", Scopes: []string{"read"},
-		}},
+		State: page.State{
+			Phase:    page.Waiting,
+			Words:    "API token is invalid.",
+			Left:     2,
+			Deadline: time.Now().Add(10 * time.Minute),
+			Wanted: &page.Wanted{
+				Name: "NOTION_TOKEN", Where: "Create an integration.", URL: "https://www.notion.so/profile/integrations", Scopes: []string{"read"},
+			},
+		},
 	}
 }
 
@@ -133,7 +139,18 @@ func TestEnter(t *testing.T) {
 		}
 	}
 	first := o.form(" ntn_1 \r\n")
-	code, h, _ = o.do(t, "POST", path, first, "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
+	code, h, _ = o.do(
+		t,
+		"POST",
+		path,
+		first,
+		"Sec-Fetch-Site",
+		"same-origin",
+		"Sec-Fetch-Mode",
+		"navigate",
+		"Sec-Fetch-Dest",
+		"document",
+	)
 	if code != http.StatusSeeOther || h.Get("Location") != path {
 		t.Fatalf("entered: %d %v", code, h)
 	}
@@ -156,7 +173,8 @@ func TestEnter(t *testing.T) {
 		t.Errorf("after the deadline: %d", code)
 	}
 	o.becomes(page.State{Phase: page.Done, Tools: 1, Tested: true})
-	if _, _, text = o.do(t, "GET", path, ""); !strings.Contains(text, "with 1 tool") || strings.Contains(text, "tested it yet") {
+	if _, _, text = o.do(t, "GET", path, ""); !strings.Contains(text, "with 1 tool") ||
+		strings.Contains(text, "tested it yet") {
 		t.Errorf("done: %s", text)
 	}
 	select {
@@ -294,7 +312,8 @@ func TestRefuses(t *testing.T) {
 		t.Errorf("by the name localhost: %d", code)
 	}
 	o.fail = errors.New("gone")
-	if code, _, text := o.do(t, "POST", o.path, o.form("ntn_x")); code != 503 || !strings.Contains(text, "nothing was stored") {
+	if code, _, text := o.do(t, "POST", o.path, o.form("ntn_x")); code != 503 ||
+		!strings.Contains(text, "nothing was stored") {
 		t.Errorf("without pfard: %d %s", code, text)
 	}
 }
@@ -316,7 +335,9 @@ func guarded(t *testing.T, h http.Header) {
 			t.Errorf("the policy is %q, without %q", csp, want)
 		}
 	}
-	if strings.Contains(csp, "unsafe") || strings.Contains(csp, "script-src") || h.Get("Access-Control-Allow-Origin") != "" || h.Get("Set-Cookie") != "" {
+	if strings.Contains(csp, "unsafe") || strings.Contains(csp, "script-src") ||
+		h.Get("Access-Control-Allow-Origin") != "" ||
+		h.Get("Set-Cookie") != "" {
 		t.Errorf("%v", h)
 	}
 }
@@ -460,7 +481,10 @@ func TestHostileTexts(t *testing.T) {
 func TestLimits(t *testing.T) {
 	h := server(nil)
 	if h.ReadHeaderTimeout <= 0 || h.ReadHeaderTimeout > 10*time.Second || h.ReadTimeout <= 0 || h.ReadTimeout > 30*time.Second ||
-		h.WriteTimeout <= 0 || h.WriteTimeout > 30*time.Second || h.IdleTimeout <= 0 || h.MaxHeaderBytes > 16<<10 || h.MaxHeaderBytes <= 0 {
+		h.WriteTimeout <= 0 || h.WriteTimeout > 30*time.Second ||
+		h.IdleTimeout <= 0 ||
+		h.MaxHeaderBytes > 16<<10 ||
+		h.MaxHeaderBytes <= 0 {
 		t.Errorf("%+v", h)
 	}
 	if maxConns < 6 || maxConns > 64 || maxBody > 128<<10 {
@@ -512,7 +536,8 @@ func FuzzForm(f *testing.F) {
 			}
 			return
 		}
-		if a.act != page.Enter && a.act != page.Skip && a.act != page.Cancel || len(a.value) > page.MaxValue || strings.ContainsAny(string(a.value), "\x00\n\r") {
+		if a.act != page.Enter && a.act != page.Skip && a.act != page.Cancel || len(a.value) > page.MaxValue ||
+			strings.ContainsAny(string(a.value), "\x00\n\r") {
 			t.Errorf("%q is %+v", body, a)
 		}
 	})

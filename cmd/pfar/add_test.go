@@ -198,7 +198,9 @@ func newAdd(t *testing.T, s *fakeSetUp) *addBench {
 	b.pfard.setUps = s
 	s.done = func() {
 		b.pfard.set(func(r *control.Report) {
-			r.Servers = []control.Server{{Name: "notion", State: control.Running, Tools: 3, File: "/etc/pfar/mcp.d/notion.hcl"}}
+			r.Servers = []control.Server{
+				{Name: "notion", State: control.Running, Tools: 3, File: "/etc/pfar/mcp.d/notion.hcl"},
+			}
 		})
 	}
 	return b
@@ -276,7 +278,8 @@ func TestAddSession(t *testing.T) {
 		if want := []string{"ntn_wrong-hunter2", s.good}; !slices.Equal(s.given, want) {
 			t.Errorf("gave %q", s.given)
 		}
-		if len(s.begun) != 1 || s.begun[0].Server != "notion" || s.begun[0].Service != "notion" || s.begun[0].Text != nil {
+		if len(s.begun) != 1 || s.begun[0].Server != "notion" || s.begun[0].Service != "notion" ||
+			s.begun[0].Text != nil {
 			t.Errorf("began %+v", s.begun)
 		}
 	}
@@ -424,7 +427,8 @@ func TestAddScripts(t *testing.T) {
 			if code != test.code || !strings.Contains(out, test.out) || !strings.Contains(err, test.err) {
 				t.Errorf("exit %d, want %d %q %q\n%s\n%s", code, test.code, test.out, test.err, b.out, b.err)
 			}
-			if all := b.out.String() + b.err.String(); strings.Contains(all, "hunter2") || strings.Contains(all, "\x1b") {
+			if all := b.out.String() + b.err.String(); strings.Contains(all, "hunter2") ||
+				strings.Contains(all, "\x1b") {
 				t.Errorf("printed %q", all)
 			}
 			if !slices.Equal(s.given, test.given) || s.skipped != test.skipped {

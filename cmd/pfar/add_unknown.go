@@ -58,7 +58,12 @@ func (a *adding) learned(ctx context.Context) error {
 	case len(hosts) == 0:
 		return nil
 	case a.yes:
-		fmt.Fprintf(a.stderr, "%s asked for %s\n", escape(a.server(), oneLine), escape(strings.Join(hosts, ", "), oneLine))
+		fmt.Fprintf(
+			a.stderr,
+			"%s asked for %s\n",
+			escape(a.server(), oneLine),
+			escape(strings.Join(hosts, ", "), oneLine),
+		)
 		a.hintAt("let it reach those that it may: pfar allow " + a.server() + " HOST...")
 		return nil
 	}

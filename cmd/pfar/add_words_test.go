@@ -127,7 +127,9 @@ func TestAddUnknown(t *testing.T) {
 			b.pfard.declares = func(r control.Request) (*control.Declared, error) {
 				text = string(r.Text.New)
 				b.pfard.set(func(r *control.Report) {
-					r.Servers = []control.Server{{Name: "acme", State: control.Running, Tools: 3, File: "/etc/pfar/mcp.d/acme.hcl"}}
+					r.Servers = []control.Server{
+						{Name: "acme", State: control.Running, Tools: 3, File: "/etc/pfar/mcp.d/acme.hcl"},
+					}
 				})
 				return &control.Declared{Server: "acme", File: "/etc/pfar/mcp.d/acme.hcl", Done: true}, nil
 			}
@@ -168,7 +170,8 @@ func TestAddDryRun(t *testing.T) {
 		}
 		n := b.again("")
 		args := []string{"add", "github", "--name", "github-work", "--dry-run"}
-		if code := n.run(t.Context(), args); code != exitOK || !strings.HasSuffix(n.out.String(), "Nothing was changed.\n") {
+		if code := n.run(t.Context(), args); code != exitOK ||
+			!strings.HasSuffix(n.out.String(), "Nothing was changed.\n") {
 			t.Errorf("exit %d: %s%s", code, n.out, n.err)
 		}
 		for _, want := range []string{`service         = "github"`, `"vault:github_work_token"`,

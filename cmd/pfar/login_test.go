@@ -54,7 +54,8 @@ func TestLogin(t *testing.T) {
 			t.Errorf("it says %q, and not %q", errs, want)
 		}
 	}
-	if asked.Verb != control.LogIn || asked.Server != "github" || asked.Login == nil || asked.Login.Way != oauth.ByDevice {
+	if asked.Verb != control.LogIn || asked.Server != "github" || asked.Login == nil ||
+		asked.Login.Way != oauth.ByDevice {
 		t.Errorf("asked for %+v", asked)
 	}
 

@@ -26,7 +26,13 @@ func (s someServers) Verify(_ context.Context, server string) (units.Verificatio
 
 func (s someServers) Refresh(context.Context, string) ([]drift.Change, error) {
 	return []drift.Change{
-		{Kind: "tool", Name: "send\x1b[2J", What: drift.Changed, Breaks: []string{"needs to"}, Held: true}, {Kind: "tool",
+		{
+			Kind:   "tool",
+			Name:   "send\x1b[2J",
+			What:   drift.Changed,
+			Breaks: []string{"needs to"},
+			Held:   true,
+		}, {Kind: "tool",
 			Name: "new", What: drift.New},
 	}, nil
 }

@@ -75,7 +75,11 @@ func operator() control.Peer { return control.Peer{UID: os.Getuid()} }
 // supplies answers a set-up.
 func (d *daemon) supplies(t *testing.T, id, value string) (now control.Flow, err error) {
 	t.Helper()
-	q := control.Request{Verb: control.Supply, SettingUp: control.SettingUp{Answer: &control.FlowAnswer{ID: id}}, Secret: value}
+	q := control.Request{
+		Verb:      control.Supply,
+		SettingUp: control.SettingUp{Answer: &control.FlowAnswer{ID: id}},
+		Secret:    value,
+	}
 	err = d.answer(t.Context(), operator(), q, func(r control.Response) error { now = *r.Flow; return nil })
 	return now, err
 }
@@ -132,7 +136,8 @@ func TestSetUp(t *testing.T) {
 	if got := m.secret["a"]; !strings.Contains(got, "TOKEN:hunter2-hunter2]") {
 		t.Errorf("given %q", got)
 	}
-	if text, err := os.ReadFile(filepath.Join(d.options.declarations, "a.hcl")); err != nil || string(text) != withToken {
+	if text, err := os.ReadFile(filepath.Join(d.options.declarations, "a.hcl")); err != nil ||
+		string(text) != withToken {
 		t.Errorf("written %q, %v", text, err)
 	}
 	if left, err := os.ReadDir(d.options.dirs.Flows()); err != nil || len(left) > 0 {
@@ -360,7 +365,10 @@ func TestSetUpOfService(t *testing.T) {
 	if w := asked.Wants; w.Variable != "X_EXTRA" || !w.Optional || w.Where != "Copy it." {
 		t.Fatalf("it asks %+v", w)
 	}
-	q := control.Request{Verb: control.Supply, SettingUp: control.SettingUp{Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}}}
+	q := control.Request{
+		Verb:      control.Supply,
+		SettingUp: control.SettingUp{Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}},
+	}
 	if w := ask(t, d, q).Flow.Wants; w == nil || w.Variable != "X_TOKEN" || w.URL == "" || w.Optional {
 		t.Fatalf("then it asks %+v", w)
 	}
@@ -438,11 +446,15 @@ func TestSetUpOfClient(t *testing.T) {
 	d.comesUp(t, m, "x", 1, proven())
 	f.until(control.FlowComplete)
 	d.orders.flows.clients.SetBurst(0)
-	q := control.Request{Verb: control.Begin, SettingUp: control.SettingUp{SetUp: &control.SetUp{Service: "notion", For: "claude", Page: true}}}
+	q := control.Request{
+		Verb:      control.Begin,
+		SettingUp: control.SettingUp{SetUp: &control.SetUp{Service: "notion", For: "claude", Page: true}},
+	}
 	if err := d.answer(t.Context(), guest, q, nil); !errors.Is(err, control.ErrBusy) {
 		t.Errorf("one set-up after another: %v", err)
 	}
-	if !slices.Contains(gatewayGuest(1).Verbs, control.Begin) || slices.Contains(gatewayGuest(1).Verbs, control.Supply) {
+	if !slices.Contains(gatewayGuest(1).Verbs, control.Begin) ||
+		slices.Contains(gatewayGuest(1).Verbs, control.Supply) {
 		t.Error("the gateway may give secrets, or not begin a set-up")
 	}
 }
@@ -460,7 +472,14 @@ func TestSetUpNextPfard(t *testing.T) {
 		installs := d.known(t)
 		f := d.begins(t, operator(), &control.SetUp{Service: "x"})
 		asked := f.until(control.AwaitingCredential)
-		ask(t, d, control.Request{Verb: control.Supply, SettingUp: control.SettingUp{Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}}})
+		ask(
+			t,
+			d,
+			control.Request{
+				Verb:      control.Supply,
+				SettingUp: control.SettingUp{Answer: &control.FlowAnswer{ID: asked.ID, Skip: true}},
+			},
+		)
 		f.until(control.AwaitingCredential)
 		if at >= 1 {
 			if _, err := d.supplies(t, asked.ID, "x_hunter2-hunter2"); err != nil {

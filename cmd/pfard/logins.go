@@ -126,7 +126,10 @@ func (l *logins) prepare(q control.Request) (*signingIn, error) {
 	if provider.Secret != "" {
 		secret, err := l.keeper.vault.Read(provider.Secret)
 		if errors.Is(err, vault.ErrNotFound) {
-			return nil, fmt.Errorf("the secret of the client is missing: store it with pfar vault set %s", provider.Secret)
+			return nil, fmt.Errorf(
+				"the secret of the client is missing: store it with pfar vault set %s",
+				provider.Secret,
+			)
 		}
 		if err != nil {
 			return nil, err
@@ -292,7 +295,9 @@ func (s *signingIn) store(r attach.Refreshed, content []byte) ([]control.Change,
 func (s *signingIn) supply(secret vault.Secret) {
 	for _, id := range s.flows.Waiting(secret.Key) {
 		_, err := s.flows.Supply(setups.Answer{
-			FlowAnswer: control.FlowAnswer{ID: id}, Value: &setups.Value{Text: string(secret.Value), OAuth: true}, UID: s.uid,
+			FlowAnswer: control.FlowAnswer{
+				ID: id,
+			}, Value: &setups.Value{Text: string(secret.Value), OAuth: true}, UID: s.uid,
 		})
 		if err != nil {
 			s.keeper.log.Warn("a set-up does not take the token of a login", "key", secret.Key, "error", err)

@@ -82,7 +82,11 @@ func bureau(t *testing.T) (*daemon, *machine, chan struct{}, *fetcher, *loud) {
 // logsIn asks for a login, and returns what it tells and how it ends.
 func (d *daemon) logsIn(ctx context.Context, name string, way oauth.Way) (<-chan control.SignIn, <-chan error) {
 	told, ended := make(chan control.SignIn, 10), make(chan error, 1)
-	q := control.Request{Verb: control.LogIn, Server: name, SettingUp: control.SettingUp{Login: &control.Login{Way: way}}}
+	q := control.Request{
+		Verb:      control.LogIn,
+		Server:    name,
+		SettingUp: control.SettingUp{Login: &control.Login{Way: way}},
+	}
 	go func() {
 		ended <- d.answer(ctx, operator(), q, func(r control.Response) error { told <- *r.SignIn; return nil })
 		close(told)
@@ -164,7 +168,10 @@ func TestLogin(t *testing.T) {
 		t.Errorf("the token is not kept out of texts: %s", said)
 	}
 	// When its refresh is refused for good, the way out is another login.
-	d.tokens.fail("drive", attach.Refreshed{Error: "it answered 400 (invalid_grant)", Code: "invalid_grant", Final: true})
+	d.tokens.fail(
+		"drive",
+		attach.Refreshed{Error: "it answered 400 (invalid_grant)", Code: "invalid_grant", Final: true},
+	)
 	const refused = `the refresh token of "drive" was refused (invalid_grant): needs login: pfar login acme`
 	if words, final := d.tokens.problem("drive"); words != refused || !final {
 		t.Errorf("after a refusal: %s", words)

@@ -300,7 +300,13 @@ func pageState(f control.Flow) page.State {
 			s.Words = ""
 		}
 		if w := f.Wants; w != nil {
-			s.Wanted = &page.Wanted{Name: w.Variable, Where: w.Where, URL: w.URL, Scopes: w.Scopes, Optional: w.Optional}
+			s.Wanted = &page.Wanted{
+				Name:     w.Variable,
+				Where:    w.Where,
+				URL:      w.URL,
+				Scopes:   w.Scopes,
+				Optional: w.Optional,
+			}
 		}
 	case control.FlowComplete:
 		s.Phase, s.Tools, s.Tested = page.Done, f.Tools, f.Verified != ""

@@ -134,8 +134,10 @@ func TestPage(t *testing.T) {
 		asked = f.until(control.AwaitingCredential)
 	}
 	if asked.Page != page.Link(w.task.Nonce, 4711) || len(w.task.Nonce) < 26 || w.task.Title != "a" || w.task.Asker != "" ||
-		w.task.Program != "sh" || !slices.Equal(w.task.Holds, []string{"TOKEN"}) || w.task.State.Wanted.Name != "TOKEN" ||
-		w.task.State.Words != "" || w.task.State.Deadline.IsZero() {
+		w.task.Program != "sh" || !slices.Equal(w.task.Holds, []string{"TOKEN"}) ||
+		w.task.State.Wanted.Name != "TOKEN" ||
+		w.task.State.Words != "" ||
+		w.task.State.Deadline.IsZero() {
 		t.Fatalf("%+v at %q", w.task, asked.Page)
 	}
 	if !units.IsSession(w.instance) || strings.Contains(w.instance, strings.ToLower(w.task.Nonce[:8])) {
@@ -248,7 +250,13 @@ func TestPageOfAClient(t *testing.T) {
 
 // TestPageStates: a state is what a page shows of it.
 func TestPageStates(t *testing.T) {
-	wants := &control.Wanted{Variable: "TOKEN", Where: "there", URL: "https://a.test/", Scopes: []string{"read"}, Optional: true}
+	wants := &control.Wanted{
+		Variable: "TOKEN",
+		Where:    "there",
+		URL:      "https://a.test/",
+		Scopes:   []string{"read"},
+		Optional: true,
+	}
 	for name, c := range map[string]struct {
 		flow control.Flow
 		want page.State
@@ -263,7 +271,13 @@ func TestPageStates(t *testing.T) {
 		"failed":   {control.Flow{State: control.FlowFailed, Detail: "cancelled"}, page.State{Phase: page.Failed, Words: "cancelled"}},
 	} {
 		if c.flow.Wants != nil {
-			c.want.Wanted = &page.Wanted{Name: "TOKEN", Where: "there", URL: "https://a.test/", Scopes: []string{"read"}, Optional: true}
+			c.want.Wanted = &page.Wanted{
+				Name:     "TOKEN",
+				Where:    "there",
+				URL:      "https://a.test/",
+				Scopes:   []string{"read"},
+				Optional: true,
+			}
 		}
 		if got := pageState(c.flow); !equalStates(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

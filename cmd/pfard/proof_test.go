@@ -23,7 +23,10 @@ func TestProof(t *testing.T) {
 	at := func(name string, keys ...string) string {
 		p := plan.Plan{Name: name}
 		for _, key := range keys {
-			p.Credentials = append(p.Credentials, plan.Credential{Name: strings.ToUpper(key), Key: key, Deliver: broker.OnWire})
+			p.Credentials = append(
+				p.Credentials,
+				plan.Credential{Name: strings.ToUpper(key), Key: key, Deliver: broker.OnWire},
+			)
 		}
 		return d.delivery.proof(p)
 	}
@@ -72,7 +75,8 @@ func TestProof(t *testing.T) {
 			proof = got
 		}
 	}
-	if _, err := d.vault.Put(vault.Secret{Key: "t", Value: []byte("plain-value")}); err != nil || at("one", "t") == proof {
+	if _, err := d.vault.Put(vault.Secret{Key: "t", Value: []byte("plain-value")}); err != nil ||
+		at("one", "t") == proof {
 		t.Errorf("a plain value has the proof of tokens, %v", err)
 	}
 }
@@ -114,9 +118,15 @@ func TestVerification(t *testing.T) {
 	}
 	proof := func() string { return d.delivery.proof(*d.fleet.servers["held"].want) }
 	before := proof()
-	wrong := units.Verification{Result: units.Invalid, Tool: "API-get-self", Words: "API token is invalid.", For: before}
+	wrong := units.Verification{
+		Result: units.Invalid,
+		Tool:   "API-get-self",
+		Words:  "API token is invalid.",
+		For:    before,
+	}
 	s := says(wrong)
-	if s.State != control.CredentialInvalid || s.Verification.Remedy != "pfar vault set a" || s.Verification.For != "" ||
+	if s.State != control.CredentialInvalid || s.Verification.Remedy != "pfar vault set a" ||
+		s.Verification.For != "" ||
 		!strings.Contains(s.Detail, "API-get-self refuses them: API token is invalid.; pfar vault set a; ") ||
 		!strings.Contains(s.Detail, "notion.so") {
 		t.Errorf("with a wrong value: %+v", s)

@@ -56,7 +56,10 @@ func (f *flows) ofClient(wish control.SetUp) error {
 	switch {
 	case wish.Text != nil || len(wish.Answers) > 0 || wish.Service == "" ||
 		wish.Server != "" && wish.Server != wish.Service:
-		return fmt.Errorf("%w: a client may name a service of the catalogue, and say no more about it", control.ErrDenied)
+		return fmt.Errorf(
+			"%w: a client may name a service of the catalogue, and say no more about it",
+			control.ErrDenied,
+		)
 	case !wish.Page:
 		return fmt.Errorf("%w: a set-up that a client begins goes on from a page", control.ErrDenied)
 	}
@@ -197,6 +200,9 @@ func (f *flows) secrets(service string, s declaration.Server, free bool) (list [
 		}
 		list = append(list, setup.Secret{Wanted: w})
 	}
-	slices.SortStableFunc(list, func(a, b setup.Secret) int { return cmp.Compare(place(a.Variable), place(b.Variable)) })
+	slices.SortStableFunc(
+		list,
+		func(a, b setup.Secret) int { return cmp.Compare(place(a.Variable), place(b.Variable)) },
+	)
 	return list
 }

@@ -51,8 +51,13 @@ func TestNarrowed(t *testing.T) {
 func TestCompare(t *testing.T) {
 	before := []Definition{tool("gone", `{}`), tool("same", `{}`), tool("b", `{}`), tool("a", `{}`), {"prompt", "same",
 		[]byte(`{}`)}}
-	now := []Definition{tool("b", `{"required":["x"]}`), tool("a", `{"title":"y"}`), tool("new", `{}`), tool("same", `{}`),
-		{"resource", "r", []byte(`{}`)}}
+	now := []Definition{
+		tool("b", `{"required":["x"]}`),
+		tool("a", `{"title":"y"}`),
+		tool("new", `{}`),
+		tool("same", `{}`),
+		{"resource", "r", []byte(`{}`)},
+	}
 	var got []string
 	for _, c := range Compare(before, now) {
 		got = append(got, fmt.Sprint(c.Kind, " ", c.Name, " ", c.What, " ", c.Breaking()))

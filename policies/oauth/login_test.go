@@ -95,7 +95,8 @@ func TestForm(t *testing.T) {
 		t.Errorf("%v", basic)
 	}
 	body, basic = aTask(func(t *Task) { t.AuthStyle, t.Resource = InParams, "https://a.test" }).Form(in)
-	if want := "client_id=CI-hunter2&client_secret=CS-hunter2&grant_type=x&resource=https%3A%2F%2Fa.test"; body.Encode() != want || basic != nil {
+	if want := "client_id=CI-hunter2&client_secret=CS-hunter2&grant_type=x&resource=https%3A%2F%2Fa.test"; body.Encode() != want ||
+		basic != nil {
 		t.Errorf("%s, %v", body.Encode(), basic)
 	}
 	body, basic = aTask(func(t *Task) { t.ClientSecret = "" }).Form(in)
@@ -113,8 +114,10 @@ func TestAuthorization(t *testing.T) {
 	u, _ := url.Parse(got)
 	want := url.Values{
 		"prompt": {"consent"}, "response_type": {"code"}, "client_id": {"CI-hunter2"}, "scope": {"read write"},
-		"state":        {"S"},
-		"redirect_uri": {"http://127.0.0.1:1/callback"}, "code_challenge_method": {"S256"}, "resource": {"https://a.test"},
+		"state": {"S"},
+		"redirect_uri": {
+			"http://127.0.0.1:1/callback",
+		}, "code_challenge_method": {"S256"}, "resource": {"https://a.test"},
 		"code_challenge": {"3mqREe8LGYYxNt4pOQS5DU7fnLaEGZ2twEqk5pcIZN0"},
 	}
 	if want["code_challenge"][0] = Challenge("V"); err != nil || !reflect.DeepEqual(u.Query(), want) {

@@ -134,7 +134,10 @@ func TestAdd(t *testing.T) {
 		return string(out)
 	}
 	// It has no secret that a call could show to be right.
-	if out := install("add", "memory", "--yes"); !strings.Contains(out, "memory: connected, not verified; declared in") ||
+	if out := install("add", "memory", "--yes"); !strings.Contains(
+		out,
+		"memory: connected, not verified; declared in",
+	) ||
 		!strings.Contains(out, "pfar call memory.read_graph") {
 		t.Errorf("pfar add memory: %s", out)
 	}
@@ -176,7 +179,8 @@ func TestAdd(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "the pfar roadmap") {
 		t.Errorf("pfar call: %d %s %s", code, out, stderr)
 	}
-	if out, stderr, code := p.command("add", "notion", "--yes"); code != 0 || !strings.Contains(out, "notion: running") {
+	if out, stderr, code := p.command("add", "notion", "--yes"); code != 0 ||
+		!strings.Contains(out, "notion: running") {
 		t.Errorf("again: %d %s %s", code, out, stderr)
 	}
 	for _, token := range []string{notionToken, wrongNotionToken} {

@@ -260,9 +260,17 @@ func TestLogin(t *testing.T) {
 		`there is no OAuth client for "acme"`) || !strings.Contains(stderr, "oauth.d/acme.hcl") {
 		t.Errorf("without a client: %d, %s", code, stderr)
 	}
-	endpoints := fmt.Sprintf("key = \"acme_token\"\nscopes = [\"read\", \"offline_access\"]\nissuer = %q\nresource = \"%s/api\"\nca = %q\n"+
-		"device {\n url = \"%s/device/auth\"\n token = \"%s/token\"\n}\ncode {\n url = \"%s/auth\"\n token = \"%s/token\"\n}\n",
-		a.issuer, a.issuer, a.cert, a.issuer, a.issuer, a.issuer, a.issuer)
+	endpoints := fmt.Sprintf(
+		"key = \"acme_token\"\nscopes = [\"read\", \"offline_access\"]\nissuer = %q\nresource = \"%s/api\"\nca = %q\n"+
+			"device {\n url = \"%s/device/auth\"\n token = \"%s/token\"\n}\ncode {\n url = \"%s/auth\"\n token = \"%s/token\"\n}\n",
+		a.issuer,
+		a.issuer,
+		a.cert,
+		a.issuer,
+		a.issuer,
+		a.issuer,
+		a.issuer,
+	)
 	p.configure("acme", "client_id = \"owners-client\"\n"+endpoints)
 	p.await("the command", soon, func(r control.Report) bool {
 		s := server(r, "acme")
@@ -328,7 +336,10 @@ func TestLogin(t *testing.T) {
 	}
 	if said := a.said.String(); !strings.Contains(said,
 		`{"grant":"authorization_code","client":"confidential","resource":"`+a.issuer+`/api"}`) ||
-		!strings.Contains(said, `{"grant":"urn:ietf:params:oauth:grant-type:device_code","client":"owners-client","resource":"`+a.issuer+`/api"}`) {
+		!strings.Contains(
+			said,
+			`{"grant":"urn:ietf:params:oauth:grant-type:device_code","client":"owners-client","resource":"`+a.issuer+`/api"}`,
+		) {
 		t.Errorf("the provider has granted %s", said)
 	}
 	p.search(t, "CS-hunter2-of-the-client")
@@ -380,9 +391,15 @@ func (f *forged) said() []string {
 
 // config has no certificates in SSL_CERT_FILE: the login and the refresh have those of ca.
 func (f *forged) config() string {
-	return fmt.Sprintf("client_id = \"id\"\nsecret = \"vault:forged_client\"\nkey = \"forged_token\"\nscopes = [\"read\"]\nca = %q\n"+
-		"device {\n url = \"%s/begin\"\n token = \"%s/token\"\n}\ncode {\n url = \"%s/auth\"\n token = \"%s/token\"\n}\n",
-		f.ca, f.URL, f.URL, f.URL, f.URL)
+	return fmt.Sprintf(
+		"client_id = \"id\"\nsecret = \"vault:forged_client\"\nkey = \"forged_token\"\nscopes = [\"read\"]\nca = %q\n"+
+			"device {\n url = \"%s/begin\"\n token = \"%s/token\"\n}\ncode {\n url = \"%s/auth\"\n token = \"%s/token\"\n}\n",
+		f.ca,
+		f.URL,
+		f.URL,
+		f.URL,
+		f.URL,
+	)
 }
 
 // TestForgedProvider: whatever a provider answers, nothing is stored, a person hears why, no secret is anywhere, and no
@@ -404,7 +421,10 @@ func TestForgedProvider(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	begin := func(w http.ResponseWriter) {
-		fmt.Fprint(w, `{"device_code":"DC-hunter2-hunter2","user_code":"ABCD-EFGH","verification_uri":"https://login.example/d","interval":1,"expires_in":300}`)
+		fmt.Fprint(
+			w,
+			`{"device_code":"DC-hunter2-hunter2","user_code":"ABCD-EFGH","verification_uri":"https://login.example/d","interval":1,"expires_in":300}`,
+		)
 	}
 	refuse := func(code, description string) func(w http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
@@ -475,7 +495,10 @@ func TestForgedProvider(t *testing.T) {
 		case q.PostForm.Get("grant_type") == "refresh_token":
 			fmt.Fprint(w, `{"access_token":"0000000000000002","expires_in":3600}`)
 		default:
-			fmt.Fprint(w, `{"access_token":"0000000000000001","refresh_token":"RT-hunter2-hunter2","expires_in":10,"token_type":"bearer"}`)
+			fmt.Fprint(
+				w,
+				`{"access_token":"0000000000000001","refresh_token":"RT-hunter2-hunter2","expires_in":10,"token_type":"bearer"}`,
+			)
 		}
 	})
 	if stdout, stderr, code := p.command("login", "drive", "--device"); code != 0 || !strings.Contains(stdout,
@@ -498,7 +521,10 @@ func TestLoginIsCutShort(t *testing.T) {
 	waits := make(chan struct{}, 100)
 	f.answers(func(path string, w http.ResponseWriter, _ *http.Request) {
 		if path == "/begin" {
-			fmt.Fprint(w, `{"device_code":"DC-hunter2-hunter2","user_code":"ABCD-EFGH","verification_uri":"https://login.example/d","interval":1}`)
+			fmt.Fprint(
+				w,
+				`{"device_code":"DC-hunter2-hunter2","user_code":"ABCD-EFGH","verification_uri":"https://login.example/d","interval":1}`,
+			)
 			return
 		}
 		w.WriteHeader(http.StatusBadRequest)

@@ -94,7 +94,8 @@ func FuzzCredential(f *testing.F) {
 			t.Errorf("%q: %q, %v", text, value, is)
 		}
 		guess, is := Credential(text, control.Wanted{})
-		if n := utf8.RuneCountInString(guess); is && (n < minGuess || n > maxGuess || strings.ContainsAny(guess, " \n\t\r")) {
+		if n := utf8.RuneCountInString(guess); is &&
+			(n < minGuess || n > maxGuess || strings.ContainsAny(guess, " \n\t\r")) {
 			t.Errorf("%q is guessed to be one", guess)
 		}
 	})

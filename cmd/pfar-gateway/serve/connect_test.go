@@ -82,7 +82,11 @@ func asks(service string) control.Flow {
 // connecting is a gateway whose pfard can open pages, and its audit.
 func connecting(t *testing.T) (g *gateway, f *fulfiller, audit func() string) {
 	t.Helper()
-	f = &fulfiller{begun: make(chan control.SetUp, 99), tells: make(chan control.Flow, 9), others: make(chan control.Flow, 9)}
+	f = &fulfiller{
+		begun:  make(chan control.SetUp, 99),
+		tells:  make(chan control.Flow, 9),
+		others: make(chan control.Flow, 9),
+	}
 	w := connect.New(f)
 	w.Able(true)
 	dir := t.TempDir()
@@ -116,10 +120,12 @@ func TestConnect(t *testing.T) {
 	}
 	f.tells <- asks("notion")
 	got := c.call(t, "tools/call", connectNotion)
-	if !strings.Contains(got, pageLink) || !strings.Contains(got, "ssh -L 4711:127.0.0.1:4711 HOST") || strings.Contains(got, "isError") {
+	if !strings.Contains(got, pageLink) || !strings.Contains(got, "ssh -L 4711:127.0.0.1:4711 HOST") ||
+		strings.Contains(got, "isError") {
 		t.Errorf("begun: %s", got)
 	}
-	if wish := <-f.begun; wish.Service != "notion" || wish.For != "desk" || !wish.Page || wish.Text != nil || wish.Answers != nil {
+	if wish := <-f.begun; wish.Service != "notion" || wish.For != "desk" || !wish.Page || wish.Text != nil ||
+		wish.Answers != nil {
 		t.Errorf("asked of pfard: %+v", wish)
 	}
 	if got := c.call(t, "tools/call", connectNotion); !strings.Contains(got, pageLink) || len(f.begun) > 0 {
@@ -148,7 +154,8 @@ func TestConnect(t *testing.T) {
 		t.Errorf("a server's words: %s", got)
 	}
 	log := audit()
-	if !strings.Contains(log, `"tool":"connect"`) || strings.Contains(log, "4711") || strings.Contains(log, "ABCDEFGHIJ") {
+	if !strings.Contains(log, `"tool":"connect"`) || strings.Contains(log, "4711") ||
+		strings.Contains(log, "ABCDEFGHIJ") {
 		t.Errorf("recorded: %s", log)
 	}
 }
@@ -202,7 +209,8 @@ func TestConnectByElicitation(t *testing.T) {
 		if action != "accept" {
 			continue
 		}
-		if got := c.call(t, "tools/call", connectNotion); !strings.Contains(got, want) || strings.Contains(got, "127.0.0.1") {
+		if got := c.call(t, "tools/call", connectNotion); !strings.Contains(got, want) ||
+			strings.Contains(got, "127.0.0.1") {
 			t.Errorf("asked again: %s", got)
 		}
 	}
@@ -221,7 +229,8 @@ func TestConnectModern(t *testing.T) {
 	const params = `"name":"pfar__connect","arguments":{"service":"notion"}`
 	f.tells <- asks("notion")
 	got := g.modern(t, "/mcp", "tools/call", "pfar__connect", params, able)
-	if !strings.Contains(got, `"resultType":"input_required"`) || !strings.Contains(got, `"url":"`+pageLink+`"`) || strings.Contains(got, `"content"`) {
+	if !strings.Contains(got, `"resultType":"input_required"`) || !strings.Contains(got, `"url":"`+pageLink+`"`) ||
+		strings.Contains(got, `"content"`) {
 		t.Errorf("asked: %s", got)
 	}
 	for answer, want := range map[string]string{
@@ -229,11 +238,15 @@ func TestConnectModern(t *testing.T) {
 		`{"open":{"action":"accept"}}`: "has been shown",
 	} {
 		got := g.modern(t, "/mcp", "tools/call", "pfar__connect", params+`,"inputResponses":`+answer, able)
-		if answer == `{"open":{"action":"accept"}}` && !strings.Contains(got, want) || strings.Contains(got, "127.0.0.1:4711") {
+		if answer == `{"open":{"action":"accept"}}` && !strings.Contains(got, want) ||
+			strings.Contains(got, "127.0.0.1:4711") {
 			t.Errorf("%s: %s, want %s", answer, got, want)
 		}
 	}
-	if got := g.modern(t, "/mcp", "tools/call", "pfar__connect", params, `{}`); strings.Contains(got, "input_required") {
+	if got := g.modern(t, "/mcp", "tools/call", "pfar__connect", params, `{}`); strings.Contains(
+		got,
+		"input_required",
+	) {
 		t.Errorf("a client that cannot be asked: %s", got)
 	}
 }
@@ -291,7 +304,8 @@ func TestConnectIsNotThere(t *testing.T) {
 		"not declared": g.as(labToken).session(t, "/mcp"), "one server": g.session(t, "/mcp/one"),
 	} {
 		list, call := c.call(t, "tools/list", `{}`), c.call(t, "tools/call", connectNotion)
-		if strings.Contains(list, "pfar__connect") || name == "not declared" && (list != plain || call != unknown) || !strings.Contains(call, `"error"`) {
+		if strings.Contains(list, "pfar__connect") || name == "not declared" && (list != plain || call != unknown) ||
+			!strings.Contains(call, `"error"`) {
 			t.Errorf("%s: %s\n%s\nwant %s\n%s", name, list, call, plain, unknown)
 		}
 	}
@@ -302,7 +316,8 @@ func TestConnectIsNotThere(t *testing.T) {
 	narrow := declared("desk", deskToken, "one")
 	narrow.Connect = true
 	g.srv.Learn([]access.Client{narrow})
-	if got := g.session(t, "/mcp").call(t, "tools/call", connectNotion); !strings.Contains(got, "may not use") || len(f.begun) > 0 {
+	if got := g.session(t, "/mcp").call(t, "tools/call", connectNotion); !strings.Contains(got, "may not use") ||
+		len(f.begun) > 0 {
 		t.Errorf("a server that the client may not use: %s", got)
 	}
 }

@@ -107,6 +107,12 @@ func (m *memory) forget(server string) {
 
 func (m *memory) failed(server string, err error) {
 	if err != nil {
-		m.log.Warn("writing down whether a server's secrets are right, ignoring", "server", server, "error", err.Error())
+		m.log.Warn(
+			"writing down whether a server's secrets are right, ignoring",
+			"server",
+			server,
+			"error",
+			err.Error(),
+		)
 	}
 }

@@ -41,7 +41,11 @@ func (v *Verifier) Verify(ctx context.Context, u *registry.Upstream, tools []reg
 	proof string) units.Verification {
 	server := u.Server()
 	v.Gate.Await(ctx)
-	t, why := choose(server.Trial, tools, func(i registry.Item) (string, error) { return v.Gate.OnlyReads(judged(u, i)) })
+	t, why := choose(
+		server.Trial,
+		tools,
+		func(i registry.Item) (string, error) { return v.Gate.OnlyReads(judged(u, i)) },
+	)
 	if why != "" {
 		v.forget(server.Name)
 		return result(units.Unverified, "", why)

@@ -189,7 +189,8 @@ func TestAnswers(t *testing.T) {
 			}
 			ready := r.Launch(t, server, script(calls, c.tools, c.answer)).Ready(t)
 			v := ready.Verification
-			if v == nil || v.Result != c.want || !strings.Contains(v.Words, c.words) || v.For != "one" || len(calls) != c.calls {
+			if v == nil || v.Result != c.want || !strings.Contains(v.Words, c.words) || v.For != "one" ||
+				len(calls) != c.calls {
 				t.Fatalf("%d calls, %+v; want %d and %s, %q", len(calls), v, c.calls, c.want, c.words)
 			}
 			if got := offered(t, r); got != c.tools2 || ready.Tools != c.tools2 {
@@ -204,7 +205,8 @@ func TestAnswers(t *testing.T) {
 			if len(b.opened) != c.calls || len(b.closed) != c.calls {
 				t.Fatalf("%d records are opened, and %d closed", len(b.opened), len(b.closed))
 			}
-			if c.calls > 0 && (b.opened[0].Client != "(pfar)" || b.opened[0].Session != "" || b.opened[0].Facts == nil) {
+			if c.calls > 0 &&
+				(b.opened[0].Client != "(pfar)" || b.opened[0].Session != "" || b.opened[0].Facts == nil) {
 				t.Errorf("the record is %+v", b.opened[0])
 			}
 		})

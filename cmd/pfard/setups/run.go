@@ -172,7 +172,13 @@ func (f *Flows) do(ctx context.Context, r *running, t task, stale bool) (ended b
 	switch {
 	case t.Do == setup.Stop:
 		if err := f.Servers.Stop(t.order.Flow.Server); err != nil && f.ctx.Err() == nil {
-			f.Log.Warn("stopping a server whose set-up has ended, ignoring", "server", t.order.Flow.Server, "error", err)
+			f.Log.Warn(
+				"stopping a server whose set-up has ended, ignoring",
+				"server",
+				t.order.Flow.Server,
+				"error",
+				err,
+			)
 		}
 		return false
 	case t.Do == setup.End:

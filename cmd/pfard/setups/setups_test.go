@@ -273,7 +273,8 @@ func TestThreeRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := until(t, f, id, control.CredentialRefused)
-		if now.Attempts != n+1 || now.Detail != "API token *** is invalid" || now.Wants == nil || now.Deadline.IsZero() {
+		if now.Attempts != n+1 || now.Detail != "API token *** is invalid" || now.Wants == nil ||
+			now.Deadline.IsZero() {
 			t.Fatalf("refused %d: %+v", n, now)
 		}
 	}
@@ -355,7 +356,8 @@ func TestStoreFails(t *testing.T) {
 	if err := supplies(f, id, "hunter2"); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("told %v", err)
 	}
-	if now := until(t, f, id, control.AwaitingCredential); now.Attempts != 0 || !strings.Contains(now.Detail, "no space") {
+	if now := until(t, f, id, control.AwaitingCredential); now.Attempts != 0 ||
+		!strings.Contains(now.Detail, "no space") {
 		t.Errorf("it is %+v", now)
 	}
 }
@@ -441,7 +443,8 @@ func TestDeadline(t *testing.T) {
 		t.Errorf("%+v, %v after %s; done %s", now, err, left, w.list())
 	}
 	until(t, f, id, control.FlowFailed) // who follows it late is told how it ended
-	if _, err := f.Of("uid 0"); !errors.Is(err, control.ErrNoFlow) || !strings.Contains(err.Error(), "nobody gave TOKEN") {
+	if _, err := f.Of("uid 0"); !errors.Is(err, control.ErrNoFlow) ||
+		!strings.Contains(err.Error(), "nobody gave TOKEN") {
 		t.Errorf("who joins is told %v", err)
 	}
 }
@@ -603,7 +606,8 @@ func TestLateRestart(t *testing.T) {
 	next := w.pfard()
 	next.Resume()
 	next.wait(id)
-	if now, err := next.look(id); err != nil || now.Detail != "nobody gave TOKEN within 10 minutes" || len(w.vault) > 0 {
+	if now, err := next.look(id); err != nil || now.Detail != "nobody gave TOKEN within 10 minutes" ||
+		len(w.vault) > 0 {
 		t.Errorf("%+v, %v, %v", now, err, w.vault)
 	}
 	w.nothingLeft()

@@ -123,7 +123,11 @@ func (c *Call) openNow(params []byte) (Opened, error) {
 		if _, unanswered := c.Session.Questions.Drop(id); unanswered {
 			_ = stream.Send(cancelled(id)) // the client may have hung up
 		}
-		return Unable, jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "waiting for the client's answer: %v", context.Cause(ctx))
+		return Unable, jsonrpc.Errorf(
+			mcp.REQUEST_INTERRUPTED,
+			"waiting for the client's answer: %v",
+			context.Cause(ctx),
+		)
 	}
 }
 

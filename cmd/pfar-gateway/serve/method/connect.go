@@ -47,7 +47,9 @@ type Connecting struct {
 
 // offered reports whether a client has the tool. A person has pfar add.
 func (c *Connecting) offered(v *call.Visit) bool {
-	return v.Endpoint == "" && v.Member != nil && v.Member.Rights.Tool(ownServer, connectName) && !v.Identity().Person && c.Wishes.Offered()
+	return v.Endpoint == "" && v.Member != nil && v.Member.Rights.Tool(ownServer, connectName) &&
+		!v.Identity().Person &&
+		c.Wishes.Offered()
 }
 
 // called reports whether a request is a call of it.
@@ -105,8 +107,11 @@ func wished(v *call.Visit) (string, error) {
 	}
 	service, err := jsonrpc.String(given.Get("service"))
 	if err != nil || !units.IsServer(service) {
-		return "", invalidParams(`the argument "service" of %s is the name of a service: 1 to 23 of a to z, 0 to 9 and -. `+
-			"It takes no secret: a person enters that on the page", connectTool)
+		return "", invalidParams(
+			`the argument "service" of %s is the name of a service: 1 to 23 of a to z, 0 to 9 and -. `+
+				"It takes no secret: a person enters that on the page",
+			connectTool,
+		)
 	}
 	return service, nil
 }
@@ -115,10 +120,18 @@ func wished(v *call.Visit) (string, error) {
 func (c *Connecting) tell(o *call.Call, service string, a connect.Answer) (reply.Reply, error) {
 	switch a.State {
 	case control.FlowComplete:
-		return saying("%s is connected, as the server %s with %d tools. List the tools again.", service, a.Server, a.Tools), nil
+		return saying(
+			"%s is connected, as the server %s with %d tools. List the tools again.",
+			service,
+			a.Server,
+			a.Tools,
+		), nil
 	case control.FlowFailed:
-		return failed("%s is not connected. The person sees why on pfar's page, and with pfar status. Ask the person before "+
-			"you try again.", service), nil
+		return failed(
+			"%s is not connected. The person sees why on pfar's page, and with pfar status. Ask the person before "+
+				"you try again.",
+			service,
+		), nil
 	case control.AwaitingCredential, control.CredentialRefused:
 	default:
 		return saying("pfar is connecting %s. Wait, then call this tool again to learn how it went.", service), nil
@@ -127,7 +140,11 @@ func (c *Connecting) tell(o *call.Call, service string, a connect.Answer) (reply
 	if a.Shown {
 		return saying(wait, service), nil
 	}
-	link := call.Link{ID: a.ID, URL: a.Page, Message: "pfar can connect " + service + ". Its page on this computer says what the server may do, and takes the secret."}
+	link := call.Link{
+		ID:      a.ID,
+		URL:     a.Page,
+		Message: "pfar can connect " + service + ". Its page on this computer says what the server may do, and takes the secret.",
+	}
 	switch re, how, err := o.Open(link); {
 	case err != nil:
 		return reply.Reply{}, err
@@ -137,11 +154,19 @@ func (c *Connecting) tell(o *call.Call, service string, a connect.Answer) (reply
 		c.Wishes.Show(o.Bound.Client)
 		return saying(wait, service), nil
 	case how == call.Declined:
-		return failed("The person does not want to open pfar's page for %s. Do not ask again by yourself.", service), nil
+		return failed(
+			"The person does not want to open pfar's page for %s. Do not ask again by yourself.",
+			service,
+		), nil
 	}
-	return saying("To connect %s, a person opens this page in a browser on the computer where pfar runs:\n\n%s\n\nShow them the "+
-		"link as it is. Do not open it yourself, and do not ask for a secret: it is entered on that page and nowhere else.%s "+
-		"Call this tool again to learn how it went.", service, a.Page, forward(a.Page)), nil
+	return saying(
+		"To connect %s, a person opens this page in a browser on the computer where pfar runs:\n\n%s\n\nShow them the "+
+			"link as it is. Do not open it yourself, and do not ask for a secret: it is entered on that page and nowhere else.%s "+
+			"Call this tool again to learn how it went.",
+		service,
+		a.Page,
+		forward(a.Page),
+	), nil
 }
 
 // forward says how a browser on another computer gets to a page.
@@ -150,7 +175,11 @@ func forward(page string) string {
 	if err != nil || u.Port() == "" {
 		return ""
 	}
-	return fmt.Sprintf(" If the browser is on another computer, run there first: ssh -L %s:127.0.0.1:%s HOST.", u.Port(), u.Port())
+	return fmt.Sprintf(
+		" If the browser is on another computer, run there first: ssh -L %s:127.0.0.1:%s HOST.",
+		u.Port(),
+		u.Port(),
+	)
 }
 
 func refusedWish(service string, err error) reply.Reply {
@@ -172,5 +201,8 @@ func saying(format string, args ...any) reply.Reply {
 // failed is one that says what is not done.
 func failed(format string, args ...any) reply.Reply {
 	text := jsonrpc.Quote(fmt.Sprintf(format, args...))
-	return reply.Reply{ToolError: true, Result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true}`, text)}
+	return reply.Reply{
+		ToolError: true,
+		Result:    fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true}`, text),
+	}
 }
