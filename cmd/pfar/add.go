@@ -107,8 +107,30 @@ func (v addVerb) run(cmd *cobra.Command, args []string, o additions) error {
 		p.choices.Answers = map[string]string{}
 	}
 	maps.Copy(p.choices.Answers, o.set)
+	if err := knownKeys(p.service, o.secrets); err != nil {
+		return err
+	}
 	a := &adding{pfar: v.pfar, proposal: p, additions: o}
 	return a.add(ctx)
+}
+
+// knownKeys refuses a file for a secret that the server does not have.
+func knownKeys(s catalog.Service, files map[string]string) error {
+	var keys []string
+	for _, k := range s.Secrets {
+		keys = append(keys, k.Key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(files)) {
+		switch {
+		case slices.Contains(keys, key):
+		case len(keys) == 0:
+			return usage("--secret-file: %s has no secret", s.Title)
+		default:
+			return usage("--secret-file: %s has no secret %q", s.Title, key).
+				withHint("write %s=FILE", strings.Join(keys, "=FILE or "))
+		}
+	}
+	return nil
 }
 
 // ownSecrets are the secrets of a service for a server of another name, which has its own in the vault.

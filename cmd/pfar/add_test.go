@@ -407,6 +407,7 @@ func TestAddScripts(t *testing.T) {
 		"not stored": {args: "notion --yes", stdin: "unstorable", code: exitFailed, err: "the disk is full"},
 		"an optional one": {args: "notion --yes --secret-file notion_token=" + file, skipped: 1,
 			wants: []control.Wanted{optional, notionToken(t)}, given: []string{"ntn_hunter2-right"}, out: "notion: verified"},
+		"an unknown secret": {args: "notion --yes --secret-file x=" + file, code: exitUsage, err: "hint: write notion_token=FILE"},
 		"an unknown answer": {args: "notion --yes --set x=y", code: exitUsage, err: `Notion asks for nothing; leave "x" out`},
 		"a missing answer":  {args: "slack --yes", code: exitUsage, err: "hint: give it with --set team=VALUE"},
 		"a bad name":        {args: "notion --yes --name No", code: exitUsage, err: "cannot be the name of a server"},

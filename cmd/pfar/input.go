@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -40,14 +41,33 @@ func readHidden(ctx context.Context, f *os.File, ask func()) ([]byte, error) {
 	defer term.Restore(fd, state)
 	quiet, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err == nil {
-		quiet.Lflag &^= unix.ECHO
+		quiet.Lflag = quiet.Lflag&^unix.ECHO | unix.ICANON | unix.ISIG
+		quiet.Iflag |= unix.ICRNL
 		err = unix.IoctlSetTermios(fd, unix.TCSETS, quiet)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("taking the terminal's echo away: %w", err)
 	}
 	ask()
-	return interruptible(ctx, func() ([]byte, error) { return term.ReadPassword(fd) })
+	// Not term.ReadPassword: a read that is left behind would take the echo away again.
+	return interruptible(ctx, func() ([]byte, error) { return lineOf(f) })
+}
+
+// lineOf reads a line and nothing after it.
+func lineOf(f *os.File) (line []byte, err error) {
+	for b := make([]byte, 1); ; {
+		n, err := f.Read(b)
+		switch {
+		case n == 1 && b[0] == '\n':
+			return line, nil
+		case n == 1:
+			line = append(line, b[0])
+		case err == io.EOF && len(line) > 0:
+			return line, nil
+		case err != nil:
+			return nil, err
+		}
+	}
 }
 
 // askLine asks for a line of text, which the terminal shows. It returns io.EOF when there is no more.
