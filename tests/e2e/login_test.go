@@ -112,7 +112,6 @@ func clientScript(t *testing.T, name string, args ...string) *exec.Cmd {
 	}
 	c := exec.Command(node[0], append([]string{filepath.Join(dir, name)}, args...)...)
 	c.Env, c.Stderr = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir), io.Discard
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return c
 }
 
