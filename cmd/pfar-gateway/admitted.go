@@ -14,7 +14,7 @@ const maxClients = 16 << 20
 
 // takeClients goes on with the clients of the gateway before this one, until pfard says who is declared now.
 func (g *gateway) takeClients(files []*os.File) {
-	g.keptClients.take(files, g.log, func(b []byte) error {
+	g.kept.clients.take(files, g.log, func(b []byte) error {
 		list := new([]access.Client)
 		if err := json.Unmarshal(b, list); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (g *gateway) followClients(ctx context.Context) {
 			if err != nil {
 				return err
 			}
-			g.keptClients.keep(g.store, b, g.log)
+			g.kept.clients.keep(g.store, b, g.log)
 			return nil
 		})
 	})

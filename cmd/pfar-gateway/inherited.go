@@ -138,7 +138,7 @@ func (g *gateway) goOn(ctx context.Context, before map[string][]*os.File, log *s
 // takeSecrets goes on with the secrets that the gateway before this one recognised, until pfard says what there are
 // now.
 func (g *gateway) takeSecrets(files []*os.File) {
-	g.keptSecrets.take(files, g.log, func(b []byte) error {
+	g.kept.secrets.take(files, g.log, func(b []byte) error {
 		set := new(redact.Set)
 		if err := set.UnmarshalBinary(b); err != nil {
 			return err
@@ -150,7 +150,7 @@ func (g *gateway) takeSecrets(files []*os.File) {
 
 // takePolicy goes on deciding as the gateway before this one did, until pfard says by what it is done now.
 func (g *gateway) takePolicy(files []*os.File) {
-	g.keptPolicy.take(files, g.log, func(b []byte) error {
+	g.kept.policy.take(files, g.log, func(b []byte) error {
 		policy := new(gate.Policy)
 		if err := policy.UnmarshalJSON(b); err != nil {
 			return err

@@ -127,12 +127,12 @@ func TestPolicyIsHandedDown(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := undecided(t, slog.New(slog.DiscardHandler))
-		g.keptPolicy = handedDown{name: units.FDPolicy, most: gate.MaxPolicy}
+		g.kept.policy = handedDown{name: units.FDPolicy, most: gate.MaxPolicy}
 		g.takePolicy([]*os.File{f})
 		if got := g.point.Policy(); (got != nil) != c.taken || c.taken && got.Digest != p.Digest {
 			t.Errorf("of %d bytes: %+v", len(c.stored), got)
 		}
-		if !g.keptPolicy.there {
+		if !g.kept.policy.there {
 			t.Error("what is stored will not be removed from the store")
 		}
 	}

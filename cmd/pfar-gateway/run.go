@@ -75,6 +75,9 @@ const (
 	spanTime  = 2 * time.Second  // for the last spans, after the calls
 )
 
+// keptFiles are in the store, and belong to whoever follows pfard once that runs.
+type keptFiles struct{ secrets, policy, clients handedDown }
+
 // gateway is its parts, put together.
 type gateway struct {
 	telemetry *telemetry.Telemetry
@@ -97,8 +100,7 @@ type gateway struct {
 
 	auditTurned <-chan error // why records cannot be written; nil: they can again
 
-	// What is in the store, and belongs to whoever follows pfard once that runs.
-	keptSecrets, keptPolicy, keptClients handedDown
+	kept keptFiles
 
 	keepAudit bool // in the store: a service manager that is pfard itself opens it again
 	log       *slog.Logger
@@ -125,8 +127,12 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	tel := telemetry.New(ctx, log, version)
 	g := &gateway{
 		telemetry: tel, pins: store, registry: registry.New(log, version, registry.DefaultLimits()), changed: make(chan struct{}, 1), secrets: secrets, log: log,
-		keepAudit: o.keepAudit, keptSecrets: handedDown{name: units.FDSecrets, most: attach.MaxSet}, keptPolicy: handedDown{name: units.FDPolicy, most: gate.MaxPolicy},
-		keptClients: handedDown{name: units.FDClients, most: maxClients},
+		keepAudit: o.keepAudit,
+		kept: keptFiles{
+			secrets: handedDown{name: units.FDSecrets, most: attach.MaxSet},
+			policy:  handedDown{name: units.FDPolicy, most: gate.MaxPolicy},
+			clients: handedDown{name: units.FDClients, most: maxClients},
+		},
 	}
 	g.registry.Pin(store)
 	if err := g.remember(o.state); err != nil {
@@ -312,7 +318,7 @@ func (g *gateway) followSecrets(ctx context.Context) {
 			}
 			g.secrets.Learn(set)
 			heard()
-			g.keptSecrets.keep(g.store, b, g.log)
+			g.kept.secrets.keep(g.store, b, g.log)
 			return nil
 		})
 	})
@@ -332,7 +338,7 @@ func (g *gateway) followPolicy(ctx context.Context) {
 			}
 			g.decideBy(policy, confined)
 			heard()
-			g.keptPolicy.keep(g.store, b, g.log)
+			g.kept.policy.keep(g.store, b, g.log)
 			return nil
 		})
 	})

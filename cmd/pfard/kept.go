@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"time"
 
@@ -53,21 +52,6 @@ func (a *attachments) bridgeOf(instance string) *attach.Conn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.bridges[instance]
-}
-
-// tellSystemd has systemd do something about an instance that goes on without it.
-func tellSystemd(
-	log *slog.Logger, link *systemd.Link, doing, instance string, f func(context.Context, *systemd.Bus) error,
-) {
-	ctx, cancel := context.WithTimeout(context.Background(), helloTime)
-	defer cancel()
-	bus, err := link.Bus(ctx)
-	if err == nil {
-		err = f(ctx, bus)
-	}
-	if err != nil {
-		log.Warn(doing+", ignoring", "server", instance, "error", err)
-	}
 }
 
 // drop gives up what is kept of an instance.

@@ -326,8 +326,8 @@ func newAttachments(d *daemon, link *systemd.Link, limits *local.UnitScopes) *at
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{},
 		mistakes: map[string]string{},
-		budgets: map[string]*rate.Limiter{},
-		talks:   d.bridges,
+		budgets:  map[string]*rate.Limiter{},
+		talks:    d.bridges,
 		tasks: &taskUnits{
 			log: d.log, link: link, hold: d.hold, tokens: d.tokens,
 			errands: map[string]errand{}, pages: map[string]pageTalk{},
