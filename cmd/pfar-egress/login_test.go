@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	deviceAnswer = `{"device_code":"DC-hunter2","user_code":"ABCD-EFGH","verification_uri":"https://login.test/d","interval":1,"expires_in":600}`
-	loginTokens  = `{"access_token":"AT-hunter2hunter2","refresh_token":"RT-hunter2hunter2","expires_in":60,"token_type":"bearer"}`
+	deviceAnswer = `{"device_code":"DC-hunter2","user_code":"ABCD-EFGH","verification_uri":"https://login.test/d",` +
+		`"interval":1,"expires_in":600}`
+	loginTokens = `{"access_token":"AT-hunter2hunter2","refresh_token":"RT-hunter2hunter2",` +
+		`"expires_in":60,"token_type":"bearer"}`
 )
 
 // logIn carries a login out against a forged provider, whose nth answer is of the list; the last one stays. It returns
@@ -168,7 +170,8 @@ func browse(t *testing.T, method, address string) (status int, body string) {
 	return r.StatusCode, string(b)
 }
 
-// TestCodeLogin: of all that comes to the port, one request is the answer, and the rest is refused, before it and after.
+// TestCodeLogin: of all that comes to the port, one request is the answer, and the rest is refused, before it and
+// after.
 func TestCodeLogin(t *testing.T) {
 	var form url.Values
 	held := make(chan struct{})
@@ -230,7 +233,8 @@ func TestCodeLogin(t *testing.T) {
 	}
 }
 
-// TestCodeLoginIsRefused: what ends a login, with nothing sent to the token endpoint where the code may be of another one.
+// TestCodeLoginIsRefused: what ends a login, with nothing sent to the token endpoint where the code may be of
+// another one.
 func TestCodeLoginIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		query, fails string

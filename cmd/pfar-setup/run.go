@@ -56,7 +56,8 @@ func run(ctx context.Context, path string) error {
 	defer h.Close()
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(netutil.LimitListener(l, maxConns)) }()
-	if err := pfard.Send(attach.Message{PageTalk: attach.PageTalk{Listens: &attach.Listens{Port: uint16(port)}}}); err != nil {
+	listens := attach.PageTalk{Listens: &attach.Listens{Port: uint16(port)}}
+	if err := pfard.Send(attach.Message{PageTalk: listens}); err != nil {
 		return fmt.Errorf("telling pfard where the page is: %w", err)
 	}
 	over := make(chan struct{})

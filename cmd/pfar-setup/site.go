@@ -109,8 +109,8 @@ func guard(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	// Not no-referrer: with that a browser sends "Origin: null" with the page's own form (Fetch, 3.2), as it does with one of
-	// a frame that hides where it is from. Another host gets no referrer by this either.
+	// Not no-referrer: with that a browser sends "Origin: null" with the page's own form (Fetch, 3.2), as it does with
+	// one of a frame that hides where it is from. Another host gets no referrer by this either.
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY") // for browsers that know no frame-ancestors

@@ -53,7 +53,8 @@ func task() page.Task {
 			Left:     2,
 			Deadline: time.Now().Add(10 * time.Minute),
 			Wanted: &page.Wanted{
-				Name: "NOTION_TOKEN", Where: "Create an integration.", URL: "https://www.notion.so/profile/integrations", Scopes: []string{"read"},
+				Name: "NOTION_TOKEN", Where: "Create an integration.",
+				URL: "https://www.notion.so/profile/integrations", Scopes: []string{"read"},
 			},
 		},
 	}
@@ -133,7 +134,9 @@ func TestEnter(t *testing.T) {
 	if code != 200 || !strings.Contains(text, `type="password"`) || strings.Contains(text, "http-equiv") {
 		t.Fatalf("%d %v %s", code, h, text)
 	}
-	for _, says := range []string{"Notion", "desk", "api.notion.com", "/home/a", "NOTION_TOKEN", "API token is invalid.", "npm:@notionhq", "2 more"} {
+	for _, says := range []string{
+		"Notion", "desk", "api.notion.com", "/home/a", "NOTION_TOKEN", "API token is invalid.", "npm:@notionhq", "2 more",
+	} {
 		if !strings.Contains(text, says) {
 			t.Errorf("the page does not say %q", says)
 		}
@@ -215,8 +218,9 @@ func TestActs(t *testing.T) {
 		"control characters": {&page.Wanted{Name: "T"}, "enter", "a\x00b", 400, ""},
 		"a line break":       {&page.Wanted{Name: "T"}, "enter", "a\nb", 400, ""},
 		"no UTF-8":           {&page.Wanted{Name: "T"}, "enter", "a\xffb", 400, ""},
-		"the longest":        {&page.Wanted{Name: "T"}, "enter", strings.Repeat("%", page.MaxValue), 303, "enter " + strings.Repeat("%", page.MaxValue)},
-		"too long":           {&page.Wanted{Name: "T"}, "enter", strings.Repeat("x", page.MaxValue+1), 400, ""},
+		"the longest": {&page.Wanted{Name: "T"}, "enter", strings.Repeat("%", page.MaxValue), 303,
+			"enter " + strings.Repeat("%", page.MaxValue)},
+		"too long": {&page.Wanted{Name: "T"}, "enter", strings.Repeat("x", page.MaxValue+1), 400, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := task()
@@ -244,49 +248,52 @@ func TestRefuses(t *testing.T) {
 		headers            headers
 		code               int
 	}{
-		"no nonce":               {"GET", "/", "", nil, 404},
-		"another nonce":          {"GET", "/" + page.NewNonce(), "", nil, 404},
-		"a shorter nonce":        {"GET", o.path[:len(o.path)-1], "", nil, 404},
-		"a longer one":           {"GET", o.path + "/", "", nil, 404},
-		"in other case":          {"GET", strings.ToLower(o.path), "", nil, 404},
-		"encoded":                {"GET", "/%" + fmt.Sprintf("%02X", o.path[1]) + o.path[2:], "", nil, 404},
-		"with a query":           {"GET", o.path + "?x=1", "", nil, 404},
-		"favicon":                {"GET", "/favicon.ico", "", nil, 404},
-		"post to another nonce":  {"POST", "/" + page.NewNonce(), "form", nil, 404},
-		"rebound name":           {"GET", o.path, "", headers{"Host", "evil.test:" + port}, 421},
-		"rebound name, no port":  {"GET", o.path, "", headers{"Host", "127.0.0.1"}, 421},
-		"another port":           {"GET", o.path, "", headers{"Host", "127.0.0.1:1"}, 421},
-		"trailing dot":           {"GET", o.path, "", headers{"Host", "localhost.:" + port}, 421},
-		"user in the name":       {"GET", o.path, "", headers{"Host", "localhost@evil.test:" + port}, 421},
-		"post by a rebound name": {"POST", o.path, "form", headers{"Host", "evil.test:" + port, "Origin", "http://evil.test:" + port}, 421},
-		"in a frame":             {"GET", o.path, "", headers{"Sec-Fetch-Dest", "iframe", "Sec-Fetch-Mode", "navigate"}, 403},
-		"as an image":            {"GET", o.path, "", headers{"Sec-Fetch-Dest", "image", "Sec-Fetch-Mode", "no-cors"}, 403},
-		"by fetch":               {"GET", o.path, "", headers{"Sec-Fetch-Dest", "empty", "Sec-Fetch-Mode", "cors"}, 403},
-		"two destinations":       {"GET", o.path, "", headers{"Sec-Fetch-Dest", "document", "Sec-Fetch-Dest", "document"}, 403},
-		"no origin":              {"POST", o.path, "form", headers{"Origin", ""}, 403},
-		"origin null":            {"POST", o.path, "form", headers{"Origin", "null"}, 403},
-		"another origin":         {"POST", o.path, "form", headers{"Origin", "https://evil.test"}, 403},
-		"another port's origin":  {"POST", o.path, "form", headers{"Origin", "http://127.0.0.1:1"}, 403},
-		"origin by https":        {"POST", o.path, "form", headers{"Origin", strings.Replace(o.base, "http", "https", 1)}, 403},
-		"the other name":         {"POST", o.path, "form", headers{"Origin", "http://localhost:" + port}, 403},
-		"cross-site":             {"POST", o.path, "form", headers{"Sec-Fetch-Site", "cross-site"}, 403},
-		"same-site":              {"POST", o.path, "form", headers{"Sec-Fetch-Site", "same-site"}, 403},
-		"by nobody":              {"POST", o.path, "form", headers{"Sec-Fetch-Site", "none"}, 403},
-		"put":                    {"PUT", o.path, "form", nil, 405},
-		"delete":                 {"DELETE", o.path, "", nil, 405},
-		"head":                   {"HEAD", o.path, "", nil, 405},
-		"options":                {"OPTIONS", o.path, "", headers{"Access-Control-Request-Method", "POST"}, 405},
-		"put of no page":         {"PUT", "/x", "", nil, 404},
-		"JSON":                   {"POST", o.path, `{"act":"enter"}`, headers{"Content-Type", "application/json"}, 400},
-		"plain text":             {"POST", o.path, "form", headers{"Content-Type", "text/plain"}, 400},
-		"multipart":              {"POST", o.path, "form", headers{"Content-Type", "multipart/form-data; boundary=x"}, 400},
-		"compressed":             {"POST", o.path, "form", headers{"Content-Encoding", "gzip"}, 400},
-		"no turn":                {"POST", o.path, "act=enter&value=x", nil, 409},
-		"another turn":           {"POST", o.path, "act=enter&value=x&turn=AAAA", nil, 409},
-		"two values":             {"POST", o.path, "form&value=y", nil, 400},
-		"another field":          {"POST", o.path, "form&key=notion_token", nil, 400},
-		"broken":                 {"POST", o.path, "form&%zz", nil, 400},
-		"too large":              {"POST", o.path, "value=" + strings.Repeat("x", maxBody), nil, 413},
+		"no nonce":              {"GET", "/", "", nil, 404},
+		"another nonce":         {"GET", "/" + page.NewNonce(), "", nil, 404},
+		"a shorter nonce":       {"GET", o.path[:len(o.path)-1], "", nil, 404},
+		"a longer one":          {"GET", o.path + "/", "", nil, 404},
+		"in other case":         {"GET", strings.ToLower(o.path), "", nil, 404},
+		"encoded":               {"GET", "/%" + fmt.Sprintf("%02X", o.path[1]) + o.path[2:], "", nil, 404},
+		"with a query":          {"GET", o.path + "?x=1", "", nil, 404},
+		"favicon":               {"GET", "/favicon.ico", "", nil, 404},
+		"post to another nonce": {"POST", "/" + page.NewNonce(), "form", nil, 404},
+		"rebound name":          {"GET", o.path, "", headers{"Host", "evil.test:" + port}, 421},
+		"rebound name, no port": {"GET", o.path, "", headers{"Host", "127.0.0.1"}, 421},
+		"another port":          {"GET", o.path, "", headers{"Host", "127.0.0.1:1"}, 421},
+		"trailing dot":          {"GET", o.path, "", headers{"Host", "localhost.:" + port}, 421},
+		"user in the name":      {"GET", o.path, "", headers{"Host", "localhost@evil.test:" + port}, 421},
+		"post by a rebound name": {"POST", o.path, "form",
+			headers{"Host", "evil.test:" + port, "Origin", "http://evil.test:" + port}, 421},
+		"in a frame":  {"GET", o.path, "", headers{"Sec-Fetch-Dest", "iframe", "Sec-Fetch-Mode", "navigate"}, 403},
+		"as an image": {"GET", o.path, "", headers{"Sec-Fetch-Dest", "image", "Sec-Fetch-Mode", "no-cors"}, 403},
+		"by fetch":    {"GET", o.path, "", headers{"Sec-Fetch-Dest", "empty", "Sec-Fetch-Mode", "cors"}, 403},
+		"two destinations": {"GET", o.path, "",
+			headers{"Sec-Fetch-Dest", "document", "Sec-Fetch-Dest", "document"}, 403},
+		"no origin":             {"POST", o.path, "form", headers{"Origin", ""}, 403},
+		"origin null":           {"POST", o.path, "form", headers{"Origin", "null"}, 403},
+		"another origin":        {"POST", o.path, "form", headers{"Origin", "https://evil.test"}, 403},
+		"another port's origin": {"POST", o.path, "form", headers{"Origin", "http://127.0.0.1:1"}, 403},
+		"origin by https": {"POST", o.path, "form",
+			headers{"Origin", strings.Replace(o.base, "http", "https", 1)}, 403},
+		"the other name": {"POST", o.path, "form", headers{"Origin", "http://localhost:" + port}, 403},
+		"cross-site":     {"POST", o.path, "form", headers{"Sec-Fetch-Site", "cross-site"}, 403},
+		"same-site":      {"POST", o.path, "form", headers{"Sec-Fetch-Site", "same-site"}, 403},
+		"by nobody":      {"POST", o.path, "form", headers{"Sec-Fetch-Site", "none"}, 403},
+		"put":            {"PUT", o.path, "form", nil, 405},
+		"delete":         {"DELETE", o.path, "", nil, 405},
+		"head":           {"HEAD", o.path, "", nil, 405},
+		"options":        {"OPTIONS", o.path, "", headers{"Access-Control-Request-Method", "POST"}, 405},
+		"put of no page": {"PUT", "/x", "", nil, 404},
+		"JSON":           {"POST", o.path, `{"act":"enter"}`, headers{"Content-Type", "application/json"}, 400},
+		"plain text":     {"POST", o.path, "form", headers{"Content-Type", "text/plain"}, 400},
+		"multipart":      {"POST", o.path, "form", headers{"Content-Type", "multipart/form-data; boundary=x"}, 400},
+		"compressed":     {"POST", o.path, "form", headers{"Content-Encoding", "gzip"}, 400},
+		"no turn":        {"POST", o.path, "act=enter&value=x", nil, 409},
+		"another turn":   {"POST", o.path, "act=enter&value=x&turn=AAAA", nil, 409},
+		"two values":     {"POST", o.path, "form&value=y", nil, 400},
+		"another field":  {"POST", o.path, "form&key=notion_token", nil, 400},
+		"broken":         {"POST", o.path, "form&%zz", nil, 400},
+		"too large":      {"POST", o.path, "value=" + strings.Repeat("x", maxBody), nil, 413},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := strings.Replace(c.body, "form", o.form("ntn_stolen"), 1)
@@ -322,15 +329,18 @@ func TestRefuses(t *testing.T) {
 func guarded(t *testing.T, h http.Header) {
 	t.Helper()
 	for name, want := range map[string]string{
-		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin",
-		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+		"Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin",
 	} {
 		if h.Get(name) != want {
 			t.Errorf("%s is %q", name, h.Get(name))
 		}
 	}
 	csp := h.Get("Content-Security-Policy")
-	for _, want := range []string{"default-src 'none'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'", "style-src 'sha256-"} {
+	for _, want := range []string{
+		"default-src 'none'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'", "style-src 'sha256-",
+	} {
 		if !strings.Contains(csp, want) {
 			t.Errorf("the policy is %q, without %q", csp, want)
 		}
@@ -397,13 +407,20 @@ func shape(t *testing.T, text string) (all []string) {
 
 // payloads attack HTML, its attributes, URLs, styles, templates and the eye.
 var payloads = []string{
-	`<script>alert(1)</script>`, `</title><script>alert(1)</script>`, `</style><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`,
-	`' onmouseover='alert(1)`, `" autofocus onfocus="alert(1)`, `javascript:alert(1)`, `JaVaScRiPt:alert(1)`, `data:text/html,<script>alert(1)</script>`,
-	`https://a.test/"><script>`, `https://a.test/' onclick='x`, `<!--`, `-->`, `<![CDATA[<script>]]>`, `<svg/onload=alert(1)>`,
-	`<iframe src=//evil.test>`, `<form action=//evil.test>`, `</form><form action=//evil.test>`, `<base href=//evil.test/>`,
-	`<meta http-equiv=refresh content=0;url=//evil.test>`, `<input name=act value=enter>`, `<link rel=stylesheet href=//evil.test>`, `{{.Turn}}`, `{{template "page" .}}`,
-	`&lt;script&gt;`, `&#x3c;script&#x3e;`, "a\r\nSet-Cookie: x=1\r\n\r\n<script>", "\x00<script>", "\u202e<script>", "\ufeff<b>", "\u2066evil\u2069", "+ADw-script+AD4-",
-	`<textarea>`, `<plaintext>`, `<noscript><p title="</noscript><script>">`, "\xff\xfe<script>", "`-alert(1)-`", strings.Repeat("<b>", 5000),
+	`<script>alert(1)</script>`, `</title><script>alert(1)</script>`, `</style><script>alert(1)</script>`,
+	`"><img src=x onerror=alert(1)>`,
+	`' onmouseover='alert(1)`, `" autofocus onfocus="alert(1)`, `javascript:alert(1)`, `JaVaScRiPt:alert(1)`,
+	`data:text/html,<script>alert(1)</script>`,
+	`https://a.test/"><script>`, `https://a.test/' onclick='x`, `<!--`, `-->`, `<![CDATA[<script>]]>`,
+	`<svg/onload=alert(1)>`,
+	`<iframe src=//evil.test>`, `<form action=//evil.test>`, `</form><form action=//evil.test>`,
+	`<base href=//evil.test/>`,
+	`<meta http-equiv=refresh content=0;url=//evil.test>`, `<input name=act value=enter>`,
+	`<link rel=stylesheet href=//evil.test>`, `{{.Turn}}`, `{{template "page" .}}`,
+	`&lt;script&gt;`, `&#x3c;script&#x3e;`, "a\r\nSet-Cookie: x=1\r\n\r\n<script>", "\x00<script>", "\u202e<script>",
+	"\ufeff<b>", "\u2066evil\u2069", "+ADw-script+AD4-",
+	`<textarea>`, `<plaintext>`, `<noscript><p title="</noscript><script>">`, "\xff\xfe<script>", "`-alert(1)-`",
+	strings.Repeat("<b>", 5000),
 }
 
 // TestHostileTexts: whatever stands in a text, the page has the elements that it has with harmless ones.
@@ -480,7 +497,8 @@ func TestHostileTexts(t *testing.T) {
 // TestLimits: nobody can hold the page's connections for long, or fill its memory.
 func TestLimits(t *testing.T) {
 	h := server(nil)
-	if h.ReadHeaderTimeout <= 0 || h.ReadHeaderTimeout > 10*time.Second || h.ReadTimeout <= 0 || h.ReadTimeout > 30*time.Second ||
+	if h.ReadHeaderTimeout <= 0 || h.ReadHeaderTimeout > 10*time.Second ||
+		h.ReadTimeout <= 0 || h.ReadTimeout > 30*time.Second ||
 		h.WriteTimeout <= 0 || h.WriteTimeout > 30*time.Second ||
 		h.IdleTimeout <= 0 ||
 		h.MaxHeaderBytes > 16<<10 ||

@@ -25,8 +25,8 @@ import (
 
 const checkHelp = `Read every declaration in DIR, and those of clients in clients.d beside it, and print each mistake with its
 place and remedy. Without DIR, read the declarations, clients and policies of the running pfar, and the
-services of services.d and the providers of oauth.d beside them. This starts nothing, and pfar need not run. Warnings do not change
-the exit code.`
+services of services.d and the providers of oauth.d beside them. This starts nothing, and pfar need not
+run. Warnings do not change the exit code.`
 
 // declaredVerb checks and explains declarations.
 type declaredVerb struct{ *pfar }

@@ -80,7 +80,8 @@ func (c learnVerb) learn(ctx context.Context, name string, limit time.Duration, 
 	}
 	switch {
 	case keep.write && len(result.Suggested) > 0:
-		err = allowVerb(c).allow(context.WithoutCancel(ctx), name, result.entries(), keep.yes) // Ctrl-C has ended the learning
+		// Ctrl-C has ended the learning, and not this.
+		err = allowVerb(c).allow(context.WithoutCancel(ctx), name, result.entries(), keep.yes)
 	case c.json():
 		err = c.printJSON(result)
 	default:

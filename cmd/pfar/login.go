@@ -90,8 +90,8 @@ func (c loginVerb) show(name string, s control.SignIn) {
 	} else {
 		if remote := c.remote(); remote != "" {
 			port := s.Step.Port
-			say("The browser comes back to this machine. If it runs on another one, run there\nfirst:\n\n  ssh -L %d:127.0.0.1:%d %s\n",
-				port, port, line(remote))
+			say("The browser comes back to this machine. If it runs on another one, run there\n"+
+				"first:\n\n  ssh -L %d:127.0.0.1:%d %s\n", port, port, line(remote))
 			say("or use a code instead: pfar login %s --device\n", line(name))
 		}
 		say("Open this link in your browser, and sign in:\n\n  %s\n", line(s.Step.URL))

@@ -25,7 +25,9 @@ func TestRemedies(t *testing.T) {
 			Detail: "for credentials: A: pfar vault set a_token; B: pfar vault set b", Owed: owed("pfar vault set a_token")},
 			"waiting: for credentials", "pfar vault set a_token"},
 		{"not given", control.Server{State: control.Waiting,
-			Detail: `for credentials: "a" is granted to "b", not to this server, which runs echo "pfar vault set c"; to grant it: pfar vault give x`, Owed: owed("pfar vault give x")}, "waiting: for credentials", "pfar vault give x"},
+			Detail: `for credentials: "a" is granted to "b", not to this server, which runs echo "pfar vault set c"; ` +
+				"to grant it: pfar vault give x",
+			Owed: owed("pfar vault give x")}, "waiting: for credentials", "pfar vault give x"},
 		{"another program", control.Server{State: control.Waiting,
 			Detail: "for its program, which has changed, to be accepted: pfar pins accept x",
 			Owed:   owed("pfar pins accept x")}, "waiting: for its program", "pfar pins accept x"},

@@ -79,7 +79,9 @@ func (c upVerb) up(ctx context.Context, o upOptions) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	args := []string{"--local", "--declarations", o.dir, "--servers", o.servers, "--listen", o.listen, "--page-port", o.page}
+	args := []string{
+		"--local", "--declarations", o.dir, "--servers", o.servers, "--listen", o.listen, "--page-port", o.page,
+	}
 	if o.metrics != "" {
 		args = append(args, "--metrics", o.metrics)
 	}

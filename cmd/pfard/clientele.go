@@ -193,7 +193,8 @@ func (c *clientele) watch(ctx context.Context, send func(control.Response) error
 	for {
 		list, told, newer := c.now()
 		if told {
-			if err := send(control.Response{Clients: list, Declarations: control.Declarations{Pages: c.pages.Load()}}); err != nil {
+			can := control.Declarations{Pages: c.pages.Load()}
+			if err := send(control.Response{Clients: list, Declarations: can}); err != nil {
 				return err
 			}
 		}

@@ -159,7 +159,10 @@ func over(
 	t.Helper()
 	d = newDaemon(o, slog.New(slog.NewTextHandler(io.Discard, nil)), v, "127.0.0.1:7417")
 	d.audit.open(false)
-	m = &machine{t: t, tell: d.fleet.changed, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
+	m = &machine{
+		t: t, tell: d.fleet.changed,
+		runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{},
+	}
 	d.fleet.runner = converge.New(m, d.fleet)
 	for _, f := range prepare {
 		f(d)

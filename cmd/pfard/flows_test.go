@@ -34,7 +34,8 @@ func (d *daemon) begins(t *testing.T, p control.Peer, wish *control.SetUp) *flow
 	ctx, leave := context.WithCancel(context.Background())
 	t.Cleanup(leave)
 	go func() {
-		f.err <- d.answer(ctx, p, control.Request{Verb: control.Begin, SettingUp: control.SettingUp{SetUp: wish}}, func(r control.Response) error {
+		begin := control.Request{Verb: control.Begin, SettingUp: control.SettingUp{SetUp: wish}}
+		f.err <- d.answer(ctx, p, begin, func(r control.Response) error {
 			f.states <- *r.Flow
 			return nil
 		})

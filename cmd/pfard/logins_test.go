@@ -109,8 +109,8 @@ func granted() oauth.Answer {
 		ExpiresIn: 3600, TokenType: "bearer"}
 }
 
-// TestLogin: a token goes from the process to the vault, with nothing of the process's choice beside it, and to a server
-// that has waited for it.
+// TestLogin: a token goes from the process to the vault, with nothing of the process's choice beside it, and to a
+// server that has waited for it.
 func TestLogin(t *testing.T) {
 	d, m, _, f, said := bureau(t)
 	if s := d.state(t); !strings.Contains(s["a"].Detail, "needs login: pfar login acme") ||

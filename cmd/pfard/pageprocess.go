@@ -59,7 +59,8 @@ func (u *taskUnits) forgetPage(instance string) {
 	delete(u.pages, instance)
 }
 
-// paged is the conversation with the process of a page. Each has one: what comes again is of an earlier pfard, and ends.
+// paged is the conversation with the process of a page. Each has one: what comes again is of an earlier pfard, and
+// ends.
 func (u *taskUnits) paged(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
 	u.mu.Lock()
 	talk := u.pages[p.Instance]

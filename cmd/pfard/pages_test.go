@@ -84,7 +84,8 @@ func (w *browser) acts(t *testing.T, act page.Act, value string) {
 		defer f.Close()
 		files = append(files, f)
 	}
-	if err := w.conn.Send(attach.Message{PageTalk: attach.PageTalk{Acted: &attach.Acted{Act: act}}}, files...); err != nil {
+	acted := attach.Message{PageTalk: attach.PageTalk{Acted: &attach.Acted{Act: act}}}
+	if err := w.conn.Send(acted, files...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -133,7 +134,8 @@ func TestPage(t *testing.T) {
 	for asked.Page == "" {
 		asked = f.until(control.AwaitingCredential)
 	}
-	if asked.Page != page.Link(w.task.Nonce, 4711) || len(w.task.Nonce) < 26 || w.task.Title != "a" || w.task.Asker != "" ||
+	if asked.Page != page.Link(w.task.Nonce, 4711) || len(w.task.Nonce) < 26 ||
+		w.task.Title != "a" || w.task.Asker != "" ||
 		w.task.Program != "sh" || !slices.Equal(w.task.Holds, []string{"TOKEN"}) ||
 		w.task.State.Wanted.Name != "TOKEN" ||
 		w.task.State.Words != "" ||
@@ -261,14 +263,38 @@ func TestPageStates(t *testing.T) {
 		flow control.Flow
 		want page.State
 	}{
-		"asks":     {control.Flow{State: control.AwaitingCredential, Detail: "waiting for TOKEN", Wants: wants}, page.State{Phase: page.Waiting}},
-		"a yes":    {control.Flow{State: control.AwaitingCredential, Detail: "waiting for a person's consent"}, page.State{Phase: page.Waiting}},
-		"unstored": {control.Flow{State: control.AwaitingCredential, Detail: "the disk is full", Wants: wants}, page.State{Phase: page.Waiting, Words: "the disk is full"}},
-		"refused":  {control.Flow{State: control.CredentialRefused, Detail: "401", Attempts: 2, Wants: wants}, page.State{Phase: page.Waiting, Words: "401", Left: 1}},
-		"at work":  {control.Flow{State: control.FlowSpawning, Detail: "installing x"}, page.State{Phase: page.Working, Words: "installing x"}},
-		"tests":    {control.Flow{State: control.FlowVerifying, Detail: "calling"}, page.State{Phase: page.Working, Words: "calling"}},
-		"done":     {control.Flow{State: control.FlowComplete, Tools: 4, Verified: "whoami"}, page.State{Phase: page.Done, Tools: 4, Tested: true}},
-		"failed":   {control.Flow{State: control.FlowFailed, Detail: "cancelled"}, page.State{Phase: page.Failed, Words: "cancelled"}},
+		"asks": {
+			control.Flow{State: control.AwaitingCredential, Detail: "waiting for TOKEN", Wants: wants},
+			page.State{Phase: page.Waiting},
+		},
+		"a yes": {
+			control.Flow{State: control.AwaitingCredential, Detail: "waiting for a person's consent"},
+			page.State{Phase: page.Waiting},
+		},
+		"unstored": {
+			control.Flow{State: control.AwaitingCredential, Detail: "the disk is full", Wants: wants},
+			page.State{Phase: page.Waiting, Words: "the disk is full"},
+		},
+		"refused": {
+			control.Flow{State: control.CredentialRefused, Detail: "401", Attempts: 2, Wants: wants},
+			page.State{Phase: page.Waiting, Words: "401", Left: 1},
+		},
+		"at work": {
+			control.Flow{State: control.FlowSpawning, Detail: "installing x"},
+			page.State{Phase: page.Working, Words: "installing x"},
+		},
+		"tests": {
+			control.Flow{State: control.FlowVerifying, Detail: "calling"},
+			page.State{Phase: page.Working, Words: "calling"},
+		},
+		"done": {
+			control.Flow{State: control.FlowComplete, Tools: 4, Verified: "whoami"},
+			page.State{Phase: page.Done, Tools: 4, Tested: true},
+		},
+		"failed": {
+			control.Flow{State: control.FlowFailed, Detail: "cancelled"},
+			page.State{Phase: page.Failed, Words: "cancelled"},
+		},
 	} {
 		if c.flow.Wants != nil {
 			c.want.Wanted = &page.Wanted{

@@ -90,9 +90,10 @@ func (u *taskUnits) send(ctx context.Context, unit string, e errand) error {
 
 // refreshMended has systemd forget that a refresh has failed.
 func (u *taskUnits) refreshMended(key string) {
-	tellSystemd(u.log, u.link, "forgetting that a refresh has failed", key, func(ctx context.Context, bus *systemd.Bus) error {
+	forget := func(ctx context.Context, bus *systemd.Bus) error {
 		return bus.StopUnit(ctx, systemd.RefreshUnit(units.RefreshInstance(key)))
-	})
+	}
+	tellSystemd(u.log, u.link, "forgetting that a refresh has failed", key, forget)
 }
 
 // sent is the conversation with a process that was sent on an errand. One that an earlier pfard has given a set to

@@ -373,8 +373,8 @@ func remedy(key, command string, r attach.Refreshed) string {
 		if login {
 			where = "run"
 		}
-		return fmt.Sprintf("the client of the OAuth token %q was refused (%s): correct client_id, client_secret or auth_style and %s %s",
-			key, r.Code, where, command)
+		return fmt.Sprintf("the client of the OAuth token %q was refused (%s): correct client_id, client_secret or "+
+			"auth_style and %s %s", key, r.Code, where, command)
 	case login:
 		return fmt.Sprintf("the OAuth token %q cannot be refreshed: %s; needs login: %s", key, r.Error, command)
 	}

@@ -635,7 +635,8 @@ func TestConverse(t *testing.T) {
 		text = rotated
 	}
 	if m := send(reported(attach.Refreshed{Base: units.Digest(text), Asked: h.now().Add(time.Hour)}),
-		`{"access_token":"a-new-access-token","expires_in":60,"token_url":"https://evil.example/","client_id":"evil"}`); !m.Taken || d.value(t) != "a-new-access-token" {
+		`{"access_token":"a-new-access-token","expires_in":60,`+
+			`"token_url":"https://evil.example/","client_id":"evil"}`); !m.Taken || d.value(t) != "a-new-access-token" {
 		t.Errorf("%+v; the vault has %q", m, d.value(t))
 	}
 	if set, _, _, err := d.vault.Tokens("drive"); err != nil || set.TokenURL != "https://login.example/token" || set.ClientID != "id" || !set.Expiry.Equal(noon.Add(time.Minute)) {

@@ -27,14 +27,17 @@ const device = ` device { url = "https://a.test/d", token = "https://a.test/t" }
 func TestMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing known": {`provider "acme" { client_id = "x" }`,
-			"x.hcl:1,10-16: Missing key: It is not known under which key of the vault the token is stored. Write key = \"acme_token\"."},
+			"x.hcl:1,10-16: Missing key: It is not known under which key of the vault the token is stored. " +
+				"Write key = \"acme_token\"."},
 		"no client": {`provider "github" {}`,
-			"1,10-18: Missing client_id: The provider gives you a client id when you register a client. Write client_id = \"...\" with it."},
+			"1,10-18: Missing client_id: The provider gives you a client id when you register a client. " +
+				"Write client_id = \"...\" with it."},
 		"no endpoints":        {`provider "acme" { client_id = "x", key = "k" }`, "Missing endpoints"},
 		"what the page shows": {`provider "github" { client_id = "..." }`, "Placeholder"},
 		"another placeholder": {`provider "github" { client_id = "<your client id>" }`, "Placeholder"},
 		"a secret": {`provider "github" { client_id = "x", secret = "CS-hunter2" }`,
-			"3,10-22: Secret in a file: secret names a key of the vault. Store the secret with `pfar vault set github_client` and write secret = \"vault:github_client\"."},
+			"3,10-22: Secret in a file: secret names a key of the vault. " +
+				"Store the secret with `pfar vault set github_client` and write secret = \"vault:github_client\"."},
 		"a variable":         {`provider "github" { client_id = "x", secret = "$TOKEN" }`, "Secret in a file"},
 		"a number":           {`provider "github" { client_id = 7 }`, "Wrong type"},
 		"an unknown key":     {`provider "github" { client = "x" }`, "Unknown key"},
@@ -46,10 +49,12 @@ func TestMistakes(t *testing.T) {
 			"Provider not possible: auth_style is \"header\", and client_secret is missing"},
 		"half a device": {`provider "x" { client_id = "x", key = "k", device { url = "https://a.test/" } }`,
 			"Missing endpoint"},
-		"a plain endpoint":    {`provider "x" { client_id = "x", key = "k", device { url = "http://a.test/", token = "https://a.test/" } }`, "Invalid url"},
-		"a port that is none": {`provider "x" { client_id = "x", key = "k", device { url = "https://a.test:99999/", token = "https://a.test/" } }`, "Provider not possible"},
-		"a relative file":     {`provider "github" { client_id = "x", ca = "ca.pem" }`, "Invalid path"},
-		"a way up":            {`provider "github" { client_id = "x", ca = "/etc/../ca.pem" }`, "Invalid path"},
+		"a plain endpoint": {`provider "x" { client_id = "x", key = "k", device { url = "http://a.test/", ` +
+			`token = "https://a.test/" } }`, "Invalid url"},
+		"a port that is none": {`provider "x" { client_id = "x", key = "k", device { url = "https://a.test:99999/", ` +
+			`token = "https://a.test/" } }`, "Provider not possible"},
+		"a relative file": {`provider "github" { client_id = "x", ca = "ca.pem" }`, "Invalid path"},
+		"a way up":        {`provider "github" { client_id = "x", ca = "/etc/../ca.pem" }`, "Invalid path"},
 		"a resource": {`provider "github" { client_id = "x", resource = "api" }`,
 			"3,12-17: Provider not possible: resource is no URL"},
 		"an issuer": {`provider "github" { client_id = "x", issuer = "x" }`,
@@ -59,8 +64,10 @@ func TestMistakes(t *testing.T) {
 			"Provider not possible: allow_private"},
 		"two of one name": {"provider \"github\" { client_id = \"x\" }\nprovider \"github\" { client_id = \"y\" }",
 			"x.hcl:4,10-18: Duplicate provider"},
-		"two of one key": {"provider \"github\" { client_id = \"x\" }\nprovider \"work\" {\n client_id = \"y\"\n service = \"github\"\n}", "Duplicate provider: \"key github_token\" stands in x.hcl:1"},
-		"no HCL":         {`provider "github" {`, "x.hcl"},
+		"two of one key": {"provider \"github\" { client_id = \"x\" }\n" +
+			"provider \"work\" {\n client_id = \"y\"\n service = \"github\"\n}",
+			"Duplicate provider: \"key github_token\" stands in x.hcl:1"},
+		"no HCL": {`provider "github" {`, "x.hcl"},
 	} {
 		s := load(map[string]string{"x.hcl": written(c.text)})
 		var told []string
@@ -84,9 +91,10 @@ func written(text string) string {
 func TestProviders(t *testing.T) {
 	s := load(map[string]string{
 		"github.hcl": "provider \"github\" {\n client_id = \"x\"\n}\n",
-		"work.hcl":   "provider \"work\" {\n client_id = \"y\"\n service = \"github\"\n key = \"github_work\"\n scopes = []\n secret = \"vault:work_client\"\n}\n",
-		"acme.hcl":   "provider \"acme\" {\n client_id = \"z\"\n key = \"acme_token\"\n" + written(device) + "\n}\n",
-		"note.txt":   "what",
+		"work.hcl": "provider \"work\" {\n client_id = \"y\"\n service = \"github\"\n" +
+			" key = \"github_work\"\n scopes = []\n secret = \"vault:work_client\"\n}\n",
+		"acme.hcl": "provider \"acme\" {\n client_id = \"z\"\n key = \"acme_token\"\n" + written(device) + "\n}\n",
+		"note.txt": "what",
 	})
 	if len(s.Diags) > 0 || len(s.Providers) != 3 {
 		t.Fatalf("%v, %v", s.Diags, s.Providers)

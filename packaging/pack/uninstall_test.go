@@ -52,7 +52,9 @@ func stub(t *testing.T, dir string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"pfar", "pfard", "pfar-generator", "pfar-sandbox", "pfar-egress", "pfar-gateway", "pfar-setup"} {
+	for _, name := range []string{
+		"pfar", "pfard", "pfar-generator", "pfar-sandbox", "pfar-egress", "pfar-gateway", "pfar-setup",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -95,8 +95,8 @@ func TestForm(t *testing.T) {
 		t.Errorf("%v", basic)
 	}
 	body, basic = aTask(func(t *Task) { t.AuthStyle, t.Resource = InParams, "https://a.test" }).Form(in)
-	if want := "client_id=CI-hunter2&client_secret=CS-hunter2&grant_type=x&resource=https%3A%2F%2Fa.test"; body.Encode() != want ||
-		basic != nil {
+	const inParams = "client_id=CI-hunter2&client_secret=CS-hunter2&grant_type=x&resource=https%3A%2F%2Fa.test"
+	if body.Encode() != inParams || basic != nil {
 		t.Errorf("%s, %v", body.Encode(), basic)
 	}
 	body, basic = aTask(func(t *Task) { t.ClientSecret = "" }).Form(in)
@@ -128,7 +128,8 @@ func TestAuthorization(t *testing.T) {
 		t.Error("it is not known where it leads")
 	}
 	// The example of RFC 7636, appendix B.
-	if got := Challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"); got != "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM" {
+	const challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+	if got := Challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"); got != challenge {
 		t.Errorf("the challenge is %s", got)
 	}
 }

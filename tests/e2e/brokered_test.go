@@ -52,7 +52,8 @@ func serveAPIs(certificate string) error {
 	mux.Handle("/v1/search", answer(`{"object":"list","results":[{"object":"page","id":"1","properties":{"title":"the pfar roadmap"}}],"has_more":false}`))
 	mux.HandleFunc(notionSelf, answerSelf)
 	mux.Handle("/search/repositories", answer(`{"total_count":0,"incomplete_results":false,"items":[]}`))
-	mux.Handle("/device", answer(`{"device_code":"DC-hunter2","user_code":"A-B","verification_uri":"https://api.github.com/d","interval":1}`))
+	mux.Handle("/device", answer(`{"device_code":"DC-hunter2","user_code":"A-B",`+
+		`"verification_uri":"https://api.github.com/d","interval":1}`))
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) { // good once
 		w.Header().Set("Content-Type", "application/json")
 		if r.FormValue("device_code") == "DC-hunter2" {

@@ -54,7 +54,8 @@ func TestHostile(t *testing.T) {
 auth    = { VICTIM_TOKEN = "vault:victim_token" }
 env     = { VICTIM_SETTING = %q }
 sandbox { state = true }`, q.canary)),
-		"hostile.hcl": "allowed_domains = [\"allowed.test\"]\n" + declare(program(t, "hostile"), nil, fmt.Sprintf("sandbox {\n  tasks_max = 128\n  read_only = [%q]\n  writable = [%q]\n}", q.doors, q.written)),
+		"hostile.hcl": "allowed_domains = [\"allowed.test\"]\n" + declare(program(t, "hostile"), nil, fmt.Sprintf(
+			"sandbox {\n  tasks_max = 128\n  read_only = [%q]\n  writable = [%q]\n}", q.doors, q.written)),
 	})
 	p.env = append(p.env, "PFAR_E2E_SECRET="+q.canary)
 	p.up()

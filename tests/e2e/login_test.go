@@ -261,7 +261,8 @@ func TestLogin(t *testing.T) {
 	}
 	endpoints := fmt.Sprintf(
 		"key = \"acme_token\"\nscopes = [\"read\", \"offline_access\"]\nissuer = %q\nresource = \"%s/api\"\nca = %q\n"+
-			"device {\n url = \"%s/device/auth\"\n token = \"%s/token\"\n}\ncode {\n url = \"%s/auth\"\n token = \"%s/token\"\n}\n",
+			"device {\n url = \"%s/device/auth\"\n token = \"%s/token\"\n}\n"+
+			"code {\n url = \"%s/auth\"\n token = \"%s/token\"\n}\n",
 		a.issuer,
 		a.issuer,
 		a.cert,
@@ -422,7 +423,8 @@ func TestForgedProvider(t *testing.T) {
 	begin := func(w http.ResponseWriter) {
 		fmt.Fprint(
 			w,
-			`{"device_code":"DC-hunter2-hunter2","user_code":"ABCD-EFGH","verification_uri":"https://login.example/d","interval":1,"expires_in":300}`,
+			`{"device_code":"DC-hunter2-hunter2","user_code":"ABCD-EFGH",`+
+				`"verification_uri":"https://login.example/d","interval":1,"expires_in":300}`,
 		)
 	}
 	refuse := func(code, description string) func(w http.ResponseWriter) {
@@ -454,7 +456,8 @@ func TestForgedProvider(t *testing.T) {
 			fmt.Fprintf(w, `{"access_token":"AT-hunter2-hunter2%s"}`, strings.Repeat("x", 1<<20))
 		}, "has more than"},
 		"a page for terminals": {func(w http.ResponseWriter) {
-			fmt.Fprint(w, `{"device_code":"DC-hunter2-hunter2","user_code":"\u001b]0;x\u0007","verification_uri":"https://login.example/d"}`)
+			fmt.Fprint(w, `{"device_code":"DC-hunter2-hunter2","user_code":"\u001b]0;x\u0007",`+
+				`"verification_uri":"https://login.example/d"}`)
 		}, nil, "no user_code that can be shown"},
 		"a header": {begin, func(w http.ResponseWriter) {
 			fmt.Fprint(w, `{"access_token":"AT-hunter2-hunter2\r\nX: y"}`)
@@ -522,7 +525,8 @@ func TestLoginIsCutShort(t *testing.T) {
 		if path == "/begin" {
 			fmt.Fprint(
 				w,
-				`{"device_code":"DC-hunter2-hunter2","user_code":"ABCD-EFGH","verification_uri":"https://login.example/d","interval":1}`,
+				`{"device_code":"DC-hunter2-hunter2","user_code":"ABCD-EFGH",`+
+					`"verification_uri":"https://login.example/d","interval":1}`,
 			)
 			return
 		}

@@ -56,7 +56,8 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if end, ok := t.Deadline(); ok {
 		left = time.Until(end) - time.Minute // so that this can say what was under way
 	}
-	args := []string{"-test.timeout=" + left.String(), "-test.skip=^(TestHeists|TestHeistsAround|TestTraces)$"} // the gate decides the same for everybody
+	// What is skipped: the gate decides the same for everybody.
+	args := []string{"-test.timeout=" + left.String(), "-test.skip=^(TestHeists|TestHeistsAround|TestTraces)$"}
 	if testing.Short() {
 		args = append(args, "-test.short", "-test.run=^("+strings.Join(byUser, "|")+")$")
 	}

@@ -242,7 +242,8 @@ const deviceGranted = 1000
 func grantLogin(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if q.URL.Path == "/begin" {
-		fmt.Fprint(w, `{"device_code":"DC-hunter2","user_code":"ABCD-EFGH","verification_uri":"https://login.example/d","interval":1}`)
+		fmt.Fprint(w, `{"device_code":"DC-hunter2","user_code":"ABCD-EFGH",`+
+			`"verification_uri":"https://login.example/d","interval":1}`)
 		return
 	}
 	if _, err := os.Stat(mayAnswer(deviceGranted)); err != nil && q.FormValue("code") != "C-hunter2" {

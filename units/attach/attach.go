@@ -22,8 +22,8 @@ type Message struct {
 	// From the instance's process.
 	Hello   *Hello            `json:"hello,omitempty"`   // the first message
 	Place   *Place            `json:"place,omitempty"`   // launcher: put this process into the server's scope
-	Ended   bool              `json:"ended,omitempty"`   // launcher: what was placed has ended; did the kernel kill for memory?
-	Search  *Search           `json:"search,omitempty"`  // launcher: what may be logged of what its server wrote, which is the attached file?
+	Ended   bool              `json:"ended,omitempty"`   // launcher: what was placed has ended; for want of memory?
+	Search  *Search           `json:"search,omitempty"`  // launcher: what may be logged of the attached file?
 	Sockets bool              `json:"sockets,omitempty"` // launcher: the sockets of a network namespace that it made, attached
 	Notify  map[string]string `json:"notify,omitempty"`  // what it has told its service manager, by variable (package units)
 	Allow   *Allow            `json:"allow,omitempty"`   // all but launchers: it is about to connect

@@ -9,8 +9,8 @@ type Errand struct {
 	Taken     bool       `json:"taken,omitempty"`     // pfard: what came with Refreshed is stored, or of no use any more
 }
 
-// Refreshed is how a refresh or a login went. The file has the oauth.Answer; with Error one of no use but for its refresh token,
-// or there is none.
+// Refreshed is how a refresh or a login went. The file has the oauth.Answer; with Error one of no use but for its
+// refresh token, or there is none.
 type Refreshed struct {
 	Base  string        `json:"base"`            // digest of what was handed over (units.Digest)
 	Asked time.Time     `json:"asked,omitzero"`  // when it was sent to the endpoint: what that says of times counts from here

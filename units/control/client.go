@@ -55,7 +55,8 @@ type Wish struct{ Package, Server string }
 // change. If the caller gives up, the installation goes on.
 func (c Client) Install(ctx context.Context, w Wish, progress func(Installing)) (Installing, error) {
 	var last Installing
-	err := c.converse(ctx, Request{Verb: Install, SettingUp: SettingUp{Package: w.Package}, Server: w.Server}, func(r Response) error {
+	wanted := Request{Verb: Install, SettingUp: SettingUp{Package: w.Package}, Server: w.Server}
+	err := c.converse(ctx, wanted, func(r Response) error {
 		if r.Installing == nil {
 			return errors.New("pfard answered without a package: pfar and pfard may be of different versions")
 		}
@@ -70,8 +71,9 @@ func (c Client) Install(ctx context.Context, w Wish, progress func(Installing)) 
 	return last, err
 }
 
-// SetUp begins a set-up, or with nil joins the one of this user, and calls changed with it as it is and after each change
-// until it has ended. If the caller gives up, the set-up goes on. Its errors wrap ErrNoFlow if there is none to join.
+// SetUp begins a set-up, or with nil joins the one of this user, and calls changed with it as it is and after each
+// change until it has ended. If the caller gives up, the set-up goes on. Its errors wrap ErrNoFlow if there is none to
+// join.
 func (c Client) SetUp(ctx context.Context, begin *SetUp, changed func(Flow) error) error {
 	over := false
 	err := c.converse(ctx, Request{Verb: Begin, SettingUp: SettingUp{SetUp: begin}}, func(r Response) error {

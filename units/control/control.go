@@ -33,7 +33,7 @@ const (
 	Open        Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
 	Close       Verb = "close-session" // stop that process; answered at once, and what is not open is closed
 	Wake        Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way
-	Sleep       Verb = "sleep"         // stop Server, which nobody calls, until Wake, or if it Renews start it again; answered when that is under way
+	Sleep       Verb = "sleep"         // stop Server, which nobody calls, until Wake; if it Renews start it again. Answered as Wake is
 	Demand      Verb = "demand"        // the servers on demand and those that renew, now and after each change
 	Redaction   Verb = "redaction"     // what secrets are recognised by, now and after each change
 	Clients     Verb = "clients"       // who may use what, now and after each change
@@ -53,7 +53,7 @@ const (
 	Declare     Verb = "declare"       // write Text as the owner's declaration of Server, if it is sound
 	Undeclare   Verb = "undeclare"     // remove the owner's declaration of Server; hide an installed one
 	Install     Verb = "install"       // install Package, or that of Server; answered with each change until it is there
-	Begin       Verb = "set-up"        // begin SetUp, or without it join the set-up of this principal; answered with each change until it ends
+	Begin       Verb = "set-up"        // begin SetUp or, without it, join what is under way; answered with each change
 	LogIn       Verb = "login"         // obtain an OAuth token of Server for the vault; answered until it is stored
 	Supply      Verb = "supply"        // Secret is the value that the set-up of Answer waits for, or Answer says otherwise
 )

@@ -16,8 +16,8 @@ type SetUp struct {
 	Server  string            `json:"server,omitempty"`  // its name; "": that of the service
 	Service string            `json:"service,omitempty"` // of the catalogue; "": Text says all
 	Answers map[string]string `json:"answers,omitempty"` // to the questions of the service's entry, by parameter
-	Text    *Text             `json:"text,omitempty"`    // the declaration, in place of what pfard makes of Service and Answers
-	For     string            `json:"for,omitempty"`     // who asks, for the gateway: the client's name; "" is the caller's user
+	Text    *Text             `json:"text,omitempty"`    // the declaration; nil: pfard makes it of Service and Answers
+	For     string            `json:"for,omitempty"`     // the gateway's client that asks; "": the caller's user
 	Page    bool              `json:"page,omitempty"`    // a one-time page is to take what is missing
 }
 
@@ -34,7 +34,7 @@ type Flow struct {
 	Deadline  time.Time `json:"deadline,omitzero"`  // while it waits for a person
 	Page      string    `json:"page,omitempty"`     // URL of the one-time page
 	Tools     int       `json:"tools,omitempty"`    // of FlowComplete
-	Verified  string    `json:"verified,omitempty"` // of FlowComplete: the tool that was called; "": connected, not verified
+	Verified  string    `json:"verified,omitempty"` // of FlowComplete: the tool that was called; "": none
 }
 
 // FlowState is where a set-up is (SET-02 of the seeds). Only the last two end it.
@@ -59,7 +59,7 @@ type Wanted struct {
 	Where    string   `json:"where,omitempty"`   // how a person gets one, in words
 	URL      string   `json:"url,omitempty"`
 	Scopes   []string `json:"scopes,omitempty"`
-	Ways     []string `json:"ways,omitempty"` // "device", "code": sign-ins that this service has, and whose client is configured
+	Ways     []string `json:"ways,omitempty"` // "device", "code": sign-ins that are configured
 	Optional bool     `json:"optional,omitempty"`
 }
 

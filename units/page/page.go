@@ -40,7 +40,7 @@ type Task struct {
 // State is how far the set-up has come.
 type State struct {
 	Phase  Phase   `json:"phase"`
-	Words  string  `json:"words,omitempty"`  // of Working: what is being done; of the others: what the service or pfar has said
+	Words  string  `json:"words,omitempty"`  // what is being done, or what the service or pfar has said
 	Left   int     `json:"left,omitempty"`   // of Waiting: values that may still be tried
 	Wanted *Wanted `json:"wanted,omitempty"` // of Waiting; nil: nothing but a yes
 

@@ -37,7 +37,8 @@ var (
 // facts of pfar's own tool: what comes out of it are pfar's words and the number of tools, what goes in is a name that
 // pfard looks up, and it does nothing but put a page before a person. That person's yes is on the page; to ask for
 // another one before it would be needless. A rule on the server "pfar" says otherwise.
-const facts = `{"server":"pfar","words":[{"confidentiality":"public","integrity":"clean","audience":"secret","effect":"none","from":"pfar"}]}`
+const facts = `{"server":"pfar","words":[{"confidentiality":"public","integrity":"clean",` +
+	`"audience":"secret","effect":"none","from":"pfar"}]}`
 
 // Connecting is pfar's own tool, by which a model has a person connect a service.
 type Connecting struct {
@@ -136,14 +137,16 @@ func (c *Connecting) tell(o *call.Call, service string, a connect.Answer) (reply
 	default:
 		return saying("pfar is connecting %s. Wait, then call this tool again to learn how it went.", service), nil
 	}
-	const wait = "A person has been shown pfar's page for %s. Wait until they say that they are done, then call this tool again."
+	const wait = "A person has been shown pfar's page for %s. Wait until they say that they are done, " +
+		"then call this tool again."
 	if a.Shown {
 		return saying(wait, service), nil
 	}
 	link := call.Link{
-		ID:      a.ID,
-		URL:     a.Page,
-		Message: "pfar can connect " + service + ". Its page on this computer says what the server may do, and takes the secret.",
+		ID:  a.ID,
+		URL: a.Page,
+		Message: "pfar can connect " + service +
+			". Its page on this computer says what the server may do, and takes the secret.",
 	}
 	switch re, how, err := o.Open(link); {
 	case err != nil:
@@ -161,7 +164,8 @@ func (c *Connecting) tell(o *call.Call, service string, a connect.Answer) (reply
 	}
 	return saying(
 		"To connect %s, a person opens this page in a browser on the computer where pfar runs:\n\n%s\n\nShow them the "+
-			"link as it is. Do not open it yourself, and do not ask for a secret: it is entered on that page and nowhere else.%s "+
+			"link as it is. Do not open it yourself, and do not ask for a secret: it is entered on that page and nowhere "+
+			"else.%s "+
 			"Call this tool again to learn how it went.",
 		service,
 		a.Page,
