@@ -44,6 +44,9 @@ func (a *adding) finish(ctx context.Context, now control.Flow) error {
 		a.review(ctx, now.Server, names)
 	}
 	tools, known := a.offered(ctx, now.Server)
+	if len(tools) > 0 { // pfard has not seen them before they were verified
+		out.Tools = len(tools)
+	}
 	for _, t := range tools {
 		if known.does(t) == "read" {
 			out.Reads = append(out.Reads, t.Meta.Tool)

@@ -202,7 +202,9 @@ func (f *flows) Start(ctx context.Context, name string, again bool) (tools int, 
 		return 0, err
 	}
 	err = f.await(ctx, name, func(s *server) (bool, error) {
-		tools = s.status.Tools
+		if tools = s.status.Tools; tools == 0 && s.doubtful() {
+			tools = setups.NotShown
+		}
 		return s.status.State == control.Running, s.hopeless()
 	})
 	return tools, err

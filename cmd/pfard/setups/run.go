@@ -198,7 +198,7 @@ func (f *Flows) do(ctx context.Context, r *running, t task, stale bool) (ended b
 	case t.Do == setup.Start:
 		tools, err := f.Servers.Start(ctx, t.order.Flow.Server, t.Again)
 		e = outcome(f.Records, err, setup.Listed, setup.NotStarted)
-		if e.Tools = tools; err == nil && tools == 0 {
+		if e.Tools = max(tools, 0); err == nil && tools == 0 {
 			e.Kind = setup.NoneListed
 		}
 	case t.Do == setup.Verify:
@@ -301,3 +301,6 @@ func (f *Flows) record(o setup.Flow, method string) {
 		f.Log.Error("recording a set-up", "server", o.Server, "method", method, "error", err)
 	}
 }
+
+// NotShown is how many tools a server has of which nobody sees any before its secrets are known to be right.
+const NotShown = -1
