@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -226,9 +227,8 @@ func TestCodeLogin(t *testing.T) {
 		form.Get("redirect_uri") != authorization.Get("redirect_uri") ||
 		len(verifier) < 43 || authorization.Get("code_challenge") != oauth.Challenge(verifier) ||
 		authorization.Get("code_challenge_method") != "S256" ||
-		form.Get(
-			"resource",
-		) != "https://api.example.com/" || authorization.Get("resource") != "https://api.example.com/" {
+		form.Get("resource") != "https://api.example.com/" ||
+		authorization.Get("resource") != "https://api.example.com/" {
 		t.Errorf("the browser was sent with %v, and the code with %v", authorization, form)
 	}
 }
@@ -250,10 +250,13 @@ func TestCodeLoginIsRefused(t *testing.T) {
 			"Location: https://evil.test/"), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			var browser sync.WaitGroup
 			_, _, p, err := logIn(t, t.Context(), oauth.ByCode, func(p attach.Progress) {
 				u, _ := url.Parse(p.URL)
-				go browse(t, "GET", u.Query().Get("redirect_uri")+"?state="+u.Query().Get("state")+c.query)
+				address := u.Query().Get("redirect_uri") + "?state=" + u.Query().Get("state") + c.query
+				browser.Go(func() { browse(t, "GET", address) })
 			}, c.token)
+			browser.Wait() // it sees the page, whatever becomes of the login
 			if err == nil || !strings.Contains(err.Error(), c.fails) || strings.Contains(err.Error(), "hunter2") ||
 				len(p.said()) != c.asked {
 				t.Errorf("%v after %q", err, p.said())
