@@ -24,7 +24,8 @@ const environmentHelp = `Variables that pfar and pfard read. The brackets contai
   PFAR_RUN_DIR      sockets; in memory [/run/pfar; $XDG_RUNTIME_DIR/pfar, else /dev/shm/pfar-UID]
   PFAR_STATE_DIR    token, logs, pins, sessions, audit, private homes, vault
                     [/var/lib/pfar; $XDG_STATE_HOME/pfar]
-  PFAR_CONFIG_DIR   declarations; clients.d, policies.d, services.d and on-failure are beside it
+  PFAR_CONFIG_DIR   declarations; clients.d, policies.d, services.d, oauth.d and on-failure are
+                    beside it
                     [/etc/pfar/mcp.d; $XDG_CONFIG_HOME/pfar/mcp.d]
   PFAR_SERVERS_DIR  programs installed for servers [servers in PFAR_STATE_DIR]
   HTTPS_PROXY       the HTTP proxy of your network, through which servers reach declared hosts;
@@ -106,7 +107,9 @@ func rootCommand(c *pfar) *cobra.Command {
 			grantsVerb{c}.grantsCommand(), sessionsVerb{c}.sessionsCommand(), auditVerb{c}.auditCommand(),
 			installVerb{clientVerb{c}}.withInstall(),
 		}},
-		{"host", "Host and secrets:", []*cobra.Command{vaultVerb{c}.vaultCommand(), doctorVerb{c}.doctorCommand()}},
+		{"host", "Host and secrets:", []*cobra.Command{
+			loginVerb{c}.loginCommand(), vaultVerb{c}.vaultCommand(), doctorVerb{c}.doctorCommand(),
+		}},
 		{"more", "More:", []*cobra.Command{versionVerb{c.streams}.versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
@@ -152,6 +155,7 @@ var usageTemplate = strings.NewReplacer(
 var synonyms = map[string][]string{
 	"up":      {"run", "serve"},
 	"status":  {"ps", "ls", "list"},
+	"login":   {"signin", "auth", "authorize"},
 	"tools":   {"ls", "list"},
 	"stop":    {"down", "kill"},
 	"remove":  {"rm", "delete", "uninstall", "undeclare"},
