@@ -58,6 +58,7 @@ func runScriptedPfard() error {
 	flags.Bool("local", false, "")
 	flags.String("servers", "", "")
 	flags.String("listen", "", "")
+	flags.String("page-port", "", "")
 	metrics := flags.String("metrics", "", "")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return err

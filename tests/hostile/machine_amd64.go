@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"runtime/debug"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,14 @@ func interrupt(number uint32) int32
 
 func machineAttacks() list {
 	return list{
-		{Name: "i386", Kind: "other ABI", try: func(string) verdict {
+		{Name: "i386", Kind: "other ABI", try: func(string) (v verdict) {
+			// A kernel that runs in a confidential machine (SEV, TDX) takes no such interrupt, and the program faults.
+			defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+			defer func() {
+				if fault := recover(); fault != nil {
+					v = blocked("int 0x80 is not supported: %v", fault)
+				}
+			}()
 			result := interrupt(i386Getpid)
 			if result < 0 && result > i386Limit {
 				return blocked("%v", syscall.Errno(-result))
