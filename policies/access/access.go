@@ -92,7 +92,6 @@ const Every = "*"
 // who types each call, is not asked again, and carries nothing from one into the next but by hand.
 func BuiltIn(name string) Client {
 	c := Client{Name: name, Enabled: true, Profile: "strict", Sessions: Sticky, Servers: []string{Every}}
-	c.Connect = name == Default
 	if name == Operator {
 		c.Profile, c.Sessions = "operator", Connection
 	}
