@@ -51,7 +51,10 @@ var programs = sync.OnceValues(func() (string, error) {
 		cgo  string
 		args []string
 	}{
-		{"CGO_ENABLED=0", []string{"-trimpath", "./cmd/pfar", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./tests/echo", "./tests/soak/server"}},
+		{"CGO_ENABLED=0", []string{
+			"-trimpath", "./cmd/pfar", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-setup",
+			"./tests/echo", "./tests/soak/server",
+		}},
 		{"CGO_ENABLED=1", []string{"-race", "./cmd/pfar-gateway", "./cmd/pfard"}},
 	} {
 		c := exec.Command("go", append([]string{"build", "-buildvcs=false", "-o", dir + "/"}, build.args...)...)
