@@ -149,8 +149,9 @@ endif
 ALL      ?=
 SHORT     = $(if $(ALL),,-short)
 # One test that hangs costs no more than this: packages and all of a stage that brings whole programs or machines up.
-LIMIT     = -timeout $(if $(ALL),30m,15m)
-LONG      = -timeout $(if $(ALL),60m,35m)
+# It is generous: a machine with a slow kernel, and nothing of go's cache, needs three times the usual.
+LIMIT     = -timeout 30m
+LONG      = -timeout 60m
 RACED     = $(if $(ALL),$(PACKAGES),$(RACING))
 # How the tests of whole programs are built: go test then has what the programs are built of, too.
 BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race,env CGO_ENABLED=0 go test -trimpath -short)
