@@ -158,7 +158,7 @@ func TestAdd(t *testing.T) {
 	s.await(1, "notion: joining the set-up that is under way")
 	s.reply(1, "(not shown):", wrongNotionToken)
 	s.await(1, "The service refuses the value (1 of 3)")
-	s.await(1, "API token is invalid.")
+	s.await(1, "is invalid.\"}")
 	s.reply(2, "(not shown):", notionToken)
 	s.await(1, "notion: verified with API-get-self")
 	s.await(1, "pfar client install PROGRAM")

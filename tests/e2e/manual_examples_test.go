@@ -12,7 +12,8 @@ import (
 )
 
 // TestExamplesTyped runs the commands of pfar(1), EXAMPLES, as they stand there, in a directory with what they name.
-// Those for the shell and for make are the test's own; the browsers of the examples have tests of their own.
+// Those for the shell and for make are the test's own; the browsers of the examples have tests of their own. The blocks after
+// the second belong to TestImport and TestAdd.
 func TestExamplesTyped(t *testing.T) {
 	t.Parallel()
 	manual, err := os.ReadFile("../../packaging/man/pfar.1")
@@ -20,7 +21,7 @@ func TestExamplesTyped(t *testing.T) {
 	_, section, _ := strings.Cut(strings.ReplaceAll(string(manual), `\-`, "-"), "\n.Sh EXAMPLES\n")
 	section, _, _ = strings.Cut(section, "\n.Sh ")
 	blocks := strings.Split(strings.ReplaceAll(section, "\n.Bd -literal -offset indent\n", "\n.Ed\n"), "\n.Ed\n")
-	if len(blocks) != 5 {
+	if len(blocks) != 9 {
 		t.Fatalf("pfar(1) has %d texts and blocks of commands", len(blocks))
 	}
 	servers, err := npmServers()
