@@ -167,11 +167,11 @@ test-all:
 	@$(if $(MACHINES),,$(NOT_RUN))
 
 test-packages:
-	@tests/setup.sh bwrap ip nft curl openssl postgres man zstd dbus-daemon
+	@tests/setup.sh bwrap ip nft curl openssl postgres requests man zstd dbus-daemon
 	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) $(LIMIT) $(filter-out $(RACED),$(PACKAGES))
 
 test-race:
-	@tests/setup.sh bwrap ip nft curl openssl gcc dbus-daemon $(if $(ALL),lintian man rpmlint debootstrap qemu-aarch64-static zstd)
+	@tests/setup.sh bwrap ip nft curl openssl requests gcc dbus-daemon $(if $(ALL),lintian man rpmlint debootstrap qemu-aarch64-static zstd)
 	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) $(LIMIT) $(RACED)
 
 test-conformance: $(SUITES)/.installed

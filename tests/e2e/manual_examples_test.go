@@ -12,8 +12,8 @@ import (
 )
 
 // TestExamplesTyped runs the commands of pfar(1), EXAMPLES, as they stand there, in a directory with what they name.
-// Those for the shell and for make are the test's own; the browsers of the examples have tests of their own. The blocks after
-// the second belong to TestImport and TestAdd.
+// Those for the shell and for make are the test's own; the browsers of the examples have tests of their own. The blocks
+// after the second belong to TestImport and TestAdd.
 func TestExamplesTyped(t *testing.T) {
 	t.Parallel()
 	manual, err := os.ReadFile("../../packaging/man/pfar.1")
