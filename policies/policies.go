@@ -97,40 +97,17 @@ func Services() []string {
 }
 
 func (s *Set) failed(name string, err error) Set {
-	at := hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}
-	s.Diags = s.Diags.Append(block.Problem(at, "Not readable", "Reading policies: %v.", Reason(err)))
+	s.Diags = append(s.Diags, unreadable(name, "policies", err))
 	return *s
 }
 
 // folder reads the owner's files.
 func (s *Set) folder(d *policy, fsys fs.FS, dir string) {
-	if fsys == nil {
-		return
-	}
-	entries, err := fs.ReadDir(fsys, ".")
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			s.failed(dir, err)
-		}
-		return
-	}
-	for _, e := range entries { // fs.ReadDir sorts by name
-		file := path.Join(dir, e.Name())
-		if !strings.HasSuffix(e.Name(), ".hcl") || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "#") {
-			if strings.HasSuffix(strings.ToLower(e.Name()), ".hcl") || strings.HasSuffix(e.Name(), ".toml") {
-				at := hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
-				s.Diags = s.Diags.Append(block.Caution(at, "File not read", "Policies are written in HCL, in files whose names end in .hcl and begin with neither a dot nor #. Rename the file."))
-			}
-			continue
-		}
-		b, err := ReadFile(fsys, e.Name(), MaxSize)
-		if err != nil {
-			s.failed(file, err)
-			continue
-		}
+	diags := ReadFolder(fsys, dir, "policies", func(file string, b []byte) {
 		s.Files[file] = &hcl.File{Bytes: b}
 		d.read(file, b)
-	}
+	})
+	s.Diags = append(s.Diags, diags...)
 }
 
 // Fingerprint tells a folder's content from any other, for a fraction of what Load takes.
@@ -192,6 +169,45 @@ func tree(r *block.Reader) *block.Node {
 		return nil
 	}
 	return r.Tree()
+}
+
+// ReadFolder passes each file of a folder that its owner writes to read, in the order of the names, and returns what is
+// wrong with the others. dir is the folder's path and what the plural of its content, for messages. A folder that is
+// nil or not there has no file.
+func ReadFolder(fsys fs.FS, dir, what string, read func(file string, b []byte)) (diags hcl.Diagnostics) {
+	if fsys == nil {
+		return nil
+	}
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		diags = append(diags, unreadable(dir, what, err))
+	}
+	for _, e := range entries { // fs.ReadDir sorts by name
+		file, name := path.Join(dir, e.Name()), e.Name()
+		if !strings.HasSuffix(name, ".hcl") || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
+			if strings.HasSuffix(strings.ToLower(name), ".hcl") || strings.HasSuffix(name, ".toml") {
+				diags = append(diags, block.Caution(start(file), "File not read", "Files of %s are HCL, and their names "+
+					"end in .hcl and begin with neither a dot nor #. Rename the file.", what))
+			}
+			continue
+		}
+		b, err := ReadFile(fsys, name, MaxSize)
+		if err != nil {
+			diags = append(diags, unreadable(file, what, err))
+			continue
+		}
+		read(file, b)
+	}
+	return diags
+}
+
+func unreadable(name, what string, err error) *hcl.Diagnostic {
+	return block.Problem(start(name), "Not readable", "Reading %s: %v. Make it a file that pfar may read.", what,
+		Reason(err))
+}
+
+func start(file string) hcl.Range {
+	return hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
 }
 
 var errNotRegular = errors.New("it is no regular file")

@@ -231,28 +231,19 @@ func (b *heldBridge) Allow(a attach.Allow) error {
 	if err := b.pace.Wait(b.ctx); err != nil {
 		return err
 	}
-	h, now := b.h, time.Now()
-	h.mu.Lock()
-	i := h.index(b.instance)
-	switch {
-	case b.cgroup == (egress.Cgroup{}): // nothing holds it
-		h.mu.Unlock()
-		return nil
-	case h.said[b.instance] != b || i < 0:
-		h.mu.Unlock()
-		return errors.New("another process is the bridge now")
-	}
-	h.want.Bridges[i].Allowed = egress.Extend(h.want.Bridges[i].Allowed, a.Addresses, a.Port, now, now.Add(egress.Clamp(a.For)))
-	applied, held := h.change(), b.held
-	h.mu.Unlock()
-	if err := h.wait(applied); err != nil && held {
-		return err
-	}
-	return nil
+	now := time.Now()
+	return b.change(func(want *egress.Bridge) {
+		want.Allowed = egress.Extend(want.Allowed, a.Addresses, a.Port, now, now.Add(egress.Clamp(a.For)))
+	})
 }
 
 // Listen lets this host connect to a port of 127.0.0.1 on which the process listens. It returns once that gets through.
 func (b *heldBridge) Listen(port uint16) error {
+	return b.change(func(want *egress.Bridge) { want.Listens = port })
+}
+
+// change changes what the firewall lets the bridge do, and returns when it does.
+func (b *heldBridge) change(do func(want *egress.Bridge)) error {
 	h := b.h
 	h.mu.Lock()
 	i := h.index(b.instance)
@@ -264,7 +255,7 @@ func (b *heldBridge) Listen(port uint16) error {
 		h.mu.Unlock()
 		return errors.New("another process is the bridge now")
 	}
-	h.want.Bridges[i].Listens = port
+	do(&h.want.Bridges[i])
 	applied, held := h.change(), b.held
 	h.mu.Unlock()
 	if err := h.wait(applied); err != nil && held {

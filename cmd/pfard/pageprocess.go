@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/local"
@@ -77,30 +75,12 @@ func (u *taskUnits) paged(conn *attach.Conn, p systemd.Process, hello *attach.He
 type localPages struct{ runner *local.Runner }
 
 func (l localPages) runPage(ctx context.Context, instance string, talk pageTalk) error {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("making a pair of sockets: %w", err)
-	}
-	theirs := os.NewFile(uintptr(pair[1]), units.FDPage)
-	conn, err := attach.FromFile(os.NewFile(uintptr(pair[0]), units.FDPage))
-	if err != nil {
-		theirs.Close()
-		return err
-	}
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		defer conn.Close()
-		if m, files, err := conn.Receive(); err == nil {
-			attach.CloseAll(files)
-			if m.Hello != nil && m.Hello.Page {
-				talk(conn)
-			}
+	run := func(theirs *os.File) error { return l.runner.Page(ctx, instance, theirs) }
+	err := overPair(units.FDPage, run, func(conn *attach.Conn, h *attach.Hello) {
+		if h.Page {
+			talk(conn)
 		}
-	}()
-	err = l.runner.Page(ctx, instance, theirs)
-	conn.Close()
-	<-over
+	})
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -48,12 +48,23 @@ func (l localErrands) login(ctx context.Context, key string, e errand) error {
 
 // send runs a process, and returns when it has ended.
 func (l localErrands) send(ctx context.Context, kind local.Errand, key string, e errand) error {
+	run := func(theirs *os.File) error { return l.runner.Send(ctx, kind, units.RefreshInstance(key), theirs) }
+	return overPair(units.FDRefresh, run, func(conn *attach.Conn, h *attach.Hello) {
+		if h.Refresh == (kind == local.Refresh) && h.Login == (kind == local.Login) {
+			_ = serveErrand(conn, e, "", noFirewall{})
+		}
+	})
+}
+
+// overPair runs a process with one end of a pair of sockets, which has the name fd there, and talk with the other end
+// once the process has said what it is. It returns when both have ended.
+func overPair(fd string, run func(theirs *os.File) error, talk func(*attach.Conn, *attach.Hello)) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("making a pair of sockets: %w", err)
 	}
-	theirs := os.NewFile(uintptr(pair[1]), units.FDRefresh)
-	conn, err := attach.FromFile(os.NewFile(uintptr(pair[0]), units.FDRefresh))
+	theirs := os.NewFile(uintptr(pair[1]), fd)
+	conn, err := attach.FromFile(os.NewFile(uintptr(pair[0]), fd))
 	if err != nil {
 		theirs.Close()
 		return err
@@ -64,12 +75,12 @@ func (l localErrands) send(ctx context.Context, kind local.Errand, key string, e
 		defer conn.Close()
 		if m, files, err := conn.Receive(); err == nil {
 			attach.CloseAll(files)
-			if m.Hello != nil && m.Hello.Refresh == (kind == local.Refresh) && m.Hello.Login == (kind == local.Login) {
-				_ = serveErrand(conn, e, "", noFirewall{})
+			if m.Hello != nil {
+				talk(conn, m.Hello)
 			}
 		}
 	}()
-	err = l.runner.Send(ctx, kind, units.RefreshInstance(key), theirs)
+	err = run(theirs)
 	conn.Close()
 	<-over
 	return err

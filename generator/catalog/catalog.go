@@ -4,10 +4,8 @@ package catalog
 
 import (
 	"encoding/json"
-	"errors"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -108,33 +106,18 @@ type Set struct {
 func Load(fsys fs.FS, dir string) Set {
 	s := Set{services: map[string]Service{}, Files: map[string]*hcl.File{}}
 	s.folder(services.Files, "services", true)
-	if fsys != nil {
-		s.folder(fsys, dir, false)
-	}
+	s.folder(fsys, dir, false)
 	return s
 }
 
 // folder reads the files of one folder over those before it.
 func (s *Set) folder(fsys fs.FS, dir string, shipped bool) {
-	entries, err := fs.ReadDir(fsys, ".")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.failed(dir, err)
-	}
 	given := map[string]hcl.Range{}
-	for _, e := range entries {
-		name := path.Join(dir, e.Name())
-		if path.Ext(e.Name()) != ".hcl" || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		b, err := policies.ReadFile(fsys, e.Name(), policies.MaxSize)
-		if err != nil {
-			s.failed(name, err)
-			continue
-		}
+	diags := policies.ReadFolder(fsys, dir, "services", func(file string, b []byte) {
 		if !shipped {
-			s.Files[name] = &hcl.File{Bytes: b}
+			s.Files[file] = &hcl.File{Bytes: b}
 		}
-		for _, found := range s.read(name, b, shipped) {
+		for _, found := range s.read(file, b, shipped) {
 			if first, twice := given[found.Name]; twice {
 				s.Diags = append(s.Diags, block.Problem(found.at, "Duplicate service",
 					"%q stands in %s:%d already. Keep one of the two.", found.Name, first.Filename,
@@ -143,13 +126,8 @@ func (s *Set) folder(fsys fs.FS, dir string, shipped bool) {
 			}
 			given[found.Name], s.services[found.Name] = found.at, found.Service
 		}
-	}
-}
-
-func (s *Set) failed(name string, err error) {
-	at := hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}
-	s.Diags = append(s.Diags, block.Problem(at, "Not readable",
-		"Reading services: %v. Make it a file that pfar may read.", policies.Reason(err)))
+	})
+	s.Diags = append(s.Diags, diags...)
 }
 
 // All returns every service, sorted by name.

@@ -6,15 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/policies"
-	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/oauth"
 )
 
@@ -88,36 +87,14 @@ type Set struct {
 // known is called if there is a file.
 func Load(fsys fs.FS, dir string, known func() catalog.Set) Set {
 	s := Set{Files: map[string]*hcl.File{}}
-	entries, err := fs.ReadDir(fsys, ".")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.failed(dir, err)
-	}
-	var services *catalog.Set
+	services := sync.OnceValue(known)
 	given := map[string]hcl.Range{} // of names, and of keys after "key "
-	for _, e := range entries {
-		name := path.Join(dir, e.Name())
-		if path.Ext(e.Name()) != ".hcl" || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		b, err := policies.ReadFile(fsys, e.Name(), policies.MaxSize)
-		if err != nil {
-			s.failed(name, err)
-			continue
-		}
-		if services == nil {
-			all := known()
-			services = &all
-		}
-		s.read(name, b, *services, given)
-	}
+	diags := policies.ReadFolder(fsys, dir, "providers", func(file string, b []byte) {
+		s.read(file, b, services(), given)
+	})
+	s.Diags = append(s.Diags, diags...)
 	slices.SortFunc(s.Providers, func(a, b Provider) int { return strings.Compare(a.Name, b.Name) })
 	return s
-}
-
-func (s *Set) failed(name string, err error) {
-	at := hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}
-	s.Diags = append(s.Diags, block.Problem(at, "Not readable",
-		"Reading providers: %v. Make it a file that pfar may read.", policies.Reason(err)))
 }
 
 // OfKey returns the provider whose tokens are stored under a key of the vault.
