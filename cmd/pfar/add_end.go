@@ -61,7 +61,8 @@ func (a *adding) finish(ctx context.Context, now control.Flow) error {
 	return nil
 }
 
-// unreviewed are the definitions of a server that no person has accepted, and pfar's makers have not read.
+// unreviewed are the definitions of a server that no person has accepted, and pfar's makers have not read. Its program
+// is none: the person has just had it installed, and no model reads it.
 func (a *adding) unreviewed(ctx context.Context, server string) (names []string, err error) {
 	p, err := a.pinsOf(ctx, server)
 	if err != nil {
@@ -73,7 +74,7 @@ func (a *adding) unreviewed(ctx context.Context, server string) (names []string,
 		}
 	}
 	for _, d := range p.Descriptors {
-		if p.unreviewed(d) {
+		if p.unreviewed(d) && d.Kind != "program" {
 			names = append(names, d.Title)
 		}
 	}

@@ -16,10 +16,12 @@ import (
 const loginHelp = `Sign in to a provider, and store the token that it gives in the vault. NAME is a
 provider of oauth.d, a declared server that uses its token, or a known service.
 
-pfar shows a link. After you have signed in there, your browser comes back to
-pfar on this machine. With --device you type a code on a page instead, on any
-device. pfar never starts a browser: every user of this machine could read the
-link among the browser's arguments, and answer it in your place.
+With --browser, pfar shows a link. After you have signed in there, your browser
+comes back to pfar on this machine. With --device you type a code on a page, on
+any device. Without either, a client that has a secret takes the browser, and
+any other takes the code, where the provider has both. pfar never starts a
+browser: every user of this machine could read the link among the browser's
+arguments, and answer it in your place.
 
 The token goes from the provider to the vault. This command does not see it.
 Press Ctrl-C to give up; then nothing is stored. You need a client of your own
@@ -29,23 +31,29 @@ with the provider; pfar-oauth(5) says how to configure it.`
 type loginVerb struct{ *pfar }
 
 func (c loginVerb) loginCommand() *cobra.Command {
-	var device bool
+	var device, browser bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "login NAME", Short: "Sign in to a provider, and store its token in the vault", Long: loginHelp,
 		Example: example("pfar login github", "pfar login github --device"),
 		Args:    arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredServers),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.login(cmd.Context(), args[0], device) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var way oauth.Way
+			switch {
+			case device:
+				way = oauth.ByDevice
+			case browser:
+				way = oauth.ByCode
+			}
+			return c.login(cmd.Context(), args[0], control.Login{Way: way})
+		},
 	})
-	cmd.Flags().BoolVar(&device, "device", false,
-		"type a code on any device, rather than sign in with a browser of this machine")
+	cmd.Flags().BoolVar(&device, "device", false, "sign in on any device, with a code that pfar shows")
+	cmd.Flags().BoolVar(&browser, "browser", false, "sign in with a browser of this machine")
+	cmd.MarkFlagsMutuallyExclusive("device", "browser")
 	return cmd
 }
 
-func (c loginVerb) login(ctx context.Context, name string, device bool) error {
-	var l control.Login
-	if device {
-		l.Way = oauth.ByDevice
-	}
+func (c loginVerb) login(ctx context.Context, name string, l control.Login) error {
 	var shown control.Step
 	got, err := c.control().Login(ctx, name, l, func(s control.SignIn) {
 		if s.Step != shown && s.Step.URL != "" {

@@ -14,13 +14,13 @@ import (
 // verbs are lines as an administrator types them, of each verb one at least.
 var verbs = []string{
 	"status", "status hello", "tools", "tools hello", "describe hello.echo", "call hello.echo --message x",
-	"connect hello", "pins", "pins show hello", "approvals",
+	"refresh hello", "test hello", "connect hello", "pins", "pins show hello", "approvals",
 	"approvals list", "approvals history", "grants", "grants list", "sessions", "sessions show default", "sessions stains", "audit", "audit verify",
 	"client list", "client config default", "check", "services", "plan", "plan hello", "explain hello",
 	"undo hello", "allow hello api.example.com --yes", "egress", "egress hello", "top --once",
 	"logs hello", "vault list", "vault has hello_token", "start hello", "restart hello", "disable hello", "enable hello", "stop hello",
 	"learn hello --for 1s", "clean hello", "doctor", "install hello", "upgrade hello 2.0.0 --yes",
-	"edit hello", "remove hello",
+	"edit hello", "import /srv/mcp.json --dry-run", "login nobody", "add memory --dry-run", "remove hello",
 }
 
 // elsewhere are verbs that are about no pfar that runs.
@@ -42,6 +42,7 @@ func TestEveryVerbFindsTheMachine(t *testing.T) {
 	hello := echo("auth = { TOKEN = \"vault:hello_token\" }\nsandbox { state = true }")
 	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", hello, 0o644)
 	m.Shell(t, "printf secret | pfar vault set hello_token")
+	m.Put(t, "/srv/mcp.json", `{"mcpServers": {"other": {"command": "/usr/bin/true"}}}`, 0o644)
 	becomes(t, m, "hello", control.Running)
 	for line := range strings.Lines(m.Run(t, "pfar", "__complete", "")) {
 		verb, _, ok := strings.Cut(line, "\t")

@@ -318,7 +318,7 @@ func TestLogin(t *testing.T) {
 	ended("second", "stored in the vault as drive")
 	becomes(t, m, "drive", control.Running)
 
-	out := begun("third")
+	out := begun("third", "--browser")
 	link := regexp.MustCompile(`redirect_uri=(\S+?)&\S*state=([\w-]+)`).FindStringSubmatch(out)
 	if link == nil {
 		t.Fatalf("there is no link in %s", out)
@@ -328,7 +328,13 @@ func TestLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	get := func(query string) string {
-		return strings.TrimSpace(m.Try("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", back+query).Stdout)
+		const visit = "import http.client, sys, urllib.parse\n" +
+			"u = urllib.parse.urlsplit(sys.argv[1])\n" +
+			"c = http.client.HTTPConnection(u.netloc, timeout=10)\n" +
+			"c.request('GET', u.path + '?' + u.query)\n" +
+			"print(c.getresponse().status)"
+		r := m.Try("python3", "-c", visit, back+query)
+		return strings.TrimSpace(r.Stdout + r.Stderr)
 	}
 	if got := get("?code=evil&state=x"); got != "400" {
 		t.Errorf("another state is answered %s", got)
