@@ -35,14 +35,14 @@ func (v importVerb) showOne(w io.Writer, s *planned) {
 		text := secret.Variable + ", into the vault as " + secret.Key
 		switch {
 		case secret.Waits:
-			text = secret.Variable + " is to come: pfar vault set " + secret.Key
+			text = secret.Variable + " is missing: pfar vault set " + secret.Key
 		case secret.Brokered:
 			text += "; the server gets a placeholder"
 		}
 		rows = append(rows, []cell{{"secret", cyan}, {atLine(secret.Line), ""}, {text, ""}})
 	}
 	if s.absent {
-		rows = append(rows, []cell{{"package", cyan}, {"", ""}, {s.Package + " is installed first", ""}})
+		rows = append(rows, []cell{{"package", cyan}, {"", ""}, {"pfar installs " + s.Package + " first", ""}})
 	}
 	for _, n := range s.Notes {
 		rows = append(rows, []cell{{"note", yellow}, {atLine(n.Line), ""}, {n.Text, ""}})

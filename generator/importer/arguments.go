@@ -139,8 +139,8 @@ func (d arguments) absolute(a Word) Word {
 		if path.IsAbs(d.cwd.Text) && len(d.cwd.lacks) == 0 {
 			a.Text = path.Join(d.cwd.Text, a.Text)
 		} else {
-			d.refuse(a.Line, "the argument %s is a path, and it is not known where it begins; write all of it",
-				block.Quote(a.Text))
+			d.refuse(a.Line, "the argument %s is a relative path, and the file does not say where it begins; "+
+				"write an absolute path", block.Quote(a.Text))
 		}
 	}
 	return a
@@ -209,7 +209,7 @@ func (d arguments) unfitButPassword(a Word) {
 	stripped := withoutUser.ReplaceAllString(a.Text, "://")
 	switch {
 	case len(a.lacks) > 0:
-		d.refuse(a.Line, "only its program knows %s, which stands in an argument; write the value into the file",
+		d.refuse(a.Line, "an argument needs %s, and the file does not have its value; write the value into the file",
 			block.QuoteName(a.lacks[0].written))
 	case block.SecretWithin(stripped) && !filePath.MatchString(a.Text), redact.Strip(stripped) != stripped:
 		d.refuse(a.Line, "an argument looks like a secret, and every user of this host can read arguments; have the "+

@@ -97,7 +97,7 @@ func readEntry(m foreign.Member, k known) Entry {
 		case ok:
 			read(r, m)
 		default:
-			r.note(m.Line, "%s is not translated: pfar has nothing like it", block.QuoteName(m.Name))
+			r.note(m.Line, "%s is not translated: pfar has no such setting", block.QuoteName(m.Name))
 		}
 	}
 	return *r.Entry
@@ -109,7 +109,7 @@ func members() map[string]func(entryReader, foreign.Member) {
 	said := func(why string) func(entryReader, foreign.Member) {
 		return func(r entryReader, m foreign.Member) { r.note(m.Line, "%s is not translated: %s", m.Name, why) }
 	}
-	off := said("the gate asks, and pfar grants gives it leave for a time")
+	off := said("the gate decides about each call; pfar approvals approve ID --grant allows more calls for a time")
 	all := map[string]func(entryReader, foreign.Member){
 		"command": entryReader.readCommand, "cmd": entryReader.readCommand,
 		"args": func(r entryReader, m foreign.Member) { r.args = append(r.args, r.words(m)...) },
@@ -136,7 +136,7 @@ func members() map[string]func(entryReader, foreign.Member) {
 		"trust":            off, "autoApprove": off, "alwaysAllow": off, "default_tools_approval_mode": off,
 		"source": entryReader.readKind, "type": entryReader.readKind, "transport": entryReader.readKind,
 		"code": func(r entryReader, m foreign.Member) {
-			r.refuse(m.Line, "its program is a text in the file; save it as a file, and declare that")
+			r.refuse(m.Line, "the file contains its source text; save that as a program, and declare the program")
 		},
 	}
 	for _, name := range []string{"url", "serverUrl", "httpUrl", "uri"} {
@@ -158,7 +158,7 @@ const maxWord = 64 << 10
 
 func (r entryReader) wordOf(n *foreign.Node, of string) Word {
 	if n.Kind == foreign.Object || n.Kind == foreign.List || n.Kind == foreign.Null {
-		r.refuse(n.Line, "%s is %s where a text belongs", block.QuoteName(of), n.Kind)
+		r.refuse(n.Line, "%s is %s, but must be a text", block.QuoteName(of), n.Kind)
 		return Word{Line: n.Line}
 	}
 	out, lacks := r.expand(n.Text)
@@ -167,7 +167,7 @@ func (r entryReader) wordOf(n *foreign.Node, of string) Word {
 		r.refuse(n.Line, "%s has more than %d bytes", block.QuoteName(of), maxWord)
 		return Word{Line: n.Line}
 	case strings.ContainsFunc(out, unseen):
-		r.refuse(n.Line, "%s has a character that is not seen, or that changes how others are seen", block.QuoteName(of))
+		r.refuse(n.Line, "%s has an invisible character, or one that reorders text", block.QuoteName(of))
 		return Word{Line: n.Line}
 	}
 	return Word{Text: out, Line: n.Line, lacks: lacks}
@@ -175,7 +175,7 @@ func (r entryReader) wordOf(n *foreign.Node, of string) Word {
 
 func (r entryReader) words(m foreign.Member) (list []Word) {
 	if m.Value.Kind != foreign.List {
-		r.refuse(m.Line, "%s is %s where a list belongs", block.QuoteName(m.Name), m.Value.Kind)
+		r.refuse(m.Line, "%s is %s, but must be a list", block.QuoteName(m.Name), m.Value.Kind)
 		return nil
 	}
 	for _, i := range m.Value.Items {
@@ -202,7 +202,7 @@ func (r entryReader) readCommand(m foreign.Member) {
 			case "env":
 				r.readEnv(part)
 			default:
-				r.note(part.Line, "%s is not translated: pfar has nothing like it", block.QuoteName(part.Name))
+				r.note(part.Line, "%s is not translated: pfar has no such setting", block.QuoteName(part.Name))
 			}
 		}
 	default:
@@ -212,7 +212,7 @@ func (r entryReader) readCommand(m foreign.Member) {
 
 func (r entryReader) variables(m foreign.Member) (list []Variable) {
 	if m.Value.Kind != foreign.Object {
-		r.refuse(m.Line, "%s is %s where names with values belong", block.QuoteName(m.Name), m.Value.Kind)
+		r.refuse(m.Line, "%s is %s, but must be an object of names and values", block.QuoteName(m.Name), m.Value.Kind)
 		return nil
 	}
 	for _, v := range m.Value.Members {
@@ -279,11 +279,11 @@ func (r entryReader) readKind(m foreign.Member) {
 	switch kind := m.Value.Text; kind {
 	case "custom", "": // Zed's word for a server that is not its own
 	case "builtin", "platform", "frontend":
-		r.refuse(m.Line, "it is a part of the program, and no server that could run elsewhere")
+		r.refuse(m.Line, "it is a part of the program, and cannot run elsewhere")
 	case "extension":
-		r.refuse(m.Line, "an extension of the program starts it, and the file does not say how")
+		r.refuse(m.Line, "an extension of the program starts it, and the file has no command")
 	case "inline_python":
-		r.refuse(m.Line, "its program is a text in the file; save it as a file, and declare that")
+		r.refuse(m.Line, "the file contains its source text; save that as a program, and declare the program")
 	case "uds", "pipe":
 		r.refuse(m.Line, "pfar does not serve the transport %s yet", kind)
 	default:

@@ -92,9 +92,9 @@ func (d *draft) packaged(pkg source.Package, line int) {
 	pkg.Bin = ""
 	switch {
 	case pkg.Version == "" && known && d.service.Program.Package != "":
-		d.note(line, "no version is said; pfar takes the one that it knows, %s", d.service.Program.Package)
+		d.note(line, "the file names no version; pfar takes the one that it knows, %s", d.service.Program.Package)
 	case pkg.Version == "":
-		d.refuse(line, "no version of %s is said, and pfar asks no registry for one here; write one, such as %s", pkg,
+		d.refuse(line, "the file names no version of %s; write one, such as %s", pkg,
 			versioned(pkg))
 		return
 	case known && d.service.Program.Package != "":
@@ -115,12 +115,12 @@ func versioned(pkg source.Package) string { return pkg.Name + "@1.2.3" }
 func (d *draft) shown(file, variable string, line int, access string) string {
 	file = path.Clean(file)
 	if !d.o.Exists(file) {
-		d.note(line, "%s is not there, so the sandbox does not show it", block.Quote(file))
+		d.note(line, "%s does not exist, so the sandbox does not show it", block.Quote(file))
 		return file
 	}
 	words := "the server may read %s; if it writes there, move it to writable: pfar edit %s"
 	if access == "write" {
-		words = "the server may write %s, as it may the folder before it (pfar edit %s)"
+		words = "the server may write %s, like the folder before it (pfar edit %s)"
 	}
 	d.note(line, words, block.Quote(file), d.p.Server)
 	for _, p := range d.service.Parameters {

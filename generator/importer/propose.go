@@ -112,7 +112,7 @@ type draft struct {
 func (d *draft) named(taken map[string]int) {
 	wanted := d.p.Server
 	if file, declared := d.o.Taken[wanted]; declared {
-		d.refuse(d.Line, "a server called %s is there already, in %s; rename one of the two", wanted, file)
+		d.refuse(d.Line, "the server %s exists already, in %s; rename one of the two", wanted, file)
 		return
 	}
 	for n := 2; ; n++ {
@@ -160,7 +160,7 @@ func (d *draft) local() {
 	case d.command.Text == "":
 		d.refuse(d.Line, "it has no command")
 	case len(d.command.lacks) > 0:
-		d.refuse(d.command.Line, "its command has %s, which only its program knows; write the command out",
+		d.refuse(d.command.Line, "its command needs %s, and the file does not have its value; write the command out",
 			block.QuoteName(d.command.lacks[0].written))
 	case slices.Contains([]string{"docker", "podman", "nerdctl"}, path.Base(d.command.Text)):
 		d.container()
@@ -214,11 +214,11 @@ func (d *draft) folder() {
 		d.note(d.cwd.Line, "its working directory is not translated: it starts in its own home")
 	}
 	if d.Entry.Folder != "" {
-		d.note(d.Line, "it was for the folder %s alone; a server of pfar is for every client that may use it",
+		d.note(d.Line, "its program uses it in the folder %s only; pfar serves it to every client that may use it",
 			block.Quote(d.Entry.Folder))
 	}
 	if d.Disabled {
-		d.note(d.Line, "it is switched off, and stays so: pfar edit %s", d.p.Server)
+		d.note(d.Line, "it is disabled in the file, and stays disabled; to enable it: pfar edit %s", d.p.Server)
 	}
 }
 
@@ -236,6 +236,6 @@ func (d *draft) write() {
 	}
 	d.p.Service = d.service.Name
 	if d.p.Hosts = d.known; !d.known {
-		d.note(d.Line, "which hosts it needs is not known, so it reaches none: pfar learn %s --write", d.p.Server)
+		d.note(d.Line, "pfar does not know its hosts, so it reaches none: pfar learn %s --write", d.p.Server)
 	}
 }

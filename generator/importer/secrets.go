@@ -33,7 +33,7 @@ func (d environment) sort() {
 		case why != "":
 			d.note(v.Line, "the variable %s is left out: %s", block.QuoteName(v.Name), why)
 		case seen[v.Name]:
-			d.refuse(v.Line, "the variable %s is there twice", block.QuoteName(v.Name))
+			d.refuse(v.Line, "the variable %s is set twice", block.QuoteName(v.Name))
 		default:
 			seen[v.Name] = true
 			d.variable(v)
@@ -59,8 +59,8 @@ func (d environment) variable(v Variable) {
 	case len(v.lacks) > 0 && (hidden || secretName(v.Name)):
 		d.otherSecret(v)
 	case len(v.lacks) > 0:
-		d.note(v.Line, "the variable %s is left out: only its program knows %s; pfar edit %s adds it", v.Name,
-			block.QuoteName(v.lacks[0].written), d.p.Server)
+		d.note(v.Line, "the variable %s is left out: the file does not have the value of %s; "+
+			"add it with pfar edit %s", v.Name, block.QuoteName(v.lacks[0].written), d.p.Server)
 	case d.answered(v), d.tokenWithin(v):
 	case secretValue(v.Name, v.Text):
 		d.otherSecret(v)
@@ -130,13 +130,13 @@ func (d *draft) serviceSecret(i int, w Word) {
 	}
 	switch {
 	case len(w.lacks) > 0:
-		d.note(w.Line, "%s stays empty: only its program knows %s", k.Env, block.QuoteName(w.lacks[0].written))
+		d.note(w.Line, "%s stays empty: the file does not have the value of %s", k.Env, block.QuoteName(w.lacks[0].written))
 		s.Value, s.Waits = "", true
 	case s.File && path.IsAbs(w.Text): // pfar opens no file because a client's file says so
-		d.note(w.Line, "%s names a file; store what is in it: pfar vault set %s --file FILE", k.Env, s.Key)
+		d.note(w.Line, "%s names a file; store its content: pfar vault set %s --file FILE", k.Env, s.Key)
 		s.Value, s.Waits = "", true
 	case strings.TrimSpace(w.Text) == "" || example.MatchString(w.Text):
-		d.note(w.Line, "%s has no value, or the one of an example", k.Env)
+		d.note(w.Line, "%s has no value, or only an example's", k.Env)
 		s.Value, s.Waits = "", true
 	}
 	d.given[k.Env] = true
@@ -147,10 +147,10 @@ func (d *draft) serviceSecret(i int, w Word) {
 func (d environment) otherSecret(v Variable) {
 	s := Secret{Key: keyFor(d.p.Server, v.Name), Variable: v.Name, Line: v.Line, Value: Value(v.Text)}
 	if len(v.lacks) > 0 {
-		d.note(v.Line, "%s stays empty: only its program knows %s", v.Name, block.QuoteName(v.lacks[0].written))
+		d.note(v.Line, "%s stays empty: the file does not have the value of %s", v.Name, block.QuoteName(v.lacks[0].written))
 		s.Value, s.Waits = "", true
 	} else if example.MatchString(v.Text) {
-		d.note(v.Line, "%s has the value of an example", v.Name)
+		d.note(v.Line, "%s has only an example's value", v.Name)
 		s.Value, s.Waits = "", true
 	}
 	d.service.Secrets = append(slices.Clone(d.service.Secrets),
