@@ -19,17 +19,17 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const addHelp = `Set up a server: show what it will see, reach and hold, ask, install its package, write its
-declaration, ask for its secrets, start it, and call a tool that only reads. The declaration is a file
-of yours: edit it, or remove the server with "pfar remove".
+const addHelp = `Set up a server. pfar shows its files, hosts and secrets, and asks. Then it asks for the secrets,
+installs the package, writes the declaration, starts the server, and calls a tool that only reads. The
+declaration is a file of yours: change it with "pfar edit", remove it with "pfar remove".
 
-NAME is a known service (pfar services). A package or a command line that nothing is known of runs in
-learning mode for a while; then pfar asks which of the hosts that it asked for it may reach. An https
-address becomes a server that opens pages of that one host.
+NAME is a known service (pfar services). pfar runs an unknown package or command line in learning mode
+for a while, and then asks which of the hosts that it tried to reach you allow. The https address of a
+known service sets up that service. Any other address becomes a server that opens pages of that host.
 
-Secrets are asked for without showing them. A script gives them with --secret-file or on standard
+pfar does not show secrets while you type them. A script gives them with --secret-file or on standard
 input, never as an argument. If the service refuses a value, pfar asks for another one, three times in
-all. Enter "cancel" to end the set-up, "skip" to leave out a secret that is optional.
+all. Enter "cancel" to end the set-up, "skip" to leave out an optional secret.
 
 After Ctrl-C the set-up waits for ten minutes. The same command joins it again.`
 

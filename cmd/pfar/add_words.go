@@ -127,8 +127,8 @@ func stranger(name, title string, p catalog.Program) (proposal, error) {
 		service: catalog.Service{Name: name, Title: title, Label: declaration.Sensitive, Program: p},
 		choices: catalog.Choices{Origin: "From pfar add: " + title},
 		remarks: []string{
-			"pfar knows nothing of it. It begins without any host. For a while pfar notes which hosts it asks for, " +
-				"and then asks you which of them it may reach.",
+			"pfar does not know this server. It starts without any host. For a while pfar notes which hosts it tries " +
+				"to reach, and then asks you which of them to allow.",
 		},
 	}, nil
 }
@@ -202,7 +202,7 @@ func ofURL(known catalog.Set, text string) (proposal, error) {
 	for _, s := range known.All() {
 		if r, err := url.Parse(s.Remote); err == nil && s.Remote != "" && r.Host == u.Host {
 			if s.Program.Gone != "" {
-				return proposal{}, fail(exitFailed, "%sNor can it run %s here: %s", remote, s.Title, s.Program.Gone)
+				return proposal{}, fail(exitFailed, "%sIt cannot run %s here either: %s", remote, s.Title, s.Program.Gone)
 			}
 			return proposal{service: s, known: true, remarks: []string{
 				remote + "Instead of " + u.Host + " it runs " + s.Program.Package + " on this machine."}}, nil

@@ -21,12 +21,12 @@ import (
 
 const clientInstallHelp = `Write pfar into the configuration file of a program that "pfar client config --for" knows.
 
-The program becomes a client of its own in clients.d, with the program's name or the one of --client.
-It may use all servers, or those of --servers. Its token stands in the program's file alone. pfar
-shows what it adds, keeps a copy of the file beside it, and changes no other byte.
+pfar declares a new client in clients.d, with the program's name or the one of --client. The client may
+use all servers, or those of --servers. Only the program's file has its token. pfar shows the text that
+it adds, and asks. It keeps a copy of the file beside it, and changes no other byte.
 
 --undo restores the file as it was, and removes the client. If you have edited the file since, it
-takes out the entry of pfar alone.`
+only removes the entry of pfar.`
 
 // installVerb writes pfar into the configuration of programs.
 type installVerb struct{ clientVerb }

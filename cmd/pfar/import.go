@@ -14,15 +14,15 @@ import (
 )
 
 const importHelp = `Make a declaration of each server in the configuration files of MCP clients. FILE is such a file, or
-"-" for standard input; --from takes the file of a program of yours. pfar never changes these files.
+"-" for standard input; --from reads the file of a program in your home. pfar never changes these files.
 
-pfar first shows the declarations, and says line by line what it does not translate. If you say yes, it
-stores tokens in the vault, where possible so that the server gets only a placeholder, and writes the
-declarations. It fetches nothing before that, and takes no value from your environment. It replaces no
-secret of the vault, and no declaration.
+pfar first shows the declarations, and names each line that it does not translate. If you say yes, it
+installs the packages, stores the tokens in the vault and writes the declarations. Where possible, the
+server gets only a placeholder for its token. pfar downloads nothing before you say yes, and takes no
+value from your environment. It replaces no secret of the vault, and no declaration.
 
---undo takes back the last import: the declarations that nobody changed since, and the secrets that the
-import stored and nothing else uses.`
+--undo removes the declarations of the last import that nobody has changed, and the secrets that it
+stored and nothing else uses.`
 
 func (v importVerb) importCommand() *cobra.Command {
 	var w importWish
@@ -41,7 +41,7 @@ func (v importVerb) importCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&w.from, "from", "", "import the file of this `PROGRAM`: "+strings.Join(programNames(), ", "))
 	f.StringVar(&w.user, "user", "", "as root: import the file of this `USER`")
-	f.StringSliceVar(&w.only, "only", nil, "import the servers with these `NAMES` alone")
+	f.StringSliceVar(&w.only, "only", nil, "import only the servers with these `NAMES`")
 	f.BoolVar(&w.undo, "undo", false, "take the last import back")
 	f.BoolVar(&w.dryRun, "dry-run", false, "show what would be imported, and change nothing")
 	f.BoolVar(&w.yes, "yes", false, "do not ask")

@@ -13,19 +13,19 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const loginHelp = `Sign in to a provider, and store the token that it gives in the vault. NAME is a
+const loginHelp = `Sign in to an OAuth provider, and store its token in the vault. NAME is a
 provider of oauth.d, a declared server that uses its token, or a known service.
 
 With --browser, pfar shows a link. After you have signed in there, your browser
 comes back to pfar on this machine. With --device you type a code on a page, on
-any device. Without either, a client that has a secret takes the browser, and
-any other takes the code, where the provider has both. pfar never starts a
-browser: every user of this machine could read the link among the browser's
-arguments, and answer it in your place.
+any device. Without either, pfar takes the way that the provider has. If it has
+both, a client with a secret takes the browser, and any other takes the code.
+pfar never starts a browser: every user of this machine could read the link
+among the browser's arguments, and sign in with another account.
 
 The token goes from the provider to the vault. This command does not see it.
-Press Ctrl-C to give up; then nothing is stored. You need a client of your own
-with the provider; pfar-oauth(5) says how to configure it.`
+Press Ctrl-C to give up; then nothing is stored. You first register an OAuth
+client with the provider; pfar-oauth(5) says how to configure it.`
 
 // loginVerb has tokens obtained.
 type loginVerb struct{ *pfar }

@@ -13,7 +13,7 @@ import (
 )
 
 const removeHelp = `Ask, remove a server's declaration, and wait until the server is gone. A link to /dev/null hides a
-declaration that a package installed. What the server left stays, for "pfar clean"; --purge deletes that as
+declaration that a package installed. The server's files stay until "pfar clean"; --purge deletes them as
 well, with the secrets that only this server had. Without a terminal the command needs --yes.`
 
 // removeVerb takes a declaration away.

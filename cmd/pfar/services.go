@@ -15,10 +15,11 @@ import (
 )
 
 const servicesHelp = `List the services that pfar knows, or those that have every word of TEXT in their name,
-summary, package or hosts. Entries in services.d come first. PACKAGE is what the server of the service runs.
+summary, package or hosts. Entries in services.d replace shipped ones. The column PACKAGE names the
+package that the server runs.
 
-With the name of one service, say what its server sees, reaches and holds, how a person gets its secrets,
-and which call shows that they are right.`
+With the name of one service, print the files, hosts and secrets of its server, how to get the secrets,
+and the call that tests them.`
 
 // servicesVerb shows the catalogue.
 type servicesVerb struct{ *pfar }

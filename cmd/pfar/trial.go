@@ -14,17 +14,16 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const testHelp = `Have the gateway make one call that only reads and shows whether the server's secrets are
-right, and print what came of it. Without NAME, do so for every server that runs. A server that sleeps and is
-named is started.
+const testHelp = `Verify a server's secrets by one call that only reads, and print the result. Without NAME, verify
+those of every server that runs. With NAME, pfar first starts the server if it sleeps.
 
   verified    the service accepts the secrets
   invalid     it refuses them: no client sees the server's tools until another value is stored
-  unverified  the answer says nothing about the secrets, or no call is known that would
-  no secrets  there is nothing to verify
+  unverified  the answer says nothing about the secrets, or pfar knows no call to verify them
+  no secrets  the server has none
 
-pfar makes such a call by itself when a server comes up with secrets that it has not seen yet. The exit code
-is 1 if a server's secrets are invalid.`
+pfar itself makes the call when a server starts with secrets that it has not verified yet. The exit code is 1
+if a server's secrets are invalid, or pfar could not test one.`
 
 // trialVerb verifies the secrets of servers, and has servers listed again.
 type trialVerb struct{ *pfar }
@@ -129,9 +128,9 @@ func (c trialVerb) printTested(list []tested) error {
 	return nil
 }
 
-const refreshHelp = `Have a server list again what it offers, and print what has changed: first what breaks
-callers, which is a tool that is gone, a new required argument, or an argument that takes less than before. A
-server that sleeps is started. Definitions that are held back are marked: pfar pins shows them.`
+const refreshHelp = `Ask a server again for its tools, prompts and resources, and print the changes. Changes that
+break callers come first: removed tools, new required arguments, and arguments that allow fewer values. pfar
+starts a server that sleeps. A mark shows held definitions; see them with "pfar pins".`
 
 func (c trialVerb) refreshCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{

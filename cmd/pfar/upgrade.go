@@ -18,12 +18,11 @@ import (
 )
 
 const upgradeHelp = `Install another version of a server's package beside the present one, ask, write it into the
-declaration, and wait until the server runs. Tools whose definition is another one are held back until
-you accept them (pfar pins); a tool that is gone is served no more. What has changed is printed, first what
-breaks callers.
+declaration, and wait until the server runs. Then print the changes, first those that break callers. pfar
+holds back tools whose definition has changed, until you accept them (pfar pins).
 
---back writes the version that was there before: the other one that is installed. Nothing is fetched for
-that. If several others are installed, name one as VERSION.`
+--back writes the other installed version into the declaration, and downloads nothing. If several others
+are installed, name one as VERSION.`
 
 // upgradeVerb changes the version of a server's package.
 type upgradeVerb struct{ *pfar }
