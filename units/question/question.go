@@ -1,5 +1,5 @@
-// Package question answers on a Unix socket: each connection is one question, to the end of what is written, and gets
-// one answer or none.
+// Package question asks and answers on a Unix socket: each connection is one question, to the end of what is written,
+// and gets one answer or none.
 package question
 
 import (
@@ -124,4 +124,26 @@ func (s Server) answer(ctx context.Context, conn *net.UnixConn) error {
 		return fmt.Errorf("answering: %w", err)
 	}
 	return nil
+}
+
+// Ask asks on a socket, and returns the answer, of which it reads so many bytes at most. It returns when ctx ends.
+func Ask(ctx context.Context, socket string, question []byte, most int64) ([]byte, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if _, err = conn.Write(append(question, '\n')); err == nil {
+		err = conn.(*net.UnixConn).CloseWrite()
+	}
+	if err != nil {
+		return nil, errors.Join(ctx.Err(), fmt.Errorf("asking: %w", err))
+	}
+	answer, err := io.ReadAll(io.LimitReader(conn, most))
+	if err != nil {
+		return nil, errors.Join(ctx.Err(), fmt.Errorf("reading the answer: %w", err))
+	}
+	return answer, nil
 }

@@ -216,3 +216,40 @@ func TestEnd(t *testing.T) {
 		t.Errorf("%v, failed: %s", err, &f)
 	}
 }
+
+// TestAsk: the answer is whole or there is none, and nobody waits longer than they said.
+func TestAsk(t *testing.T) {
+	hangs := make(chan struct{})
+	defer close(hangs)
+	server := Server{Parallel: 2, Timeout: time.Minute, Failed: func(error) {}}
+	server.Answer = func(ctx context.Context, q []byte) ([]byte, error) {
+		switch string(q) {
+		case "hang\n":
+			select {
+			case <-hangs:
+			case <-ctx.Done():
+			}
+			return nil, ctx.Err()
+		case "fail\n":
+			return nil, errors.New("no")
+		}
+		return append([]byte("you said "), q...), nil
+	}
+	path, _ := serve(t, server)
+	for question, want := range map[string]string{"hello": "you said hello\n", "fail": ""} {
+		if got, err := Ask(t.Context(), path, []byte(question), 1<<10); string(got) != want || err != nil {
+			t.Errorf("%s: %q, %v", question, got, err)
+		}
+	}
+	if got, err := Ask(t.Context(), path, []byte("hello"), 3); string(got) != "you" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if got, err := Ask(ctx, path, []byte("hang"), 1<<10); !errors.Is(err, context.Canceled) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := Ask(t.Context(), path+"-none", []byte("hello"), 1); err == nil {
+		t.Error("nobody is there, and answers")
+	}
+}

@@ -3,12 +3,10 @@ package inspect
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units/question"
 )
 
 // New returns an inspector that is asked on a Unix socket. Each connection is one question, an inspector.Question to
@@ -32,22 +30,9 @@ func (s asked) ask(ctx context.Context, p part) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", string(s))
+	answer, err := question.Ask(ctx, string(s), ask, maxAnswer+1)
 	if err != nil {
 		return verdict{}, err
-	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	if _, err = conn.Write(append(ask, '\n')); err == nil {
-		err = conn.(*net.UnixConn).CloseWrite()
-	}
-	if err != nil {
-		return verdict{}, errors.Join(ctx.Err(), fmt.Errorf("asking: %w", err))
-	}
-	answer, err := io.ReadAll(io.LimitReader(conn, maxAnswer+1))
-	if err != nil {
-		return verdict{}, errors.Join(ctx.Err(), fmt.Errorf("reading the answer: %w", err))
 	}
 	return read(answer)
 }
