@@ -13,35 +13,58 @@ import (
 	"github.com/pfar/pfar/policies/inspector"
 )
 
-// inspectorReader reads what the owner has look at arguments and results, beside what is built in.
+// inspectorReader reads what the owner has look at arguments and results, beside what is built in, and who is told that
+// calls wait.
 type inspectorReader struct {
 	*decoder
-	found map[string]hcl.Range // by name
+	found map[string]hcl.Range // by name, notices too: both have a unit of that name
+	told  map[string]bool      // which of them are notices
 	asked []block.Label        // that profiles name
 }
 
 func (d *inspectorReader) keys() []block.Key {
-	return []block.Key{key("inspector", `inspector "scan" { exec = ["/usr/local/bin/scan"] }`, d.read)}
+	return []block.Key{
+		key("inspector", `inspector "scan" { exec = ["/usr/local/bin/scan"] }`, d.read),
+		key("notice", `notice "phone" { url = "https://ntfy.example.com/TOPIC" }`, d.notice),
+	}
 }
 
 func (d *inspectorReader) read(f *block.Field) {
+	i := inspector.External{}
+	if d.external(f, &i, d.attributes(&i)) {
+		d.policy.Inspectors = append(d.policy.Inspectors, i)
+	}
+}
+
+// notice reads who is told that calls wait.
+func (d *inspectorReader) notice(f *block.Field) {
+	i := inspector.External{Notice: &inspector.Notice{}}
+	if d.external(f, &i, d.ofNotice(&i)) {
+		d.policy.Notices = append(d.policy.Notices, i)
+	}
+}
+
+// external reads one of them by its keys, and reports whether it has no mistake.
+func (d *inspectorReader) external(f *block.Field, i *inspector.External, keys []block.Key) bool {
 	names, ok := d.labels(f, 1)
 	if !ok {
-		return
+		return false
 	}
 	label := f.Labels[0]
 	if first, twice := d.found[label.Text]; twice {
-		d.Problem(label.At, "Duplicate inspector", "%q stands in %s already. Keep one of the two, or give this one another name.", label.Text, exactly(first))
-		return
+		const words = "%q stands in %s already. Keep one of the two, or give this one another name."
+		d.Problem(label.At, "Duplicate "+f.Key, words, label.Text, exactly(first))
+		return false
 	}
-	d.found[label.Text] = label.At
+	d.found[label.Text], d.told[label.Text] = label.At, i.Notice != nil
 	before := len(d.Diags)
-	i := inspector.External{Name: names[0]}
-	d.section(f, d.attributes(&i))
+	i.Name = names[0]
+	d.section(f, keys)
 	if len(d.Diags) > before {
-		return // what else would be found may come of it
+		return false // what else would be found may come of it
 	}
-	i, err := i.Declared()
+	declared, err := i.Declared()
+	*i = declared
 	for _, m := range inspector.Mistakes(err) {
 		at, words := label.At, m.Words
 		if k := f.Val.Index[m.Attribute]; k != nil {
@@ -52,11 +75,9 @@ func (d *inspectorReader) read(f *block.Field) {
 		} else if !strings.HasPrefix(words, `"`) {
 			words = "It " + words
 		}
-		d.Problem(at, "Inspector not possible", "%s.", words)
+		d.Problem(at, strings.ToUpper(f.Key[:1])+f.Key[1:]+" not possible", "%s.", words)
 	}
-	if err == nil {
-		d.policy.Inspectors = append(d.policy.Inspectors, i)
-	}
+	return err == nil
 }
 
 // attributes are those of an inspector. What goes together inspector.External knows.
@@ -75,6 +96,18 @@ func (d *inspectorReader) attributes(i *inspector.External) []block.Key {
 		key("chunk", `"12k"`, size(d, &i.Chunk, math.MaxInt32)),
 		key("overlap", `"1k"`, size(d, &i.Overlap, math.MaxInt32)),
 		key("size", `"1m"`, size(d, &i.Size, math.MaxInt32)),
+	}
+}
+
+// ofNotice are the keys of a notice.
+func (d *inspectorReader) ofNotice(i *inspector.External) []block.Key {
+	return []block.Key{
+		key("url", `"https://ntfy.example.com/TOPIC"`, d.text(&i.URL)),
+		key("format", `"ntfy"`, func(f *block.Field) { i.Notice.Format, _ = d.word(f, inspector.Formats) }),
+		key("key", `"vault:ntfy"`, d.text(&i.Key)),
+		key("allow_private", `["10.0.0.5"]`, list(d.decoder, &i.AllowPrivate)),
+		key("every", `"1m"`, d.duration(&i.Notice.Every)),
+		key("timeout", `"20s"`, d.duration(&i.Timeout)),
 	}
 }
 
@@ -135,7 +168,7 @@ func (d *inspectorReader) askedAt(name string) hcl.Range {
 
 // check finds profiles that need an inspector that there is none of, and inspectors that no profile needs.
 func (d *inspectorReader) check() {
-	known := slices.Sorted(maps.Keys(d.found))
+	known := slices.DeleteFunc(slices.Sorted(maps.Keys(d.found)), func(name string) bool { return d.told[name] })
 	for _, l := range d.asked {
 		if slices.Contains(known, l.Text) {
 			continue

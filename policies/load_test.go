@@ -315,6 +315,38 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
+// TestNotices reads who is told that calls wait. No profile needs to name them, and none of them is an inspector.
+func TestNotices(t *testing.T) {
+	p := sound(t, `
+notice "phone" {
+  url     = "https://ntfy.example.com/topic"
+  format  = "ntfy"
+  key     = "vault:ntfy"
+  every   = "30s"
+  timeout = "5s"
+}
+notice "chat" {
+  url           = "https://chat.lan/hooks/{key}"
+  key           = "vault:chat"
+  allow_private = ["10.0.0.0/8"]
+}
+`)
+	for i, want := range []inspector.External{
+		{Name: "phone", URL: "https://ntfy.example.com/topic", Key: "vault:ntfy", Timeout: 5 * time.Second,
+			Notice: &inspector.Notice{Format: inspector.Ntfy, Every: 30 * time.Second}},
+		{Name: "chat", URL: "https://chat.lan/hooks/{key}", Key: "vault:chat", AllowPrivate: []string{"10.0.0.0/8"},
+			Notice: &inspector.Notice{}},
+	} {
+		want, err := want.Declared()
+		if err != nil || len(p.Notices) != 2 || !reflect.DeepEqual(p.Notices[i], want) {
+			t.Errorf("%+v, want %+v, %v", p.Notices, want, err)
+		}
+	}
+	if len(p.Inspectors) > 0 || len(p.Relaxed) > 0 || p.Digest == shippedPolicy(t).Digest {
+		t.Errorf("%+v, %+v", p.Inspectors, p.Relaxed)
+	}
+}
+
 // TestInspectors has profiles that need them, and what is made from such ones.
 func TestInspectors(t *testing.T) {
 	p := sound(t, `

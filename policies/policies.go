@@ -28,7 +28,7 @@ type Set struct {
 	Policy *gate.Policy // nil if there is an error: part of a policy may be less strict than the whole
 	Diags  hcl.Diagnostics
 	Files  map[string]*hcl.File // source of every file of the folder that was read
-	Places map[string]hcl.Range // where inspectors stand, by name
+	Places map[string]hcl.Range // where inspectors and notices stand, by name
 }
 
 // Load reads what is shipped and the folder's files over it, in the order of their names. fsys is rooted there, and nil
@@ -137,7 +137,7 @@ type policy struct {
 func newPolicy() *policy {
 	d := newDecoder()
 	d.shipped = true
-	i := &inspectorReader{decoder: d, found: map[string]hcl.Range{}}
+	i := &inspectorReader{decoder: d, found: map[string]hcl.Range{}, told: map[string]bool{}}
 	return &policy{d, ruleReader{d}, &factReader{decoder: d}, &profileReader{decoder: d, inspectors: i}, i}
 }
 

@@ -32,6 +32,7 @@ func TestPoliciesManualKnowsTheKeys(t *testing.T) {
 		"service and server": `service "x" { %s }`,
 		"tier":               `service "x" { tier "y" { %s } }`,
 		"inspector":          `inspector "x" { %s }`,
+		"notice":             `notice "x" { %s }`,
 	}
 	listed := regexp.MustCompile(`Known are (.*)\.\n?$`)
 	of := map[string][]string{}
@@ -102,6 +103,16 @@ func TestPoliciesManualInspectors(t *testing.T) {
 		if s := loadPolicy(text); s.Policy == nil || len(s.Diags) > 0 || len(s.Policy.Inspectors) != 2 || len(s.Policy.Asks("strict")) != 1 || len(s.Policy.Asks("balanced")) != 2 {
 			t.Errorf("%v of %s", s.Diags, text)
 		}
+	}
+}
+
+// TestPoliciesManualNotices reads what the manual shows of notices.
+func TestPoliciesManualNotices(t *testing.T) {
+	_, rest, _ := strings.Cut(read(t, policiesPage), "\n.Sh NOTICES\n")
+	_, rest, _ = strings.Cut(rest, ".Bd -literal -offset indent\n")
+	shown, _, _ := strings.Cut(rest, ".Ed\n")
+	if s := loadPolicy(shown); s.Policy == nil || len(s.Diags) > 0 || len(s.Policy.Notices) != 2 {
+		t.Errorf("%v of %s", s.Diags, shown)
 	}
 }
 

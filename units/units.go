@@ -110,7 +110,7 @@ const (
 	FDEgress   = "egress"   // egress bridge: sockets inside the server's network namespace, told apart by their addresses
 	FDRefresh  = "refresh"  // refresh or login, of a local pfard: connection to that (units/attach)
 	FDPage     = "page"     // one-time page of a local pfard: connection to that (units/attach)
-	FDInspect  = "inspect"  // pfar-sandbox inspect, pfar-egress --model: Unix listener of the gateway's questions to one inspector
+	FDInspect  = "inspect"  // pfar-sandbox inspect, pfar-egress --model: Unix listener of the gateway's questions
 	FDMonitor  = "monitor"  // egress bridge: Unix listener for those who watch its connections
 	FDHTTP     = "http"     // gateway: TCP listener
 	FDUnix     = "unix"     // gateway: Unix listener for clients
@@ -186,7 +186,7 @@ const (
 // ForProgram begins the status line of a server that waits for its program to be accepted, and not for a credential.
 const ForProgram = "for its program"
 
-// InspectDir is where the sockets of inspectors lie, NAME.sock, and what their units load, NAME.json.
+// InspectDir is where the sockets of inspectors and notices lie, NAME.sock, and what their units load, NAME.json.
 func InspectDir(run string) string { return filepath.Join(run, "inspect") }
 
 // CredentialSecrets is the launcher's credential with the server's own: Secrets in JSON. One for all of them, so that

@@ -4,7 +4,8 @@
 // It is run as a unit: the listeners come by LISTEN_FDS, the plan by $CREDENTIALS_DIRECTORY, and news goes out by
 // NOTIFY_SOCKET (package units). When it has been idle it ends; the next connection has it started again.
 //
-// With --model it serves the gateway instead: it asks the model of one inspector, by the same rules for the way out.
+// With --model it serves the gateway instead: it asks the model of one inspector, or sends notices, by the same rules
+// for the way out.
 // With --refresh it serves no server: it refreshes one OAuth token set and ends, by the same rules for the way out.
 // With --login it obtains one.
 package main
@@ -28,7 +29,7 @@ func main() {
 	path := flag.String("attach", "", "pfard's `socket`, in a systemd unit")
 	refreshes := flag.Bool("refresh", false, "refresh the OAuth token set that pfard hands over, and end; for pfar-refresh@.service")
 	logs := flag.Bool("login", false, "obtain the OAuth token set that pfard asks for, and end; for pfar-login@.service")
-	asks := flag.Bool("model", false, "ask the model of the plan what the gateway wants to know; for pfar-model@.service")
+	asks := flag.Bool("model", false, "ask the plan's model for the gateway, or send notices; for pfar-model@.service")
 	flag.Parse()
 	// One server's traffic may keep one core busy and no more. It is also the fastest: bytes pass through the kernel, and
 	// to wake another thread costs more than what there is to do here.

@@ -38,8 +38,8 @@ type model struct {
 // lackTime is how long a process goes on without the key that it needs.
 const lackTime = 10 * time.Second
 
-// models answers questions by asking the model of the plan, until there are none for a while or ctx is done. Path is
-// pfard's socket, "" without one: then no firewall holds this process.
+// models answers questions by asking the model of the plan, or sends its notices, until there are none for a while or
+// ctx is done. Path is pfard's socket, "" without one: then no firewall holds this process.
 func models(ctx context.Context, path string) error {
 	log := slog.New(sdjournal.New(os.Stderr))
 	e, err := readModel()
@@ -79,10 +79,15 @@ func models(ctx context.Context, path string) error {
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil { // the runner then removes what it was given
 		log.Warn("notifying the runner, ignoring", "error", err)
 	}
-	return question.Server{
+	server := question.Server{
 		Parallel: e.Parallel, Timeout: e.Timeout, Answer: m.answer,
 		Failed: func(err error) { log.Warn("the model gives no answer", "inspector", e.Name, "error", err.Error()) },
-	}.Serve(ctx, l)
+	}
+	if e.Notice != nil {
+		server.Answer, server.Idle = m.tell, noticeIdle
+		server.Failed = func(err error) { log.Warn("a notice is not sent", "notice", e.Name, "error", err.Error()) }
+	}
+	return server.Serve(ctx, l)
 }
 
 // readModel reads what is declared.
@@ -131,7 +136,8 @@ func newModel(e inspector.External, key string, out dialer, roots *x509.CertPool
 	if err != nil {
 		return nil, err
 	}
-	t := onlyTo(host, port, policy, out, roots, "inspector")
+	whose, _, _ := strings.Cut(e.String(), " ")
+	t := onlyTo(host, port, policy, out, roots, whose)
 	t.MaxIdleConnsPerHost, t.IdleConnTimeout = e.Parallel, time.Minute
 	return &model{External: e, key: key, client: &http.Client{
 		Transport: t,

@@ -33,8 +33,8 @@ token as the credential "token" ($CREDENTIALS_DIRECTORY).
                      user that pfar-gateway runs as; may be repeated
   --control PATH     ask pfard on this socket what clients, policies and secrets
                      there are, and to start and stop servers
-  --inspectors DIR   ask the inspectors of the policy on their sockets in this
-                     directory
+  --inspectors DIR   ask the inspectors of the policy, and send its notices, on
+                     their sockets in this directory
   --keep-audit       have the service manager keep the audit file, so that the next
                      gateway records without waiting for pfard
   --pins DIR         keep what tools have been accepted in this directory

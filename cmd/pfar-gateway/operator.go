@@ -41,7 +41,7 @@ func (g *gateway) forget() {
 // desk is what the operator's socket offers.
 func (g *gateway) desk() *operator.Desk {
 	d := &operator.Desk{Approvals: g.approvals, Grants: g.point.Grants, Sessions: g.sessions, Pins: g.pins, Mask: g.secrets.JSON, Facts: g.endpoint.Facts, Ended: g.endpoint.Unmint,
-		Stats: g.telemetry.StatsHandler(), Undo: g.registry, Servers: g.registry, Log: g.log}
+		Stats: g.telemetry.StatsHandler(), Undo: g.registry, Servers: g.registry, Notices: g.teller, Log: g.log}
 	if g.pfard != nil {
 		d.Record = func(a operator.Act) error { return g.record(acted(a)) }
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
+	"github.com/pfar/pfar/cmd/pfar-gateway/notice"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
@@ -27,7 +28,8 @@ func undecided(t *testing.T, log *slog.Logger) *gateway {
 	point := enforcetest.New(t)
 	point.Learn(nil, nil)
 	return &gateway{
-		point: point, panel: new(inspect.Panel), approvals: point.Approvals, log: log,
+		point: point, approvals: point.Approvals, log: log,
+		others:   others{new(inspect.Panel), notice.New(t.TempDir(), log, notice.Wall())},
 		registry: registry.New(log, "test", registry.DefaultLimits()),
 	}
 }

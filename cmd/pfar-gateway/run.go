@@ -24,6 +24,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/notice"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/provenance"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -95,8 +96,8 @@ type gateway struct {
 	auditFull <-chan struct{} // the file has enough
 	store     *units.Store    // nil: there is none
 	point     *enforce.Point  // that every request passes
-	panel     *inspect.Panel
-	wishes    *connect.Wishes // of models for services; nil: nobody fulfils them
+	others
+	wishes *connect.Wishes // of models for services; nil: nobody fulfils them
 
 	auditTurned <-chan error // why records cannot be written; nil: they can again
 
@@ -104,6 +105,12 @@ type gateway struct {
 
 	keepAudit bool // in the store: a service manager that is pfard itself opens it again
 	log       *slog.Logger
+}
+
+// others are those whom the gateway asks or tells by processes that reach them.
+type others struct {
+	panel  *inspect.Panel
+	teller *notice.Teller
 }
 
 // assemble makes the parts and tells them of each other.
@@ -139,7 +146,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 		return nil, err
 	}
 	g.audit = g.newAudit()
-	g.panel = &inspect.Panel{Dir: o.inspect}
+	g.others = others{&inspect.Panel{Dir: o.inspect}, notice.New(o.inspect, log, notice.Wall())}
 	g.point = &enforce.Point{
 		Sessions: g.sessions, Approvals: g.approvals, Trail: g.audit, Vault: secrets, Inspectors: g.panel,
 		Keeper: g.registry, Log: log,
@@ -225,6 +232,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		servers = append(servers, h)
 	}
 	go func() { failed <- g.registry.Serve(upstream, l.servers) }()
+	go g.teller.Run(ctx, g.approvals)
 	if g.pfard != nil {
 		go g.followAudit(ctx)
 		go g.followTrouble(ctx)
@@ -364,6 +372,7 @@ func (g *gateway) decideBy(policy *gate.Policy, sandboxes *gate.Sandboxes) {
 		return
 	}
 	g.panel.Learn(policy.Inspectors)
+	g.teller.Learn(policy.Notices)
 	g.registry.Relist()
 	g.point.Grants.Policy(policy.Digest)
 }

@@ -157,7 +157,7 @@ func (c *compiled) readPolicies(set policies.Set) {
 	if set.Policy == nil {
 		return
 	}
-	for _, e := range set.Policy.Inspectors {
+	for _, e := range slices.Concat(set.Policy.Inspectors, set.Policy.Notices) {
 		_, diags := generator.Inspector(e, set.Places[e.Name], c.host)
 		c.diags = append(c.diags, diags...)
 	}

@@ -49,6 +49,10 @@ func (c doctorVerb) diagnose(ctx context.Context, h host, listen string) []findi
 		func(ctx context.Context) finding {
 			return leftoverCheck(func() (control.Report, error) { return c.report(ctx) })
 		},
+		func(ctx context.Context) finding {
+			report, _ := c.report(ctx) // without one there are no servers
+			return noticesCheck(noticesOf(ctx, c.pfar, report))
+		},
 	}
 	findings := make([]finding, len(checks))
 	for i, check := range checks {

@@ -33,6 +33,7 @@ func (c statusVerb) statusCommand() *cobra.Command {
 				return c.printServer(s, report.Version, c.wants(cmd.Context(), report))
 			}
 			wants := c.wants(cmd.Context(), report)
+			report.Notes = append(report.Notes, unsent(noticesOf(cmd.Context(), c.pfar, report))...)
 			if c.json() {
 				return c.printJSON(struct {
 					control.Report

@@ -28,7 +28,7 @@ type want struct {
 func (c *pfar) wants(ctx context.Context, report control.Report) []want {
 	var all []pinned
 	var sessions []operator.Session
-	if slices.ContainsFunc(report.Servers, func(s control.Server) bool { return s.State.Up() }) {
+	if serves(report) {
 		all, _ = c.allPins(ctx)
 		_ = c.askOperator(ctx, http.MethodGet, "/sessions", nil, &sessions)
 	}

@@ -45,7 +45,7 @@ const (
 	toBridge   receiver = "bridge"   // those that are brokered
 	toRefresh  receiver = "refresh"  // a token set
 	toLogin    receiver = "login"    // the secret of a client
-	toModel    receiver = "model"    // the key of an inspector
+	toModel    receiver = "model"    // the key of an inspector or a notice
 )
 
 // handing leaves a record of each secret that a process is given, before it is, or is not, and why. No value is in it.

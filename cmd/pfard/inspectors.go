@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -12,17 +13,17 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// declared are the inspectors of the policy in force, and where they stand in the folder as it is now.
+// declared are the inspectors and notices of the policy in force, and where they stand in the folder as it is now.
 func (p *policy) declared() ([]inspector.External, map[string]hcl.Range) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current == nil {
 		return nil, p.places
 	}
-	return p.current.Inspectors, p.places
+	return slices.Concat(p.current.Inspectors, p.current.Notices), p.places
 }
 
-// inspector is one of the policy in force.
+// inspector is one of the policy in force, or a notice.
 func (p *policy) inspector(name string) (inspector.External, error) {
 	list, _ := p.declared()
 	for _, e := range list {
@@ -39,7 +40,7 @@ type inspectorRunner interface {
 	Reinspect(name string)           // has the process that asks a model be another one
 }
 
-// inspectors has the inspectors of the policy in force run. It belongs to the loop.
+// inspectors has the inspectors of the policy in force run, and what sends its notices. It belongs to the loop.
 type inspectors struct {
 	policy   *policy
 	delivery *delivery
@@ -49,7 +50,7 @@ type inspectors struct {
 	// reachable reports whether every user gets to a path, as inspectors have to. nil: they run as who runs this, or are
 	// given it.
 	reachable func(path string) bool
-	keyless   []string // notes on inspectors without their key
+	keyless   []string // notes on those without their key
 }
 
 // inspect has the inspectors of the policy in force run, and returns what is wrong with those that cannot: they are
@@ -96,18 +97,23 @@ func (i *inspectors) unreached(p plan.Inspection, at hcl.Range) (diags hcl.Diagn
 	return diags
 }
 
-// lacking says which inspectors have no key.
+// lacking says which of them have no key.
 func (i *inspectors) lacking() (notes []string) {
 	list, _ := i.policy.declared()
 	for _, e := range list {
 		if s := i.modelSecrets(e); len(s.Missing) > 0 {
-			notes = append(notes, fmt.Sprintf("the inspector %q has no key, and what it is to look at does not pass: %s", e.Name, strings.Join(s.Missing, "; ")))
+			kind, without := "inspector", "what it is to look at does not pass"
+			if e.Notice != nil {
+				kind, without = "notice", "it is not sent"
+			}
+			why := strings.Join(s.Missing, "; ")
+			notes = append(notes, fmt.Sprintf("the %s %q has no key, and %s: %s", kind, e.Name, without, why))
 		}
 	}
 	return notes
 }
 
-// rekey has the inspectors that use a key of the vault begin anew with what is under it now.
+// rekey has those that use a key of the vault begin anew with what is under it now.
 func (i *inspectors) rekey(key string) {
 	list, _ := i.policy.declared()
 	for _, e := range list {
@@ -120,18 +126,18 @@ func (i *inspectors) rekey(key string) {
 	}
 }
 
-// askersWith are the inspectors that use a key of the vault, in words.
+// askersWith are the inspectors and notices that use a key of the vault, in words.
 func (i *inspectors) askersWith(key string) (names []string) {
 	list, _ := i.policy.declared()
 	for _, e := range list {
 		if e.Secret() == key {
-			names = append(names, "inspector "+e.Name)
+			names = append(names, e.String())
 		}
 	}
 	return names
 }
 
-// modelSecrets is what the process gets that asks a model: its key.
+// modelSecrets is what the process gets that asks a model or sends a notice: its key.
 func (i *inspectors) modelSecrets(e inspector.External) units.Secrets {
 	key := e.Secret()
 	if key == "" {
@@ -155,7 +161,7 @@ func (i *inspectors) giveModel(e inspector.External) units.Secrets {
 	if len(s.Missing) > 0 {
 		why = missing{words: strings.Join(s.Missing, "; ")}
 	}
-	if err := i.delivery.over(toModel, key, "", "inspector "+e.Name, why); err != nil {
+	if err := i.delivery.over(toModel, key, "", e.String(), why); err != nil {
 		return units.Secrets{Missing: []string{err.Error()}}
 	}
 	return s

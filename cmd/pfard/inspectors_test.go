@@ -125,6 +125,28 @@ profile "strict" { inspectors = ["scan", "llm"] }
 	if keys := d.uses.keysInUse(); !slices.Equal(keys, []string{"llm"}) {
 		t.Errorf("keys in use %q", keys)
 	}
+	const phone = `notice "phone" {
+  url = "https://hooks.example.com/{key}"
+  key = "vault:phone"
+}
+`
+	policy(phone, "phone ")
+	const keyless = `the notice "phone" has no key, and it is not sent: `
+	notes := strings.Join(d.report().Notes, "\n")
+	if !strings.Contains(notes, keyless) || !strings.Contains(notes, "pfar vault set phone") {
+		t.Errorf("notes %q", notes)
+	}
+	if _, err := v.Put(vault.Secret{Key: "phone", Value: []byte("hunter2-hunter2")}); err != nil {
+		t.Fatal(err)
+	}
+	d.uses.valueChanged("phone", atOnce)
+	if s, err := d.inspectors.modelOf("phone"); err != nil || string(s.Values["phone"]) != "hunter2-hunter2" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	users := d.inspectors.askersWith("phone")
+	if !slices.Equal(users, []string{"notice phone"}) || r.anew[len(r.anew)-1] != "phone" {
+		t.Errorf("users of the key %q, begun anew %q", users, r.anew)
+	}
 	policy("")
 	if keys := d.uses.keysInUse(); len(keys) > 0 {
 		t.Errorf("keys in use %q", keys)

@@ -36,7 +36,7 @@ type policy struct {
 	why    error        // why that one is not in force, though it has none: it cannot be recorded
 	files  map[string]*hcl.File
 	diags  hcl.Diagnostics
-	places map[string]hcl.Range // of inspectors, by name
+	places map[string]hcl.Range // of inspectors and notices, by name
 }
 
 func newPolicy() *policy { return &policy{open: os.DirFS, changed: make(chan struct{})} }

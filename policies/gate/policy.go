@@ -20,6 +20,7 @@ type Policy struct {
 	Services   map[string]Service   `json:"services,omitempty"`   // shipped, by name
 	Words      []Word               `json:"words,omitempty"`      // of the folder of policies: about servers and services
 	Inspectors []inspector.External `json:"inspectors,omitempty"` // of the folder of policies, as Declared returns them
+	Notices    []inspector.External `json:"notices,omitempty"`    // likewise: who is told that calls wait
 	Relaxed    []Relaxation         `json:"relaxed,omitempty"`    // what it allows beyond what is shipped, for audit
 
 	tables map[string]*table // by profile; nil: not compiled

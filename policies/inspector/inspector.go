@@ -1,4 +1,5 @@
-// Package inspector is what is declared of inspectors beside the built-in one: programs of the owner's, and models.
+// Package inspector is what is declared of inspectors beside the built-in one, programs of the owner's and models, and
+// of notices that calls wait.
 package inspector
 
 import (
@@ -46,7 +47,8 @@ func (d *Direction) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// External is an inspector that the owner declares: a program, or a model behind an API like OpenAI's.
+// External is an inspector that the owner declares, a program or a model behind an API like OpenAI's; or a notice,
+// which reaches its host as a model does.
 type External struct {
 	Name         string        `json:"name"`
 	Exec         []string      `json:"exec,omitempty"`          // program and arguments, run in a sandbox of its own without a network
@@ -57,11 +59,20 @@ type External struct {
 	Key          string        `json:"key,omitempty"`           // "vault:NAME": what URL wants as a bearer token; "": nothing
 	AllowPrivate []string      `json:"allow_private,omitempty"` // addresses and prefixes that the name in URL may lead to, though they are not public
 	Direction    Direction     `json:"direction"`
-	Chunk        int           `json:"chunk"`      // bytes of text that it is given at once
-	Overlap      int           `json:"overlap"`    // bytes that two chunks have in common
-	Size         int           `json:"size"`       // bytes of a text; of a longer one nothing is looked at, and the outcome is Missing
-	Parallel     int           `json:"parallel"`   // requests at once, of all inspections
-	Timeout      time.Duration `json:"timeout_ns"` // of one inspection, waiting for others with it
+	Chunk        int           `json:"chunk"`            // bytes of text that it is given at once
+	Overlap      int           `json:"overlap"`          // bytes that two chunks have in common
+	Size         int           `json:"size"`             // bytes of a text; of a longer one nothing is looked at, and the outcome is Missing
+	Parallel     int           `json:"parallel"`         // requests at once, of all inspections
+	Timeout      time.Duration `json:"timeout_ns"`       // of one inspection, waiting for others with it
+	Notice       *Notice       `json:"notice,omitempty"` // URL is told that calls wait; nil: it is an inspector
+}
+
+// String is what it is, and its name.
+func (e External) String() string {
+	if e.Notice != nil {
+		return "notice " + e.Name
+	}
+	return "inspector " + e.Name
 }
 
 // Mistake is what is wrong with one attribute of an inspector.
@@ -101,6 +112,8 @@ func (e External) Declared() (External, error) {
 		bad("", "%.50q is no name: want small letters, digits and dashes, at most 23, a letter first", e.Name)
 	}
 	switch {
+	case e.Notice != nil:
+		e.notice(bad)
 	case len(e.Exec) > 0 && e.URL != "":
 		defaults(&e.Chunk, modelChunk)
 		bad("url", "stands beside exec: want one of them")
@@ -174,12 +187,7 @@ func (e *External) program(bad func(attribute, format string, args ...any)) {
 func (e *External) model(bad func(attribute, format string, args ...any)) {
 	defaults(&e.Chunk, modelChunk)
 	defaults(&e.Overlap, 1<<10)
-	if err := address(e.URL); err != nil {
-		bad("url", "%v", err)
-	} else if _, _, _, err := e.Egress(); err != nil {
-		attribute, words, _ := strings.Cut(err.Error(), " ")
-		bad(attribute, "%s", words)
-	}
+	e.remote(bad)
 	if len(e.ReadOnly) > 0 {
 		bad("read_only", "belongs to exec, and here is url")
 	}
@@ -189,15 +197,26 @@ func (e *External) model(bad func(attribute, format string, args ...any)) {
 	if e.Model == "" {
 		bad("model", "is missing")
 	}
+}
+
+// remote checks what is said of where it is, and of the key.
+func (e *External) remote(bad func(attribute, format string, args ...any)) {
+	if err := address(e.URL); err != nil {
+		bad("url", "%v", err)
+	} else if _, _, _, err := e.Egress(); err != nil {
+		attribute, words, _ := strings.Cut(err.Error(), " ")
+		bad(attribute, "%s", words)
+	}
 	if e.Key != "" && (len(e.Key) > maxKey || !vaultKey.MatchString(e.Key)) {
 		bad("key", "is no name of a secret: want \"vault:NAME\", no key itself")
 	}
 }
 
-// Secret is the key of the vault that a model's API wants; "" for none.
+// Secret is the key of the vault that the API wants; "" for none.
 func (e External) Secret() string { return strings.TrimPrefix(e.Key, "vault:") }
 
-// Egress is where a model is, and all that may be reached to ask it. Of an error the first word is the attribute.
+// Egress is where a model is, or who is told, and all that may be reached for that. Of an error the first word is the
+// attribute.
 func (e External) Egress() (host string, port uint16, policy egress.Policy, err error) {
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Hostname() == "" {

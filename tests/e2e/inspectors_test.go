@@ -26,10 +26,11 @@ type watched struct {
 	policies string // directory
 }
 
-// newWatched brings one up, with a file of policies.
-func newWatched(t *testing.T, policy string) *watched {
+// newWatched brings one up, with a file of policies and more variables.
+func newWatched(t *testing.T, policy string, env ...string) *watched {
 	t.Helper()
-	w := &watched{stage: &stage{log: directory(t, ""), profile: "balanced", http: http.DefaultClient, patience: soon}, text: filepath.Join(directory(t, ""), "text")}
+	w := &watched{text: filepath.Join(directory(t, ""), "text")}
+	w.stage = &stage{log: directory(t, ""), profile: "balanced", http: http.DefaultClient, patience: soon}
 	if err := os.Chmod(w.log, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +47,7 @@ trust {
   public_sink      = true
   dangerous_writes = false
 }`, quote(filepath.Dir(w.text)), quote(w.log)))})
+	w.env = append(w.env, env...)
 	w.policies = filepath.Join(w.home, "policies.d")
 	if err := os.Mkdir(w.policies, 0o755); err != nil {
 		t.Fatal(err)

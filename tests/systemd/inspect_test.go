@@ -47,6 +47,15 @@ inspector "llm" {
 profile "strict" { inspectors = [%s] }
 `
 
+// keyHunt looks for the key of a model or a notice wherever a unit could leave it. (printf makes the key, so that this
+// does not find itself.)
+const keyHunt = `k=$(printf 'sesame-%s' 0123456789)
+for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do
+tr '\0' '\n' < $f 2>/dev/null | grep -aqF -e "$k" && echo "$f"; done
+systemctl show 'pfar*' | grep -aqF -e "$k" && echo properties
+journalctl --no-pager -o export | grep -aqF -e "$k" && echo journal
+grep -raF -l -e "$k" /run/pfar /var/lib/pfar /var/log /tmp 2>/dev/null || true`
+
 // TestInspectorUnit: what is declared as an inspector in policies.d is a unit, which the gateway alone may ask, and
 // which sees no more of the machine than it needs; without what is declared nothing of it is left.
 func TestInspectorUnit(t *testing.T) {
@@ -112,12 +121,7 @@ tool "echo" { semantics = "read" }
 	if log := m.Journal(t, "pfar-model@llm.service"); strings.Contains(log, "does not hold") {
 		t.Errorf("it is not held: %s", log)
 	}
-	const hunt = `k=$(printf 'sesame-%s' 0123456789)
-for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do tr '\0' '\n' < $f 2>/dev/null | grep -aqF -e "$k" && echo "$f"; done
-systemctl show 'pfar*' | grep -aqF -e "$k" && echo properties
-journalctl --no-pager -o export | grep -aqF -e "$k" && echo journal
-grep -raF -l -e "$k" /run/pfar /var/lib/pfar /var/log /tmp 2>/dev/null || true`
-	if out := m.Shell(t, hunt); out != "" {
+	if out := m.Shell(t, keyHunt); out != "" {
 		t.Errorf("the key is in %s", out)
 	}
 	if out := m.Shell(t, "pfar audit --json | grep -c '\"inspector\":\"llm\",\"kind\":\"evil\"' || true"); strings.TrimSpace(out) == "0" {

@@ -120,7 +120,7 @@ type Secret struct {
 	Key     string     `json:"key"`
 	Kind    string     `json:"kind,omitempty"`    // "plain" or "oauth"
 	Stored  *time.Time `json:"stored,omitempty"`  // when
-	Servers []string   `json:"servers"`           // whose declarations name it, and inspectors as "inspector NAME"
+	Servers []string   `json:"servers"`           // that name it, and "inspector NAME" or "notice NAME"
 	Damaged string     `json:"damaged,omitempty"` // why it cannot be read
 
 	Expiry  *time.Time `json:"expiry,omitempty"`  // of an OAuth access token, if it is known

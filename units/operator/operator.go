@@ -1,5 +1,5 @@
-// Package operator is what the gateway answers its operator, as data: calls that wait, sessions, pins, facts of tools
-// and statistics.
+// Package operator is what the gateway answers its operator, as data: calls that wait, sessions, pins, facts of tools,
+// notices and statistics.
 package operator
 
 import (

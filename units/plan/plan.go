@@ -106,7 +106,8 @@ type Credential struct {
 	Places  []broker.Place    `json:"places,omitempty"` // likewise
 }
 
-// Inspection is what the process of an inspector is given: pfar-sandbox of a program, pfar-egress of a model.
+// Inspection is what the process of an inspector is given: pfar-sandbox of a program, pfar-egress of a model or a
+// notice.
 type Inspection struct {
 	Sandbox   sandbox.Sandbox    `json:"sandbox"` // of a program
 	Inspector inspector.External `json:"inspector"`

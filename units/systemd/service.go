@@ -35,13 +35,13 @@ func RefreshUnit(instance string) string { return refresh + instance + service }
 // LoginUnit is the service that obtains a token set (units.RefreshInstance).
 func LoginUnit(instance string) string { return login + instance + service }
 
-// ModelUnit is the service of an inspector that is a model.
+// ModelUnit is the service of an inspector that is a model, or of a notice.
 func ModelUnit(name string) string { return model + name + service }
 
 // PageUnit is the service of a one-time page.
 func PageUnit(instance string) string { return page + instance + service }
 
-// ModelOf returns the inspector whose service a unit is, if it is one of a model.
+// ModelOf returns the inspector or notice whose service a unit is, if it is such a one.
 func ModelOf(unit string) (string, bool) { return instanceIn(unit, model) }
 
 // ProgramOf returns the inspector whose service a unit is, if it is one of a program.

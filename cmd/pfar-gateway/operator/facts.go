@@ -8,6 +8,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/drift"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // facts is the path of what is known of tools:
@@ -15,6 +16,18 @@ import (
 //	GET /facts  of all that are served
 func (d *Desk) facts(mux *http.ServeMux) {
 	mux.HandleFunc("GET /facts", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.Facts()) })
+}
+
+// Notices says what has become of notices that calls wait (notice.Teller).
+type Notices interface{ Notices() []operator.Notice }
+
+// notices is the path of that:
+//
+//	GET /notices  of each declaration
+func (d *Desk) notices(mux *http.ServeMux) {
+	mux.HandleFunc("GET /notices", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, d.Notices.Notices())
+	})
 }
 
 // Servers are those that run or sleep (registry.Registry).

@@ -1,5 +1,5 @@
 // Package operator serves what only the operator may ask of the gateway: pins, approvals, grants, sessions, stains, facts
-// of tools and statistics, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
+// of tools, notices and statistics, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
 package operator
 
 import (
@@ -49,6 +49,7 @@ type Desk struct {
 	Stats     http.Handler                    // what servers' calls cost; nil: nobody counts
 	Undo      Undoer                          // nil: nothing is kept
 	Servers   Servers                         // nil: there are none
+	Notices   Notices                         // nil: nobody is told that calls wait
 	Log       *slog.Logger
 }
 
@@ -104,6 +105,9 @@ func (d *Desk) handler(ending context.Context) http.Handler {
 	}
 	if d.Servers != nil {
 		d.servers(mux)
+	}
+	if d.Notices != nil {
+		d.notices(mux)
 	}
 	if d.Stats != nil {
 		mux.Handle("/stats", d.Stats)

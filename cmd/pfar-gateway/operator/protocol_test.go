@@ -30,6 +30,7 @@ func TestAnswers(t *testing.T) {
 		{Name: "approval", Zero: approval.Event{}}, {Name: "history", Zero: approval.Record{}}, {Name: "grant", Zero: operator.Grant{}},
 		{Name: "session", Zero: label.Session{}}, {Name: "stain", Zero: label.Stain{}}, {Name: "pins", Zero: pins.ServerStatus{}},
 		{Name: "facts", Zero: operator.ToolFacts{}}, {Name: "verification", Zero: units.Verification{}},
+		{Name: "notice", Zero: operator.Notice{}},
 		{Name: "change", Zero: drift.Change{}}, {Name: "offer", Zero: drift.Definition{}},
 	} {
 		k.Such, k.Sent = []any{gate.Internal, gate.Raw, gate.Reversible, approval.Pending, gate.Ask}, true
@@ -44,7 +45,7 @@ func TestAnswers(t *testing.T) {
 func TestRequests(t *testing.T) {
 	b := newBench(t)
 	b.Facts = func() []operator.ToolFacts { return nil }
-	b.Servers = nobody{}
+	b.Servers, b.Notices = nobody{}, nobody{}
 	b.Stats = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, nil) })
 	handler := b.handler(t.Context())
 	ask := func(method, path, body string) *httptest.ResponseRecorder {
@@ -83,6 +84,7 @@ func (nobody) Verify(context.Context, string) (units.Verification, error) {
 func (nobody) Refresh(context.Context, string) ([]drift.Change, error) {
 	return nil, errRequestOfNobody
 }
+func (nobody) Notices() []operator.Notice                { return nil }
 func (nobody) Offers(string) ([]drift.Definition, error) { return nil, errRequestOfNobody }
 
 var errRequestOfNobody = jsonrpc.Errorf(0, "there is no server")

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/policies/inspector"
+)
+
+// noticeIdle is how long a process waits for the next notice: calls that wait come seldom.
+const noticeIdle = 5 * time.Second
+
+// tell sends one notice, and answers why it could not, in words for the owner.
+func (m *model) tell(ctx context.Context, waiting []byte) ([]byte, error) {
+	var told inspector.Told
+	if err := m.post(ctx, waiting); err != nil {
+		told.Error = err.Error()
+	}
+	return json.Marshal(told)
+}
+
+// post sends a notice to the host of the declaration. No error has the address, a part of which may be the key, or what
+// the host answers.
+func (m *model) post(ctx context.Context, waiting []byte) error {
+	if m.lacks != nil {
+		return m.lacks
+	}
+	var w inspector.Waiting
+	if err := json.Unmarshal(waiting, &w); err != nil || w.Version != 1 || w.Count < 1 {
+		return errors.New("the gateway and pfar-egress are not of the same version")
+	}
+	address, bearer := m.Address(m.key)
+	body, kind := written(w, m.Notice.Format)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("its address cannot be asked")
+	}
+	r.Header.Set("Content-Type", kind)
+	if m.Notice.Format == inspector.Ntfy {
+		r.Header.Set("Title", w.Title())
+	}
+	if bearer {
+		r.Header.Set("Authorization", "Bearer "+m.key)
+	}
+	resp, err := m.client.Do(r)
+	if err != nil {
+		return unquoted(err)
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("the host answers %d", resp.StatusCode)
+	}
+	return nil
+}
+
+// written is a notice as its format has it, and the type of that.
+func written(w inspector.Waiting, format string) (body []byte, kind string) {
+	if format == inspector.Ntfy {
+		return []byte(w.Text()), "text/plain; charset=utf-8"
+	}
+	body, _ = json.Marshal(struct { // strings and numbers
+		Text string `json:"text"` // which programs for chats show
+		inspector.Waiting
+	}{strings.Join([]string{w.Title(), w.Text()}, "\n"), w})
+	return body, "application/json"
+}

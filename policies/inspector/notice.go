@@ -1,0 +1,135 @@
+package inspector
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Notice is how somebody is told at a URL that calls wait for a person.
+type Notice struct {
+	Format string        `json:"format"`   // one of Formats
+	Every  time.Duration `json:"every_ns"` // the shortest time between two
+}
+
+// Formats of notices: JSON, as Waiting has it with a text, and a message as ntfy publishes it.
+const (
+	Webhook = "webhook"
+	Ntfy    = "ntfy"
+)
+
+// Formats are the words for them.
+var Formats = []string{Webhook, Ntfy}
+
+// keyMark stands in the URL of a notice for its key, where the key is a part of the address.
+const keyMark = "{key}"
+
+// notice checks what is said of a notice, and adds its defaults. It has a Notice of its own from then on.
+func (e *External) notice(bad func(attribute, format string, args ...any)) {
+	n := *e.Notice
+	e.Notice = &n
+	defaults(&e.Chunk, modelChunk) // which it does not need
+	defaults(&e.Parallel, 1)
+	defaults(&n.Every, time.Minute)
+	if n.Format == "" {
+		n.Format = Webhook
+	}
+	if !slices.Contains(Formats, n.Format) {
+		bad("format", "%.50q is none of %q", n.Format, Formats)
+	}
+	if n.Every < time.Second || n.Every > time.Hour {
+		bad("every", "%v: want 1s to 1h", n.Every)
+	}
+	if len(e.Exec) > 0 || e.Model != "" {
+		bad("", "is a notice, which has neither exec nor model")
+	}
+	if e.URL == "" {
+		bad("url", "is missing")
+		return
+	}
+	e.remote(bad)
+	u, err := url.Parse(e.URL)
+	switch marked := strings.Contains(e.URL, keyMark); {
+	case err != nil: // remote has said so
+	case marked && e.Key == "":
+		bad("url", "has %s, and there is no key", keyMark)
+	case n.Format == Ntfy && (strings.Trim(u.Path, "/") == "" || marked):
+		bad("url", "has no topic: want https://HOST/TOPIC")
+	}
+}
+
+// Address is the URL with the key in the place that it has there. bearer reports that it has none: the key, if there is
+// one, is a bearer token.
+func (e External) Address(key string) (address string, bearer bool) {
+	if !strings.Contains(e.URL, keyMark) {
+		return e.URL, key != ""
+	}
+	return strings.ReplaceAll(e.URL, keyMark, url.QueryEscape(key)), false
+}
+
+// Waiting is what a notice says. It has the owner's names, tools' names of letters, digits, dashes and underscores, and
+// words of pfar's; nothing else that a server or a model has written.
+type Waiting struct {
+	Version int           `json:"version"` // 1
+	Count   int           `json:"waiting"` // calls that nobody has been told of before
+	Calls   []WaitingCall `json:"calls"`   // the first of them, at most MaxCalls
+}
+
+// MaxCalls bounds how many calls a notice names.
+const MaxCalls = 8
+
+// WaitingCall is one call of a notice.
+type WaitingCall struct {
+	Client string `json:"client"`
+	Server string `json:"server"`
+	Tool   string `json:"tool,omitempty"` // "": it is no tool, or its name might be read as more than a name
+	Effect string `json:"effect"`         // as gate.Effect has it
+}
+
+// PlainName returns the name of a tool if nobody can read more than a name in it, and else nothing. It has no dot and
+// no slash: a program that shows notices may take such a word for a link.
+func PlainName(name string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+	if len(name) > 64 || strings.Trim(name, plain) != "" {
+		return ""
+	}
+	return name
+}
+
+// Title says how many calls wait.
+func (w Waiting) Title() string {
+	if w.Count == 1 {
+		return "pfar: a call waits for approval"
+	}
+	return fmt.Sprintf("pfar: %d calls wait for approval", w.Count)
+}
+
+// Text names the calls, one a line.
+func (w Waiting) Text() string {
+	var lines []string
+	for _, c := range w.Calls {
+		what := c.Server
+		if c.Tool != "" {
+			what += "." + c.Tool
+		}
+		lines = append(lines, fmt.Sprintf("%s calls %s (%s)", c.Client, what, effectWords(c.Effect)))
+	}
+	if more := w.Count - len(w.Calls); more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func effectWords(effect string) string {
+	if effect == "none" {
+		return "only reads"
+	}
+	return effect
+}
+
+// Told is what has become of a notice: the answer of the process that sends it.
+type Told struct {
+	Error string `json:"error,omitempty"` // why it was not sent, in words of pfar's
+}
