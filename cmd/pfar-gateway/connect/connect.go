@@ -27,15 +27,15 @@ const (
 )
 
 // ErrOften is the error of a client that begins too many.
-var ErrOften = fmt.Errorf("too many set-ups were begun for this client: one a minute, after the first %d", atOnce)
+var ErrOften = fmt.Errorf("too many set-ups for this client: after the first %d, it may begin one a minute", atOnce)
 
 // Wishes are what clients wish to have connected.
 //
 // Their models may read a link. It leads to a page on this machine's loopback, which no confined server reaches: each
-// is in a network namespace of its own, and its way out refuses this machine's addresses. A program outside of any
-// sandbox that a model can use acts with its person's rights already. Whoever opens the page decides nothing but
-// whether this one service is connected, as its entry has it: a model names the service, and no host, program, file or
-// value.
+// is in a network namespace of its own, and its way out refuses the ports of pages, whatever is declared
+// (egress.IsPagePort). A program outside of any sandbox that a model can use acts with its person's rights already.
+// Whoever opens the page decides nothing but whether this one service is connected, as its entry has it: a model names
+// the service, and no host, program, file or value.
 type Wishes struct {
 	pfard Pfard
 
@@ -54,7 +54,9 @@ type wish struct {
 	flow    control.Flow
 	err     error
 	over    bool
-	shown   bool          // a person has been shown the link, beside the model
+	told    bool          // how it ended
+	link    string        // the last that there was
+	shown   bool          // a person has been shown it, beside the model
 	changed chan struct{} // closed when there is something newer
 }
 
@@ -87,15 +89,13 @@ type Answer struct {
 }
 
 // Ask returns the set-up of a service for a client, which it begins if there is none. It waits until there is a link,
-// or what comes of it.
+// or what comes of it. How a set-up has ended is told once: the next call begins another one.
 func (w *Wishes) Ask(ctx context.Context, client, service string) (Answer, error) {
-	one, err := w.wish(client, service)
-	if err != nil {
-		return Answer{}, err
-	}
+	one := w.wish(client, service)
 	for {
 		one.mu.Lock()
 		flow, err, over, shown, changed := one.flow, one.err, one.over, one.shown, one.changed
+		one.told = over
 		one.mu.Unlock()
 		switch {
 		case over && err != nil:
@@ -129,20 +129,17 @@ func waits(f control.Flow) bool {
 }
 
 // wish is the set-up that is under way for a client, or a new one. One of another service ends with that.
-func (w *Wishes) wish(client, service string) (*wish, error) {
+func (w *Wishes) wish(client, service string) *wish {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.of[client]
-	if before != nil && before.service == service && before.goesOn() {
-		return before, nil
+	if before != nil && before.service == service && before.serves() {
+		return before
 	}
 	pace := w.paces[client]
 	if pace == nil {
 		pace = rate.NewLimiter(rate.Every(every), atOnce)
 		w.paces[client] = pace
-	}
-	if !pace.Allow() {
-		return nil, ErrOften
 	}
 	if before != nil {
 		before.end()
@@ -152,18 +149,18 @@ func (w *Wishes) wish(client, service string) (*wish, error) {
 	w.of[client] = one
 	go func() {
 		defer cancel()
-		one.finish(w.follow(ctx, one, client, service))
+		one.finish(w.follow(ctx, one, client, pace))
 	}()
-	return one, nil
+	return one
 }
 
 // errOther is the error of a set-up that is not the wished one.
 var errOther = errors.New("another service is being connected")
 
-// follow joins the set-up that a gateway before this one may have begun, or begins one, and follows it.
-func (w *Wishes) follow(ctx context.Context, one *wish, client, service string) error {
+// follow joins the set-up that another gateway or another pfard has left under way, or else begins one, and follows it.
+func (w *Wishes) follow(ctx context.Context, one *wish, client string, pace *rate.Limiter) error {
 	err := w.pfard.SetUp(ctx, &control.SetUp{For: client}, func(f control.Flow) error {
-		if f.Service != service {
+		if f.Service != one.service {
 			return errOther
 		}
 		return one.take(f)
@@ -171,19 +168,26 @@ func (w *Wishes) follow(ctx context.Context, one *wish, client, service string) 
 	if !errors.Is(err, control.ErrNoFlow) && !errors.Is(err, errOther) {
 		return err
 	}
-	return w.pfard.SetUp(ctx, &control.SetUp{Service: service, For: client, Page: true}, one.take)
+	if !pace.Allow() {
+		return ErrOften
+	}
+	return w.pfard.SetUp(ctx, &control.SetUp{Service: one.service, For: client, Page: true}, one.take)
 }
 
-func (o *wish) goesOn() bool {
+// serves reports whether a wish is the answer to one more call: its set-up goes on, or nobody has heard yet how that
+// ended.
+func (o *wish) serves() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.over
+	return !o.over || o.err == nil && !o.told
 }
 
 func (o *wish) take(f control.Flow) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.flow = f
+	if o.flow = f; f.Page != "" && f.Page != o.link { // the page before it is gone
+		o.link, o.shown = f.Page, false
+	}
 	o.over = f.State == control.FlowComplete || f.State == control.FlowFailed
 	o.tell()
 	return nil

@@ -190,6 +190,63 @@ func TestConnectFails(t *testing.T) {
 	}
 }
 
+// TestConnectEnds: how a set-up has ended is told before another one is begun, or a model would put one page after
+// another before a person who has cancelled.
+func TestConnectEnds(t *testing.T) {
+	g, f, _ := connecting(t)
+	c := g.session(t, "/mcp")
+	f.tells <- asks("notion")
+	if got := c.call(t, "tools/call", connectNotion); !strings.Contains(got, pageLink) {
+		t.Fatalf("begun: %s", got)
+	}
+	f.tells <- control.Flow{
+		ID: "FLOW", Server: "notion", Service: "notion", State: control.FlowFailed, Detail: "cancelled",
+	}
+	got := ""
+	registrytest.Eventually(t, "it has ended", func() bool {
+		got = c.call(t, "tools/call", connectNotion)
+		return !strings.Contains(got, pageLink)
+	})
+	if !strings.Contains(got, "Ask the person before you try again") || strings.Contains(got, "cancelled") ||
+		len(f.begun) != 1 {
+		t.Errorf("ended: %s, %d begun", got, len(f.begun))
+	}
+	f.tells <- asks("notion")
+	if got := c.call(t, "tools/call", connectNotion); !strings.Contains(got, pageLink) || len(f.begun) != 2 {
+		t.Errorf("begun anew: %s, %d begun", got, len(f.begun))
+	}
+}
+
+// TestConnectAnotherPage: a person who has been shown a page that is gone is shown the next one.
+func TestConnectAnotherPage(t *testing.T) {
+	g, f, _ := connecting(t)
+	c := g.sessionThat(t, "/mcp", `{"elicitation":{"form":{},"url":{}}}`)
+	at := asks("notion")
+	f.tells <- at
+	for _, page := range []string{pageLink, "http://127.0.0.1:4712/BCDEFGHIJKLMNOPQRSTUVWXYZA"} {
+		var messages <-chan string
+		question := ""
+		for !strings.Contains(question, "elicitation/create") { // it may be at work still
+			messages = c.callStream(t, connectNotion)
+			question = <-messages
+		}
+		if !strings.Contains(question, `"url":"`+page+`"`) {
+			t.Fatalf("asked: %s, want %s", question, page)
+		}
+		c.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept"}}`, idOf(t, question)))
+		if got := <-messages; !strings.Contains(got, "has been shown") {
+			t.Errorf("accepted: %s", got)
+		}
+		at.State, at.Page = control.FlowSpawning, ""
+		f.tells <- at
+		registrytest.Eventually(t, "it is at work", func() bool {
+			return strings.Contains(c.call(t, "tools/call", connectNotion), "pfar is connecting notion")
+		})
+		at.State, at.Page = control.CredentialRefused, "http://127.0.0.1:4712/BCDEFGHIJKLMNOPQRSTUVWXYZA"
+		f.tells <- at
+	}
+}
+
 // TestConnectByElicitation: a client that can show a link to its person does, and its model never has it.
 func TestConnectByElicitation(t *testing.T) {
 	for action, want := range map[string]string{

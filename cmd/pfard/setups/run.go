@@ -247,6 +247,7 @@ func (f *Flows) verify(ctx context.Context, t task) setup.Event {
 func (f *Flows) ask(r *running, t task) (ended bool) {
 	f.mu.Lock()
 	pages, wanted := f.pages, t.order.Flow.Page && !r.paged
+	r.paged = r.paged || wanted
 	f.mu.Unlock()
 	if !wanted {
 		return false
@@ -262,8 +263,8 @@ func (f *Flows) ask(r *running, t task) (ended bool) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r.paged, r.shown.Page = true, url
-	if !r.order.Flow.Over() {
+	if r.paged && !r.order.Flow.Over() { // it may have closed at once
+		r.shown.Page = url
 		f.show(r)
 	}
 	return false

@@ -344,8 +344,14 @@ func (f *Flows) look(id string) (control.Flow, error) {
 	return control.Flow{}, fmt.Errorf("%w: %q", control.ErrNoFlow, id)
 }
 
-// Lost takes it that the page of a flow has closed before its flow ended.
+// Lost takes it that the page of a flow has closed before its flow ended. A flow that waits for a person ends with it.
+// Another one goes on, and opens another page for what it asks next.
 func (f *Flows) Lost(id, words string) {
+	f.mu.Lock()
+	if r := f.of[id]; r != nil {
+		r.paged, r.shown.Page = false, ""
+	}
+	f.mu.Unlock()
 	e := setup.Event{Kind: setup.PageLost, Words: cleaned(f.Records, words)}
 	_ = f.event(id, e, nil, anyTurn) // no person waits for it
 }

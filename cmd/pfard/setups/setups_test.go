@@ -714,7 +714,7 @@ func (p *paper) Open(o Order) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open = append(p.open, o.Flow.Server)
-	return "http://127.0.0.1:1/" + o.Flow.Server, p.err
+	return fmt.Sprintf("http://127.0.0.1:1/%s/%d", o.Flow.Server, len(p.open)), p.err
 }
 
 func (p *paper) Close(id string) {
@@ -782,6 +782,58 @@ func TestPage(t *testing.T) {
 	f.wait(id)
 	if now, _ := f.look(id); !strings.Contains(now.Detail, "no port") {
 		t.Errorf("whose page does not open: %+v", now)
+	}
+}
+
+// TestPageLostAtWork: a page that closes while nobody is asked ends nothing. Its link is told no more, and what is
+// asked next has another page.
+func TestPageLostAtWork(t *testing.T) {
+	w := newWorld(t)
+	w.proof = Proof{Result: units.Invalid, Words: "no"}
+	verifies, goOn := make(chan struct{}), make(chan struct{})
+	w.before = func(_ context.Context, what string) error {
+		if what == "verify" {
+			verifies <- struct{}{}
+			<-goOn
+		}
+		return nil
+	}
+	f, p := w.pfard(), &paper{}
+	f.UsePages(p)
+	o := ordered("client one", "a", "token")
+	o.Client, o.Flow.Page, o.Flow.Consent = true, true, true
+	id := begins(t, f, o)
+	linked := func(than string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		link, enough := "", errors.New("enough")
+		err := f.Follow(ctx, id, true, func(now control.Flow) error {
+			if link = now.Page; now.Wants != nil && link != "" && link != than {
+				return enough
+			}
+			return nil
+		})
+		if !errors.Is(err, enough) {
+			t.Fatalf("the link is %q, %v", link, err)
+		}
+		return link
+	}
+	first := linked("")
+	if err := supplies(f, id, "hunter2"); err != nil {
+		t.Fatal(err)
+	}
+	<-verifies
+	f.Lost(id, "its page was closed")
+	if now := until(t, f, id, control.FlowVerifying); now.Page != "" {
+		t.Errorf("a page that has closed is told: %+v", now)
+	}
+	goOn <- struct{}{}
+	if second := linked(first); len(p.open) != 2 || second == first {
+		t.Errorf("%d pages, the link is %s", len(p.open), second)
+	}
+	if now := until(t, f, id, control.CredentialRefused); now.Attempts != 1 {
+		t.Errorf("it is %+v", now)
 	}
 }
 

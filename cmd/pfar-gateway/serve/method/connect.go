@@ -89,7 +89,7 @@ func (c *Connecting) call(v *call.Visit) (reply.Reply, error) {
 	return c.Calls.Own(v, it, func(o *call.Call) (reply.Reply, error) {
 		if !v.Member.Rights.Server(service) {
 			const text = "This client may not use a server called %q, so pfar does not connect it for this client. " +
-				"The owner of this computer can add it to servers in the client's declaration."
+				"The owner of this computer can allow it: pfar client set NAME --servers NAMES."
 			return failed(text, service), nil
 		}
 		answer, err := c.Wishes.Ask(o.Ctx, v.Bound.Client, service)
@@ -122,15 +122,15 @@ func (c *Connecting) tell(o *call.Call, service string, a connect.Answer) (reply
 	switch a.State {
 	case control.FlowComplete:
 		return saying(
-			"%s is connected, as the server %s with %d tools. List the tools again.",
+			"%s is connected as the server %s, with %d tools. List the tools again.",
 			service,
 			a.Server,
 			a.Tools,
 		), nil
 	case control.FlowFailed:
 		return failed(
-			"%s is not connected. The person sees why on pfar's page, and with pfar status. Ask the person before "+
-				"you try again.",
+			"%s is not connected. pfar's page tells the person why, and so does: pfar audit --kind set-up. Ask the "+
+				"person before you try again.",
 			service,
 		), nil
 	case control.AwaitingCredential, control.CredentialRefused:
@@ -158,7 +158,7 @@ func (c *Connecting) tell(o *call.Call, service string, a connect.Answer) (reply
 		return saying(wait, service), nil
 	case how == call.Declined:
 		return failed(
-			"The person does not want to open pfar's page for %s. Do not ask again by yourself.",
+			"The person does not want to open pfar's page for %s. Do not ask again on your own.",
 			service,
 		), nil
 	}
