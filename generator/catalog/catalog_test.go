@@ -139,6 +139,7 @@ func TestMistakes(t *testing.T) {
 		{"  setup {", "  reads = [\"x\"]\n  setup {",
 			`reads is a fact for the gate. Write it into a file of policies.d`},
 		{`"wiki" {`, `"Wiki!" {`, `is not a name of at most 23 letters, digits and dashes.`},
+		{`"wiki" {`, `"pfar" {`, `"pfar" is the name of pfar's own tools (pfar__connect). Write service "my-service"`},
 		{`    summary = "Our pages"`, "    command = \"wiki\"", `setup has one of package, command and gone.`},
 		{`    summary = "Our pages"`, "", `setup needs a summary, which people are shown.`},
 		{`    domains`, `    remote = "http://wiki.example.com"` + "\n    domains",

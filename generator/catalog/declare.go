@@ -194,7 +194,7 @@ func (d *draft) text() []byte {
 	if d.Label != declaration.Sensitive {
 		line("label", declaration.Text(string(d.Label)))
 	}
-	if d.Name != "" && d.Server != d.Name {
+	if d.Name != "" && (d.Server != d.Name || d.Package == "" && d.Origin == "") { // nothing else says it
 		line("service", declaration.Text(d.Name))
 	}
 	if hosts := d.filled(d.Domains); len(hosts) > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
@@ -59,7 +60,12 @@ func (e *entry) service(f *block.Field, shipped bool) bool {
 	if !e.labelled(f, serviceName, "a name of at most 23 letters, digits and dashes") {
 		return false
 	}
-	e.Name = f.Labels[0].Text
+	if e.Name = f.Labels[0].Text; e.Name == access.Own {
+		e.Problem(f.Labels[0].At, "Invalid name",
+			"%s is the name of pfar's own tools (pfar__connect). Write service \"my-service\" { ... }.",
+			block.Quote(e.Name))
+		return false
+	}
 	keys := []block.Key{{Name: "setup", Example: `setup { package = "npm:@example/mcp@1.2.3" }`, Value: e.setup}}
 	for _, name := range policies.FactKeys() {
 		if name != "setup" {
