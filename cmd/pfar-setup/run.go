@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/page"
@@ -60,11 +62,8 @@ func run(ctx context.Context, path string) error {
 	if err := pfard.Send(attach.Message{PageTalk: listens}); err != nil {
 		return fmt.Errorf("telling pfard where the page is: %w", err)
 	}
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		follow(pfard, s)
-	}()
+	over := make(chan bool, 1)
+	go func() { over <- follow(pfard, s) }()
 	ended := time.NewTimer(most)
 	defer ended.Stop()
 	select {
@@ -74,7 +73,10 @@ func run(ctx context.Context, path string) error {
 		return nil
 	case <-ctx.Done():
 		return nil
-	case <-over:
+	case told := <-over:
+		if !told && task.Port != 0 {
+			return nil // the next pfard has its pages here
+		}
 	}
 	select { // what came of it is to be seen
 	case <-s.shown:
@@ -97,11 +99,28 @@ func server(h http.Handler) *http.Server {
 	return s
 }
 
-// listen listens on loopback alone, of IPv4, whose address the link has.
+// errTaken is the error of a port that cannot be had.
+var errTaken = errors.New("another program has the port")
+
+// listen listens on loopback alone, of IPv4, whose address the link has: on a port, or with 0 on any of those for pages
+// that is free.
 func listen(port uint16) (*net.TCPListener, error) {
+	if port != 0 {
+		return listenOn(port)
+	}
+	for _, n := range rand.Perm(egress.LastPagePort - egress.FirstPagePort + 1) {
+		l, err := listenOn(egress.FirstPagePort + uint16(n))
+		if !errors.Is(err, errTaken) {
+			return l, err
+		}
+	}
+	return nil, fmt.Errorf("no port of 127.0.0.1 from %d to %d is free", egress.FirstPagePort, egress.LastPagePort)
+}
+
+func listenOn(port uint16) (*net.TCPListener, error) {
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)})
 	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, fmt.Errorf("listening on 127.0.0.1:%d: another program has the port", port)
+		err = errTaken
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listening on 127.0.0.1:%d: %w", port, err)
@@ -188,20 +207,20 @@ func deliver(pfard *attach.Conn, act page.Act, value []byte) error {
 	return pfard.Send(m, f)
 }
 
-// follow shows what pfard says of the set-up, until that has ended. A pfard that hangs up before has been stopped: it
-// may have stored the value, and the next one knows.
-func follow(pfard *attach.Conn, s *site) {
+// follow shows what pfard says of the set-up, and reports whether that is how it has ended. A pfard that hangs up
+// before has been stopped: it may have stored the value, and the next one knows.
+func follow(pfard *attach.Conn, s *site) (told bool) {
 	for !s.finished() {
 		m, files, err := pfard.Receive()
 		if err != nil {
-			s.becomes(
-				page.State{Phase: page.Failed, Words: "pfar was stopped meanwhile. pfar status shows what there is."},
-			)
-			return
+			const words = "pfar was stopped. When it runs again, the set-up goes on with a new link."
+			s.becomes(page.State{Phase: page.Failed, Words: words})
+			return false
 		}
 		attach.CloseAll(files)
 		if m.Shown != nil {
 			s.becomes(m.Shown.Clean())
 		}
 	}
+	return true
 }

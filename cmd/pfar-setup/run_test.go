@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -185,6 +186,36 @@ func TestPfardGoes(t *testing.T) {
 	}
 }
 
+// TestFixedPort: without its pfard a page leaves a port that the next pfard needs, and does not wait for anybody to
+// look.
+func TestFixedPort(t *testing.T) {
+	l, err := listen(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := task()
+	k.Port = uint16(l.Addr().(*net.TCPAddr).Port)
+	l.Close()
+	p := begin(t, encoded(t, k))
+	if m, _ := p.next(t); m.Listens == nil || m.Listens.Port != k.Port {
+		t.Fatalf("%+v", m.Listens)
+	}
+	looked := time.After(lastLook)
+	p.conn.Close()
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-looked:
+		t.Fatal("it waits for a look")
+	}
+	if l, err = listen(k.Port); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
 // TestStopped: SIGTERM ends it at once, whether or not somebody looks.
 func TestStopped(t *testing.T) {
 	p := begin(t, encoded(t, task()))
@@ -201,6 +232,7 @@ func TestNoTask(t *testing.T) {
 		"no nonce": func(k *page.Task) { k.Nonce = "" },
 		"short":    func(k *page.Task) { k.Nonce = "ABC" },
 		"a path":   func(k *page.Task) { k.Nonce = "../../../../../../../../../../" },
+		"a port":   func(k *page.Task) { k.Port = 8080 },
 		"no title": func(k *page.Task) { k.Title = "\x00" },
 		"no name":  func(k *page.Task) { k.Server = "" },
 		"no phase": func(k *page.Task) { k.State.Phase = "" },

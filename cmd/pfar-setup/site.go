@@ -90,9 +90,10 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	guard(w.Header())
 	switch {
 	case !s.ours(r.Host): // a name that an attacker has had resolved to 127.0.0.1: its page would be of the same origin
-		refuse(w, http.StatusMisdirectedRequest, "this is no name of the page: open the link as pfar has printed it")
+		const words = "open the link exactly as pfar printed it: the page has no other address"
+		refuse(w, http.StatusMisdirectedRequest, words)
 	case subtle.ConstantTimeCompare([]byte(r.RequestURI), []byte(s.path)) != 1:
-		refuse(w, http.StatusNotFound, "there is no such page; perhaps it has ended")
+		refuse(w, http.StatusNotFound, "there is no such page, or it has ended: ask pfar for a new link")
 	case r.Method == http.MethodGet:
 		s.get(w, r)
 	case r.Method == http.MethodPost:
@@ -146,7 +147,7 @@ func navigated(h http.Header) bool {
 
 func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	if !navigated(r.Header) {
-		refuse(w, http.StatusForbidden, "only a browser's own window may load this page")
+		refuse(w, http.StatusForbidden, "open this page in a browser window of its own")
 		return
 	}
 	s.show(w, http.StatusOK)
@@ -210,7 +211,7 @@ func (s *site) own(r *http.Request) bool {
 
 func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	if !s.own(r) {
-		refuse(w, http.StatusForbidden, "only the page itself may send its form: open the link, and enter it there")
+		refuse(w, http.StatusForbidden, "only this page may send its form: open the link and use the form there")
 		return
 	}
 	a, err := read(w, r)
@@ -225,13 +226,14 @@ func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	}
 	switch s.take(a) {
 	case http.StatusGone:
-		refuse(w, http.StatusGone, "nothing was stored: the page waits for nothing any more")
+		refuse(w, http.StatusGone, "nothing was stored: the page no longer waits for this")
 	case http.StatusConflict:
-		refuse(w, http.StatusConflict, "nothing was stored: this form was sent before; go back and load the page again")
+		refuse(w, http.StatusConflict, "nothing was stored: this form was already sent; go back and reload the page")
 	case http.StatusBadRequest:
 		refuse(w, http.StatusBadRequest, "nothing was stored: "+errEmpty.Error())
 	case http.StatusServiceUnavailable:
-		refuse(w, http.StatusServiceUnavailable, "nothing was stored: pfar has gone; begin anew")
+		const words = "nothing was stored: pfar has stopped; when it runs again, ask it for a new link"
+		refuse(w, http.StatusServiceUnavailable, words)
 	default:
 		http.Redirect(w, r, s.path, http.StatusSeeOther)
 	}
@@ -245,10 +247,10 @@ type answer struct {
 }
 
 var (
-	errForm    = errors.New("it is not the page's form")
+	errForm    = errors.New("the form is not the one of this page")
 	errEmpty   = errors.New("the field is empty; go back and paste the value")
 	errLarge   = fmt.Errorf("the value has more than %d bytes", page.MaxValue)
-	errControl = errors.New("the value has control characters or line breaks in it; go back and copy it again")
+	errControl = errors.New("the value contains line breaks or control characters; go back and copy it again")
 )
 
 // wrong says what is wrong with a form. The errors of others may quote it, and so a secret.

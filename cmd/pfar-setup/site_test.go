@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -69,7 +70,7 @@ type opened struct {
 
 func open(t *testing.T, task page.Task) *opened {
 	t.Helper()
-	l, err := listen(0)
+	l, err := net.Listen("tcp4", "127.0.0.1:0") // there are more tests than ports for pages
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -528,7 +529,7 @@ func TestListensOnLoopback(t *testing.T) {
 	}
 	defer l.Close()
 	at := l.Addr().(*net.TCPAddr)
-	if !at.IP.IsLoopback() {
+	if !at.IP.IsLoopback() || !egress.IsPagePort(uint16(at.Port)) {
 		t.Errorf("it listens on %v", at)
 	}
 	if _, err := listen(uint16(at.Port)); err == nil || !strings.Contains(err.Error(), "another program has the port") {

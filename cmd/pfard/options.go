@@ -1,10 +1,11 @@
 package main
 
 import (
-	"errors"
+	"fmt"
 	"path/filepath"
 	"strconv"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -34,8 +35,8 @@ func (o options) placeholders() string {
 
 func (o *options) pagePort(text string) error {
 	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return errors.New("want a number from 1 to 65535, or 0 for one that is free")
+	if err != nil || port != 0 && !egress.IsPagePort(uint16(port)) {
+		return fmt.Errorf("use %d to %d, or 0 for one of them that is free", egress.FirstPagePort, egress.LastPagePort)
 	}
 	o.page = uint16(port)
 	return nil

@@ -317,15 +317,15 @@ func TestPageStates(t *testing.T) {
 	}
 }
 
-// TestPagePort: a port that is no port is refused where it is said.
+// TestPagePort: a port to which a declaration could lead is refused where it is said.
 func TestPagePort(t *testing.T) {
-	for text, want := range map[string]uint16{"0": 0, "19275": 19275, "65535": 65535} {
+	for text, want := range map[string]uint16{"0": 0, "19275": 19275, "19338": 19338} {
 		var o options
 		if err := o.pagePort(text); err != nil || o.page != want {
 			t.Errorf("%q: %d, %v", text, o.page, err)
 		}
 	}
-	for _, text := range []string{"", "-1", "65536", "http", "80 "} {
+	for _, text := range []string{"", "-1", "65536", "http", "80 ", "80", "19274", "19339"} {
 		if err := new(options).pagePort(text); err == nil {
 			t.Errorf("%q is a port", text)
 		}

@@ -6,6 +6,17 @@ import (
 	"strings"
 )
 
+// Ports of this host's loopback on which one-time pages of set-ups listen (package page). No declaration leads there,
+// not even "127.0.0.1:*" of a server that tries what a developer runs: a model may have read the link of a page, and
+// who opens that answers for the person.
+const (
+	FirstPagePort = 19275
+	LastPagePort  = 19338
+)
+
+// IsPagePort reports whether a one-time page may listen on a port.
+func IsPagePort(port uint16) bool { return port >= FirstPagePort && port <= LastPagePort }
+
 // Reach reports whether a connection that d allows may go to addr: a literal's own address, or one of those that d's
 // name has. If not, it says what addr is. Own reports whether an address is this host's: whoever declares a network
 // means the other hosts in it, and what listens here trusts who comes from here. Who means this host declares
@@ -14,6 +25,8 @@ func (p Policy) Reach(d Decision, port uint16, addr netip.Addr, own func(netip.A
 	switch {
 	case d.Verdict != Allow:
 		return d.Reason, false
+	case IsPagePort(port) && addr.Unmap().IsLoopback():
+		return "page", false
 	case d.Addr.IsValid() && addr != d.Addr:
 		return "another-address", false
 	case d.Addr.IsValid():

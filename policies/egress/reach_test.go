@@ -7,8 +7,13 @@ import (
 )
 
 func TestAdmit(t *testing.T) {
-	p := policy(t, "api.example.com", "*.example.org", "db.lan:5432", "10.1.0.0/16:22", "127.0.0.1:11434", "198.51.100.1:443", "203.0.113.0/24")
-	p.Private = []Private{{Host: "db.lan", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}}}
+	p := policy(t, "api.example.com", "*.example.org", "db.lan:5432", "10.1.0.0/16:22", "127.0.0.1:11434",
+		"127.0.0.1:19275", "127.0.0.0/8:*", "[::1]:*", "dev.test:*", "198.51.100.1:443", "203.0.113.0/24")
+	all := netip.MustParsePrefix
+	p.Private = []Private{
+		{Host: "db.lan", Prefixes: []netip.Prefix{all("10.2.0.0/16")}},
+		{Host: "dev.test", Prefixes: []netip.Prefix{all("127.0.0.0/8"), all("::1/128")}},
+	}
 	proxies := []Proxy{{"proxy.corp", 3128}, {"10.9.9.9", 8080}, {}}
 	own := func(a netip.Addr) bool {
 		return strings.HasPrefix(a.String(), "127.") || a == netip.MustParseAddr("10.1.0.5") || a == netip.MustParseAddr("93.184.216.99")
@@ -25,10 +30,21 @@ func TestAdmit(t *testing.T) {
 		{"db.lan", 5432, "10.2.3.4 93.184.216.34", ""},
 		{"10.1.2.3", 22, "10.1.2.3", ""},
 		{"127.0.0.1", 11434, "127.0.0.1", ""},
+		{"127.0.0.1", 19274, "127.0.0.1", ""},
+		{"127.0.0.1", 19339, "127.0.0.1", ""},
+		{"::1", 19274, "::1", ""},
+		{"dev.test", 19274, "127.0.0.1 ::1", ""},
+		{"dev.test", 19300, "93.184.216.34", ""},
 		{"proxy.corp", 3128, "10.0.0.1 93.184.216.34 127.0.0.1 fd00::1", ""},
 		{"Proxy.Corp", 3128, "10.0.0.1", ""},
 		{"10.9.9.9", 8080, "10.9.9.9", ""},
 
+		{"127.0.0.1", 19275, "127.0.0.1", "page"},
+		{"127.0.0.1", 19338, "127.0.0.1", "page"},
+		{"127.1.2.3", 19300, "127.1.2.3", "page"},
+		{"::1", 19275, "::1", "page"},
+		{"dev.test", 19300, "127.0.0.1", "page"},
+		{"dev.test", 19300, "93.184.216.34 ::1", "page"},
 		{"api.example.com", 443, "", "without an address"},
 		{"", 443, "93.184.216.34", BadName},
 		{"", 0, "93.184.216.34", BadName},

@@ -37,6 +37,7 @@ const expectedEnvironment = "PATH,HOME,USER,LOGNAME,SHELL,LANG,LC_ALL,TZ,TERM,TM
 type prey struct {
 	canary   string // in files and variables of others
 	tcp, udp string // listeners on the host's loopback
+	page     string // the link of a one-time page
 	abstract string
 	socket   string
 	segment  string
@@ -142,6 +143,7 @@ func layOut(t *testing.T) prey {
 	t.Cleanup(func() { u.Close() })
 	go echoDatagrams(u)
 	q.udp = u.LocalAddr().String()
+	q.page = startPage(t, asks()).link
 	q.doors = directory(t, "")
 	doors.Open(t, q.doors)
 	q.written = directory(t, "")
@@ -200,6 +202,7 @@ func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 	add("proxy-connect", "example.com:443", q.tcp, "localhost:"+port, "[::1]:"+port, "169.254.169.254:80", "2130706433:"+port, "0x7f.1:"+port,
 		"allowed.test:22", "allowed.test:"+port, "sub.allowed.test:443", "allowed.test.evil.test:443", "evilallowed.test:443", "[::ffff:127.0.0.1]:"+port)
 	add("proxy-get", "http://example.com/", "http://"+q.tcp+"/", "http://localhost:"+port+"/", "http://169.254.169.254/latest/meta-data/", "http://[::1]:"+port+"/")
+	add("page", everyLink(q.page)...)
 	for name, file := range map[string]string{"watch": "watched", "directory-notify": "watched", "fifo": "fifo", "unix-datagram": "datagram",
 		"lease": "lease", "lock-flock": "flock", "lock-posix": "posix", "lock-ofd": "ofd", "extended-attribute": "file",
 		"access-time": "file", "page-residency": "file", "cached-read": "file"} {

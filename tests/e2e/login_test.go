@@ -96,7 +96,7 @@ func newAuthorizer(t *testing.T, life int) *authorizer {
 }
 
 // clientScript is a script of tests/clients/mcp, which finds its packages beside it.
-func clientScript(t *testing.T, name string, args ...string) *exec.Cmd {
+func clientScript(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	modules, err := npmClients()
 	check(t, err)
@@ -238,7 +238,7 @@ func (a *authorizer) approve(t *testing.T, page, code string) {
 	t.Fatal("the provider's pages have no end")
 }
 
-func mustRead(t *testing.T, path string) []byte {
+func mustRead(t testing.TB, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	check(t, err)

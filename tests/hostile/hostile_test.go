@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -216,6 +217,10 @@ func unconfinedTargets(t *testing.T) map[string]string {
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // lets everything pass
 	t.Cleanup(proxy.Close)
 	t.Setenv("HTTPS_PROXY", proxy.URL)
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "pfar on this computer")
+	}))
+	t.Cleanup(page.Close)
 	t.Setenv("PFAR_HOSTILE", "canary-in-the-environment")
 	socket := filepath.Join(dir, "socket")
 	l, err := net.Listen("unix", socket)
@@ -234,6 +239,7 @@ func unconfinedTargets(t *testing.T) map[string]string {
 		"read": secret, "search": dir + " canary-in-a-file", "write": dir,
 		"overwrite": "/proc/sys/kernel/core_pattern", "open-for-writing": "/proc/sys/kernel/core_pattern",
 		"connect": proxy.Listener.Addr().String(), "unix": socket, "datagram": echoDatagrams(t), "resolve": "pfar.test.@" + nameServer(t),
+		"page":          page.URL + "/x",
 		"proxy-connect": "example.com:443", "proxy-get": "http://example.com/",
 		"environment": "PATH", "environment-of-init": "PATH", "environments": "canary-in-the-environment",
 		"signal": strconv.Itoa(os.Getpid()), "shared-memory": segment(t),

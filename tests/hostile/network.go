@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -27,6 +28,7 @@ func networkAttacks() list {
 		{Name: "routes", Kind: "network", try: routes},
 		{Name: "proxy-connect", Kind: "egress", Target: "host and port to ask the proxy for", try: proxyConnect},
 		{Name: "proxy-get", Kind: "egress", Target: "a URL to ask the proxy for", try: proxyGet},
+		{Name: "page", Kind: "egress", Target: "the link of a one-time page of pfar's", try: openPage},
 		{Name: "descriptor-passing", Kind: "descriptors", inServer: true, try: passDescriptor},
 		{Name: "shared-memory", Kind: "others", Target: "the key of a System V segment", try: sharedMemory},
 	}
@@ -175,6 +177,53 @@ func askProxy(request string) verdict {
 		return blocked("%s: %s", resp.Status, b[:n])
 	}
 	return succeeded("%s", resp.Status)
+}
+
+// openPage looks at a page in each way that there is: directly, and by the proxy as a tunnel and as a request.
+func openPage(link string) verdict {
+	u, err := url.Parse(link)
+	if err != nil || u.Port() == "" {
+		return impossible(fmt.Errorf("%q is no link: %v", link, err))
+	}
+	const get = "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\n\r\n" // the page wants this host
+	var tried []string
+	for way, begin := range map[string]func() (net.Conn, error){
+		"directly": func() (net.Conn, error) {
+			c, err := net.DialTimeout("tcp", u.Host, patience)
+			if err == nil {
+				fmt.Fprintf(c, get, u.Path, u.Port())
+			}
+			return c, err
+		},
+		"by a tunnel": func() (net.Conn, error) {
+			c, err := dialProxy()
+			if err == nil {
+				fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\n\r\n"+get, u.Host, u.Path, u.Port())
+			}
+			return c, err
+		},
+		"by the proxy": func() (net.Conn, error) {
+			c, err := dialProxy()
+			if err == nil {
+				fmt.Fprintf(c, get, link, u.Port())
+			}
+			return c, err
+		},
+	} {
+		c, err := begin()
+		if err != nil {
+			tried = append(tried, err.Error())
+			continue
+		}
+		c.SetDeadline(time.Now().Add(2 * patience))
+		b, err := io.ReadAll(io.LimitReader(c, 1<<17))
+		c.Close()
+		if strings.Contains(string(b), "pfar on this computer") {
+			return succeeded("%s: the page is there", way)
+		}
+		tried = append(tried, fmt.Sprintf("%s: %.60q, %v", way, b, err))
+	}
+	return blocked("%q", tried)
 }
 
 // passDescriptor sends the root directory out over whatever reaches another process: the standard streams, should they

@@ -72,7 +72,7 @@ var probes = []struct {
 	{"pfar-setup@abcdefgh.service", false, socket("AF_NETLINK")},
 	{"pfar-setup@abcdefgh.service", false, "unshare --user true"},
 	{"pfar-setup@abcdefgh.service", false, writeAndExecute},
-	{"pfar-setup@abcdefgh.service", true, `python3 -c 'import socket; socket.create_server(("127.0.0.1", 0))'`},
+	{"pfar-setup@abcdefgh.service", true, `python3 -c 'import socket; socket.create_server(("127.0.0.1", 19300))'`},
 
 	{"pfar-refresh@notion.service", false, "ls /var/lib/pfar/vault || ls /var/lib/pfar/pins"},
 	{"pfar-refresh@notion.service", false, "cat /run/pfar/plan/notion.json"},

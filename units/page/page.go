@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/pfar/pfar/policies/egress"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 // Task is one page. Of all that is in it, only Nonce is secret: who has it may answer for the person.
 type Task struct {
 	Nonce string `json:"nonce"`
-	Port  uint16 `json:"port,omitempty"` // of 127.0.0.1; 0: the kernel chooses one
+	Port  uint16 `json:"port,omitempty"` // of 127.0.0.1 (egress.IsPagePort); 0: any that is free
 
 	Title   string   `json:"title"`             // of the service, in words
 	Server  string   `json:"server"`            // the name that it is to have
@@ -99,6 +101,8 @@ func (t Task) Check() error {
 	switch {
 	case len(t.Nonce) < minNonce || strings.Trim(t.Nonce, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "":
 		return fmt.Errorf("its nonce is not %d letters and digits", minNonce)
+	case t.Port != 0 && !egress.IsPagePort(t.Port):
+		return fmt.Errorf("its port %d is not from %d to %d", t.Port, egress.FirstPagePort, egress.LastPagePort)
 	case t.Title == "" || t.Server == "":
 		return fmt.Errorf("it names no service")
 	case t.State.Phase == "":

@@ -1,0 +1,28 @@
+// Drives Chromium, as a person who is told what to do. Each line of standard input is a script with its arguments in
+// JSON; a line with what it returns, or why it failed, is the answer. The arguments are the path of Chromium, and rules
+// for names (--host-resolver-rules).
+import { createInterface } from "node:readline";
+import { chromium } from "playwright-core";
+
+const [executablePath, rules] = process.argv.slice(2);
+const browser = await chromium.launch({
+  executablePath, args: ["--no-sandbox", "--disable-background-networking", `--host-resolver-rules=${rules}`],
+});
+const context = await browser.newContext();
+const page = await context.newPage();
+const soon = 180_000; // milliseconds, for a machine that is busy
+context.setDefaultTimeout(soon);
+const late = () => new Promise((_, reject) => setTimeout(reject, soon, "it does not end").unref());
+const Script = Object.getPrototypeOf(async () => {}).constructor;
+for await (const line of createInterface({ input: process.stdin })) {
+  const { script, args } = JSON.parse(line);
+  let answer;
+  try {
+    const value = await Promise.race([new Script("page", "context", "args", script)(page, context, args), late()]);
+    answer = { value: value ?? null };
+  } catch (e) {
+    answer = { error: String(e) };
+  }
+  process.stdout.write(JSON.stringify(answer) + "\n");
+}
+await browser.close();
