@@ -47,7 +47,9 @@ func (c clientVerb) clientCommand() *cobra.Command {
 		Use:   "client",
 		Short: "Declare which client may use which servers",
 		Long:  clientHelp,
-		Example: example("pfar client add desk --servers notion,github", "pfar client add desk --servers '*' --profile everyday", "pfar client config desk", "pfar client set desk --servers notion", "pfar client rotate desk --keep",
+		Example: example("pfar client add desk --servers notion,github",
+			"pfar client add desk --servers '*' --profile everyday", "pfar client config desk", "pfar client set desk --servers notion",
+			"pfar client set desk --connect", "pfar client rotate desk --keep",
 			"pfar client list"),
 		Args: arguments(),
 		RunE: func(*cobra.Command, []string) error {
@@ -87,6 +89,7 @@ func (c clientVerb) clientAddCommand() *cobra.Command {
 	f.StringVar(&n.Relax, "relax", "", "reason `WHY` its profile allows more than strict")
 	f.StringSliceVar(&n.Allow, "allow", nil, "`PATTERNS` of tools that it may use (notion.search*); by default all tools of its servers")
 	f.StringSliceVar(&n.Hide, "hide", nil, "`PATTERNS` of tools that it may not use")
+	f.BoolVar(&n.Connect, "connect", false, "let its model ask a person to connect services (pfar__connect)")
 	f.BoolVar(&n.Search, "search", false, "list it three tools to find and call others with, in place of all tools")
 	f.StringVar(&n.Description, "description", "", "describe it in a `SENTENCE`")
 	f.StringSliceVar(&n.uids, "uid", nil, "`UIDS` of users who are this client on the Unix socket")
@@ -144,8 +147,14 @@ func (c clientVerb) clientAdd(ctx context.Context, n newClient) error {
 	if err := os.MkdirAll(clients.dir, 0o755); err != nil {
 		return err
 	}
-	if err := c.putClient(ctx, n.Name, path, src, secret, n.tokenFile); err != nil || len(n.Servers) > 0 {
+	if err := c.putClient(ctx, n.Name, path, src, secret, n.tokenFile); err != nil {
 		return err
+	}
+	if n.Connect {
+		c.warnOfConnect(n.Name)
+	}
+	if len(n.Servers) > 0 {
+		return nil
 	}
 	fmt.Fprintf(c.stderr, "pfar: it may use no server yet: pfar client set %s --servers NAMES\n", n.Name)
 	return nil
@@ -380,6 +389,9 @@ func (l listedClient) is() string {
 	}
 	if len(l.UIDs) > 0 {
 		words = append(words, "uid "+strings.Trim(strings.Join(strings.Fields(fmt.Sprint(l.UIDs)), " "), "[]"))
+	}
+	if l.Connect {
+		words = append(words, "may ask to connect services")
 	}
 	return strings.Join(words, ", ")
 }

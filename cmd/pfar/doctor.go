@@ -20,20 +20,22 @@ type doctorVerb struct{ *pfar }
 
 func (c doctorVerb) doctorCommand() *cobra.Command {
 	var listen string
+	var page uint16
 	cmd := c.outputFlag(&cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether this host can run pfar",
 		Long:  doctorHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.printFindings(c.diagnose(cmd.Context(), c.thisHost(), listen))
+			return c.printFindings(c.diagnose(cmd.Context(), c.thisHost(), listen, page))
 		},
 	})
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7417", "`ADDRESS` of the MCP endpoint")
+	cmd.Flags().Uint16Var(&page, "page-port", 0, "`PORT` of one-time pages; 0 for one that is free")
 	return cmd
 }
 
 // diagnose runs every check, each by itself: one that fails explains nothing about the next.
-func (c doctorVerb) diagnose(ctx context.Context, h host, listen string) []finding {
+func (c doctorVerb) diagnose(ctx context.Context, h host, listen string, page uint16) []finding {
 	checks := []func(context.Context) finding{
 		h.bubblewrap, h.bindFD, h.nestedNamespaces, h.namespaceLimit, h.namespaceSwitch, h.apparmor, h.emptySandbox, h.userUnitSandbox, h.ownViews,
 		h.nftables, h.cgroups, h.oneUser, h.hostFirewall, h.lingering, h.node,
@@ -46,6 +48,7 @@ func (c doctorVerb) diagnose(ctx context.Context, h host, listen string) []findi
 		func(ctx context.Context) finding {
 			return h.port(listen, func() (control.Report, error) { return c.report(ctx) })
 		},
+		func(context.Context) finding { return pages(h, page) },
 		func(ctx context.Context) finding {
 			return leftoverCheck(func() (control.Report, error) { return c.report(ctx) })
 		},

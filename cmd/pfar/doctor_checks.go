@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
@@ -347,6 +348,39 @@ func (h host) port(address string, running func() (control.Report, error)) findi
 	default:
 		f.Detail = err.Error()
 	}
+	return f
+}
+
+// pages tells whether one-time pages of set-ups can be served: on a port, or with 0 on one that is free.
+func pages(h host, port uint16) finding {
+	f := finding{Check: "one-time pages"}
+	path, err := h.program("pfar-setup")
+	if err != nil {
+		f.Detail = err.Error()
+		f.Remedy = "Install pfar whole: pfar-setup belongs beside pfard. Until then pfar add works in a terminal."
+		return f
+	}
+	if port != 0 {
+		if !egress.IsPagePort(port) {
+			f.Detail = fmt.Sprintf("port %d is not from %d to %d", port, egress.FirstPagePort, egress.LastPagePort)
+			f.Remedy = "Give pfard or pfar up a --page-port in that range, which no server reaches."
+			return f
+		}
+		if err := h.listen(fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
+			f.Outcome, f.Detail = warn, fmt.Sprintf("port %d is not free: %v", port, err)
+			f.Remedy = "If no page is open now, choose another --page-port. Without one, each page takes a free port."
+			return f
+		}
+		return finding{f.Check, pass, fmt.Sprintf("%s, on port %d, which is free", path, port), ""}
+	}
+	for n := egress.FirstPagePort; n <= egress.LastPagePort; n++ {
+		if h.listen(fmt.Sprintf("127.0.0.1:%d", n)) == nil {
+			const format = "%s, on a free port of 127.0.0.1 from %d to %d"
+			return finding{f.Check, pass, fmt.Sprintf(format, path, egress.FirstPagePort, egress.LastPagePort), ""}
+		}
+	}
+	f.Detail = fmt.Sprintf("no port of 127.0.0.1 from %d to %d is free", egress.FirstPagePort, egress.LastPagePort)
+	f.Remedy = "ss -ltnp says which programs have them. End one of those."
 	return f
 }
 

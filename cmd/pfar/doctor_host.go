@@ -24,7 +24,7 @@ type host struct {
 	uid      int
 	user     string // the name of uid, "" if it has none
 	lookPath func(string) (string, error)
-	sandbox  func() (string, error) // finds pfar-sandbox
+	program  func(name string) (string, error) // finds one of pfar's own
 	// run runs a program as the user that servers run as and returns all that it wrote.
 	run func(ctx context.Context, namespaces bool, program string, args ...string) (string, error)
 	// systemctl runs systemctl as the user of this process.
@@ -49,7 +49,8 @@ const (
 
 func (c doctorVerb) thisHost() host {
 	return host{
-		fs: os.DirFS("/"), uid: c.uid, user: userName(c.uid), lookPath: lookPath, sandbox: func() (string, error) { return c.findProgram("pfar-sandbox") }, fsType: fsType, now: time.Now,
+		fs: os.DirFS("/"), uid: c.uid, user: userName(c.uid), lookPath: lookPath, program: c.findProgram,
+		fsType: fsType, now: time.Now,
 		run: func(ctx context.Context, namespaces bool, program string, args ...string) (string, error) {
 			return runProbe(ctx, c.uid, namespaces, program, args...)
 		},

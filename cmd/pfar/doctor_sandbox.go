@@ -41,7 +41,7 @@ func (h host) unprofiled() []string {
 		}
 	}
 	var missing []string
-	sandbox, err := h.sandbox()
+	sandbox, err := h.program("pfar-sandbox")
 	if err != nil {
 		sandbox = "/usr/lib/pfar/pfar-sandbox"
 	}
@@ -109,7 +109,7 @@ func (h host) emptySandbox(ctx context.Context) finding {
 	}
 	var best time.Duration
 	by := "by pfar-sandbox"
-	sandbox, err := h.sandbox()
+	sandbox, err := h.program("pfar-sandbox")
 	if err == nil {
 		best, err = h.fastest(ctx, func() (time.Duration, error) { return h.probe(ctx, sandbox) })
 	}
@@ -250,7 +250,7 @@ func (h host) bareSandbox(ctx context.Context, bwrap string) (time.Duration, err
 // ownViews looks whether a sandbox gets the host's programs over an overlayfs of its own.
 func (h host) ownViews(ctx context.Context) finding {
 	const name = "files of the host"
-	program, err := h.sandbox()
+	program, err := h.program("pfar-sandbox")
 	if err != nil {
 		return finding{name, none, err.Error(), ""}
 	}

@@ -29,7 +29,7 @@ func soundHost() host {
 			"sys/fs/cgroup/cgroup.controllers":  {Data: []byte("cpuset cpu io memory pids\n")},
 		},
 		lookPath: func(name string) (string, error) { return "/usr/bin/" + name, nil },
-		sandbox:  func() (string, error) { return "/usr/lib/pfar/pfar-sandbox", nil },
+		program:  func(name string) (string, error) { return "/usr/lib/pfar/" + name, nil },
 		run: says(map[string]string{
 			"bwrap --version": "bubblewrap 0.11.0\n", "bwrap --help": "    --ro-bind-fd FD DEST  Bind\n    --disable-userns   Disable\n",
 			"pfar-sandbox probe": "12.3\n", "bwrap --unshare-all": "", "nft list": "", "node --version": "v22.1.0\n",
@@ -189,7 +189,12 @@ func TestDoctor(t *testing.T) {
 		}, []string{"files of the host warn: shared as they are: \"/usr\": something is mounted below it|Linux 5.11"}},
 		{"pfar-sandbox of another version", func(h *host) { saying(h, "pfar-sandbox probe", "usage") }, []string{"empty sandbox fail: says \"usage\"|"}},
 		{"bwrap alone fails", func(h *host) {
-			h.sandbox = func() (string, error) { return "", errors.New("pfar-sandbox is nowhere") }
+			h.program = func(name string) (string, error) {
+				if name == "pfar-sandbox" {
+					return "", errors.New("pfar-sandbox is nowhere")
+				}
+				return "/usr/lib/pfar/" + name, nil
+			}
 			saying(h, "bwrap --unshare-all", "!bwrap: setting up uid map: Permission denied\n")
 		}, []string{"empty sandbox fail: bwrap: setting up uid map: Permission denied|docker"}},
 		{"units that cannot start sandboxes", func(h *host) {
@@ -261,8 +266,19 @@ func TestDoctor(t *testing.T) {
 			h.records = func(dir string) []string { return []string{dir + "/a.jsonl", dir + "/b.jsonl"} }
 			h.sealed = func(path string) (bool, error) { return strings.HasSuffix(path, "a.jsonl"), nil }
 		}, []string{"audit warn: /var/lib/pfar/audit/b.jsonl is not append-only|Put /var/lib/pfar on a file system"}},
-		{"port taken", func(h *host) { h.listen = func(string) error { return syscall.EADDRINUSE } }, []string{"endpoint warn: another program|--listen"}},
-		{"port forbidden", func(h *host) { h.listen = func(string) error { return syscall.EACCES } }, []string{"endpoint fail: permission denied|"}},
+		{"port taken", func(h *host) { h.listen = func(string) error { return syscall.EADDRINUSE } }, []string{
+			"endpoint warn: another program|--listen",
+			"one-time pages fail: no port of 127.0.0.1 from 19275 to 19338|ss -ltnp"}},
+		{"port forbidden", func(h *host) { h.listen = func(string) error { return syscall.EACCES } }, []string{
+			"endpoint fail: permission denied|", "one-time pages fail: no port|ss -ltnp"}},
+		{"a page is open", func(h *host) {
+			h.listen = func(at string) error {
+				if at == "127.0.0.1:19275" {
+					return syscall.EADDRINUSE
+				}
+				return nil
+			}
+		}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -271,7 +287,7 @@ func TestDoctor(t *testing.T) {
 			b := newBench(t, "")
 			b.own.State, b.own.Run = "/var/lib/pfar", "/run/pfar"
 			var got []string
-			for _, f := range (doctorVerb{b.pfar}).diagnose(t.Context(), h, "127.0.0.1:7417") {
+			for _, f := range (doctorVerb{b.pfar}).diagnose(t.Context(), h, "127.0.0.1:7417", 0) {
 				if f.Outcome != pass && f.Outcome != none {
 					got = append(got, fmt.Sprintf("%s %s: %s|%s", f.Check, f.Outcome, f.Detail, f.Remedy))
 				} else if f.Remedy != "" {
@@ -311,7 +327,7 @@ func TestEmptySandboxSaysHow(t *testing.T) {
 	if f := h.emptySandbox(t.Context()); f.Outcome != pass || !strings.HasSuffix(f.Detail, want) {
 		t.Errorf("got %+v, want %q", f, want)
 	}
-	h.sandbox = func() (string, error) { return "", errors.New("pfar-sandbox is nowhere") }
+	h.program = func(string) (string, error) { return "", errors.New("pfar-sandbox is nowhere") }
 	if f := h.emptySandbox(t.Context()); f.Outcome != pass || !strings.HasSuffix(f.Detail, "started by bwrap alone, because pfar-sandbox is nowhere") {
 		t.Errorf("got %+v", f)
 	}
@@ -377,6 +393,32 @@ func TestPortInUseByPfarIsFine(t *testing.T) {
 	}
 	if f := h.port("127.0.0.1:1", taken); f.Outcome == pass || !strings.Contains(f.Detail, "another program") || !strings.Contains(f.Remedy, "systemctl edit pfar-gateway-http.socket") {
 		t.Errorf("a port that pfar could not take: %+v", f)
+	}
+}
+
+// TestDoctorPages: whether a page can be served is one line, also of a port that somebody has chosen.
+func TestDoctorPages(t *testing.T) {
+	busy := func(string) error { return syscall.EADDRINUSE }
+	gone := func(string) (string, error) { return "", errors.New("cannot find pfar-setup") }
+	for _, c := range []struct {
+		port    uint16
+		change  func(*host)
+		outcome outcome
+		detail  string
+	}{
+		{0, func(*host) {}, pass, "/usr/lib/pfar/pfar-setup, on a free port of 127.0.0.1 from 19275 to 19338"},
+		{19280, func(*host) {}, pass, "/usr/lib/pfar/pfar-setup, on port 19280, which is free"},
+		{19280, func(h *host) { h.listen = busy }, warn, "port 19280 is not free: address already in use"},
+		{80, func(*host) {}, "", "port 80 is not from 19275 to 19338"},
+		{0, func(h *host) { h.listen = busy }, "", "no port of 127.0.0.1 from 19275 to 19338 is free"},
+		{0, func(h *host) { h.program = gone }, "", "cannot find pfar-setup"},
+	} {
+		h := soundHost()
+		c.change(&h)
+		f := pages(h, c.port)
+		if f.Outcome != c.outcome || f.Detail != c.detail || (f.Remedy == "") != (c.outcome == pass) {
+			t.Errorf("port %d: %+v, want %q", c.port, f, c.detail)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func (c upVerb) upCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7417", "loopback `ADDRESS` of the MCP endpoint; port 0 takes a free one")
 	cmd.Flags().StringVar(&o.servers, "servers", c.own.Servers, "`DIR` of the programs installed for servers")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "loopback `ADDRESS` of metrics for Prometheus, none by default")
-	cmd.Flags().StringVar(&o.page, "page-port", "0", "`PORT` of 127.0.0.1 for one-time pages; 0 takes a free one")
+	cmd.Flags().StringVar(&o.page, "page-port", "0", "`PORT` of one-time pages, 19275 to 19338; 0 takes a free one")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print the whole log of pfard, not only warnings")
 	return cmd
 }

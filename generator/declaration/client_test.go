@@ -293,6 +293,18 @@ func TestWithTokens(t *testing.T) {
 	}
 }
 
+func TestWithConnect(t *testing.T) {
+	for file, c := range map[string][2]string{
+		"a.hcl":  {"# mine\nuid = [7]\nconnect = true # for now\n", "# mine\nuid = [7]\nconnect = false # for now\n"},
+		"b.toml": {"uid = [7]\n[tools]\nhide = [\"a.b\"]\n", "connect = false\nuid = [7]\n[tools]\nhide = [\"a.b\"]\n"},
+	} {
+		got, err := WithConnect(file, []byte(c[0]), false)
+		if err != nil || string(got) != c[1] {
+			t.Errorf("%s: %v\n%s", file, err, got)
+		}
+	}
+}
+
 func TestWithServers(t *testing.T) {
 	for file, c := range map[string][2]string{
 		"a.hcl":  {"# mine\nservers = [ # here\n  \"old\",\n]\nuid = [7] # me\n", "# mine\nservers = [\"a\", \"b\"]\nuid = [7] # me\n"},

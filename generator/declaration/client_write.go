@@ -3,6 +3,7 @@ package declaration
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
@@ -52,18 +53,24 @@ func RenderClient(c Client) []byte {
 // WithTokens returns the source of a client's declaration with these tokens in place of those it has. Every other byte
 // stays.
 func WithTokens(filename string, src []byte, tokens []access.Digest) ([]byte, error) {
-	return withList(filename, src, "token_sha256", tokenList(tokens))
+	return withValue(filename, src, "token_sha256", tokenList(tokens))
 }
 
 // WithServers returns the source of a client's declaration with these servers in place of those it has. Every other
 // byte stays.
 func WithServers(filename string, src []byte, servers []string) ([]byte, error) {
-	return withList(filename, src, "servers", hclTexts(servers))
+	return withValue(filename, src, "servers", hclTexts(servers))
 }
 
-// withList has a list, as HCL and TOML write it, in the place of a key's value. A declaration that would be wrong is
+// WithConnect returns the source of a client's declaration that says whether it has pfar__connect. Every other byte
+// stays.
+func WithConnect(filename string, src []byte, connect bool) ([]byte, error) {
+	return withValue(filename, src, "connect", strconv.FormatBool(connect))
+}
+
+// withValue has a value, as HCL and TOML write it, in the place of a key's value. A declaration that would be wrong is
 // refused.
-func withList(filename string, src []byte, key, list string) ([]byte, error) {
+func withValue(filename string, src []byte, key, value string) ([]byte, error) {
 	c, diags := ParseClient(filename, src)
 	if c == nil {
 		return nil, diags
@@ -71,9 +78,9 @@ func withList(filename string, src []byte, key, list string) ([]byte, error) {
 	at, said := c.places[key]
 	var b []byte
 	if said {
-		b = append(append(append(b, src[:at.Start.Byte]...), list...), src[at.End.Byte:]...)
+		b = append(append(append(b, src[:at.Start.Byte]...), value...), src[at.End.Byte:]...)
 	} else {
-		b = append([]byte(key+" = "+list+"\n"), src...)
+		b = append([]byte(key+" = "+value+"\n"), src...)
 	}
 	changed, diags := ParseClient(filename, b)
 	if changed == nil {
