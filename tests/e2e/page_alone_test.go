@@ -158,8 +158,16 @@ const screenshotsVariable = "PFAR_TEST_SCREENSHOTS"
 // looked is what is wrong with how a page looks.
 const looked = `
 await page.emulateMedia({ colorScheme: args.scheme });
+const painted = () => page.evaluate(() =>
+	new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 await page.setViewportSize({ width: args.width, height: 800 });
-if (args.path) await page.screenshot({ path: args.path, fullPage: true });
+if (args.path) {
+	await painted();
+	const height = await page.evaluate(() => document.documentElement.scrollHeight);
+	await page.setViewportSize({ width: args.width, height });
+	await painted();
+	await page.screenshot({ path: args.path });
+}
 return await page.evaluate(() => {
 	const wrong = [];
 	const root = document.documentElement;
