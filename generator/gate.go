@@ -99,7 +99,7 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 	kept := lasting(c, binds)
 	d.Keeps = len(kept) > 0 && keeps(c)
 	d.Kept = len(kept) == 0 || d.Keeps
-	g.Trial = trial(s, c.host.Services, d)
+	g.Trial = trial(s, c.host, d)
 	says := len(d.Words) + len(d.Packages) + len(d.Holds) + len(d.Asks) + len(s.Allowed)
 	if says > 0 || d.Kept || d.Doubt != nil || d.Service != "" || d.Of != "" {
 		g.Declared, _ = json.Marshal(d) // strings

@@ -11,13 +11,14 @@ import (
 
 // Host is what the compiler may know of the machine. It only looks.
 type Host struct {
-	FS       fs.ReadLinkFS      // rooted at "/", as os.DirFS("/") is
-	Path     []string           // directories in which a bare command is looked up
-	Home     string             // the operator's; "": none to protect
-	StateDir string             // a server's private home is StateDir/NAME
-	Packages string             // installed packages are Packages/REGISTRY/NAME/VERSION; "": there are none
-	Services func() catalog.Set // what is known of services, read when it is needed; nil: nothing
-	Private  []string           // never shown to a server: pfar's run, state, vault and configuration
+	FS       fs.ReadLinkFS           // rooted at "/", as os.DirFS("/") is
+	Path     []string                // directories in which a bare command is looked up
+	Home     string                  // the operator's; "": none to protect
+	StateDir string                  // a server's private home is StateDir/NAME
+	Packages string                  // installed packages are Packages/REGISTRY/NAME/VERSION; "": there are none
+	Services func() catalog.Set      // what is known of services, read when it is needed; nil: nothing
+	SignIn   func(key string) string // the command that obtains a key's token, "" for none; nil: there is none
+	Private  []string                // never shown to a server: pfar's run, state, vault and configuration
 }
 
 // resolve follows an absolute path as the kernel does.

@@ -12,16 +12,21 @@ import (
 
 // trial is the call that shows whether the server's secrets are right, nil if none is known. That of a service is for
 // servers that certainly are of the service, as its facts are.
-func trial(of declaration.Server, known func() catalog.Set, d gate.Declared) *handover.Trial {
-	if len(of.Credentials) == 0 || known == nil || d.Service == "" && len(d.Packages) == 0 {
+func trial(of declaration.Server, h Host, d gate.Declared) *handover.Trial {
+	if len(of.Credentials) == 0 || h.Services == nil || d.Service == "" && len(d.Packages) == 0 {
 		return nil
 	}
-	entry, ok := entryOf(known(), d)
+	entry, ok := entryOf(h.Services(), d)
 	if !ok || entry.Test == nil {
 		return nil
 	}
 	t := &handover.Trial{Tool: entry.Test.Tool, Arguments: entry.Test.Arguments, Answer: entry.Test.Answer}
 	value, secret := wrong(entry, of.Credentials)
+	if value.Key != "" && h.SignIn != nil {
+		if t.Remedy = h.SignIn(value.Key); t.Remedy != "" {
+			return t
+		}
+	}
 	switch {
 	case value.Key != "":
 		t.Remedy = "pfar vault set " + value.Key

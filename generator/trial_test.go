@@ -2,6 +2,7 @@ package generator
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -34,6 +35,8 @@ func TestTrial(t *testing.T) {
 		remedy   string
 	}{
 		{"named", gate.Declared{Service: "notion"}, token, &known, "API-get-self", "pfar vault set work_token"},
+		{"by a sign-in", gate.Declared{Service: "notion"}, []declaration.Credential{{Env: "NOTION_TOKEN",
+			Key: "signed_token"}}, &known, "API-get-self", "pfar login acme"},
 		{"by its package", gate.Declared{Packages: []string{"@notionhq/notion-mcp-server"}}, token, &known, "API-get-self",
 			"pfar vault set work_token"},
 		{"by another package", gate.Declared{Packages: []string{"evil"}}, token, &known, "", ""},
@@ -47,17 +50,21 @@ func TestTrial(t *testing.T) {
 			&own, "whoami",
 			"set the environment variable WIKI for pfar"},
 	} {
-		var known func() catalog.Set
+		h := Host{SignIn: func(key string) string {
+			return map[string]string{"signed_token": "pfar login acme"}[key]
+		}}
 		if c.services != nil {
-			known = func() catalog.Set { return *c.services }
+			h.Services = func() catalog.Set { return *c.services }
 		}
-		got := trial(declaration.Server{Credentials: c.secrets}, known, c.declared)
+		got := trial(declaration.Server{Credentials: c.secrets}, h, c.declared)
 		switch {
 		case got == nil && c.tool != "":
 			t.Errorf("%s: none, want %s", c.name, c.tool)
 		case got != nil && (got.Tool != c.tool || got.Remedy != c.remedy || got.Arguments != nil &&
 			!json.Valid(got.Arguments)):
 			t.Errorf("%s: %+v, want %s and %q", c.name, got, c.tool, c.remedy)
+		case got != nil && strings.HasPrefix(got.Remedy, "pfar login") && got.Where != "":
+			t.Errorf("%s: it says where to copy a value: %s", c.name, got.Where)
 		}
 	}
 }

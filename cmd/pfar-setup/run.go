@@ -53,7 +53,7 @@ func run(ctx context.Context, path string) error {
 		)
 	}
 	port := l.Addr().(*net.TCPAddr).Port
-	s := newSite(task, port, func(act page.Act, value []byte) error { return deliver(pfard, act, value) })
+	s := newSite(task, port, func(a attach.Acted, value []byte) error { return deliver(pfard, a, value) })
 	h := server(s)
 	defer h.Close()
 	failed := make(chan error, 1)
@@ -194,8 +194,8 @@ func passed(hello attach.Hello) (*attach.Conn, []*os.File, error) {
 }
 
 // deliver hands what a person has done to pfard. A value goes in a file that nobody can change.
-func deliver(pfard *attach.Conn, act page.Act, value []byte) error {
-	m := attach.Message{PageTalk: attach.PageTalk{Acted: &attach.Acted{Act: act}}}
+func deliver(pfard *attach.Conn, a attach.Acted, value []byte) error {
+	m := attach.Message{PageTalk: attach.PageTalk{Acted: &a}}
 	if value == nil {
 		return pfard.Send(m)
 	}

@@ -12,12 +12,14 @@ import (
 	"html/template"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -51,32 +53,47 @@ type site struct {
 	hosts []string // that a browser may know it by
 	path  string
 	task  page.Task
-	send  func(page.Act, []byte) error // to pfard
+	send  func(attach.Acted, []byte) error // to pfard
 	now   func() time.Time
 
 	mu    sync.Mutex
 	state page.State
-	turn  string        // that the next form must have: each is taken once
+	turn  string        // that the next form must have: each is taken once, for the secret that it asks for
+	asks  string        // key of that secret
 	shown chan struct{} // closed when a browser has had the page with what came of it
 	once  sync.Once
 }
 
-func newSite(t page.Task, port int, send func(page.Act, []byte) error) *site {
-	return &site{
+func newSite(t page.Task, port int, send func(attach.Acted, []byte) error) *site {
+	s := &site{
 		hosts: []string{fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("localhost:%d", port)},
 		path:  page.Path(t.Nonce), task: t, send: send, now: time.Now,
-		state: t.State, turn: rand.Text(), shown: make(chan struct{}),
+		turn: rand.Text(), shown: make(chan struct{}),
 	}
+	s.becomes(t.State)
+	return s
 }
 
-// becomes has the page show another state, unless its end is shown already.
+// becomes has the page show another state, unless its end is shown already. A form that asks for another secret is good
+// no more.
 func (s *site) becomes(state page.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.state.Phase.Over() {
-		s.state = state
+	if s.state.Phase.Over() {
+		return
+	}
+	s.state = state
+	key := ""
+	if state.Wanted != nil {
+		key = state.Wanted.Key
+	}
+	if waits(state) && key != s.asks {
+		s.asks, s.turn = key, rand.Text()
 	}
 }
+
+// waits reports whether a page waits for a person.
+func waits(s page.State) bool { return s.Phase == page.Waiting || s.Phase == page.SigningIn }
 
 // finished reports whether the page shows what came of the set-up.
 func (s *site) finished() bool {
@@ -163,9 +180,12 @@ type view struct {
 	Until   string
 	Tools   string
 	Most    int
-	Refresh bool
+	Refresh int // seconds; 0: the page stays as it is
 	Style   template.CSS
 }
+
+// refreshes is how often a page is loaded again that goes on by itself. On one of them a person reads a code.
+var refreshes = map[page.Phase]int{page.Working: 2, page.SigningIn: 5}
 
 func (s *site) show(w http.ResponseWriter, code int) {
 	s.mu.Lock()
@@ -174,10 +194,14 @@ func (s *site) show(w http.ResponseWriter, code int) {
 	v := view{
 		Task: s.task, State: state, Heading: "Connect " + s.task.Title, Path: s.path, Turn: turn,
 		Tools: count(state.Tools), Most: page.MaxValue,
-		Refresh: state.Phase == page.Working, Style: template.CSS(style),
+		Refresh: refreshes[state.Phase], Style: template.CSS(style),
 	}
-	if !state.Deadline.IsZero() {
-		v.Until = state.Deadline.Local().Format("15:04")
+	until := state.Deadline
+	if state.Device != nil {
+		until = state.Device.Until
+	}
+	if !until.IsZero() {
+		v.Until = until.Local().Format("15:04")
 	}
 	if state.Phase == "" {
 		refuse(w, http.StatusGone, "this page has nothing to show")
@@ -228,7 +252,10 @@ func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	case http.StatusGone:
 		refuse(w, http.StatusGone, "nothing was stored: the page no longer waits for this")
 	case http.StatusConflict:
-		refuse(w, http.StatusConflict, "nothing was stored: this form was already sent; go back and reload the page")
+		refuse(w, http.StatusConflict,
+			"nothing was stored: this form was already sent, or the page now asks for something else; reload it")
+	case http.StatusForbidden:
+		refuse(w, http.StatusForbidden, "nothing was stored: the page does not offer that")
 	case http.StatusBadRequest:
 		refuse(w, http.StatusBadRequest, "nothing was stored: "+errEmpty.Error())
 	case http.StatusServiceUnavailable:
@@ -289,7 +316,7 @@ func read(w http.ResponseWriter, r *http.Request) (a answer, err error) {
 		}
 	}
 	switch {
-	case a.act != page.Enter && a.act != page.Skip && a.act != page.Cancel:
+	case !slices.Contains([]page.Act{page.Enter, page.Skip, page.Cancel, page.SignIn, page.GiveUp}, a.act):
 		return a, errForm
 	case len(a.value) > page.MaxValue:
 		return a, errLarge
@@ -305,21 +332,38 @@ func (s *site) take(a answer) int {
 	defer s.mu.Unlock()
 	wanted := s.state.Wanted
 	switch {
-	case s.state.Phase != page.Waiting, !s.state.Deadline.IsZero() && s.now().After(s.state.Deadline):
+	case !waits(s.state), !s.state.Deadline.IsZero() && s.now().After(s.state.Deadline):
 		return http.StatusGone
 	case subtle.ConstantTimeCompare([]byte(a.turn), []byte(s.turn)) != 1:
 		return http.StatusConflict
-	case a.act == page.Skip && (wanted == nil || !wanted.Optional):
-		return http.StatusBadRequest
+	case !offers(s.state, a.act):
+		return http.StatusForbidden
 	case a.act == page.Enter && wanted != nil && len(a.value) == 0:
 		return http.StatusBadRequest
 	}
 	if a.act != page.Enter || wanted == nil {
 		a.value = nil
 	}
-	if err := s.send(a.act, a.value); err != nil {
+	if err := s.send(attach.Acted{Act: a.act, Key: s.asks}, a.value); err != nil {
 		return http.StatusServiceUnavailable
 	}
 	s.state, s.turn = page.State{Phase: page.Working}, rand.Text()
 	return http.StatusSeeOther
+}
+
+// offers reports whether a page has a button for an act.
+func offers(s page.State, a page.Act) bool {
+	switch a {
+	case page.Cancel:
+		return true
+	case page.Enter:
+		return s.Phase == page.Waiting
+	case page.Skip:
+		return s.Phase == page.Waiting && s.Wanted != nil && s.Wanted.Optional
+	case page.SignIn:
+		return s.Phase == page.Waiting && s.Wanted != nil && s.Wanted.SignIn
+	case page.GiveUp:
+		return s.Phase == page.SigningIn
+	}
+	return false
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -27,13 +28,13 @@ type sent struct {
 	fail error
 }
 
-func (s *sent) send(act page.Act, value []byte) error {
+func (s *sent) send(a attach.Acted, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fail != nil {
 		return s.fail
 	}
-	s.all = append(s.all, string(act)+" "+string(value))
+	s.all = append(s.all, strings.TrimPrefix(a.Key+": ", ": ")+string(a.Act)+" "+string(value))
 	return nil
 }
 
@@ -211,8 +212,12 @@ func TestActs(t *testing.T) {
 		"yes, with a value":  {nil, "enter", "x", 303, "enter "},
 		"empty":              {&page.Wanted{Name: "T"}, "enter", " ", 400, ""},
 		"skip":               {&page.Wanted{Name: "T", Optional: true}, "skip", "x", 303, "skip "},
-		"skip what must be":  {&page.Wanted{Name: "T"}, "skip", "", 400, ""},
-		"skip nothing":       {nil, "skip", "", 400, ""},
+		"skip what must be":  {&page.Wanted{Name: "T"}, "skip", "", 403, ""},
+		"skip nothing":       {nil, "skip", "", 403, ""},
+		"sign in":            {&page.Wanted{Key: "t", Name: "T", SignIn: true}, "sign-in", "x", 303, "t: sign-in "},
+		"no sign-in offered": {&page.Wanted{Name: "T"}, "sign-in", "", 403, ""},
+		"sign in for a yes":  {nil, "sign-in", "", 403, ""},
+		"give up nothing":    {&page.Wanted{Name: "T", SignIn: true}, "give-up", "", 403, ""},
 		"cancel":             {&page.Wanted{Name: "T"}, "cancel", "x", 303, "cancel "},
 		"another act":        {nil, "delete", "", 400, ""},
 		"no act":             {nil, "", "", 400, ""},
@@ -236,6 +241,92 @@ func TestActs(t *testing.T) {
 				t.Errorf("pfard got %.200q", got)
 			}
 		})
+	}
+}
+
+// TestSignIn: the page begins a sign-in once, shows what the provider wants of the person, and goes on by itself. It
+// takes no value meanwhile.
+func TestSignIn(t *testing.T) {
+	k := task()
+	k.State.Words, k.State.Wanted.Key, k.State.Wanted.SignIn = "", "notion_token", true
+	o := open(t, k)
+	form := func(act string) string {
+		o.site.mu.Lock()
+		defer o.site.mu.Unlock()
+		return url.Values{"turn": {o.turn}, "act": {act}}.Encode()
+	}
+	post := func(body string, want int, headers ...string) {
+		t.Helper()
+		if code, h, text := o.do(t, "POST", o.path, body, headers...); code != want {
+			t.Errorf("%q: %d %s, want %d", body, code, text, want)
+		} else {
+			guarded(t, h)
+		}
+	}
+	if _, _, text := o.do(t, "GET", o.path, ""); !strings.Contains(text, `value="sign-in"`) {
+		t.Fatalf("no button: %s", text)
+	}
+	first := form("sign-in")
+	post(first, 403, "Origin", "https://evil.test")
+	post(first, 403, "Sec-Fetch-Site", "cross-site")
+	post("act=sign-in&turn=AAAA", 409)
+	post(first, 303)
+	post(first, 410) // it is at work
+	device := page.Device{URL: "https://login.test/device", Complete: "https://login.test/device?c=A", Code: "ABCD-<b>",
+		Until: time.Now().Add(5 * time.Minute)}
+	signing := k.State
+	signing.Phase, signing.Device = page.SigningIn, &device
+	o.becomes(signing.Clean())
+	post(first, 409)
+	_, h, text := o.do(t, "GET", o.path, "")
+	guarded(t, h)
+	for _, want := range []string{
+		`<a href="https://login.test/device" target="_blank" rel="noopener noreferrer">https://login.test/device</a>`,
+		"ABCD-&lt;b&gt;", `http-equiv="refresh" content="5"`, device.Until.Local().Format("15:04"), `value="give-up"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page has no %q: %s", want, text)
+		}
+	}
+	if strings.Contains(text, "password") || strings.Contains(text, "<script") {
+		t.Errorf("the page asks for a value: %s", text)
+	}
+	post(form("enter")+"&value=ntn_hunter2", 403)
+	post(form("sign-in"), 403)
+	post(form("skip"), 403)
+	post(form("give-up"), 303)
+	o.becomes(k.State)
+	post(form("enter")+"&value=ntn_1", 303)
+	want := []string{"notion_token: sign-in ", "notion_token: give-up ", "notion_token: enter ntn_1"}
+	if got := o.got(); !slices.Equal(got, want) {
+		t.Errorf("pfard got %q", got)
+	}
+}
+
+// TestAnotherSecret: a form for one secret is not taken for another, which the page asks for by now.
+func TestAnotherSecret(t *testing.T) {
+	k := task()
+	k.State.Wanted.Key = "first"
+	o := open(t, k)
+	late := o.form("of-the-first")
+	again := k.State
+	again.Words = "no"
+	o.becomes(again) // the same secret: a person may be typing
+	if code, _, text := o.do(t, "GET", o.path, ""); code != 200 || !strings.Contains(late, o.turn) {
+		t.Fatalf("%d %s", code, text)
+	}
+	for _, next := range []*page.Wanted{{Key: "second", Name: "SECOND"}, nil} {
+		s := k.State
+		s.Wanted = next
+		o.becomes(s)
+		if code, _, text := o.do(t, "POST", o.path, late); code != http.StatusConflict ||
+			!strings.Contains(text, "nothing was stored") {
+			t.Errorf("%d %s", code, text)
+		}
+		late = o.form("of-the-second")
+	}
+	if got := o.got(); len(got) > 0 {
+		t.Errorf("pfard got %q", got)
 	}
 }
 
@@ -482,6 +573,24 @@ func TestHostileTexts(t *testing.T) {
 			}
 		}
 	}
+	for field := range 3 {
+		signing := func(text string) string {
+			d := page.Device{URL: "https://a.test/d", Complete: "https://a.test/d?c", Code: "A-B"}
+			if text != "" {
+				*[]*string{&d.URL, &d.Complete, &d.Code}[field] = text
+			}
+			k := task()
+			k.State = page.State{Phase: page.SigningIn, Device: &d}
+			_, page := show(k)
+			return page
+		}
+		want, without := shape(t, signing("")), shape(t, signing("javascript:x"))
+		for _, p := range payloads {
+			if got := shape(t, signing(p)); !slices.Equal(got, want) && !slices.Equal(got, without) {
+				t.Errorf("%.60q in field %d changes the page of a sign-in: %q", p, field, got)
+			}
+		}
+	}
 	for _, state := range []page.Phase{page.Working, page.Done, page.Failed} {
 		k := task()
 		k.State = page.State{Phase: state, Words: "plain"}
@@ -555,7 +664,8 @@ func FuzzForm(f *testing.F) {
 			}
 			return
 		}
-		if a.act != page.Enter && a.act != page.Skip && a.act != page.Cancel || len(a.value) > page.MaxValue ||
+		known := []page.Act{page.Enter, page.Skip, page.Cancel, page.SignIn, page.GiveUp}
+		if !slices.Contains(known, a.act) || len(a.value) > page.MaxValue ||
 			strings.ContainsAny(string(a.value), "\x00\n\r") {
 			t.Errorf("%q is %+v", body, a)
 		}

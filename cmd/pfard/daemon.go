@@ -95,10 +95,12 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		servers: d.uses, around: d, bridges: d.bridges, gateway: gatewayAt(serversSocket(o.dirs), d.delivery),
 	}
 	fresh.users, fresh.signIns = d.uses, newSignIns(o.dirs, d.reader.services.now)
-	d.delivery.signIns = fresh.signIns
+	d.delivery.signIns, d.reader.signIns = fresh.signIns, fresh.signIns
 	d.orders.flows = newFlows(d)
+	d.keeper.flows = d.orders.flows
 	d.orders.logins = &logins{
-		keeper: d.keeper, signIns: fresh.signIns, reader: d.reader, flows: d.orders.flows.Flows, of: map[string]*signingIn{},
+		keeper: d.keeper, signIns: fresh.signIns, reader: d.reader, of: map[string]*signingIn{},
+		flows:  setups.SignIns{Flows: d.orders.flows.Flows},
 		handed: func(key string) error { return d.delivery.over(toLogin, key, "", "", nil) },
 	}
 	d.audit.told = func() { d.post(d.tell) }

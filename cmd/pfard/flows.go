@@ -85,18 +85,24 @@ func (f *flows) Store(uid int, key string, v setups.Value) error {
 		text = line
 	}
 	q := control.Request{Verb: verb, Key: key, Secret: text, OAuth: v.OAuth}
-	r, err := f.keeper.answer(control.Peer{UID: uid}, q)
-	if err != nil {
-		return err
-	}
-	return f.do(func() error {
-		for _, c := range r.Changes {
-			for _, use := range c.Uses {
+	_, err = f.keeper.answer(control.Peer{UID: uid}, q)
+	return err
+}
+
+// arrived has set-ups go on that wait for a secret which has come into the vault. Their servers may start with it
+// already.
+func (f *flows) arrived(c control.Change) {
+	err := f.do(func() error {
+		for _, use := range c.Uses {
+			if f.SetsUp(use.Server) {
 				f.fresh[use.Server] = use.Then == control.Restarts || use.Then == control.Starts
 			}
 		}
 		return nil
 	})
+	if err == nil { // else the next pfard looks
+		f.Arrived(c.Key)
+	}
 }
 
 // Install has a package installed. If ctx ends, that goes on.

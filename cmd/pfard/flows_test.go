@@ -560,3 +560,57 @@ func (d *daemon) awaits(t *testing.T, what string, is func() bool) {
 		}
 	}
 }
+
+// TestSetUpLeadsOn: a value that comes into the vault in another way has a set-up go on that waits for it, also for one
+// in place of a value that was refused. One that was there already changes nothing.
+func TestSetUpLeadsOn(t *testing.T) {
+	d, m, _ := fixture(t)
+	f := d.begins(t, operator(), texted("a", withToken))
+	asked := f.until(control.AwaitingCredential)
+	ask(t, d, control.Request{Verb: control.Store, Key: "other", Secret: "hunter2-hunter2"})
+	ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "wrong-wrong"})
+	d.comesUp(t, m, "a", 1, units.Verification{Result: units.Invalid, Words: "no"})
+	refused := f.until(control.CredentialRefused)
+	if refused.ID != asked.ID || refused.Attempts != 1 {
+		t.Errorf("it is %+v", refused)
+	}
+	ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "wrong-wrong"})
+	if now, err := d.orders.logins.flows.Wanted(asked.ID); err != nil || now.Key != "a_token" {
+		t.Errorf("the refused value once more: %+v, %v", now, err)
+	}
+	starts := m.count("a")
+	ask(t, d, control.Request{Verb: control.Rotate, Key: "a_token", Secret: "right-right"})
+	d.comesUp(t, m, "a", starts+1, proven())
+	if done := f.until(control.FlowComplete); done.Attempts != 1 || done.Verified != "get_me" {
+		t.Errorf("done: %+v", done)
+	}
+}
+
+// TestSetUpLateAnswer: a value for one secret is not stored for another one, which the set-up asks for by now.
+func TestSetUpLateAnswer(t *testing.T) {
+	d, _, _ := fixture(t)
+	const text = "server {\n  command = \"sh\"\n}\nauth = { ONE = \"vault:one\", TWO = \"vault:two\" }\n"
+	f := d.begins(t, operator(), texted("a", text))
+	asked := f.until(control.AwaitingCredential)
+	if asked.Wants.Key != "one" {
+		t.Fatalf("it asks %+v", asked.Wants)
+	}
+	ask(t, d, control.Request{Verb: control.Store, Key: "one", Secret: "hunter2-hunter2"})
+	for asked.Wants == nil || asked.Wants.Key != "two" {
+		asked = f.until(control.AwaitingCredential)
+	}
+	for _, late := range []control.Request{
+		{Secret: "late-late-late", SettingUp: control.SettingUp{Answer: &control.FlowAnswer{ID: asked.ID, Key: "one"}}},
+		{SettingUp: control.SettingUp{Answer: &control.FlowAnswer{ID: asked.ID, Key: "one", Skip: true}}},
+	} {
+		late.Verb = control.Supply
+		err := d.answer(t.Context(), operator(), late, func(control.Response) error { return nil })
+		if !errors.Is(err, control.ErrInvalid) || strings.Contains(err.Error(), "late-late") ||
+			!strings.Contains(err.Error(), "the answer is for ONE, and it waits for TWO; nothing was stored") {
+			t.Errorf("a late answer: %v", err)
+		}
+	}
+	if keys, err := d.vault.Keys(); err != nil || !slices.Equal(keys, []string{"one"}) {
+		t.Errorf("the vault has %v, %v", keys, err)
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/setups"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/signin"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units/attach"
@@ -23,12 +24,19 @@ type logins struct {
 	keeper  *keeper
 	signIns *signIns
 	reader  *reader                // to find what a name means
-	flows   *setups.Flows          // which may wait for a token
+	flows   loginFlows             // set-ups, which may wait for a token
 	runs    loginRunner            // nil: nothing can obtain a set
 	handed  func(key string) error // a process is about to be given the secret of a client; with an error it must not be
 
 	mu sync.Mutex
 	of map[string]*signingIn // by key
+}
+
+// loginFlows are the set-ups that logins may be for (setups.SignIns).
+type loginFlows interface {
+	Wanted(id string) (control.Wanted, error)
+	SigningIn(ctx context.Context, id, key string) (context.Context, error)
+	NotSignedIn(id, words string)
 }
 
 // loginRunner has a process obtain a set.
@@ -39,10 +47,10 @@ type loginRunner interface {
 // signingIn is one login. It is the errand of its process.
 type signingIn struct {
 	*logins
-	uid    int // who has asked for it
 	task   oauth.Task
 	text   []byte // of the task
 	secret string // the key of the client's; "": it has none
+	flow   string // the set-up that it is for; "": none
 	ctx    context.Context
 	end    context.CancelCauseFunc
 	over   chan struct{}       // closed when its process has ended
@@ -68,7 +76,6 @@ func (l *logins) run(ctx context.Context, p control.Peer, q control.Request,
 		return err
 	}
 	key := one.state.Key
-	one.uid = p.UID
 	asked := q
 	asked.Key, asked.Login = key, nil
 	defer func() { l.keeper.record(p, asked, control.Response{}, err) }()
@@ -85,9 +92,14 @@ func (l *logins) run(ctx context.Context, p control.Peer, q control.Request,
 	if err := l.begin(key, one); err != nil {
 		return err
 	}
+	if err := one.joins(q.Login); err != nil {
+		l.forget(key, one)
+		return err
+	}
 	ended := make(chan error, 1)
 	go func() {
 		err := l.runs.login(one.ctx, key, one)
+		one.leaves(err, ctx.Err() != nil)
 		l.forget(key, one)
 		ended <- err
 	}()
@@ -108,11 +120,7 @@ func (l *logins) run(ctx context.Context, p control.Peer, q control.Request,
 
 // prepare makes the task that a request means.
 func (l *logins) prepare(q control.Request) (*signingIn, error) {
-	var declared []declaration.Server
-	if err := l.keeper.do(func() error { declared = l.reader.declared; return nil }); err != nil {
-		return nil, err
-	}
-	provider, way, err := l.signIns.choose(q, declared)
+	provider, way, err := l.choose(q)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +155,29 @@ func (l *logins) prepare(q control.Request) (*signingIn, error) {
 	}, nil
 }
 
+// choose returns the provider and the way that a request means: by a name, or by what a set-up waits for.
+func (l *logins) choose(q control.Request) (p signin.Provider, way oauth.Way, err error) {
+	if q.Login == nil || q.Login.Flow == "" {
+		var declared []declaration.Server
+		if err := l.keeper.do(func() error { declared = l.reader.declared; return nil }); err != nil {
+			return p, way, err
+		}
+		return l.signIns.choose(q, declared)
+	}
+	wanted, err := l.flows.Wanted(q.Login.Flow)
+	if err != nil {
+		return p, way, err
+	}
+	if q.Login.Key != "" && q.Login.Key != wanted.Key {
+		return p, way, fmt.Errorf("%w: the set-up waits for %s by now", control.ErrInvalid, wanted.Variable)
+	}
+	p, known := l.signIns.now().OfKey(wanted.Key)
+	if !known {
+		return p, way, fmt.Errorf("%w: no provider for %s is configured any more", control.ErrInvalid, wanted.Variable)
+	}
+	return p, cmp.Or(q.Login.Way, p.Ways()[0]), nil
+}
+
 // begin makes a login that of its key, once the one before it has ended.
 func (l *logins) begin(key string, one *signingIn) error {
 	for {
@@ -174,15 +205,44 @@ func (l *logins) forget(key string, one *signingIn) {
 	close(one.over)
 }
 
+// joins has a login that is for a set-up end when that does not wait for the token any more.
+func (s *signingIn) joins(l *control.Login) error {
+	if l.Flow == "" {
+		return nil
+	}
+	ctx, err := s.flows.SigningIn(s.ctx, l.Flow, s.state.Key)
+	if err == nil {
+		s.ctx, s.flow = ctx, l.Flow
+	}
+	return err
+}
+
+// leaves tells the set-up that its login has ended without a token.
+func (s *signingIn) leaves(err error, gaveUp bool) {
+	if s.flow == "" || s.now().Done {
+		return
+	}
+	words := ""
+	if err := s.failure(err); !gaveUp {
+		words = err.Error()
+	}
+	s.flows.NotSignedIn(s.flow, words)
+}
+
 // outcome is how a login has ended whose process has, with an error or without.
 func (s *signingIn) outcome(err error, told func(control.SignIn) error) error {
-	state := s.now()
+	if state := s.now(); state.Done {
+		return told(state)
+	}
+	return s.failure(err)
+}
+
+// failure is why a login has ended without a token.
+func (s *signingIn) failure(err error) error {
 	s.progress.Lock()
 	failed := s.err
 	s.progress.Unlock()
 	switch {
-	case state.Done:
-		return told(state)
 	case failed != nil:
 		return failed
 	case s.ctx.Err() != nil:
@@ -285,22 +345,5 @@ func (s *signingIn) store(r attach.Refreshed, content []byte) ([]control.Change,
 		outcome, err := s.keeper.vault.Put(secret)
 		return []vault.Change{{Key: secret.Key, Outcome: outcome}}, err
 	})
-	if err == nil {
-		s.supply(secret)
-	}
 	return changes, set.Scopes, err
-}
-
-// supply has set-ups go on that have waited for the token.
-func (s *signingIn) supply(secret vault.Secret) {
-	for _, id := range s.flows.Waiting(secret.Key) {
-		_, err := s.flows.Supply(setups.Answer{
-			FlowAnswer: control.FlowAnswer{
-				ID: id,
-			}, Value: &setups.Value{Text: string(secret.Value), OAuth: true}, UID: s.uid,
-		})
-		if err != nil {
-			s.keeper.log.Warn("a set-up does not take the token of a login", "key", secret.Key, "error", err)
-		}
-	}
 }

@@ -307,3 +307,112 @@ func TestSetUpTakesALogin(t *testing.T) {
 		t.Errorf("it ends with %+v", done)
 	}
 }
+
+// TestSignInOfASetUp: a login for a set-up obtains what that waits for, and ends with it: when the set-up ends, when
+// another value comes, and when it asks for something else. The set-up's time does not cut it short.
+func TestSignInOfASetUp(t *testing.T) {
+	d, m, _, f, _ := bureau(t)
+	if err := d.vault.Set("acme_client", []byte("CS-login-hunter2")); err != nil {
+		t.Fatal(err)
+	}
+	signs := func(id, key string) <-chan error {
+		q := control.Request{Verb: control.LogIn, SettingUp: control.SettingUp{Login: &control.Login{Flow: id, Key: key}}}
+		ended := make(chan error, 1)
+		go func() { ended <- d.answer(t.Context(), operator(), q, func(control.Response) error { return nil }) }()
+		return ended
+	}
+	begin := func() (*flowing, control.Flow) {
+		follow := d.begins(t, operator(), texted("b", declaresToken))
+		return follow, follow.until(control.AwaitingCredential)
+	}
+	if err := <-signs("none", "drive"); !errors.Is(err, control.ErrNoFlow) {
+		t.Errorf("no such set-up: %v", err)
+	}
+	follow, asked := begin()
+	if err := <-signs(asked.ID, "other"); !errors.Is(err, control.ErrInvalid) || !strings.Contains(err.Error(), "by now") {
+		t.Errorf("for another secret: %v", err)
+	}
+	ended := signs(asked.ID, "drive")
+	now := follow.until(control.AwaitingCredential)
+	if now.Deadline.Sub(asked.Deadline) < time.Minute || now.Wants == nil {
+		t.Errorf("while a person signs in it is %+v", now)
+	}
+	if _, err := d.supplies(t, asked.ID, "cancel"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "waits for it no longer; nothing was stored") {
+		t.Errorf("its set-up has ended: %v", err)
+	}
+	follow.until(control.FlowFailed)
+
+	follow, asked = begin()
+	ended = signs(asked.ID, "drive")
+	f.acts <- func(_ oauth.Task, e errand) error {
+		return gives(e, attach.Refreshed{Error: "the sign-in was refused"}, oauth.Answer{})
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the sign-in was refused") {
+		t.Errorf("denied: %v", err)
+	}
+	for now = asked; now.Detail != "the sign-in was refused; nothing was stored"; {
+		now = follow.until(control.AwaitingCredential)
+	}
+	if now.Attempts != 0 || now.Wants == nil || now.Deadline.Sub(asked.Deadline) > time.Minute {
+		t.Errorf("after that it is %+v", now)
+	}
+	ended = signs(asked.ID, "")
+	for !d.orders.logins.under("drive") {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := d.supplies(t, asked.ID, "AT-pasted-hunter2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "nothing was stored") {
+		t.Errorf("somebody has pasted a value: %v", err)
+	}
+	d.comesUp(t, m, "b", 1, proven())
+	follow.until(control.FlowComplete)
+}
+
+// TestRemedyOfARefusedToken: where a provider is configured, another token comes from it, whether the service refuses
+// the token or the provider its refresh.
+func TestRemedyOfARefusedToken(t *testing.T) {
+	d, m, changed, _, _ := bureau(t)
+	if err := d.vault.Set("drive", []byte("wrong-wrong-wrong")); err != nil {
+		t.Fatal(err)
+	}
+	const text = "service = \"notion\"\n" + "server {\n  command = \"sh\"\n}\nauth = { NOTION_TOKEN = \"vault:drive\" }\n"
+	d.put(t, "a.hcl", text)
+	d.put(t, "o.hcl", strings.Replace(text, "vault:drive", "vault:other", 1))
+	if err := d.vault.Set("other", []byte("wrong-wrong-wrong")); err != nil {
+		t.Fatal(err)
+	}
+	changed <- struct{}{}
+	d.state(t)
+	for name, want := range map[string]string{"a": "pfar login acme", "o": "pfar vault set other"} {
+		d.comesUp(t, m, name, 1, units.Verification{Result: units.Invalid, Tool: "API-get-self", Words: "401"})
+		s := d.state(t)[name]
+		if s.State != control.CredentialInvalid || s.Verification.Remedy != want || !strings.Contains(s.Detail, want) {
+			t.Errorf("%s: %s, %s, remedy %q", name, s.State, s.Detail, s.Verification.Remedy)
+		}
+	}
+	answer := granted()
+	task := oauth.Task{TokenURL: "https://login.example/token", ClientID: "CI-acme"}
+	set, err := task.Obtained(answer, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := set.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, d, control.Request{Verb: control.Store, Key: "drive", Secret: string(encoded), OAuth: true})
+	d.tokens.fail("drive", attach.Refreshed{Error: "400", Code: "invalid_grant", Final: true})
+	if s := d.state(t)["a"]; !strings.Contains(s.Detail, "needs login: pfar login acme") {
+		t.Errorf("the status says %+v", s)
+	}
+	list := ask(t, d, control.Request{Verb: control.Secrets}).Secrets
+	at := slices.IndexFunc(list, func(s control.Secret) bool { return s.Key == "drive" })
+	if !list[at].Refused || !strings.Contains(list[at].Problem, "needs login: pfar login acme") {
+		t.Errorf("the vault says %+v", list[at])
+	}
+}

@@ -1,16 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/setups"
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
@@ -26,6 +29,7 @@ type pages struct {
 	flows pageFlows
 	shows func(setups.Order) (page.Task, error) // what the page of an order tells
 	runs  pageRunner
+	signs pageLogins
 	port  uint16 // that a page listens on; 0: each on one that is free
 
 	mu sync.Mutex
@@ -47,6 +51,11 @@ type pageFlows interface {
 	Lost(id, words string)
 }
 
+// pageLogins have a token obtained that a set-up waits for (logins).
+type pageLogins interface {
+	run(ctx context.Context, p control.Peer, q control.Request, told func(control.SignIn) error) error
+}
+
 const (
 	pageStart = 30 * time.Second // for the process of a page to be there
 	pageEnd   = time.Minute      // for it to end by itself, when its set-up has
@@ -66,9 +75,17 @@ type servedPage struct {
 	gone    chan struct{}       // closed when the process has ended; then why is valid
 	why     error
 
-	mu   sync.Mutex
-	last page.State // of the set-up, as the process was told
-	over bool       // its set-up has ended
+	signs  pageLogins
+	mu     sync.Mutex
+	flowed page.State // of the set-up, without the sign-in that is under way
+	signIn pageSignIn
+	over   bool // its set-up has ended
+}
+
+// pageSignIn is the sign-in that a person has begun on a page.
+type pageSignIn struct {
+	device *page.Device       // what the person does for it; nil: nothing yet
+	giveUp context.CancelFunc // nil: there is none
 }
 
 // Open has a page served, and returns its URL when it can be used.
@@ -83,7 +100,7 @@ func (p *pages) Open(o setups.Order) (string, error) {
 		return "", err
 	}
 	s := &servedPage{
-		log: p.log, flow: o.Flow.ID, uid: o.UID, flows: p.flows, task: t, last: t.State,
+		log: p.log, flow: o.Flow.ID, uid: o.UID, flows: p.flows, signs: p.signs, task: t, flowed: t.State,
 		listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -184,7 +201,8 @@ func (p *pages) Close(flow string) {
 func (d *daemon) servePages(runs pageRunner) {
 	f := d.orders.flows
 	f.UsePages(&pages{
-		log: d.log, flows: f, shows: f.shows, runs: runs, port: d.options.page, of: map[string]*servedPage{},
+		log: d.log, flows: f, shows: f.shows, runs: runs, signs: d.orders.logins, port: d.options.page,
+		of: map[string]*servedPage{},
 	})
 	d.clientele.pages.Store(true)
 }
@@ -224,22 +242,37 @@ func (s *servedPage) talk(conn *attach.Conn) {
 			default: // it says so once
 			}
 		case m.Acted != nil:
-			s.take(conn, m.Acted.Act, files)
+			s.take(ctx, conn, *m.Acted, files)
 			continue
 		}
 		attach.CloseAll(files)
 	}
 }
 
-// tell has the process show another state.
+// tell has the process show another state of the set-up.
 func (s *servedPage) tell(conn *attach.Conn, state page.State) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state = state.Clean()
-	if equalStates(state, s.last) {
+	if state = state.Clean(); equalStates(state, s.flowed) {
 		return nil // or a form that was sent already would be shown once more
 	}
-	s.last = state
+	s.flowed = state
+	return s.show(conn, "")
+}
+
+// show has the process show what there is to be shown, and words if it asks. Called with s.mu held.
+func (s *servedPage) show(conn *attach.Conn, words string) error {
+	state := s.flowed
+	switch {
+	case state.Phase != page.Waiting:
+	case s.signIn.device != nil:
+		state.Phase, state.Words, state.Device = page.SigningIn, "", s.signIn.device
+	case s.signIn.giveUp != nil:
+		state.Phase, state.Words = page.Working, "asking the provider for a code"
+	default:
+		state.Words = cmp.Or(words, state.Words)
+	}
+	state = state.Clean()
 	return conn.Send(attach.Message{PageTalk: attach.PageTalk{Shown: &state}})
 }
 
@@ -250,23 +283,73 @@ func equalStates(a, b page.State) bool {
 }
 
 // take takes what a person has done. The set-up may refuse it: then the page asks again, and says why.
-func (s *servedPage) take(conn *attach.Conn, act page.Act, files []*os.File) {
-	answer, err := answerOf(act, files)
-	if err == nil {
-		answer.ID, answer.UID = s.flow, s.uid
-		_, err = s.flows.Supply(answer)
-	}
-	if err == nil {
+func (s *servedPage) take(ctx context.Context, conn *attach.Conn, a attach.Acted, files []*os.File) {
+	if len(files) == 0 && (a.Act == page.SignIn || a.Act == page.GiveUp) {
+		s.sign(ctx, conn, a)
 		return
 	}
+	answer, err := answerOf(a.Act, files)
+	if err == nil {
+		answer.ID, answer.Key, answer.UID = s.flow, a.Key, s.uid
+		_, err = s.flows.Supply(answer)
+	}
+	if err != nil {
+		s.again(conn, err.Error())
+	}
+}
+
+// again has the process ask once more, though nothing of the set-up has changed.
+func (s *servedPage) again(conn *attach.Conn, words string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	again := s.last
-	if again.Phase == page.Waiting {
-		again.Words = err.Error()
+	_ = s.show(conn, words)
+}
+
+// sign begins a sign-in with a code for what the set-up waits for, or has the person give it up. The page shows what
+// the provider wants of the person. It sees no token: that goes from the process of the login to the vault, and the
+// set-up goes on when it is there.
+func (s *servedPage) sign(ctx context.Context, conn *attach.Conn, a attach.Acted) {
+	s.mu.Lock()
+	giveUp := s.signIn.giveUp
+	if giveUp == nil && a.Act == page.SignIn {
+		ctx, s.signIn.giveUp = context.WithCancel(ctx)
 	}
-	again = again.Clean()
-	_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Shown: &again}})
+	s.mu.Unlock()
+	switch {
+	case a.Act == page.GiveUp && giveUp != nil:
+		giveUp() // the page asks again when the login has ended
+	case a.Act == page.GiveUp || giveUp != nil:
+		s.again(conn, "")
+	default:
+		go s.login(ctx, conn, a.Key)
+	}
+}
+
+// login has the token obtained that a page's set-up waits for.
+func (s *servedPage) login(ctx context.Context, conn *attach.Conn, key string) {
+	login := control.Login{Way: oauth.ByDevice, Flow: s.flow, Key: key}
+	q := control.Request{Verb: control.LogIn, SettingUp: control.SettingUp{Login: &login}}
+	err := s.signs.run(ctx, control.Peer{UID: s.uid}, q, func(now control.SignIn) error {
+		if now.Step.Code == "" {
+			return nil
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		step := now.Step
+		s.signIn.device = &page.Device{URL: step.URL, Complete: step.Complete, Code: step.Code, Until: step.Until}
+		return s.show(conn, "")
+	})
+	gaveUp := ctx.Err() != nil
+	s.mu.Lock()
+	s.signIn.giveUp()
+	s.signIn = pageSignIn{}
+	s.mu.Unlock()
+	switch {
+	case gaveUp:
+		s.again(conn, "")
+	case err != nil:
+		s.again(conn, err.Error())
+	}
 }
 
 // answerOf is what an act means for a set-up.
@@ -301,11 +384,13 @@ func pageState(f control.Flow) page.State {
 		}
 		if w := f.Wants; w != nil {
 			s.Wanted = &page.Wanted{
+				Key:      w.Key,
 				Name:     w.Variable,
 				Where:    w.Where,
 				URL:      w.URL,
 				Scopes:   w.Scopes,
 				Optional: w.Optional,
+				SignIn:   slices.Contains(w.Ways, string(oauth.ByDevice)),
 			}
 		}
 	case control.FlowComplete:

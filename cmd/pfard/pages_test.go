@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
@@ -75,6 +77,11 @@ func (b *browsed) runPage(ctx context.Context, instance string, talk pageTalk) e
 
 func (w *browser) acts(t *testing.T, act page.Act, value string) {
 	t.Helper()
+	w.actsFor(t, "", act, value)
+}
+
+func (w *browser) actsFor(t *testing.T, key string, act page.Act, value string) {
+	t.Helper()
 	var files []*os.File
 	if value != "" {
 		f, err := units.Sealed("value", []byte(value))
@@ -84,7 +91,7 @@ func (w *browser) acts(t *testing.T, act page.Act, value string) {
 		defer f.Close()
 		files = append(files, f)
 	}
-	acted := attach.Message{PageTalk: attach.PageTalk{Acted: &attach.Acted{Act: act}}}
+	acted := attach.Message{PageTalk: attach.PageTalk{Acted: &attach.Acted{Act: act, Key: key}}}
 	if err := w.conn.Send(acted, files...); err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +106,10 @@ func (w *browser) until(t *testing.T, is func(page.State) bool) page.State {
 		m, _, err := w.conn.Receive()
 		if err != nil {
 			t.Fatal(err)
+		}
+		text, err := json.Marshal(m)
+		if err != nil || strings.Contains(string(text), "hunter2") {
+			t.Fatalf("the page's process sees a secret: %s, %v", text, err)
 		}
 		if m.Shown != nil && is(*m.Shown) {
 			return *m.Shown
@@ -195,6 +206,124 @@ func TestPageActs(t *testing.T) {
 	}
 }
 
+// TestPageSignIn: a person signs in on the page. Its process sees the code, and no token. A sign-in that fails, or that
+// the person gives up, leaves the set-up as it was.
+func TestPageSignIn(t *testing.T) {
+	d, m, _, f, _ := bureau(t)
+	if err := d.vault.Set("acme_client", []byte("CS-login-hunter2")); err != nil {
+		t.Fatal(err)
+	}
+	b := &browsed{opened: make(chan *browser, 9)}
+	d.servePages(b)
+	follow := d.begins(t, operator(), paged("b", declaresToken))
+	w := <-b.opened
+	if wanted := w.task.State.Wanted; !wanted.SignIn || wanted.Key != "drive" {
+		t.Fatalf("%+v", wanted)
+	}
+	w.actsFor(t, "other", page.SignIn, "")
+	w.until(t, func(s page.State) bool { return s.Phase == page.Waiting && strings.Contains(s.Words, "by now") })
+	w.acts(t, page.GiveUp, "")
+	w.until(t, phase(page.Waiting))
+
+	shows := attach.Progress{URL: "https://login.example/d", Code: "A-B", Complete: "https://login.example/d?c",
+		Life: time.Minute}
+	w.actsFor(t, "drive", page.SignIn, "")
+	denied := make(chan struct{})
+	f.acts <- func(_ oauth.Task, e errand) error {
+		if err := e.show(shows, f); err != nil {
+			t.Error(err)
+		}
+		<-denied
+		return gives(e, attach.Refreshed{Error: "the sign-in was refused"}, oauth.Answer{})
+	}
+	is := w.until(t, phase(page.SigningIn))
+	if is.Device == nil || is.Device.Code != "A-B" || is.Device.URL != shows.URL || is.Device.Complete != shows.Complete ||
+		is.Device.Until.IsZero() {
+		t.Errorf("the page shows %+v", is.Device)
+	}
+	w.actsFor(t, "drive", page.SignIn, "") // a second time: it shows the first
+	w.until(t, phase(page.SigningIn))
+	close(denied)
+	is = w.until(t, func(s page.State) bool { return s.Phase == page.Waiting && s.Words != "" })
+	if !strings.Contains(is.Words, "the sign-in was refused") || is.Left != 0 || is.Wanted == nil {
+		t.Errorf("denied: %+v", is)
+	}
+
+	w.actsFor(t, "drive", page.SignIn, "")
+	f.acts <- func(_ oauth.Task, e errand) error { return e.show(shows, f) }
+	w.until(t, func(s page.State) bool { return strings.Contains(s.Words, "without a word") })
+	for len(f.ended) > 0 {
+		<-f.ended
+	}
+	w.actsFor(t, "drive", page.SignIn, "") // nobody acts: it waits for the provider
+	for !d.orders.logins.under("drive") {
+		time.Sleep(time.Millisecond)
+	}
+	w.acts(t, page.GiveUp, "")
+	if key := <-f.ended; key != "drive" {
+		t.Errorf("the process of %q has ended", key)
+	}
+	w.until(t, func(s page.State) bool { return s.Phase == page.Waiting && s.Words == "" })
+
+	w.actsFor(t, "drive", page.SignIn, "")
+	f.acts <- func(_ oauth.Task, e errand) error { return gives(e, attach.Refreshed{}, granted()) }
+	d.comesUp(t, m, "b", 1, proven())
+	w.until(t, phase(page.Done))
+	if done := follow.until(control.FlowComplete); done.Attempts != 0 {
+		t.Errorf("%+v", done)
+	}
+}
+
+// TestPageSignInConsents: a person who signs in on a client's page consents; a login for the same key elsewhere is no
+// word about that set-up.
+func TestPageSignInConsents(t *testing.T) {
+	d, m, _, f, _ := bureau(t)
+	installs := d.known(t)
+	if err := d.vault.Set("acme_client", []byte("CS-login-hunter2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.vault.Set("x_extra", []byte("hunter2-hunter2")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(d.tokens.signIns.dir, "acme.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := strings.Replace(string(text), `"drive"`, `"x_token"`, 1)
+	if err := os.WriteFile(filepath.Join(d.tokens.signIns.dir, "acme.hcl"), []byte(with), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d.within(t, func() { d.tokens.signIns.read() })
+	b := &browsed{opened: make(chan *browser, 9)}
+	d.servePages(b)
+	guest, before := control.Peer{UID: 4242}, d.folderText(t)
+	for _, signs := range []bool{false, true} {
+		follow := d.begins(t, guest, &control.SetUp{Service: "x", For: "desk", Page: true})
+		w := <-b.opened
+		if !signs {
+			_, ended := d.logsIn(t.Context(), "acme", oauth.ByDevice)
+			f.acts <- func(_ oauth.Task, e errand) error { return gives(e, attach.Refreshed{}, granted()) }
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			w.until(t, func(s page.State) bool { return s.Phase == page.Waiting && s.Wanted == nil })
+			if d.folderText(t) != before || m.count("x") != 0 {
+				t.Errorf("begun without consent: %s", d.folderText(t))
+			}
+			w.acts(t, page.Cancel, "")
+			follow.until(control.FlowFailed)
+			ask(t, d, control.Request{Verb: control.Remove, Key: "x_token"})
+			continue
+		}
+		w.actsFor(t, "x_token", page.SignIn, "")
+		f.acts <- func(_ oauth.Task, e errand) error { return gives(e, attach.Refreshed{}, granted()) }
+		installs <- ""
+		d.comesUp(t, m, "x", 1, proven())
+		w.until(t, phase(page.Done))
+		follow.until(control.FlowComplete)
+	}
+}
+
 // TestPageDies: a set-up whose page is gone ends, and says why; nothing was written.
 func TestPageDies(t *testing.T) {
 	d, _, b := withPages(t)
@@ -253,6 +382,8 @@ func TestPageOfAClient(t *testing.T) {
 // TestPageStates: a state is what a page shows of it.
 func TestPageStates(t *testing.T) {
 	wants := &control.Wanted{
+		Key:      "token",
+		Ways:     []string{"code", "device"},
 		Variable: "TOKEN",
 		Where:    "there",
 		URL:      "https://a.test/",
@@ -298,6 +429,8 @@ func TestPageStates(t *testing.T) {
 	} {
 		if c.flow.Wants != nil {
 			c.want.Wanted = &page.Wanted{
+				Key:      "token",
+				SignIn:   true,
 				Name:     "TOKEN",
 				Where:    "there",
 				URL:      "https://a.test/",

@@ -39,7 +39,8 @@ type keeper struct {
 	servers   secretUsers
 	around    around
 	bridges   *bridge.Talks
-	gateway   func(plan.Plan) error // tells it what a server that runs is by now
+	flows     interface{ arrived(control.Change) } // set-ups, which may wait for a secret; nil: there are none
+	gateway   func(plan.Plan) error                // tells it what a server that runs is by now
 	// running returns the instances of a server whose bridges run. nil: each bridge that runs is talked with.
 	running func(ctx context.Context, server string) ([]string, error)
 }
@@ -239,6 +240,11 @@ func (k *keeper) change(change func() ([]vault.Change, error)) ([]control.Change
 	})
 	k.awaitWire(list)
 	k.verifyAgain(list)
+	for _, c := range list {
+		if k.flows != nil && (c.Result == string(vault.New) || c.Result == string(vault.Changed)) {
+			k.flows.arrived(c)
+		}
+	}
 	return list, err
 }
 

@@ -31,7 +31,8 @@ func (f *flows) order(p control.Peer, wish control.SetUp) (o setups.Order, done 
 	o.Flow = setup.Flow{Server: name, Service: wish.Service}
 	o.Flow.Page, o.Flow.Consent = wish.Page, o.Client
 	if wish.Page && !f.HasPages() {
-		return o, nil, fmt.Errorf("%w: this pfard opens no pages", control.ErrInvalid)
+		return o, nil, fmt.Errorf("%w: this pfard opens no one-time pages; pfar add %s asks at a terminal",
+			control.ErrInvalid, name)
 	}
 	has, err := f.owned(name)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,12 +54,17 @@ func (s *signIns) now() signin.Set {
 // loginCommand begins the command that obtains a token set.
 const loginCommand = "pfar login "
 
-// command is what stores another token set under a key.
-func (s *signIns) command(key string) string {
+// login is the command that obtains the token of a key, "" if no provider of it is configured.
+func (s *signIns) login(key string) string {
 	if p, ok := s.now().OfKey(key); ok {
 		return loginCommand + p.Name
 	}
-	return "pfar vault set " + key + " --oauth"
+	return ""
+}
+
+// command is what stores another token set under a key.
+func (s *signIns) command(key string) string {
+	return cmp.Or(s.login(key), "pfar vault set "+key+" --oauth")
 }
 
 // choose returns the provider and the way that a request means. declared are the servers.
@@ -81,10 +87,7 @@ func (s *signIns) choose(q control.Request, declared []declaration.Server) (p si
 	case err != nil:
 		return p, way, fmt.Errorf("%w: %w", control.ErrInvalid, err)
 	}
-	if way = q.Login.Way; way == "" {
-		way = p.Ways()[0]
-	}
-	return p, way, nil
+	return p, cmp.Or(q.Login.Way, p.Ways()[0]), nil
 }
 
 // vaultKeys are the keys of the vault that a declaration names.

@@ -116,6 +116,7 @@ type Listens struct {
 // Acted is what a person has done on a page.
 type Acted struct {
 	Act page.Act `json:"act"`
+	Key string   `json:"key,omitempty"` // page.Wanted.Key of the secret that the page asked for
 }
 
 // MaxTokens bounds an OAuth token set, and what an endpoint makes of it, on the way to a refresh and back, in bytes.

@@ -12,7 +12,9 @@ import (
 // Login asks for an OAuth token to be obtained. The request's Server is the name of a provider, a declared server or a
 // service of the catalogue.
 type Login struct {
-	Way oauth.Way `json:"way,omitempty"` // "": the provider's first
+	Way  oauth.Way `json:"way,omitempty"`  // "": the provider's first
+	Flow string    `json:"flow,omitempty"` // the set-up that waits for it; then the request's Server does not count
+	Key  string    `json:"key,omitempty"`  // with Flow: Wanted.Key of the secret that was asked for
 }
 
 // SignIn is how far a login has come. Nothing in it is secret, but a person alone is told: whoever has its URL could

@@ -45,8 +45,9 @@ type State struct {
 	Words  string  `json:"words,omitempty"`  // what is being done, or what the service or pfar has said
 	Left   int     `json:"left,omitempty"`   // of Waiting: values that may still be tried
 	Wanted *Wanted `json:"wanted,omitempty"` // of Waiting; nil: nothing but a yes
+	Device *Device `json:"device,omitempty"` // of SigningIn
 
-	Deadline time.Time `json:"deadline,omitzero"` // of Waiting: until when
+	Deadline time.Time `json:"deadline,omitzero"` // of Waiting and SigningIn: until when
 	Tools    int       `json:"tools,omitempty"`   // of Done
 	Tested   bool      `json:"tested,omitempty"`  // of Done: a call has shown that the secret is right
 }
@@ -55,10 +56,11 @@ type State struct {
 type Phase string
 
 const (
-	Waiting Phase = "waiting" // for the person
-	Working Phase = "working"
-	Done    Phase = "done"
-	Failed  Phase = "failed"
+	Waiting   Phase = "waiting"    // for the person
+	SigningIn Phase = "signing-in" // for the person, who is to enter a code on a page of the provider
+	Working   Phase = "working"
+	Done      Phase = "done"
+	Failed    Phase = "failed"
 )
 
 // Over reports whether nothing comes after it.
@@ -66,11 +68,21 @@ func (p Phase) Over() bool { return p == Done || p == Failed }
 
 // Wanted is the secret that a person is to enter.
 type Wanted struct {
+	Key      string   `json:"key,omitempty"`   // of the vault, by which pfard knows it again
 	Name     string   `json:"name"`            // what it is called: "NOTION_TOKEN"
 	Where    string   `json:"where,omitempty"` // how a person gets one, in words
 	URL      string   `json:"url,omitempty"`   // the page for that
 	Scopes   []string `json:"scopes,omitempty"`
 	Optional bool     `json:"optional,omitempty"`
+	SignIn   bool     `json:"sign_in,omitempty"` // a sign-in with a code can get it
+}
+
+// Device is a sign-in with a code (RFC 8628): the person enters Code at URL, on any device.
+type Device struct {
+	URL      string    `json:"url"`
+	Complete string    `json:"complete,omitempty"` // the same with the code in it
+	Code     string    `json:"code"`
+	Until    time.Time `json:"until,omitzero"` // the code is good
 }
 
 // Act is what a person does on a page. The zero value is nothing.
@@ -80,6 +92,9 @@ const (
 	Enter  Act = "enter"  // the value that comes with it; without a Wanted, a yes
 	Skip   Act = "skip"   // an optional secret
 	Cancel Act = "cancel" // the set-up
+
+	SignIn Act = "sign-in" // begin a sign-in with a code, where Wanted offers one
+	GiveUp Act = "give-up" // the sign-in: the secret is entered instead
 )
 
 // NewNonce returns 130 random bits in 26 letters and digits, which are themselves in a URL.
@@ -125,8 +140,13 @@ func (s State) Clean() State {
 	s.Words = line(s.Words)
 	if s.Wanted != nil {
 		w := *s.Wanted
-		w.Name, w.Where, w.URL, w.Scopes = line(w.Name), line(w.Where), httpsOnly(w.URL), lines(w.Scopes)
+		w.Key, w.Name, w.Where = line(w.Key), line(w.Name), line(w.Where)
+		w.URL, w.Scopes = httpsOnly(w.URL), lines(w.Scopes)
 		s.Wanted = &w
+	}
+	if s.Device != nil {
+		d := s.Device
+		s.Device = &Device{httpsOnly(d.URL), httpsOnly(d.Complete), line(d.Code), d.Until}
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -18,7 +19,7 @@ type Flow struct {
 	Package   string `json:"package,omitempty"`
 
 	State  control.FlowState `json:"state"`
-	Step   Step              `json:"step,omitempty"` // of FlowSpawning, and AwaitingConsent
+	Step   Step              `json:"step,omitempty"` // of FlowSpawning; AwaitingConsent; SignIn
 	Detail string            `json:"detail,omitempty"`
 
 	Secrets  []Secret  `json:"secrets,omitempty"` // in the order in which they are asked for
@@ -31,10 +32,11 @@ type Flow struct {
 
 // Asked is how the set-up was asked for, and what that has led to.
 type Asked struct {
-	Page    bool `json:"page,omitempty"`    // a one-time page takes what is missing
-	Consent bool `json:"consent,omitempty"` // nothing is written or started before a person has used the page
-	Again   bool `json:"again,omitempty"`   // values were refused: all are asked for again
-	Touched bool `json:"touched,omitempty"` // it has begun to write and start: a failure stops the server
+	Page    bool `json:"page,omitempty"`     // a one-time page takes what is missing
+	Consent bool `json:"consent,omitempty"`  // nothing is written or started before a person has used the page
+	Again   bool `json:"again,omitempty"`    // values were refused: all are asked for again
+	Touched bool `json:"touched,omitempty"`  // it has begun to write and start: a failure stops the server
+	SignIns int  `json:"sign_ins,omitempty"` // that a person has begun
 }
 
 // Result is what FlowComplete tells.
@@ -48,6 +50,7 @@ type Step string
 
 const (
 	AwaitingConsent Step = "consent" // of AwaitingCredential: nothing is missing but a person's word
+	SignIn          Step = "sign-in" // of the states that wait for a secret: a person signs in to get it
 	Storing         Step = "store"
 	Installing      Step = "install"
 	Writing         Step = "write"
@@ -72,13 +75,17 @@ const (
 // Limits of the states that somebody or something is waited for in.
 const (
 	PersonTime  = 10 * time.Minute
-	InstallTime = 25 * time.Minute // more than an installation may take
-	StartTime   = 5 * time.Minute  // more than systemd gives a unit
+	SignInTime  = oauth.LoginTime + 2*time.Minute // more than a sign-in takes: its own end is told, not the set-up's
+	InstallTime = 25 * time.Minute                // more than an installation may take
+	StartTime   = 5 * time.Minute                 // more than systemd gives a unit
 	VerifyTime  = 3 * time.Minute
 )
 
 // MaxRefused is how many values may be refused in one set-up, all in all.
 const MaxRefused = 3
+
+// MaxSignIns is how many sign-ins may be begun in one set-up: each has a person waited for anew.
+const MaxSignIns = 10
 
 // View is what is told of a flow.
 func (f Flow) View() control.Flow {
@@ -150,6 +157,16 @@ func (f Flow) Omitted() (variables []string) {
 		}
 	}
 	return variables
+}
+
+// variable is the name by which a person was asked for a key.
+func (f Flow) variable(key string) string {
+	for _, s := range f.Secrets {
+		if s.Key == key {
+			return s.Variable
+		}
+	}
+	return fmt.Sprintf("%q", key)
 }
 
 // place says where a flow is, for people.

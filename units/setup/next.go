@@ -13,8 +13,8 @@ import (
 type Event struct {
 	Kind   Kind
 	Now    time.Time
-	Words  string   // why, of what went wrong
-	Key    string   // of Value and Skipped: the secret that a person was asked for; "": whichever is waited for
+	Words  string   // why, of what went wrong; of NotSignedIn "": the person gave up
+	Key    string   // of Value, Skipped, SigningIn: what a person was asked for ("": whatever that is); of Arrived
 	Stored []string // of Begun and Resumed: keys of the flow that are in the vault
 	Tools  int      // of Listed
 	Tool   string   // of Verified
@@ -29,6 +29,9 @@ const (
 	Confirmed    Kind = "confirmed"
 	Value        Kind = "value" // a person gave one for what the flow waits for
 	Skipped      Kind = "skipped"
+	SigningIn    Kind = "signing in"    // a person has begun a sign-in for what the flow waits for
+	NotSignedIn  Kind = "not signed in" // it has ended without a token
+	Arrived      Kind = "arrived"       // a value of Key is in the vault, from wherever
 	Cancelled    Kind = "cancelled"
 	Superseded   Kind = "superseded" // the same principal has begun another one
 	PageLost     Kind = "page lost"
@@ -80,7 +83,7 @@ var (
 func Next(f Flow, e Event) (Flow, []Action, error) {
 	f.Secrets = slices.Clone(f.Secrets) // the one before stays as it was
 	switch e.Kind {
-	case Value, Skipped, Confirmed, Cancelled:
+	case Value, Skipped, SigningIn, Confirmed, Cancelled:
 		return f.person(e)
 	}
 	if f.Over() {
@@ -100,6 +103,12 @@ func Next(f Flow, e Event) (Flow, []Action, error) {
 		return f.fail("another set-up was begun")
 	case Broken:
 		return f.fail(e.Words)
+	case Arrived:
+		return f.arrived(e)
+	case NotSignedIn:
+		if f.Step == SignIn {
+			return f.unsigned(e)
+		}
 	case PageLost:
 		if f.waits() && f.Page {
 			return f.fail(e.Words)
@@ -120,7 +129,16 @@ func (f Flow) person(e Event) (Flow, []Action, error) {
 	switch {
 	case e.Kind == Cancelled && !f.Over():
 		return f.fail("cancelled")
-	case s != nil && e.Key != "" && e.Key != s.Key: // sent twice: the flow has gone on
+	case s != nil && e.Key != "" && e.Key != s.Key: // the flow has gone on
+		return f, nil, fmt.Errorf("%w: the answer is for %s, and %s; nothing was stored", ErrNotWaiting, f.variable(e.Key),
+			f.place())
+	case e.Kind == SigningIn && s != nil && f.SignIns >= MaxSignIns:
+		return f, nil, fmt.Errorf("%w: %d sign-ins have failed; paste a value, or begin the set-up again", ErrNotWaiting,
+			f.SignIns)
+	case e.Kind == SigningIn && s != nil:
+		f.SignIns++
+		f.Step, f.Detail, f.Deadline = SignIn, "waiting for "+s.Variable, e.Now.Add(SignInTime)
+		return f, nil, nil
 	case e.Kind == Value && s != nil:
 		f.State, f.Step, f.Detail, f.Deadline = control.FlowSpawning, Storing, "storing "+s.Key, time.Time{}
 		f.Consent = false
@@ -169,9 +187,39 @@ func (f Flow) outcome(e Event) (Flow, []Action, error) {
 		return f.fail(e.Words + f.another())
 	case (e.Kind == Verified || e.Kind == Unverified) && verifying:
 		f.State, f.Detail, f.Deadline, f.Verified = control.FlowComplete, "", time.Time{}, e.Tool
+		if e.Kind == Unverified && e.Words != "" {
+			f.Detail = "connected, not verified: " + e.Words
+		}
 		return f, f.ending(), nil
 	case e.Kind == Refused && verifying:
 		return f.refused(e)
+	}
+	return f, nil, nil
+}
+
+// arrived goes on with a secret that has come into the vault. A set-up of the operator's names it as a declaration
+// does: whoever stores it means this server too. That is no consent to a set-up that a client has begun, unless a
+// person has signed in for it there.
+func (f Flow) arrived(e Event) (Flow, []Action, error) {
+	s := f.wants()
+	if s == nil || s.Key != e.Key {
+		return f, nil, nil
+	}
+	switch {
+	case f.Step == SignIn || !f.Consent:
+		s.Fate, f.Consent = Taken, false
+	case s.Fate == "":
+		s.Fate = Had
+	}
+	f.At++
+	return f.ask(e.Now)
+}
+
+// unsigned waits for another answer after a sign-in that has brought no token. It is no refused value.
+func (f Flow) unsigned(e Event) (Flow, []Action, error) {
+	f.Step, f.Deadline = "", e.Now.Add(PersonTime)
+	if f.Detail = e.Words; e.Words == "" {
+		f.Detail = "waiting for " + f.Secrets[f.At].Variable
 	}
 	return f, nil, nil
 }
@@ -263,6 +311,9 @@ func (f Flow) resume(e Event) (Flow, []Action, error) {
 		f.At++
 		return f.ask(e.Now)
 	case f.waits():
+		if f.Step == SignIn { // it ended with that pfard
+			f.Step, f.Detail = "", "waiting for "+f.wants().Variable
+		}
 		return f, []Action{{Do: Ask}}, nil
 	case f.Step == Installing:
 		return f.spawn(e.Now)
@@ -282,8 +333,14 @@ func (f Flow) fail(words string) (Flow, []Action, error) {
 
 // another says how to store another value, where one that was just given may be why a server does not start.
 func (f Flow) another() (words string) {
-	for _, key := range f.Taken() {
-		words += "; to store another " + key + ", run: pfar vault rotate " + key
+	for _, s := range f.Secrets {
+		switch {
+		case s.Fate != Taken:
+		case len(s.Ways) > 0:
+			words += "; to get another " + s.Key + ", run: pfar login " + s.Key
+		default:
+			words += "; to store another " + s.Key + ", run: pfar vault rotate " + s.Key
+		}
 	}
 	return words
 }
@@ -305,6 +362,8 @@ func (f Flow) late() string {
 		return "the server did not start within " + minutes(StartTime)
 	case f.State == control.FlowVerifying:
 		return "the server's answer was not there within " + minutes(VerifyTime)
+	case f.Step == SignIn:
+		return "nobody signed in within " + minutes(SignInTime)
 	case f.Step == AwaitingConsent:
 		return "nobody consented within " + minutes(PersonTime)
 	}

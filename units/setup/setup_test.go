@@ -52,11 +52,15 @@ func places() []place {
 	second.At, second.Secrets = 1, secrets(Taken, "")
 	paged := asked
 	paged.Page, paged.Consent = true, true
+	signing := paged
+	signing.Step = SignIn
 	refused := Flow{
 		State: control.CredentialRefused, Secrets: one, Attempts: 1, Deadline: soon, Asked: Asked{Again: true, Touched: true},
 	}
 	many := refused
 	many.Secrets = two
+	anew := refused
+	anew.Step = SignIn
 	again := refused
 	again.Deadline = time.Time{}
 	verifying := Flow{
@@ -73,6 +77,7 @@ func places() []place {
 		}},
 		{"awaiting FIRST", asked},
 		{"awaiting FIRST, by a page", paged},
+		{"awaiting FIRST, by a page, where a person signs in", signing},
 		{"awaiting SECOND, which is optional", second},
 		{"awaiting consent, by a page", Flow{
 			State: control.AwaitingCredential, Step: AwaitingConsent, Deadline: soon, Asked: Asked{Page: true, Consent: true},
@@ -87,6 +92,7 @@ func places() []place {
 		{"verifying, no secrets", none},
 		{"refused", refused},
 		{"refused, one of two", many},
+		{"refused, and a person signs in", anew},
 		{"complete", Flow{State: control.FlowComplete, Secrets: one, Asked: touched}},
 		{"failed before anything was done", Flow{State: control.FlowFailed, Secrets: one}},
 		{"failed", Flow{State: control.FlowFailed, Secrets: one, Asked: touched}},
@@ -98,8 +104,9 @@ func happenings() (names []string, all map[string]Event) {
 	all = map[string]Event{}
 	add := func(name string, e Event) { names = append(names, name); all[name] = e }
 	for _, k := range []Kind{
-		Begun, Resumed, Confirmed, Value, Skipped, Cancelled, Superseded, PageLost, Late, Stored, NotStored, Installed,
-		NotInstalled, Written, NotWritten, Listed, NoneListed, NotStarted, Verified, Unverified, Refused, Broken,
+		Begun, Resumed, Confirmed, Value, Skipped, SigningIn, NotSignedIn, Arrived, Cancelled, Superseded, PageLost, Late,
+		Stored, NotStored, Installed, NotInstalled, Written, NotWritten, Listed, NoneListed, NotStarted, Verified,
+		Unverified, Refused, Broken,
 	} {
 		e := Event{Kind: k, Now: noon, Words: "why", Tools: 3, Tool: "get_me"}
 		switch k {
@@ -107,10 +114,13 @@ func happenings() (names []string, all map[string]Event) {
 			stored := e
 			stored.Stored = []string{"first"}
 			add(string(k)+" with FIRST in the vault", stored)
-		case Value, Skipped:
+		case Value, Skipped, SigningIn, Arrived:
 			other := e
 			other.Key = "other"
 			add(string(k)+" for another secret", other)
+			if k == Arrived {
+				e.Key = "first"
+			}
 		case Late:
 			add("late, before its time", e)
 			e.Now = noon.Add(time.Hour)
@@ -229,7 +239,8 @@ func TestWalk(t *testing.T) {
 			before := f
 			next, actions, err := Next(f, e)
 			f = next
-			used = used || err == nil && (e.Kind == Value || e.Kind == Confirmed || e.Kind == Skipped)
+			said := e.Kind == Value || e.Kind == Confirmed || e.Kind == Skipped || e.Kind == Arrived && before.Step == SignIn
+			used = used || err == nil && said
 			begun = begun || e.Kind == Begun || e.Kind == Resumed
 			if err != nil && (!reflect.DeepEqual(before, f) || len(actions) > 0) {
 				t.Fatalf("%s: an error, and all the same %+v %+v", name, f, actions)
@@ -298,5 +309,62 @@ func TestWhole(t *testing.T) {
 	}
 	if _, _, err := Next(f, Event{Kind: Value}); !errors.Is(err, ErrNotWaiting) {
 		t.Errorf("a value after the end: %v", err)
+	}
+}
+
+// TestSignIn: a token that comes by a sign-in leads on as a value does, and is the person's word; one that comes in
+// another way leads on, and is none. A sign-in that fails costs no attempt, and leaves the person the whole time.
+func TestSignIn(t *testing.T) {
+	asked := Flow{State: control.FlowStart, Secrets: secrets(""), Asked: Asked{Page: true, Consent: true}}
+	next := func(f Flow, e Event) Flow {
+		t.Helper()
+		if e.Now.IsZero() {
+			e.Now = noon
+		}
+		f, _, err := Next(f, e)
+		if err != nil {
+			t.Fatalf("%s: %v", e.Kind, err)
+		}
+		return f
+	}
+	asked = next(asked, Event{Kind: Begun})
+	came := next(asked, Event{Kind: Arrived, Key: "first"})
+	if came.Step != AwaitingConsent || len(came.Taken()) != 0 || came.Secrets[0].Fate != Had {
+		t.Errorf("somebody stored it: %+v", came)
+	}
+	own := asked
+	own.Consent = false
+	if came := next(own, Event{Kind: Arrived, Key: "first"}); !slices.Equal(came.Taken(), []string{"first"}) {
+		t.Errorf("somebody stored it for the operator's own set-up: %+v", came)
+	}
+	signing := next(asked, Event{Kind: SigningIn, Key: "first"})
+	if v := signing.View(); v.Wants == nil || v.Deadline.Before(noon.Add(PersonTime+time.Minute)) {
+		t.Errorf("a person signs in: %+v", v)
+	}
+	if got := next(signing, Event{Kind: Late, Now: noon.Add(PersonTime)}); got.Over() {
+		t.Errorf("the set-up ends before the sign-in: %+v", got)
+	}
+	failed := next(signing, Event{Kind: NotSignedIn, Words: "denied", Now: noon.Add(9 * time.Minute)})
+	if v := failed.View(); v.Attempts != 0 || v.Wants == nil || v.Detail != "denied" ||
+		!v.Deadline.Equal(noon.Add(9*time.Minute+PersonTime)) || !failed.Consent {
+		t.Errorf("it fails: %+v", v)
+	}
+	if got := next(signing, Event{Kind: NotSignedIn}); got.Detail != "waiting for FIRST" {
+		t.Errorf("the person gave up: %+v", got)
+	}
+	if done := next(signing, Event{Kind: Arrived, Key: "first"}); done.Step != Writing || done.Consent ||
+		!slices.Equal(done.Taken(), []string{"first"}) {
+		t.Errorf("the token is there: %+v", done)
+	}
+	many := asked
+	for range MaxSignIns {
+		many = next(next(many, Event{Kind: SigningIn}), Event{Kind: NotSignedIn})
+	}
+	if _, _, err := Next(many, Event{Kind: SigningIn, Now: noon}); !errors.Is(err, ErrNotWaiting) {
+		t.Errorf("one sign-in after another: %v", err)
+	}
+	_, _, err := Next(asked, Event{Kind: Value, Key: "second", Now: noon})
+	if !errors.Is(err, ErrNotWaiting) || !strings.Contains(err.Error(), "nothing was stored") {
+		t.Errorf("a late value for another secret: %v", err)
 	}
 }

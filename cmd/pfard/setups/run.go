@@ -87,7 +87,7 @@ func (f *Flows) event(id string, e setup.Event, g *gift, turn int) error {
 	o.Flow = next
 	if err := f.kept.keep(o); err != nil {
 		switch e.Kind {
-		case setup.Begun, setup.Value, setup.Skipped, setup.Confirmed:
+		case setup.Begun, setup.Value, setup.Skipped, setup.SigningIn, setup.Confirmed:
 			return err
 		}
 		if !next.Over() { // what the disk still says is taken over by the next pfard, and may be done twice
@@ -240,11 +240,24 @@ func (f *Flows) verify(ctx context.Context, t task) setup.Event {
 	case p.Result == units.Verified:
 		return setup.Event{Kind: setup.Verified, Tool: p.Tool}
 	}
-	return setup.Event{Kind: setup.Unverified}
+	return setup.Event{Kind: setup.Unverified, Words: cleaned(f.Records, p.Words)}
 }
 
-// ask opens the page of a flow that has one, and waits no longer than that takes.
+// ask opens the page of a flow that has one, and waits no longer than that takes. Nobody is asked for what came into
+// the vault before the flow waited for it.
 func (f *Flows) ask(r *running, t task) (ended bool) {
+	if w := t.order.Flow.View().Wants; w != nil && !t.order.Flow.Again {
+		stored, err := f.Vault.Stored([]string{w.Key})
+		if err == nil && len(stored) > 0 {
+			err = f.event(r.id, setup.Event{Kind: setup.Arrived, Key: w.Key}, nil, t.turn)
+		}
+		switch {
+		case err != nil:
+			f.Log.Warn("looking whether a secret has come meanwhile, ignoring", "key", w.Key, "error", err)
+		case len(stored) > 0:
+			return false
+		}
+	}
 	f.mu.Lock()
 	pages, wanted := f.pages, t.order.Flow.Page && !r.paged
 	r.paged = r.paged || wanted

@@ -311,16 +311,33 @@ func (f *Flows) Supply(a Answer) (control.Flow, error) {
 	return f.look(a.ID)
 }
 
-// Waiting returns the flows that wait for the secret of a key.
-func (f *Flows) Waiting(key string) (ids []string) {
+// Arrived has the flows go on that wait for the secret of a key, which is in the vault now.
+func (f *Flows) Arrived(key string) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	var waiting []string
 	for id, r := range f.of {
 		if w := r.order.Flow.View().Wants; w != nil && w.Key == key {
-			ids = append(ids, id)
+			waiting = append(waiting, id)
 		}
 	}
-	return ids
+	f.mu.Unlock()
+	for _, id := range waiting {
+		if err := f.event(id, setup.Event{Kind: setup.Arrived, Key: key}, nil, anyTurn); err != nil {
+			f.Log.Warn("a set-up does not take a secret that was stored", "key", key, "error", err)
+		}
+	}
+}
+
+// SetsUp reports whether a set-up of a server is under way.
+func (f *Flows) SetsUp(server string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.of {
+		if r.order.Flow.Server == server {
+			return true
+		}
+	}
+	return false
 }
 
 // optional reports whether a flow waits for a secret that may be left out.

@@ -1,0 +1,52 @@
+package setups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/setup"
+)
+
+// SignIns are those that persons begin for secrets which flows wait for.
+type SignIns struct{ *Flows }
+
+// Wanted is the secret that a flow waits for.
+func (f SignIns) Wanted(id string) (control.Wanted, error) {
+	now, err := f.look(id)
+	switch {
+	case err != nil:
+		return control.Wanted{}, err
+	case now.Wants == nil:
+		return control.Wanted{}, fmt.Errorf("%w: the set-up of %q waits for no secret", control.ErrInvalid, now.Server)
+	}
+	return *now.Wants, nil
+}
+
+// SigningIn takes it that a person has begun a sign-in for the secret that a flow waits for. ctx of what is returned
+// ends when the flow does not wait for it any more.
+func (f SignIns) SigningIn(ctx context.Context, id, key string) (context.Context, error) {
+	if err := f.event(id, setup.Event{Kind: setup.SigningIn, Key: key}, nil, anyTurn); err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	go func() {
+		err := f.Follow(ctx, id, false, func(now control.Flow) error {
+			if now.Wants == nil || now.Wants.Key != key {
+				return errNotAwaited
+			}
+			return nil
+		})
+		end(err)
+	}()
+	return ctx, nil
+}
+
+var errNotAwaited = errors.New("its set-up waits for it no longer")
+
+// NotSignedIn takes it that such a sign-in has ended without a token. No words: the person gave up.
+func (f SignIns) NotSignedIn(id, words string) {
+	e := setup.Event{Kind: setup.NotSignedIn, Words: cleaned(f.Records, words)}
+	_ = f.event(id, e, nil, anyTurn) // it may have ended
+}
