@@ -31,6 +31,11 @@ pfar does not show secrets while you type them. A script gives them with --secre
 input, never as an argument. If the service refuses a value, pfar asks for another one, three times in
 all. Enter "cancel" to end the set-up, "skip" to leave out an optional secret.
 
+Where oauth.d has a client for the provider, press Enter to sign in instead: pfar shows a link and a
+code, and goes on when you have signed in. A sign-in that fails is no refused value. A secret that you
+store in another way meanwhile ("pfar vault set", "pfar login") has the set-up go on as well. With --page
+a page in a browser takes the secrets, or signs you in, and pfar prints its link.
+
 After Ctrl-C the set-up waits for ten minutes. The same command joins it again.`
 
 // addVerb sets servers up.
@@ -41,7 +46,7 @@ type additions struct {
 	name              string
 	set, secrets      map[string]string // answers by parameter, files by key of the vault
 	learn             time.Duration
-	yes, dry          bool
+	yes, dry, page    bool
 	list, end, behind bool
 }
 
@@ -53,7 +58,7 @@ func (v addVerb) addCommand() *cobra.Command {
 		Example: example("pfar add notion", "pfar add slack --set team=T01234567",
 			"pfar add npm:@modelcontextprotocol/server-memory@2025.9.25", "pfar add -- npx -y exa-mcp-server@2.0.0",
 			"pfar add github --name github-work --dry-run",
-			"pfar add notion --yes --secret-file notion_token=FILE", "pfar add --list web search"),
+			"pfar add notion --yes --secret-file notion_token=FILE", "pfar add notion --page", "pfar add --list web search"),
 		Args: cobra.ArbitraryArgs, ValidArgsFunction: offerFirst(v.offeredServices),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.behind = cmd.ArgsLenAtDash() == 0 && len(args) > 0
@@ -67,6 +72,7 @@ func (v addVerb) addCommand() *cobra.Command {
 	f.DurationVar(&o.learn, "learn", 20*time.Second, "how long an unknown server runs in learning mode, such as 1m")
 	f.BoolVar(&o.yes, "yes", false, "do not ask")
 	f.BoolVar(&o.dry, "dry-run", false, "show the declaration and what would be done, and change nothing")
+	f.BoolVar(&o.page, "page", false, "take the secrets on a page in a browser, by a link that works once")
 	f.BoolVar(&o.list, "list", false, "list the known services, as pfar services does")
 	f.BoolVar(&o.end, "cancel", false, "end the set-up that is under way")
 	return cmd
@@ -149,7 +155,6 @@ type adding struct {
 	proposal
 	additions
 	text []byte // of the declaration
-	deaf bool   // a read of the terminal was left behind: nothing more can be asked
 }
 
 func (a *adding) server() string { return a.choices.Server }
@@ -158,7 +163,11 @@ func (a *adding) add(ctx context.Context) error {
 	if a.dry {
 		return a.show(ctx)
 	}
-	if err := a.canAsk(a.yes, "pfar add "+a.server()+" --dry-run"); err != nil {
+	look := "pfar add " + a.server() + " --dry-run"
+	if !a.page {
+		look += "; with --yes --page a browser takes the secrets"
+	}
+	if err := a.canAsk(a.yes, look); err != nil {
 		return err
 	}
 	report, err := a.report(ctx)
@@ -183,7 +192,7 @@ func (a *adding) add(ctx context.Context) error {
 	if !a.known {
 		return a.unknown(ctx)
 	}
-	begin := &control.SetUp{Server: a.server(), Service: a.service.Name, Answers: a.choices.Answers}
+	begin := &control.SetUp{Server: a.server(), Service: a.service.Name, Answers: a.choices.Answers, Page: a.page}
 	if a.choices.Package != "" || a.server() != a.service.Name { // which the entry alone does not say
 		begin.Answers, begin.Text = nil, &control.Text{New: a.text}
 	}
@@ -197,8 +206,13 @@ func (a *adding) underWay(ctx context.Context) (bool, error) {
 	switch {
 	case errors.Is(err, control.ErrNoFlow):
 		return false, nil
-	case err != nil || now.Server == a.server():
-		return err == nil, err
+	case err != nil:
+		return false, err
+	case now.Server == a.server() && a.page && now.Wants != nil && now.Page == "": // it waits at a terminal: begin anew
+		return false, nil
+	case now.Server == a.server():
+		a.page = now.Page != ""
+		return true, nil
 	}
 	question := fmt.Sprintf("A set-up of %q is under way. End it and set up %q?", now.Server, a.server())
 	return false, a.ask(ctx, a.yes, question, func(io.Writer) {})
@@ -243,7 +257,7 @@ func (a *adding) again(ctx context.Context, s control.Server) error {
 		if err := a.ask(ctx, a.yes, fmt.Sprintf("Set %q up again, as it is declared?", s.Name), show); err != nil {
 			return err
 		}
-		return a.carry(ctx, &control.SetUp{Server: s.Name, Service: a.serviceName()})
+		return a.carry(ctx, &control.SetUp{Server: s.Name, Service: a.serviceName(), Page: a.page})
 	}
 	if a.json() {
 		return a.printJSON(added{Server: s.Name, Service: a.serviceName(), File: s.File, State: control.FlowComplete,
@@ -252,8 +266,13 @@ func (a *adding) again(ctx context.Context, s control.Server) error {
 	fmt.Fprintf(a.stdout, "%s: %s; it is declared in %s\n", escape(s.Name, oneLine), escape(describe(s), oneLine),
 		escape(s.File, oneLine))
 	rows := [][]cell{{{"  pfar tools " + s.Name, ""}, {"what it offers", ""}}}
+	stored, _ := vaultVerb{a.pfar}.secrets(ctx) // without it the words are less exact
 	for _, k := range a.service.Secrets {
-		rows = append(rows, []cell{{"  pfar vault rotate " + k.Key, ""}, {"give it another secret", ""}})
+		row := []cell{{"  pfar vault rotate " + k.Key, ""}, {"give it another secret", ""}}
+		if slices.ContainsFunc(stored, func(s control.Secret) bool { return s.Key == k.Key && s.Kind == "oauth" }) {
+			row = []cell{{"  pfar login " + k.Key, ""}, {"sign in again", ""}}
+		}
+		rows = append(rows, row)
 	}
 	rows = append(rows, []cell{{"  pfar edit " + s.Name, ""}, {"change its declaration", ""}},
 		[]cell{{fmt.Sprintf("  pfar add %s --name %s-2", s.Name, s.Name), ""}, {"set up another one", ""}})

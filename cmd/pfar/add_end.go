@@ -85,7 +85,7 @@ func (a *adding) unreviewed(ctx context.Context, server string) (names []string,
 // changes nothing: clients get them as a stranger's text, or not at all.
 func (a *adding) review(ctx context.Context, server string, names []string) {
 	later := "pfar pins accept " + server
-	if a.yes || a.deaf || !isTerminal(a.stdin) {
+	if a.yes || !isTerminal(a.stdin) {
 		fmt.Fprintf(a.stderr, "Nobody has read %s of %s.\n", count(len(names), "definition"), escape(server, oneLine))
 		a.hintAt("read and accept them: " + later)
 		return
@@ -157,6 +157,9 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 	next := [][]cell{
 		{{"  pfar tools " + out.Server, ""}, {"all that it offers", ""}},
 		{{"  pfar client install PROGRAM", ""}, {"let a desktop client use it", ""}},
+	}
+	if out.Verified == "" && a.service.Test != nil && len(a.service.Secrets) > 0 {
+		next = append([][]cell{{{"  pfar test " + out.Server, ""}, {"try again whether its secrets are right", ""}}}, next...)
 	}
 	if call != "" {
 		next = append([][]cell{{{"  pfar call " + call, ""}, {"call a tool that only reads", ""}}}, next...)

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"strconv"
 
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
@@ -28,10 +31,10 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 		}
 		return context.Cause(ctx)
 	case errors.Is(err, io.EOF) && waits: // Ctrl-D
-		return fail(exitInterrupted, "no value was given").withHint("the set-up waits: pfar add %s", a.server())
+		return fail(exitInterrupted, "no value was given").withHint("%s", a.goOn(*last.Wants))
 	case err != nil && waits:
 		code, _ := classify(err)
-		return fail(code, "%w", err).withHint("the set-up waits: pfar add %s", a.server())
+		return fail(code, "%w", err).withHint("%s", a.goOn(*last.Wants))
 	case err != nil:
 		return err
 	case last.State == control.FlowFailed:
@@ -41,6 +44,18 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 	return a.finish(ctx, last)
 }
 
+// goOn says how a set-up goes on that waits for a secret.
+func (a *adding) goOn(w control.Wanted) string {
+	words := "the set-up waits: pfar add " + a.server()
+	if !isTerminal(a.stdin) {
+		words += ", or in a browser pfar add " + a.server() + " --page"
+	}
+	if len(w.Ways) > 0 {
+		words += ", or sign in: pfar login " + w.Key
+	}
+	return words
+}
+
 // talk is a conversation about a set-up.
 type talk struct {
 	*adding
@@ -48,6 +63,7 @@ type talk struct {
 	ended  chan error
 	values *secretValues
 	said   string // last, of what is being done
+	link   string // of the page, as the person was shown it
 }
 
 // question is a value that is asked for.
@@ -62,6 +78,7 @@ type question struct {
 // answer is what a person does about a question.
 type answer struct {
 	value string
+	way   oauth.Way // to sign in, rather than to give a value
 	skip  bool
 	err   error
 }
@@ -71,13 +88,13 @@ func (q *question) same(f control.Flow) bool {
 	return f.Wants != nil && f.Wants.Key == q.flow.Wants.Key && f.Attempts == q.flow.Attempts
 }
 
-// close gives the terminal its echo back. It reports whether a read was left behind: nothing more can be asked.
-func (q *question) close() bool {
+// close gives the terminal its echo back.
+func (q *question) close() {
 	if q == nil || q.sent {
-		return false
+		return
 	}
 	q.stop()
-	return errors.Is((<-q.given).err, context.Canceled)
+	<-q.given
 }
 
 // converse answers what the set-up asks for until it has ended.
@@ -104,12 +121,10 @@ func (t *talk) converse(ctx context.Context) (now control.Flow, err error) {
 			if open != nil && open.same(f) {
 				continue
 			}
-			t.deaf = open.close() || t.deaf // somebody else has answered, or it is too late
+			open.close() // somebody else has answered, or it is too late
 			now, open = f, nil
-			if t.tell(f); f.Wants != nil {
-				if open, err = t.pose(ctx, f); err != nil {
-					return now, err
-				}
+			if t.tell(f); f.Wants != nil && !t.paged(f) {
+				open = t.pose(ctx, f)
 			}
 		case a := <-given:
 			open.given <- a // for close
@@ -123,9 +138,7 @@ func (t *talk) converse(ctx context.Context) (now control.Flow, err error) {
 				continue
 			}
 			t.complain(err) // the set-up waits as before
-			if open, err = t.pose(ctx, now); err != nil {
-				return now, err
-			}
+			open = t.pose(ctx, now)
 		}
 	}
 }
@@ -140,23 +153,55 @@ func (t *talk) tell(now control.Flow) {
 	fmt.Fprintln(t.stderr, escape(now.Detail, oneLine))
 }
 
-// pose begins to ask for the value that a set-up waits for.
-func (t *talk) pose(ctx context.Context, now control.Flow) (*question, error) {
-	if t.deaf {
-		return nil, fail(exitFailed, "the set-up went on without this command").withHint("pfar add %s", t.server())
+// paged shows the person where the page of a set-up is, and reports whether that takes what is wanted.
+func (t *talk) paged(now control.Flow) bool {
+	if !t.page || t.values.given(now.Wants.Key) {
+		return false
 	}
+	if now.Page == "" || now.Page == t.link { // it is being opened, or shows by itself what is wanted
+		return true
+	}
+	t.link = now.Page
+	say := func(format string, a ...any) { fmt.Fprintf(t.stderr, format+"\n", a...) }
+	if u, err := url.Parse(now.Page); err == nil {
+		port, _ := strconv.ParseUint(u.Port(), 10, 16)
+		if forward := (loginVerb{t.pfar}).forward(uint16(port)); forward != "" {
+			say("\nThe page is on this machine. If your browser runs on another one, run there\nfirst:\n\n  %s",
+				escape(forward, oneLine))
+		}
+	}
+	say("\nOpen this link in your browser, and go on there:\n\n  %s\n", escape(now.Page, oneLine))
+	say("Show the link to nobody: who has it can answer in your place.")
+	minutes := max(1, int(now.Deadline.Sub(t.now()).Minutes()+0.5))
+	say("Waiting for you, at most %s. The set-up waits after Ctrl-C too.", count(minutes, "minute"))
+	return true
+}
+
+// pose begins to ask for the value that a set-up waits for.
+func (t *talk) pose(ctx context.Context, now control.Flow) *question {
 	asking, stop := context.WithCancel(ctx)
 	q := &question{flow: now, stop: stop, given: make(chan answer, 1), taken: make(chan error, 1)}
 	go func() { q.given <- t.values.read(asking, now) }()
-	return q, nil
+	return q
 }
 
-// supply hands an answer over.
+// supply hands an answer over, or has the person sign in.
 func (t *talk) supply(ctx context.Context, q *question, a answer) {
 	q.sent = true
 	q.stop()
 	go func() {
-		_, err := t.control().Supply(ctx, control.FlowAnswer{ID: q.flow.ID, Skip: a.skip}, a.value)
+		if a.way != "" {
+			q.taken <- t.signIn(ctx, q.flow, a.way)
+			return
+		}
+		_, err := t.control().Supply(ctx, control.FlowAnswer{ID: q.flow.ID, Key: q.flow.Wants.Key, Skip: a.skip}, a.value)
 		q.taken <- err
 	}()
+}
+
+// signIn has the token obtained that a set-up waits for. pfard ends that when the set-up does not wait for it any more.
+func (t *talk) signIn(ctx context.Context, now control.Flow, way oauth.Way) error {
+	l := control.Login{Way: way, Flow: now.ID, Key: now.Wants.Key}
+	_, err := loginVerb{t.pfar}.obtain(ctx, t.server(), l, "Ctrl-C, and again pfar add "+t.server())
+	return err
 }

@@ -15,11 +15,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -33,11 +35,15 @@ type fakeSetUp struct {
 	begun   []*control.SetUp
 	given   []string
 	skipped int
-	done    func() // when it is complete
+	page    string          // URL of its page; "": it has none
+	denies  []string        // why sign-ins fail, one after the other; "": one does not
+	logins  []control.Login // that were asked for
+	signed  chan struct{}   // gets one when the person has answered the provider
+	done    func()          // when it is complete
 }
 
 func newSetUp(wants ...control.Wanted) *fakeSetUp {
-	return &fakeSetUp{more: make(chan struct{}), wants: wants}
+	return &fakeSetUp{more: make(chan struct{}), wants: wants, signed: make(chan struct{}, 9)}
 }
 
 // notionToken is what a set-up of Notion waits for.
@@ -72,7 +78,44 @@ func (s *fakeSetUp) asks(state control.FlowState, detail string) {
 		s.goOn()
 		return
 	}
-	s.put(func(f *control.Flow) { f.State, f.Wants, f.Detail = state, &s.wants[0], detail })
+	s.put(func(f *control.Flow) {
+		f.State, f.Wants, f.Detail, f.Deadline = state, &s.wants[0], detail, time.Now().Add(10*time.Minute)
+	})
+	if s.page != "" { // it takes a while to open
+		s.put(func(f *control.Flow) { f.Wants, f.Detail, f.Page = &s.wants[0], detail, s.page })
+	}
+}
+
+// signIn obtains a token, or not, and has the set-up go on.
+func (s *fakeSetUp) signIn(r control.Request, send func(control.Response) error) error {
+	tell := func(in control.SignIn) error {
+		return send(control.Response{Declarations: control.Declarations{SignIn: &in}})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.logins = append(s.logins, *r.Login)
+	in := control.SignIn{Name: "notion", Key: r.Login.Key, Way: r.Login.Way}
+	in.Step = control.Step{URL: "https://login.example/device\x1b[2J", Code: "ABCD-EFGH",
+		Complete: "https://login.example/device?code=ABCD-EFGH", Until: time.Now().Add(10 * time.Minute)}
+	if r.Login.Way == oauth.ByCode {
+		in.Step = control.Step{URL: "https://login.example/auth", Port: 41234, Until: in.Step.Until}
+	}
+	if err := tell(in); err != nil {
+		return err
+	}
+	s.mu.Unlock()
+	<-s.signed
+	s.mu.Lock()
+	if len(s.denies) > 0 {
+		why := s.denies[0]
+		if s.denies = s.denies[1:]; why != "" {
+			return errors.New(why)
+		}
+	}
+	s.given = append(s.given, "a token")
+	s.goOn()
+	in.Step, in.Done, in.Scopes = control.Step{}, true, []string{"read"}
+	return tell(in)
 }
 
 // goOn ends well or, with the wrong value, asks again. Called with s.mu held.
@@ -108,6 +151,8 @@ func (s *fakeSetUp) serve(ctx context.Context, r control.Request, send func(cont
 	if r.Verb == control.Supply {
 		now := s.events[len(s.events)-1]
 		switch {
+		case now.Wants != nil && !r.Answer.Cancel && r.Answer.Key != now.Wants.Key:
+			return fmt.Errorf("the answer is for %q", r.Answer.Key)
 		case r.Answer.ID != now.ID || now.Wants == nil:
 			return errors.New("it does not wait")
 		case r.Answer.Cancel || r.Secret == "cancel":
@@ -285,6 +330,154 @@ func TestAddSession(t *testing.T) {
 	}
 }
 
+// signed is a wanted secret that a sign-in can get.
+func signed(t *testing.T, ways ...string) control.Wanted {
+	w := notionToken(t)
+	w.Ways = ways
+	return w
+}
+
+// answers has the person answer the provider, who shows the nth sign-in.
+func (s *addSession) answers(t *testing.T, n int) {
+	t.Helper()
+	const text = "Ctrl-C gives up."
+	s.screen.until(t, text, func() bool { return strings.Count(s.screen.String(), text) == n })
+	s.setUps.signed <- struct{}{}
+}
+
+// TestAddSignsIn is what is on the screen when a person signs in: first in vain, then with success.
+func TestAddSignsIn(t *testing.T) {
+	for _, columns := range []int{80, 120} {
+		s := newSetUp(signed(t, "code", "device"))
+		s.denies = []string{"the sign-in was refused\x1b[2J; nothing was stored", ""}
+		b := newAdd(t, s)
+		n := b.session(t, columns, "notion", "--yes")
+		n.reply(t, 1, "(not shown):", "")
+		n.answers(t, 1)
+		n.reply(t, 2, "(not shown):", "device")
+		n.answers(t, 2)
+		golden(t, "add.txtar", fmt.Sprintf("sign in, %d columns", columns), afterPage(n.text(t, exitOK)))
+		want := control.Login{Way: oauth.ByDevice, Flow: "f1", Key: "notion_token"}
+		if !slices.Equal(s.logins, []control.Login{want, want}) {
+			t.Errorf("asked for %+v", s.logins)
+		}
+		echoes(t, n.program)
+	}
+}
+
+// TestAddChooses: what a person may do where a sign-in is offered.
+func TestAddChooses(t *testing.T) {
+	for name, c := range map[string]struct {
+		ways   []string
+		types  []string
+		logins []oauth.Way
+		given  []string
+		says   string
+	}{
+		"a browser": {[]string{"code"}, []string{""}, []oauth.Way{oauth.ByCode}, nil, "in your browser"},
+		"by the name of oauth.d": {[]string{"code", "device"}, []string{"code"}, []oauth.Way{oauth.ByCode}, nil,
+			"Open this link"},
+		"by its name": {[]string{"code", "device"}, []string{"browser"}, []oauth.Way{oauth.ByCode}, nil,
+			"Open this link"},
+		"what there is not": {[]string{"device"}, []string{"code", ""}, []oauth.Way{oauth.ByDevice}, nil,
+			"no sign-in with"},
+		"a value": {[]string{"device"}, []string{"hunter2-right"}, nil, []string{"hunter2-right"},
+			"or Enter to sign in"},
+		"paste": {[]string{"device"}, []string{"paste", "", "hunter2-right"}, nil, []string{"hunter2-right"},
+			"the secret is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetUp(signed(t, c.ways...))
+			b := newAdd(t, s)
+			n := b.session(t, 80, "notion", "--yes")
+			for i, line := range c.types {
+				n.reply(t, i+1, "(not shown):", line)
+			}
+			for i := range c.logins {
+				n.answers(t, i+1)
+			}
+			text := n.text(t, exitOK)
+			if c.given == nil {
+				c.given = []string{"a token"}
+			}
+			var ways []oauth.Way
+			for _, l := range s.logins {
+				ways = append(ways, l.Way)
+			}
+			if !slices.Equal(ways, c.logins) || !slices.Equal(s.given, c.given) || !strings.Contains(text, c.says) {
+				t.Errorf("signed in %v, gave %q:\n%s", ways, s.given, text)
+			}
+		})
+	}
+}
+
+// TestAddGoesOn: a value that comes from elsewhere closes the prompt, and the person can answer what comes next. What
+// was typed by then is no answer to it.
+func TestAddGoesOn(t *testing.T) {
+	s := newSetUp(notionToken(t))
+	b := newAdd(t, s)
+	b.offer()
+	n := b.session(t, 80, "notion", "--yes")
+	n.screen.await(t, "(not shown):")
+	n.screen.press(t, "ntn_half-hunter2")
+	s.mu.Lock()
+	s.goOn()
+	s.mu.Unlock()
+	text := n.text(t, exitOK)
+	if !strings.Contains(text, "notion: verified with") || strings.Contains(text, "this command") {
+		t.Errorf("%s", text)
+	}
+	echoes(t, n.program)
+
+	s = newSetUp(notionToken(t))
+	b = newAdd(t, s)
+	b.offer()
+	n = b.session(t, 80, "notion")
+	n.reply(t, 1, `Set up "notion"? [y/N]`, "y")
+	n.screen.await(t, "(not shown):")
+	n.screen.press(t, "ntn_half-hunter2")
+	s.mu.Lock()
+	s.goOn()
+	s.mu.Unlock()
+	n.reply(t, 1, "Accept 2 of", "y")
+	if text := n.text(t, exitOK); !strings.Contains(text, "accepted: ") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestAddPage is what is on the screen when a page takes the secret.
+func TestAddPage(t *testing.T) {
+	s := newSetUp(signed(t, "device"))
+	s.page = "http://127.0.0.1:41234/ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	b := newAdd(t, s)
+	n := b.session(t, 80, "notion", "--yes", "--page")
+	n.screen.await(t, "Waiting for you")
+	s.mu.Lock()
+	s.given = append(s.given, "by the page")
+	s.goOn()
+	s.mu.Unlock()
+	golden(t, "add.txtar", "by a page, 80 columns", afterPage(n.text(t, exitOK)))
+	if len(s.begun) != 1 || !s.begun[0].Page {
+		t.Errorf("began %+v", s.begun)
+	}
+
+	s = newSetUp(notionToken(t)) // one waits at a terminal: it is begun anew
+	b = newAdd(t, s)
+	first := b.session(t, 80, "notion", "--yes")
+	first.screen.await(t, "(not shown):")
+	s.mu.Lock()
+	s.page = "http://127.0.0.1:41234/ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	s.mu.Unlock()
+	n = b.session(t, 80, "notion", "--yes", "--page")
+	n.screen.await(t, s.page)
+	n.stop()
+	if text := n.text(t, exitInterrupted); strings.Contains(text, "(not shown)") || len(s.begun) != 2 {
+		t.Errorf("%d begun: %s", len(s.begun), text)
+	}
+	first.stop()
+	first.text(t, exitInterrupted)
+}
+
 // TestAddEnds is how a set-up ends that does not come to its end: by three wrong values, by the person's word, and by
 // Ctrl-C, after which it waits. The terminal has its echo back each time.
 func TestAddEnds(t *testing.T) {
@@ -359,6 +552,13 @@ func TestAddAgain(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, n.err)
 	}
 	golden(t, "add.txtar", "declared and healthy", n.out.String())
+	b.pfard.secrets = []control.Secret{{Key: "notion_token", Kind: "oauth"}}
+	n = b.again("")
+	n.run(t.Context(), []string{"add", "notion", "--yes"})
+	if !strings.Contains(n.out.String(), "pfar login notion_token") ||
+		strings.Contains(n.out.String(), "rotate") {
+		t.Errorf("with a token that a sign-in has got: %s", n.out)
+	}
 	if len(b.setUps.begun) != 0 {
 		t.Error("a set-up was begun")
 	}
@@ -400,7 +600,11 @@ func TestAddScripts(t *testing.T) {
 			out: `"verified": "API-get-self"`},
 		"nothing given": {args: "notion --yes", code: exitFailed,
 			err: "the secret is empty\nhint: the set-up waits: pfar add notion"},
-		"no question without a terminal": {args: "notion", code: exitUsage, err: "use --yes"},
+		"no question without a terminal": {args: "notion", code: exitUsage,
+			err: "with --yes --page a browser takes the secrets"},
+		"nobody to sign in": {args: "notion --yes", code: exitFailed, wants: []control.Wanted{signed(t, "device")},
+			err: "without a terminal nobody can sign in\nhint: the set-up waits: pfar add notion, or in a browser " +
+				"pfar add notion --page, or sign in: pfar login notion_token"},
 		"refused": {args: "notion --yes", stdin: "ntn_hunter2-wrong", good: "x", code: exitFailed,
 			given: []string{"ntn_hunter2-wrong"},
 			err:   `the service refuses the value: API token is invalid.\x1b[2J` + "\nhint: the set-up waits: pfar add notion"},

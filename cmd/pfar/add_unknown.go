@@ -36,7 +36,7 @@ func (a *adding) unknown(ctx context.Context) error {
 	if err := a.learned(ctx); err != nil {
 		return err
 	}
-	return a.carry(ctx, &control.SetUp{Server: a.server()})
+	return a.carry(ctx, &control.SetUp{Server: a.server(), Page: a.page})
 }
 
 // learned runs the server in learning mode, and lets it reach the hosts that the person agrees to: with --yes none,

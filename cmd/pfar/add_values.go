@@ -10,6 +10,7 @@ import (
 
 	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/setup"
 )
@@ -34,6 +35,12 @@ func newSecretValues(a *adding) *secretValues {
 	return v
 }
 
+// given reports whether a file has the value of a key that was not read yet.
+func (v *secretValues) given(key string) bool {
+	_, has := v.files[key]
+	return has
+}
+
 // read gets the value that a set-up waits for: from a file, once, else from the person at the terminal, else from
 // standard input, once.
 func (v *secretValues) read(ctx context.Context, now control.Flow) answer {
@@ -44,7 +51,7 @@ func (v *secretValues) read(ctx context.Context, now control.Flow) answer {
 		if file == "" || file == "-" {
 			v.piped = true
 		}
-		return v.secret(ctx, w.Key, file)
+		return v.secret(ctx, valueOf(w.Key), file)
 	}
 	switch refused := now.State == control.CredentialRefused; {
 	case person:
@@ -54,7 +61,11 @@ func (v *secretValues) read(ctx context.Context, now control.Flow) answer {
 		return answer{err: fail(exitFailed, "the service refuses the value: %s", now.Detail)}
 	case !v.piped:
 		v.piped = true
-		if a := v.secret(ctx, w.Key, ""); a.err == nil || !w.Optional {
+		a := v.secret(ctx, valueOf(w.Key), "")
+		if errors.Is(a.err, errEmptySecret) && len(w.Ways) > 0 {
+			a.err = errors.New("no value was given, and without a terminal nobody can sign in")
+		}
+		if a.err == nil || !w.Optional {
 			return a
 		}
 	case !w.Optional:
@@ -64,13 +75,14 @@ func (v *secretValues) read(ctx context.Context, now control.Flow) answer {
 }
 
 // secret reads a value from a file or from standard input.
-func (v *secretValues) secret(ctx context.Context, key, file string) answer {
-	b, err := vaultVerb{v.pfar}.readSecret(ctx, key, file)
+func (v *secretValues) secret(ctx context.Context, question, file string) answer {
+	b, err := vaultVerb{v.pfar}.readSecret(ctx, question, file)
 	return answer{value: string(b), err: err}
 }
 
 // prompt asks the person at the terminal, until there is an answer.
 func (v *secretValues) prompt(ctx context.Context, w control.Wanted) answer {
+	question, signs := valueOf(w.Key), len(w.Ways) > 0 && !v.inFile[w.Key]
 	for {
 		file := ""
 		if v.inFile[w.Key] {
@@ -85,12 +97,60 @@ func (v *secretValues) prompt(ctx context.Context, w control.Wanted) answer {
 			}
 			file = path
 		}
-		a := v.secret(ctx, w.Key, file)
+		asked := question
+		if signs {
+			asked += ", or Enter to sign in"
+		}
+		a := v.secret(ctx, asked, file)
+		if signs && a.err == nil && strings.TrimSpace(a.value) == "paste" {
+			signs = false
+			continue
+		}
+		if signs {
+			a = chosen(w.Ways, a)
+		}
 		if a.err == nil || ctx.Err() != nil || errors.Is(a.err, io.EOF) {
 			return a
 		}
 		v.complain(a.err)
 	}
+}
+
+// chosen is what an answer means where the person may sign in instead.
+func chosen(ways []string, a answer) answer {
+	word := strings.TrimSpace(a.value)
+	way, named := map[string]oauth.Way{
+		"device": oauth.ByDevice, "code": oauth.ByCode, "browser": oauth.ByCode, // as flags and as oauth.d call it
+	}[word]
+	switch {
+	case errors.Is(a.err, errEmptySecret):
+		return answer{way: firstWay(ways)}
+	case a.err != nil || !named:
+		return a
+	case !slices.Contains(ways, string(way)): // the word is no secret either
+		return answer{err: fmt.Errorf("no sign-in with %q is configured; pfar-oauth(5) says how", word)}
+	}
+	return answer{way: way}
+}
+
+// firstWay is the sign-in that is offered first: it needs no browser on this machine.
+func firstWay(ways []string) oauth.Way {
+	if slices.Contains(ways, string(oauth.ByDevice)) {
+		return oauth.ByDevice
+	}
+	return oauth.ByCode
+}
+
+// signInWords say how a person may sign in.
+func signInWords(ways []string) string {
+	const device, browser = "sign in with a code on any device", "sign in with a browser on this machine"
+	switch {
+	case firstWay(ways) == oauth.ByCode:
+		return "Press Enter to " + browser + ", or paste a token."
+	case slices.Contains(ways, string(oauth.ByCode)):
+		return "Press Enter to " + device + `, enter "browser" to ` + browser + ", or paste a token."
+	}
+	return "Press Enter to " + device + ", or paste a token."
 }
 
 // explain says why a value is asked for, and how a person gets one.
@@ -115,6 +175,9 @@ func (v *secretValues) explain(now control.Flow) {
 		}
 		if len(w.Prefixes) > 0 {
 			p.words(escape("It begins with "+either(w.Prefixes)+".", oneLine))
+		}
+		if len(w.Ways) > 0 && !v.inFile[w.Key] {
+			p.words(signInWords(w.Ways))
 		}
 		words := `Enter "cancel" to end the set-up.`
 		if w.Optional {

@@ -147,8 +147,11 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 				return nil
 			}
 		}
-		if p.setUps != nil && (r.Verb == control.Begin || r.Verb == control.Supply) {
+		switch {
+		case p.setUps != nil && (r.Verb == control.Begin || r.Verb == control.Supply):
 			return p.setUps.serve(ctx, r, send)
+		case p.setUps != nil && r.Verb == control.LogIn:
+			return p.setUps.signIn(r, send)
 		}
 		if p.vault != nil {
 			return p.move(r, send)

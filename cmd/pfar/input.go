@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,6 +31,39 @@ func interruptible(ctx context.Context, read func() ([]byte, error)) ([]byte, er
 	}
 }
 
+// readTyped runs a read of a terminal that has something to be read. When ctx ends first, no read is left behind, and
+// nothing that was typed for it: it may be half of a secret, and whoever reads next would show it.
+func readTyped(ctx context.Context, f *os.File, read func() ([]byte, error)) ([]byte, error) {
+	ended, end, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the terminal: %w", err)
+	}
+	defer ended.Close()
+	defer end.Close()
+	defer context.AfterFunc(ctx, func() { end.Close() })()
+	on := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}, {Fd: int32(ended.Fd()), Events: unix.POLLIN}}
+	for {
+		switch _, err := unix.Poll(on, -1); {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return nil, fmt.Errorf("waiting for the terminal: %w", err)
+		case on[1].Revents != 0:
+			_ = unix.IoctlSetInt(int(f.Fd()), unix.TCFLSH, unix.TCIFLUSH)
+			return nil, ctx.Err()
+		case on[0].Revents != 0:
+			return read()
+		}
+	}
+}
+
+// answered runs a read of what a person types, if somebody does.
+func (c *streams) answered(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	if f, ok := fileOf(c.stdin); ok && isTerminal(f) {
+		return readTyped(ctx, f, read)
+	}
+	return interruptible(ctx, read)
+}
+
 // readHidden asks on a terminal without echo, also of what is typed as the question appears, and gives the terminal its
 // echo back also after Ctrl-C.
 func readHidden(ctx context.Context, f *os.File, ask func()) ([]byte, error) {
@@ -49,8 +83,7 @@ func readHidden(ctx context.Context, f *os.File, ask func()) ([]byte, error) {
 		return nil, fmt.Errorf("taking the terminal's echo away: %w", err)
 	}
 	ask()
-	// Not term.ReadPassword: a read that is left behind would take the echo away again.
-	return interruptible(ctx, func() ([]byte, error) { return lineOf(f) })
+	return readTyped(ctx, f, func() ([]byte, error) { return lineOf(f) })
 }
 
 // lineOf reads a line and nothing after it.
@@ -73,7 +106,7 @@ func lineOf(f *os.File) (line []byte, err error) {
 // askLine asks for a line of text, which the terminal shows. It returns io.EOF when there is no more.
 func (c *streams) askLine(ctx context.Context, question string) (string, error) {
 	fmt.Fprint(c.stderr, escape(question, oneLine)+" ")
-	b, err := interruptible(ctx, func() ([]byte, error) {
+	b, err := c.answered(ctx, func() ([]byte, error) {
 		b := make([]byte, maxAnswered) // a terminal gives one line
 		n, err := c.stdin.Read(b)
 		return b[:n], err

@@ -54,19 +54,8 @@ func (c loginVerb) loginCommand() *cobra.Command {
 }
 
 func (c loginVerb) login(ctx context.Context, name string, l control.Login) error {
-	var shown control.Step
-	got, err := c.control().Login(ctx, name, l, func(s control.SignIn) {
-		if s.Step != shown && s.Step.URL != "" {
-			c.show(name, s)
-		}
-		shown = s.Step
-	})
+	got, err := c.obtain(ctx, name, l, "pfar login "+name+" --device")
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, control.ErrNotRunning) && shown.URL != "":
-		return fail(exitFailed, "pfard has ended meanwhile: pfar vault list shows whether the token is stored; "+
-			"if not, run the command again")
 	case err != nil:
 		return err
 	case c.json():
@@ -84,8 +73,27 @@ func (c loginVerb) login(ctx context.Context, name string, l control.Login) erro
 	return nil
 }
 
+// obtain has a token obtained, and shows the person what there is to do. With a code instead, it is another command.
+func (c loginVerb) obtain(ctx context.Context, name string, l control.Login, instead string) (control.SignIn, error) {
+	var shown control.Step
+	got, err := c.control().Login(ctx, name, l, func(s control.SignIn) {
+		if s.Step != shown && s.Step.URL != "" {
+			c.show(s, instead)
+		}
+		shown = s.Step
+	})
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.Is(err, control.ErrNotRunning) && shown.URL != "":
+		err = fail(exitFailed, "pfard has ended meanwhile: pfar vault list shows whether the token is stored; "+
+			"if not, run the command again")
+	}
+	return got, err
+}
+
 // show says what the person is to do.
-func (c loginVerb) show(name string, s control.SignIn) {
+func (c loginVerb) show(s control.SignIn, instead string) {
 	say := func(format string, a ...any) { fmt.Fprintf(c.stderr, format+"\n", a...) }
 	line := func(text string) string { return escape(text, oneLine) }
 	minutes := max(1, int(s.Step.Until.Sub(c.now()).Minutes()+0.5))
@@ -96,15 +104,22 @@ func (c loginVerb) show(name string, s control.SignIn) {
 			say("This page has the code already:\n\n  %s\n", line(s.Step.Complete))
 		}
 	} else {
-		if remote := c.remote(); remote != "" {
-			port := s.Step.Port
+		if forward := c.forward(s.Step.Port); forward != "" {
 			say("The browser comes back to this machine. If it runs on another one, run there\n"+
-				"first:\n\n  ssh -L %d:127.0.0.1:%d %s\n", port, port, line(remote))
-			say("or use a code instead: pfar login %s --device\n", line(name))
+				"first:\n\n  %s\n", line(forward))
+			say("or use a code instead: %s\n", line(instead))
 		}
 		say("Open this link in your browser, and sign in:\n\n  %s\n", line(s.Step.URL))
 	}
 	say("Waiting for you, at most %s. Ctrl-C gives up.", count(minutes, "minute"))
+}
+
+// forward is the command by which a browser on another machine reaches a port of this one; "": it is likely to be here.
+func (c loginVerb) forward(port uint16) string {
+	if remote := c.remote(); remote != "" {
+		return fmt.Sprintf("ssh -L %d:127.0.0.1:%d %s", port, port, remote)
+	}
+	return ""
 }
 
 // remote is where ssh reaches this machine, if the browser is likely to be on another one; "": it is not.

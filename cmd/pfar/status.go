@@ -187,7 +187,11 @@ func verifiedWords(v control.Verification) string {
 	case units.Verified:
 		return "verified by " + v.Tool + " at " + stamp(v.At)
 	case units.Unverified:
-		return strings.TrimSuffix("not verified: "+v.Words, ": ")
+		words := strings.TrimSuffix("not verified: "+v.Words, ": ")
+		if v.Tool != "" { // it was called, or will be the next time
+			words += "; pfar test tries again"
+		}
+		return words
 	case units.Verifying:
 		return "being verified"
 	}

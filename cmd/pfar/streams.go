@@ -112,7 +112,7 @@ func (c *streams) ask(ctx context.Context, yes bool, question string, show func(
 	}
 	show(w)
 	fmt.Fprintf(c.stderr, "\n%s [y/N] ", escape(question, oneLine))
-	b, err := interruptible(ctx, func() ([]byte, error) {
+	b, err := c.answered(ctx, func() ([]byte, error) {
 		b := make([]byte, 64) // a terminal gives one line
 		n, err := c.stdin.Read(b)
 		return b[:n], err

@@ -90,7 +90,7 @@ func (c vaultVerb) storeCommand(verb control.Verb, name, short string) *cobra.Co
 	cmd := c.outputFlag(&cobra.Command{
 		Use: name + " KEY", Short: short, Args: onlyKey, ValidArgsFunction: offerFirst(c.offeredKeys),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			secret, err := c.readSecret(cmd.Context(), args[0], file)
+			secret, err := c.readSecret(cmd.Context(), valueOf(args[0]), file)
 			if err != nil {
 				return err
 			}
@@ -175,16 +175,21 @@ func (c vaultVerb) printUses(change control.Change) {
 	}
 }
 
+var errEmptySecret = errors.New("the secret is empty")
+
+// valueOf asks for what is under a key.
+func valueOf(key string) string { return fmt.Sprintf("Value of %q", key) }
+
 // readSecret asks on a terminal, without echo, or reads all of standard input or of a file, where one line break at the
 // end is not part of the secret.
-func (c vaultVerb) readSecret(ctx context.Context, key, file string) ([]byte, error) {
-	secret, err := c.readHiddenOr(ctx, fmt.Sprintf("Value of %q", key), file)
+func (c vaultVerb) readSecret(ctx context.Context, question, file string) ([]byte, error) {
+	secret, err := c.readHiddenOr(ctx, question, file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the secret: %w", err)
 	}
 	switch {
 	case len(secret) == 0:
-		return nil, errors.New("the secret is empty")
+		return nil, errEmptySecret
 	case len(secret) > maxSecret:
 		return nil, fmt.Errorf("the secret exceeds %d bytes", maxSecret)
 	case bytes.IndexByte(secret, 0) >= 0:
