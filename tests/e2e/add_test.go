@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/tests/trust"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -186,4 +189,109 @@ func TestAdd(t *testing.T) {
 	for _, token := range []string{notionToken, wrongNotionToken} {
 		assertSecretNowhere(t, p, token)
 	}
+}
+
+// TestAddSignsIn sets a server up whose token comes from a real authorization server, at a terminal of 80 columns: the
+// person denies the first code, and grants the second. The set-up goes on by itself, and the server uses the token. No
+// screen and no file has it.
+func TestAddSignsIn(t *testing.T) {
+	t.Parallel()
+	a := newAuthorizer(t, 3600)
+	p := prepare(t, nil)
+	put := func(dir, text string) {
+		check(t, os.MkdirAll(filepath.Join(p.home, dir), 0o755))
+		check(t, os.WriteFile(filepath.Join(p.home, dir, "acme.hcl"), []byte(text), 0o644))
+	}
+	put("services.d", fmt.Sprintf(`service "acme" {
+  setup {
+    title   = "Acme"
+    summary = "The API of the tests"
+    command = %q
+    domains = [%q]
+
+    secret "TOKEN" {
+      key     = "acme_token"
+      deliver = "env"
+      where   = "Ask Acme."
+    }
+  }
+}
+`, program(t, "hostile"), a.api))
+	p.configure("acme", fmt.Sprintf("client_id = \"owners-client\"\nkey = \"acme_token\"\n"+
+		"scopes = [\"read\", \"offline_access\"]\nissuer = %[1]q\nresource = \"%[1]s/api\"\nca = %[2]q\n"+
+		"device {\n url = \"%[1]s/device/auth\"\n token = \"%[1]s/token\"\n}\n", a.issuer, a.cert))
+	p.up()
+
+	s := p.atTerminal("add", "acme")
+	check(t, unix.IoctlSetWinsize(s.fd(t), unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 40}))
+	s.reply(1, `Set up "acme"? [y/N]`, "y")
+	const question = `Value of "acme_token", or Enter to sign in (not shown):`
+	s.reply(1, question, "")
+	page, code := s.shown(1)
+	a.deny(t, page, code)
+	s.await(1, "the sign-in was refused")
+	s.reply(2, question, "")
+	if page, code = s.shown(2); code == "" {
+		t.Fatal("no second code")
+	}
+	a.approve(t, page, code)
+	s.reply(1, `of "acme"? [y/N]`, "y")
+	s.await(1, "acme: connected, not verified")
+	s.await(1, "pfar client install PROGRAM")
+	err := s.cmd.Wait()
+	text := s.text()
+	if err != nil || strings.Contains(text, "(1 of 3)") {
+		t.Errorf("pfar add acme: %v\n%s", err, text)
+	}
+	screen, _, _ := strings.Cut(text, "Nobody has read") // what follows is the server's own
+	for line := range strings.Lines(screen) {
+		own := !strings.HasPrefix(line, "pfar: ") // errors are one line each
+		if width := len([]rune(strings.TrimRight(line, "\r\n"))); own && width > 80 && !strings.Contains(line, p.home) &&
+			!strings.Contains(line, a.issuer) {
+			t.Errorf("%d columns: %q", width, line)
+		}
+	}
+	declared, err := os.ReadFile(p.path("acme.hcl"))
+	check(t, err)
+	p.write("acme.hcl", string(declared)+trust.Honest) // or the gate asks about the tool
+	p.awaitRunning("acme")
+	c := p.client("/mcp")
+	eventually(t, func() bool { // the file may not have been read yet
+		got, err := c.call("acme__fetch", map[string]any{"method": "GET", "url": "http://" + a.api,
+			"headers": map[string]any{"Authorization": "Bearer $TOKEN"}})
+		return err == nil && strings.Contains(got.text, "alice")
+	})
+	issued := regexp.MustCompile(`"issued":\["([^"]+)","([^"]+)"\]`).FindStringSubmatch(a.said.String())
+	if issued == nil {
+		t.Fatalf("the provider has given no token: %s", a.said)
+	}
+	for _, token := range issued[1:] {
+		if strings.Contains(text, token) {
+			t.Errorf("the screen has a token:\n%s", text)
+		}
+		assertSecretNowhere(t, p, token)
+	}
+	p.search(t, issued[2]) // the access token is in the server's environment
+}
+
+// fd is the terminal's descriptor. Fd of os.File would make it one that blocks.
+func (s *person) fd(t *testing.T) (number int) {
+	t.Helper()
+	raw, err := s.terminal.SyscallConn()
+	check(t, err)
+	check(t, raw.Control(func(fd uintptr) { number = int(fd) }))
+	return number
+}
+
+var deviceStep = regexp.MustCompile(`Open this page, on any device:\s+(https://\S+)\s+Enter this code there:\s+(\S+)`)
+
+// shown is the nth page and code that the person is shown.
+func (s *person) shown(n int) (page, code string) {
+	s.t.Helper()
+	s.await(n, "Ctrl-C gives up.")
+	all := deviceStep.FindAllStringSubmatch(s.text(), -1)
+	if len(all) != n {
+		s.t.Fatalf("%d codes are shown, want %d:\n%s", len(all), n, s.text())
+	}
+	return all[n-1][1], all[n-1][2]
 }

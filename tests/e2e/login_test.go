@@ -189,7 +189,12 @@ var (
 )
 
 // approve goes through the provider's pages over HTTP, as a person does, from the page that was shown.
-func (a *authorizer) approve(t *testing.T, page, code string) {
+func (a *authorizer) approve(t *testing.T, page, code string) { a.visit(t, page, code, false) }
+
+// deny does the same, and aborts where the provider asks whether the code is the device's.
+func (a *authorizer) deny(t *testing.T, page, code string) { a.visit(t, page, code, true) }
+
+func (a *authorizer) visit(t *testing.T, page, code string, abort bool) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	check(t, err)
@@ -227,13 +232,20 @@ func (a *authorizer) approve(t *testing.T, page, code string) {
 				values.Set(name, of["value"])
 			}
 		}
-		if strings.Contains(text, `value="yes"`) {
+		confirms := strings.Contains(text, `value="yes"`)
+		if confirms && abort {
+			values.Set("abort", "yes")
+		} else if confirms {
 			values.Set("confirm", "yes")
 		}
 		to, err := at.Parse(html.UnescapeString(action[1]))
 		check(t, err)
 		r, err = c.PostForm(to.String(), values)
 		check(t, err)
+		if confirms && abort {
+			r.Body.Close()
+			return
+		}
 	}
 	t.Fatal("the provider's pages have no end")
 }
@@ -309,7 +321,7 @@ func TestLogin(t *testing.T) {
 	}
 	eventually(t, func() bool { // the file may not have been read yet
 		second := p.login(t, "acme")
-		link := second.shows(`Open this link in your browser, and sign in:\n\n  (https://\S+)`)
+		link := second.shows(`Open this (?:link in your browser, and sign in|page, on any device):\n\n  (https://\S+)`)
 		if !strings.Contains(link, "client_id=confidential") {
 			second.cmd.Process.Signal(os.Interrupt)
 			second.ends()

@@ -1,6 +1,6 @@
 // An OAuth authorization server for the tests: oidc-provider on loopback over TLS, with its own development pages for
 // signing in and for consent. The arguments are files with its key and certificate, and how long an access token lives,
-// in seconds. It says where it is, and then each grant that it makes, a line of JSON each. At the address of its API, which
+// in seconds. It says where it is, and then each grant that it makes, and its tokens, a line of JSON each. At the address of its API, which
 // is without TLS, a good token is answered with what it is for.
 import fs from "node:fs";
 import http from "node:http";
@@ -46,6 +46,7 @@ server.listen(0, "127.0.0.1", () => {
   provider.on("grant.success", (ctx) => say({
     grant: ctx.oidc.params.grant_type, client: ctx.oidc.client.clientId, resource: ctx.oidc.params.resource ?? null,
   }));
+  provider.on("grant.success", (ctx) => say({ issued: [ctx.body?.access_token, ctx.body?.refresh_token] }));
   provider.on("grant.error", (ctx, e) => say({ grant: ctx.oidc?.params?.grant_type ?? null, error: e.error }));
   provider.on("server_error", (ctx, e) => say({ error: String(e) }));
   server.on("request", provider.callback());
