@@ -25,6 +25,7 @@ import (
 	"github.com/pfar/pfar/units/bridge"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/converge"
+	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -116,6 +117,9 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
+	if err := durable.Sweep(d.options.declarations); err != nil {
+		d.log.Warn("removing what an earlier pfard has not written to its end, ignoring", "error", err)
+	}
 	d.reload()
 	defer d.orders.flows.close()
 	d.orders.flows.Resume()

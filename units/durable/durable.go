@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 )
 
 // Prefix begins the names of files that are not yet whole. A crash leaves them.
@@ -91,6 +92,23 @@ func Remove(path string) error {
 		return err
 	}
 	return SyncDir(filepath.Dir(path))
+}
+
+// unfinished are the names of what is staged.
+var unfinished = regexp.MustCompile(`^` + regexp.QuoteMeta(Prefix) + `([0-9]+|[A-Z2-7]{26})$`)
+
+// Sweep removes what a crash has left in a directory before it was whole. Nobody may write there meanwhile.
+func Sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if unfinished.MatchString(e.Name()) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
 }
 
 // SyncDir has the names in a directory reach the disk.

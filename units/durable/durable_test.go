@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"crypto/rand"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,5 +43,34 @@ func TestReplace(t *testing.T) {
 				t.Errorf("left are %v", entries)
 			}
 		})
+	}
+}
+
+// TestSweep removes what is not whole, and no file that somebody else has made.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Stage(dir, []byte("half")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/null", filepath.Join(dir, Prefix+rand.Text())); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{Prefix + "s.hcl", "a.hcl"}
+	for _, name := range want {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := Sweep(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 || entries[0].Name() != want[0] || entries[1].Name() != want[1] {
+		t.Errorf("left are %v, %v", entries, err)
+	}
+	if err := Sweep(filepath.Join(dir, "nowhere")); err != nil {
+		t.Error(err)
 	}
 }

@@ -59,13 +59,7 @@ func (v *Vault) files() ([]string, error) {
 
 // clean removes what writes have left that a crash cut short, and finishes those that count.
 func (v *Vault) clean() error {
-	entries, err := os.ReadDir(v.dir)
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), durable.Prefix) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(v.dir, e.Name())))
-		}
-	}
-	if err != nil {
+	if err := durable.Sweep(v.dir); err != nil {
 		return fmt.Errorf("clearing the vault: %w", err)
 	}
 	return v.apply()
