@@ -2,7 +2,6 @@ package vault
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -11,12 +10,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/tests/faults"
 )
 
 // A child process is this test's binary once more: it does one thing to the vault in a directory.
@@ -37,9 +37,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// begun is a system call that nothing else makes: what comes after it counts.
-const begun = unix.SYS_GETPRIORITY
-
 func child(what, dir, fault string) error {
 	v, err := Open(dir)
 	if err != nil {
@@ -50,7 +47,6 @@ func child(what, dir, fault string) error {
 			return fmt.Errorf("not the vault's: %w", err)
 		}
 	}
-	unix.Getpriority(unix.PRIO_PROCESS, 0)
 	return acts[what](v)
 }
 
@@ -139,46 +135,44 @@ func wantWhole(t *testing.T, dir string, secrets map[string]string) {
 	}
 }
 
-// TestKilled kills a process that changes the vault as it enters each of the system calls that change files, one run
-// for each of them, and finds what was there or what was to be.
+// TestKilled kills a process that changes the vault before each change of a file, one run for each of them, and finds
+// what was there or what was to be.
 func TestKilled(t *testing.T) {
 	for what := range acts {
 		t.Run(what, func(t *testing.T) {
-			var old, done, n int
-			for {
-				n++
+			var old, done int
+			dir, _ := filled(t)
+			all := runUntil(t, what, dir, "")
+			for _, at := range append(all, "") {
 				dir, seed := filled(t)
 				key, err := os.ReadFile(filepath.Join(dir, KeyName))
 				if err != nil {
 					t.Fatal(err)
 				}
-				killed := runUntil(t, what, dir, n)
+				runUntil(t, what, dir, at)
 				v := open(t, dir)
 				switch got := holds(t, v, seed); {
-				case maps.Equal(got, after[what]) && (what != "rekey" || !killed):
+				case maps.Equal(got, after[what]) && (what != "rekey" || at == ""):
 					done++
-				case killed && maps.Equal(got, before):
+				case at != "" && maps.Equal(got, before):
 					old++
 				default:
-					t.Errorf("killed at call %d: the vault holds %q", n, got)
+					t.Errorf("killed at %q: the vault holds %q", at, got)
 				}
 				if err := v.Settle(); err != nil {
-					t.Errorf("killed at call %d: %v", n, err)
+					t.Errorf("killed at %q: %v", at, err)
 				}
 				wantWhole(t, dir, holds(t, open(t, dir), seed))
-				if !killed && what == "rekey" {
+				if at == "" && what == "rekey" {
 					wantNoKey(t, dir, key)
 				}
 				if err := v.Set("more", []byte("goes-on")); err != nil {
-					t.Errorf("killed at call %d: %v", n, err)
-				}
-				if !killed {
-					break
+					t.Errorf("killed at %q: %v", at, err)
 				}
 			}
-			t.Logf("%d kills: %d left what was there, %d what was to be", n-1, old, done-1)
-			if n < 3 || done == 0 || old == 0 {
-				t.Errorf("killed at %d calls, of which %d left what was there", n-1, old)
+			t.Logf("%d kills: %d left what was there, %d what was to be", len(all), old, done-1)
+			if len(all) < 2 || done == 0 || old == 0 {
+				t.Errorf("killed at %q, of which %d left what was there", all, old)
 			}
 		})
 	}
@@ -209,101 +203,24 @@ func wantNoKey(t *testing.T, dir string, key []byte) {
 	}
 }
 
-// changing are the system calls that change files. That of open(2) is one only if it may make a file.
-var changing = []uint64{
-	unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2,
-	unix.SYS_UNLINKAT, unix.SYS_MKDIRAT, unix.SYS_FTRUNCATE, unix.SYS_FCHMOD, unix.SYS_FCHMODAT,
-}
-
-// call is struct ptrace_syscall_info of linux/ptrace.h, as far as it is read here.
-type call struct {
-	Op   uint8
-	_    [3]uint8
-	_    uint32
-	_, _ uint64
-	Nr   uint64
-	Args [6]uint64
-	_    [4]uint64
-}
-
-func (c call) changes() bool {
-	return slices.Contains(changing, c.Nr) || c.Nr == unix.SYS_OPENAT && c.Args[2]&unix.O_CREAT != 0
-}
-
-// runUntil runs a child under ptrace(2), and kills it as it enters its nth call that changes files. It reports false if
-// there were fewer, and the child ended well.
-func runUntil(t *testing.T, what, dir string, n int) (killed bool) {
+// runUntil runs a child, and kills it before the change of a file that at names; "" for none. It returns the changes
+// that the child has made.
+func runUntil(t *testing.T, what, dir, at string) []string {
 	t.Helper()
-	runtime.LockOSThread() // which is the tracer
-	defer runtime.UnlockOSThread()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"="+what, dirVariable+"="+dir)
-	var out bytes.Buffer
-	r, w, err := os.Pipe()
+	trace, err := faults.Start(cmd, faults.Fault{Root: dir, At: at})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
-	cmd.Stdout, cmd.Stderr = w, w
-	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}
-	err = cmd.Start()
-	w.Close()
-	if err != nil {
-		t.Fatal(err)
+	if code := trace.Wait(); at == "" && code != 0 || at != "" && !trace.Reached() {
+		t.Fatalf("%s, killed at %q: %d, reached %t", what, at, code, trace.Reached())
 	}
-	pid := cmd.Process.Pid
-	var status unix.WaitStatus
-	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil || !status.Stopped() {
-		t.Fatalf("starting a child: %v, %x", err, status)
-	}
-	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
-		t.Fatal(err)
-	}
-	counting, seen := false, 0
-	for tid := pid; ; {
-		signal := 0
-		switch {
-		case status.Exited() && tid == pid:
-			out.ReadFrom(r)
-			if status.ExitStatus() != 0 {
-				t.Fatalf("%s: %s", what, out.String())
-			}
-			return false
-		case status.Signaled() && tid == pid:
-			return true
-		case status.Stopped() && status.StopSignal() == unix.SIGTRAP|0x80:
-			var c call
-			if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), unsafe.Sizeof(c), uintptr(unsafe.Pointer(&c)), 0, 0); errno != 0 {
-				if errno == unix.ESRCH {
-					break
-				}
-				t.Fatal(errno)
-			}
-			if c.Op != unix.PTRACE_SYSCALL_INFO_ENTRY {
-				break
-			}
-			counting = counting || c.Nr == begun
-			if counting && c.changes() {
-				if seen++; seen == n {
-					unix.Kill(pid, unix.SIGKILL)
-				}
-			}
-		case status.Stopped() && status.StopSignal() != unix.SIGTRAP && status.StopSignal() != unix.SIGSTOP:
-			signal = int(status.StopSignal())
-		}
-		if status.Stopped() {
-			if err := unix.PtraceSyscall(tid, signal); err != nil && !errors.Is(err, unix.ESRCH) {
-				t.Fatal(err)
-			}
-		}
-		if tid, err = unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return trace.Changes()
 }
 
-// faults are what the kernel may answer, and what of it is to be in the error.
-var faults = map[string]struct {
+// answers are what the kernel may answer, and what of it is to be in the error.
+var answers = map[string]struct {
 	nr    uint32
 	errno unix.Errno
 }{
@@ -315,7 +232,7 @@ var faults = map[string]struct {
 // inject has the kernel answer a system call with an error, in this process from now on (seccomp(2)): write to files
 // alone, not to the first descriptors, and open where it makes a file.
 func inject(name string) error {
-	f := faults[name]
+	f := answers[name]
 	refuse := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(f.errno)}
 	program := []bpf.Instruction{bpf.LoadAbsolute{Off: 0, Size: 4}, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: f.nr, SkipTrue: 3}}
 	switch f.nr {
@@ -350,7 +267,7 @@ func inject(name string) error {
 // works again.
 func TestFaults(t *testing.T) {
 	for what := range acts {
-		for name, f := range faults {
+		for name, f := range answers {
 			t.Run(what+"/"+name, func(t *testing.T) {
 				dir, seed := filled(t)
 				cmd := exec.Command(os.Args[0])
