@@ -8,6 +8,7 @@ import (
 )
 
 // TestShipped wants every file that is shipped to be sound, and each of facts to be about the service of its name.
+// None calls all output of a server regulated: only an owner's declaration says that.
 func TestShipped(t *testing.T) {
 	s := Load(nil, "")
 	if len(s.Diags) > 0 || s.Policy == nil {
@@ -18,6 +19,11 @@ func TestShipped(t *testing.T) {
 		if !ok {
 			t.Errorf("no facts of %s", name)
 			continue
+		}
+		for _, w := range service.Words {
+			if w.Tool == "" && w.Confidentiality >= gate.Regulated {
+				t.Errorf("%s calls all its output regulated", name)
+			}
 		}
 		if !strings.HasPrefix(service.At, "services/"+name+".hcl:") {
 			t.Errorf("%s stands at %s", name, service.At)

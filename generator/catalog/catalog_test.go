@@ -10,13 +10,14 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
 )
 
 // TestShipped wants every shipped entry to agree with the facts of its service: its package is one of that, and its
-// test only reads.
+// test only reads. None is labelled regulated or secret: only an owner's declaration says that.
 func TestShipped(t *testing.T) {
 	s := Load(nil, "")
 	for _, d := range s.Diags {
@@ -38,6 +39,9 @@ func TestShipped(t *testing.T) {
 		}
 		if strings.HasPrefix(c.Program.Package, "npm:") && c.Program.Integrity == "" {
 			t.Errorf("%s has no integrity", c.Name)
+		}
+		if c.Label == declaration.Regulated || c.Label == declaration.Secret {
+			t.Errorf("%s is %s without anybody's word", c.Name, c.Label)
 		}
 		if c.Test != nil {
 			f := policy.Resolve(gate.Offer{Server: gate.Declared{Server: "x", Service: c.Name}, Name: c.Test.Tool})
