@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,8 @@ import (
 
 const upgradeHelp = `Install another version of a server's package beside the present one, ask, write it into the
 declaration, and wait until the server runs. Then print the changes, first those that break callers. pfar
-holds back tools whose definition has changed, until you accept them (pfar pins).
+holds back tools whose definition has changed, until you accept them (pfar pins). If the declaration names
+that version already, pfar only waits for the server.
 
 --back writes the other installed version into the declaration, and downloads nothing. If several others
 are installed, name one as VERSION.`
@@ -89,8 +91,9 @@ func (c upgradeVerb) upgrade(ctx context.Context, args []string, yes bool) error
 	if err != nil {
 		return err
 	}
-	if to == from {
-		return fail(exitFailed, "%s is the version that the declaration names", to)
+	if to == from { // it may have been written by a command that was cut off
+		before.Since = time.Time{}
+		return c.await(ctx, before, upgraded{Server: args[0], File: before.File, From: from.String(), To: to.String()})
 	}
 	if err := c.canAsk(yes, "pfar explain "+args[0]); err != nil {
 		return err
@@ -113,7 +116,7 @@ func (c upgradeVerb) upgrade(ctx context.Context, args []string, yes bool) error
 	next := strings.Replace(string(text), written, `"`+to.String()+`"`, 1)
 	done, err := c.control().Declare(ctx, args[0], control.Text{New: []byte(next), Old: control.DigestOf(text)})
 	if err != nil {
-		return err
+		return undeclared(err, fmt.Sprintf("nothing was changed: %s goes on with %s", args[0], from))
 	}
 	if !done.Done {
 		writeDiagnostics(c.stderr, done.Diagnostics)
@@ -122,6 +125,16 @@ func (c upgradeVerb) upgrade(ctx context.Context, args []string, yes bool) error
 	return c.await(ctx, before, upgraded{
 		Server: args[0], File: done.File, From: from.String(), To: to.String(), offered: offered,
 	})
+}
+
+// undeclared is an error of a declaration that was to be written. left says what is so if pfard has refused it: one
+// that has gone may have written it.
+func undeclared(err error, left string) error {
+	code, _ := classify(err)
+	if _, refused := errors.AsType[*control.Refused](err); !refused {
+		left = "pfar status says whether it was written; the same command goes on from there"
+	}
+	return fail(code, "%w", err).withHint("%s", left)
 }
 
 // await waits until a server has settled with another version, and says how.

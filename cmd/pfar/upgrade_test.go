@@ -68,7 +68,6 @@ func TestUpgrade(t *testing.T) {
 	for want, args := range map[string][]string{
 		"name a version":       {"notion"},
 		"or --back":            {"notion", "2.0.0", "--back"},
-		"is the version":       {"notion", "1.0.0", "--yes"},
 		"not an exact version": {"notion", "latest", "--yes"},
 		"no other version":     {"notion", "--back", "--yes"},
 		"no such server":       {"ntion", "2.0.0", "--yes"},
@@ -81,6 +80,10 @@ func TestUpgrade(t *testing.T) {
 	}
 	if len(installed) > 0 || len(sent) > 0 {
 		t.Errorf("installed %q, sent %+v", installed, sent)
+	}
+	if code, n := edit("", "upgrade", "notion", "1.0.0"); code != exitOK || len(installed)+len(sent) > 0 ||
+		!strings.HasPrefix(n.out.String(), "notion: "+old+", running") {
+		t.Errorf("to the same: %d, %s%s, installed %q, sent %+v", code, n.out, n.err, installed, sent)
 	}
 	for _, version := range []string{"1.0.0", "0.9.0"} {
 		dir := filepath.Join(b.dirs.Packages(), "npm/@a/mcp-x", version)
