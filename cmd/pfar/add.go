@@ -27,6 +27,8 @@ NAME is a known service (pfar services). pfar runs an unknown package or command
 for a while, and then asks which of the hosts that it tried to reach you allow. The https address of a
 known service sets up that service. Any other address becomes a server that opens pages of that host.
 
+If you name no version of a package, pfar takes the newest one and writes it into the declaration.
+
 pfar does not show secrets while you type them. A script gives them with --secret-file or on standard
 input, never as an argument. If the service refuses a value, pfar asks for another one, three times in
 all. Enter "cancel" to end the set-up, "skip" to leave out an optional secret.
@@ -35,6 +37,11 @@ Where oauth.d has a client for the provider, press Enter to sign in instead: pfa
 code, and goes on when you have signed in. A sign-in that fails is no refused value. A secret that you
 store in another way meanwhile ("pfar vault set", "pfar login") has the set-up go on as well. With --page
 a page in a browser takes the secrets, or signs you in, and pfar prints its link.
+
+If pfar does not know the server, name the variable of each secret with --secret. VARIABLE@HOST gives the
+server a placeholder; its egress bridge puts the secret into the Authorization header of requests to HOST.
+VARIABLE alone does the same if known services agree on the host; otherwise the server gets the secret in
+its environment. The vault stores it as SERVER_variable.
 
 After Ctrl-C the set-up waits for ten minutes. The same command joins it again.`
 
@@ -45,6 +52,7 @@ type addVerb struct{ *pfar }
 type additions struct {
 	name              string
 	set, secrets      map[string]string // answers by parameter, files by key of the vault
+	variables         []string          // of secrets that an unknown server needs: VARIABLE or VARIABLE@HOST
 	learn             time.Duration
 	yes, dry, page    bool
 	list, end, behind bool
@@ -56,7 +64,7 @@ func (v addVerb) addCommand() *cobra.Command {
 		Use:   "add NAME | npm:PACKAGE[@VERSION] | pypi:PACKAGE[==VERSION] | URL | -- COMMAND...",
 		Short: "Set up a server, from a name to the first call", Long: addHelp,
 		Example: example("pfar add notion", "pfar add slack --set team=T01234567",
-			"pfar add npm:@modelcontextprotocol/server-memory@2025.9.25", "pfar add -- npx -y exa-mcp-server@2.0.0",
+			"pfar add npm:@acme/crm-mcp --secret CRM_TOKEN@api.acme.com", "pfar add -- npx -y exa-mcp-server@2.0.0",
 			"pfar add github --name github-work --dry-run",
 			"pfar add notion --yes --secret-file notion_token=FILE", "pfar add notion --page", "pfar add --list web search"),
 		Args: cobra.ArbitraryArgs, ValidArgsFunction: offerFirst(v.offeredServices),
@@ -68,6 +76,7 @@ func (v addVerb) addCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "`NAME` of the server; by default that of the service")
 	f.StringToStringVar(&o.set, "set", nil, "answer a question of the service: `NAME=VALUE`")
+	f.StringArrayVar(&o.variables, "secret", nil, "an unknown server needs a secret: `VARIABLE` or VARIABLE@HOST")
 	f.StringToStringVar(&o.secrets, "secret-file", nil, "read a secret from a file: `KEY=FILE`, - for standard input")
 	f.DurationVar(&o.learn, "learn", 20*time.Second, "how long an unknown server runs in learning mode, such as 1m")
 	f.BoolVar(&o.yes, "yes", false, "do not ask")
@@ -113,6 +122,9 @@ func (v addVerb) run(cmd *cobra.Command, args []string, o additions) error {
 		p.choices.Answers = map[string]string{}
 	}
 	maps.Copy(p.choices.Answers, o.set)
+	if err := p.need(known, o.variables); err != nil {
+		return err
+	}
 	if err := knownKeys(p.service, o.secrets); err != nil {
 		return err
 	}
@@ -274,6 +286,9 @@ func (a *adding) again(ctx context.Context, s control.Server) error {
 		}
 		rows = append(rows, row)
 	}
+	if !a.known {
+		rows = append(rows, []cell{{"  pfar learn " + s.Name + " --write", ""}, {"find the hosts that it needs", ""}})
+	}
 	rows = append(rows, []cell{{"  pfar edit " + s.Name, ""}, {"change its declaration", ""}},
 		[]cell{{fmt.Sprintf("  pfar add %s --name %s-2", s.Name, s.Name), ""}, {"set up another one", ""}})
 	a.table(a.stdout, rows)
@@ -299,6 +314,9 @@ func (a *adding) agree(ctx context.Context, dir string) error {
 
 // decide shows the page of the service, asks what it asks, and makes the declaration of the answers.
 func (a *adding) decide(ctx context.Context) (err error) {
+	if err := a.exact(ctx); err != nil {
+		return err
+	}
 	out := a.stdout
 	if !isTerminal(out) && !a.yes && !a.dry || a.json() {
 		out = a.stderr

@@ -35,6 +35,9 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 	case err != nil && waits:
 		code, _ := classify(err)
 		return fail(code, "%w", err).withHint("%s", a.goOn(*last.Wants))
+	case errors.Is(err, control.ErrNotRunning) && last.ID != "":
+		const hint = "once pfard runs again, the same command goes on: pfar add %s"
+		return fail(exitNotRunning, "%w", err).withHint(hint, a.server())
 	case err != nil:
 		return err
 	case last.State == control.FlowFailed:

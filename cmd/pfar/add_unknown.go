@@ -3,40 +3,105 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/setup"
 )
 
-// unknown sets up a server of which nothing is known: it is installed, declared without a host, and learned from. The
-// person says which of the hosts that it asked for it may reach.
+// exact has pfard find the newest version of a package that was named without one: the registry's answer is a
+// stranger's text, which a process of its own reads.
+func (a *adding) exact(ctx context.Context) error {
+	named := a.service.Program.Package
+	if p, err := source.Parse(named); err != nil || p.Version != "" {
+		return nil
+	}
+	exact, err := a.control().Newest(ctx, named)
+	if err != nil {
+		code, _ := classify(err)
+		return fail(code, "%w", err).withHint("or name a version of %s: pfar add --help", named)
+	}
+	a.service.Program.Package, a.service.Title, a.choices.Origin = exact, exact, "From pfar add: "+exact
+	return nil
+}
+
+// unknown sets up a server of which nothing is known: its secrets are stored, it is installed, declared without a
+// host of its own, and learned from. The person says which of the hosts that it asked for it may reach. What is there
+// already is not done again, so the same command goes on where another one was cut off.
 func (a *adding) unknown(ctx context.Context) error {
+	left, err := a.entrust(ctx)
+	if err != nil {
+		return err
+	}
 	if pkg := a.service.Program.Package; pkg != "" {
-		said := ""
-		_, err := a.control().Install(ctx, control.Wish{Package: pkg}, func(i control.Installing) {
-			if i.Detail != "" && i.Detail != said && !a.json() {
-				said = i.Detail
-				fmt.Fprintln(a.stderr, escape(i.Detail, oneLine))
-			}
-		})
-		if err != nil {
+		if _, err := (packageVerb{a.pfar}).fetch(ctx, control.Wish{Package: pkg}); err != nil {
 			code, _ := classify(err)
-			return fail(code, "%w", err).withHint("nothing was changed")
+			return fail(code, "%w", err).withHint("%s", left)
 		}
 	}
 	done, err := a.control().Declare(ctx, a.server(), control.Text{New: a.text})
 	if err != nil {
-		return err
+		return undeclared(err, left)
 	}
 	writeDiagnostics(a.stderr, done.Diagnostics)
 	if !done.Done {
-		return fail(exitFailed, "the declaration has mistakes").withHint("nothing was changed")
+		return fail(exitFailed, "the declaration has mistakes").withHint("%s", left)
 	}
 	fmt.Fprintf(a.stderr, "wrote %s\n", escape(done.File, oneLine))
 	if err := a.learned(ctx); err != nil {
 		return err
 	}
+	for _, k := range a.service.Secrets {
+		if k.Deliver == broker.InEnvironment {
+			const hint = `the server can read %s; to give it a placeholder, write deliver = "broker": pfar edit %s`
+			a.hintAt(fmt.Sprintf(hint, k.Env, a.server()))
+		}
+	}
 	return a.carry(ctx, &control.SetUp{Server: a.server(), Page: a.page})
+}
+
+// entrust asks for the secrets of an unknown server, and stores those that the vault does not have: it has to run with
+// them in learning mode already. It says what stays if nothing more is done.
+func (a *adding) entrust(ctx context.Context) (left string, err error) {
+	left = "nothing was changed"
+	if len(a.service.Secrets) == 0 {
+		return left, nil
+	}
+	if err := units.NoCore(); err != nil { // values pass through this process
+		return left, err
+	}
+	stored, err := vaultVerb{a.pfar}.secrets(ctx)
+	if err != nil {
+		return left, err
+	}
+	values := newSecretValues(a)
+	for _, k := range a.service.Secrets {
+		if slices.ContainsFunc(stored, func(s control.Secret) bool { return s.Key == k.Key }) {
+			fmt.Fprintf(a.stderr, "the vault has %s already; pfar vault rotate %[1]s changes it\n", k.Key)
+			continue
+		}
+		wanted := control.Wanted{Key: k.Key, Variable: k.Env, Prefixes: k.Prefixes, Where: k.Where, URL: k.URL}
+		got := values.read(ctx, control.Flow{State: control.AwaitingCredential, Wants: &wanted})
+		switch {
+		case got.err != nil:
+			return left, got.err
+		case got.skip:
+			return left, fail(exitFailed, "%s needs %s; give it with --secret-file %[2]s=FILE", a.server(), k.Key)
+		case setup.Cancels(got.value):
+			return left, fail(exitFailed, "cancelled").withHint("%s", left)
+		}
+		_, err := a.control().Do(ctx, control.Request{Verb: control.Store, Key: k.Key, Secret: got.value})
+		if err != nil {
+			code, _ := classify(err)
+			return left, fail(code, "storing %s: %w", k.Key, err).withHint("%s", left)
+		}
+		left = "nothing is declared; the vault keeps the secret, and the same command goes on"
+	}
+	return left, nil
 }
 
 // learned runs the server in learning mode, and lets it reach the hosts that the person agrees to: with --yes none,

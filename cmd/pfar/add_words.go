@@ -12,6 +12,8 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/block"
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/egress"
 )
 
 // proposal is a server that the words of a command line ask for.
@@ -81,16 +83,8 @@ func ofPackage(known catalog.Set, p source.Package, args []string) (proposal, er
 		}
 		return found, nil
 	}
-	if p.Version == "" {
-		newest := "npm view " + p.Name + " version"
-		if p.Kind == source.PyPI {
-			newest = "pip index versions " + p.Name
-		}
-		_, err := source.ParseExact(p.String())
-		return proposal{}, usage("%w", err).withHint("%s prints the newest", newest)
-	}
-	exact := source.Package{Kind: p.Kind, Name: p.Name, Version: p.Version}.String()
-	return stranger(nameOfPackage(p), exact, catalog.Program{Package: exact, Bin: p.Bin, Args: args})
+	named := source.Package{Kind: p.Kind, Name: p.Name, Version: p.Version}.String()
+	return stranger(nameOfPackage(p), named, catalog.Program{Package: named, Bin: p.Bin, Args: args})
 }
 
 // argumentsOf reads arguments as the entry of a service writes them: those words, with answers in the places of {NAME}.
@@ -127,10 +121,50 @@ func stranger(name, title string, p catalog.Program) (proposal, error) {
 		service: catalog.Service{Name: name, Title: title, Label: declaration.Sensitive, Program: p},
 		choices: catalog.Choices{Origin: "From pfar add: " + title},
 		remarks: []string{
-			"pfar does not know this server. It starts without any host. For a while pfar notes which hosts it tries " +
-				"to reach, and then asks you which of them to allow.",
+			"pfar does not know this server. It starts without any other host. For a while pfar notes which hosts it " +
+				"tries to reach, and then asks you which of them to allow.",
 		},
 	}, nil
+}
+
+// need adds secrets that a server needs of which nothing is known, each as VARIABLE or VARIABLE@HOST. One that belongs
+// to a host goes there alone, and the server has a placeholder.
+func (p *proposal) need(known catalog.Set, variables []string) error {
+	if len(variables) > 0 && p.known {
+		return usage("--secret: pfar knows which secrets %s needs", p.service.Title).
+			withHint("pfar services %s lists them; write --secret-file KEY=FILE for one", p.service.Name)
+	}
+	for _, word := range variables {
+		variable, host, at := strings.Cut(word, "@")
+		why := declaration.VariableFault(variable)
+		if block.SecretLooking(variable) {
+			why = "it looks like a secret"
+		}
+		if why != "" { // it may be a value
+			return usage("--secret wants the name of a variable: %s", why).
+				withHint("pfar asks for the value; and change a secret that you just typed")
+		}
+		if slices.ContainsFunc(p.service.Secrets, func(k catalog.Secret) bool { return k.Env == variable }) {
+			return usage("--secret: %s is there twice", variable)
+		}
+		k := catalog.Secret{Env: variable, Key: catalog.KeyFor(p.choices.Server, variable)}
+		if like, is := known.Brokered(variable); is && !at {
+			k.Deliver, k.Hosts, k.In, k.Prefixes = broker.OnWire, like.Hosts, like.In, like.Prefixes
+			k.Where, k.URL = like.Where, like.URL
+		} else if at {
+			if _, err := egress.ParseEndpoint(host); err != nil {
+				return usage("--secret %s@HOST: %w", variable, err)
+			}
+			k.Deliver, k.Hosts, k.In = broker.OnWire, []string{host}, broker.Standard()
+		}
+		for _, h := range k.Hosts {
+			if !slices.Contains(p.service.Domains, h) {
+				p.service.Domains = append(p.service.Domains, h)
+			}
+		}
+		p.service.Secrets = append(p.service.Secrets, k)
+	}
+	return nil
 }
 
 // nameOfPackage is a server's name for a package: the words that all such packages have are left out.

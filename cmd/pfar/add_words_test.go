@@ -42,8 +42,7 @@ func TestPropose(t *testing.T) {
 		{words: "notoin", failure: `no known service is called "notoin"`, hint: `did you mean "notion"?`},
 		{words: "repositories", failure: "no known service", hint: "pfar services repositories"},
 		{words: "@acme/x", failure: "no known service", hint: "for a package: pfar add npm:@acme/x@VERSION"},
-		{words: "npm:acme", failure: `"npm:acme" has no version`, hint: "npm view acme version prints the newest"},
-		{words: "pypi:acme", failure: "has no version", hint: "pip index versions acme prints the newest"},
+		{words: "npm:acme", failure: "has no version"}, // pfard has not said which is the newest
 		{words: "npm:acme@latest", failure: `"latest" is not an exact version`},
 		{words: "npm:../x@1.0.0", failure: "is not the name of a package of npm"},
 		{words: "-- npx -y acme", failure: "has no version"},
@@ -98,6 +97,55 @@ func TestNameOfPackage(t *testing.T) {
 		if err != nil || p.service.Name != want {
 			t.Errorf("%s: %q, %v, want %q", pkg, p.service.Name, err, want)
 		}
+	}
+}
+
+// TestNeed is how an unknown server gets the secrets that a person names: never in its environment where a host is
+// known.
+func TestNeed(t *testing.T) {
+	known := catalog.Load(nil, "")
+	const own = `server { package = "npm:acme@1.0.0" }`
+	brokered := func(host, variable, key string) string {
+		const text = `allowed_domains = [%q] %s auth = { %s = { secret = "vault:%s", deliver = "broker" } }`
+		return fmt.Sprintf(text, host, own, variable, key)
+	}
+	for variables, want := range map[string]string{
+		"TOKEN":                   own + ` auth = { TOKEN = "vault:acme_token" }`,
+		"ACME_TOKEN":              own + ` auth = { ACME_TOKEN = "vault:acme_token" }`,
+		"TOKEN@api.acme.com":      brokered("api.acme.com", "TOKEN", "acme_token"),
+		"NOTION_TOKEN":            brokered("api.notion.com", "NOTION_TOKEN", "acme_notion_token"),
+		"A@a.example B@a.example": `auth = { A = { secret = "vault:acme_a", deliver = "broker" } B = {`,
+
+		"TOKEN TOKEN": "!TOKEN is there twice", "TOKEN=hunter2": "!it is no name", "LD_PRELOAD": "!--secret",
+		"TOKEN@": "!--secret TOKEN@HOST", "TOKEN@*": "!--secret TOKEN@HOST",
+		"ghp_hunter2hunter2hunter2hunter2hunter2hunt": "!looks like a secret",
+	} {
+		p, err := propose(known, []string{"npm:acme@1.0.0"}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.choices.Server = p.service.Name
+		var text []byte
+		if err = p.need(known, strings.Fields(variables)); err == nil {
+			text, err = p.service.Declaration(p.choices)
+		}
+		words, fails := strings.CutPrefix(want, "!")
+		got := strings.Join(strings.Fields(string(text)), " ")
+		switch {
+		case fails && (err == nil || !strings.Contains(err.Error(), words)):
+			t.Errorf("%s: %v, %s", variables, err, got)
+		case !fails && (err != nil || !strings.Contains(got, words)):
+			t.Errorf("%s: %v, %s", variables, err, got)
+		case strings.Contains(fmt.Sprint(err), "hunter2"):
+			t.Errorf("%s: it repeats %v", variables, err)
+		}
+	}
+	p, err := propose(known, []string{"notion"}, false)
+	if err == nil {
+		err = p.need(known, []string{"TOKEN"})
+	}
+	if err == nil || !strings.Contains(err.Error(), "knows which secrets") {
+		t.Errorf("a known service: %v", err)
 	}
 }
 

@@ -269,18 +269,19 @@ func (o *orders) install(ctx context.Context, q control.Request, send func(contr
 
 // wished is the package that a request means.
 func (o *orders) wished(q control.Request) (p source.Package, err error) {
-	text := q.Package
+	parse, text := source.Parse, q.Package
 	switch {
 	case (q.Package == "") == (q.Server == ""):
 		return p, fmt.Errorf("%w: want a package or a server", control.ErrInvalid)
 	case q.Server != "" && !units.IsServer(q.Server):
 		return p, fmt.Errorf("%w: %q is not the name of a server", control.ErrInvalid, q.Server)
 	case q.Server != "":
+		parse = source.ParseExact
 		if err = o.do(func() error { text, err = o.installs.packageNamed(q.Server); return err }); err != nil {
 			return p, err
 		}
 	}
-	if p, err = source.ParseExact(text); err != nil {
+	if p, err = parse(text); err != nil {
 		return p, fmt.Errorf("%w: %w", control.ErrInvalid, err)
 	}
 	p.Bin = ""

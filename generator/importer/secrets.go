@@ -1,8 +1,6 @@
 package importer
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/url"
 	"path"
@@ -125,7 +123,7 @@ func (d *draft) serviceSecret(i int, w Word) {
 		Value: Value(w.Text),
 	}
 	if d.p.Server != d.service.Name {
-		s.Key = keyFor(d.p.Server, k.Env)
+		s.Key = catalog.KeyFor(d.p.Server, k.Env)
 		d.choices.Keys[k.Env] = s.Key
 	}
 	switch {
@@ -145,7 +143,7 @@ func (d *draft) serviceSecret(i int, w Word) {
 
 // otherSecret has a secret that nothing is known of in the vault, under a name of the server's own.
 func (d environment) otherSecret(v Variable) {
-	s := Secret{Key: keyFor(d.p.Server, v.Name), Variable: v.Name, Line: v.Line, Value: Value(v.Text)}
+	s := Secret{Key: catalog.KeyFor(d.p.Server, v.Name), Variable: v.Name, Line: v.Line, Value: Value(v.Text)}
 	if len(v.lacks) > 0 {
 		d.note(v.Line, "%s stays empty: the file does not have the value of %s", v.Name, block.QuoteName(v.lacks[0].written))
 		s.Value, s.Waits = "", true
@@ -176,29 +174,12 @@ func (d environment) missing() {
 			d.choices.Omitted = append(d.choices.Omitted, k.Env)
 		default:
 			if d.p.Server != d.service.Name {
-				s.Key = keyFor(d.p.Server, k.Env)
+				s.Key = catalog.KeyFor(d.p.Server, k.Env)
 				d.choices.Keys[k.Env] = s.Key
 			}
 			d.p.Secrets = append(d.p.Secrets, s)
 		}
 	}
-}
-
-// maxKey is how long a name in the vault may be.
-const maxKey = 64
-
-// keyFor derives the name of a secret in the vault from its server and variable.
-func keyFor(server, variable string) string {
-	own, of := strings.ReplaceAll(server, "-", "_"), strings.ToLower(variable)
-	key := own + "_" + of
-	if strings.HasPrefix(of, own+"_") {
-		key = of
-	}
-	if len(key) > maxKey || !declaration.IsVaultKey(key) || block.SecretLooking(key) {
-		sum := sha256.Sum256([]byte(variable))
-		key = own + "_secret_" + hex.EncodeToString(sum[:4])
-	}
-	return key
 }
 
 // trivial are values of settings, whatever their names say.

@@ -1,6 +1,7 @@
 package installer
 
 import (
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"slices"
@@ -161,6 +162,12 @@ func TestJob(t *testing.T) {
 		"PyPI": {source.Package{Kind: source.PyPI, Name: "b", Version: "1.2"},
 			[]string{"/usr/bin/python3", "-m", "pip", "--only-binary", ":all:", "--report", "--cert", "/srv/ca.pem",
 				"b==1.2"}},
+		"npm's newest": {source.Package{Kind: source.NPM, Name: "@a/b"},
+			[]string{"/usr/bin/npm", "view", "--ignore-scripts", "--cafile", "/srv/ca.pem", "--json", "@a/b",
+				"version"}},
+		"PyPI's newest": {source.Package{Kind: source.PyPI, Name: "b"},
+			[]string{"/usr/bin/python3", "-m", "pip", "--only-binary", ":all:", "--cert", "/srv/ca.pem", "--dry-run",
+				"--no-deps", "b"}},
 	} {
 		files := map[string]string{
 			"/etc/npmrc": "cafile=/srv/ca.pem", "/etc/pip.conf": "[global]\ncert=/srv/ca.pem", "/srv/ca.pem": "PEM",
@@ -217,6 +224,29 @@ func TestNoJob(t *testing.T) {
 		_, err := r.Plan(Job{npm, "abcdefgh", stage})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestNewest reads a version, and takes no word that is none.
+func TestNewest(t *testing.T) {
+	const pip = `{"install": [{"metadata": {"name": "c", "version": "9"}},
+		{"metadata": {"name": "%s", "version": "%s"}}]}`
+	for _, c := range []struct{ pkg, left, want string }{
+		{"npm:@a/b", `"1.2.3"` + "\n", "npm:@a/b@1.2.3"},
+		{"npm:b", `"../.."`, ""}, {"npm:b", `"--prefix"`, ""}, {"npm:b", `""`, ""}, {"npm:b", "", ""},
+		{"npm:b", "{}", ""},
+		{"pypi:a-b", fmt.Sprintf(pip, "A_b", "1.2"), "pypi:a-b==1.2"},
+		{"pypi:a-b", fmt.Sprintf(pip, "d", "1.2"), ""}, {"pypi:a-b", fmt.Sprintf(pip, "a-b", "1.2 x"), ""},
+		{"pypi:a-b", "[]", ""},
+	} {
+		p, err := source.Parse(c.pkg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Newest(p, []byte(c.left))
+		if (err == nil) != (c.want != "") || err == nil && got.String() != c.want {
+			t.Errorf("%s: %s, %v, want %q", c.left, got, err, c.want)
 		}
 	}
 }

@@ -34,7 +34,7 @@ const (
 	tasks  = 512
 )
 
-// Job is one run of npm or pip.
+// Job is one run of npm or pip. Without a version of the package it only asks for the newest one (Newest).
 type Job struct {
 	Package source.Package
 	Session string // handle of its process
@@ -128,6 +128,7 @@ const (
 	end   = `rm -rf scratch; : > done`
 
 	npmScript = begin + `mkdir tree; shift; "$@"; mv tree/package-lock.json lock.json; ` + end
+	npmNewest = begin + `shift; "$@" > lock.json; ` + end
 	pipScript = begin + `"$2" -m venv --without-pip tree; shift; "$@"; ` + end
 )
 
@@ -142,10 +143,17 @@ func (r Reader) command(p source.Package, s Settings, program, place string) []s
 		if s.CA != "" {
 			args = append(args, "--cert", s.CA)
 		}
+		if p.Version == "" {
+			return append(args, "--dry-run", "--no-deps", p.Name)
+		}
 		return append(args, p.Name+"=="+p.Version)
 	}
+	script, verb, words := npmScript, "install", []string{p.Name + "@" + p.Version}
+	if p.Version == "" {
+		script, verb, words = npmNewest, "view", []string{"--json", p.Name, "version"}
+	}
 	args := []string{
-		"-c", npmScript, "sh", place, program, "install", "--prefix", path.Join(place, Tree),
+		"-c", script, "sh", place, program, verb, "--prefix", path.Join(place, Tree),
 		"--cache", path.Join(place, "scratch"), "--userconfig", path.Join(place, "scratch/none"),
 		"--globalconfig", path.Join(place, "scratch/no"), // neither is there, and npm wants two names
 		"--registry", s.URL, "--ignore-scripts", "--package-lock", "--save-exact", "--omit=dev", "--strict-ssl",
@@ -158,5 +166,5 @@ func (r Reader) command(p source.Package, s Settings, program, place string) []s
 	for _, scope := range slices.Sorted(maps.Keys(s.Scopes)) {
 		args = append(args, "--"+scope+":registry="+s.Scopes[scope].URL)
 	}
-	return append(args, p.Name+"@"+p.Version)
+	return append(args, words...)
 }

@@ -68,17 +68,40 @@ func checkNPM(p source.Package, lock []byte) error {
 	return nil
 }
 
-func checkPip(p source.Package, report []byte) error {
-	var r struct {
-		Install []struct {
-			Metadata struct{ Name, Version string }
-			Download struct {
-				URL     string
-				Archive *struct{ Hashes map[string]string } `json:"archive_info"`
-			} `json:"download_info"`
-		}
+// report is what pip says that it has installed, or would.
+type report struct {
+	Install []struct {
+		Metadata struct{ Name, Version string }
+		Download struct {
+			URL     string
+			Archive *struct{ Hashes map[string]string } `json:"archive_info"`
+		} `json:"download_info"`
 	}
-	if err := json.Unmarshal(report, &r); err != nil {
+}
+
+// Newest reads the newest version of a package from what a job without a version has left in place of a lock.
+func Newest(p source.Package, left []byte) (source.Package, error) {
+	var err error
+	if p.Kind == source.PyPI {
+		var r report
+		err = json.Unmarshal(left, &r)
+		for _, e := range r.Install {
+			if source.Normal(e.Metadata.Name) == p.Name {
+				p.Version = e.Metadata.Version
+			}
+		}
+	} else {
+		err = json.Unmarshal(left, &p.Version)
+	}
+	if err != nil {
+		return p, fmt.Errorf("reading what %s says of the newest version: %w", tool(p.Kind), err)
+	}
+	return source.ParseExact(p.String())
+}
+
+func checkPip(p source.Package, left []byte) error {
+	var r report
+	if err := json.Unmarshal(left, &r); err != nil {
 		return fmt.Errorf("its report cannot be read: %w", err)
 	}
 	found := false

@@ -191,7 +191,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("a script of the package has run: %s", at)
 	}
 	upgradedAndBack(t, p, name)
-	addedUnknown(t, p, name)
+	addedUnknown(t, p, r)
 	if _, stderr, code := p.command("install", "pypi:mcp-server-git==1.0"); code != 0 {
 		t.Errorf("PyPI: %d %s", code, stderr)
 	}
@@ -230,18 +230,83 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// addedUnknown adds a package of which pfar knows nothing: it learns from it, and verifies nothing.
-func addedUnknown(t *testing.T, p *pfar, name string) {
+// noteServer is a server in Python with one tool.
+const noteServer = `import json, sys
+
+ANSWERS = {
+    "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+        "serverInfo": {"name": "notes", "version": "1"}},
+    "tools/list": {"tools": [{"name": "note", "description": "One note", "inputSchema": {"type": "object"}}]},
+    "tools/call": {"content": [{"type": "text", "text": "buy milk"}]},
+}
+
+def main():
+    for line in sys.stdin:
+        m = json.loads(line)
+        if "id" not in m:
+            continue
+        a = {"jsonrpc": "2.0", "id": m["id"]}
+        if m["method"] in ANSWERS:
+            a["result"] = ANSWERS[m["method"]]
+        else:
+            a["error"] = {"code": -32601, "message": "no such method"}
+        print(json.dumps(a), flush=True)
+`
+
+// addedUnknown adds packages of which pfar knows nothing: it finds their newest versions, stores their secrets, learns
+// from them, and verifies nothing.
+func addedUnknown(t *testing.T, p *pfar, r *registries) {
 	t.Helper()
-	pkg := "npm:" + name + "@1.0.0"
-	out, stderr, code := p.command("add", pkg, "--yes", "--learn", "2s")
-	if code != 0 || !strings.Contains(out, "echo: connected, not verified; declared in "+p.path("echo.hcl")) ||
-		!strings.Contains(stderr, "echo is in learning mode for 2s") {
-		t.Errorf("an unknown package: %d %s %s", code, out, stderr)
+	const name, token = "@example/mcp-unknown", "tok-77aa01f3c9d24e60-of-the-unknown"
+	r.npm(t, name, "1.0.0", "")
+	r.npm(t, name, "1.1.0", "")
+	wheelOf(t, filepath.Join(r.dir, "files"), "acme_notes", noteServer)
+	r.pypi(t, "acme-notes", "acme_notes-1.0-py3-none-any.whl")
+	if out, stderr, code := p.command("add", "npm:"+name, "--dry-run"); code != 0 ||
+		!strings.Contains(out, `package = "npm:`+name+`@1.1.0"`) ||
+		exists(filepath.Join(p.state(), "packages/npm", name)) {
+		t.Errorf("a dry run: %d %s %s", code, out, stderr)
 	}
-	want := "# From pfar add: " + pkg + "\n\nserver { package = \"" + pkg + "\" }\n"
-	if text, err := os.ReadFile(p.path("echo.hcl")); err != nil || string(text) != want {
-		t.Errorf("%v: declared %s", err, text)
+	for _, c := range []struct{ args, stdin, server, text string }{
+		{"npm:" + name + " --secret UNKNOWN_TOKEN", token, "unknown", "# From pfar add: npm:" + name + "@1.1.0\n\n" +
+			"server { package = \"npm:" + name + "@1.1.0\" }\n\nauth = { UNKNOWN_TOKEN = \"vault:unknown_token\" }\n"},
+		{"npm:" + name + "@1.0.0 --secret A_TOKEN@api.example.com --name brokered", token, "brokered",
+			"# From pfar add: npm:" + name + "@1.0.0\nallowed_domains = [\"api.example.com\"]\n\n" +
+				"server { package = \"npm:" + name + "@1.0.0\" }\n\n" +
+				"auth = {\n  A_TOKEN = { secret = \"vault:brokered_a_token\", deliver = \"broker\" }\n}\n"},
+		{"pypi:acme-notes", "", "acme-notes",
+			"# From pfar add: pypi:acme-notes==1.0\n\nserver { package = \"pypi:acme-notes==1.0\" }\n"},
+		{"pypi:acme-notes==1.0 --name notes", "", "notes",
+			"# From pfar add: pypi:acme-notes==1.0\n\nserver { package = \"pypi:acme-notes==1.0\" }\n"},
+	} {
+		p.stdin = c.stdin
+		args := append([]string{"add", "--yes", "--learn", "1s"}, strings.Fields(c.args)...)
+		out, stderr, code := p.command(args...)
+		p.stdin = ""
+		if code != 0 ||
+			!strings.Contains(out, c.server+": connected, not verified; declared in "+p.path(c.server+".hcl")) ||
+			!strings.Contains(stderr, c.server+" is in learning mode for 1s") {
+			t.Errorf("%s: %d %s %s", c.args, code, out, stderr)
+		}
+		if text, err := os.ReadFile(p.path(c.server + ".hcl")); err != nil || string(text) != c.text {
+			t.Errorf("%v: declared %s, want %s", err, text, c.text)
+		}
+		if out, stderr, code := p.command(args...); code != 0 || !strings.Contains(out, c.server+": running") {
+			t.Errorf("%s again: %d %s %s", c.args, code, out, stderr)
+		}
+	}
+	for _, key := range []string{"unknown_token", "brokered_a_token"} {
+		if keys := p.vaultKeys(); !strings.Contains(keys, `"`+key+`"`) {
+			t.Errorf("the vault has %s", keys)
+		}
+	}
+	assertSecretNowhere(t, p, token)
+	if out := p.succeeds("call", "notes.note"); !strings.Contains(out, "buy milk") {
+		t.Errorf("the note: %s", out)
+	}
+	if _, stderr, code := p.command("add", "npm:@example/nowhere", "--yes"); code != 1 ||
+		!strings.Contains(stderr, "looking for the newest version of npm:@example/nowhere") {
+		t.Errorf("a package that is not there: %d %s", code, stderr)
 	}
 }
 

@@ -140,10 +140,15 @@ func virtual(t *testing.T, dir string, run func(string, []string, ...string)) st
 
 // wheel writes the wheel of a package with a command and a module.
 func wheel(t *testing.T, dir, name string) string {
+	return wheelOf(t, dir, name, "def main(): pass\n")
+}
+
+// wheelOf packs a package whose program is main of that code.
+func wheelOf(t *testing.T, dir, name, code string) string {
 	t.Helper()
 	info := name + "-1.0.dist-info/"
 	files := map[string]string{
-		name + "/__init__.py": "def main(): pass\n", name + "/__main__.py": "from . import main\nmain()\n",
+		name + "/__init__.py": code, name + "/__main__.py": "from . import main\nmain()\n",
 		info + "METADATA":         "Metadata-Version: 2.1\nName: " + name + "\nVersion: 1.0\n",
 		info + "WHEEL":            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
 		info + "entry_points.txt": "[console_scripts]\n" + strings.ReplaceAll(name, "_", "-") + " = " + name + ":main\n",

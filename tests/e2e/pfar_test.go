@@ -271,6 +271,16 @@ func (p *pfar) command(args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), c.ProcessState.ExitCode()
 }
 
+// succeeds runs a command that has to.
+func (p *pfar) succeeds(args ...string) string {
+	p.t.Helper()
+	out, stderr, code := p.command(args...)
+	if code != 0 {
+		p.t.Fatalf("pfar %q: %d %s %s", args, code, out, stderr)
+	}
+	return out + stderr
+}
+
 // stop ends pfar as Ctrl-C does.
 func (p *pfar) stop() {
 	if p.cmd == nil || p.cmd.Process == nil {

@@ -54,9 +54,25 @@ type Wish struct{ Package, Server string }
 // Install has a package installed, and returns when it is there. It calls progress, unless that is nil, with each
 // change. If the caller gives up, the installation goes on.
 func (c Client) Install(ctx context.Context, w Wish, progress func(Installing)) (Installing, error) {
-	var last Installing
+	last, err := c.install(ctx, w, progress)
+	if err == nil && !last.Done {
+		err = fmt.Errorf("%w: it ended before %q was installed", ErrNotRunning, last.Package)
+	}
+	return last, err
+}
+
+// Newest asks the registry which version of a package is the newest. The package that comes back has that version.
+func (c Client) Newest(ctx context.Context, pkg string) (string, error) {
+	last, err := c.install(ctx, Wish{Package: pkg}, nil)
+	if err == nil && (last.Package == pkg || last.Package == "") {
+		err = fmt.Errorf("%w: it ended before the newest version of %q was known", ErrNotRunning, pkg)
+	}
+	return last.Package, err
+}
+
+func (c Client) install(ctx context.Context, w Wish, progress func(Installing)) (last Installing, err error) {
 	wanted := Request{Verb: Install, SettingUp: SettingUp{Package: w.Package}, Server: w.Server}
-	err := c.converse(ctx, wanted, func(r Response) error {
+	err = c.converse(ctx, wanted, func(r Response) error {
 		if r.Installing == nil {
 			return errors.New("pfard answered without a package: pfar and pfard may be of different versions")
 		}
@@ -65,9 +81,6 @@ func (c Client) Install(ctx context.Context, w Wish, progress func(Installing)) 
 		}
 		return nil
 	})
-	if err == nil && !last.Done {
-		err = fmt.Errorf("%w: it ended before %q was installed", ErrNotRunning, last.Package)
-	}
 	return last, err
 }
 

@@ -52,7 +52,7 @@ const (
 	Clean       Verb = "clean"         // tell what Server left behind, which is not declared; with Remove, delete it
 	Declare     Verb = "declare"       // write Text as the owner's declaration of Server, if it is sound
 	Undeclare   Verb = "undeclare"     // remove the owner's declaration of Server; hide an installed one
-	Install     Verb = "install"       // install Package, or that of Server; answered with each change until it is there
+	Install     Verb = "install"       // install Package (no version: find it) or Server's; answered with each change
 	Begin       Verb = "set-up"        // begin SetUp or, without it, join what is under way; answered with each change
 	LogIn       Verb = "login"         // obtain an OAuth token of Server for the vault; answered until it is stored
 	Supply      Verb = "supply"        // Secret is the value that the set-up of Answer waits for, or Answer says otherwise

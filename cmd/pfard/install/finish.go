@@ -48,24 +48,43 @@ func (j *Jobs) finish(p source.Package, stage string) error {
 	return nil
 }
 
-// check wants the job to have ended well, and its lock to be whole.
-func check(root *os.Root, p source.Package) error {
+// readLock reads what a job that has ended well says of its package.
+func readLock(root *os.Root) ([]byte, error) {
 	if _, err := root.Lstat(installer.Done); err != nil {
-		return errors.New("it was stopped before its end")
+		return nil, errors.New("it was stopped before its end")
 	}
 	info, err := root.Lstat(installer.Lock)
 	switch {
 	case err != nil:
-		return fmt.Errorf("it has left no lock: %w", err)
+		return nil, fmt.Errorf("it has left no lock: %w", err)
 	case !info.Mode().IsRegular() || info.Size() > installer.MaxLock:
-		return fmt.Errorf("its lock is no file of at most %d bytes", installer.MaxLock)
+		return nil, fmt.Errorf("its lock is no file of at most %d bytes", installer.MaxLock)
 	}
 	f, err := root.Open(installer.Lock)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, installer.MaxLock))
+	return io.ReadAll(io.LimitReader(f, installer.MaxLock))
+}
+
+// newest reads which version of a package a job has found.
+func newest(p source.Package, stage string) (source.Package, error) {
+	root, err := os.OpenRoot(stage)
+	if err != nil {
+		return p, err
+	}
+	defer root.Close()
+	b, err := readLock(root)
+	if err != nil {
+		return p, err
+	}
+	return installer.Newest(p, b)
+}
+
+// check wants the job to have ended well, and its lock to be whole.
+func check(root *os.Root, p source.Package) error {
+	b, err := readLock(root)
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,8 @@ type Job struct {
 	changed chan struct{} // closed when state is another
 }
 
-// Begin installs a package, unless that is under way: then the job is that one. It does not wait.
+// Begin installs a package, unless that is under way: then the job is that one. It does not wait. For a package without
+// a version, the job installs nothing: in the end its state names the newest version.
 func (j *Jobs) Begin(p source.Package) (*Job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -90,9 +91,13 @@ func (j *Jobs) Begin(p source.Package) (*Job, error) {
 	job := &Job{
 		pkg: p, handle: units.NewSession(), ended: make(chan string, 1), done: make(chan struct{}),
 		changed: make(chan struct{}),
-		state:   control.Installing{Package: p.String(), Folder: j.around.Settings().Host.Folder(p)},
+		state:   control.Installing{Package: p.String()},
 	}
-	err := j.around.Settings().Host.Installed(p)
+	err := fs.ErrNotExist
+	if p.Version != "" {
+		host := j.around.Settings().Host
+		job.state.Folder, err = host.Folder(p), host.Installed(p)
+	}
 	switch {
 	case err == nil:
 		job.state.Done, job.state.Already = true, true
@@ -148,15 +153,19 @@ func (j *Jobs) run(job *Job) {
 	j.mu.Lock()
 	delete(j.of, job.pkg)
 	j.mu.Unlock()
-	if err != nil {
+	looks := job.pkg.Version == ""
+	switch {
+	case err != nil && looks:
+		err = fmt.Errorf("looking for the newest version of %s: %w", job.pkg, err)
+	case err != nil:
 		err = fmt.Errorf("installing %s: %w", job.pkg, err)
 		j.log.Error("a package is not installed", "package", job.pkg.String(), "error", err)
-	} else {
+	case !looks:
 		j.log.Info("a package is installed", "package", job.pkg.String())
 		j.around.Installed(job.pkg)
 	}
 	job.mu.Lock()
-	job.err, job.state.Done = err, err == nil
+	job.err, job.state.Done = err, err == nil && !looks
 	job.mu.Unlock()
 	close(job.done)
 }
@@ -179,6 +188,9 @@ func (j *Jobs) install(job *Job) (err error) {
 	}
 	if err := j.fetch(job, p); err != nil {
 		return err
+	}
+	if job.pkg.Version == "" {
+		return job.found(stage)
 	}
 	job.tell("checking")
 	return j.finish(job.pkg, stage)
@@ -230,6 +242,15 @@ func (job *Job) tell(words string) {
 	job.state.Detail = words
 	close(job.changed)
 	job.changed = make(chan struct{})
+}
+
+// found has the job's state name the newest version.
+func (job *Job) found(stage string) error {
+	p, err := newest(job.pkg, stage)
+	job.mu.Lock()
+	defer job.mu.Unlock()
+	job.state.Package = p.String()
+	return err
 }
 
 // Watch calls each with what becomes of a job, until it is over or ctx ends. The job goes on.

@@ -187,6 +187,37 @@ func TestInstall(t *testing.T) {
 	b.clean()
 }
 
+// TestNewest: a package without a version is looked for, and nothing is installed. What the registry says is a
+// stranger's text.
+func TestNewest(t *testing.T) {
+	for said, want := range map[string]string{
+		`"1.2.3"`: "npm:@a/b@1.2.3", `"../../x"`: "", `"latest"`: "", `["1.2.3"]`: "", `""`: "", "": "", "hunter2": "",
+	} {
+		var b *bench
+		b = newBench(t, func(stage string) string {
+			b.write(filepath.Join(stage, "lock.json"), said)
+			b.write(filepath.Join(stage, "done"), "")
+			return ""
+		})
+		job, err := b.jobs.Begin(source.Package{Kind: source.NPM, Name: "@a/b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last control.Installing
+		err = job.Watch(t.Context(), func(i control.Installing) error { last = i; return nil })
+		if (err == nil) != (want != "") || err == nil && last != (control.Installing{Package: want}) {
+			t.Errorf("%s: %+v, %v, want %q", said, last, err, want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "looking for the newest version of npm:@a/b: ") {
+			t.Errorf("%s: %v", said, err)
+		}
+		if b.installed != 0 || len(b.stopped) != 1 {
+			t.Errorf("%s: %d installed, stopped %q", said, b.installed, b.stopped)
+		}
+		b.clean()
+	}
+}
+
 // TestInstallFails: whatever a job does, what is not whole is no package, nothing of it is left, and the words say why.
 func TestInstallFails(t *testing.T) {
 	var b *bench
