@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -135,6 +137,60 @@ func kills(b *testing.B) (served, broken []time.Duration) {
 	close(end)
 	all.Wait()
 	return served, broken
+}
+
+// BenchmarkAdd is from the command to its prompt for a token, and from the token to a server that is verified, whose
+// own start takes no time.
+func BenchmarkAdd(b *testing.B) {
+	b.Run("prompt", func(b *testing.B) {
+		prompts, _ := adds(b)
+		limited(b, 50*time.Millisecond, 0, prompts)
+	})
+	b.Run("verified", func(b *testing.B) {
+		_, verified := adds(b)
+		limited(b, time.Second, 0, verified)
+	})
+}
+
+// benchedService is a known service that is here already.
+const benchedService = `service "benched" {
+  setup {
+    title   = "Benched"
+    summary = "Begun and ended"
+    command = %q
+
+    secret "BENCHED_TOKEN" {
+      key     = "benched_token"
+      deliver = "env"
+      where   = "Invent one."
+    }
+
+    test "label" {
+      arguments = {}
+    }
+  }
+}
+`
+
+// adds sets a server up at a terminal and removes it, time and again.
+func adds(b *testing.B) (prompts, verified []time.Duration) {
+	p := prepare(b, nil)
+	check(b, os.Mkdir(filepath.Join(p.home, "services.d"), 0o755))
+	put(b, filepath.Join(p.home, "services.d/benched.hcl"), fmt.Sprintf(benchedService, program(b, "echo")))
+	p.up()
+	for range 15 {
+		begin := time.Now()
+		s := p.atTerminal("add", "benched", "--yes")
+		s.await(1, "(not shown):")
+		prompts = append(prompts, time.Since(begin))
+		begin = time.Now()
+		s.reply(1, "(not shown):", "tok-of-the-benchmark")
+		s.await(1, "benched: verified with label")
+		verified = append(verified, time.Since(begin))
+		check(b, s.cmd.Wait())
+		p.succeeds("remove", "benched", "--purge", "--yes")
+	}
+	return prompts, verified
 }
 
 // BenchmarkRefreshedToken is from the question to the token endpoint until the API sees the new token.
