@@ -106,7 +106,7 @@ func (v addVerb) run(cmd *cobra.Command, args []string, o additions) error {
 	case o.learn <= 0:
 		return usage("--learn %s: want a time, such as 20s or 1m", o.learn)
 	}
-	known := servicesVerb(v).catalogue(ctx)
+	known := servicesVerb(v).naming(ctx, args[0])
 	p, err := propose(known, args, o.behind)
 	if err != nil {
 		return err
@@ -192,7 +192,12 @@ func (a *adding) add(ctx context.Context) error {
 	}
 	if joined {
 		fmt.Fprintf(a.stderr, "%s: joining the set-up that is under way\n", a.server())
-		return a.carry(ctx, nil)
+		if err := a.carry(ctx, nil); !errors.Is(err, control.ErrNoFlow) {
+			return err
+		}
+		if report, err = a.report(ctx); err != nil { // it has ended meanwhile
+			return err
+		}
 	}
 	i := slices.IndexFunc(report.Servers, func(s control.Server) bool { return s.Name == a.server() })
 	if i >= 0 {

@@ -125,12 +125,27 @@ func knownOf(s catalog.Service) knownService {
 
 // catalogue reads the services, and says that there are mistakes in them.
 func (c servicesVerb) catalogue(ctx context.Context) catalog.Set {
-	dir := filepath.Join(filepath.Dir(c.located(ctx, sources{}).policies), "services.d")
+	dir := c.folder(ctx)
 	set := catalog.Load(os.DirFS(dir), dir)
 	if set.Diags.HasErrors() {
 		fmt.Fprintf(c.stderr, "services.d has mistakes: pfar check shows them\n")
 	}
 	return set
+}
+
+// naming reads the one service of a name or, if there is none, all services.
+func (c servicesVerb) naming(ctx context.Context, name string) catalog.Set {
+	dir := c.folder(ctx)
+	set := catalog.LoadOne(os.DirFS(dir), dir, name)
+	if _, ok := set.Find(name); ok && !set.Diags.HasErrors() {
+		return set
+	}
+	return c.catalogue(ctx)
+}
+
+// folder is that of the operator's services.
+func (c servicesVerb) folder(ctx context.Context) string {
+	return filepath.Join(filepath.Dir(c.located(ctx, sources{}).policies), "services.d")
 }
 
 // listServices prints the services that a text finds.

@@ -110,6 +110,19 @@ func Load(fsys fs.FS, dir string) Set {
 	return s
 }
 
+// LoadOne is Load without the shipped files of other services than this one: to read them all takes longer than a
+// person's command may.
+func LoadOne(fsys fs.FS, dir, name string) Set {
+	s := Set{services: map[string]Service{}, Files: map[string]*hcl.File{}}
+	if b, err := fs.ReadFile(services.Files, name+".hcl"); err == nil {
+		for _, found := range s.read("services/"+name+".hcl", b, true) {
+			s.services[found.Name] = found.Service
+		}
+	}
+	s.folder(fsys, dir, false)
+	return s
+}
+
 // folder reads the files of one folder over those before it.
 func (s *Set) folder(fsys fs.FS, dir string, shipped bool) {
 	given := map[string]hcl.Range{}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,6 +40,10 @@ func TestShipped(t *testing.T) {
 		}
 		if strings.HasPrefix(c.Program.Package, "npm:") && c.Program.Integrity == "" {
 			t.Errorf("%s has no integrity", c.Name)
+		}
+		one := LoadOne(nil, "", c.Name)
+		if alone, _ := one.Find(c.Name); len(one.Diags) > 0 || !reflect.DeepEqual(alone, c) {
+			t.Errorf("%s is another one if it is read alone: %v", c.Name, one.Diags)
 		}
 		if c.Label == declaration.Regulated || c.Label == declaration.Secret {
 			t.Errorf("%s is %s without anybody's word", c.Name, c.Label)

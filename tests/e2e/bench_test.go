@@ -177,18 +177,19 @@ func adds(b *testing.B) (prompts, verified []time.Duration) {
 	p := prepare(b, nil)
 	check(b, os.Mkdir(filepath.Join(p.home, "services.d"), 0o755))
 	put(b, filepath.Join(p.home, "services.d/benched.hcl"), fmt.Sprintf(benchedService, program(b, "echo")))
+	p.reads("bench", "label")
 	p.up()
 	for range 15 {
 		begin := time.Now()
-		s := p.atTerminal("add", "benched", "--yes")
+		s := p.atTerminal("add", "benched", "--name", "bench", "--yes")
 		s.await(1, "(not shown):")
 		prompts = append(prompts, time.Since(begin))
 		begin = time.Now()
 		s.reply(1, "(not shown):", "tok-of-the-benchmark")
-		s.await(1, "benched: verified with label")
+		s.await(1, "bench: verified with label")
 		verified = append(verified, time.Since(begin))
 		check(b, s.cmd.Wait())
-		p.succeeds("remove", "benched", "--purge", "--yes")
+		p.succeeds("remove", "bench", "--purge", "--yes")
 	}
 	return prompts, verified
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/tests/faults"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -73,6 +74,7 @@ func cuts(t *testing.T) []cut {
 		p := prepare(t, declarations)
 		p.env = append(p.env, "npm_config_registry="+r.url("/npm/"), "npm_config_cafile="+r.roots,
 			"NPM_CONFIG_REGISTRY=")
+		p.reads("cutting", "label")
 		p.up(wrap...)
 		for _, version := range installed {
 			p.succeeds("install", "npm:"+name+"@"+version)
@@ -81,6 +83,11 @@ func cuts(t *testing.T) []cut {
 	}
 	declared := map[string]string{"cut.hcl": fmt.Sprintf("package = %q\n", "npm:"+name+"@1.0.0")}
 	runs := func(server string) func(*pfar) { return func(p *pfar) { p.awaitRunning(server) } }
+	verified := func(p *pfar) {
+		p.await("cutting verified", soon, func(r control.Report) bool {
+			return server(r, "cutting").Verification.Result == units.Verified
+		})
+	}
 	client := func(p *pfar) *pfar {
 		p.clientHome(fmt.Sprintf(`{"mcpServers": {"cut": {"command": %q, "env": {"CUT_TOKEN": %q}}}}`,
 			program(t, "echo"), cutToken))
@@ -107,7 +114,7 @@ func cuts(t *testing.T) []cut {
 				put(t, filepath.Join(p.home, "services.d/cutting.hcl"), fmt.Sprintf(cuttingService, name))
 				return p
 			},
-			after: runs("cutting"), one: "rename to state/vault/cutting_token.age"},
+			after: verified, one: "rename to state/vault/cutting_token.age"},
 		{name: "add unknown",
 			args:  []string{"add", "npm:" + name, "--yes", "--secret", "CUT_TOKEN", "--learn", "100ms"},
 			stdin: cutToken, wrap: wrap, file: "mcp.d/cut.hcl",

@@ -271,6 +271,14 @@ func (p *pfar) command(args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), c.ProcessState.ExitCode()
 }
 
+// reads has the operator say that a tool of a server only reads.
+func (p *pfar) reads(server, tool string) {
+	p.t.Helper()
+	check(p.t, os.Mkdir(filepath.Join(p.home, "policies.d"), 0o755))
+	put(p.t, filepath.Join(p.home, "policies.d", server+".hcl"),
+		fmt.Sprintf("server %q {\n  reads = [%q]\n  relax = \"a test\"\n}\n", server, tool))
+}
+
 // succeeds runs a command that has to.
 func (p *pfar) succeeds(args ...string) string {
 	p.t.Helper()

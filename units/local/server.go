@@ -379,7 +379,10 @@ func (s *server) ended(p phase, code int) {
 	case p == inactive:
 		u.State, u.Detail = units.StateStopped, "stopped"
 	case code == notStarted && p == autoRestart:
-		u.State, u.Detail = units.StateBackOff, "the launcher could not be started, trying again; pfard's log says why"
+		u.State, u.Detail = units.StateBackOff, fmt.Sprintf("the launcher could not be started, trying again: %v",
+			s.launcher.unstarted)
+	case code == notStarted && p == failed:
+		u.State, u.Detail = units.StateFailed, fmt.Sprintf("the launcher could not be started: %v", s.launcher.unstarted)
 	case p == failed && u.State != units.StateFailed:
 		u.State, u.Detail = units.StateFailed, fmt.Sprintf("the launcher ended with status %d; see its log", code)
 	case p == autoRestart && code == units.ExitGateway: // no fault of the server's: it is on its way

@@ -36,7 +36,7 @@ type service struct {
 	restart   func(code int) (time.Duration, bool) // whether to start again after this exit code, and when
 	timeout   time.Duration                        // from SIGTERM to SIGKILL
 	store     *store                               // what its process may keep for the next one; nil: nothing
-	unstarted bool                                 // the last process could not be started
+	unstarted error                                // why the last process could not be started
 	served    time.Time                            // when a process has ended that was ready, or the first was started
 
 	stopOnce sync.Once
@@ -81,13 +81,13 @@ func (s *service) stop() {
 func (s *service) once() bool {
 	p, socket, err := s.spawn()
 	if err != nil { // for want of what other processes of this user hold, and may give back
-		if !s.unstarted {
+		if s.unstarted == nil {
 			s.log.Error("starting "+s.name, "error", err)
 		}
-		s.unstarted = true
+		s.unstarted = err
 		return s.after(notStarted, false)
 	}
-	s.unstarted = false
+	s.unstarted = nil
 	s.changed(activating, p, 0)
 	messages, ready := make(chan struct{}), false
 	go func() {
