@@ -117,12 +117,50 @@ type schema struct {
 	Properties map[string]json.RawMessage `json:"properties"`
 	More       any                        `json:"additionalProperties"`
 	Items      json.RawMessage            `json:"items"`
+
+	Ref   string            `json:"$ref"`
+	AnyOf []json.RawMessage `json:"anyOf"`
+	OneOf []json.RawMessage `json:"oneOf"`
 }
 
-// Bounds of what is said of one tool, and of how deep is looked.
+// defs are the schemas that others refer to.
+type defs struct {
+	Defs map[string]json.RawMessage `json:"$defs"`
+	Old  map[string]json.RawMessage `json:"definitions"` // of drafts before 2019-09
+}
+
+// alternatives are the schemas of which a value has to fit one. One that cannot be read is none of them.
+func (d defs) alternatives(raw []byte, depth int) (list []schema) {
+	var s schema
+	if depth > maxDepth || json.Unmarshal(raw, &s) != nil {
+		return nil
+	}
+	name, is := strings.CutPrefix(s.Ref, "#/$defs/")
+	old, was := strings.CutPrefix(s.Ref, "#/definitions/")
+	branches := slices.Concat(s.AnyOf, s.OneOf)
+	switch {
+	case is:
+		branches = []json.RawMessage{d.Defs[name]}
+	case was:
+		branches = []json.RawMessage{d.Old[old]}
+	case s.Ref != "":
+		return nil
+	case len(branches) == 0:
+		return []schema{s}
+	}
+	for _, b := range branches[:min(len(branches), maxBranches)] {
+		list = append(list, d.alternatives(b, depth+1)...)
+		list = list[:min(len(list), maxBranches)]
+	}
+	return list
+}
+
+// Bounds of what is said of one tool, and of how deep and wide is looked.
 const (
-	maxBreaks = 20
-	maxDepth  = 16
+	maxBreaks   = 20
+	maxDepth    = 16
+	maxBranches = 16
+	maxLooks    = 10000
 )
 
 // narrowed says why calls fail by a tool's new definition that were right by the old one.
@@ -133,24 +171,55 @@ func narrowed(before, now []byte) []string {
 	if json.Unmarshal(before, &was) != nil || json.Unmarshal(now, &is) != nil {
 		return nil
 	}
-	w := words{}
+	looks := maxLooks
+	w := words{looks: &looks}
+	if json.Unmarshal(was.Input, &w.before) != nil || json.Unmarshal(is.Input, &w.now) != nil {
+		return nil
+	}
 	w.compare("", was.Input, is.Input, 0)
 	return w.list
 }
 
-type words struct{ list []string }
+type words struct {
+	list        []string
+	before, now defs
+	looks       *int // that are left
+}
 
 func (w *words) say(format string, args ...any) {
-	if len(w.list) < maxBreaks {
-		w.list = append(w.list, fmt.Sprintf(format, args...))
+	if text := fmt.Sprintf(format, args...); len(w.list) < maxBreaks && !slices.Contains(w.list, text) {
+		w.list = append(w.list, text)
 	}
 }
 
-// compare compares what may stand at a place.
+// compare compares what may stand at a place. Each alternative of before has to fit one of those of now; if it fits
+// none, the one that it nearly fits is told.
 func (w *words) compare(at string, before, now []byte, depth int) {
-	var was, is schema
-	if depth > maxDepth || len(before) == 0 || json.Unmarshal(before, &was) != nil || json.Unmarshal(now, &is) != nil {
+	if depth > maxDepth || len(before) == 0 {
 		return
+	}
+	next := w.now.alternatives(now, depth)
+	for _, was := range w.before.alternatives(before, depth) {
+		var best []string
+		for i, is := range next {
+			if *w.looks--; *w.looks < 0 {
+				return
+			}
+			one := words{before: w.before, now: w.now, looks: w.looks}
+			if one.plain(at, was, is, depth); i == 0 || len(one.list) < len(best) {
+				best = one.list
+			}
+		}
+		for _, text := range best {
+			w.say("%s", text)
+		}
+	}
+}
+
+// plain compares two schemas without alternatives.
+func (w *words) plain(at string, was, is schema, depth int) {
+	if at == "" { // arguments are an object, whatever a schema says
+		was.Type, is.Type = nil, nil
 	}
 	if lost := missing(types(was.Type), types(is.Type)); len(lost) > 0 && is.Type != nil {
 		w.say("%s may no longer be %s", place(at), strings.Join(lost, " or "))

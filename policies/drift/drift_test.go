@@ -2,7 +2,10 @@ package drift
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -35,6 +38,13 @@ func TestNarrowed(t *testing.T) {
 			`{"properties":{"a":{"properties":{"b":{"items":{"type":"null"}}}}}}`, "a.b[] may no longer be string"},
 		{`{"properties":{"\u001b[31m":{}}}`, `{}`, `no longer has \x1b[31m`},
 		{`{"properties":{"a":{"type":1}}}`, `[]`, ""},
+		{`{"properties":{"a":{"type":"string"}}}`, `{"properties":{"a":{"anyOf":[{"type":"null"},{"type":"string"}]}}}`, ""},
+		{`{"properties":{"a":{"oneOf":[{"type":"null"},{"type":"string"}]}}}`, `{"properties":{"a":{"type":"string"}}}`,
+			"a may no longer be null"},
+		{`{"properties":{"a":{"properties":{"b":{}}}}}`,
+			`{"$defs":{"x":{"required":["c"]}},"properties":{"a":{"$ref":"#/$defs/x"}}}`, "needs a.c; no longer has a.b"},
+		{`{"properties":{"a":{}}}`, `{"properties":{"a":{"$ref":"#/$defs/none"}}}`, ""},
+		{`{"properties":{"a":{}}}`, `{"$defs":{"x":{"$ref":"#/$defs/x"}},"properties":{"a":{"$ref":"#/$defs/x"}}}`, ""},
 	} {
 		list := Compare([]Definition{tool("x", c.before)}, []Definition{tool("x", c.now)})
 		got := "no change"
@@ -69,4 +79,52 @@ func TestCompare(t *testing.T) {
 	}
 	deep := strings.Repeat(`{"properties":{"a":`, 1000) + `{}` + strings.Repeat(`}}`, 1000)
 	Compare([]Definition{tool("x", deep)}, []Definition{tool("x", `{}`)}) // ends
+}
+
+var update = flag.Bool("update", false, "write the golden files of TestReal")
+
+// TestReal compares what real servers offered in one version and offer in a later one, as their tools/list had it.
+func TestReal(t *testing.T) {
+	for before, now := range map[string]string{
+		"notion-mcp-server@1.9.1": "2.5.2", "server-filesystem@2025.3.28": "2026.8.31",
+		"server-memory@2025.4.25": "2026.8.31",
+	} {
+		name, _, _ := strings.Cut(before, "@")
+		var got strings.Builder
+		breaking := true
+		for _, c := range Compare(definitions(t, before), definitions(t, name+"@"+now)) {
+			line := fmt.Sprint(c.What, " ", c.Kind, " ", c.Name, " ", strings.Join(c.Breaks, "; "))
+			fmt.Fprintln(&got, strings.TrimSpace(line))
+			if c.Breaking() && !breaking {
+				t.Errorf("%s: %s breaks callers, and comes after what does not", before, c.Name)
+			}
+			breaking = c.Breaking()
+		}
+		golden := filepath.Join("testdata", name+".txt")
+		if *update {
+			if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil || got.String() != string(want) {
+			t.Errorf("%v: from %s to %s:\n%s", err, before, now, got.String())
+		}
+		if back := Compare(definitions(t, before), definitions(t, before)); len(back) > 0 {
+			t.Errorf("%s has changed without a change: %+v", before, back)
+		}
+	}
+}
+
+// definitions are the tools of a version.
+func definitions(t *testing.T, name string) (list []Definition) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+	if err == nil {
+		err = json.Unmarshal(b, &list)
+	}
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%s: %d tools, %v", name, len(list), err)
+	}
+	return list
 }
