@@ -373,6 +373,43 @@ func killedInstall(t *testing.T, p *pfar, r *registries, name string) {
 	}
 }
 
+// TestInstallFull has npm fill a small disk in the midst of a package: nothing is there, the words say why, and with
+// room the same command installs it.
+func TestInstallFull(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // only root mounts a disk, and the test has run as root
+	}
+	t.Parallel()
+	r := newRegistries(t)
+	const name = "@example/mcp-large"
+	r.npm(t, name, "1.0.0", "")
+	p := prepare(t, nil)
+	p.env = append(p.env, "npm_config_registry="+r.url("/npm/"), "npm_config_cafile="+r.roots, "NPM_CONFIG_REGISTRY=")
+	disk := filepath.Join(p.state(), "packages")
+	check(t, os.MkdirAll(disk, 0o755))
+	wrap := inHosts(r)
+	wrap[len(wrap)-2] = fmt.Sprintf("mount -t tmpfs -o size=1m,mode=755 none %s; %s", disk, wrap[len(wrap)-2])
+	p.up(wrap...)
+	inside := filepath.Join("/proc", fmt.Sprint(p.daemon()), "root", disk)
+	_, stderr, code := p.command("install", "npm:"+name+"@1.0.0")
+	if code != 1 || !strings.Contains(stderr, "the disk is full; make room") {
+		t.Errorf("on a full disk: %d %s", code, stderr)
+	}
+	left, err := os.ReadDir(filepath.Join(inside, ".staged"))
+	if err != nil || len(left) > 0 || exists(filepath.Join(inside, "npm", name, "1.0.0")) {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	namespace := fmt.Sprintf("--mount=/proc/%d/ns/mnt", p.daemon())
+	out, err := exec.Command("nsenter", namespace, "mount", "-o", "remount,size=512m", disk).CombinedOutput()
+	if err != nil {
+		t.Fatalf("making room: %v %s", err, out)
+	}
+	p.succeeds("install", "npm:"+name+"@1.0.0")
+	if !exists(filepath.Join(inside, "npm", name, "1.0.0/record.json")) {
+		t.Error("it is not there")
+	}
+}
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

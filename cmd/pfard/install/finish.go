@@ -183,7 +183,7 @@ func spaceless(err error) error {
 		return nil
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || strings.Contains(err.Error(), "ENOSPC") ||
-		strings.Contains(err.Error(), "No space left on device") {
+		strings.Contains(err.Error(), "npm error nospc") || strings.Contains(err.Error(), "No space left on device") {
 		return fmt.Errorf("the disk is full; make room and run pfar install again: %w", err)
 	}
 	return err

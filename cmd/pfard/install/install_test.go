@@ -237,7 +237,7 @@ func TestInstallFails(t *testing.T) {
 		}),
 		"is neither a file nor a folder": also(func(s string) { unix.Mkfifo(s+"/tree/fifo", 0o644) }),
 		"the disk is full; make room": func(string) string {
-			return "exit status 228: npm error nospc ENOSPC: no space left on device, write"
+			return "exit status 228: npm error nospc Clear up some disk space and try again."
 		},
 	} {
 		b = newBench(t, does)
