@@ -30,6 +30,9 @@ type added struct {
 func (a *adding) finish(ctx context.Context, now control.Flow) error {
 	out := added{Server: now.Server, Service: cmp.Or(now.Service, a.serviceName()), State: now.State,
 		Detail: now.Detail, Verified: now.Verified, Tools: now.Tools}
+	if !a.known {
+		out.Detail = "" // that it runs already: it was started to learn from it
+	}
 	if report, err := a.report(ctx); err == nil {
 		if s, err := findServer(report, now.Server); err == nil {
 			out.File = s.File
