@@ -27,7 +27,6 @@ func TestInstallRefuses(t *testing.T) {
 		"nothing": {control.Request{}, control.ErrInvalid},
 		"both": {control.Request{SettingUp: control.SettingUp{Package: "npm:x@1.0.0"}, Server: "a"},
 			control.ErrInvalid},
-		"no version":  {control.Request{SettingUp: control.SettingUp{Package: "npm:x"}}, control.ErrInvalid},
 		"a range":     {control.Request{SettingUp: control.SettingUp{Package: "npm:x@^1.0.0"}}, control.ErrInvalid},
 		"a path":      {control.Request{SettingUp: control.SettingUp{Package: "npm:../../x@1.0.0"}}, control.ErrInvalid},
 		"an option":   {control.Request{SettingUp: control.SettingUp{Package: "npm:--prefix@1.0.0"}}, control.ErrInvalid},
