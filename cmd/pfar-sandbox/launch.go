@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/cmd/pfar-sandbox/stderr"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
@@ -31,15 +32,15 @@ const goarch = runtime.GOARCH
 type launcher struct {
 	plan    plan.Plan
 	runtime string // $RUNTIME_DIRECTORY
-	log     *stderrLog
+	log     *stderr.Log
 	gateway *handover.Conn
 	pfard   *attachment
 	as      ids
 	shared  bool // the network namespace is the unit's: it is there, with its sockets and its ruleset
 	history history
-	ready   time.Time   // when the tools were first served; zero: never
-	dropped []string    // what cannot be served, as last told
-	words   *transcript // of the server
+	ready   time.Time          // when the tools were first served; zero: never
+	dropped []string           // what cannot be served, as last told
+	words   *stderr.Transcript // of the server
 	keeper  *keeper
 
 	telling sync.Mutex
@@ -76,17 +77,17 @@ func launch(ctx context.Context, o options) (int, error) {
 	l.state(units.StateStarting, "starting")
 	l.keeper = newKeeper(l.plan.Undo, o.attach, l.gateway.Send)
 	if err := l.keeper.begin(); err != nil {
-		l.log.say("pfar-sandbox: " + err.Error())
+		l.log.Say("pfar-sandbox: " + err.Error())
 	}
 	s, err := start(bwrap, l.plan.Sandbox, l.network(), l.as, secrets)
 	if err != nil {
 		return l.cannotStart(err)
 	}
-	l.words = transcribe(s.stderr, l.log, l.pfard.search)
+	l.words = stderr.Begin(s.stderr, l.log, l.pfard.search)
 	if err := l.connect(s); err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
-		l.words.finish(stopSearch)
+		l.words.Finish(stopSearch)
 		return l.cannotStart(err)
 	}
 	return l.supervise(ctx, s), nil
@@ -103,7 +104,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	if err != nil {
 		return nil, none, err
 	}
-	l := &launcher{runtime: os.Getenv("RUNTIME_DIRECTORY"), log: newStderrLog(), as: o.as, shared: o.shared}
+	l := &launcher{runtime: os.Getenv("RUNTIME_DIRECTORY"), as: o.as, shared: o.shared}
 	if err := json.Unmarshal(raw, &l.plan); err != nil {
 		return nil, none, fmt.Errorf("reading the plan: %w", err)
 	}
@@ -111,7 +112,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	if l.plan.Fault != "" {
 		return nil, none, errors.New(l.plan.Fault)
 	}
-	l.log.server, l.log.session = l.plan.Name, l.plan.Gateway.Session
+	l.log = stderr.NewLog(l.plan.Name, l.plan.Gateway.Session, func() { _ = notify([]string{set(units.NotifyLogFull, "1")}) })
 	if l.runtime == "" {
 		return nil, none, errors.New("RUNTIME_DIRECTORY is not set")
 	}
@@ -314,7 +315,7 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 			l.stop(s)
 			return 0
 		case err := <-s.exited:
-			l.words.finish(endSearch)
+			l.words.Finish(endSearch)
 			if ctx.Err() != nil { // it ended because it was told to, before this process was told
 				l.state(units.StateStopping, "stopping")
 				return 0
@@ -331,15 +332,15 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 			}
 			l.served(m.Ready)
 		case err := <-l.pfard.ended():
-			l.log.say(fmt.Sprintf("pfar-sandbox: pfard does not take this server up again: %v", err))
+			l.log.Say(fmt.Sprintf("pfar-sandbox: pfard does not take this server up again: %v", err))
 			l.stop(s)
 			return again(ctx)
 		case err := <-lost:
 			l.state(units.StateStopping, gatewayLeft)
 			s.stop(func() { l.gateway.Close() })
-			l.words.finish(stopSearch)
+			l.words.Finish(stopSearch)
 			if err != nil && !errors.Is(err, io.EOF) {
-				l.log.say(fmt.Sprintf("pfar-sandbox: %v", err))
+				l.log.Say(fmt.Sprintf("pfar-sandbox: %v", err))
 			}
 			return units.ExitGateway
 		}
@@ -390,7 +391,7 @@ func (l *launcher) served(r *handover.Ready) {
 	if !slices.Equal(r.Why, l.dropped) {
 		l.dropped = r.Why
 		for _, why := range r.Why {
-			l.log.say("pfar-gateway: not served: " + why)
+			l.log.Say("pfar-gateway: not served: " + why)
 		}
 	}
 	vars := map[string]string{
@@ -424,7 +425,7 @@ func (l *launcher) stop(s *server) {
 	l.state(units.StateStopping, "stopping")
 	l.notify(map[string]string{"STOPPING": "1"})
 	s.stop(func() { _ = l.gateway.Send(handover.Message{Stopping: true}) })
-	l.words.finish(stopSearch)
+	l.words.Finish(stopSearch)
 }
 
 // How long the last words of a server wait for pfard. Of one that has ended by itself they say why, and pfard may be
@@ -440,11 +441,11 @@ func (l *launcher) crashed(why string, killed bool) int {
 	if killed && l.oomKilled() {
 		why = "killed by the kernel: out of its memory_limit"
 	}
-	if cause := l.log.cause(); cause != "" {
+	if cause := l.log.Cause(); cause != "" {
 		why += ": " + cause
 	}
 	if l.plan.Gateway.Session != "" { // it is not started again: there is nothing to count
-		l.log.say("pfar-sandbox: the session is over: " + why)
+		l.log.Say("pfar-sandbox: the session is over: " + why)
 		l.state(units.StateFailed, why)
 		if l.unit() {
 			return 0 // or systemd would start it again
@@ -457,13 +458,13 @@ func (l *launcher) crashed(why string, killed bool) int {
 	}
 	l.history = l.history.crashed(time.Now(), up, why)
 	if err := l.history.write(l.runtime); err != nil {
-		l.log.say("pfar-sandbox: " + err.Error())
+		l.log.Say("pfar-sandbox: " + err.Error())
 	}
 	state := units.StateBackOff
 	if l.history.disabled() {
 		state = units.StateFailed
 	}
-	l.log.say("pfar-sandbox: server " + l.plan.Name + " crashed: " + l.history.words())
+	l.log.Say("pfar-sandbox: server " + l.plan.Name + " crashed: " + l.history.words())
 	l.state(state, l.history.words())
 	return l.history.exitCode()
 }

@@ -68,7 +68,7 @@ func (l *launcher) keepLive(live []*os.File) (stop func()) {
 			tick := time.NewTicker(refreshEvery)
 			defer tick.Stop()
 			if err := refresh(live, tick.C, done); err != nil {
-				l.log.say(fmt.Sprintf("pfar-sandbox: %v; files that the host replaces look as before until a restart, ignoring", err))
+				l.log.Say(fmt.Sprintf("pfar-sandbox: %v; files that the host replaces look as before until a restart, ignoring", err))
 			}
 		}()
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/pfar/pfar/cmd/pfar-sandbox/stderr"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 )
@@ -85,7 +86,7 @@ func (l *launcher) runOnce(ctx context.Context, secrets units.Secrets) (int, err
 	if err != nil {
 		return l.cannotStart(err)
 	}
-	l.words = transcribe(s.stderr, l.log, l.pfard.search)
+	l.words = stderr.Begin(s.stderr, l.log, l.pfard.search)
 	s.stdin.Close()
 	go func() {
 		_, _ = io.Copy(io.Discard, s.stdout)
@@ -97,7 +98,7 @@ func (l *launcher) runOnce(ctx context.Context, secrets units.Secrets) (int, err
 	if err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
-		l.words.finish(stopSearch)
+		l.words.Finish(stopSearch)
 		return l.cannotStart(err)
 	}
 	l.notify(map[string]string{units.NotifyState: units.StateRunning, "STATUS": "running", "READY": "1"})
@@ -105,7 +106,7 @@ func (l *launcher) runOnce(ctx context.Context, secrets units.Secrets) (int, err
 	case <-ctx.Done():
 	case <-l.pfard.ended():
 	case err := <-s.exited:
-		l.words.finish(endSearch)
+		l.words.Finish(endSearch)
 		if err != nil {
 			return l.crashed(exitWords(err), wasKilled(err)), nil
 		}
@@ -114,7 +115,7 @@ func (l *launcher) runOnce(ctx context.Context, secrets units.Secrets) (int, err
 	}
 	l.state(units.StateStopping, "stopping")
 	s.stop(func() {})
-	l.words.finish(stopSearch)
+	l.words.Finish(stopSearch)
 	return 0, nil
 }
 

@@ -1,4 +1,4 @@
-package main
+package stderr
 
 import (
 	"fmt"
@@ -16,29 +16,29 @@ import (
 	"github.com/pfar/pfar/units/journal"
 )
 
-// stderrLog is the unit's log, in which what a server wrote and what pfar has to say of it are told apart.
-type stderrLog struct {
+// Log is the unit's log, in which what a server wrote and what pfar has to say of it are told apart.
+type Log struct {
 	out     io.Writer // nil: the journal
 	now     func() time.Time
 	time    bool // put a time before each line
 	server  string
 	session string // "": the server's own process; else it stands before each line (units.SessionMark)
 
-	full func() // called each time that units.LogSegment bytes have been written to out
+	full func() // may be nil
 
 	mu      sync.Mutex
 	words   []string // the last of the server's lines, for the status line after a crash
 	written int      // bytes since full was called
 }
 
-// newStderrLog returns the log of this process's unit.
-func newStderrLog() *stderrLog {
-	if journal.Connected() {
-		return &stderrLog{now: time.Now}
+// NewLog returns the log of this process's unit. full is called each time that units.LogSegment bytes have been written
+// to a file.
+func NewLog(server, session string, full func()) *Log {
+	l := &Log{now: time.Now, server: server, session: session}
+	if !journal.Connected() {
+		l.out, l.time, l.full = os.Stderr, true, full
 	}
-	return &stderrLog{
-		out: os.Stderr, now: time.Now, time: true, full: func() { _ = notify([]string{set(units.NotifyLogFull, "1")}) },
-	}
+	return l
 }
 
 // escape writes everything that a terminal would act on, or that is not text, as its code.
@@ -47,7 +47,7 @@ func escape(s string) string {
 }
 
 // heard logs a line of the server's, which has been searched for secrets.
-func (l *stderrLog) heard(now time.Time, line string) {
+func (l *Log) heard(now time.Time, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if strings.TrimSpace(line) != "" {
@@ -61,7 +61,7 @@ func (l *stderrLog) heard(now time.Time, line string) {
 }
 
 // replaced logs that a secret was, in a line of the server's.
-func (l *stderrLog) replaced(name string) {
+func (l *Log) replaced(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.write(l.now(), "pfar-sandbox: a secret in what the server wrote to stderr is replaced: "+name, journal.Entry{
@@ -69,14 +69,14 @@ func (l *stderrLog) replaced(name string) {
 	})
 }
 
-// say logs a line of this process's own, which begins with who says it.
-func (l *stderrLog) say(line string) {
+// Say logs a line of this process's own, which begins with who says it.
+func (l *Log) Say(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.write(l.now(), line, journal.Entry{Level: slog.LevelWarn})
 }
 
-func (l *stderrLog) write(now time.Time, line string, e journal.Entry) {
+func (l *Log) write(now time.Time, line string, e journal.Entry) {
 	line = units.SessionMark(l.session) + line
 	if l.out == nil {
 		if e.Message = line; e.Fields == nil {
@@ -102,8 +102,8 @@ func (l *stderrLog) write(now time.Time, line string, e journal.Entry) {
 	}
 }
 
-// cause returns the line by which the server says why it has ended; "" if it said nothing.
-func (l *stderrLog) cause() string {
+// Cause returns the line by which the server says why it has ended; "" if it said nothing.
+func (l *Log) Cause() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return causeOf(l.words)

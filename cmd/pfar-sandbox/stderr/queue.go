@@ -1,4 +1,4 @@
-package main
+package stderr
 
 import (
 	"sync"
@@ -24,6 +24,9 @@ type queue struct {
 }
 
 const (
+	burst    = 1000     // lines within an interval
+	maxBatch = 64 << 10 // bytes that are searched at once, if that is more than one line
+
 	maxQueued      = 2 * burst // lines
 	maxQueuedBytes = 2 << 20   // with the longest line that is searched in it
 )

@@ -1,4 +1,4 @@
-package main
+package stderr
 
 import (
 	"bytes"
@@ -85,11 +85,11 @@ exit status 2`, "panic: runtime error: index out of range [1] with length 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			l := &stderrLog{out: &out, now: time.Now}
+			l := &Log{out: &out, now: time.Now}
 			for line := range strings.SplitSeq(c.text, "\n") {
 				l.heard(time.Now(), line)
 			}
-			if got := l.cause(); got != c.want {
+			if got := l.Cause(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -98,12 +98,12 @@ exit status 2`, "panic: runtime error: index out of range [1] with length 0"},
 
 func TestCauseIsBounded(t *testing.T) {
 	var out bytes.Buffer
-	l := &stderrLog{out: &out, now: time.Now}
+	l := &Log{out: &out, now: time.Now}
 	l.heard(time.Now(), "Error: long ago")
 	for range 10 * maxWords {
 		l.heard(time.Now(), strings.Repeat("ä", maxWord))
 	}
-	if got := l.cause(); len(l.words) > maxWords || len(got) > maxWord || !strings.HasPrefix(got, "ä") || strings.ContainsRune(got, '\uFFFD') {
+	if got := l.Cause(); len(l.words) > maxWords || len(got) > maxWord || !strings.HasPrefix(got, "ä") || strings.ContainsRune(got, '\uFFFD') {
 		t.Errorf("%d lines are kept, and the cause has %d bytes: %.20q", len(l.words), len(got), got)
 	}
 }

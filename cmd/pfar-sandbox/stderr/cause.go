@@ -1,4 +1,4 @@
-package main
+package stderr
 
 import (
 	"regexp"
@@ -22,8 +22,9 @@ var (
 		`(?:code|errno|syscall|path) \S+$|(?:\w+ )?In most cases,? you|(?:\w+ )?a package version that|` +
 		`For more information|If you are behind a proxy)`)
 	// telling is in lines that name a cause.
-	telling = atFirstUse(`(?i)error\b|exception\b|^panic|panicked|^fatal|^caused by|cannot|can't|could not|couldn't|unable to|` +
-		`failed|failure|refused|denied|not found|no such|not in this registry|not allowed|not permitted|unauthori[sz]ed|forbidden|` +
+	telling = atFirstUse(`(?i)error\b|exception\b|^panic|panicked|^fatal|^caused by|cannot|can't|could not|couldn't|` +
+		`unable to|failed|failure|refused|denied|not found|no such|not in this registry|not allowed|not permitted|` +
+		`unauthori[sz]ed|forbidden|` +
 		`invalid|missing|required|must (?:be|not|have)|timed? ?out|unknown|unexpected|unsupported|out of memory|in use`)
 )
 

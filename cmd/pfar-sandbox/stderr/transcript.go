@@ -1,4 +1,6 @@
-package main
+// Package stderr brings what a server writes to stderr into the log, searched for secrets, and finds the cause of its
+// end in it.
+package stderr
 
 import (
 	"bufio"
@@ -14,13 +16,13 @@ import (
 	"github.com/pfar/pfar/units/attach"
 )
 
-// transcript brings what a server writes to stderr into the log: line by line, searched for secrets, cut, escaped, and
+// Transcript brings what a server writes to stderr into the log: line by line, searched for secrets, cut, escaped, and
 // not faster than a reader could bear. What comes in is a stranger's text; a terminal must be able to show it (journald
 // has the same limits). The server never waits for any of that, and nothing is logged that was not searched: what pfard
 // has no time for is counted.
-type transcript struct {
-	log    *stderrLog
-	search searcher
+type Transcript struct {
+	log    *Log
+	search Search
 	queue  *queue
 	behind atomic.Int64         // of a line so many bytes behind attach.MaxLine are searched
 	told   map[string]time.Time // when it was last said that a secret was replaced
@@ -30,21 +32,18 @@ type transcript struct {
 	logged chan struct{}      // closed when all of it is logged, or counted
 }
 
-// searcher is attachment.search.
-type searcher func(ctx context.Context, lines [][]byte, cut bool) ([]string, attach.Found, error)
+// Search has lines searched, the last of them cut or not, and returns them as they may be logged.
+type Search func(ctx context.Context, lines [][]byte, cut bool) ([]string, attach.Found, error)
 
 const (
-	burst    = 1000 // lines within an interval
-	interval = 30 * time.Second
-
-	maxBatch  = 64 << 10    // bytes that are searched at once, if that is more than one line
+	interval  = 30 * time.Second
 	lastWords = time.Second // for what a server has written to be read when it has ended
 )
 
-// transcribe begins to log what r says.
-func transcribe(r io.Reader, log *stderrLog, search searcher) *transcript {
+// Begin begins to log what r says.
+func Begin(r io.Reader, log *Log, search Search) *Transcript {
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &transcript{
+	t := &Transcript{
 		log: log, search: search, queue: newQueue(), told: map[string]time.Time{},
 		giveUp: cancel, read: make(chan struct{}), logged: make(chan struct{}),
 	}
@@ -60,9 +59,9 @@ func transcribe(r io.Reader, log *stderrLog, search searcher) *transcript {
 	return t
 }
 
-// finish returns when all that a server wrote which has ended is logged, or after the limit, what was not searched by
+// Finish returns when all that a server wrote which has ended is logged, or after the limit, what was not searched by
 // then being counted.
-func (t *transcript) finish(limit time.Duration) {
+func (t *Transcript) Finish(limit time.Duration) {
 	select { // its last words are in the pipe, to whose end no process is left, unless it got out of the namespace
 	case <-t.read:
 	case <-time.After(lastWords):
@@ -73,7 +72,7 @@ func (t *transcript) finish(limit time.Duration) {
 }
 
 // copy queues what r says, until it ends.
-func (t *transcript) copy(r io.Reader) {
+func (t *Transcript) copy(r io.Reader) {
 	in := lineReader{in: bufio.NewReaderSize(r, attach.MaxLine)}
 	var start time.Time
 	lines, dropped := 0, 0
@@ -96,7 +95,7 @@ func (t *transcript) copy(r io.Reader) {
 }
 
 // searched is how many bytes of a line are to be kept, so that no secret that begins in what is logged is cut.
-func (t *transcript) searched() int { return attach.MaxLine + int(t.behind.Load()) }
+func (t *Transcript) searched() int { return attach.MaxLine + int(t.behind.Load()) }
 
 // lineReader reads lines, however they were written.
 type lineReader struct {
@@ -125,14 +124,15 @@ func (r *lineReader) next(most func() int) (line []byte, whole bool, err error) 
 }
 
 // write has what is queued searched and logs it, in order, to the queue's end.
-func (t *transcript) write(ctx context.Context) {
+func (t *Transcript) write(ctx context.Context) {
 	var dropped, withheld int
 	tell := func() {
 		if dropped > 0 {
-			t.log.say(fmt.Sprintf("pfar-sandbox: %d lines suppressed", dropped))
+			t.log.Say(fmt.Sprintf("pfar-sandbox: %d lines suppressed", dropped))
 		}
 		if withheld > 0 {
-			t.log.say(fmt.Sprintf("pfar-sandbox: %d lines withheld: pfard, which knows the secrets, has not searched them", withheld))
+			t.log.Say(fmt.Sprintf(
+				"pfar-sandbox: %d lines withheld: pfard, which knows the secrets, has not searched them", withheld))
 		}
 		dropped, withheld = 0, 0
 	}
@@ -157,7 +157,7 @@ func (t *transcript) write(ctx context.Context) {
 }
 
 // ask returns lines as they may be logged but for their control characters.
-func (t *transcript) ask(ctx context.Context, batch []line) ([]string, error) {
+func (t *Transcript) ask(ctx context.Context, batch []line) ([]string, error) {
 	lines := make([][]byte, len(batch))
 	for i, l := range batch {
 		lines[i] = l.text
