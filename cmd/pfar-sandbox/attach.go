@@ -43,8 +43,8 @@ const (
 
 func newAttachment(path, digest string) *attachment {
 	return &attachment{
-		path: path, digest: digest, answers: make(chan attach.Message, 1), found: make(chan found, 1), over: make(chan error, 1),
-		turned: make(chan struct{}), told: map[string]string{},
+		path: path, digest: digest, answers: make(chan attach.Message, 1), found: make(chan found, 1),
+		over: make(chan error, 1), turned: make(chan struct{}), told: map[string]string{},
 	}
 }
 
@@ -122,6 +122,9 @@ func (a *attachment) follow(c *attach.Conn) {
 		}
 	}
 }
+
+// unit reports whether this process is a unit of systemd's.
+func (a *attachment) unit() bool { return a.path != "" }
 
 // ended takes one when pfard does not want this process to go on, unless it has systemd end it.
 func (a *attachment) ended() <-chan error {

@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// share is the part of what its user has that one server may take: an eighth, as pfard(8) says.
+const share = 8
+
 // takes prints how many inotify instances a program gets, and how many descriptors it may have open.
 const takes = `python3 -c '
 import ctypes, resource
@@ -65,8 +68,11 @@ func TestServerTakesAPartOfEach(t *testing.T) {
 	if len(bwrap) != 1 {
 		t.Fatalf("the launcher has the processes %v", bwrap)
 	}
-	for _, c := range counted {
-		all, err := os.ReadFile("/proc/sys/fs/" + c.users)
+	for ours, users := range map[string]string{
+		"max_inotify_instances": "inotify/max_user_instances", "max_inotify_watches": "inotify/max_user_watches",
+		"max_fanotify_groups": "fanotify/max_user_groups", "max_fanotify_marks": "fanotify/max_user_marks",
+	} {
+		all, err := os.ReadFile("/proc/sys/fs/" + users)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,17 +80,19 @@ func TestServerTakesAPartOfEach(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		within := []string{"--user", "--preserve-credentials", fmt.Sprintf("--target=%d", bwrap[0]), "cat", "/proc/sys/user/" + c.ours}
+		within := []string{
+			"--user", "--preserve-credentials", fmt.Sprintf("--target=%d", bwrap[0]), "cat", "/proc/sys/user/" + ours,
+		}
 		out, err := exec.Command("nsenter", within...).CombinedOutput()
 		if want := fmt.Sprintln(n / share); err != nil || string(out) != want {
-			t.Errorf("of fs/%s = %d a server has %s (%v), want %s", c.users, n, out, err, want)
+			t.Errorf("of fs/%s = %d a server has %s (%v), want %s", users, n, out, err, want)
 		}
 	}
 	manual, err := os.ReadFile("../../packaging/man/pfard.8")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if share != 8 || !strings.Contains(string(manual), "an eighth of the user's inotify instances and watches") {
+	if !strings.Contains(string(manual), "an eighth of the user's inotify instances and watches") {
 		t.Errorf("the manual does not say that a server gets 1/%d", share)
 	}
 }

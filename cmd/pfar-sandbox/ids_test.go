@@ -105,12 +105,3 @@ func TestServerApartNeedsItsIDs(t *testing.T) {
 	}
 	eventually(t, r, func() bool { return strings.Contains(r.noted("STATUS"), "mapping a subordinate id: no") })
 }
-
-func TestIDs(t *testing.T) {
-	for _, bad := range []string{"", "1", "0:1", "1:0", "-1:-1", "1:2:3", "4294967295:4294967295", "a:b"} {
-		var i ids
-		if err := i.UnmarshalText([]byte(bad)); err == nil {
-			t.Errorf("%q is read as %v", bad, i)
-		}
-	}
-}

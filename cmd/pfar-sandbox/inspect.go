@@ -6,15 +6,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfar-sandbox/bubblewrap"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/question"
-	"golang.org/x/sys/unix"
 )
 
 // inspectArg has this binary run an inspector of the owner's: each connection to the socket that it was passed is one
@@ -31,7 +33,7 @@ const (
 type examiner struct {
 	plan.Inspection
 	bwrap   string
-	network network
+	network bubblewrap.Network
 	forks   chan fork
 }
 
@@ -41,7 +43,7 @@ type fork struct {
 }
 
 type started struct {
-	*server
+	*bubblewrap.Process
 	err error
 }
 
@@ -51,10 +53,10 @@ func inspectors(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := keepMemory(); err != nil {
+	if err := bubblewrap.KeepMemory(); err != nil {
 		return err
 	}
-	i := examiner{network: network{own: !o.shared}, forks: make(chan fork)}
+	i := examiner{network: o.network(egress.Policy{}), forks: make(chan fork)}
 	raw, err := units.Credential("plan")
 	if err == nil {
 		err = json.Unmarshal(raw, &i.Inspection)
@@ -65,8 +67,8 @@ func inspectors(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("reading the plan: %w", err)
 	}
-	if i.bwrap, err = exec.LookPath("bwrap"); err != nil {
-		return fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
+	if i.bwrap, err = bubblewrap.Find(); err != nil {
+		return err
 	}
 	l, err := question.Listener()
 	if err != nil {
@@ -86,7 +88,7 @@ func inspectors(ctx context.Context, args []string) error {
 func (i *examiner) fork() {
 	runtime.LockOSThread()
 	for f := range i.forks {
-		s, err := start(i.bwrap, i.Sandbox, i.network, ids{}, units.Secrets{})
+		s, err := bubblewrap.Start(i.bwrap, i.Sandbox, i.network, bubblewrap.IDs{}, units.Secrets{})
 		f.done <- started{s, err}
 	}
 }
@@ -99,55 +101,48 @@ func (i *examiner) answer(ctx context.Context, question []byte) ([]byte, error) 
 	if s.err != nil {
 		return nil, s.err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = s.cmd.Process.Kill() }) // and with it all of the sandbox
+	stop := context.AfterFunc(ctx, s.End) // and with it all of the sandbox
 	defer stop()
-	return i.converse(s.server, question)
+	return i.converse(s.Process, question)
 }
 
 // converse lets the process go, tells it the question, and returns what it has said once it has ended well.
-func (i *examiner) converse(s *server, question []byte) (verdict []byte, err error) {
-	defer func() {
-		s.stdin.Close()
-		s.stdout.Close()
-		s.stderr.Close()
-		s.report.Close()
-		attach.CloseAll(s.live) // it lives for one question
-	}()
-	sockets, err := s.sockets()
+func (i *examiner) converse(s *bubblewrap.Process, question []byte) (verdict []byte, err error) {
+	defer s.Close() // it lives for one question
+	sockets, err := s.Sockets()
 	attach.CloseAll(sockets) // nobody answers there
 	if err == nil {          // all that it starts inherits this
 		memory := uint64(i.Inspector.Memory)
-		if err = unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: memory, Max: memory}, nil); err != nil {
+		if err = unix.Prlimit(s.PID(), unix.RLIMIT_DATA, &unix.Rlimit{Cur: memory, Max: memory}, nil); err != nil {
 			err = fmt.Errorf("limiting its memory: %w", err)
 		}
 	}
 	if err == nil {
-		err = s.release()
+		err = s.Release()
 	}
 	if err != nil {
-		_ = s.cmd.Process.Kill()
-		<-s.exited
+		s.Kill()
 		return nil, err
 	}
 	go func() {
-		_, _ = s.stdin.Write(question) // it may end without reading it
-		s.stdin.Close()
+		_, _ = s.Stdin.Write(question) // it may end without reading it
+		s.Stdin.Close()
 	}()
 	complaint := make(chan string, 1)
 	go func() {
-		b, _ := io.ReadAll(io.LimitReader(s.stderr, maxComplaint))
+		b, _ := io.ReadAll(io.LimitReader(s.Stderr, maxComplaint))
 		complaint <- strings.TrimSpace(string(b))
-		_, _ = io.Copy(io.Discard, s.stderr)
+		_, _ = io.Copy(io.Discard, s.Stderr)
 	}()
-	verdict, err = io.ReadAll(io.LimitReader(s.stdout, maxVerdict+1))
+	verdict, err = io.ReadAll(io.LimitReader(s.Stdout, maxVerdict+1))
 	if len(verdict) > maxVerdict {
 		err = fmt.Errorf("an answer of more than %d bytes", maxVerdict)
 	}
 	if err != nil {
-		_ = s.cmd.Process.Kill()
+		s.End()
 	}
-	if exit := <-s.exited; exit != nil && err == nil {
-		err = fmt.Errorf("%s: %.*q", exitWords(exit), maxComplaint, <-complaint)
+	if exit := <-s.Exited(); exit != nil && err == nil {
+		err = fmt.Errorf("%s: %.*q", bubblewrap.ExitWords(exit), maxComplaint, <-complaint)
 	}
 	return verdict, err
 }

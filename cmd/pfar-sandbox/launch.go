@@ -9,14 +9,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/cmd/pfar-sandbox/bubblewrap"
+	"github.com/pfar/pfar/cmd/pfar-sandbox/rootfs"
 	"github.com/pfar/pfar/cmd/pfar-sandbox/stderr"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -26,25 +26,18 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-const goarch = runtime.GOARCH
-
 // launcher is one run of one server.
 type launcher struct {
 	plan    plan.Plan
 	runtime string // $RUNTIME_DIRECTORY
 	log     *stderr.Log
 	gateway *handover.Conn
-	pfard   *attachment
-	as      ids
-	shared  bool // the network namespace is the unit's: it is there, with its sockets and its ruleset
-	history history
+	status
+	options
 	ready   time.Time          // when the tools were first served; zero: never
 	dropped []string           // what cannot be served, as last told
 	words   *stderr.Transcript // of the server
 	keeper  *keeper
-
-	telling sync.Mutex
-	shown   units.StatusLine // in a unit
 }
 
 // launch runs the server that the unit's plan describes until it ends or ctx does, and returns this process's exit
@@ -55,8 +48,9 @@ func launch(ctx context.Context, o options) (int, error) {
 		if ctx.Err() != nil { // stopped meanwhile
 			return 0, nil
 		}
-		none := launcher{pfard: &attachment{path: o.attach, told: map[string]string{}}} // for whoever looks at the unit
-		return none.cannotStart(err)
+		l = new(launcher) // for whoever looks at the unit
+		l.pfard = &attachment{path: o.attach, told: map[string]string{}}
+		return l.cannotStart(err)
 	}
 	if len(secrets.Missing) > 0 {
 		return l.wait(ctx, secrets), nil
@@ -70,27 +64,37 @@ func launch(ctx context.Context, o options) (int, error) {
 	if l.plan.Sandbox.Once {
 		return l.runOnce(ctx, secrets)
 	}
-	bwrap, err := findBubblewrap()
+	s, err := l.start(secrets, l.connect)
 	if err != nil {
-		return l.cannotStart(err)
-	}
-	l.state(units.StateStarting, "starting")
-	l.keeper = newKeeper(l.plan.Undo, o.attach, l.gateway.Send)
-	if err := l.keeper.begin(); err != nil {
-		l.log.Say("pfar-sandbox: " + err.Error())
-	}
-	s, err := start(bwrap, l.plan.Sandbox, l.network(), l.as, secrets)
-	if err != nil {
-		return l.cannotStart(err)
-	}
-	l.words = stderr.Begin(s.stderr, l.log, l.pfard.search)
-	if err := l.connect(s); err != nil {
-		_ = s.cmd.Process.Kill()
-		<-s.exited
-		l.words.Finish(stopSearch)
 		return l.cannotStart(err)
 	}
 	return l.supervise(ctx, s), nil
+}
+
+// start starts the plan's program, which connect lets run.
+func (l *launcher) start(secrets units.Secrets, connect func(*bubblewrap.Process) error) (*bubblewrap.Process, error) {
+	bwrap, err := bubblewrap.Find()
+	if err != nil {
+		return nil, err
+	}
+	l.state(units.StateStarting, "starting")
+	if !l.plan.Sandbox.Once {
+		l.keeper = newKeeper(l.plan.Undo, l.attach, l.gateway.Send)
+		if err := l.keeper.begin(); err != nil {
+			l.log.Say("pfar-sandbox: " + err.Error())
+		}
+	}
+	s, err := bubblewrap.Start(bwrap, l.plan.Sandbox, l.network(l.plan.Egress), l.as, secrets)
+	if err != nil {
+		return nil, err
+	}
+	l.words = stderr.Begin(s.Stderr, l.log, l.pfard.search)
+	if err := connect(s); err != nil {
+		s.Kill()
+		l.words.Finish(stopSearch)
+		return nil, err
+	}
+	return s, nil
 }
 
 // prepareLauncher reads what the unit was given. An error of pfard's that may not come again wraps attach.ErrLater.
@@ -104,7 +108,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	if err != nil {
 		return nil, none, err
 	}
-	l := &launcher{runtime: os.Getenv("RUNTIME_DIRECTORY"), as: o.as, shared: o.shared}
+	l := &launcher{runtime: os.Getenv("RUNTIME_DIRECTORY"), options: o}
 	if err := json.Unmarshal(raw, &l.plan); err != nil {
 		return nil, none, fmt.Errorf("reading the plan: %w", err)
 	}
@@ -112,7 +116,9 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	if l.plan.Fault != "" {
 		return nil, none, errors.New(l.plan.Fault)
 	}
-	l.log = stderr.NewLog(l.plan.Name, l.plan.Gateway.Session, func() { _ = notify([]string{set(units.NotifyLogFull, "1")}) })
+	l.log = stderr.NewLog(l.plan.Name, l.plan.Gateway.Session, func() {
+		_ = notify([]string{set(units.NotifyLogFull, "1")})
+	})
 	if l.runtime == "" {
 		return nil, none, errors.New("RUNTIME_DIRECTORY is not set")
 	}
@@ -124,7 +130,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	if err != nil {
 		return nil, none, err
 	}
-	gateway, err := l.attach(ctx, o.attach, raw, fds)
+	gateway, err := l.begin(ctx, raw, fds)
 	if err != nil {
 		return nil, none, err
 	}
@@ -134,11 +140,11 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	return l, secrets, err
 }
 
-// attach begins the conversation with pfard, and returns what is to become the connection to the gateway.
-func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map[string][]*os.File) (gateway []*os.File, err error) {
-	if path != "" {
-		l.takeStaged(filepath.Dir(path))
-		l.pfard, gateway, err = attachTo(ctx, path, units.Digest(plan), l.news)
+// begin begins the conversation with pfard, and returns what is to become the connection to the gateway.
+func (l *launcher) begin(ctx context.Context, plan []byte, fds map[string][]*os.File) (gateway []*os.File, err error) {
+	if l.attach != "" {
+		l.takeStaged(filepath.Dir(l.attach))
+		l.pfard, gateway, err = attachTo(ctx, l.attach, units.Digest(plan), l.news)
 		return gateway, err
 	}
 	f := fds[units.FDPfard]
@@ -171,7 +177,8 @@ func readSecrets(p plan.Plan) (units.Secrets, error) {
 	err = json.Unmarshal(raw, &s)
 	clear(raw)
 	if err != nil {
-		return s, fmt.Errorf("%w: reading the server's credentials: not what pfard writes", attach.ErrLater) // the decoder's words may quote one
+		// The decoder's words may quote one.
+		return s, fmt.Errorf("%w: reading the server's credentials: not what pfard writes", attach.ErrLater)
 	}
 	for _, c := range p.Credentials {
 		if len(s.Values[c.Name]) == 0 && len(s.Missing) == 0 {
@@ -180,7 +187,8 @@ func readSecrets(p plan.Plan) (units.Secrets, error) {
 	}
 	brokered := slices.ContainsFunc(p.Sandbox.Mounts, func(m sandbox.Mount) bool { return m.Authority })
 	if brokered && len(s.Authority) == 0 && len(s.Missing) == 0 {
-		return s, errors.New("reading the server's credentials: one is brokered, and the certificate of the bridge's authority is missing")
+		return s, errors.New("reading the server's credentials: one is brokered, " +
+			"and the certificate of the bridge's authority is missing")
 	}
 	return s, nil
 }
@@ -227,35 +235,35 @@ func (l *launcher) backOff(ctx context.Context) error {
 }
 
 // connect gives the server its cgroup, its way out and its client, and then lets it run.
-func (l *launcher) connect(s *server) error {
+func (l *launcher) connect(s *bubblewrap.Process) error {
 	if err := l.confine(s); err != nil {
 		return err
 	}
 	hello := handover.Hello{Name: l.plan.Gateway.Name, Session: l.plan.Gateway.Session}
-	if err := l.gateway.Send(handover.Message{Hello: &hello}, s.stdin, s.stdout); err != nil {
+	if err := l.gateway.Send(handover.Message{Hello: &hello}, s.Stdin, s.Stdout); err != nil {
 		return fmt.Errorf("%w: %w", errGatewayLeft, err)
 	}
 	// Without these copies the server sees the end of its stdin as soon as the gateway closes it.
-	s.stdin.Close()
-	s.stdout.Close()
-	return s.release()
+	s.Stdin.Close()
+	s.Stdout.Close()
+	return s.Release()
 }
 
 // confine gives the server its cgroup and its way out.
-func (l *launcher) confine(s *server) error {
+func (l *launcher) confine(s *bubblewrap.Process) error {
 	placed := make(chan error, 1)
 	go func() { // while the process prepares its network, unless it waits for its ids
-		err := l.place(s.cmd.Process.Pid)
+		err := l.place(s.PID())
 		if err == nil {
-			s.mapped()
+			s.Mapped()
 		} else {
-			_ = s.cmd.Process.Kill() // or it would wait for ever
+			s.End() // or it would wait for ever
 		}
 		placed <- err
 	}()
-	sockets, err := s.sockets()
-	if err == nil && len(s.shared) > 0 {
-		l.notify(map[string]string{units.NotifyShared: strings.Join(s.shared, "; ")})
+	sockets, err := s.Sockets()
+	if err == nil && len(s.Shared) > 0 {
+		l.notify(map[string]string{units.NotifyShared: strings.Join(s.Shared, "; ")})
 	}
 	if err == nil && len(sockets) > 0 {
 		err = l.sendSockets(sockets)
@@ -269,7 +277,7 @@ func (l *launcher) confine(s *server) error {
 // sendSockets gives the namespace's sockets to whoever starts the bridge: the service manager keeps them, or pfard
 // where that is systemd, which would not start another unit for them.
 func (l *launcher) sendSockets(sockets []*os.File) error {
-	if l.unit() {
+	if l.pfard.unit() {
 		l.pfard.keep(sockets)
 		return nil
 	}
@@ -304,17 +312,19 @@ func (l *launcher) oomKilled() bool {
 }
 
 // supervise waits for whatever comes first: the operator's stop, the server's end, or the gateway's.
-func (l *launcher) supervise(ctx context.Context, s *server) int {
+func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 	messages := make(chan handover.Message)
 	lost := make(chan error, 1)
 	go func() { lost <- l.receive(messages) }()
-	defer l.keepLive(s.live)()
+	defer rootfs.Follow(s.Live, func(err error) {
+		l.log.Say(fmt.Sprintf("pfar-sandbox: %v; files that the host replaces look as before until a restart, ignoring", err))
+	})()
 	for {
 		select {
 		case <-ctx.Done():
 			l.stop(s)
 			return 0
-		case err := <-s.exited:
+		case err := <-s.Exited():
 			l.words.Finish(endSearch)
 			if ctx.Err() != nil { // it ended because it was told to, before this process was told
 				l.state(units.StateStopping, "stopping")
@@ -324,11 +334,11 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 				l.state(units.StateStopping, gatewayLeft)
 				return units.ExitGateway
 			}
-			return l.crashed(cmp.Or(l.failed(messages, lost), exitWords(err)), wasKilled(err))
+			return l.crashed(cmp.Or(l.failed(messages, lost), bubblewrap.ExitWords(err)), bubblewrap.WasKilled(err))
 		case m := <-messages:
 			if m.Failed != "" {
 				l.stop(s)
-				return l.crashed(m.Failed, s.endedKilled())
+				return l.crashed(m.Failed, s.EndedKilled())
 			}
 			l.served(m.Ready)
 		case err := <-l.pfard.ended():
@@ -337,7 +347,7 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 			return again(ctx)
 		case err := <-lost:
 			l.state(units.StateStopping, gatewayLeft)
-			s.stop(func() { l.gateway.Close() })
+			s.Stop(func() { l.gateway.Close() })
 			l.words.Finish(stopSearch)
 			if err != nil && !errors.Is(err, io.EOF) {
 				l.log.Say(fmt.Sprintf("pfar-sandbox: %v", err))
@@ -395,7 +405,8 @@ func (l *launcher) served(r *handover.Ready) {
 		}
 	}
 	vars := map[string]string{
-		units.NotifyState: units.StateRunning, units.NotifyTools: fmt.Sprint(r.Tools), units.NotifyCrashes: fmt.Sprint(l.history.InRow),
+		units.NotifyState: units.StateRunning, units.NotifyTools: fmt.Sprint(r.Tools),
+		units.NotifyCrashes: fmt.Sprint(l.history.InRow),
 	}
 	status := fmt.Sprintf("%d tools", r.Tools)
 	if r.Tools == 1 {
@@ -409,7 +420,7 @@ func (l *launcher) served(r *handover.Ready) {
 	if r.Server != "" {
 		status += ", " + r.Server
 	}
-	vars["STATUS"] = l.verified(r.Verification, vars, status)
+	vars["STATUS"] = verified(r.Verification, l.plan.Gateway.Trial, vars, status)
 	if first {
 		vars["READY"] = "1"
 	}
@@ -421,10 +432,10 @@ var notServed = [...]string{
 	", %d that cannot be served (see its log)", ", %d resources not on /mcp (see its log)",
 }
 
-func (l *launcher) stop(s *server) {
+func (l *launcher) stop(s *bubblewrap.Process) {
 	l.state(units.StateStopping, "stopping")
 	l.notify(map[string]string{"STOPPING": "1"})
-	s.stop(func() { _ = l.gateway.Send(handover.Message{Stopping: true}) })
+	s.Stop(func() { _ = l.gateway.Send(handover.Message{Stopping: true}) })
 	l.words.Finish(stopSearch)
 }
 
@@ -447,7 +458,7 @@ func (l *launcher) crashed(why string, killed bool) int {
 	if l.plan.Gateway.Session != "" { // it is not started again: there is nothing to count
 		l.log.Say("pfar-sandbox: the session is over: " + why)
 		l.state(units.StateFailed, why)
-		if l.unit() {
+		if l.pfard.unit() {
 			return 0 // or systemd would start it again
 		}
 		return units.ExitCrashed
@@ -473,7 +484,8 @@ func (l *launcher) crashed(why string, killed bool) int {
 // fallback).
 func (l *launcher) cannotStart(err error) (int, error) {
 	state, code := units.StateFailed, units.ExitDisabled
-	if errors.Is(err, attach.ErrLater) || errors.Is(err, errGatewayLeft) || errors.Is(err, errReplaced) { // no fault of the server's: it is started again
+	// It is started again after what is no fault of the server's.
+	if errors.Is(err, attach.ErrLater) || errors.Is(err, errGatewayLeft) || errors.Is(err, rootfs.ErrReplaced) {
 		state, code = units.StateStarting, units.ExitGateway
 	}
 	l.state(state, err.Error())
@@ -481,11 +493,4 @@ func (l *launcher) cannotStart(err error) (int, error) {
 		err = fmt.Errorf("%s%w", mark, err) // for the server's log, where others write as well
 	}
 	return code, err
-}
-
-// unit reports whether this process is a unit of systemd's.
-func (l *launcher) unit() bool { return l.pfard.path != "" }
-
-func (l *launcher) state(state, status string) {
-	l.notify(map[string]string{units.NotifyState: state, units.NotifyCrashes: fmt.Sprint(l.history.InRow), "STATUS": status})
 }

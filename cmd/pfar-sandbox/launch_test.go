@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/cmd/pfar-sandbox/bubblewrap"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -38,12 +39,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == enterArg { // of a sandbox that the test starts in this process
-		enter(os.Args[2:])
-	}
-	if text := os.Getenv(inViews); text != "" {
-		lookInside(text)
-		return
+	if len(os.Args) > 1 && os.Args[1] == bubblewrap.EnterArg { // of a sandbox that the test starts in this process
+		bubblewrap.Enter(os.Args[2:])
 	}
 	dir, err := os.MkdirTemp("", "pfar-sandbox-test")
 	if err != nil {
@@ -402,6 +399,16 @@ func TestStopSequence(t *testing.T) {
 }
 
 // descendants lists a process's children, their children and so on.
+func children(pid int) (all []int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for f := range strings.FieldsSeq(string(text)) {
+		if n, err := strconv.Atoi(f); err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
 func descendants(pid int) (all []int) {
 	for _, c := range children(pid) {
 		all = append(append(all, c), descendants(c)...)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pfar/pfar/units/sandbox"
 )
@@ -126,20 +125,5 @@ func TestViewsThatStay(t *testing.T) {
 	}
 	if got := ask(); got != "first first third" {
 		t.Errorf("it reads %q", got)
-	}
-}
-
-// What cannot be refreshed is told, and ends nothing.
-func TestRefreshFails(t *testing.T) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	tick := make(chan time.Time, 1)
-	tick <- time.Time{}
-	err = refresh([]*os.File{null}, tick, nil)
-	if err == nil || !strings.HasPrefix(err.Error(), "refreshing the server's view of the host's files: ") {
-		t.Errorf("%v", err)
 	}
 }

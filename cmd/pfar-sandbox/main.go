@@ -7,15 +7,14 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/cmd/pfar-sandbox/bubblewrap"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/question"
@@ -24,8 +23,8 @@ import (
 func main() {
 	// The kernel sends PDEATHSIG when the thread that forked ends, not the process (prctl(2)): keep this one.
 	runtime.LockOSThread()
-	if len(os.Args) > 1 && os.Args[1] == enterArg {
-		enter(os.Args[2:]) // does not return
+	if len(os.Args) > 1 && os.Args[1] == bubblewrap.EnterArg {
+		bubblewrap.Enter(os.Args[2:]) // does not return
 	}
 	if len(os.Args) > 1 && os.Args[1] == becomeArg {
 		err := become(os.Args[2:])
@@ -47,7 +46,7 @@ func main() {
 	}
 	o, err := parse(os.Args[1:])
 	if err == nil {
-		err = keepMemory()
+		err = bubblewrap.KeepMemory()
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
@@ -59,28 +58,4 @@ func main() {
 	}
 	journal.Settle()
 	os.Exit(code)
-}
-
-// options are what a unit says on the command line; a local pfard says nothing.
-type options struct {
-	attach string // pfard's socket; "": its connection was passed
-	shared bool   // the server lives in the unit's own network namespace
-	as     ids
-}
-
-func parse(args []string) (options, error) {
-	var o options
-	f := flag.NewFlagSet("pfar-sandbox", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	f.StringVar(&o.attach, "attach", "", "")
-	network := f.String("network", "own", "")
-	f.TextVar(&o.as, "ids", ids{}, "")
-	if err := f.Parse(args); err != nil {
-		return options{}, err
-	}
-	if f.NArg() > 0 || *network != "own" && *network != "unit" {
-		return options{}, fmt.Errorf("want --attach PATH, --network own|unit and --ids UID:GID, got %q", args)
-	}
-	o.shared = *network == "unit"
-	return o, nil
 }

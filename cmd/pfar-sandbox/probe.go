@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-sandbox/bubblewrap"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/sandbox"
@@ -24,7 +25,7 @@ func reportProbe(args []string) int {
 	var took time.Duration
 	var shared []string
 	if err == nil {
-		took, shared, err = probe(network{own: !o.shared})
+		took, shared, err = probe(o.network(egress.Policy{}))
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
@@ -42,35 +43,34 @@ func reportProbe(args []string) int {
 
 // probe returns how long a sandbox takes from nothing until the program in it has ended, and what it shares with the
 // host for want of an overlayfs.
-func probe(n network) (took time.Duration, shared []string, err error) {
-	bwrap, err := exec.LookPath("bwrap")
+func probe(n bubblewrap.Network) (took time.Duration, shared []string, err error) {
+	bwrap, err := bubblewrap.Find()
 	if err != nil {
-		return 0, nil, fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
+		return 0, nil, err
 	}
 	began := time.Now()
-	s, err := start(bwrap, emptySandbox(), n, ids{}, units.Secrets{})
+	s, err := bubblewrap.Start(bwrap, emptySandbox(), n, bubblewrap.IDs{}, units.Secrets{})
 	if err != nil {
 		return 0, nil, err
 	}
 	said := make(chan string, 1)
 	go func() {
-		b, _ := io.ReadAll(io.LimitReader(s.stderr, 4<<10))
+		b, _ := io.ReadAll(io.LimitReader(s.Stderr, 4<<10))
 		said <- strings.TrimSpace(string(b))
 	}()
-	sockets, err := s.sockets()
+	sockets, err := s.Sockets()
 	attach.CloseAll(sockets)
 	if err == nil {
-		err = s.release()
+		err = s.Release()
 	}
 	if err != nil {
-		_ = s.cmd.Process.Kill()
-		<-s.exited
+		s.Kill()
 		return 0, nil, err
 	}
-	if err := <-s.exited; err != nil {
-		return 0, nil, errors.New("starting an empty sandbox: " + exitWords(err) + ": " + <-said)
+	if err := <-s.Exited(); err != nil {
+		return 0, nil, errors.New("starting an empty sandbox: " + bubblewrap.ExitWords(err) + ": " + <-said)
 	}
-	return time.Since(began), s.shared, nil
+	return time.Since(began), s.Shared, nil
 }
 
 // emptySandbox runs true(1).

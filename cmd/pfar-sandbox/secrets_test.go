@@ -97,7 +97,7 @@ func TestSecretsThatAreNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	huge := filepath.Join(open(t), "huge.pem")
-	if err := os.WriteFile(huge, make([]byte, maxBundle+1), 0o644); err != nil {
+	if err := os.WriteFile(huge, make([]byte, 8<<20+1), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -111,7 +111,7 @@ func TestSecretsThatAreNot(t *testing.T) {
 		"no authority":          {units.Secrets{Values: full}, brokered, "the certificate of the bridge's authority is missing"},
 		"a bundle that is gone": {units.Secrets{Values: full, Authority: []byte("x")}, bundle("/etc/ssl/certs/nowhere.pem"), "no such file"},
 		"a bundle by a link":    {units.Secrets{Values: full, Authority: []byte("x")}, bundle(link), "symbolic link"},
-		"a bundle too large":    {units.Secrets{Values: full, Authority: []byte("x")}, bundle(huge), "more than"},
+		"a bundle too large":    {units.Secrets{Values: full, Authority: []byte("x")}, bundle(huge), "more than 8388608 bytes"},
 		"a folder as a bundle":  {units.Secrets{Values: full, Authority: []byte("x")}, bundle("/etc/ssl"), "is a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {

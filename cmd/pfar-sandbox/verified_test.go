@@ -11,8 +11,8 @@ import (
 // TestVerified: what the gateway says of the server's secrets is in the status of its unit, with the remedy, and is
 // passed on to pfard; what it no longer says does not stand.
 func TestVerified(t *testing.T) {
-	l := new(launcher)
-	l.plan.Gateway.Trial = &handover.Trial{Remedy: "pfar vault set a", Where: "Ask."}
+	var l status
+	trial := &handover.Trial{Remedy: "pfar vault set a", Where: "Ask."}
 	for _, c := range []struct {
 		v           *units.Verification
 		line, state string
@@ -25,7 +25,7 @@ func TestVerified(t *testing.T) {
 			"credential-invalid: me refuses them: no: 401; pfar vault set a; Ask.", units.StateRunning},
 	} {
 		vars := map[string]string{units.NotifyState: units.StateRunning, "STATUS": "2 tools"}
-		vars["STATUS"] = l.verified(c.v, vars, vars["STATUS"])
+		vars["STATUS"] = verified(c.v, trial, vars, vars["STATUS"])
 		l.show(vars)
 		if got := l.shown.String(); got != c.line {
 			t.Errorf("%+v: the line is %q, want %q", c.v, got, c.line)

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"os/exec"
 	"strings"
 
-	"github.com/pfar/pfar/cmd/pfar-sandbox/stderr"
+	"github.com/pfar/pfar/cmd/pfar-sandbox/bubblewrap"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 )
@@ -22,13 +20,6 @@ func (l *launcher) wait(ctx context.Context, s units.Secrets) int {
 	}
 	l.state(units.StateStopping, "stopping")
 	return again(ctx)
-}
-
-// waits tells for what the server waits.
-func (l *launcher) waits(w units.Wait, words string) {
-	l.notify(map[string]string{
-		units.NotifyState: units.StateWaiting, units.NotifyWait: w.Notification(), "STATUS": words, "READY": "1",
-	})
 }
 
 // again is the exit code of a launcher that is to be started again, unless it was stopped.
@@ -68,7 +59,7 @@ func (l *launcher) admitted(ctx context.Context, secrets units.Secrets) (code in
 		case m.Begin.Start:
 			return 0, true
 		default:
-			wipe(secrets.Values)
+			bubblewrap.Wipe(secrets.Values)
 			l.waits(units.Wait{For: units.WaitProgram, Remedy: m.Begin.Remedy}, units.ForProgram+m.Begin.Wait)
 		}
 	}
@@ -77,53 +68,34 @@ func (l *launcher) admitted(ctx context.Context, secrets units.Secrets) (code in
 // runOnce runs a program that nobody speaks to until it ends, and returns this process's exit code. stderr goes to the
 // log. Whoever has asked for the run looks at what it has made: it is not started again.
 func (l *launcher) runOnce(ctx context.Context, secrets units.Secrets) (int, error) {
-	bwrap, err := findBubblewrap()
+	s, err := l.start(secrets, func(s *bubblewrap.Process) error {
+		s.Stdin.Close()
+		go func() {
+			_, _ = io.Copy(io.Discard, s.Stdout)
+			s.Stdout.Close()
+		}()
+		if err := l.confine(s); err != nil {
+			return err
+		}
+		return s.Release()
+	})
 	if err != nil {
-		return l.cannotStart(err)
-	}
-	l.state(units.StateStarting, "starting")
-	s, err := start(bwrap, l.plan.Sandbox, l.network(), l.as, secrets)
-	if err != nil {
-		return l.cannotStart(err)
-	}
-	l.words = stderr.Begin(s.stderr, l.log, l.pfard.search)
-	s.stdin.Close()
-	go func() {
-		_, _ = io.Copy(io.Discard, s.stdout)
-		s.stdout.Close()
-	}()
-	if err = l.confine(s); err == nil {
-		err = s.release()
-	}
-	if err != nil {
-		_ = s.cmd.Process.Kill()
-		<-s.exited
-		l.words.Finish(stopSearch)
 		return l.cannotStart(err)
 	}
 	l.notify(map[string]string{units.NotifyState: units.StateRunning, "STATUS": "running", "READY": "1"})
 	select {
 	case <-ctx.Done():
 	case <-l.pfard.ended():
-	case err := <-s.exited:
+	case err := <-s.Exited():
 		l.words.Finish(endSearch)
 		if err != nil {
-			return l.crashed(exitWords(err), wasKilled(err)), nil
+			return l.crashed(bubblewrap.ExitWords(err), bubblewrap.WasKilled(err)), nil
 		}
 		l.state(units.StateStopped, "ended")
 		return 0, nil
 	}
 	l.state(units.StateStopping, "stopping")
-	s.stop(func() {})
+	s.Stop(func() {})
 	l.words.Finish(stopSearch)
 	return 0, nil
-}
-
-// findBubblewrap returns the path of the program that makes sandboxes.
-func findBubblewrap() (string, error) {
-	path, err := exec.LookPath("bwrap")
-	if err != nil {
-		err = fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
-	}
-	return path, err
 }

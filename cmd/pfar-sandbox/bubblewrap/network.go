@@ -1,4 +1,4 @@
-package main
+package bubblewrap
 
 import (
 	"encoding/json"
@@ -11,30 +11,25 @@ import (
 	"github.com/pfar/pfar/policies/firewall"
 )
 
-// network says what enter finds or makes.
-type network struct {
-	own      bool              // a namespace of the server's own, to be prepared; otherwise that of the unit, which is
-	literals []egress.Endpoint // declared addresses
+// Network says what Enter finds or makes.
+type Network struct {
+	Own      bool              // a namespace of the server's own, to be prepared; otherwise that of the unit, which is
+	Literals []egress.Endpoint // declared addresses
 }
 
-// noNetwork is a network in JSON that needs nothing.
+// noNetwork is a Network in JSON that needs nothing.
 const noNetwork = "null"
 
-// network is what enter is to make of the server's namespace.
-func (l *launcher) network() network {
-	return network{own: !l.shared, literals: l.plan.Egress.Literals()}
-}
-
 // MarshalJSON writes null for a namespace that needs nothing.
-func (n network) MarshalJSON() ([]byte, error) {
-	if !n.own {
+func (n Network) MarshalJSON() ([]byte, error) {
+	if !n.Own {
 		return []byte(noNetwork), nil
 	}
-	return json.Marshal(egress.Policy{Endpoints: n.literals})
+	return json.Marshal(egress.Policy{Endpoints: n.Literals})
 }
 
 // prepareNetwork makes the network of the namespace that this process is in, and returns the sockets on which the
-// bridge, outside, answers whatever may leave it. text is a network in JSON.
+// bridge, outside, answers whatever may leave it. text is a Network in JSON.
 //
 // The ruleset is there before the first socket: nothing is ever open that it does not know of.
 func prepareNetwork(text string) ([]*os.File, error) {
@@ -83,7 +78,8 @@ func loopbackSockets(ipv6 bool) []loopbackSocket {
 		{"the resolver's socket", unix.SOCK_DGRAM, v4(egress.ResolverPort)},
 	}
 	if ipv6 {
-		all = append(all, loopbackSocket{"the redirect's socket", unix.SOCK_STREAM, &unix.SockaddrInet6{Port: egress.RedirectPort, Addr: [16]byte{15: 1}}})
+		v6 := &unix.SockaddrInet6{Port: egress.RedirectPort, Addr: [16]byte{15: 1}}
+		all = append(all, loopbackSocket{"the redirect's socket", unix.SOCK_STREAM, v6})
 	}
 	return all
 }

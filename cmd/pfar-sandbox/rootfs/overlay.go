@@ -1,4 +1,4 @@
-package main
+package rootfs
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 type overlay struct {
 	at      string   // where it is mounted
 	context *os.File // its file system context (fsopen(2)), by which refresh reaches it
-	live    bool     // see view
+	live    bool     // see View.Live
 }
 
 // mountOverlay mounts the layers at a folder.
@@ -46,7 +46,8 @@ func mountOverlay(layers, at string) (*os.File, error) {
 
 // attachMount makes a mount of a file system context and attaches it at a folder.
 func attachMount(context int, at string) error {
-	mount, err := unix.Fsmount(context, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	const attributes = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	mount, err := unix.Fsmount(context, unix.FSMOUNT_CLOEXEC, attributes)
 	if err != nil {
 		return err
 	}
@@ -59,8 +60,9 @@ func attachMount(context int, at string) error {
 // inotify watch holds for one folder, not for a tree.
 const refreshEvery = time.Second
 
-// keepLive has the server see the host's changes until stop is called.
-func (l *launcher) keepLive(live []*os.File) (stop func()) {
+// Follow has the server see the host's changes until stop is called, or until that fails, which failed is told. It
+// closes the views.
+func Follow(live []*os.File, failed func(error)) (stop func()) {
 	done := make(chan struct{})
 	if len(live) > 0 {
 		go func() {
@@ -68,7 +70,7 @@ func (l *launcher) keepLive(live []*os.File) (stop func()) {
 			tick := time.NewTicker(refreshEvery)
 			defer tick.Stop()
 			if err := refresh(live, tick.C, done); err != nil {
-				l.log.Say(fmt.Sprintf("pfar-sandbox: %v; files that the host replaces look as before until a restart, ignoring", err))
+				failed(err)
 			}
 		}()
 	}

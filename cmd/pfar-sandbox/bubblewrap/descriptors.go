@@ -1,4 +1,4 @@
-package main
+package bubblewrap
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ func (d *descriptors) openMounts(mounts []sandbox.Mount, secrets units.Secrets, 
 	o.BindFD, o.DataFD = map[int]int{}, map[int]int{}
 	for i, m := range mounts {
 		if m.Scratch() {
-			// A file, which bwrap can bind to no folder: without the tmpfs that enter puts in its place nothing starts.
+			// A file, which bwrap can bind to no folder: without the tmpfs that Enter puts in its place nothing starts.
 			f, err := units.Sealed(m.Dest, nil)
 			if err != nil {
 				return err

@@ -1,4 +1,4 @@
-package main
+package bubblewrap
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfar-sandbox/rootfs"
 )
 
 // The launcher acts by the kind of a complaint, whatever its words are.
@@ -17,7 +19,7 @@ func TestComplaints(t *testing.T) {
 	}{
 		"powerless": {powerless{unix.EPERM}, noNamespaces(errors.New(unix.EPERM.Error())).Error(), false},
 		"replaced": {
-			fmt.Errorf("looking at %q: %w", "/a", errReplaced),
+			fmt.Errorf("looking at %q: %w", "/a", rootfs.ErrReplaced),
 			`preparing the server's namespaces: looking at "/a": it was replaced meanwhile`, true,
 		},
 		"the words of both": {
@@ -26,7 +28,7 @@ func TestComplaints(t *testing.T) {
 		},
 	} {
 		err := readComplaint(complain(c.err))
-		if err == nil || err.Error() != c.want || errors.Is(err, errReplaced) != c.replaced {
+		if err == nil || err.Error() != c.want || errors.Is(err, rootfs.ErrReplaced) != c.replaced {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

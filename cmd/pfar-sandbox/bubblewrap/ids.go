@@ -1,4 +1,4 @@
-package main
+package bubblewrap
 
 import (
 	"errors"
@@ -11,29 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ids are the user and the group that the server runs as, if they are not the launcher's: pfard maps them into the
+// IDs are the user and the group that the server runs as, if they are not the launcher's: pfard maps them into the
 // server's user namespace once that is there (newuidmap(1)). The zero value is the launcher's own.
-type ids struct{ uid, gid int }
+type IDs struct{ uid, gid int }
 
-func (i ids) own() bool { return i == ids{} }
+func (i IDs) own() bool { return i == IDs{} }
 
 // MarshalText writes UID:GID.
-func (i ids) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%d:%d", i.uid, i.gid), nil }
+func (i IDs) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%d:%d", i.uid, i.gid), nil }
 
 // UnmarshalText reads what MarshalText writes.
-func (i *ids) UnmarshalText(text []byte) error {
+func (i *IDs) UnmarshalText(text []byte) error {
 	uid, gid, _ := strings.Cut(string(text), ":")
 	u, uerr := strconv.ParseUint(uid, 10, 31)
 	g, gerr := strconv.ParseUint(gid, 10, 31)
 	if uerr != nil || gerr != nil || (u == 0) != (g == 0) {
 		return fmt.Errorf("want UID:GID, got %q", text)
 	}
-	*i = ids{int(u), int(g)}
+	*i = IDs{int(u), int(g)}
 	return nil
 }
 
 // namespace returns what fork needs for a user namespace with these ids in it.
-func (i ids) namespace() (maps, groups []syscall.SysProcIDMap, capabilities []uintptr) {
+func (i IDs) namespace() (maps, groups []syscall.SysProcIDMap, capabilities []uintptr) {
 	if !i.own() {
 		return nil, nil, []uintptr{unix.CAP_SETUID, unix.CAP_SETGID}
 	}
@@ -45,7 +45,7 @@ func (i ids) namespace() (maps, groups []syscall.SysProcIDMap, capabilities []ui
 }
 
 // become makes this process, the first in its user namespace, run as these ids. It waits until they are mapped.
-func (i ids) become() error {
+func (i IDs) become() error {
 	if i.own() {
 		return nil
 	}
@@ -72,16 +72,9 @@ func (i ids) become() error {
 	return nil
 }
 
-// mapped tells the process in the namespaces that its ids are there. One that has ended has said why.
-func (v *server) mapped() {
-	if !v.as.own() {
-		_ = unix.Send(int(v.report.Fd()), []byte{0}, unix.MSG_NOSIGNAL)
-	}
-}
-
 // openToAll lets a server of another user open its standard streams again by /proc/self/fd, as /dev/stdin. Only who may
 // look at a process finds its pipes there.
-func (i ids) openToAll(pipes ...*os.File) error {
+func (i IDs) openToAll(pipes ...*os.File) error {
 	if i.own() {
 		return nil
 	}

@@ -1,8 +1,9 @@
-package main
+package rootfs
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -13,26 +14,62 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// tree makes the server's file system in treeDir, and bwrap binds it whole. bwrap reads the table of all mounts for
+// tree makes the server's file system in Dir, and bwrap binds it whole. bwrap reads the table of all mounts for
 // each mount that it makes itself. A server has some forty, which would take most of its start.
 //
 // bwrap mounts /proc, which only a process in the server's namespace can, what is writable on the host, what has no
 // overlay here, and all that lies below one of those.
 type tree struct {
 	viewer
-	root    int             // descriptor of treeDir
+	root    int             // descriptor of Dir
 	mounted []sandbox.Mount // by this process
 	left    []string        // where bwrap mounts
 	sealing []string        // where the plan has a remount
 	content int64           // what all synthetic files take
-	shared  []string        // see made
+	shared  []string        // see Made
+}
+
+// Made is what Make has made.
+type Made struct {
+	Live   []*os.File // file system contexts, for Follow
+	Mounts []int      // those of the plan that bwrap finds in Dir
+	Shared []string   // sources without a view, and why: those stay as the host has them
+}
+
+// Make makes the server's file system in Dir as far as it can. What bwrap has to mount itself, it finds behind the
+// descriptors.
+func Make(sources []Source) (m Made, err error) {
+	defer unix.Umask(unix.Umask(0)) // the modes are the plan's
+	t, err := newTree(sources)
+	if err != nil {
+		return m, err
+	}
+	for i, s := range sources {
+		mine, err := t.add(s)
+		if err != nil {
+			return m, err
+		}
+		if mine {
+			m.Mounts = append(m.Mounts, i)
+			if s.FD > 0 {
+				unix.CloseOnExec(s.FD) // bwrap, which is not told of it, would leave it to the server
+			}
+		}
+	}
+	m.Shared = t.shared
+	for _, path := range slices.Sorted(maps.Keys(t.overlays)) {
+		if o := t.overlays[path]; o.live {
+			m.Live = append(m.Live, o.context)
+		}
+	}
+	return m, nil
 }
 
 // page is what the smallest file takes of a tmpfs.
 const page = 4 << 10
 
 // newTree makes the places of all views, and mounts an empty root.
-func newTree(sources []source) (*tree, error) {
+func newTree(sources []Source) (*tree, error) {
 	t := &tree{viewer: viewer{overlays: map[string]*overlay{}, refused: map[string]error{}}}
 	for _, s := range sources {
 		if s.Kind == sandbox.Remount {
@@ -59,11 +96,13 @@ func newTree(sources []source) (*tree, error) {
 			return unix.Mount("pfar", viewsDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
 		}},
 		{"making an empty folder", func() error { return unix.Mkdir(emptyDir, 0o755) }},
-		{"making an empty file", func() error { return unix.Mknod(viewsDir+"/nothing", unix.S_IFREG|sandbox.DataPerms, 0) }},
-		{"making a folder", func() error { return errors.Join(unix.Mkdir(sealedDir, 0o755), unix.Mkdir(treeDir, 0o755)) }},
+		{"making an empty file", func() error {
+			return unix.Mknod(viewsDir+"/nothing", unix.S_IFREG|sandbox.DataPerms, 0)
+		}},
+		{"making a folder", func() error { return errors.Join(unix.Mkdir(sealedDir, 0o755), unix.Mkdir(Dir, 0o755)) }},
 		{"binding the views", func() error { return unix.Mount(viewsDir, sealedDir, "", unix.MS_BIND, "") }},
 		{"remounting the views", func() error { return remountReadOnly(sealedDir) }},
-		{"mounting the root", func() error { return mountTmpfs(root, treeDir, t.size(root)) }},
+		{"mounting the root", func() error { return mountTmpfs(root, Dir, t.size(root)) }},
 	}
 	for _, s := range steps {
 		if err := s.do(); err != nil {
@@ -72,7 +111,7 @@ func newTree(sources []source) (*tree, error) {
 	}
 	t.mounted = append(t.mounted, root)
 	var err error
-	if t.root, err = unix.Open(treeDir, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+	if t.root, err = unix.Open(Dir, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
 		return nil, fmt.Errorf("opening the root: %w", err)
 	}
 	return t, nil
@@ -92,7 +131,7 @@ func (t *tree) size(m sandbox.Mount) int64 {
 }
 
 // add makes one mount of the plan, or reports that bwrap is to.
-func (t *tree) add(s source) (mine bool, err error) {
+func (t *tree) add(s Source) (mine bool, err error) {
 	if t.leaves(s.Mount) {
 		return false, t.leave(s)
 	}
@@ -143,7 +182,7 @@ func (t *tree) belowLeft(dest string) bool {
 }
 
 // leave prepares what bwrap needs for a mount: what it binds, and a place, as the folder may be read-only by then.
-func (t *tree) leave(s source) error {
+func (t *tree) leave(s Source) error {
 	switch {
 	case s.Kind == sandbox.Remount:
 		return nil
@@ -163,7 +202,7 @@ func (t *tree) leave(s source) error {
 	return t.leavePlace(s)
 }
 
-func (t *tree) leavePlace(s source) error {
+func (t *tree) leavePlace(s Source) error {
 	below := t.belowLeft(s.Dest)
 	t.left = append(t.left, s.Dest)
 	if below {
@@ -185,7 +224,7 @@ func (t *tree) leavePlace(s source) error {
 }
 
 // share leaves a source to bwrap as the host has it.
-func (t *tree) share(s source, why error) error {
+func (t *tree) share(s Source, why error) error {
 	if err := searchDoors(s.Source, s.file); err != nil {
 		return err
 	}
@@ -194,7 +233,7 @@ func (t *tree) share(s source, why error) error {
 }
 
 // view shows a file or folder of the host.
-func (t *tree) view(s source) (mine bool, err error) {
+func (t *tree) view(s Source) (mine bool, err error) {
 	if s.dir == nil && t.overlays[s.Source] == nil { // the first of a folder
 		var o *overlay
 		err = t.on(s.Mount, true, func(at string) error {
@@ -202,7 +241,7 @@ func (t *tree) view(s source) (mine bool, err error) {
 			return err
 		})
 		if err == nil {
-			o.at, o.live = treeDir+s.Dest, s.Live
+			o.at, o.live = Dir+s.Dest, s.Live
 			return true, nil
 		}
 	} else {
@@ -226,7 +265,7 @@ func (t *tree) view(s source) (mine bool, err error) {
 
 // data makes a synthetic file: in the folder itself if the server cannot write there, and else as a mount, which it
 // cannot remove.
-func (t *tree) data(s source) error {
+func (t *tree) data(s Source) error {
 	if m := t.holds(s.Dest); m.Kind == sandbox.Tmpfs && slices.Contains(t.sealing, m.Dest) {
 		return t.make(s.Dest, modeOf(s.Mount), func(dir int, name string) error { return write(dir, name, s) })
 	}
@@ -244,15 +283,18 @@ func (t *tree) data(s source) error {
 	})
 }
 
+// chunk is how many bytes of a synthetic file are written at once.
+const chunk = 8 << 20
+
 // write writes a synthetic file.
-func write(dir int, name string, s source) error {
+func write(dir int, name string, s Source) error {
 	fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
 	for offset := int64(0); s.FD > 0; { // from memory to memory: no copy of a secret stays in this process
-		n, err := unix.Sendfile(fd, s.FD, &offset, maxBundle)
+		n, err := unix.Sendfile(fd, s.FD, &offset, chunk)
 		if err != nil {
 			return err
 		}
@@ -295,7 +337,7 @@ func (t *tree) open(dest string) (*os.File, error) {
 	case errors.Is(err, unix.ELOOP):
 		return nil, fmt.Errorf("a part of %q is now a symbolic link; it may not choose what is shown there", dest)
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // before Linux 5.6, or a container's filter
-		return units.OpenNoLinks(treeDir + dest)
+		return units.OpenNoLinks(Dir + dest)
 	case err != nil:
 		return nil, fmt.Errorf("opening %q: %w", dest, err)
 	}
@@ -380,13 +422,3 @@ func modeOf(m sandbox.Mount) uint32 {
 	}
 	return 0
 }
-
-func perms(mode, otherwise uint32) uint32 {
-	if mode == 0 {
-		return otherwise
-	}
-	return mode
-}
-
-// descriptorPath is a path to what is open.
-func descriptorPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }

@@ -1,4 +1,4 @@
-package main
+package bubblewrap
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// keepMemory keeps what this process has in memory, credentials for a moment, from others of its user and from disk.
-func keepMemory() error {
+// KeepMemory keeps what this process has in memory, credentials for a moment, from others of its user and from disk.
+func KeepMemory() error {
 	if err := units.NoCore(); err != nil {
 		return err
 	}

@@ -1,93 +1,36 @@
-package main
+package bubblewrap
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"os"
-	"runtime"
-	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/cmd/pfar-sandbox/rootfs"
 	"github.com/pfar/pfar/units"
 )
 
-// enterArg makes this binary the first process of the server's user namespace, of a mount namespace for what bwrap
+// EnterArg makes this binary the first process of the server's user namespace, of a mount namespace for what bwrap
 // binds, and of its network namespace unless that is the unit's: it prepares them while it still may, gives that up,
 // and becomes bwrap.
-const enterArg = "enter"
+const EnterArg = "enter"
 
-// Descriptors of the process in the namespaces; those that bwrap reads follow from fdFirst.
-const (
-	fdReport = 3 // socket to the launcher: what is made, or what went wrong
-	fdArgs   = 4 // pipe with bwrap's arguments, written once bwrap is in its cgroup
-	fdFirst  = 5
-)
-
-// enter runs as `pfar-sandbox enter BWRAP TASKS FDS NETWORK IDS VIEWS COMMAND [ARG...]`. bwrap takes its options by
+// Enter runs as `pfar-sandbox enter BWRAP TASKS FDS NETWORK IDS VIEWS COMMAND [ARG...]`. bwrap takes its options by
 // descriptor, but not the command, which holds nothing that is secret.
-func enter(args []string) {
+func Enter(args []string) {
 	err := becomeBwrap(args)
 	// The launcher tells the owner; an exit status alone would say nothing.
 	_ = unix.Sendmsg(fdReport, complain(err), nil, nil, 0)
 	os.Exit(1)
 }
 
-// The first byte of each report to the launcher. A complaint goes on with its words.
-const (
-	reportMade      = iota // made.send
-	reportFailed           // a complaint that no other kind is for
-	reportPowerless        // powerless
-	reportReplaced         // errReplaced
-)
-
-// powerless is an error of a process without capabilities in its own namespaces, which is how AppArmor restricts them.
-type powerless struct{ error }
-
-// complain writes an error as a report.
-func complain(err error) []byte {
-	kind := byte(reportFailed)
-	if _, ok := errors.AsType[powerless](err); ok {
-		kind = reportPowerless
-	} else if errors.Is(err, errReplaced) {
-		kind = reportReplaced
-	}
-	return append([]byte{kind}, err.Error()...)
-}
-
-// complaint is an error that the process in the namespaces has reported.
-type complaint struct {
-	words string
-	kind  error // errReplaced, or nil for any other
-}
-
-func (c complaint) Error() string { return "preparing the server's namespaces: " + c.words }
-func (c complaint) Unwrap() error { return c.kind }
-
-// readComplaint returns the error that a report tells, nil if it is no complaint.
-func readComplaint(report []byte) error {
-	if len(report) == 0 {
-		return complaint{words: "the process in them ended without a word"}
-	}
-	words := string(report[1:])
-	switch report[0] {
-	case reportMade:
-		return nil
-	case reportPowerless:
-		return noNamespaces(errors.New(words))
-	case reportReplaced:
-		return complaint{words, errReplaced}
-	}
-	return complaint{words: words}
-}
-
 // becomeBwrap returns only if it could not.
 func becomeBwrap(args []string) error {
 	if len(args) < 7 {
-		return fmt.Errorf("entering the namespaces: want BWRAP, TASKS, FDS, NETWORK, IDS, VIEWS and COMMAND, got %d arguments", len(args))
+		return fmt.Errorf(
+			"entering the namespaces: want BWRAP, TASKS, FDS, NETWORK, IDS, VIEWS and COMMAND, got %d arguments", len(args))
 	}
 	tasks, err := strconv.ParseUint(args[1], 10, 31)
 	if err != nil {
@@ -97,12 +40,12 @@ func becomeBwrap(args []string) error {
 	if err != nil {
 		return fmt.Errorf("reading the number of descriptors: %w", err)
 	}
-	var as ids
+	var as IDs
 	if err := as.UnmarshalText([]byte(args[4])); err != nil {
 		return err
 	}
 	// While this is the launcher's user still, who may be the only one to come through a home folder.
-	views, err := openViews(args[5])
+	views, err := rootfs.Open(args[5])
 	if err != nil {
 		return err
 	}
@@ -118,7 +61,7 @@ func becomeBwrap(args []string) error {
 	if m.sockets, err = prepareNetwork(args[3]); err != nil {
 		return err
 	}
-	if err := m.makeViews(views); err != nil {
+	if m.Made, err = rootfs.Make(views); err != nil {
 		return err
 	}
 	if err := m.send(); err != nil {
@@ -132,28 +75,10 @@ func becomeBwrap(args []string) error {
 	if err := unix.CloseRange(fdFirst+uint(fds), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing inherited descriptors: %w", err)
 	}
-	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[6:]...) // bwrap takes the program only from argv
+	// bwrap takes the program only from argv.
+	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[6:]...)
 	err = unix.Exec(args[0], argv, nil)
 	return fmt.Errorf("executing %q: %w", args[0], err)
-}
-
-// send sends reportMade, the number of file system contexts, the numbers of the mounts
-// that are made, a newline, and the sources that are shared, one a line. With that go the sockets and, last, the
-// contexts.
-func (m made) send() error {
-	numbers := strings.Trim(fmt.Sprint(append([]int{len(m.live)}, m.mounts...)), "[]")
-	text := string(rune(reportMade)) + numbers + "\n" + strings.Join(m.shared, "\n")
-	files := slices.Concat(m.sockets, m.live)
-	defer runtime.KeepAlive(files)
-	var fds []int
-	for _, f := range files {
-		fds = append(fds, int(f.Fd()))
-	}
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	return unix.Sendmsg(fdReport, []byte(text[:min(len(text), maxReport)]), rights, nil, 0)
 }
 
 // dropPrivileges leaves bwrap with nothing but the right that every process has, to make namespaces of its own.

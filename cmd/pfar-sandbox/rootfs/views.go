@@ -1,4 +1,6 @@
-package main
+// Package rootfs makes the file system of a server's sandbox, in the mount namespace of the process that is to become
+// bubblewrap.
+package rootfs
 
 import (
 	"encoding/json"
@@ -6,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,24 +21,24 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// view is one mount of the plan, as enter is told of it. A bind of a file or folder of the host would share the inodes:
-// locks and watches on them would be a channel to every other sandbox and to the host, and a socket or FIFO a way out.
-// The server reads it over an overlayfs of its own.
-type view struct {
+// View is one mount of the plan, as the process in the namespaces is told of it. A bind of a file or folder of the host
+// would share the inodes: locks and watches on them would be a channel to every other sandbox and to the host, and a
+// socket or FIFO a way out. The server reads it over an overlayfs of its own.
+type View struct {
 	sandbox.Mount
 	FD int `json:"fd,omitempty"` // of the source or the content; afterwards, of what bwrap binds
 }
 
-// viewsOf lists the mounts for enter, in the plan's order. This goes by argv, and so holds no content.
-func viewsOf(mounts []sandbox.Mount, o sandbox.Options) []view {
-	all := make([]view, len(mounts))
+// Views lists the mounts in the plan's order. This goes by argv, and so holds no content.
+func Views(mounts []sandbox.Mount, o sandbox.Options) []View {
+	all := make([]View, len(mounts))
 	for i, m := range mounts {
 		fd := o.BindFD[i]
 		if m.Kind == sandbox.Data {
 			fd, m.Source = o.DataFD[i], ""
 		}
 		m.Text, m.Credential, m.Authority, m.Why = "", "", false, ""
-		all[i] = view{Mount: m, FD: fd}
+		all[i] = View{Mount: m, FD: fd}
 	}
 	return all
 }
@@ -47,11 +48,11 @@ func viewsOf(mounts []sandbox.Mount, o sandbox.Options) []view {
 const (
 	viewsDir  = "/sys"
 	emptyDir  = viewsDir + "/empty"
-	treeDir   = viewsDir + "/tree"   // the server's file system
+	Dir       = viewsDir + "/tree"   // the server's file system
 	sealedDir = viewsDir + "/sealed" // the files of viewsDir once more, read-only: what is bound from here is so at once
 
-	emptyFile   = sealedDir + "/nothing"
-	emptyFolder = sealedDir + "/empty"
+	EmptyFile   = sealedDir + "/nothing"
+	EmptyFolder = sealedDir + "/empty"
 )
 
 // maxCopy bounds a single file that is copied, in bytes.
@@ -64,22 +65,22 @@ type viewer struct {
 	made     int
 }
 
-// source is a view's file or folder, opened.
-type source struct {
-	view
+// Source is a view's file or folder, opened.
+type Source struct {
+	View
 	file *os.File
 	dir  *os.File // of a single file: its folder
 	stat unix.Stat_t
 }
 
-// openViews opens all sources, before anything hides a path, and in this mount namespace: a layer of another one is
+// Open opens all sources, before anything hides a path, and in this mount namespace: a layer of another one is
 // refused.
-func openViews(text string) ([]source, error) {
-	var all []view
+func Open(text string) ([]Source, error) {
+	var all []View
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		return nil, fmt.Errorf("reading the list of views: %w", err)
 	}
-	var sources []source
+	var sources []Source
 	for _, v := range all {
 		s, err := v.open()
 		if err != nil {
@@ -90,12 +91,12 @@ func openViews(text string) ([]source, error) {
 	return sources, nil
 }
 
-// errReplaced is temporary: ldconfig(8) replaces /etc/ld.so.cache whenever a package with a library is installed.
-var errReplaced = errors.New("it was replaced meanwhile")
+// ErrReplaced is temporary: ldconfig(8) replaces /etc/ld.so.cache whenever a package with a library is installed.
+var ErrReplaced = errors.New("it was replaced meanwhile")
 
 // open opens the source once more, and wants it to be what the launcher has opened.
-func (v view) open() (s source, err error) {
-	s.view = v
+func (v View) open() (s Source, err error) {
+	s.View = v
 	if v.Kind != sandbox.ROOverlay {
 		return s, nil
 	}
@@ -110,7 +111,7 @@ func (v view) open() (s source, err error) {
 		return s, err
 	}
 	if s.stat.Dev != theirs.Dev || s.stat.Ino != theirs.Ino {
-		return s, errReplaced
+		return s, ErrReplaced
 	}
 	switch s.stat.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
@@ -122,45 +123,8 @@ func (v view) open() (s source, err error) {
 	return s, errors.New("it is neither a file nor a folder: a socket or a device leads out of the sandbox")
 }
 
-// made is what enter has made for the launcher.
-type made struct {
-	sockets []*os.File // of the network namespace
-	live    []*os.File // file system contexts, for refresh
-	mounts  []int      // those of the plan that bwrap finds in treeDir
-	shared  []string   // sources without a view, and why: those stay as the host has them
-}
-
-// makeViews makes the server's file system in treeDir as far as it can. What bwrap has to mount itself, it finds behind
-// the descriptors.
-func (m *made) makeViews(sources []source) error {
-	defer unix.Umask(unix.Umask(0)) // the modes are the plan's
-	t, err := newTree(sources)
-	if err != nil {
-		return err
-	}
-	for i, s := range sources {
-		mine, err := t.add(s)
-		if err != nil {
-			return err
-		}
-		if mine {
-			m.mounts = append(m.mounts, i)
-			if s.FD > 0 {
-				unix.CloseOnExec(s.FD) // bwrap, which is not told of it, would leave it to the server
-			}
-		}
-	}
-	m.shared = t.shared
-	for _, path := range slices.Sorted(maps.Keys(t.overlays)) {
-		if o := t.overlays[path]; o.live {
-			m.live = append(m.live, o.context)
-		}
-	}
-	return nil
-}
-
 // put has the view's descriptor lead to what bwrap is to bind.
-func (w *viewer) put(s source) error {
+func (w *viewer) put(s Source) error {
 	at, err := w.show(s)
 	if err != nil {
 		return err
@@ -174,7 +138,7 @@ func (w *viewer) put(s source) error {
 }
 
 // show returns the path at which the source is shown.
-func (w *viewer) show(s source) (string, error) {
+func (w *viewer) show(s Source) (string, error) {
 	if s.Scratch() {
 		at, err := w.folder()
 		if err != nil {
@@ -246,7 +210,7 @@ func (w *viewer) overlay(path string, dir *os.File, at string) (*overlay, error)
 }
 
 // fileIn finds a single file in the overlay of its folder.
-func (w *viewer) fileIn(s source) (string, error) {
+func (w *viewer) fileIn(s Source) (string, error) {
 	o, err := w.overlay(filepath.Dir(s.Source), s.dir, "")
 	if err != nil {
 		return "", err
@@ -263,7 +227,7 @@ func (w *viewer) fileIn(s source) (string, error) {
 }
 
 // copy makes a copy of a small file whose folder cannot have an overlay, as /etc in a container.
-func (w *viewer) copy(s source) (string, error) {
+func (w *viewer) copy(s Source) (string, error) {
 	if s.stat.Size > maxCopy {
 		return "", unix.EFBIG
 	}
@@ -338,3 +302,13 @@ func searchDoors(folder string, dir *os.File) error {
 			"which would close it, cannot be mounted here. Name folders without it in read_only", folder, door)
 	})
 }
+
+func perms(mode, otherwise uint32) uint32 {
+	if mode == 0 {
+		return otherwise
+	}
+	return mode
+}
+
+// descriptorPath is a path to what is open.
+func descriptorPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
