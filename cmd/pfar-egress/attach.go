@@ -19,8 +19,7 @@ import (
 )
 
 const (
-	attachWait = time.Minute     // for pfard, which may be starting
-	askWait    = 5 * time.Second // of a connection for pfard's answer, or for pfard to be there again
+	attachWait = time.Minute // for pfard, which may be starting
 	// allowFor is how long what a name leads to stays allowed, however often its answers change: what is allowed costs
 	// the kernel nothing, to have it allowed costs milliseconds.
 	allowFor = 10 * time.Minute

@@ -88,12 +88,12 @@ func poolOf(certificates string) *x509.CertPool {
 
 // onlyTo reaches one host by the rules that a bridge goes by, whatever it is asked for. whose has that host declared.
 func onlyTo(host string, port uint16, policy egress.Policy, out dialer, roots *x509.CertPool, whose string) *http.Transport {
-	p := &proxy{policy: policy, out: out, lookups: newLookups(out.lookup), limits: defaultLimits}
+	way := newRoute(policy, out)
 	d := policy.Decide(host, port)
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var rec record
-			c, err := p.connect(ctx, d, port, &rec)
+			c, err := way.connect(ctx, d, port, &rec)
 			if err != nil {
 				return nil, unreached(err, &rec, whose)
 			}

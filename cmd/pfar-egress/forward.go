@@ -26,22 +26,22 @@ var framing = [...]string{"Host", "Content-Length", "Transfer-Encoding"}
 // forward sends one request and streams the response, then closes both connections. To keep the client's connection
 // for another request would save a handshake on loopback, and cost a parser of every response's framing whose mistakes
 // would be response splitting; plain HTTP is the rare case.
-func (p *proxy) forward(c, up *net.TCPConn, r *request, d egress.Decision, rest []byte, rec *record) error {
-	w := watchIdle(p.limits.idle, c, up)
+func (b *carrier) forward(c, up *net.TCPConn, r *request, d egress.Decision, rest []byte, rec *record) error {
+	w := watchIdle(b.limits.idle, c, up)
 	defer w.stop()
 	if _, err := up.Write(r.render(d)); err != nil {
 		return errNotReached
 	}
 	sent := make(chan int64, 1)
-	go func() { sent <- p.sendBody(c, up, r, rest, w) }()
-	n, err := p.relayResponse(c, up, r)
+	go func() { sent <- b.sendBody(c, up, r, rest, w) }()
+	n, err := b.relayResponse(c, up, r)
 	rec.received.Store(n)
 	up.Close()
 	if isRefusal(err) {
 		return err // answered while the body's sender may still wait for the client; it ends with the connection
 	}
 	if rec.err = err; err == nil {
-		p.linger(c)
+		b.linger(c)
 		c.Close()
 	} else {
 		abort(c, up) // a body cut short must not look like one that ended
@@ -52,7 +52,7 @@ func (p *proxy) forward(c, up *net.TCPConn, r *request, d egress.Decision, rest 
 
 // sendBody passes the request's body on, and nothing after it. Then it waits for the client's end: a client that has
 // gone is noticed, one that has only closed its half still gets its response.
-func (p *proxy) sendBody(c, up *net.TCPConn, r *request, rest []byte, w *idleWatch) int64 {
+func (b *carrier) sendBody(c, up *net.TCPConn, r *request, rest []byte, w *idleWatch) int64 {
 	var n int64
 	var err error
 	switch {
@@ -66,7 +66,7 @@ func (p *proxy) sendBody(c, up *net.TCPConn, r *request, rest []byte, w *idleWat
 		return n
 	}
 	if _, err := c.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
-		w.shorten(p.limits.orphan)
+		w.shorten(b.limits.orphan)
 	}
 	return n
 }
@@ -131,31 +131,22 @@ func connectionOptions(fields []field) []string {
 	return names
 }
 
-func among(name string, names []string) bool {
-	for _, n := range names {
-		if strings.EqualFold(name, n) {
-			return true
-		}
-	}
-	return false
-}
-
 // relayResponse passes the response's heads on, then its body as it comes, to the end of the connection. The error is
 // a refusal if the client still waits for the head of its response.
-func (p *proxy) relayResponse(c, up *net.TCPConn, r *request) (int64, error) {
-	from := headReader{src: up, limit: p.limits.head}
+func (b *carrier) relayResponse(c, up *net.TCPConn, r *request) (int64, error) {
+	from := headReader{src: up, limit: b.limits.head}
 	for range maxInterim {
 		raw, err := from.next()
 		if err != nil {
 			return 0, errBadResponse
 		}
-		h, status, err := parseResponse(raw, 2*p.limits.fields)
+		h, status, err := parseResponse(raw, 2*b.limits.fields)
 		if err != nil {
 			return 0, errBadResponse
 		}
 		if status >= 200 {
 			body := from.pending()
-			return p.relayBody(c, up, append(renderResponse(h, true), body...), len(body))
+			return b.relayBody(c, up, append(renderResponse(h, true), body...), len(body))
 		}
 		if r.minor == 0 {
 			continue // RFC 9110 section 15.2: HTTP/1.0 has no interim responses
@@ -168,12 +159,12 @@ func (p *proxy) relayResponse(c, up *net.TCPConn, r *request) (int64, error) {
 }
 
 // relayBody writes first, of which the last part is body already, and then the rest of the body.
-func (p *proxy) relayBody(c, up *net.TCPConn, first []byte, part int) (int64, error) {
+func (b *carrier) relayBody(c, up *net.TCPConn, first []byte, part int) (int64, error) {
 	if _, err := c.Write(first); err != nil {
 		return 0, err
 	}
 	var n atomic.Int64
-	err := p.splicer.copy(c, up, &n)
+	err := b.splicer.copy(c, up, &n)
 	if err == nil {
 		err = c.CloseWrite()
 	}

@@ -240,3 +240,12 @@ func token(s string) bool {
 	}
 	return s != ""
 }
+
+func among(name string, names []string) bool {
+	for _, n := range names {
+		if strings.EqualFold(name, n) {
+			return true
+		}
+	}
+	return false
+}

@@ -4,13 +4,10 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
-
-	"github.com/pfar/pfar/policies/egress"
 )
 
 const (
@@ -129,16 +126,6 @@ func (l *lookups) query(ctx context.Context, name string) ([]netip.Addr, time.Du
 	var seen ttl
 	addrs, err := l.ask(context.WithValue(ctx, ttlKey{}, &seen), name)
 	return addrs, seen.get(), err
-}
-
-// expect is told of a name that the server has just been given an address for. No query leaves for what is not
-// declared, nor, without a connection that is recorded, for what a wildcard covers: the server would choose what it
-// says.
-func (p *proxy) expect(name string) {
-	exact := slices.ContainsFunc(p.policy.Endpoints, func(e egress.Endpoint) bool { return !e.Wildcard && e.Host != "" && e.Host == name })
-	if exact && p.out.upstream == nil {
-		p.lookups.ahead(context.Background(), name+".")
-	}
 }
 
 // ttl is the shortest time to live among the records of a lookup's answers, which package net does not tell.

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/broker/rootca"
 	"github.com/pfar/pfar/policies/egress"
 )
 
@@ -336,4 +338,27 @@ func (o *opened) roundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return resp, nil
+}
+
+// pinned holds the certificates of a host, which the system trusts already, to its pins. It also sees connections that
+// resume a session. What is sent along without being part of a chain that was verified counts for nothing (RFC 7469
+// section 2.6).
+func (o *opened) pinned(state tls.ConnectionState) error {
+	pins, ok := o.p.pins[o.d.Host]
+	if !ok {
+		return nil
+	}
+	var seen []broker.Pin
+	for _, chain := range state.VerifiedChains {
+		for _, c := range chain {
+			pin := rootca.PinOf(c)
+			if slices.Contains(pins, pin) {
+				return nil
+			}
+			if !slices.Contains(seen, pin) {
+				seen = append(seen, pin)
+			}
+		}
+	}
+	return &unpinned{seen}
 }

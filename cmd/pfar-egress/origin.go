@@ -20,7 +20,6 @@ var (
 	errTargetChar   = badRequest("The request's target holds a character that belongs percent-encoded.")
 	errHostMissing  = badRequest("The field Host is missing.")
 	errHostChar     = badRequest("The field Host holds a character that belongs to no host in ASCII; an international name stands there in its A-label form.")
-	errUnplain      = badRequest("A field that decides where the request goes or ends is written in a way that programs read differently.")
 	errConnection   = badRequest("The field Connection names a field that is not of one connection.")
 	errExpect       = badRequest("The only expectation that is passed on is 100-continue.")
 	errTrailer      = badRequest("Trailers are not passed on.")
@@ -33,39 +32,32 @@ var (
 // own secrets back, PRI begins HTTP/2 (RFC 9113 section 3.4). Any other token may be one that the host knows.
 var refusedMethods = [...]string{"CONNECT", "TRACE", "TRACK", "PRI"}
 
-// plainFields have one way of being written, because they are passed on as they came: printable ASCII, without a tab
-// and without an underscore for a hyphen, each of which some parser passes over and another does not (TE.TE).
-var plainFields = [...]string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Expect"}
-
-// settled is the refusal of a request that was not its connection's first. There is nothing left to answer: the client
-// was told, behind the responses that it had asked for before, or its connection was reset.
-type settled struct{ ref *refusal }
-
-func (s settled) Error() string { return s.ref.reason }
-
 // passRequests holds every request of a connection to the host that the connection leads to, up, and passes it on with
 // the bytes that were checked. first is what was read from c already. Responses are passed on unseen.
 //
 // A *refusal concerns the first request, or its response: it is not answered yet, and nothing of a refused request
 // has reached up. Refusals of later requests are settled errors. Other errors mean that both connections were reset:
 // a body that was cut short must not look like one that ended. rec counts octets, chunks without their framing.
-func (p *proxy) passRequests(c, up *net.TCPConn, first []byte, d egress.Decision, port uint16, rec *record) error {
-	s := &requestRelay{p: p, c: c, up: up, d: d, port: port, rec: rec, ended: make(chan struct{}), idle: watchIdle(p.limits.idle, c, up)}
+func (b *carrier) passRequests(c, up *net.TCPConn, first []byte, d egress.Decision, port uint16, rec *record) error {
+	s := &requestRelay{
+		carrier: b, c: c, up: up, d: d, port: port, rec: rec, ended: make(chan struct{}),
+		idle: watchIdle(b.limits.idle, c, up),
+	}
 	defer s.idle.stop()
 	first = slices.Clone(first)
-	s.in = headReader{src: c, limit: p.limits.head, begun: s.startClock, buf: first, w: len(first)}
+	s.in = headReader{src: c, limit: b.limits.head, begun: s.startClock, buf: first, w: len(first)}
 	return s.run()
 }
 
 // requestRelay is one connection of passRequests. Two goroutines use it: one reads requests, one passes responses on.
 type requestRelay struct {
-	p     *proxy
-	c, up *net.TCPConn
-	d     egress.Decision
-	port  uint16
-	rec   *record
-	in    headReader // of c
-	idle  *idleWatch
+	carrier *carrier
+	c, up   *net.TCPConn
+	d       egress.Decision
+	port    uint16
+	rec     *record
+	in      headReader // of c
+	idle    *idleWatch
 
 	clocked   bool // c has a read deadline
 	count     int  // requests that were sent, or begun
@@ -107,7 +99,7 @@ func (s *requestRelay) run() error {
 // startClock bounds the time of a head from its first octet: between requests, a connection may rest.
 func (s *requestRelay) startClock() error {
 	s.clocked = true
-	if err := s.c.SetReadDeadline(time.Now().Add(s.p.limits.headTime)); err != nil {
+	if err := s.c.SetReadDeadline(time.Now().Add(s.carrier.limits.headTime)); err != nil {
 		return err
 	}
 	return s.interrupted()
@@ -153,9 +145,9 @@ func (s *requestRelay) next() ([]byte, *request, error) {
 	if err := s.stopClock(); err != nil {
 		return nil, nil, err
 	}
-	r, err := parsePassed(raw, s.p.limits.fields, s.d, s.port, s.count == 0)
+	r, err := parsePassed(raw, s.carrier.limits.fields, s.d, s.port, s.count == 0)
 	if err == nil {
-		err = s.p.secrets.mentioned(raw)
+		err = s.carrier.secrets.mentioned(raw)
 	}
 	return raw, r, err
 }
@@ -190,7 +182,7 @@ func (s *requestRelay) send(raw []byte, r *request) error {
 // passResponses moves bytes until up ends, which ends the connection, unless a refusal is to follow.
 func (s *requestRelay) passResponses() {
 	defer close(s.ended)
-	s.fault = s.p.splicer.copy(s.c, s.up, &s.rec.received)
+	s.fault = s.carrier.splicer.copy(s.c, s.up, &s.rec.received)
 	if !s.last.CompareAndSwap(false, true) {
 		return
 	}
@@ -214,20 +206,20 @@ func (s *requestRelay) end(err error, r *request) error {
 		if s.up.CloseWrite() != nil {
 			abort(s.c, s.up)
 		}
-		s.idle.shorten(s.p.limits.orphan)
+		s.idle.shorten(s.carrier.limits.orphan)
 	case !s.last.Load():
 		abort(s.c, s.up)
 	}
 	<-s.ended
 	if s.fault == nil {
-		s.p.linger(s.c)
+		s.carrier.linger(s.c)
 	}
 	return s.fault
 }
 
 // drain waits for the responses that are under way, and reports whether they came to an end in order.
 func (s *requestRelay) drain() bool {
-	t := time.AfterFunc(s.p.limits.linger, func() { abort(s.c, s.up) })
+	t := time.AfterFunc(s.carrier.limits.linger, func() { abort(s.c, s.up) })
 	<-s.ended
 	return t.Stop() && s.fault == nil
 }
@@ -237,7 +229,7 @@ func (s *requestRelay) drain() bool {
 func (s *requestRelay) refuse(ref *refusal, r *request) error {
 	if !s.last.CompareAndSwap(false, true) {
 		<-s.ended // up has ended before: the refusal is no news
-		s.p.linger(s.c)
+		s.carrier.linger(s.c)
 		return settled{ref}
 	}
 	if s.up.CloseWrite() != nil || !s.drain() {
@@ -247,7 +239,7 @@ func (s *requestRelay) refuse(ref *refusal, r *request) error {
 	}
 	if s.finishing {
 		if s.c.CloseWrite() == nil {
-			s.p.linger(s.c)
+			s.carrier.linger(s.c)
 		}
 		return settled{ref}
 	}
@@ -256,7 +248,7 @@ func (s *requestRelay) refuse(ref *refusal, r *request) error {
 }
 
 func (s *requestRelay) answer(ref *refusal, headOnly bool) {
-	s.p.answer(s.c, ref.response(display(s.d, target{s.d.Host, s.port}), headOnly))
+	s.carrier.answer(s.c, ref.response(display(s.d, target{s.d.Host, s.port}), headOnly))
 }
 
 // breakOff is what follows a request that was not passed on whole: up is reset, or has ended itself.
@@ -277,7 +269,7 @@ func (s *requestRelay) breakOff(err error) error {
 		abort(s.c, s.up)
 		return err
 	}
-	s.p.linger(s.c)
+	s.carrier.linger(s.c)
 	return nil
 }
 
@@ -361,11 +353,6 @@ func checkPlain(raw []byte) error {
 		}
 	}
 	return nil
-}
-
-// underscored reports whether a name is one of plainFields but for underscores in place of hyphens.
-func underscored(name string) bool {
-	return strings.IndexByte(name, '_') >= 0 && among(strings.ReplaceAll(name, "_", "-"), plainFields[:])
 }
 
 func unplain(name string) error {

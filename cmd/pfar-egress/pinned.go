@@ -1,13 +1,10 @@
 package main
 
 import (
-	"crypto/tls"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/policies/broker"
-	"github.com/pfar/pfar/policies/broker/rootca"
 )
 
 // maxSeen bounds how many keys are told of a host that has none of those it is pinned to: a chain has about three.
@@ -35,27 +32,4 @@ func (u *unpinned) refusal(file string) *refusal {
 	return &refusal{403, "tls-pin", fmt.Sprintf(
 		"None of the host's certificates has a key that tls_pins in %s names. From the host's own to its authority's, they have: %s. If the host has changed its key, the owner of this machine can add one of these.",
 		file, u.keys())}
-}
-
-// pinned holds the certificates of a host, which the system trusts already, to its pins. It also sees connections that
-// resume a session. What is sent along without being part of a chain that was verified counts for nothing (RFC 7469
-// section 2.6).
-func (o *opened) pinned(state tls.ConnectionState) error {
-	pins, ok := o.p.pins[o.d.Host]
-	if !ok {
-		return nil
-	}
-	var seen []broker.Pin
-	for _, chain := range state.VerifiedChains {
-		for _, c := range chain {
-			pin := rootca.PinOf(c)
-			if slices.Contains(pins, pin) {
-				return nil
-			}
-			if !slices.Contains(seen, pin) {
-				seen = append(seen, pin)
-			}
-		}
-	}
-	return &unpinned{seen}
 }

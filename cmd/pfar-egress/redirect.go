@@ -34,7 +34,7 @@ func (p *proxy) serveRedirected(ctx context.Context, c *net.TCPConn) {
 	if err == nil {
 		d = p.policy.Decide(to.host, to.port)
 		if d.Verdict != egress.Allow {
-			err = p.refuse(d, to)
+			err = refuse(p.name, p.file, d, to)
 		}
 	}
 	rec.target(d, to)
@@ -62,12 +62,6 @@ func (p *proxy) carry(ctx context.Context, c *net.TCPConn, d egress.Decision, to
 	rec.opened(p.secrets.opened(d, to.port))
 	p.journal.begin(rec)
 	return p.relay(ctx, c, up, d, to.port, nil, rec)
-}
-
-// target is where a connection wants to go, as the client has it.
-type target struct {
-	host string // a name, or an address without brackets
-	port uint16
 }
 
 // destination finds out where a redirected connection was going to. The address stays its name's until release is
@@ -137,10 +131,4 @@ func getsockopt(fd uintptr, level, option int, value unsafe.Pointer, size uintpt
 func bigEndian(port uint16) uint16 {
 	b := (*[2]byte)(unsafe.Pointer(&port))
 	return uint16(b[0])<<8 | uint16(b[1])
-}
-
-// reset ends a connection so that its program sees an error and not the end of the data.
-func reset(c *net.TCPConn) {
-	_ = c.SetLinger(0) // of a closed connection there is nothing to reset
-	c.Close()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -19,6 +20,23 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.reason }
 
+// target is where a connection wants to go, as the client has it.
+type target struct {
+	host string // a name, or an address without brackets
+	port uint16
+}
+
+// settled is the refusal of a request that was not its connection's first. There is nothing left to answer: the client
+// was told, behind the responses that it had asked for before, or its connection was reset.
+type settled struct{ ref *refusal }
+
+func (s settled) Error() string { return s.ref.reason }
+
+func isRefusal(err error) bool {
+	var r *refusal
+	return errors.As(err, &r)
+}
+
 // Refusals after the policy allowed. The texts name no address: what a name leads to inside the operator's network is
 // not the server's to learn.
 var (
@@ -33,20 +51,20 @@ var (
 // denied reports whether a refusal is the policy's or the parser's, and not the network's.
 func (r *refusal) denied() bool { return r.status < 500 || r.status == 501 || r.status == 505 }
 
-// refuse explains a decision that denies, with the remedy.
-func (p *proxy) refuse(d egress.Decision, to target) *refusal {
-	add := fmt.Sprintf("the owner of this machine can add %q to allowed_domains in %s.", remedy(d, to), p.file)
+// refuse explains a decision that denies a server something, with the remedy for its declaration.
+func refuse(server, declaration string, d egress.Decision, to target) *refusal {
+	add := fmt.Sprintf("the owner of this machine can add %q to allowed_domains in %s.", remedy(d, to), declaration)
 	switch d.Reason {
 	case egress.BadName:
 		return &refusal{400, d.Reason, "The target is no host name that every program reads alike."}
 	case egress.NameNotDeclared:
-		return &refusal{403, d.Reason, fmt.Sprintf("The name is not in allowed_domains of the server %q. If it is needed, %s", p.name, add)}
+		return &refusal{403, d.Reason, fmt.Sprintf("The name is not in allowed_domains of the server %q. If it is needed, %s", server, add)}
 	case egress.NameBlocked:
-		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may not reach it: blocked_domains has %s.", p.name, d.Rule)}
+		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may not reach it: blocked_domains has %s.", server, d.Rule)}
 	case egress.PortNotDeclared:
-		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may reach %s, and not this port of it. If it is needed, %s", p.name, d.Rule, add)}
+		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may reach %s, and not this port of it. If it is needed, %s", server, d.Rule, add)}
 	case egress.AddressLiteral:
-		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may reach declared names, and addresses only if they are declared. If it is needed, %s", p.name, add)}
+		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may reach declared names, and addresses only if they are declared. If it is needed, %s", server, add)}
 	}
 	return &refusal{403, d.Reason, "The connection is not allowed."}
 }

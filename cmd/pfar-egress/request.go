@@ -124,6 +124,18 @@ func (r *request) parseAbsolute(target string) error {
 	return nil
 }
 
+var errUnplain = badRequest(
+	"A field that decides where the request goes or ends is written in a way that programs read differently.")
+
+// plainFields have one way of being written, because they are passed on as they came: printable ASCII, without a tab
+// and without an underscore for a hyphen, each of which some parser passes over and another does not (TE.TE).
+var plainFields = [...]string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Expect"}
+
+// underscored reports whether a name is one of plainFields but for underscores in place of hyphens.
+func underscored(name string) bool {
+	return strings.IndexByte(name, '_') >= 0 && among(strings.ReplaceAll(name, "_", "-"), plainFields[:])
+}
+
 func badAuthority(detail string) *refusal {
 	return &refusal{status: 400, reason: "bad-authority", detail: detail}
 }

@@ -116,8 +116,8 @@ func newProxy(pl plan.Plan, j *journal) (*proxy, error) {
 	out := newDialer(nil)
 	out.upstream = up
 	return &proxy{ // where the owner keeps declarations is not the server's business
-		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress, addresses: addresses, out: out, lookups: newLookups(out.lookup),
-		limits: defaultLimits, splicer: newSplicer(), opener: newOpener(defaultLimits), journal: j,
+		route: newRoute(pl.Egress, out), name: pl.Name, file: filepath.Base(pl.File), addresses: addresses,
+		journal: j, opener: newOpener(defaultLimits),
 	}, nil
 }
 

@@ -18,8 +18,10 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// maxMaterial bounds what pfard hands over, in bytes.
-const maxMaterial = 4 << 20
+const (
+	askWait     = 5 * time.Second // of a connection for pfard's answer, or for pfard to be there again
+	maxMaterial = 4 << 20         // bytes that pfard hands over at most
+)
 
 var errNoSecret = &refusal{503, "secret-unavailable", "A secret is to be put into requests to this host, and this machine has not handed it over. It can be tried again; the owner of this machine finds the reason in pfar status."}
 

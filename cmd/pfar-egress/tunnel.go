@@ -6,11 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfar-egress/clienthello"
 	"github.com/pfar/pfar/policies/egress"
@@ -89,106 +85,4 @@ func (p *proxy) checkHello(h clienthello.Hello, d egress.Decision) error {
 		return errSNI
 	}
 	return nil
-}
-
-// tunnel moves bytes both ways, unopened, until both sides have ended or neither sends any more.
-func (p *proxy) tunnel(c, up *net.TCPConn, first []byte, rec *record) error {
-	w := watchIdle(p.limits.idle, c, up)
-	defer w.stop()
-	p.moveBoth(c, up, first, rec)
-	return nil
-}
-
-// moveBoth moves bytes both ways. Each side's end is passed on by itself: a client may close its half and still read
-// the answer.
-func (p *proxy) moveBoth(c, up *net.TCPConn, first []byte, rec *record) {
-	var back sync.WaitGroup
-	back.Go(func() { p.move(c, up, &rec.received) })
-	if n, err := up.Write(first); err == nil { // an empty write sends nothing
-		rec.sent.Add(int64(n))
-		p.move(up, c, &rec.sent)
-	} else {
-		abort(c, up)
-	}
-	back.Wait()
-}
-
-// move moves bytes until src ends, then ends dst's half.
-func (p *proxy) move(dst, src *net.TCPConn, count *atomic.Int64) {
-	if err := p.splicer.copy(dst, src, count); err != nil || dst.CloseWrite() != nil {
-		abort(dst, src)
-	}
-}
-
-// abort resets both connections: neither side takes what it has got for all there was.
-func abort(a, b *net.TCPConn) {
-	reset(a)
-	reset(b)
-}
-
-// idleWatch closes two connections when neither has received anything for a while. It asks the kernel, which keeps the
-// time of each connection's last segment (TCP_INFO, tcp(7)), so that bytes need not pass through this process.
-type idleWatch struct {
-	limit atomic.Int64 // time.Duration
-	a, b  *net.TCPConn
-
-	mu      sync.Mutex
-	timer   *time.Timer
-	stopped bool
-}
-
-func watchIdle(limit time.Duration, a, b *net.TCPConn) *idleWatch {
-	w := &idleWatch{a: a, b: b}
-	w.limit.Store(int64(limit))
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(limit, w.check)
-	return w
-}
-
-func (w *idleWatch) check() {
-	quiet := min(sinceReceived(w.a), sinceReceived(w.b))
-	left := time.Duration(w.limit.Load()) - quiet
-	if left <= 0 {
-		abort(w.a, w.b)
-		return
-	}
-	w.reset(left)
-}
-
-// shorten replaces the limit.
-func (w *idleWatch) shorten(limit time.Duration) {
-	w.limit.Store(int64(limit))
-	w.reset(limit)
-}
-
-func (w *idleWatch) reset(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.stopped {
-		w.timer.Reset(d)
-	}
-}
-
-func (w *idleWatch) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stopped = true
-	w.timer.Stop()
-}
-
-// sinceReceived returns how long ago c last received data; of a closed connection, forever ago.
-func sinceReceived(c *net.TCPConn) time.Duration {
-	const forever = 1<<63 - 1
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return forever
-	}
-	quiet := time.Duration(forever)
-	_ = raw.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			quiet = time.Duration(info.Last_data_recv) * time.Millisecond
-		}
-	}) // a closed connection leaves quiet as it is
-	return quiet
 }

@@ -175,67 +175,6 @@ func (u *upstream) choose(host string, port uint16) *proxyServer {
 	return s
 }
 
-// via returns the upstream proxy to ask for a connection that d allows, or nil for a direct one. What the operator
-// declared of the own network is never the proxy's: a private address would mean another host there, if any.
-func (p *proxy) via(d egress.Decision, port uint16) *proxyServer {
-	u := p.out.upstream
-	if u == nil {
-		return nil
-	}
-	if d.Addr.IsValid() {
-		if _, ok := egress.Vet(d.Addr); !ok || p.out.own(d.Addr) {
-			return nil
-		}
-		return u.choose(d.Addr.String(), port)
-	}
-	for _, e := range p.policy.Private {
-		named := egress.Policy{Endpoints: []egress.Endpoint{{Host: e.Host, Wildcard: e.Wildcard, Port: port}}}
-		if named.Decide(d.Host, port).Verdict == egress.Allow {
-			return nil
-		}
-	}
-	return u.choose(d.Host, port)
-}
-
-// connectVia opens a tunnel through s to what d allows.
-//
-// The name is the proxy's to look up: behind such a proxy the internet's names often do not resolve at all, or only
-// after a timeout, the proxy's own policy is by name, and an address of ours would only be a second opinion. So the
-// vetting of addresses is the proxy's part, too; it stands outside, where the host's own network is not.
-func (p *proxy) connectVia(ctx context.Context, s *proxyServer, d egress.Decision, port uint16, rec *record) (*net.TCPConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*p.limits.dialTime) // it looks up and connects
-	defer cancel()
-	c, err := p.out.reachProxy(ctx, s.address)
-	if err != nil {
-		rec.err = fmt.Errorf("connecting to the upstream proxy: %w", err)
-		var timeout net.Error
-		if ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() {
-			return nil, errUpstreamTimeout
-		}
-		return nil, errUpstreamNotReached
-	}
-	if to, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		rec.address = to.AddrPort()
-	}
-	host := d.Host
-	if d.Addr.IsValid() {
-		host = d.Addr.String()
-	}
-	if err := s.tunnel(ctx, c, net.JoinHostPort(host, strconv.Itoa(int(port))), p.limits.head); err != nil {
-		c.Close()
-		rec.err = fmt.Errorf("asking the upstream proxy: %w", err)
-		var ref *refusal
-		switch {
-		case errors.As(err, &ref):
-			return nil, ref
-		case ctx.Err() != nil:
-			return nil, errUpstreamTimeout
-		}
-		return nil, errUpstreamNotReached
-	}
-	return c, nil
-}
-
 // answered is a refusal and what the proxy answered, for the owner's eyes only.
 type answered struct {
 	*refusal

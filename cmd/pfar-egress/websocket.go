@@ -16,15 +16,15 @@ func (s *requestRelay) shakeHands(raw []byte, r *request) (opened bool, err erro
 	if s.rec.sent.Add(int64(n)); err != nil {
 		return false, errNotReached
 	}
-	from := headReader{src: s.up, limit: s.p.limits.head, begun: func() error {
-		return s.up.SetReadDeadline(time.Now().Add(s.p.limits.headTime))
+	from := headReader{src: s.up, limit: s.carrier.limits.head, begun: func() error {
+		return s.up.SetReadDeadline(time.Now().Add(s.carrier.limits.headTime))
 	}}
 	for range maxInterim {
 		head, err := from.next()
 		if err != nil || s.up.SetReadDeadline(time.Time{}) != nil {
 			return false, errBadResponse
 		}
-		opened, status, err := parseAnswer(head, 2*s.p.limits.fields, r)
+		opened, status, err := parseAnswer(head, 2*s.carrier.limits.fields, r)
 		if err != nil {
 			return false, errBadResponse
 		}
@@ -49,7 +49,7 @@ func (s *requestRelay) shakeHands(raw []byte, r *request) (opened bool, err erro
 
 // tunnel moves a WebSocket's bytes as those of CONNECT are moved.
 func (s *requestRelay) tunnel() {
-	s.p.moveBoth(s.c, s.up, s.in.pending(), s.rec)
+	s.carrier.moveBoth(s.c, s.up, s.in.pending(), s.rec)
 }
 
 // parseAnswer reads the answer to a handshake. It opens the WebSocket only by proving that it read this handshake: a

@@ -84,11 +84,11 @@ func newWorld(t testing.TB, change func(*world), entries ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.proxy = &proxy{
-		name: "notion", file: "notion.hcl", policy: policy, addresses: addresses, limits: defaultLimits, splicer: newSplicer(),
-		out: dialer{lookup: w.lookup, dial: w.dial, own: func(a netip.Addr) bool { return a == w.own }},
-	}
-	w.proxy.lookups = newLookups(func(ctx context.Context, name string) ([]netip.Addr, error) { return w.proxy.out.lookup(ctx, name) })
+	out := dialer{lookup: w.lookup, dial: w.dial, own: func(a netip.Addr) bool { return a == w.own }}
+	w.proxy = &proxy{route: newRoute(policy, out), name: "notion", file: "notion.hcl", addresses: addresses}
+	w.proxy.lookups = newLookups(func(ctx context.Context, name string) ([]netip.Addr, error) {
+		return w.proxy.out.lookup(ctx, name)
+	})
 	w.proxy.limits.headTime, w.proxy.limits.dialTime = 2*time.Minute, 2*time.Minute
 	w.proxy.limits.linger = time.Minute // clients that read a refusal may be slow
 	w.table = monitor.NewTable("")
