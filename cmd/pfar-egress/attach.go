@@ -31,8 +31,10 @@ const (
 var (
 	errPfardAway = errors.New("pfard, which looks after the firewall, is not there")
 
-	errNotAllowedYet = &refusal{503, "firewall-unavailable", "The firewall of this machine could not be told of the connection. It can be tried again."}
-	errFirewall      = &refusal{403, "firewall-refused", "The firewall of this machine does not allow the connection. The owner of this machine finds the reason in the log."}
+	errNotAllowedYet = &refusal{503, "firewall-unavailable", "The firewall of this machine could not be told of the " +
+		"connection. It can be tried again."}
+	errFirewall = &refusal{403, "firewall-refused", "The firewall of this machine does not allow the connection. " +
+		"The owner of this machine finds the reason in the log."}
 )
 
 // attachment is the conversation with pfard in a unit, which is taken up again when pfard is started again.
@@ -63,7 +65,9 @@ type destination struct {
 
 // attachTo says to pfard what this process is. When it returns, the firewall holds this process or pfard has said why
 // it does not; that it does is tried, for pfard cannot see it. The files are the sockets that pfard has opened for it.
-func attachTo(ctx context.Context, path, digest string, keep *secrets, clean *hidden, log *slog.Logger, fail func(error)) (*attachment, []*os.File, error) {
+func attachTo(
+	ctx context.Context, path, digest string, keep *secrets, clean *hidden, log *slog.Logger, fail func(error),
+) (*attachment, []*os.File, error) {
 	a := newAttachment(path, digest, log, fail)
 	a.keep, a.clean = keep, clean
 	files, err := a.begin(ctx)
@@ -72,8 +76,9 @@ func attachTo(ctx context.Context, path, digest string, keep *secrets, clean *hi
 
 func newAttachment(path, digest string, log *slog.Logger, fail func(error)) *attachment {
 	return &attachment{
-		path: path, hello: attach.Hello{Bridge: true, Digest: digest}, log: log, probe: probeFirewall, fail: fail, wait: askWait, turn: make(chan struct{}),
-		clean: new(hidden), taken: make(chan struct{}, 1), asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
+		path: path, hello: attach.Hello{Bridge: true, Digest: digest}, log: log, probe: probeFirewall, fail: fail,
+		wait: askWait, turn: make(chan struct{}), clean: new(hidden), taken: make(chan struct{}, 1),
+		asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
 	}
 }
 
@@ -143,7 +148,8 @@ func probeFirewall() error {
 	defer c.Close()
 	switch _, err = c.Write([]byte{0}); {
 	case err == nil:
-		return errors.New("a datagram to 127.0.0.1 went out that it should have rejected; an older kernel counts control groups from another root inside containers")
+		return errors.New("a datagram to 127.0.0.1 went out that it should have rejected; an older kernel counts control " +
+			"groups from another root inside containers")
 	case errors.Is(err, unix.EPERM):
 		return nil
 	}

@@ -26,10 +26,12 @@ type limits struct {
 	orphan   time.Duration // the same, once the client of a forwarded request has closed its side
 	linger   time.Duration // for the client to read a refusal
 
-	opened     int // connections to hosts that secrets are put on the wire for, as many outside beyond them, and half of the requests on them
+	// Connections to hosts that secrets are put on the wire for, as many outside beyond them, and half of the requests
+	// on them.
+	opened     int
 	openedHead int // octets of a head there
-
-	continueTime time.Duration // for a host there to say that it wants a body that is held back until it does (RFC 9110 section 10.1.1)
+	// For a host there to say that it wants a body that is held back until it does (RFC 9110 section 10.1.1).
+	continueTime time.Duration
 }
 
 var defaultLimits = limits{

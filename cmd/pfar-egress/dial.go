@@ -95,6 +95,14 @@ func newDialer(dns func(ctx context.Context, network, address string) (net.Conn,
 		return observed(ctx, c), nil
 	}}
 	d := net.Dialer{Resolver: &r, KeepAliveConfig: keepAlive} // TCP_NODELAY is net's default
+	dial := func(ctx context.Context, address string) (*net.TCPConn, error) {
+		// DialTCP would bind before it connects, and so use up a local port for all destinations.
+		c, err := d.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		return c.(*net.TCPConn), nil
+	}
 	return dialer{
 		lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
 			addrs, err := r.LookupNetIP(ctx, "ip", name)
@@ -103,22 +111,9 @@ func newDialer(dns func(ctx context.Context, network, address string) (net.Conn,
 			}
 			return addrs, err
 		},
-		dial: func(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
-			// DialTCP would bind before it connects, and so use up a local port for all destinations.
-			c, err := d.DialContext(ctx, "tcp", to.String())
-			if err != nil {
-				return nil, err
-			}
-			return c.(*net.TCPConn), nil
-		},
-		own: ownAddress,
-		dialProxy: func(ctx context.Context, address string) (*net.TCPConn, error) {
-			c, err := d.DialContext(ctx, "tcp", address)
-			if err != nil {
-				return nil, err
-			}
-			return c.(*net.TCPConn), nil
-		},
+		dial:      func(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) { return dial(ctx, to.String()) },
+		own:       ownAddress,
+		dialProxy: dial,
 	}
 }
 

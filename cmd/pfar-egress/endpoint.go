@@ -87,7 +87,9 @@ func poolOf(certificates string) *x509.CertPool {
 }
 
 // onlyTo reaches one host by the rules that a bridge goes by, whatever it is asked for. whose has that host declared.
-func onlyTo(host string, port uint16, policy egress.Policy, out dialer, roots *x509.CertPool, whose string) *http.Transport {
+func onlyTo(
+	host string, port uint16, policy egress.Policy, out dialer, roots *x509.CertPool, whose string,
+) *http.Transport {
 	way := newRoute(policy, out)
 	d := policy.Decide(host, port)
 	return &http.Transport{
@@ -112,7 +114,8 @@ func unreached(err error, rec *record, whose string) notConnected {
 	ref, ok := errors.AsType[*refusal](err)
 	switch {
 	case ok && ref == errAddressRefused:
-		err = fmt.Errorf("its name leads to %s, which is no public address (%s): allow_private of the %s can name it", rec.skipped, rec.special, whose)
+		err = fmt.Errorf("its name leads to %s, which is no public address (%s): allow_private of the %s can name "+
+			"it", rec.skipped, rec.special, whose)
 	case ok && rec.err != nil:
 		err = fmt.Errorf("%s (%w)", ref.reason, rec.err)
 	}
@@ -292,7 +295,8 @@ func endpointRefused(r *http.Response, code string) *failure {
 	if len(code) > maxCode || !codeForm.MatchString(code) {
 		code = ""
 	}
-	f := &failure{code: code, words: fmt.Sprintf("it answered %d", r.StatusCode), after: retryAfter(r.Header.Get("Retry-After"), time.Now())}
+	f := &failure{code: code, words: fmt.Sprintf("it answered %d", r.StatusCode)}
+	f.after = retryAfter(r.Header.Get("Retry-After"), time.Now())
 	if code != "" {
 		f.words += " (" + code + ")"
 	}

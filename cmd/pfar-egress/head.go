@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -18,16 +19,18 @@ type field struct{ name, value string }
 
 // Faults of a head. They are refusals of the request, or reasons why a response is not passed on.
 var (
-	errHeadTooLarge = &refusal{status: 431, reason: "head-too-large", detail: "The request's head exceeds the proxy's bounds."}
-	errHeadTimeout  = &refusal{status: 408, reason: "head-timeout", detail: "The request's head did not arrive in time."}
-	errLineEnd      = badRequest("A line does not end in CR LF, or a carriage return stands alone.")
-	errControl      = badRequest("The head holds a control character.")
-	errStart        = badRequest("The first line is not of the form METHOD SP TARGET SP HTTP/1.1.")
-	errNotHTTP      = badRequest("These are no HTTP/1.1 requests. The proxy takes CONNECT host:port and absolute http:// addresses.")
-	errVersion      = &refusal{status: 505, reason: "bad-version", detail: "The proxy speaks HTTP/1.1 and HTTP/1.0."}
-	errFold         = badRequest("A header field is folded over two lines.")
-	errField        = badRequest("A header field is not of the form NAME: VALUE.")
-	errTruncated    = badRequest("The connection ended within the head.")
+	errHeadTooLarge = &refusal{status: 431, reason: "head-too-large", detail: "The request's head exceeds the proxy's " +
+		"bounds."}
+	errHeadTimeout = &refusal{status: 408, reason: "head-timeout", detail: "The request's head did not arrive in time."}
+	errLineEnd     = badRequest("A line does not end in CR LF, or a carriage return stands alone.")
+	errControl     = badRequest("The head holds a control character.")
+	errStart       = badRequest("The first line is not of the form METHOD SP TARGET SP HTTP/1.1.")
+	errNotHTTP     = badRequest("These are no HTTP/1.1 requests. The proxy takes CONNECT host:port and absolute " +
+		"http:// addresses.")
+	errVersion   = &refusal{status: 505, reason: "bad-version", detail: "The proxy speaks HTTP/1.1 and HTTP/1.0."}
+	errFold      = badRequest("A header field is folded over two lines.")
+	errField     = badRequest("A header field is not of the form NAME: VALUE.")
+	errTruncated = badRequest("The connection ended within the head.")
 )
 
 func badRequest(detail string) *refusal {
@@ -222,19 +225,15 @@ func (h *head) only(name string) (value string, found bool, err error) {
 }
 
 func (h *head) has(name string) bool {
-	for _, f := range h.fields {
-		if strings.EqualFold(f.name, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.fields, func(f field) bool { return strings.EqualFold(f.name, name) })
 }
 
 // token reports whether s is a token of RFC 9110 section 5.6.2.
 func token(s string) bool {
 	for i := range len(s) {
 		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+			strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
 			return false
 		}
 	}
@@ -242,10 +241,5 @@ func token(s string) bool {
 }
 
 func among(name string, names []string) bool {
-	for _, n := range names {
-		if strings.EqualFold(name, n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(name, n) })
 }

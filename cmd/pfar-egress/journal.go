@@ -116,7 +116,8 @@ func (rec *record) attrs() []slog.Attr {
 		a = append(a, slog.String("rule", rec.rule))
 	}
 	if rec.address.IsValid() {
-		a = append(a, slog.String("address", rec.address.String()), slog.Int64("sent", rec.sent.Load()), slog.Int64("received", rec.received.Load()))
+		a = append(a, slog.String("address", rec.address.String()),
+			slog.Int64("sent", rec.sent.Load()), slog.Int64("received", rec.received.Load()))
 	}
 	if rec.brokered {
 		a = append(a, slog.Bool("brokered", true))
@@ -134,7 +135,8 @@ func (rec *record) attrs() []slog.Attr {
 func (rec *record) connection() monitor.Connection {
 	c := monitor.Connection{
 		Time: rec.began, Path: rec.path, Protocol: rec.protocol, Host: rec.host, Verdict: rec.verdict.String(),
-		Reason: rec.reason, Rule: rec.rule, Sent: rec.sent.Load(), Received: rec.received.Load(), Seconds: time.Since(rec.began).Seconds(),
+		Reason: rec.reason, Rule: rec.rule, Sent: rec.sent.Load(), Received: rec.received.Load(),
+		Seconds: time.Since(rec.began).Seconds(),
 	}
 	c.Brokered, c.Detail = rec.brokered, rec.detail()
 	if rec.address.IsValid() {
@@ -171,7 +173,8 @@ type bucket struct {
 }
 
 func newJournal(log *slog.Logger, table *monitor.Table, notify func(string)) *journal {
-	j := &journal{log: log, table: table, notify: notify, tell: func(egress.Refusal) {}, clean: func(host string) string { return host }}
+	j := &journal{log: log, table: table, notify: notify, tell: func(egress.Refusal) {}}
+	j.clean = func(host string) string { return host }
 	for i := range j.buckets {
 		j.buckets[i].tokens = burst
 	}
@@ -181,7 +184,9 @@ func newJournal(log *slog.Logger, table *monitor.Table, notify func(string)) *jo
 // begin shows a connection that is open now.
 func (j *journal) begin(rec *record) {
 	rec.host = j.clean(rec.host)
-	rec.entry = j.table.Begin(rec.connection(), func() (sent, received int64) { return rec.sent.Load(), rec.received.Load() })
+	rec.entry = j.table.Begin(rec.connection(), func() (sent, received int64) {
+		return rec.sent.Load(), rec.received.Load()
+	})
 }
 
 // end records what has come to its end: a connection, or a refusal.

@@ -74,8 +74,9 @@ func (n *names) answer(query []byte, tcp bool) []byte {
 	switch {
 	case asked.Refused, asked.Learned: // to learn a name is not to allow it
 		rec := record{
-			began: time.Now(), path: monitor.Resolver, protocol: "dns", host: asked.Name, verdict: egress.Deny, reason: asked.Reason,
-			err: asked.Err, ref: &refusal{status: 403, reason: asked.Reason},
+			began: time.Now(), path: monitor.Resolver, protocol: "dns", host: asked.Name, verdict: egress.Deny,
+			reason: asked.Reason,
+			err:    asked.Err, ref: &refusal{status: 403, reason: asked.Reason},
 		}
 		n.journal.end(&rec)
 	case asked.Type == "A" || asked.Type == "AAAA":

@@ -24,13 +24,17 @@ import (
 )
 
 var (
-	errCertificate  = &refusal{502, "certificate", "The host has no certificate that this machine trusts for its name."}
-	errUpstreamTLS  = &refusal{502, "upstream-tls", "The host does not speak TLS 1.2 or later."}
-	errUntrusted    = &refusal{403, "handshake", "The TLS handshake failed: the program has to trust the certificates of its system, as NODE_EXTRA_CA_CERTS and SSL_CERT_FILE say."}
-	errManyOpened   = &refusal{503, "too-many", "Too many connections to hosts with brokered secrets are open."}
-	errEncoding     = &refusal{502, "encoding", "The host's response is encoded in a way that it was not asked for, and cannot be searched for secrets."}
-	errMisdirected  = &refusal{421, errHostContradicts.reason, "The request names another host or port than the one that the connection leads to. Each host needs a connection of its own."}
-	errOpenedChange = &refusal{400, "upgrade", "The only change of protocol that is passed on is to WebSocket (RFC 6455), in HTTP/1.1."}
+	errCertificate = &refusal{502, "certificate", "The host has no certificate that this machine trusts for its name."}
+	errUpstreamTLS = &refusal{502, "upstream-tls", "The host does not speak TLS 1.2 or later."}
+	errUntrusted   = &refusal{403, "handshake", "The TLS handshake failed: the program has to trust the certificates " +
+		"of its system, as NODE_EXTRA_CA_CERTS and SSL_CERT_FILE say."}
+	errManyOpened = &refusal{503, "too-many", "Too many connections to hosts with brokered secrets are open."}
+	errEncoding   = &refusal{502, "encoding", "The host's response is encoded in a way that it was not asked for, " +
+		"and cannot be searched for secrets."}
+	errMisdirected = &refusal{421, errHostContradicts.reason, "The request names another host or port than the one " +
+		"that the connection leads to. Each host needs a connection of its own."}
+	errOpenedChange = &refusal{400, "upgrade", "The only change of protocol that is passed on is to WebSocket (RFC " +
+		"6455), in HTTP/1.1."}
 )
 
 // staleAfter is how long a connection that was made for the first request may wait for it: hosts do not wait long for
@@ -53,8 +57,8 @@ type openedKey struct{}
 func newOpener(l limits) *opener {
 	quiet := log.New(io.Discard, "", 0) // what it would say is in the records
 	o := &opener{
-		sessions: tls.NewLRUClientSessionCache(64), slots: make(chan struct{}, l.opened), dials: make(chan struct{}, l.opened),
-		requests: make(chan struct{}, 2*l.opened),
+		sessions: tls.NewLRUClientSessionCache(64), requests: make(chan struct{}, 2*l.opened),
+		slots: make(chan struct{}, l.opened), dials: make(chan struct{}, l.opened),
 	}
 	o.proxy = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -71,8 +75,12 @@ func newOpener(l limits) *opener {
 	protocols.SetHTTP2(true)
 	o.server = &http.Server{
 		Handler:   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { of(r).serve(w, r) }),
-		Protocols: protocols, ReadHeaderTimeout: l.headTime, IdleTimeout: l.idle, MaxHeaderBytes: l.openedHead, ErrorLog: quiet,
-		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: 50, MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 64 << 10, MaxReadFrameSize: 16 << 10},
+		Protocols: protocols, ReadHeaderTimeout: l.headTime, IdleTimeout: l.idle, MaxHeaderBytes: l.openedHead,
+		ErrorLog: quiet,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 50, MaxReadFrameSize: 16 << 10,
+			MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 64 << 10,
+		},
 		BaseContext: func(l net.Listener) context.Context { return l.(*single).ctx },
 	}
 	return o
@@ -109,7 +117,9 @@ type opened struct {
 }
 
 // open serves the requests of c to what was decided on. Up is connected to it; hello is what was read of c.
-func (p *proxy) open(ctx context.Context, c, up *net.TCPConn, hello []byte, d egress.Decision, port uint16, rec *record) error {
+func (p *proxy) open(
+	ctx context.Context, c, up *net.TCPConn, hello []byte, d egress.Decision, port uint16, rec *record,
+) error {
 	select {
 	case p.opener.slots <- struct{}{}:
 		defer func() { <-p.opener.slots }()
@@ -165,7 +175,8 @@ func (o *opened) authority() string {
 // tlsConfig is how the host has to prove who it is.
 func (o *opened) tlsConfig() *tls.Config {
 	return &tls.Config{
-		ServerName: o.d.Host, RootCAs: o.p.roots, MinVersion: tls.VersionTLS12, ClientSessionCache: o.p.opener.sessions, VerifyConnection: o.pinned,
+		ServerName: o.d.Host, RootCAs: o.p.roots, MinVersion: tls.VersionTLS12,
+		ClientSessionCache: o.p.opener.sessions, VerifyConnection: o.pinned,
 	}
 }
 
@@ -180,7 +191,9 @@ func (o *opened) transport(h2 bool) *http.Transport {
 		TLSHandshakeTimeout: l.dialTime, ExpectContinueTimeout: l.continueTime, IdleConnTimeout: 90 * time.Second,
 		MaxConnsPerHost: 32, MaxIdleConnsPerHost: 4, MaxResponseHeaderBytes: int64(l.openedHead),
 		WriteBufferSize: 4 << 10, ReadBufferSize: 4 << 10,
-		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 512 << 10, MaxReadFrameSize: 16 << 10},
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 512 << 10, MaxReadFrameSize: 16 << 10,
+		},
 	}
 }
 
@@ -261,7 +274,8 @@ func (o *opened) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		if fault := recover(); fault != nil {
 			if fault != http.ErrAbortHandler { // what it says may quote a request
-				o.p.journal.log.Error("a request failed in the bridge, ignoring", "fault", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
+				o.p.journal.log.Error("a request failed in the bridge, "+
+					"ignoring", "fault", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
 			}
 			panic(http.ErrAbortHandler)
 		}

@@ -15,17 +15,20 @@ import (
 )
 
 var (
-	errNotOrigin    = badRequest("These are no HTTP/1.1 requests. Port 80 of a declared host is for plain HTTP.")
-	errTarget       = badRequest("The request's target is neither a path nor an http:// address.")
-	errTargetChar   = badRequest("The request's target holds a character that belongs percent-encoded.")
-	errHostMissing  = badRequest("The field Host is missing.")
-	errHostChar     = badRequest("The field Host holds a character that belongs to no host in ASCII; an international name stands there in its A-label form.")
+	errNotOrigin   = badRequest("These are no HTTP/1.1 requests. Port 80 of a declared host is for plain HTTP.")
+	errTarget      = badRequest("The request's target is neither a path nor an http:// address.")
+	errTargetChar  = badRequest("The request's target holds a character that belongs percent-encoded.")
+	errHostMissing = badRequest("The field Host is missing.")
+	errHostChar    = badRequest("The field Host holds a character that belongs to no host in ASCII; an international " +
+		"name stands there in its A-label form.")
 	errConnection   = badRequest("The field Connection names a field that is not of one connection.")
 	errExpect       = badRequest("The only expectation that is passed on is 100-continue.")
 	errTrailer      = badRequest("Trailers are not passed on.")
 	errChunkRefused = badRequest("The " + errChunk.Error() + ".")
-	errPassedMethod = &refusal{status: 501, reason: "method-not-allowed", detail: "This method is not passed on to the host."}
-	errPassedChange = &refusal{status: 400, reason: "upgrade", detail: "The only change of protocol that is passed on is to WebSocket (RFC 6455), by a connection's first request."}
+	errPassedMethod = &refusal{status: 501, reason: "method-not-allowed", detail: "This method is not passed on to " +
+		"the host."}
+	errPassedChange = &refusal{status: 400, reason: "upgrade", detail: "The only change of protocol that is passed on " +
+		"is to WebSocket (RFC 6455), by a connection's first request."}
 )
 
 // refusedMethods are not passed on: CONNECT would have the host connect elsewhere, TRACE and its like send a request's
@@ -380,7 +383,8 @@ func (r *request) namesHost(d egress.Decision, port uint16) error {
 // contradicts is the policy's refusal, unlike errHostContradicts: the other host was never decided on.
 func contradicts(d egress.Decision, port uint16) error {
 	return &refusal{403, errHostContradicts.reason, fmt.Sprintf(
-		"The connection leads to %s, and a request on it names another host or port. Each host needs a connection of its own.",
+		"The connection leads to %s, and a request on it names another host or port. Each host needs a connection of its "+
+			"own.",
 		display(d, target{d.Host, port}))}
 }
 

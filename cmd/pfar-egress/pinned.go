@@ -30,6 +30,7 @@ func (u *unpinned) keys() string {
 // refusal names the keys for whoever is to decide whether one of them is the host's.
 func (u *unpinned) refusal(file string) *refusal {
 	return &refusal{403, "tls-pin", fmt.Sprintf(
-		"None of the host's certificates has a key that tls_pins in %s names. From the host's own to its authority's, they have: %s. If the host has changed its key, the owner of this machine can add one of these.",
+		"None of the host's certificates has a key that tls_pins in %s names. From the host's own to its authority's, "+
+			"they have: %s. If the host has changed its key, the owner of this machine can add one of these.",
 		file, u.keys())}
 }

@@ -86,7 +86,9 @@ func (p *proxy) readRequest(c *net.TCPConn) (*request, []byte, error) {
 
 // serve does what r asks. Of a refusal that it returns, the client has not been told; opened says that it has been told
 // of a tunnel that is open.
-func (p *proxy) serve(ctx context.Context, c *net.TCPConn, r *request, d egress.Decision, rest []byte, rec *record) (opened bool, err error) {
+func (p *proxy) serve(
+	ctx context.Context, c *net.TCPConn, r *request, d egress.Decision, rest []byte, rec *record,
+) (opened bool, err error) {
 	up, err := p.connect(ctx, d, r.port, rec)
 	if err != nil {
 		return false, err

@@ -19,8 +19,10 @@ import (
 const ip6tOriginalDst = 80
 
 var (
-	errUnknownAddress = &refusal{403, "unknown-address", "No declared name has this address. Names get theirs from the resolver in the sandbox."}
-	errDirect         = &refusal{403, "not-redirected", "The port is for connections that the sandbox's ruleset sends here."}
+	errUnknownAddress = &refusal{403, "unknown-address", "No declared name has this address. Names get theirs from " +
+		"the resolver in the sandbox."}
+	errDirect = &refusal{403, "not-redirected", "The port is for connections that the sandbox's ruleset sends " +
+		"here."}
 )
 
 // serveRedirected takes a connection that the namespace's ruleset sent here: the program inside knows nothing of it.
@@ -73,7 +75,8 @@ func (p *proxy) destination(c *net.TCPConn) (to target, release func(), err erro
 		return target{}, release, err
 	}
 	to = target{dst.Addr().String(), dst.Port()}
-	if l, ok := c.LocalAddr().(*net.TCPAddr); ok && netip.AddrPortFrom(l.AddrPort().Addr().Unmap(), uint16(l.Port)) == dst {
+	l, ok := c.LocalAddr().(*net.TCPAddr)
+	if ok && netip.AddrPortFrom(l.AddrPort().Addr().Unmap(), uint16(l.Port)) == dst {
 		return to, release, errDirect // a loop to itself
 	}
 	if name, release, ok := p.addresses.Hold(dst.Addr()); ok {
@@ -117,7 +120,8 @@ func originalDestination(c *net.TCPConn) (netip.AddrPort, error) {
 
 func getsockopt(fd uintptr, level, option int, value unsafe.Pointer, size uintptr) error {
 	length := uint32(size)
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, uintptr(level), uintptr(option), uintptr(value), uintptr(unsafe.Pointer(&length)), 0)
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, uintptr(level), uintptr(option),
+		uintptr(value), uintptr(unsafe.Pointer(&length)), 0)
 	switch {
 	case errno != 0:
 		return errno

@@ -40,12 +40,14 @@ func isRefusal(err error) bool {
 // Refusals after the policy allowed. The texts name no address: what a name leads to inside the operator's network is
 // not the server's to learn.
 var (
-	errAddressRefused = &refusal{403, "address-refused", "The name leads to no address on the public internet. A private or special address is reached under a name only if allow_private has it for that name; or as an address, if allowed_domains has that and the program asks for it so."}
-	errNotResolved    = &refusal{502, "not-resolved", "The name could not be resolved."}
-	errLookupTimeout  = &refusal{504, "lookup-timeout", "The name could not be resolved in time."}
-	errNotReached     = &refusal{502, "not-reached", "The host did not accept the connection."}
-	errDialTimeout    = &refusal{504, "dial-timeout", "The host did not accept the connection in time."}
-	errBadResponse    = &refusal{502, "bad-response", "The host's response is not one that the proxy passes on."}
+	errAddressRefused = &refusal{403, "address-refused", "The name leads to no address on the public internet. A " +
+		"private or special address is reached under a name only if allow_private has it for that name; or as an " +
+		"address, if allowed_domains has that and the program asks for it so."}
+	errNotResolved   = &refusal{502, "not-resolved", "The name could not be resolved."}
+	errLookupTimeout = &refusal{504, "lookup-timeout", "The name could not be resolved in time."}
+	errNotReached    = &refusal{502, "not-reached", "The host did not accept the connection."}
+	errDialTimeout   = &refusal{504, "dial-timeout", "The host did not accept the connection in time."}
+	errBadResponse   = &refusal{502, "bad-response", "The host's response is not one that the proxy passes on."}
 )
 
 // denied reports whether a refusal is the policy's or the parser's, and not the network's.
@@ -53,18 +55,21 @@ func (r *refusal) denied() bool { return r.status < 500 || r.status == 501 || r.
 
 // refuse explains a decision that denies a server something, with the remedy for its declaration.
 func refuse(server, declaration string, d egress.Decision, to target) *refusal {
-	add := fmt.Sprintf("the owner of this machine can add %q to allowed_domains in %s.", remedy(d, to), declaration)
+	add := fmt.Sprintf("If it is needed, the owner of this machine can add %q to allowed_domains in %s.",
+		remedy(d, to), declaration)
 	switch d.Reason {
 	case egress.BadName:
 		return &refusal{400, d.Reason, "The target is no host name that every program reads alike."}
 	case egress.NameNotDeclared:
-		return &refusal{403, d.Reason, fmt.Sprintf("The name is not in allowed_domains of the server %q. If it is needed, %s", server, add)}
+		return &refusal{403, d.Reason, fmt.Sprintf("The name is not in allowed_domains of the server %q. %s", server, add)}
 	case egress.NameBlocked:
 		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may not reach it: blocked_domains has %s.", server, d.Rule)}
 	case egress.PortNotDeclared:
-		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may reach %s, and not this port of it. If it is needed, %s", server, d.Rule, add)}
+		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may reach %s, and not this port of it. %s",
+			server, d.Rule, add)}
 	case egress.AddressLiteral:
-		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may reach declared names, and addresses only if they are declared. If it is needed, %s", server, add)}
+		return &refusal{403, d.Reason, fmt.Sprintf(
+			"The server %q may reach declared names, and addresses only if they are declared. %s", server, add)}
 	}
 	return &refusal{403, d.Reason, "The connection is not allowed."}
 }
@@ -99,7 +104,8 @@ func (r *refusal) response(target string, headOnly bool) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", r.status, statusText(r.status))
 	fmt.Fprintf(&b, "Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n", len(body))
-	fmt.Fprintf(&b, "X-Pfar-Reason: %s\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n", r.reason)
+	fmt.Fprintf(&b, "X-Pfar-Reason: %s\r\nCache-Control: no-store\r\n", r.reason)
+	b.WriteString("X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n")
 	if !headOnly {
 		b.WriteString(body)
 	}

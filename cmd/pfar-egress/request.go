@@ -81,12 +81,11 @@ func (r *request) parseStart() error {
 		r.host, r.port = host, port
 		return err
 	}
-	for _, m := range methods {
-		if r.method == m {
-			return r.parseAbsolute(r.start[1])
-		}
+	if slices.Contains(methods[:], r.method) {
+		return r.parseAbsolute(r.start[1])
 	}
-	return &refusal{status: 501, reason: "method-not-allowed", detail: "The proxy does not pass this method on. A tunnel (CONNECT) carries any."}
+	return &refusal{status: 501, reason: "method-not-allowed", detail: "The proxy does not pass this method on. A " +
+		"tunnel (CONNECT) carries any."}
 }
 
 // parseAbsolute reads the absolute-form of RFC 9112 section 3.2.2. The origin-form belongs to a server, which this is
@@ -95,11 +94,14 @@ func (r *request) parseAbsolute(target string) error {
 	scheme, rest, ok := strings.Cut(target, "://")
 	switch {
 	case strings.HasPrefix(target, "/") || target == "*" || !ok:
-		return &refusal{status: 400, reason: "not-a-proxy-request", detail: "This is a proxy: it takes CONNECT host:port and absolute http:// addresses."}
+		return &refusal{status: 400, reason: "not-a-proxy-request", detail: "This is a proxy: it takes CONNECT host:port " +
+			"and absolute http:// addresses."}
 	case strings.EqualFold(scheme, "https"):
-		return &refusal{status: 400, reason: "bad-scheme", detail: "An https address goes through a tunnel: CONNECT host:443."}
+		return &refusal{status: 400, reason: "bad-scheme", detail: "An https address goes through a tunnel: CONNECT " +
+			"host:443."}
 	case !strings.EqualFold(scheme, "http"):
-		return &refusal{status: 400, reason: "bad-scheme", detail: "The proxy takes http addresses; everything else goes through a tunnel (CONNECT)."}
+		return &refusal{status: 400, reason: "bad-scheme", detail: "The proxy takes http addresses; everything else goes " +
+			"through a tunnel (CONNECT)."}
 	}
 	end := len(rest)
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
@@ -144,7 +146,8 @@ func badAuthority(detail string) *refusal {
 // Whether the host is a good name is for egress.Policy.Decide, which refuses what is not.
 func parseAuthority(s string) (host string, port uint16, hasPort bool, err error) {
 	if !utf8.ValidString(s) || strings.ContainsAny(s, "@/\\?# \t") {
-		return "", 0, false, badAuthority("The target is not host:port: it holds user information, a path or other characters.")
+		return "", 0, false, badAuthority("The target is not host:port: it holds user information, a path or other " +
+			"characters.")
 	}
 	rest := ""
 	if inner, ok := strings.CutPrefix(s, "["); ok {
@@ -177,7 +180,8 @@ func parseAuthority(s string) (host string, port uint16, hasPort bool, err error
 	return host, port, true, nil
 }
 
-var errHostContradicts = &refusal{status: 400, reason: "host-contradicts", detail: "The field Host names another host or port than the request's target."}
+var errHostContradicts = &refusal{status: 400, reason: "host-contradicts", detail: "The field Host names another " +
+	"host or port than the request's target."}
 
 // checkHost holds the Host field to the target. Only the target counts (RFC 9112 section 3.2.2); a field that says
 // something else is an attempt to have some other program count the field.

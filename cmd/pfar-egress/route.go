@@ -22,7 +22,8 @@ type route struct {
 
 func newRoute(policy egress.Policy, out dialer) *route {
 	return &route{
-		carrier: carrier{limits: defaultLimits, splicer: newSplicer()}, policy: policy, out: out, lookups: newLookups(out.lookup),
+		carrier: carrier{limits: defaultLimits, splicer: newSplicer()},
+		policy:  policy, out: out, lookups: newLookups(out.lookup),
 	}
 }
 
@@ -110,7 +111,9 @@ func (r *route) resolve(ctx context.Context, d egress.Decision, port uint16, rec
 // declared, nor, without a connection that is recorded, for what a wildcard covers: the server would choose what it
 // says.
 func (r *route) expect(name string) {
-	exact := slices.ContainsFunc(r.policy.Endpoints, func(e egress.Endpoint) bool { return !e.Wildcard && e.Host != "" && e.Host == name })
+	exact := slices.ContainsFunc(r.policy.Endpoints, func(e egress.Endpoint) bool {
+		return !e.Wildcard && e.Host != "" && e.Host == name
+	})
 	if exact && r.out.upstream == nil {
 		r.lookups.ahead(context.Background(), name+".")
 	}
@@ -143,7 +146,9 @@ func (r *route) via(d egress.Decision, port uint16) *proxyServer {
 // The name is the proxy's to look up: behind such a proxy the internet's names often do not resolve at all, or only
 // after a timeout, the proxy's own policy is by name, and an address of ours would only be a second opinion. So the
 // vetting of addresses is the proxy's part, too; it stands outside, where the host's own network is not.
-func (r *route) connectVia(ctx context.Context, s *proxyServer, d egress.Decision, port uint16, rec *record) (*net.TCPConn, error) {
+func (r *route) connectVia(
+	ctx context.Context, s *proxyServer, d egress.Decision, port uint16, rec *record,
+) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.limits.dialTime) // it looks up and connects
 	defer cancel()
 	c, err := r.out.reachProxy(ctx, s.address)

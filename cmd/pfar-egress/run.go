@@ -46,7 +46,8 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 		return err
 	}
 	full := func() { notify(units.NotifyLogFull + "=1") }
-	log = slog.New(sdjournal.Redacting(sdjournal.New(&sdjournal.Counted{To: os.Stderr, Every: units.LogSegment, Full: full}), clean.clean)).With("server", pl.Name)
+	written := &sdjournal.Counted{To: os.Stderr, Every: units.LogSegment, Full: full}
+	log = slog.New(sdjournal.Redacting(sdjournal.New(written), clean.clean)).With("server", pl.Name)
 	if session := pl.Gateway.Session; session != "" {
 		log = log.With("session", session)
 	}

@@ -23,7 +23,8 @@ const (
 	maxMaterial = 4 << 20         // bytes that pfard hands over at most
 )
 
-var errNoSecret = &refusal{503, "secret-unavailable", "A secret is to be put into requests to this host, and this machine has not handed it over. It can be tried again; the owner of this machine finds the reason in pfar status."}
+var errNoSecret = &refusal{503, "secret-unavailable", "A secret is to be put into requests to this host, and this " +
+	"machine has not handed it over. It can be tried again; the owner of this machine finds the reason in pfar status."}
 
 // secrets is what is put on the wire towards some hosts: in this process's memory, and nowhere else of it. Nil is none.
 type secrets struct {

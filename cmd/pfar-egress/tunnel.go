@@ -16,8 +16,9 @@ import (
 const maxHello = 32 << 10
 
 var (
-	errSNIMissing  = &refusal{403, "sni-missing", "The TLS handshake names no server."}
-	errSNI         = &refusal{403, "sni-contradicts", "The TLS handshake names another server than the one that was looked up."}
+	errSNIMissing = &refusal{403, "sni-missing", "The TLS handshake names no server."}
+	errSNI        = &refusal{403, "sni-contradicts", "The TLS handshake names another server than the one that was " +
+		"looked up."}
 	errECH         = &refusal{403, "sni-encrypted", "The TLS handshake encrypts the server's name (ECH)."}
 	errHelloTime   = &refusal{408, "hello-timeout", "The TLS handshake did not begin in time."}
 	errNothingSent = errors.New("the client sent nothing")
@@ -26,7 +27,9 @@ var (
 // relay moves bytes between c and up until both sides have ended. What is said to port 443 has to be TLS for the host
 // that was decided on, what is said to port 80 HTTP for it; everything else is the host's own affair. What secrets
 // are put into is opened. first is what has been read of c already.
-func (p *proxy) relay(ctx context.Context, c, up *net.TCPConn, d egress.Decision, port uint16, first []byte, rec *record) error {
+func (p *proxy) relay(
+	ctx context.Context, c, up *net.TCPConn, d egress.Decision, port uint16, first []byte, rec *record,
+) error {
 	if rec.brokered {
 		hello, err := p.readHello(c, first, d)
 		if err != nil {

@@ -29,13 +29,19 @@ import (
 // Refusals by the proxy of the host's network, or for want of it. The texts name neither it nor what it said: where the
 // operator's network has its proxy is not the server's to learn. All are failures of the network, not of the policy.
 var (
-	errUpstreamNotReached = &refusal{502, "upstream-not-reached", "This machine reaches the internet through a proxy of its network, which could not be reached."}
-	errUpstreamTimeout    = &refusal{504, "upstream-timeout", "This machine reaches the internet through a proxy of its network, which did not connect to the host in time."}
-	errUpstreamAuth       = &refusal{502, "upstream-auth", "This machine reaches the internet through a proxy of its network, which wants other credentials than it was given. The owner of this machine can correct them."}
-	errUpstreamRefused    = &refusal{502, "upstream-refused", "This machine reaches the internet through a proxy of its network, which does not allow this connection. Many such proxies allow port 443 only."}
-	errUpstreamFailed     = &refusal{502, "upstream-failed", "This machine reaches the internet through a proxy of its network, which did not reach the host."}
-	errUpstreamAnswer     = &refusal{502, "upstream-answer", "This machine reaches the internet through a proxy of its network, whose answer was none that HTTP/1.1 knows."}
+	errUpstreamNotReached = upstreamRefusal(502, "upstream-not-reached", "which could not be reached.")
+	errUpstreamTimeout    = upstreamRefusal(504, "upstream-timeout", "which did not connect to the host in time.")
+	errUpstreamAuth       = upstreamRefusal(502, "upstream-auth",
+		"which wants other credentials than it was given. The owner of this machine can correct them.")
+	errUpstreamRefused = upstreamRefusal(502, "upstream-refused",
+		"which does not allow this connection. Many such proxies allow port 443 only.")
+	errUpstreamFailed = upstreamRefusal(502, "upstream-failed", "which did not reach the host.")
+	errUpstreamAnswer = upstreamRefusal(502, "upstream-answer", "whose answer was none that HTTP/1.1 knows.")
 )
+
+func upstreamRefusal(status int, reason, what string) *refusal {
+	return &refusal{status, reason, "This machine reaches the internet through a proxy of its network, " + what}
+}
 
 // upstream is the proxy through which the host reaches the internet, as the operator has set it. Nil is none.
 type upstream struct {
@@ -65,7 +71,8 @@ func readUpstream(dir string) (*upstream, error) {
 	}
 	var s units.Upstream
 	if json.Unmarshal(b, &s) != nil {
-		return nil, fmt.Errorf(`reading credential %q: it is not of the form {"https":"...","http":"...","no":"..."}`, units.CredentialUpstream)
+		return nil, fmt.Errorf(`reading credential %q: it is not of the form {"https":"...","http":"...","no":"..."}`,
+			units.CredentialUpstream)
 	}
 	var u upstream
 	if u.https, err = parseProxyServer("HTTPS_PROXY", s.HTTPS); err != nil {
@@ -95,7 +102,8 @@ func parseProxyServer(variable, value string) (*proxyServer, error) {
 	if value == "" {
 		return nil, nil
 	}
-	bad := fmt.Errorf("reading %s: it is not of the form http://user:password@host:port (characters such as / and # in the password are written percent-encoded)", variable)
+	bad := fmt.Errorf("reading %s: it is not of the form http://user:password@host:port (characters such as / and # "+
+		"in the password are written percent-encoded)", variable)
 	scheme, rest, ok := strings.Cut(value, "://")
 	if !ok {
 		scheme, rest = "http", value // as curl and Go read it
@@ -103,7 +111,8 @@ func parseProxyServer(variable, value string) (*proxyServer, error) {
 	switch scheme = strings.ToLower(scheme); scheme {
 	case "http":
 	case "https", "socks", "socks4", "socks4a", "socks5", "socks5h":
-		return nil, fmt.Errorf("reading %s: pfar speaks to no proxy of the kind %s://; write http://host:port of an HTTP proxy, or unset it in the environment of pfard", variable, scheme)
+		return nil, fmt.Errorf("reading %s: pfar speaks to no proxy of the kind %s://; write http://host:port of an HTTP "+
+			"proxy, or unset it in the environment of pfard", variable, scheme)
 	default:
 		return nil, bad
 	}
@@ -187,7 +196,8 @@ func (a answered) Unwrap() error { return a.refusal }
 // tunnel asks for a tunnel on c (RFC 9110 section 9.3.6). When it returns nil, the next byte to be read from c is the
 // first of the tunnel: in some protocols it is the other side that begins, and its word may come with the answer.
 func (s *proxyServer) tunnel(ctx context.Context, c *net.TCPConn, target string, limit int) error {
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) }) // of a closed connection there is nothing to interrupt
+	// Of a closed connection there is nothing to interrupt.
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	request := "CONNECT " + target + " HTTP/1.1\r\nHost: " + target + "\r\n"
 	if s.authorization != "" {
 		request += "Proxy-Authorization: " + s.authorization + "\r\n"

@@ -75,7 +75,8 @@ func parseAnswer(raw []byte, maxFields int, r *request) (opened bool, status int
 	if err != nil {
 		return false, 0, err
 	}
-	if accept != acceptKey(key) || !strings.EqualFold(protocol, "websocket") || !among("upgrade", connectionOptions(h.fields)) {
+	if accept != acceptKey(key) || !strings.EqualFold(protocol, "websocket") ||
+		!among("upgrade", connectionOptions(h.fields)) {
 		return false, 0, errBadResponse
 	}
 	return true, 101, nil

@@ -19,13 +19,6 @@ func (d *descriptors) add(f *os.File) int {
 	return fdFirst + len(d.files) - 1
 }
 
-func (d *descriptors) close() {
-	for _, f := range d.files {
-		f.Close()
-	}
-	d.files = nil
-}
-
 // openMounts opens what the mounts need: the source of each bind, without following any link (a server
 // may have planted one since the plan was made; bwrap compares device and inode after the mount), and a memory file
 // for each synthetic file.

@@ -44,7 +44,7 @@ type Process struct {
 // values of the secrets are cleared by Sockets: the only copy that stays is among these arguments, until Release.
 func Start(bwrap string, s sandbox.Sandbox, n Network, as IDs, secrets units.Secrets) (_ *Process, err error) {
 	var d descriptors
-	defer d.close() // bwrap has its own
+	defer func() { attach.CloseAll(d.files) }() // bwrap has its own
 	defer func() {
 		if err != nil {
 			Wipe(secrets.Values)
@@ -112,40 +112,23 @@ func Wipe(values map[string][]byte) {
 // fork starts this binary again as the first process of a user, a mount and a network namespace (Enter).
 func (v *Process) fork(bwrap string, s sandbox.Sandbox, n Network, as IDs, views []rootfs.View, d *descriptors) error {
 	var theirs []*os.File
-	defer func() {
-		for _, f := range theirs {
-			f.Close()
-		}
-	}()
-	pipe := func(ours **os.File, read bool) (*os.File, error) {
+	defer func() { attach.CloseAll(theirs) }()
+	for _, pipe := range []struct {
+		ours **os.File
+		read bool
+	}{{&v.Stdin, false}, {&v.Stdout, true}, {&v.Stderr, true}, {&v.arguments, false}} {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return nil, fmt.Errorf("making a pipe: %w", err)
+			return fmt.Errorf("making a pipe: %w", err)
 		}
-		if read {
+		if pipe.read {
 			r, w = w, r
 		}
-		*ours = w
+		*pipe.ours = w
 		theirs = append(theirs, r)
-		return r, nil
 	}
-	stdin, err := pipe(&v.Stdin, false)
-	if err != nil {
-		return err
-	}
-	stdout, err := pipe(&v.Stdout, true)
-	if err != nil {
-		return err
-	}
-	stderr, err := pipe(&v.Stderr, true)
-	if err != nil {
-		return err
-	}
+	stdin, stdout, stderr, arguments := theirs[0], theirs[1], theirs[2], theirs[3]
 	if err := as.openToAll(stdin, stdout, stderr); err != nil {
-		return err
-	}
-	arguments, err := pipe(&v.arguments, false)
-	if err != nil {
 		return err
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
