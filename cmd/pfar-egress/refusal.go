@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -102,7 +103,7 @@ func (r *refusal) text(target string) string {
 func (r *refusal) response(target string, headOnly bool) []byte {
 	body := r.text(target)
 	var b strings.Builder
-	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", r.status, statusText(r.status))
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", r.status, http.StatusText(r.status))
 	fmt.Fprintf(&b, "Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n", len(body))
 	fmt.Fprintf(&b, "X-Pfar-Reason: %s\r\nCache-Control: no-store\r\n", r.reason)
 	b.WriteString("X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n")
@@ -110,30 +111,6 @@ func (r *refusal) response(target string, headOnly bool) []byte {
 		b.WriteString(body)
 	}
 	return []byte(b.String())
-}
-
-func statusText(status int) string {
-	switch status {
-	case 400:
-		return "Bad Request"
-	case 403:
-		return "Forbidden"
-	case 408:
-		return "Request Timeout"
-	case 431:
-		return "Request Header Fields Too Large"
-	case 501:
-		return "Not Implemented"
-	case 502:
-		return "Bad Gateway"
-	case 503:
-		return "Service Unavailable"
-	case 504:
-		return "Gateway Timeout"
-	case 505:
-		return "HTTP Version Not Supported"
-	}
-	return "Refused"
 }
 
 // display returns host:port for people: the canonical name if there is one, and otherwise what was sent, escaped and

@@ -34,12 +34,7 @@ type examiner struct {
 	plan.Inspection
 	bwrap   string
 	network bubblewrap.Network
-	forks   chan fork
-}
-
-// fork is a sandbox to be started.
-type fork struct {
-	done chan<- started
+	forks   chan chan<- started // sandboxes to be started
 }
 
 type started struct {
@@ -56,7 +51,7 @@ func inspectors(ctx context.Context, args []string) error {
 	if err := bubblewrap.KeepMemory(); err != nil {
 		return err
 	}
-	i := examiner{network: o.network(egress.Policy{}), forks: make(chan fork)}
+	i := examiner{network: o.network(egress.Policy{}), forks: make(chan chan<- started)}
 	raw, err := units.Credential("plan")
 	if err == nil {
 		err = json.Unmarshal(raw, &i.Inspection)
@@ -87,16 +82,16 @@ func inspectors(ctx context.Context, args []string) error {
 // fork starts sandboxes on one thread that never ends: the kernel kills them when it does (prctl(2), PR_SET_PDEATHSIG).
 func (i *examiner) fork() {
 	runtime.LockOSThread()
-	for f := range i.forks {
+	for done := range i.forks {
 		s, err := bubblewrap.Start(i.bwrap, i.Sandbox, i.network, bubblewrap.IDs{}, units.Secrets{})
-		f.done <- started{s, err}
+		done <- started{s, err}
 	}
 }
 
 // answer has one process answer one question.
 func (i *examiner) answer(ctx context.Context, question []byte) ([]byte, error) {
 	done := make(chan started, 1)
-	i.forks <- fork{done}
+	i.forks <- done
 	s := <-done
 	if s.err != nil {
 		return nil, s.err

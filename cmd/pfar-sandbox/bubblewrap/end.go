@@ -74,12 +74,9 @@ func children(pid int) []int {
 	if pid <= 0 {
 		return nil
 	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err != nil {
-		return nil
-	}
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)) // there is none of one that has ended
 	var pids []int
-	for _, f := range strings.Fields(string(b)) {
+	for f := range strings.FieldsSeq(string(b)) {
 		if n, err := strconv.Atoi(f); err == nil {
 			pids = append(pids, n)
 		}

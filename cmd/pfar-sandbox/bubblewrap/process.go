@@ -188,12 +188,13 @@ func (v *Process) Sockets() (_ []*os.File, err error) {
 	}()
 	b, oob := make([]byte, maxReport), make([]byte, unix.CmsgSpace(4*maxDescriptors))
 	n, oobn, _, _, err := unix.Recvmsg(int(v.report.Fd()), b, oob, unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
+	var files []*os.File
+	if err == nil {
+		files, err = received(oob[:oobn])
 	}
-	files, err := received(oob[:oobn])
 	if err != nil {
-		return nil, err
+		attach.CloseAll(files)
+		return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
 	}
 	if err := readComplaint(b[:n]); err != nil {
 		attach.CloseAll(files)

@@ -105,20 +105,15 @@ const (
 // received takes the descriptors out of a control message.
 func received(oob []byte) ([]*os.File, error) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
-	}
 	var files []*os.File
 	for _, m := range msgs {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
-		}
+		fds, rerr := unix.ParseUnixRights(&m)
+		err = errors.Join(err, rerr)
 		for _, fd := range fds {
 			files = append(files, os.NewFile(uintptr(fd), units.FDEgress))
 		}
 	}
-	return files, nil
+	return files, err
 }
 
 // noNamespaces adds the remedy to an error from making or using a user namespace.
