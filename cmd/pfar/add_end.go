@@ -125,6 +125,8 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 	switch {
 	case out.Verified != "":
 		verified = "verified with " + out.Verified
+	case a.known && len(a.service.Secrets) == 0:
+		verified = "running, and holds no secret"
 	case out.Detail != "":
 		verified = out.Detail
 	}

@@ -46,7 +46,7 @@ func (v importVerb) install(ctx context.Context, s *planned) error {
 	if !s.absent {
 		return nil
 	}
-	if _, err := (packageVerb{v.pfar}).fetch(ctx, control.Wish{Package: s.Package}); err != nil {
+	if _, err := packageVerb(v).fetch(ctx, control.Wish{Package: s.Package}); err != nil {
 		return fmt.Errorf("installing %s: %w", s.Package, err)
 	}
 	return nil
@@ -66,7 +66,7 @@ func stopped(out *imported, at *planned, err error) error {
 
 // vaultKeys has the secrets of the vault, by key.
 func (v importVerb) vaultKeys(ctx context.Context) (map[string]control.Secret, error) {
-	list, err := vaultVerb{v.pfar}.secrets(ctx)
+	list, err := vaultVerb(v).secrets(ctx)
 	all := map[string]control.Secret{}
 	for _, s := range list {
 		all[s.Key] = s

@@ -32,7 +32,7 @@ func TestInstall(t *testing.T) {
 	}
 	var got control.Installing
 	code, n := run("notion", "--json")
-	if err := json.Unmarshal([]byte(n.out.String()), &got); code != 0 || err != nil || !got.Done || got.Folder != "/p" {
+	if err := json.Unmarshal(n.out.Bytes(), &got); code != 0 || err != nil || !got.Done || got.Folder != "/p" {
 		t.Errorf("%d: %s %v", code, n.out, err)
 	}
 	if len(asked) != 3 || asked[0].Package != memory || asked[0].Server != "" || asked[2].Server != "notion" {

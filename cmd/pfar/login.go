@@ -67,8 +67,8 @@ func (c loginVerb) login(ctx context.Context, name string, l control.Login) erro
 	}
 	fmt.Fprintf(c.stdout, "%s\n", escape(fmt.Sprintf("stored in the vault as %s%s", got.Key, scopes), oneLine))
 	for _, change := range got.Changes {
-		vaultVerb{c.pfar}.warn(change)
-		vaultVerb{c.pfar}.printUses(change)
+		vaultVerb(c).warn(change)
+		vaultVerb(c).printUses(change)
 	}
 	return nil
 }

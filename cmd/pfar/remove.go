@@ -117,7 +117,7 @@ func (c removeVerb) awaitGone(ctx context.Context, name string) error {
 
 // purge deletes what is left, if anything is.
 func (c removeVerb) purge(ctx context.Context, name string) (*left, error) {
-	clean := cleanVerb{c.pfar}
+	clean := cleanVerb(c)
 	l, err := clean.leftovers(ctx, control.Request{Verb: control.Clean, Server: name})
 	if err != nil {
 		return nil, err

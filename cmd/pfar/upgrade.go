@@ -112,7 +112,7 @@ func (c upgradeVerb) upgrade(ctx context.Context, args []string, yes bool) error
 	if err := c.ask(ctx, yes, fmt.Sprintf("Upgrade %q?", args[0]), show); err != nil {
 		return err
 	}
-	offered := trialVerb{c.pfar}.offers(ctx, args[0])
+	offered := trialVerb(c).offers(ctx, args[0])
 	next := strings.Replace(string(text), written, `"`+to.String()+`"`, 1)
 	done, err := c.control().Declare(ctx, args[0], control.Text{New: []byte(next), Old: control.DigestOf(text)})
 	if err != nil {
@@ -157,14 +157,14 @@ func (c upgradeVerb) await(ctx context.Context, before control.Server, out upgra
 		return fail(exitFailed, "the declaration names %s now, but %w", out.To, err).withHint("pfar status %s", out.Server)
 	}
 	out.State, out.Detail = now.State, detail(now)
-	if offers := (trialVerb{c.pfar}).offers(ctx, out.Server); out.offered != nil && offers != nil && now.State.Up() {
+	if offers := trialVerb(c).offers(ctx, out.Server); out.offered != nil && offers != nil && now.State.Up() {
 		out.Changes = drift.Compare(out.offered, offers)
 	}
 	if c.json() {
 		err = c.printJSON(out)
 	} else {
 		_, err = fmt.Fprintln(c.stdout, escape(fmt.Sprintf("%s: %s, %s", out.Server, out.To, describe(now)), oneLine))
-		trialVerb{c.pfar}.printChanges(out.Changes)
+		trialVerb(c).printChanges(out.Changes)
 	}
 	if err == nil && (now.State == control.Failed || now.State == control.BackOff) {
 		return fail(exitFailed, "%s does not run with %s", out.Server, out.To).withHint("pfar upgrade %s --back", out.Server)

@@ -139,7 +139,7 @@ func TestAdd(t *testing.T) {
 	// It has no secret that a call could show to be right.
 	if out := install("add", "memory", "--yes"); !strings.Contains(
 		out,
-		"memory: connected, not verified; declared in",
+		"memory: running, and holds no secret; declared in",
 	) ||
 		!strings.Contains(out, "pfar call memory.read_graph") {
 		t.Errorf("pfar add memory: %s", out)

@@ -69,7 +69,8 @@ var (
 		`\bE(NOTFOUND|AI_AGAIN|CONN(REFUSED|RESET|ABORTED)|` +
 		`TIMEDOUT|HOSTUNREACH|NETUNREACH|PIPE)\b|socket hang ?up|getaddrinfo|fetch failed|no such host|name resolution|` +
 		`network (error|is unreachable)|connection (error|refused|reset|aborted|closed|timed out)|not in allowed_domains|` +
-		`\btime(d[ -]?out|out)\b|too many requests|rate[ _-]?limit|service unavailable|bad gateway|internal server error|` +
+		`\btime(d[ -]?out|out)\b|\brequest to \S+ failed\b|` +
+		`too many requests|rate[ _-]?limit|service unavailable|bad gateway|internal server error|` +
 		`\b(status|code|http)\b[^0-9a-z]{1,12}(429|5[0-9][0-9])\b`)
 	secret = regexp.MustCompile(`(?i)\b(401|403)\b|unauthori[sz]ed|unauthenticated|` +
 		`not authenticated|authentication (failed|required)|` +
