@@ -111,7 +111,7 @@ func TestImport(t *testing.T) {
 	}
 
 	out, stderr, code := p.command("import", "--from", "cursor", "--yes", "--json", "--only", "echo,packaged,mine,remote")
-	if code != 0 || !strings.Contains(out, "is there already") || !strings.Contains(out, "pfar add linear") {
+	if code != 0 || !strings.Contains(out, "exists already") || !strings.Contains(out, "pfar add linear") {
 		t.Fatalf("%d: %s %s", code, out, stderr)
 	}
 	p.awaitRunning("mine", "echo", "packaged")

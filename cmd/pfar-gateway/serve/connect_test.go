@@ -154,7 +154,7 @@ func TestConnect(t *testing.T) {
 		t.Errorf("a server's words: %s", got)
 	}
 	log := audit()
-	if !strings.Contains(log, `"tool":"connect"`) || strings.Contains(log, "4711") ||
+	if !strings.Contains(log, `"tool":"connect"`) || strings.Contains(log, "127.0.0.1") ||
 		strings.Contains(log, "ABCDEFGHIJ") {
 		t.Errorf("recorded: %s", log)
 	}
