@@ -145,6 +145,13 @@ func pages() map[string]page.Task {
 	add("working", func(k *page.Task) {
 		k.State = page.State{Phase: page.Working, Words: "installing npm:@notionhq/notion-mcp-server@2.5.2"}
 	})
+	add("sign-in", func(k *page.Task) { k.State.Wanted.SignIn = true })
+	add("signing-in", func(k *page.Task) {
+		const at = "https://github.example.com/login/device"
+		k.State = page.State{Phase: page.SigningIn, Deadline: k.State.Deadline, Device: &page.Device{
+			URL: at, Complete: at + "?user_code=ABCD-EFGH", Code: "ABCD-EFGH", Until: k.State.Deadline,
+		}}
+	})
 	add("complete", func(k *page.Task) { k.State = page.State{Phase: page.Done, Tools: 24, Tested: true} })
 	add("failed", func(k *page.Task) {
 		k.State = page.State{Phase: page.Failed, Words: "3 values were refused: API token is invalid."}
