@@ -21,7 +21,8 @@ import (
 const upgradeHelp = `Install another version of a server's package beside the present one, ask, write it into the
 declaration, and wait until the server runs. Then print the changes, first those that break callers. pfar
 holds back tools whose definition has changed, until you accept them (pfar pins). If the declaration names
-that version already, pfar only waits for the server.
+that version already, pfar only waits for the server. Without VERSION, pfar asks the registry for the newest
+one.
 
 --back writes the other installed version into the declaration, and downloads nothing. If several others
 are installed, name one as VERSION.`
@@ -33,13 +34,19 @@ func (c upgradeVerb) upgradeCommand() *cobra.Command {
 	var back, yes bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "upgrade NAME [VERSION]", Short: "Change the version of a server's package", Long: upgradeHelp,
-		Example: example("pfar upgrade notion 1.9.1", "pfar upgrade notion --back"),
+		Example: example("pfar upgrade notion", "pfar upgrade notion 1.9.1", "pfar upgrade notion --back"),
 		Args:    arguments("NAME", "[VERSION]"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if back == (len(args) == 2) {
+			to := c.newest
+			switch {
+			case back && len(args) == 2:
 				return usage("name a version, or --back for the one before").withHint("pfar upgrade --help")
+			case back:
+				to = c.other
+			case len(args) == 2:
+				to = func(_ context.Context, from source.Package) (source.Package, error) { return in(from, args[1]) }
 			}
-			return c.upgrade(cmd.Context(), append(args, "")[:2], yes)
+			return c.upgrade(cmd.Context(), args[0], to, yes)
 		},
 	})
 	cmd.Flags().BoolVar(&back, "back", false, "go back to the other version that is installed")
@@ -61,18 +68,21 @@ type upgraded struct {
 	offered []drift.Definition // before
 }
 
-// upgrade changes the version of the server args[0] to args[1], "" for the other one that is installed.
-func (c upgradeVerb) upgrade(ctx context.Context, args []string, yes bool) error {
+// choice is the version that a package is to have.
+type choice func(ctx context.Context, from source.Package) (to source.Package, err error)
+
+// upgrade changes the version of a server's package.
+func (c upgradeVerb) upgrade(ctx context.Context, name string, choose choice, yes bool) error {
 	report, err := c.report(ctx)
 	if err != nil {
 		return err
 	}
-	before, err := findServer(report, args[0])
+	before, err := findServer(report, name)
 	if err != nil {
 		return err
 	}
 	if filepath.Dir(before.File) != report.Directory {
-		return fail(exitFailed, "%s is not a file of yours", before.File).withHint("pfar edit %s makes it one", args[0])
+		return fail(exitFailed, "%s is not a file of yours", before.File).withHint("pfar edit %s makes it one", name)
 	}
 	text, err := os.ReadFile(before.File)
 	if err != nil {
@@ -80,50 +90,50 @@ func (c upgradeVerb) upgrade(ctx context.Context, args []string, yes bool) error
 	}
 	// Whoever may not change it learns so before anything is installed.
 	asked := control.Text{New: text, Old: control.DigestOf(text), Dry: true}
-	if _, err := c.control().Declare(ctx, args[0], asked); err != nil {
+	if _, err := c.control().Declare(ctx, name, asked); err != nil {
 		return err
 	}
 	from, written, err := packageIn(text)
 	if err != nil {
-		return fail(exitFailed, "%s: %w", before.File, err).withHint("pfar edit %s", args[0])
+		return fail(exitFailed, "%s: %w", before.File, err).withHint("pfar edit %s", name)
 	}
-	to, err := c.next(from, args[1])
+	to, err := choose(ctx, from)
 	if err != nil {
 		return err
 	}
 	if to == from { // it may have been written by a command that was cut off
 		before.Since = time.Time{}
-		return c.await(ctx, before, upgraded{Server: args[0], File: before.File, From: from.String(), To: to.String()})
+		return c.await(ctx, before, upgraded{Server: name, File: before.File, From: from.String(), To: to.String()})
 	}
-	if err := c.canAsk(yes, "pfar explain "+args[0]); err != nil {
+	if err := c.canAsk(yes, "pfar explain "+name); err != nil {
 		return err
 	}
 	if _, err := c.control().Install(ctx, control.Wish{Package: to.String()}, nil); err != nil {
 		code, _ := classify(err)
-		return fail(code, "%w", err).withHint("nothing was changed: %s goes on with %s", args[0], from)
+		return fail(code, "%w", err).withHint("nothing was changed: %s goes on with %s", name, from)
 	}
 	show := func(w io.Writer) {
 		c.table(w, [][]cell{
 			{{"package", bold}, {from.String(), ""}, {"becomes " + to.String(), ""}},
 			{{"declaration", bold}, {before.File, ""}, {"is written", ""}},
-			{{"changed tools", bold}, {"", ""}, {"are held back until you accept them (pfar pins " + args[0] + ")", ""}},
+			{{"changed tools", bold}, {"", ""}, {"are held back until you accept them (pfar pins " + name + ")", ""}},
 		})
 	}
-	if err := c.ask(ctx, yes, fmt.Sprintf("Upgrade %q?", args[0]), show); err != nil {
+	if err := c.ask(ctx, yes, fmt.Sprintf("Upgrade %q?", name), show); err != nil {
 		return err
 	}
-	offered := trialVerb(c).offers(ctx, args[0])
+	offered := trialVerb(c).offers(ctx, name)
 	next := strings.Replace(string(text), written, `"`+to.String()+`"`, 1)
-	done, err := c.control().Declare(ctx, args[0], control.Text{New: []byte(next), Old: control.DigestOf(text)})
+	done, err := c.control().Declare(ctx, name, control.Text{New: []byte(next), Old: control.DigestOf(text)})
 	if err != nil {
-		return undeclared(err, fmt.Sprintf("nothing was changed: %s goes on with %s", args[0], from))
+		return undeclared(err, fmt.Sprintf("nothing was changed: %s goes on with %s", name, from))
 	}
 	if !done.Done {
 		writeDiagnostics(c.stderr, done.Diagnostics)
 		return fail(exitFailed, "the server cannot run %s", to).withHint("nothing was changed: it goes on with %s", from)
 	}
 	return c.await(ctx, before, upgraded{
-		Server: args[0], File: done.File, From: from.String(), To: to.String(), offered: offered,
+		Server: name, File: done.File, From: from.String(), To: to.String(), offered: offered,
 	})
 }
 
@@ -188,15 +198,28 @@ func packageIn(text []byte) (p source.Package, written string, err error) {
 	return p, written, nil
 }
 
-// next is a package in another version; with none it is the only other one that is installed.
-func (c upgradeVerb) next(from source.Package, version string) (to source.Package, err error) {
-	if to = from; version != "" {
-		to.Version = version
-		if to, err = source.ParseExact(to.String()); err != nil {
-			return to, usage("%w", err)
-		}
-		return to, nil
+// in is a package in another version.
+func in(from source.Package, version string) (to source.Package, err error) {
+	from.Version = version
+	if to, err = source.ParseExact(from.String()); err != nil {
+		return to, usage("%w", err)
 	}
+	return to, nil
+}
+
+// newest is a package in the version that the registry says is the newest.
+func (c upgradeVerb) newest(ctx context.Context, from source.Package) (to source.Package, err error) {
+	named := source.Package{Kind: from.Kind, Name: from.Name}.String()
+	exact, err := c.control().Newest(ctx, named)
+	if err != nil {
+		code, _ := classify(err)
+		return to, fail(code, "%w", err).withHint("or name a version of %s", named)
+	}
+	return source.ParseExact(exact)
+}
+
+// other is a package in the only other version that is installed.
+func (c upgradeVerb) other(_ context.Context, from source.Package) (to source.Package, err error) {
 	records, _ := filepath.Glob(filepath.Join(c.dirs.Packages(), string(from.Kind), from.Name, "*", "record.json"))
 	var others []string
 	for _, at := range records {
@@ -208,8 +231,7 @@ func (c upgradeVerb) next(from source.Package, version string) (to source.Packag
 	case 0:
 		return to, fail(exitFailed, "no other version of %s is installed", from.Key())
 	case 1:
-		to.Version = others[0]
-		return source.ParseExact(to.String())
+		return in(from, others[0])
 	}
 	return to, fail(exitFailed, "several other versions of %s are installed: %s", from.Key(), strings.Join(others, ", ")).
 		withHint("pfar upgrade NAME %s", others[len(others)-1])

@@ -29,7 +29,11 @@ func TestUpgrade(t *testing.T) {
 	var refuses error
 	p.answer = func(p *fakePfard, q control.Request) error {
 		if q.Verb == control.Install {
-			installed = append(installed, q.Package)
+			if q.Package == "npm:@a/mcp-x" { // which version is the newest?
+				q.Package += "@7.0.0"
+			} else {
+				installed = append(installed, q.Package)
+			}
 			p.installs = control.Installing{Package: q.Package, Done: refuses == nil}
 			return refuses
 		}
@@ -66,7 +70,6 @@ func TestUpgrade(t *testing.T) {
 	}
 	refuses, sound, installed = nil, true, nil
 	for want, args := range map[string][]string{
-		"name a version":       {"notion"},
 		"or --back":            {"notion", "2.0.0", "--back"},
 		"not an exact version": {"notion", "latest", "--yes"},
 		"no other version":     {"notion", "--back", "--yes"},
@@ -97,6 +100,11 @@ func TestUpgrade(t *testing.T) {
 	if code, n := edit("", "upgrade", "notion", "--back", "--yes"); code != exitOK ||
 		!strings.Contains(string(sent[0].New), `"npm:@a/mcp-x@0.9.0"`) {
 		t.Errorf("back: %d, %s, %+v", code, n.err, sent)
+	}
+	sent = nil
+	if code, n := edit("", "upgrade", "notion", "--yes"); code != exitOK || len(sent) != 1 ||
+		!strings.Contains(string(sent[0].New), `"npm:@a/mcp-x@7.0.0"`) {
+		t.Errorf("newest: %d, %s, %+v", code, n.err, sent)
 	}
 	put(text + "# \"npm:y@1.0.0\"\n")
 	if code, n := edit("", "upgrade", "notion", "2.0.0", "--yes"); code != exitFailed ||
