@@ -167,7 +167,10 @@ func assertSecretNowhere(t *testing.T, p *pfar, secret string) {
 		t.Error("pfar wrote the secret")
 	}
 	for _, dir := range []string{p.home, p.run} {
-		out, err := exec.Command("grep", "-rlF", "--devices=skip", "--", secret, dir).Output()
+		// Not as an argument: other tests look for the secret in those of all processes.
+		grep := exec.Command("grep", "-rlF", "--devices=skip", "--file=-", dir)
+		grep.Stdin = strings.NewReader(secret + "\n")
+		out, err := grep.Output()
 		if len(out) > 0 {
 			for path := range strings.Lines(string(out)) {
 				if !strings.Contains(path, "/cred") {
