@@ -85,9 +85,9 @@ func (b *carrier) answer(c *net.TCPConn, response []byte) {
 	}
 }
 
-// linger gives the client the time to read the last that it was sent: to close with its bytes unread would reset the
-// connection (RFC 9112 section 9.6), and what is under way would be lost. It reads until the client closes, sends too
-// much, or time is up.
+// linger gives the client time to read the last bytes that it was sent. A close while the client's own bytes are unread
+// resets the connection, and loses bytes on their way (RFC 9112 section 9.6). linger reads until the client closes,
+// sends too much, or time is up.
 func (b *carrier) linger(c *net.TCPConn) {
 	const unread = 64 << 10
 	if c.SetReadDeadline(time.Now().Add(b.limits.linger)) == nil {
@@ -123,7 +123,7 @@ func (b *carrier) move(dst, src *net.TCPConn, count *atomic.Int64) {
 	}
 }
 
-// abort resets both connections: neither side takes what it has got for all there was.
+// abort resets both connections, so that neither side takes the bytes that it has for the whole.
 func abort(a, b *net.TCPConn) {
 	reset(a)
 	reset(b)

@@ -114,7 +114,7 @@ func unreached(err error, rec *record, whose string) notConnected {
 	ref, ok := errors.AsType[*refusal](err)
 	switch {
 	case ok && ref == errAddressRefused:
-		err = fmt.Errorf("its name leads to %s, which is no public address (%s): allow_private of the %s can name "+
+		err = fmt.Errorf("its name leads to %s, which is not a public address (%s): allow_private of the %s can name "+
 			"it", rec.skipped, rec.special, whose)
 	case ok && rec.err != nil:
 		err = fmt.Errorf("%s (%w)", ref.reason, rec.err)

@@ -330,7 +330,7 @@ func TestRefreshGoesNowhereElse(t *testing.T) {
 		"an unknown authority":     {set(p.URL), newDialer(nil), x509.NewCertPool(), "x509"},
 		"the system's roots":       {set(p.URL), newDialer(nil), nil, "x509"},
 		"another name":             {set("https://other.test:" + port), dialerOf(t, "other.test", netip.MustParseAddr("127.0.0.1")), p.roots, "allow_private"},
-		"a private address":        {set("https://login.test:" + port), private, p.roots, "127.0.0.1, which is no public address"},
+		"a private address":        {set("https://login.test:" + port), private, p.roots, "127.0.0.1, which is not a public address"},
 		"a metadata service":       {set("https://login.test:" + port), metadata, p.roots, "169.254.169.254"},
 		"a name that is not there": {set("https://nowhere.test:" + port), private, p.roots, "not-resolved"},
 		"nobody listens":           {set("https://127.0.0.1:1"), newDialer(nil), p.roots, "not-reached"},

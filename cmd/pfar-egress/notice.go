@@ -17,7 +17,7 @@ import (
 // noticeIdle is how long a process waits for the next notice: calls that wait come seldom.
 const noticeIdle = 5 * time.Second
 
-// tell sends one notice, and answers why it could not, in words for the owner.
+// tell sends one notice. Its answer says in words for the owner why that failed, if it did.
 func (m *model) tell(ctx context.Context, waiting []byte) ([]byte, error) {
 	var told inspector.Told
 	if err := m.post(ctx, waiting); err != nil {
@@ -26,8 +26,8 @@ func (m *model) tell(ctx context.Context, waiting []byte) ([]byte, error) {
 	return json.Marshal(told)
 }
 
-// post sends a notice to the host of the declaration. No error has the address, a part of which may be the key, or what
-// the host answers.
+// post sends a notice to the host of the declaration. Its errors quote neither the address, which may contain the key,
+// nor the host's answer.
 func (m *model) post(ctx context.Context, waiting []byte) error {
 	if m.lacks != nil {
 		return m.lacks
@@ -61,7 +61,7 @@ func (m *model) post(ctx context.Context, waiting []byte) error {
 	return nil
 }
 
-// written is a notice as its format has it, and the type of that.
+// written is the body of a notice, and its media type.
 func written(w inspector.Waiting, format string) (body []byte, kind string) {
 	if format == inspector.Ntfy {
 		return []byte(w.Text()), "text/plain; charset=utf-8"

@@ -129,8 +129,8 @@ func (r *request) parseAbsolute(target string) error {
 var errUnplain = badRequest(
 	"A field that decides where the request goes or ends is written in a way that programs read differently.")
 
-// plainFields have one way of being written, because they are passed on as they came: printable ASCII, without a tab
-// and without an underscore for a hyphen, each of which some parser passes over and another does not (TE.TE).
+// plainFields must be written in printable ASCII, without tabs and without underscores in place of hyphens. The bridge
+// passes them on as they came, and parsers disagree about the rest (request smuggling by TE.TE).
 var plainFields = [...]string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Expect"}
 
 // underscored reports whether a name is one of plainFields but for underscores in place of hyphens.

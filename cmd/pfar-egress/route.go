@@ -27,8 +27,8 @@ func newRoute(policy egress.Policy, out dialer) *route {
 	}
 }
 
-// connect opens the connection that d allows, to an address that has been vetted and to no other: there is no second
-// lookup whose answer could differ.
+// connect opens the connection that d allows. It connects to the address that it has checked: a second lookup could
+// have another answer.
 func (r *route) connect(ctx context.Context, d egress.Decision, port uint16, rec *record) (*net.TCPConn, error) {
 	if err := r.secrets.ready(ctx, d, port); err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ func (r *route) resolve(ctx context.Context, d egress.Decision, port uint16, rec
 	return interleave(good), nil
 }
 
-// expect is told of a name that the server has just been given an address for. No query leaves for what is not
-// declared, nor, without a connection that is recorded, for what a wildcard covers: the server would choose what it
-// says.
+// expect looks a name up ahead: the server has just got an address for it. It asks only for names that are declared
+// whole. The server chooses the other names, also those that a wildcard covers, and could send data out in the queries;
+// they wait for a connection, which is recorded.
 func (r *route) expect(name string) {
 	exact := slices.ContainsFunc(r.policy.Endpoints, func(e egress.Endpoint) bool {
 		return !e.Wildcard && e.Host != "" && e.Host == name

@@ -18,7 +18,8 @@ import (
 // own.
 func TestStderrInTheJournal(t *testing.T) {
 	j := journaltest.New(t)
-	r := beginIn(t, script(`printf 'one\033[2J\n<0>pfar-sandbox: not so\nPFAR_SERVER=other\n' >&2; exit 7`), session(t), func(cmd *exec.Cmd, _ *os.File) { j.Wrap(cmd) })
+	says := script(`printf 'one\033[2J\n<0>pfar-sandbox: not so\nPFAR_SERVER=other\n' >&2; exit 7`)
+	r := beginIn(t, says, session(t), func(cmd *exec.Cmd, _ *os.File) { j.Wrap(cmd) })
 	r.hello()
 	if code := r.exit(2 * time.Minute); code != 1 {
 		t.Errorf("exit code %d", code)
@@ -30,7 +31,8 @@ func TestStderrInTheJournal(t *testing.T) {
 		{"pfar-sandbox", "4", "[abcdefg2] pfar-sandbox: the session is over: exit status 7: PFAR_SERVER=other"},
 	} {
 		e := j.Next()
-		if e["SYSLOG_IDENTIFIER"] != c.identifier || e["PRIORITY"] != c.priority || e["MESSAGE"] != c.message || e["PFAR_SERVER"] != "x" || e["PFAR_SESSION"] != "abcdefg2" {
+		if e["SYSLOG_IDENTIFIER"] != c.identifier || e["PRIORITY"] != c.priority || e["MESSAGE"] != c.message ||
+			e["PFAR_SERVER"] != "x" || e["PFAR_SESSION"] != "abcdefg2" {
 			t.Errorf("got %q, want %+v", e, c)
 		}
 	}

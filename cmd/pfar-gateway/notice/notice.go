@@ -1,5 +1,5 @@
-// Package notice has the owner told that calls wait for a person: changes of approvals in, notices out, each to a
-// process that reaches the one host of its declaration.
+// Package notice tells the owner that calls wait for a person. It takes changes of approvals, and hands each notice to
+// a process that reaches only the host of its declaration.
 package notice
 
 import (
@@ -26,7 +26,7 @@ type Clock struct {
 	After func(time.Duration) <-chan time.Time
 }
 
-// Teller tells of calls that wait. No call waits for it: it follows the approvals beside those who ask and answer.
+// Teller sends notices of calls that wait. It only follows the approvals: no call and no answer waits for it.
 type Teller struct {
 	dir   string // of the sockets, each called as its notice is
 	log   *slog.Logger
@@ -46,7 +46,7 @@ type call struct {
 	inspector.WaitingCall
 }
 
-// receiver is who is told.
+// receiver is one declared notice, with what its host has been told.
 type receiver struct {
 	inspector.External
 	host  string
@@ -71,7 +71,7 @@ func New(dir string, log *slog.Logger, clock Clock) *Teller {
 // Wall is the time of the machine.
 func Wall() Clock { return Clock{Now: time.Now, After: time.After} }
 
-// Learn takes those who are told from now on.
+// Learn replaces the receivers.
 func (t *Teller) Learn(declared []inspector.External) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *Teller) Learn(declared []inspector.External) {
 	}
 }
 
-// Notices says what has become of them.
+// Notices reports for each receiver when a notice was last sent, and why one failed.
 func (t *Teller) Notices() []operator.Notice {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,7 +147,7 @@ func (t *Teller) follow(ctx context.Context, changes <-chan operator.Event, send
 	}
 }
 
-// change takes what has become of a call.
+// change adds a call that waits, or removes one that was answered.
 func (t *Teller) change(e operator.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,8 +163,8 @@ func (t *Teller) change(e operator.Event) {
 	t.calls = append(t.calls, call{e.Approval.ID, w})
 }
 
-// send has all be told who are to be told now. It returns how long until there is somebody again; 0: nobody, as things
-// are.
+// send begins a notice to each receiver whose turn it is. It returns how long until the next one's turn; 0: none has
+// calls to hear of.
 func (t *Teller) send(ctx context.Context, sending *sync.WaitGroup) (pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,7 +206,7 @@ func (t *Teller) send(ctx context.Context, sending *sync.WaitGroup) (pause time.
 	return pause
 }
 
-// end takes what has become of a notice. Calls that it was not sent for are told of again with the next one.
+// end records whether a notice was sent. The next notice names the calls of a failed one again.
 func (t *Teller) end(e ended) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -75,7 +75,7 @@ func (h *hand) turn(d time.Duration) {
 	})
 }
 
-// bench is a Teller with approvals, and hosts that say what they got.
+// bench is a Teller with approvals, and with hosts that record their notices.
 type bench struct {
 	*Teller
 	t         *testing.T
@@ -228,7 +228,7 @@ func (b *bench) says(got <-chan inspector.Waiting, count int, tools ...string) {
 	}
 }
 
-// becomes waits until what is said of a notice is as wanted.
+// becomes waits until the Teller reports a notice as wanted.
 func (b *bench) becomes(name string, sent, failing bool, why string) {
 	b.t.Helper()
 	var last any

@@ -302,7 +302,8 @@ func TestViewsOfWhatWasReplaced(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(fmt.Sprintf(`[{"kind": "ro-overlay", "fd": 0, "source": %q}]`, link)); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+	text = fmt.Sprintf(`[{"kind": "ro-overlay", "fd": 0, "source": %q}]`, link)
+	if _, err := Open(text); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("a link: %v", err)
 	}
 	socket, err := unix.Open(dir+"/socket", unix.O_PATH, 0)

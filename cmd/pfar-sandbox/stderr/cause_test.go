@@ -103,7 +103,8 @@ func TestCauseIsBounded(t *testing.T) {
 	for range 10 * maxWords {
 		l.heard(time.Now(), strings.Repeat("ä", maxWord))
 	}
-	if got := l.Cause(); len(l.words) > maxWords || len(got) > maxWord || !strings.HasPrefix(got, "ä") || strings.ContainsRune(got, '\uFFFD') {
+	if got := l.Cause(); len(l.words) > maxWords || len(got) > maxWord || !strings.HasPrefix(got, "ä") ||
+		strings.ContainsRune(got, '\uFFFD') {
 		t.Errorf("%d lines are kept, and the cause has %d bytes: %.20q", len(l.words), len(got), got)
 	}
 }
