@@ -34,9 +34,9 @@ input, never as an argument. If the service refuses a value, pfar asks for anoth
 all. Enter "cancel" to end the set-up, "skip" to leave out an optional secret.
 
 Where oauth.d has a client for the provider, press Enter to sign in instead: pfar shows a link and a
-code, and goes on when you have signed in. A sign-in that fails is no refused value. A secret that you
-store in another way meanwhile ("pfar vault set", "pfar login") has the set-up go on as well. With --page
-a page in a browser takes the secrets, or signs you in, and pfar prints its link.
+code, and goes on when you have signed in. A failed sign-in does not count as a refused value. The set-up
+also goes on when you store the secret in another way ("pfar vault set", "pfar login"). With --page, a
+page in a browser takes the secrets or signs you in, and pfar prints its link.
 
 If pfar does not know the server, name the variable of each secret with --secret. VARIABLE@HOST gives the
 server a placeholder; its egress bridge puts the secret into the Authorization header of requests to HOST.

@@ -34,7 +34,7 @@ func (c loginVerb) loginCommand() *cobra.Command {
 	var device, browser bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "login NAME", Short: "Sign in to a provider, and store its token in the vault", Long: loginHelp,
-		Example: example("pfar login github", "pfar login github --device"),
+		Example: example("pfar login github", "pfar login github --device", "pfar login gmail --browser"),
 		Args:    arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var way oauth.Way

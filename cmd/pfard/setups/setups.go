@@ -361,7 +361,7 @@ func (f *Flows) look(id string) (control.Flow, error) {
 	return control.Flow{}, fmt.Errorf("%w: %q", control.ErrNoFlow, id)
 }
 
-// Lost takes it that the page of a flow has closed before its flow ended. A flow that waits for a person ends with it.
+// Lost records that the page of a flow has closed before its flow ended. A flow that waits for a person ends with it.
 // Another one goes on, and opens another page for what it asks next.
 func (f *Flows) Lost(id, words string) {
 	f.mu.Lock()

@@ -24,8 +24,8 @@ func (f SignIns) Wanted(id string) (control.Wanted, error) {
 	return *now.Wants, nil
 }
 
-// SigningIn takes it that a person has begun a sign-in for the secret that a flow waits for. ctx of what is returned
-// ends when the flow does not wait for it any more.
+// SigningIn records that a person has begun a sign-in for the secret that a flow waits for. The context that it returns
+// ends when the flow no longer waits for the secret.
 func (f SignIns) SigningIn(ctx context.Context, id, key string) (context.Context, error) {
 	if err := f.event(id, setup.Event{Kind: setup.SigningIn, Key: key}, nil, anyTurn); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (f SignIns) SigningIn(ctx context.Context, id, key string) (context.Context
 
 var errNotAwaited = errors.New("its set-up waits for it no longer")
 
-// NotSignedIn takes it that such a sign-in has ended without a token. No words: the person gave up.
+// NotSignedIn records that such a sign-in has ended without a token. No words: the person gave up.
 func (f SignIns) NotSignedIn(id, words string) {
 	e := setup.Event{Kind: setup.NotSignedIn, Words: cleaned(f.Records, words)}
 	_ = f.event(id, e, nil, anyTurn) // it may have ended
