@@ -27,7 +27,9 @@ const longest = 15 * time.Minute
 func (s suite) command(ctx context.Context, args ...string) *exec.Cmd {
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	node := filepath.Join(s.dir, "node_modules", "node-linux-"+arch, "bin", "node")
-	c := exec.CommandContext(ctx, node, append([]string{filepath.Join(s.dir, "node_modules", s.name, "dist", "index.js")}, args...)...)
+	patient, _ := filepath.Abs("patient.cjs") // the directory is there
+	program := filepath.Join(s.dir, "node_modules", s.name, "dist", "index.js")
+	c := exec.CommandContext(ctx, node, append([]string{"--require", patient, program}, args...)...)
 	c.WaitDelay = time.Second // a client that it has started may hold its output open
 	return c
 }
