@@ -111,12 +111,28 @@ func (c learnVerb) lesson(ctx context.Context, name string, limit time.Duration)
 	if l.began.IsZero() {
 		return result, nil, notLearned(why, declared, ctx)
 	}
+	c.ended(ctx, name)
 	result = l.wishes.lesson(name, l.server.Domains, c.now().Sub(l.began))
 	if len(result.Suggested)+len(result.Refused) == 0 {
 		fmt.Fprintf(c.stderr, "%s asked for nothing that it may not have\n", name)
 	}
 	return result, why, nil
 }
+
+// ended waits until pfard has noticed that the learning has ended. Before that the server runs, but is about to start
+// anew, and whoever looks would take it for what is declared.
+func (c learnVerb) ended(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	_ = c.control().Watch(ctx, func(r control.Report) error { // without pfard there is nothing to wait for
+		if s, err := findServer(r, name); err != nil || !s.Learning {
+			return errNoticed
+		}
+		return nil
+	})
+}
+
+var errNoticed = errors.New("the learning has ended")
 
 // notLearned explains why there is nothing to print.
 func notLearned(why error, s control.Server, ctx context.Context) error {
