@@ -91,7 +91,7 @@ func TestOwnersOfLibraries(t *testing.T) {
 		"github.com/jsimonetti/rtnetlink":      {"policies/firewall"},
 		"github.com/vishvananda/netlink":       {"policies/firewall"},
 		"github.com/fsnotify/fsnotify":         {"cmd/pfard"},
-		"github.com/mark3labs/mcp-go":          {"cmd/pfar-gateway", "cmd/pfar", "tests/e2e"}, // there as a client like others
+		"github.com/mark3labs/mcp-go":          {"cmd/pfar-gateway", "cmd/pfar-adapter", "cmd/pfar", "tests/e2e"}, // there as a client like others
 		"filippo.io/age":                       {"cmd/pfard/vault", "units/bundle"},
 		"golang.org/x/oauth2":                  {"cmd/pfar-egress"},
 		"github.com/spf13/cobra":               {"cmd/pfar"},

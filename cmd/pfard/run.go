@@ -228,7 +228,7 @@ func programs() (string, error) {
 		return "", fmt.Errorf("finding pfar's programs: %w", err)
 	}
 	dir := filepath.Dir(self)
-	for _, name := range []string{"pfar-sandbox", "pfar-egress", "pfar-gateway", "pfar-setup"} {
+	for _, name := range []string{"pfar-sandbox", "pfar-egress", "pfar-gateway", "pfar-setup", "pfar-adapter"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			return "", fmt.Errorf("finding pfar's programs: %w", err)
 		}

@@ -50,7 +50,8 @@ var programs = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(scratch(), "bin")
 	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/",
 		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway", "./cmd/pfar-setup",
-		"./tests/echo", "./tests/hostile", "./tests/clients", "./tests/corpus", "./tests/tracker", "./tests/standin")
+		"./cmd/pfar-adapter", "./tests/echo", "./tests/hostile", "./tests/clients",
+		"./tests/corpus", "./tests/tracker", "./tests/standin")
 	c.Dir, c.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building: %w\n%s", err, out)

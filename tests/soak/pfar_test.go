@@ -53,7 +53,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	}{
 		{"CGO_ENABLED=0", []string{
 			"-trimpath", "./cmd/pfar", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-setup",
-			"./tests/echo", "./tests/soak/server",
+			"./cmd/pfar-adapter", "./tests/echo", "./tests/soak/server",
 		}},
 		{"CGO_ENABLED=1", []string{"-race", "./cmd/pfar-gateway", "./cmd/pfard"}},
 	} {

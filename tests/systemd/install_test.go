@@ -12,7 +12,9 @@ func TestInstalled(t *testing.T) {
 	m := machines.Boot(t)
 	m.Shell(t, `pfar version
 test -d /etc/pfar/mcp.d
-for program in pfard pfar-sandbox pfar-egress pfar-gateway pfar-setup; do test -x /usr/lib/pfar/$program; done
+for program in pfard pfar-sandbox pfar-egress pfar-gateway pfar-setup pfar-adapter; do
+	test -x /usr/lib/pfar/$program
+done
 test -x `+programs+`/echo
 node --check `+servers+`/node_modules/@modelcontextprotocol/server-everything/dist/index.js
 bash -n /usr/share/bash-completion/completions/pfar

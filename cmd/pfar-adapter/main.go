@@ -1,0 +1,40 @@
+// Command pfar-adapter is pfar's own program inside the sandbox of a server: it starts, or stands for, the server
+// there, and speaks MCP with it.
+//
+// It has no more rights than the server that it serves: a server that is hostile may stop it, and write what it writes.
+// Whoever reads its output takes it for the server's.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// verbs are all that it does, by the first argument.
+var verbs = map[string]func(ctx context.Context, args []string) error{}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "pfar-adapter: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return errors.New("usage: pfar-adapter VERB [ARGUMENT...]; pfard starts it")
+	}
+	verb, ok := verbs[args[0]]
+	if !ok {
+		return fmt.Errorf("unknown verb %q", args[0])
+	}
+	return verb(ctx, args[1:])
+}
