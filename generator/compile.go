@@ -22,23 +22,32 @@ import (
 // plan's parts are made of that.
 func Compile(s declaration.Server, h Host) (plan.Plan, hcl.Diagnostics) {
 	f := &findings{place: s.Place}
-	if s.Transport != declaration.Stdio {
-		f.fail("transport", "Transport not served yet", "pfar serves servers with the transport \"stdio\" so far, and this one has %q. Write transport = \"stdio\" with the server's command, or move the file out of this folder until then.", s.Transport)
-		return plan.Plan{}, f.diags
+	var adapter []sandbox.Mount
+	switch {
+	case s.Remote():
+		adapter = f.adapt(&s, h)
+	case s.Transport != declaration.Stdio:
+		f.fail("transport", "Transport not served yet", "pfar serves programs that it starts and remote servers so far, and "+
+			"this one has the transport %q. Write transport = \"stdio\" with the server's command, or move the file out of "+
+			"this folder until then.", s.Transport)
+	default:
+		f.install(&s, h)
 	}
-	if f.install(&s, h); f.diags.HasErrors() {
+	if f.diags.HasErrors() {
 		return plan.Plan{}, f.diags
 	}
 	given, limits, seen := facts{s, h}, newBounds(h), new(view)
 	box := sandbox.Sandbox{
-		Args: s.Args, Dir: serverHome, Hostname: s.Name,
+		Args: s.Args, Dir: serverHome, Hostname: s.Name, Remote: s.URL,
 		Limits: sandbox.Limits{Memory: s.Sandbox.Memory, Tasks: s.Sandbox.Tasks, CPU: s.Sandbox.CPU},
 	}
 	ground := &base{facts: given, view: seen}
-	mounts := ground.mounts()
+	mounts := append(ground.mounts(), adapter...)
 	run := &software{facts: given, findings: f, bounds: limits, view: seen}
-	box.Command = run.command()
-	run.program(box.Command)
+	if box.Command = s.Command; !s.Remote() {
+		box.Command = run.command()
+		run.program(box.Command)
+	}
 	shared := shares{given, f, limits, seen}
 	shared.declared()
 	shared.separate()

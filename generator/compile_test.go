@@ -103,6 +103,7 @@ func testHost(t *testing.T, more string) Host {
 	return Host{
 		FS: mapFS(t, commonHost+more), Path: []string{"relative", "/home/alice/bin", "/usr/local/bin", "/usr/bin", "/bin"},
 		Home: "/home/alice", StateDir: "/var/lib/pfar/home", Packages: "/var/lib/pfar/packages",
+		Adapter: "/usr/lib/pfar/pfar-adapter",
 		Private: []string{"/run/pfar", "/etc/pfar/mcp.d", "/var/lib/pfar/vault", "/var/lib/pfar/home"},
 	}
 }

@@ -17,7 +17,13 @@ import (
 // it is not at hand.
 func Explain(p plan.Plan, policy *gate.Policy) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s runs %s.\n", p.Name, commandLine(p))
+	if p.Sandbox.Remote == "" {
+		fmt.Fprintf(&b, "%s runs %s.\n", p.Name, commandLine(p))
+	} else {
+		fmt.Fprintf(&b, "%s is a remote server, at %s.\nIts owner gets what calls send to it, and pfar cannot confine it. "+
+			"What runs here is pfar's\nadapter, which connects to it; all that follows is about the adapter.\n",
+			p.Name, quote(p.Sandbox.Remote))
+	}
 	explainStart(&b, p)
 	explainFiles(&b, p)
 	explainNetwork(&b, p)

@@ -12,6 +12,9 @@ import (
 // those of the program that the declaration names and of the package that it lies in; not the interpreter, and not what
 // a runner fetches.
 func (c facts) files(b *bounds) []string {
+	if c.server.Remote() {
+		return nil
+	}
 	words := append([]string{path.Base(c.server.Command)}, c.server.Args...)
 	if _, _, ok := source.RunnerOf(words); ok {
 		return nil

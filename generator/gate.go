@@ -95,7 +95,9 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 	}
 	d := declared(s)
 	d.Holds = holds(s, binds)
-	c.origin().declare(&d)
+	if !s.Remote() {
+		c.origin().declare(&d)
+	}
 	kept := lasting(c, binds)
 	d.Keeps = len(kept) > 0 && keeps(c)
 	d.Kept = len(kept) == 0 || d.Keeps
@@ -112,6 +114,10 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 
 // program is the digest of what a declaration says is run: another program under the same name offers other tools.
 func program(s declaration.Server) string {
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{s.Command}, s.Args...), "\x00"))) // neither can hold a NUL
+	words := append([]string{s.Command}, s.Args...)
+	if s.Remote() {
+		words = []string{s.URL} // however pfar reaches it
+	}
+	sum := sha256.Sum256([]byte(strings.Join(words, "\x00"))) // none can hold a NUL
 	return hex.EncodeToString(sum[:])
 }

@@ -18,6 +18,7 @@ type Host struct {
 	Packages string                  // installed packages are Packages/REGISTRY/NAME/VERSION; "": there are none
 	Services func() catalog.Set      // what is known of services, read when it is needed; nil: nothing
 	SignIn   func(key string) string // the command that obtains a key's token, "" for none; nil: there is none
+	Adapter  string                  // the program pfar-adapter; "": there is none
 	Private  []string                // never shown to a server: pfar's run, state, vault and configuration
 }
 

@@ -22,6 +22,9 @@ import (
 func Words(p plan.Plan) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, declared in %s (%s)\n", p.Name, quote(p.File), whenStarted(p))
+	if p.Sandbox.Remote != "" {
+		fmt.Fprintf(&b, "a remote server, at %s\n", quote(p.Sandbox.Remote))
+	}
 	fmt.Fprintf(&b, "\nProcesses\n")
 	table(&b, [][]string{
 		{"pfar-mcp@" + p.Name, "launches the sandbox and watches it"},

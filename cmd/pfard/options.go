@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -51,4 +52,13 @@ func (o *options) absolute() (err error) {
 	}
 	o.servers, err = filepath.Abs(o.servers)
 	return err
+}
+
+// adapter is the program that lies beside pfard; "" without one.
+func adapter() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(self), "pfar-adapter")
 }

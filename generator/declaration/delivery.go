@@ -22,6 +22,7 @@ const (
 type deliveries struct {
 	*variables
 	domains  *domains
+	launch   *launch
 	unknown  bool // a credential was refused that may be brokered
 	delivery delivery
 }
@@ -49,6 +50,9 @@ func (d *deliveries) check() {
 		} else {
 			d.unknown = true
 		}
+	}
+	if d.server.Remote() {
+		d.checkRemote()
 	}
 }
 
@@ -84,8 +88,13 @@ func (d *deliveries) credential(f *block.Field) (Credential, bool) {
 		d.Problem(f.At, "Missing key", "%s does not say which secret it is. Write secret = \"vault:%s\" in it.", block.QuoteName(f.Key), vaultName(f.Key))
 	}
 	d.checkDelivered(f)
-	if c := &d.delivery.Credential; c.Deliver == broker.OnWire {
+	if c := &d.delivery.Credential; d.server.Remote() {
+		c.Deliver = broker.OnWire
+		d.refuseHosts()
+	} else if c.Deliver == broker.OnWire {
 		c.Hosts = d.brokeredHosts(f)
+	}
+	if c := &d.delivery.Credential; c.Deliver == broker.OnWire {
 		if _, ok := f.Val.Index["in"]; !ok {
 			c.Places = broker.Standard()
 		}
@@ -121,10 +130,15 @@ func (d *deliveries) deliver(f *block.Field) {
 // checkDelivered judges which of the keys may stand together.
 func (d *deliveries) checkDelivered(f *block.Field) {
 	x := &d.delivery
-	if _, starts := d.Given["command"]; x.Deliver != broker.InEnvironment && !starts && d.server.Transport != Stdio {
-		d.Problem(f.Val.Index["deliver"].At, "Keys that exclude each other", "deliver says how a program that pfar starts gets the secret, and this server has no command. Remove deliver.")
+	how, given := f.Val.Index["deliver"]
+	switch {
+	case d.server.Remote() && given && !x.unsaid && x.Deliver != broker.OnWire:
+		d.Problem(how.At, "Keys that exclude each other", "deliver says how a program on this host gets the secret, and "+
+			"this server runs elsewhere: pfar puts the secret into its requests. Remove deliver.")
+	case !d.server.Remote() && x.Deliver != broker.InEnvironment && !d.launch.starts() && d.server.Transport != Stdio:
+		d.Problem(how.At, "Keys that exclude each other", "deliver says how a program that pfar starts gets the secret, and this server has no command. Remove deliver.")
 	}
-	if x.Deliver == broker.OnWire || x.unsaid || d.meant["deliver"] {
+	if x.Deliver == broker.OnWire || x.unsaid || d.meant["deliver"] || d.server.Remote() {
 		return
 	}
 	for _, key := range []string{"hosts", "in"} {

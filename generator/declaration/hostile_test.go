@@ -120,6 +120,8 @@ func TestExamplesOfSchema(t *testing.T) {
 			switch k.Name {
 			case "url":
 				src += "transport = \"sse\"\n"
+			case "insecure":
+				src += "transport = \"sse\"\nurl = \"http://mcp.example.com/sse\"\n"
 			case "path":
 				src += "transport = \"uds\"\n"
 			case "command":
@@ -129,7 +131,8 @@ func TestExamplesOfSchema(t *testing.T) {
 				src += "command = \"node\"\n"
 			}
 			for _, ext := range []string{block.HCL, block.TOML} {
-				if server, diags := Parse("x"+ext, []byte(src), testOptions()); server == nil || len(diags) > 0 {
+				server, diags := Parse("x"+ext, []byte(src), testOptions())
+				if server == nil || len(diags) > 0 && k.Name != "insecure" {
 					t.Errorf("%s in %s: %v", src, ext, diags)
 				}
 			}

@@ -85,7 +85,7 @@ func checkSessions(must func(bool, string), s *Server) {
 	}
 	must(s.Sessions.Max >= 1 && s.Sessions.Max <= maxSessions, "sessions")
 	must(s.Sessions.Idle >= time.Second && s.Sessions.Idle <= maxSessionIdle, "idle sessions")
-	must(s.Transport == Stdio && !s.Sandbox.State, "a process for each session")
+	must((s.Transport == Stdio || s.Remote()) && !s.Sandbox.State, "a process for each session")
 }
 
 func checkTransport(must func(bool, string), s *Server) {

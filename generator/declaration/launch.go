@@ -16,8 +16,9 @@ const maxSocketPath = 107 // unix(7)
 // launch reads how pfar starts a server, or reaches one that runs.
 type launch struct {
 	*reader
-	server *Server
-	remote *egress.Endpoint // host of url
+	server    *Server
+	remote    *egress.Endpoint // host of url
+	encrypted bool             // url begins with https://
 }
 
 // keys stand in server or at the top of the file.
@@ -26,6 +27,7 @@ func (d *launch) keys() []block.Key {
 	return []block.Key{
 		key("transport", `"stdio"`, `"stdio"`, word(d.reader, &d.server.Transport, transports, wordsOfTransports)),
 		key("url", `"https://mcp.example.com/mcp"`, "", d.url),
+		key("insecure", `"a test server in the lab"`, "", d.insecure),
 		key("path", `"/run/notion/mcp.sock"`, "", d.path),
 		key("package", `"npm:@notionhq/notion-mcp-server@1.9.0"`, "", d.pkg),
 		key("command", `"node"`, "", d.command),
@@ -109,14 +111,17 @@ func notASocket(s string) bool {
 func (d *launch) check(to *domains) {
 	d.needs()
 	t := strconv.Quote(string(d.server.Transport))
-	remote := d.server.Transport == SSE || d.server.Transport == StreamHTTP
+	remote := d.server.Remote()
 	socket := d.server.Transport == UDS || d.server.Transport == Pipe
 	d.excludes("url", !remote, "url is the address of a remote server, and the transport is "+t+`. Write transport = "stream-http" (or "sse"), or remove url.`)
+	d.excludes("insecure", !remote, "insecure is for the url of a remote server, and the transport is "+t+
+		". Remove insecure.")
 	d.excludes("path", !socket, "path is the socket of a server, and the transport is "+t+`. Write transport = "uds" (or "pipe"), or remove path.`)
 	d.excludes("command", remote, "A server with the transport "+t+" runs elsewhere, so pfar starts no command. Remove command, or write transport = \"stdio\".")
 	d.excludes("package", remote, "A server with the transport "+t+" runs elsewhere, so pfar starts no package. Remove "+
 		"package, or write transport = \"stdio\".")
 	d.checkProgram()
+	d.checkInsecure()
 	if d.starts() || d.server.Transport == Stdio {
 		return
 	}

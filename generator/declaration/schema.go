@@ -57,7 +57,7 @@ func newServerFile(f *block.File, s *Server) *serverFile {
 	d.sessions = sessions{d.launch, &s.Sessions}
 	d.tools = &tools{reader: d.reader, all: s.Tools, alike: map[string]alias{}, renamed: map[string]string{}}
 	d.auth = &variables{reader: d.reader, server: s}
-	d.delivery = &deliveries{variables: d.auth, domains: d.domains}
+	d.delivery = &deliveries{variables: d.auth, domains: d.domains, launch: d.launch}
 	d.pins = &tlsPins{deliveries: d.delivery}
 	d.schema = []block.Section{
 		{Keys: d.fileKeys(), Top: true}, {Name: serverSection, Keys: d.launch.keys(), Top: true},

@@ -26,8 +26,7 @@ type Server struct {
 	TLSPins map[string][]broker.Pin `json:",omitempty"` // tls_pins, by host of a brokered credential: keys, one of which its certificates have
 
 	Transport Transport
-	URL       string // sse, stream-http
-	Path      string // uds, pipe
+	Address
 	Program
 
 	Enabled     bool          // false: known, never started
@@ -48,6 +47,13 @@ type Server struct {
 	Tools   map[string]Tool // by name, in which * stands for any characters
 
 	written
+}
+
+// Address is where pfar reaches a server that it does not start.
+type Address struct {
+	URL      string // sse, stream-http
+	Insecure string `json:",omitempty"` // why URL may be without encryption; "": it has it, or leads to this machine
+	Path     string // uds, pipe
 }
 
 // Program is what pfar starts, and what it expects of that.
@@ -87,6 +93,9 @@ func (s *Server) Says(key string) bool {
 	_, ok := s.places[key]
 	return ok
 }
+
+// Remote reports whether the server runs elsewhere, and is reached at URL.
+func (s *Server) Remote() bool { return s.Transport == SSE || s.Transport == StreamHTTP }
 
 // Label is how sensitive a server's output is, in the order of the constants; the zero value is not valid.
 type Label string

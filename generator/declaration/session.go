@@ -77,7 +77,7 @@ func (d sessions) check() {
 	if s.Idle == 0 {
 		s.Idle = defaultSessionIdle
 	}
-	d.excludes("sessions", d.server.Transport != Stdio, "pfar starts no process for a client session of a server with the transport "+strconv.Quote(string(d.server.Transport))+`. Remove sessions, or write transport = "stdio".`)
+	d.excludes("sessions", d.server.Transport != Stdio && !d.server.Remote(), "pfar starts no process for a client session of a server with the transport "+strconv.Quote(string(d.server.Transport))+`. Remove sessions, or write transport = "stdio".`)
 	if d.server.Sandbox.State {
 		at := d.server.Place("sandbox.state")
 		d.Problem(at, "Keys that exclude each other", `state keeps one home, and sessions = "own" in line %d starts a process for each client session: two of them would share it. Remove state, or write sessions = "shared".`, d.Given["sessions"].At.Start.Line)

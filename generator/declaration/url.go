@@ -1,7 +1,6 @@
 package declaration
 
 import (
-	"net/netip"
 	neturl "net/url"
 	"strings"
 
@@ -33,11 +32,34 @@ func (d *launch) url(f *block.Field) {
 		fault("The URL has no host.")
 	case u.Fragment != "":
 		fault("The URL has a fragment (#...), which is never sent.")
-	case u.Scheme == "http" && !loopback(u.Hostname()):
-		fault("http sends the token in the clear, so it is only for loopback addresses of this machine.")
 	default:
 		d.server.URL = s
 		d.allowURL(f, u)
+	}
+}
+
+// insecure reads why a remote server is reached without encryption.
+func (d *launch) insecure(f *block.Field) {
+	d.server.Insecure, _ = d.Line(f)
+}
+
+// checkInsecure judges whether url may begin with http://.
+func (d *launch) checkInsecure() {
+	if d.remote == nil { // what is wrong with url is said already
+		return
+	}
+	f, excused := d.Given["insecure"]
+	local := d.remote.Prefix.IsValid() && d.remote.Prefix.Addr().IsLoopback()
+	switch at := d.Given["url"].Val.At; {
+	case excused && (d.encrypted || local):
+		d.Problem(f.At, "Nothing to excuse", "insecure is for a url that begins with http:// and leads to "+
+			"another machine. Remove it.")
+	case excused && d.server.Insecure != "":
+		d.Caution(f.At, "Not encrypted", "Everybody on the way to %s can read and change what goes there. Write https:// "+
+			"and remove insecure as soon as the server has a certificate.", block.Quote(d.remote.String()))
+	case !excused && !d.encrypted && !local && !d.meant["insecure"]:
+		d.Problem(at, "Invalid URL", "Everybody on the way could read and change what http:// carries. Write https://, "+
+			"or, for development, add insecure = \"REASON\".")
 	}
 }
 
@@ -58,10 +80,5 @@ func (d *launch) allowURL(f *block.Field, u *neturl.URL) {
 		d.Problem(f.Val.At, "Invalid URL", "The URL has a host to which pfar cannot connect: %s.", block.Escape(err.Error()))
 		return
 	}
-	d.remote = &e
-}
-
-func loopback(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
+	d.remote, d.encrypted = &e, u.Scheme == "https"
 }

@@ -12,6 +12,7 @@ type Sandbox struct {
 	Dir     string   `json:"dir"` // working directory inside the sandbox
 	Limits  Limits   `json:"limits"`
 
+	Remote   string `json:"remote,omitempty"`   // URL that the command, pfar's adapter, connects to; "": no adapter
 	Hostname string `json:"hostname,omitempty"` // "": the host's
 	Once     bool   `json:"once,omitempty"`     // it runs to its end, once, and nobody speaks to it
 }
