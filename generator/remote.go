@@ -36,9 +36,12 @@ func (c *findings) adapt(s *declaration.Server, h Host) []sandbox.Mount {
 	s.Sandbox.AllowTmp = false // the adapter writes no file
 	for _, k := range s.Credentials {
 		for _, p := range k.Places {
-			if p == broker.Standard()[0] {
+			switch {
+			case p == broker.Standard()[0]:
 				s.Args = append(s.Args, "--token-env", k.Env)
-			} else {
+			case p.Part == broker.Query:
+				s.Args = append(s.Args, "--query-env", p.Name+"="+k.Env)
+			default:
 				s.Args = append(s.Args, "--header-env", p.Name+"="+k.Env)
 			}
 		}

@@ -140,7 +140,11 @@ func TestNameIsNoService(t *testing.T) {
 		for _, name := range tools {
 			for _, hints := range []*gate.Hints{nil, {ReadOnly: &yes, OpenWorld: &no}} {
 				facts := func(d gate.Declared) gate.Facts { return p.Resolve(gate.Offer{Server: d, Name: name, Hints: hints}) }
-				unknown, known := facts(gate.Declared{Server: "unknown"}), facts(gate.Declared{Server: service, Packages: p.Services[service].Packages[:1]})
+				certain := gate.Declared{Server: service, Service: service}
+				if packages := p.Services[service].Packages; len(packages) > 0 { // else its vendor runs it
+					certain = gate.Declared{Server: service, Packages: packages[:1]}
+				}
+				unknown, known := facts(gate.Declared{Server: "unknown"}), facts(certain)
 				if !below(unknown, known) {
 					harmless++
 				}

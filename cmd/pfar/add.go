@@ -25,7 +25,8 @@ declaration is a file of yours: change it with "pfar edit", remove it with "pfar
 
 NAME is a known service (pfar services). pfar runs an unknown package or command line in learning mode
 for a while, and then asks which of the hosts that it tried to reach you allow. The https address of a
-known service sets up that service. Any other address becomes a server that opens pages of that host.
+known vendor, or one that says mcp, is a remote MCP server: pfar connects to it and sets nothing up but
+the connection. Any other address becomes a server that opens pages of that host.
 
 If you name no version of a package, pfar takes the newest one and writes it into the declaration.
 
@@ -210,7 +211,7 @@ func (a *adding) add(ctx context.Context) error {
 		return a.unknown(ctx)
 	}
 	begin := &control.SetUp{Server: a.server(), Service: a.service.Name, Answers: a.choices.Answers, Page: a.page}
-	if a.choices.Package != "" || a.server() != a.service.Name { // which the entry alone does not say
+	if a.choices.Package+a.service.Program.URL != "" || a.server() != a.service.Name { // the entry alone says less
 		begin.Answers, begin.Text = nil, &control.Text{New: a.text}
 	}
 	return a.carry(ctx, begin)
@@ -414,7 +415,7 @@ func (a *adding) steps() (list [][2]string) {
 	}
 	add("write", "this declaration")
 	switch {
-	case !a.known:
+	case !a.known && a.service.Program.URL == "":
 		add("learn", fmt.Sprintf("which hosts it asks for, for %s", a.learn))
 		add("ask", "which of them it may reach")
 	case a.service.Test != nil:

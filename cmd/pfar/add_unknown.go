@@ -52,8 +52,10 @@ func (a *adding) unknown(ctx context.Context) error {
 		return fail(exitFailed, "the declaration has mistakes").withHint("%s", left)
 	}
 	fmt.Fprintf(a.stderr, "wrote %s\n", escape(done.File, oneLine))
-	if err := a.learned(ctx); err != nil {
-		return err
+	if a.service.Program.URL == "" { // a remote server has the one host
+		if err := a.learned(ctx); err != nil {
+			return err
+		}
 	}
 	for _, k := range a.service.Secrets {
 		if k.Deliver == broker.InEnvironment {

@@ -32,6 +32,8 @@ func propose(known catalog.Set, words []string, command bool) (proposal, error) 
 	word := words[0]
 	kind, _, _ := strings.Cut(word, ":")
 	switch s, found := known.Find(word); {
+	case found && s.Program.Package+s.Program.Command == "" && s.Remote.URL != "":
+		return ofVendor(s), nil
 	case found:
 		return proposal{service: s, known: true}, nil
 	case strings.Contains(word, "://"):
@@ -157,6 +159,12 @@ func (p *proposal) need(known catalog.Set, variables []string) error {
 			}
 			k.Deliver, k.Hosts, k.In = broker.OnWire, []string{host}, broker.Standard()
 		}
+		if p.service.Program.URL != "" {
+			if at && !slices.Contains(p.service.Domains, host) {
+				return usage("--secret %s: the secret of the server at %s goes there alone", word, p.service.Domains[0])
+			}
+			k.Deliver, k.Hosts, k.In = broker.OnWire, p.service.Domains, broker.Standard()
+		}
 		for _, h := range k.Hosts {
 			if !slices.Contains(p.service.Domains, h) {
 				p.service.Domains = append(p.service.Domains, h)
@@ -218,8 +226,8 @@ func ofCommand(known catalog.Set, words []string) (proposal, error) {
 	return stranger(name, program, catalog.Program{Command: program, Args: slices.Clone(words[1:])})
 }
 
-// ofURL proposes what stands for a web service, which pfar does not serve itself: the service whose vendor has this
-// server, or a server that opens pages of that one host.
+// ofURL proposes what an address leads to: a remote server, or a web service, for which a server opens pages of that
+// one host.
 func ofURL(known catalog.Set, text string) (proposal, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
@@ -232,19 +240,20 @@ func ofURL(known catalog.Set, text string) (proposal, error) {
 	if u.Scheme != "https" {
 		return proposal{}, usage("%q is not encrypted", u.Scheme+"://"+u.Host).withHint("write https://%s", u.Host)
 	}
-	const remote = "pfar does not serve remote MCP servers yet. "
 	for _, s := range known.All() {
-		if r, err := url.Parse(s.Remote); err == nil && s.Remote != "" && r.Host == u.Host {
-			if s.Program.Gone != "" {
-				return proposal{}, fail(exitFailed, "%sIt cannot run %s here either: %s", remote, s.Title, s.Program.Gone)
+		if r, err := url.Parse(s.Remote.URL); err == nil && s.Remote.URL != "" && r.Host == u.Host {
+			if u.RawQuery == "" && len(u.Path) > 1 && !block.SecretWithin(u.Path) {
+				s.Remote.URL = u.String() // some have a server for each tenant
 			}
-			return proposal{service: s, known: true, remarks: []string{
-				remote + "Instead of " + u.Host + " it runs " + s.Program.Package + " on this machine."}}, nil
+			return ofVendor(s), nil
 		}
+	}
+	if speaksMCP(u) {
+		return ofRemote(u)
 	}
 	fetch, ok := known.Find("fetch")
 	if !ok || fetch.Program.Gone != "" {
-		return proposal{}, fail(exitFailed, remote+"The catalogue has no service \"fetch\" to use instead")
+		return proposal{}, fail(exitFailed, "the catalogue has no service \"fetch\", which opens pages")
 	}
 	return proposal{
 		service: fetch, known: true,
@@ -252,6 +261,49 @@ func ofURL(known catalog.Set, text string) (proposal, error) {
 			Server:  declaration.NameNear(strings.TrimPrefix(u.Hostname(), "www.")),
 			Answers: map[string]string{"host": u.Host},
 		},
-		remarks: []string{fmt.Sprintf("%sThis server opens pages of %s and reaches nothing else.", remote, u.Host)},
+		remarks: []string{fmt.Sprintf("This server opens pages of %s and reaches nothing else. If there is an MCP "+
+			"server at this address, run: pfar add https://%s/mcp", u.Host, u.Host)},
 	}, nil
+}
+
+// speaksMCP reports whether an address is one of an MCP server, as far as it says so. pfar asks nobody before the
+// person has agreed.
+func speaksMCP(u *url.URL) bool {
+	words := append(strings.Split(u.Path, "/"), strings.Split(u.Hostname(), ".")...)
+	return slices.Contains(words, "mcp") || slices.Contains(words, "sse")
+}
+
+// ofVendor proposes the server that the vendor of a service runs.
+func ofVendor(s catalog.Service) proposal {
+	p := proposal{service: s.Elsewhere(), known: true, remarks: []string{
+		"This server runs elsewhere: its owner gets what calls send to it, and pfar cannot confine it.",
+	}}
+	p.service.Secrets = slices.DeleteFunc(p.service.Secrets, func(k catalog.Secret) bool { return k.Optional })
+	if len(p.service.Secrets) == 0 {
+		p.remarks = append(p.remarks, "If it wants you to sign in, run: pfar login "+s.Name)
+	}
+	if s.Program.Package != "" {
+		p.remarks = append(p.remarks, "To run "+s.Program.Package+" on this machine instead, run: pfar add "+s.Name)
+	}
+	return p
+}
+
+// ofRemote proposes a remote server of which nothing is known.
+func ofRemote(u *url.URL) (proposal, error) {
+	if u.RawQuery != "" || block.SecretWithin(u.Path) {
+		return proposal{}, usage("the address may have a secret in it; change the secret that you just typed").
+			withHint("write https://%s/mcp, and --secret TOKEN", u.Host)
+	}
+	words := slices.DeleteFunc(strings.Split(u.Hostname(), "."), func(w string) bool {
+		return w == "mcp" || w == "www" || w == "api"
+	})
+	name := declaration.NameNear(strings.Join(words[:max(1, len(words)-1)], "-"))
+	p, err := stranger(name, u.String(), catalog.Program{URL: u.String()})
+	p.service.Domains = []string{u.Host}
+	p.remarks = []string{
+		"pfar does not know this server. It runs elsewhere: its owner gets what calls send to it, and pfar cannot " +
+			"confine it. What runs here reaches " + u.Host + " and nothing else.",
+		"If it wants a token, add --secret TOKEN; if it wants you to sign in, run: pfar login " + name,
+	}
+	return p, err
 }

@@ -37,7 +37,19 @@ func TestPropose(t *testing.T) {
 		{words: "-- /opt/x/server --port 1", want: `server { command = "/opt/x/server" args = ["--port", "1"] }`},
 		{words: "-- node /opt/x/server.js", want: `server { command = "node" args = ["/opt/x/server.js"] }`},
 		{words: "https://www.example.com/docs", want: `service = "fetch" allowed_domains = ["www.example.com"]`},
-		{words: "https://mcp.notion.com/mcp", want: `allowed_domains = ["api.notion.com"]`},
+		{words: "https://mcp.notion.com/mcp",
+			want: `server { transport = "stream-http" url = "https://mcp.notion.com/mcp" }`},
+		{words: "https://api.githubcopilot.com/mcp/",
+			want: `auth = { GITHUB_PERSONAL_ACCESS_TOKEN = "vault:github_token" }`},
+		{words: "https://mcp.exa.ai/mcp",
+			want: `auth = { EXA_API_KEY = { secret = "vault:exa_api_key", in = ["header:x-api-key"] } }`},
+		{words: "https://mcp.context7.com/mcp", want: `url = "https://mcp.context7.com/mcp" }`},
+		{words: "https://mcp.dev.azure.com/acme",
+			want: `service = "azure-devops" server { transport = "stream-http" url = "https://mcp.dev.azure.com/acme" }`},
+		{words: "azure-devops", want: `url = "https://mcp.dev.azure.com/"`},
+		{words: "https://mcp.acme.example/v1",
+			want: `server { transport = "stream-http" url = "https://mcp.acme.example/v1" }`},
+		{words: "https://acme.example/sse", want: `server { transport = "sse" url = "https://acme.example/sse" }`},
 
 		{words: "notoin", failure: `no known service is called "notoin"`, hint: `did you mean "notion"?`},
 		{words: "repositories", failure: "no known service", hint: "pfar services repositories"},
@@ -57,7 +69,9 @@ func TestPropose(t *testing.T) {
 		{words: "https://u:hunter2@example.com/", failure: "a password in it"},
 		{words: "https://", failure: "this is not an address"},
 		{words: "ftp://example.com", failure: "is not encrypted"},
-		{words: "https://mcp.dev.azure.com/x", failure: "does not run without its install scripts"},
+		{words: "https://acme.example/mcp?key=hunter2", failure: "may have a secret in it"},
+		{words: "https://acme.example/mcp/ghp_hunter2hunter2hunter2hunter2hunter2hunt",
+			failure: "may have a secret in it"},
 	} {
 		words, command := strings.CutPrefix(test.words, "-- ")
 		p, err := propose(known, strings.Fields(words), command)

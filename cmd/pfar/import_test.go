@@ -251,12 +251,13 @@ func TestImport(t *testing.T) {
 	for key, want := range map[string]string{
 		"notion_token":       "ntn_12345678901FAKEFAKEFAKEFAKEFAKEFAKEFAKEFAKEFAK",
 		"my_tool_tool_token": "FAKE-tool-token-1", "my_tool_tool_secret": "FAKE-tool-secret", "other": "x",
+		"linear_token": "FAKE-linear",
 	} {
 		if k.vault[key].value != want {
 			t.Errorf("the vault has %q under %s", k.vault[key].value, key)
 		}
 	}
-	if len(k.vault) != 4 || len(k.declared) != 4 || !k.installed["npm:@notionhq/notion-mcp-server@2.5.2"] {
+	if len(k.vault) != 5 || len(k.declared) != 5 || !k.installed["npm:@notionhq/notion-mcp-server@2.5.2"] {
 		t.Errorf("%s, installed %v", k, k.installed)
 	}
 	if again, code := b.said(t, "import --from cursor --yes"); code != exitFailed ||
@@ -386,7 +387,7 @@ func TestImportFails(t *testing.T) {
 		if !failed {
 			return
 		}
-		if code == 0 && len(k.declared) != 4 || code != 0 && !strings.Contains(text, "no space") {
+		if code == 0 && len(k.declared) != 5 || code != 0 && !strings.Contains(text, "no space") {
 			t.Errorf("%d: exit %d: %s", n, code, text)
 		}
 		for name, keys := range map[string][]string{

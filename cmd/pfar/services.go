@@ -100,7 +100,7 @@ type knownTest struct {
 func knownOf(s catalog.Service) knownService {
 	p := s.Program
 	k := knownService{
-		Name: s.Name, Title: s.Title, Summary: s.Summary, Domains: s.Domains, Remote: s.Remote, File: s.File,
+		Name: s.Name, Title: s.Title, Summary: s.Summary, Domains: s.Domains, Remote: s.Remote.URL, File: s.File,
 		knownProgram: knownProgram{p.Package, p.Command, p.Gone}, Label: string(s.Label), Reviewed: s.Reviewed() != nil,
 	}
 	for _, e := range s.Secrets {

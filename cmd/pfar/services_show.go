@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strings"
@@ -18,10 +19,13 @@ func serviceText(s catalog.Service, columns int) string {
 	}
 	b.line("", escape(head, oneLine))
 	row := func(name, text string) { b.line(fmt.Sprintf("  %-8s", name), escape(text, oneLine)) }
+	if s.Program.Package+s.Program.Command == "" && s.Remote.URL != "" && s.Program.URL == "" {
+		s = s.Elsewhere() // as pfar add sets it up
+	}
 	if s.Program.Gone != "" {
 		row("runs", "nothing: "+s.Program.Gone)
 	} else {
-		row("runs", s.Program.Package+s.Program.Command) // it has one of them
+		row("runs", cmp.Or(s.Program.Package, s.Program.Command, "elsewhere, at "+s.Program.URL))
 		row("sees", seenBy(s))
 		row("reaches", reachedBy(s))
 		row("holds", heldBy(s))
@@ -45,8 +49,8 @@ func serviceText(s catalog.Service, columns int) string {
 	if s.Reviewed() != nil {
 		row("tools", "pfar ships digests of definitions that its makers have read")
 	}
-	if s.Remote != "" {
-		row("remote", s.Remote+", the vendor's own server")
+	if s.Remote.URL != "" && s.Program.URL == "" {
+		row("remote", s.Remote.URL+", the vendor's own server")
 	}
 	if s.File != "" {
 		row("entry", s.File)

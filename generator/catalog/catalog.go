@@ -32,7 +32,7 @@ type Service struct {
 
 	Device, Code *SignIn // nil: the service has no such flow
 	Test         *Test   // nil: none is known
-	Remote       string  // URL of the vendor's own server; "": none is known
+	Remote       Remote
 
 	File string // that the entry stands in
 }
@@ -44,10 +44,19 @@ type Program struct {
 	Bin       string // the package's program; "": its only one
 	Command   string // a local program instead of a package
 	Gone      string // why there is neither
+	URL       string // of a remote server instead of all these
 	Args      []string
 	Env       map[string]string // settings that are no secret
 	State     bool              // sandbox.state: it keeps files in its home
 	Memory    string            // sandbox.memory_limit; "": the default
+}
+
+// Remote is the vendor's own server.
+type Remote struct {
+	URL    string       // "": none is known
+	Token  string       // variable of the secret that it takes as well; "": it has people sign in
+	In     broker.Place // where in a request it wants that, Authorization by default
+	Scopes []string     // to ask for when somebody signs in
 }
 
 // Secret is one secret that the server needs.

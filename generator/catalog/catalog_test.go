@@ -29,8 +29,8 @@ func TestShipped(t *testing.T) {
 		if c.File != "services/"+c.Name+".hcl" {
 			t.Errorf("%s stands in %s", c.Name, c.File)
 		}
-		if p, err := source.ParseExact(c.Program.Package); c.Program.Gone != "" {
-			if c.Remote == "" {
+		if p, err := source.ParseExact(c.Program.Package); c.Program.Package+c.Program.Command == "" {
+			if c.Remote.URL == "" {
 				t.Errorf("%s: %s, and it names no remote server", c.Name, c.Program.Gone)
 			}
 		} else if err != nil {
@@ -149,10 +149,20 @@ func TestMistakes(t *testing.T) {
 			`reads is a fact for the gate. Write it into a file of policies.d`},
 		{`"wiki" {`, `"Wiki!" {`, `is not a name of at most 23 letters, digits and dashes.`},
 		{`"wiki" {`, `"pfar" {`, `"pfar" is the name of pfar's own tools (pfar__connect). Write service "my-service"`},
-		{`    summary = "Our pages"`, "    command = \"wiki\"", `setup has one of package, command and gone.`},
+		{`    summary = "Our pages"`, "    command = \"wiki\"",
+			`setup has one of package, command and gone, or remote alone.`},
 		{`    summary = "Our pages"`, "", `setup needs a summary, which people are shown.`},
-		{`    domains`, `    remote = "http://wiki.example.com"` + "\n    domains",
+		{`    domains`, `    remote { url = "http://wiki.example.com" }` + "\n    domains",
 			`is not an address that begins with https://.`},
+		{`    domains`, `    remote = "https://wiki.example.com"` + "\n    domains",
+			`remote is a block without a name.`},
+		{`    domains`, "    remote {}\n    domains", `remote does not say where the server is.`},
+		{`    domains`, "    remote {\n      url = \"https://wiki.example.com\"\n      token = \"X\"\n    }\n" +
+			"    domains",
+			`"X" is no secret of the service.`},
+		{`    domains`, "    remote {\n      url = \"https://wiki.example.com\"\n      in = [\"body\"]\n    }\n" +
+			"    domains",
+			`A remote server takes its token in one header or one parameter`},
 		{`    domains`, "    secret \"T\" {\n      key = \"wiki\"\n      where = \"Ask.\"\n    }\n    domains",
 			`A secret says whether the server has it.`},
 		{`    domains`,

@@ -73,11 +73,7 @@ func (d *draft) named() error {
 func (d *draft) program() error {
 	switch {
 	case d.Program.Gone != "":
-		why := strings.TrimSuffix(d.Program.Gone, ".")
-		if d.Remote != "" {
-			why += "; its vendor runs a server at " + d.Remote
-		}
-		return fmt.Errorf("%s cannot be set up: %s", d.Title, why)
+		return fmt.Errorf("%s cannot be set up: %s", d.Title, strings.TrimSuffix(d.Program.Gone, "."))
 	case d.Package == "":
 		d.Package = d.Program.Package
 		return nil
@@ -194,10 +190,11 @@ func (d *draft) text() []byte {
 	if d.Label != declaration.Sensitive {
 		line("label", declaration.Text(string(d.Label)))
 	}
-	if d.Name != "" && (d.Server != d.Name || d.Package == "" && d.Origin == "") { // nothing else says it
+	unsaid := d.Package == "" && d.Origin == "" || d.Program.URL != "" // nothing else says it
+	if d.Name != "" && (d.Server != d.Name || unsaid) {
 		line("service", declaration.Text(d.Name))
 	}
-	if hosts := d.filled(d.Domains); len(hosts) > 0 {
+	if hosts := d.filled(d.Domains); len(hosts) > 0 && d.Program.URL == "" {
 		line("allowed_domains", list("allowed_domains", hosts))
 	}
 	section(&b, "server {", d.serverLines())
@@ -220,6 +217,13 @@ func section(b *bytes.Buffer, open string, lines []string) {
 
 func (d *draft) serverLines() (lines []string) {
 	switch {
+	case d.Program.URL != "":
+		transport := declaration.StreamHTTP
+		if path.Base(d.Program.URL) == "sse" {
+			transport = declaration.SSE
+		}
+		lines = append(lines, "transport = "+declaration.Text(string(transport)),
+			"url = "+declaration.Text(d.Program.URL))
 	case d.Package == "":
 		lines = append(lines, "command = "+declaration.Text(d.Program.Command))
 	case d.Program.Bin != "":
@@ -266,11 +270,16 @@ func (d *draft) authLines() (lines []string) {
 // delivered is the value of a secret's variable in auth.
 func (d *draft) delivered(k Secret) string {
 	secret := declaration.Text("vault:" + cmp.Or(d.Keys[k.Env], k.Key))
-	if k.Deliver == broker.InEnvironment {
+	words := []string{"secret = " + secret}
+	switch {
+	case k.Deliver == broker.InEnvironment, d.Program.URL != "" && slices.Equal(k.In, broker.Standard()):
 		return secret
+	case d.Program.URL != "":
+		words = append(words, "in = "+list("in", []string{k.In[0].String()}))
+	default:
+		words = append(words, "deliver = "+declaration.Text(string(k.Deliver)))
 	}
-	words := []string{"secret = " + secret, "deliver = " + declaration.Text(string(k.Deliver))}
-	if k.Deliver == broker.OnWire {
+	if k.Deliver == broker.OnWire && d.Program.URL == "" {
 		var in []string
 		for _, p := range k.In {
 			in = append(in, p.String())

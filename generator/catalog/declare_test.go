@@ -108,7 +108,7 @@ func TestChoices(t *testing.T) {
 		{"notion", Choices{Keys: map[string]string{"NOTION_TOKEN": "A B"}}, "cannot be called"},
 		{"notion", Choices{Keys: map[string]string{"X": "x"}}, `no secret in "X"`},
 		{"linear", Choices{}, ""},
-		{"azure-devops", Choices{}, "@azure-devops/mcp does not run without its install scripts; its vendor"},
+		{"azure-devops", Choices{}, "@azure-devops/mcp does not run without its install scripts"},
 	} {
 		s, ok := known.Find(test.service)
 		if !ok {

@@ -133,7 +133,7 @@ func (e *entry) setup(f *block.Field) {
 			Value: e.signIn(&e.Device)},
 		{Name: "code", Example: `code { url = "https://...", token = "https://..." }`, Value: e.signIn(&e.Code)},
 		{Name: "test", Example: `test "get_me" { arguments = {} }`, Value: e.test},
-		{Name: "remote", Example: `"https://mcp.example.com/mcp"`, Value: e.url(&e.Remote)},
+		{Name: "remote", Example: `remote { url = "https://mcp.example.com/mcp" }`, Value: e.remote},
 		{Name: "gone", Example: `"The package is archived."`, Value: e.SetLine(&e.Program.Gone)},
 	}) {
 		return
@@ -155,9 +155,9 @@ func (e *entry) whole(f *block.Field) {
 			programs++
 		}
 	}
-	if programs != 1 {
+	if programs > 1 || programs == 0 && e.Remote.URL == "" {
 		e.Problem(f.At, "Not one program",
-			"setup has one of package, command and gone. Keep one of them, or write package = "+
+			"setup has one of package, command and gone, or remote alone. Keep one of them, or write package = "+
 				"\"npm:@example/mcp@1.2.3\".")
 	}
 	for _, d := range e.Domains {
@@ -168,6 +168,7 @@ func (e *entry) whole(f *block.Field) {
 	}
 	e.hosts(f)
 	e.references(f)
+	e.checkRemote(f)
 }
 
 // hosts finds the hosts of brokered secrets: those that are said, or the only one of the service.

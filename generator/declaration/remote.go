@@ -16,8 +16,8 @@ func (d *deliveries) refuseHosts() {
 	}
 }
 
-// checkRemote has the secrets of a remote server put into the header of its requests that each is for, Authorization if
-// the file does not say.
+// checkRemote has each secret of a remote server put into one place of its requests, the header Authorization if the
+// file does not say.
 func (d *deliveries) checkRemote() {
 	host := d.launch.remote
 	if host == nil || len(d.auths) == 0 { // what is wrong with url is said already
@@ -38,12 +38,12 @@ func (d *deliveries) checkRemote() {
 			at = d.auths[i].At
 		}
 		switch p := c.Places[0]; {
-		case len(c.Places) > 1 || p.Part != broker.Header:
-			d.Problem(at, "Invalid place", "The secret of a remote server stands in one header of its requests. Write "+
-				"in = [\"header:x-api-key\"], for example.")
+		case len(c.Places) > 1 || p.Part == broker.Body:
+			d.Problem(at, "Invalid place", "The secret of a remote server stands in one header of its requests, or in the "+
+				"query. Write in = [\"header:x-api-key\"], for example.")
 		case taken[p] != "":
-			d.Problem(at, "Two secrets in one place", "%s and %s both go into the header %s. Remove one, or write in = "+
-				"[\"header:NAME\"] in it.", block.QuoteName(taken[p]), block.QuoteName(c.Env), p.Name)
+			d.Problem(at, "Two secrets in one place", "%s and %s both go into %s. Remove one, or write in = [\"header:NAME\"] "+
+				"in it.", block.QuoteName(taken[p]), block.QuoteName(c.Env), p)
 		default:
 			taken[p] = c.Env
 		}

@@ -117,7 +117,9 @@ func members() map[string]func(entryReader, foreign.Member) {
 		"env_keys": func(r entryReader, m foreign.Member) { r.named(m, true) },
 		"env_vars": func(r entryReader, m foreign.Member) { r.named(m, false) },
 		"headers":  entryReader.readHeaders, "http_headers": entryReader.readHeaders,
-		"cwd": func(r entryReader, m foreign.Member) { r.cwd = r.word(m) },
+		"env_http_headers": entryReader.readEnvHeaders, "bearer_token_env_var": entryReader.readBearer,
+		"token_env": entryReader.readBearer,
+		"cwd":       func(r entryReader, m foreign.Member) { r.cwd = r.word(m) },
 		"disabled": func(r entryReader, m foreign.Member) {
 			r.Disabled = r.Disabled || m.Value.Text == "true"
 		},
@@ -143,7 +145,7 @@ func members() map[string]func(entryReader, foreign.Member) {
 		all[name] = func(r entryReader, m foreign.Member) { r.url = r.word(m) }
 	}
 	for _, name := range []string{"name", "display_name", "description", "gallery", "bundled", "startup_timeout_sec",
-		"startup_timeout_ms", "token_env", "bearer_token_env_var", "env_http_headers", "oauth", "required"} {
+		"startup_timeout_ms", "oauth", "required"} {
 		all[name] = ignored
 	}
 	return all
@@ -226,6 +228,24 @@ func (r entryReader) variables(m foreign.Member) (list []Variable) {
 func (r entryReader) readEnv(m foreign.Member) { r.env = append(r.env, r.variables(m)...) }
 
 func (r entryReader) readHeaders(m foreign.Member) { r.headers = append(r.headers, r.variables(m)...) }
+
+// readEnvHeaders reads headers whose values are in variables of the client's environment.
+func (r entryReader) readEnvHeaders(m foreign.Member) {
+	for _, v := range r.variables(m) {
+		r.headers = append(r.headers, Variable{v.Name, r.absent(v.Word, "")})
+	}
+}
+
+// readBearer reads the name of the variable that has the token.
+func (r entryReader) readBearer(m foreign.Member) {
+	r.headers = append(r.headers, Variable{"Authorization", r.absent(r.word(m), "Bearer ")})
+}
+
+// absent is the value of a variable of the client's environment, which the file does not have.
+func (entryReader) absent(name Word, before string) Word {
+	from := reference{written: "${" + name.Text + "}", secret: true}
+	return Word{Text: before + from.written, Line: name.Line, lacks: []reference{from}}
+}
 
 // named reads variables that a program takes from its own environment, or from its keyring.
 func (r entryReader) named(m foreign.Member, secret bool) {

@@ -14,6 +14,9 @@ import (
 
 // program finds out what is started: a package of a service, another package, or a local program.
 func (d *draft) program() {
+	if d.service.Program.URL != "" {
+		return
+	}
 	if base := strings.ToLower(path.Base(d.command.Text)); (base == "cmd" || base == "cmd.exe") && len(d.args) > 1 &&
 		strings.EqualFold(d.args[0].Text, "/c") { // as Windows needs it for npx
 		d.command, d.args = d.args[1], d.args[2:]
@@ -74,16 +77,6 @@ func plain(list []string) []string {
 
 // packaged has a package's version be an exact one.
 func (d *draft) packaged(pkg source.Package, line int) {
-	if pkg.Name == "mcp-remote" || pkg.Name == "supergateway" {
-		url := ""
-		for _, a := range d.args {
-			if strings.HasPrefix(a.Text, "http") {
-				url = a.Text
-			}
-		}
-		d.refuseRemote(line, url)
-		return
-	}
 	known := d.ofCatalog(pkg)
 	if !known {
 		d.service = catalog.Service{Label: "sensitive"}

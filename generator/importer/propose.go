@@ -10,49 +10,7 @@ import (
 	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/block"
-	"github.com/pfar/pfar/policies/gate"
 )
-
-// Options are what declarations are made by.
-type Options struct {
-	Origin   string // where the servers are from, for a comment
-	Services catalog.Set
-	Facts    map[string]gate.Service
-	Taken    map[string]string      // names of declared servers, and their files
-	Exists   func(path string) bool // of the host; nil: everything exists
-}
-
-// Value is a secret's, which no format shows.
-type Value string
-
-func (Value) String() string               { return "***" }
-func (Value) GoString() string             { return "***" }
-func (Value) MarshalText() ([]byte, error) { return []byte("***"), nil }
-
-// Secret is one that a server gets from the vault.
-type Secret struct {
-	Key      string `json:"key"`
-	Variable string `json:"variable"`
-	Line     int    `json:"line,omitempty"`
-	Brokered bool   `json:"brokered,omitempty"` // the server gets a placeholder
-	File     bool   `json:"file,omitempty"`     // the server reads a file that has it
-	Waits    bool   `json:"waits,omitempty"`    // the file does not have it
-	Value    Value  `json:"-"`
-}
-
-// Proposal is what becomes of one server of a file.
-type Proposal struct {
-	Name    string   `json:"name"` // in the file
-	Line    int      `json:"line"`
-	Server  string   `json:"server"`
-	Package string   `json:"package,omitempty"`
-	Service string   `json:"service,omitempty"`
-	Text    string   `json:"declaration,omitempty"`
-	Secrets []Secret `json:"secrets,omitempty"`
-	Hosts   bool     `json:"hosts_known"` // whether it is known what the server reaches
-	Notes   []Note   `json:"notes,omitempty"`
-	Refused string   `json:"refused,omitempty"` // why there is no declaration
-}
 
 // Propose makes declarations of servers.
 func Propose(entries []Entry, o Options) []Proposal {
@@ -97,17 +55,6 @@ func (e *Entry) print() string {
 	return fmt.Sprintf("%q", words)
 }
 
-// draft is a declaration while it is made.
-type draft struct {
-	Entry
-	o       Options
-	service catalog.Service // what the declaration is written from
-	choices catalog.Choices
-	known   bool            // service is one of the catalogue, or of its facts
-	given   map[string]bool // secrets of service that have a value, by variable
-	p       Proposal
-}
-
 // named finds a name that no other server has.
 func (d *draft) named(taken map[string]int) {
 	wanted := d.p.Server
@@ -139,7 +86,7 @@ func (d *draft) make() {
 	d.given = map[string]bool{}
 	args, env := arguments{d}, environment{d}
 	for _, step := range []func(){
-		d.local, d.program, args.put, env.sort, d.parameters, env.missing, d.folder, d.write,
+		d.local, d.connect, d.program, args.put, env.sort, d.parameters, env.missing, d.folder, d.write,
 	} {
 		if step(); d.Refused != "" {
 			return
@@ -147,16 +94,13 @@ func (d *draft) make() {
 	}
 }
 
-// local refuses what pfar does not start.
+// local refuses what pfar cannot start.
 func (d *draft) local() {
 	words := d.words()
-	elsewhere := strings.HasPrefix(d.kind, "http") || strings.HasPrefix(d.kind, "s") && d.kind != "stdio" ||
-		d.kind == "remote" || d.kind == "ws"
 	switch {
 	case d.itself(words):
 		d.refuse(d.Line, "it is pfar itself")
-	case d.command.Text == "" && (d.url.Text != "" || elsewhere):
-		d.refuseRemote(cmp.Or(d.url.Line, d.Line), d.url.Text)
+	case d.isRemote():
 	case d.command.Text == "":
 		d.refuse(d.Line, "it has no command")
 	case len(d.command.lacks) > 0:
@@ -172,26 +116,6 @@ func (d *draft) itself(words []string) bool {
 	own := strings.HasPrefix(d.url.Text, "http://127.0.0.1:") || strings.HasPrefix(d.url.Text, "http://localhost:")
 	connects := path.Base(words[0]) == "pfar" && slices.Contains(words, "connect")
 	return d.Name == "pfar" && (own || connects)
-}
-
-func (d *draft) words() []string {
-	words := []string{d.command.Text}
-	for _, a := range d.args {
-		words = append(words, a.Text)
-	}
-	return words
-}
-
-// refuseRemote says that a server runs elsewhere, and which package could do the same.
-func (d *draft) refuseRemote(line int, url string) {
-	for _, s := range d.o.Services.All() {
-		if s.Remote != "" && hostOf(s.Remote) == hostOf(url) && s.Program.Gone == "" {
-			d.refuse(line, "it is a remote server, and pfar does not serve those yet; pfar add %s runs %s instead", s.Name,
-				cmp.Or(s.Program.Package, s.Program.Command))
-			return
-		}
-	}
-	d.refuse(line, "it is a remote server, and pfar does not serve those yet")
 }
 
 // container says that a server runs in a container, and which package could do the same.

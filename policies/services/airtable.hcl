@@ -16,7 +16,8 @@ service "airtable" {
     package   = "npm:airtable-mcp-server@1.14.0"
     integrity = "sha512-OYUwkrIhXsYRqx39wQ5R7OAM5R0RdDWJRb8CBMLFU8OGPAB1Jmm4oOrLtaH3Qmtd+UG2IAT+nFlFrqfs//2klA=="
     domains   = ["api.airtable.com", "content.airtable.com"]
-    remote    = "https://mcp.airtable.com/mcp"
+
+    remote { url = "https://mcp.airtable.com/mcp" }
 
     secret "AIRTABLE_API_KEY" {
       key      = "airtable_token"

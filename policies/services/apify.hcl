@@ -19,7 +19,11 @@ service "apify" {
     integrity = "sha512-JnD0k54RJlwKhJouP+IU3+oLLHh9oxG0BiB+FjIrp4DeGsvfL8CmJ6yOBbxwtU0hlGinuo/ImcNdRi1HecGvrQ=="
     env       = { TELEMETRY_ENABLED = "false" }
     domains   = ["api.apify.com"]
-    remote    = "https://mcp.apify.com"
+
+    remote {
+      url   = "https://mcp.apify.com"
+      token = "APIFY_TOKEN"
+    }
 
     secret "APIFY_TOKEN" {
       key      = "apify_token"

@@ -17,7 +17,8 @@ service "asana" {
     package   = "npm:@roychri/mcp-server-asana@1.8.0"
     integrity = "sha512-qiEqfrrIjiLzD95A9zXrSGHcKx6S15i2mT9fHYyFPah8QgqdphERWUcEj98IAIRnYgGPh6deKEVr4msXXLGYgA=="
     domains   = ["app.asana.com"]
-    remote    = "https://mcp.asana.com/v2/mcp"
+
+    remote { url = "https://mcp.asana.com/v2/mcp" }
 
     secret "ASANA_ACCESS_TOKEN" {
       key     = "asana_token"

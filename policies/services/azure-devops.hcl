@@ -23,7 +23,8 @@ service "azure-devops" {
     summary = "Repositories, work items and pipelines of one organization"
     label   = "internal"
     gone    = "@azure-devops/mcp does not run without its install scripts"
-    remote  = "https://mcp.dev.azure.com/"
+
+    remote { url = "https://mcp.dev.azure.com/" }
 
     device {
       url      = "https://login.microsoftonline.com/organizations/oauth2/v2.0/devicecode"

@@ -14,7 +14,12 @@ service "context7" {
     package   = "npm:@upstash/context7-mcp@4.1.1"
     integrity = "sha512-fUARTIZGVKzlzQKDhKUg4aIQ3yEU/12STdfxJDDnLMSN7yyHiPvNHI05iFwxkv3vC8G76Wp27MwK6Jucl/C5pA=="
     domains   = ["context7.com"]
-    remote    = "https://mcp.context7.com/mcp"
+
+    remote {
+      url   = "https://mcp.context7.com/mcp"
+      token = "CONTEXT7_API_KEY"
+      in    = ["header:context7_api_key"]
+    }
 
     secret "CONTEXT7_API_KEY" {
       key      = "context7_api_key"

@@ -16,7 +16,8 @@ service "datadog" {
     package   = "npm:@winor30/mcp-server-datadog@1.8.0"
     integrity = "sha512-h6HySYW/q2YdzNdrUc7aOaRoaer4oYrDuy0QRQEZkzgfGey+Dmot2IeYI25jYaR4bu0fKoZbIx6UVmfIMF5Pcw=="
     domains   = ["api.datadoghq.com"]
-    remote    = "https://mcp.datadoghq.com/api/unstable/mcp-server/mcp"
+
+    remote { url = "https://mcp.datadoghq.com/api/unstable/mcp-server/mcp" }
 
     secret "DATADOG_API_KEY" {
       key     = "datadog_api_key"

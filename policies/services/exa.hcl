@@ -15,7 +15,12 @@ service "exa" {
     package   = "npm:exa-mcp-server@3.4.1"
     integrity = "sha512-X6g4J9LXLJZ0uK52G8KE/KCaxpaD+wkEHzjkoDTYkC+afxfm5xqWgih3i0hgTfyufl6PggkLeR0L6rDAxW6ETg=="
     domains   = ["api.exa.ai"]
-    remote    = "https://mcp.exa.ai/mcp"
+
+    remote {
+      url   = "https://mcp.exa.ai/mcp"
+      token = "EXA_API_KEY"
+      in    = ["header:x-api-key"]
+    }
 
     secret "EXA_API_KEY" {
       key     = "exa_api_key"

@@ -17,7 +17,8 @@ service "figma" {
     args      = ["--stdio"]
     env       = { FRAMELINK_TELEMETRY = "off" }
     domains   = ["api.figma.com"]
-    remote    = "https://mcp.figma.com/mcp"
+
+    remote { url = "https://mcp.figma.com/mcp" }
 
     secret "FIGMA_API_KEY" {
       key      = "figma_token"

@@ -24,7 +24,11 @@ service "firecrawl" {
     package   = "npm:firecrawl-mcp@3.26.0"
     integrity = "sha512-aJPkPDSeQAIvA1RthFsLStXf5GHWE6hZa8MC36fk3JXC9etj0kUwBF1CFl3th0DmaFTZ0gZ9+eSvauyEDdPDwA=="
     domains   = ["api.firecrawl.dev"]
-    remote    = "https://mcp.firecrawl.dev/v2/mcp"
+
+    remote {
+      url   = "https://mcp.firecrawl.dev/v2/mcp"
+      token = "FIRECRAWL_API_KEY"
+    }
 
     secret "FIRECRAWL_API_KEY" {
       key      = "firecrawl_api_key"

@@ -35,7 +35,11 @@ service "github" {
     package   = "npm:@modelcontextprotocol/server-github@2025.4.8"
     integrity = "sha512-8N43bQw9MlUB0piTZHK2JMh8kYPKxH57d4Z7Wb8PS4by2MkZ0FzI5xPImg3xumpev82VZw2VWHQJJJYp+WkwEw=="
     domains   = ["api.github.com"]
-    remote    = "https://api.githubcopilot.com/mcp/"
+
+    remote {
+      url   = "https://api.githubcopilot.com/mcp/"
+      token = "GITHUB_PERSONAL_ACCESS_TOKEN"
+    }
 
     secret "GITHUB_PERSONAL_ACCESS_TOKEN" {
       key      = "github_token"

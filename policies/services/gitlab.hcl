@@ -47,7 +47,8 @@ service "gitlab" {
     integrity = "sha512-t2s7VDHuuQXCQFA7vfPrBPpMpvPEObk0gNiDd1y57uN+wJS8XkCgkJCdvL1j3dx6WNuyxHCh0HdG7CoXNaegKw=="
     bin       = "mcp-gitlab"
     domains   = ["gitlab.com"]
-    remote    = "https://gitlab.com/api/v4/mcp"
+
+    remote { url = "https://gitlab.com/api/v4/mcp" }
 
     secret "GITLAB_PERSONAL_ACCESS_TOKEN" {
       key      = "gitlab_token"

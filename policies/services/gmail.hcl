@@ -31,7 +31,8 @@ service "gmail" {
     package   = "npm:@gongrzhe/server-gmail-autoauth-mcp@1.1.11"
     integrity = "sha512-IP9nbCmJZ5h8wrtld0LBpJCV7coyfeOrhsNdPhIbkFzKBmgf06Gy4bnsr3zVOi8Leey0az3s4UPIdcQmIb/iJw=="
     domains   = ["gmail.googleapis.com", "oauth2.googleapis.com"]
-    remote    = "https://gmailmcp.googleapis.com/mcp/v1"
+
+    remote { url = "https://gmailmcp.googleapis.com/mcp/v1" }
 
     secret "GMAIL_OAUTH_PATH" {
       key     = "gmail_client"

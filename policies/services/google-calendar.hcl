@@ -22,7 +22,8 @@ service "google-calendar" {
     package   = "npm:@cocal/google-calendar-mcp@2.6.3"
     integrity = "sha512-mvtzgfZ68BSp0Ck5PBFsFywRaMmaDelaSTtWQvaUzzoQOA0B/MOLfmCJL11QRXTg2Cmz4rZeZYK2fA6dmdGQSg=="
     domains   = ["www.googleapis.com", "oauth2.googleapis.com"]
-    remote    = "https://calendarmcp.googleapis.com/mcp/v1"
+
+    remote { url = "https://calendarmcp.googleapis.com/mcp/v1" }
 
     secret "GOOGLE_OAUTH_CREDENTIALS" {
       key     = "google_calendar_client"

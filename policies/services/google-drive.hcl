@@ -14,7 +14,8 @@ service "google-drive" {
     package   = "npm:@modelcontextprotocol/server-gdrive@2025.1.14"
     integrity = "sha512-MWrvgaHARzAsFEYpzOrG/ewYoWrDSvF1ybmW56cMIrnVQekTP0iGWKC/aEXVcc+V5hAmMGm7iABSJFNrBX9a0A=="
     domains   = ["www.googleapis.com"]
-    remote    = "https://drivemcp.googleapis.com/mcp/v1"
+
+    remote { url = "https://drivemcp.googleapis.com/mcp/v1" }
 
     secret "GDRIVE_CREDENTIALS_PATH" {
       key     = "google_drive_tokens"

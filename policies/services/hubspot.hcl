@@ -21,7 +21,8 @@ service "hubspot" {
     package   = "npm:@hubspot/mcp-server@0.4.0"
     integrity = "sha512-nNNrqysJrCkPb8XWl3wd2d61nTLf8IAnfWOHag4FCSRKRjSXuIE/2h4GVUcPmVhJVaN7RsIq8C43BMFV+EI9GA=="
     domains   = ["api.hubspot.com"]
-    remote    = "https://mcp.hubspot.com"
+
+    remote { url = "https://mcp.hubspot.com" }
 
     secret "PRIVATE_APP_ACCESS_TOKEN" {
       key      = "hubspot_token"

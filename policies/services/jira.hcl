@@ -16,7 +16,8 @@ service "jira" {
     package   = "npm:@aashari/mcp-server-atlassian-jira@3.3.0"
     integrity = "sha512-v16EQgrnXaoG4gd0B1Y5cgX9IMwmMTOZWUx+YJ2F+15hghAHQqJCVUZhnkJSl2NoK3VhLm+HJ8iyfYkAGKTDlg=="
     domains   = ["{site}.atlassian.net"]
-    remote    = "https://mcp.atlassian.com/v1/mcp"
+
+    remote { url = "https://mcp.atlassian.com/v1/mcp" }
 
     secret "ATLASSIAN_API_TOKEN" {
       key      = "atlassian_token"

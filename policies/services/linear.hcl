@@ -22,7 +22,11 @@ service "linear" {
     package   = "npm:@tacticlaunch/mcp-linear@1.4.3"
     integrity = "sha512-AnAINUcA7SV0tvFHP8mmOUoUGRdLx2wnBsAJ3HtJAq2m62QTWwfqA/OaLK2/Bl51lA3mY9dBAGxRFbrhKa5kcA=="
     domains   = ["api.linear.app"]
-    remote    = "https://mcp.linear.app/mcp"
+
+    remote {
+      url   = "https://mcp.linear.app/mcp"
+      token = "LINEAR_API_TOKEN"
+    }
 
     secret "LINEAR_API_TOKEN" {
       key      = "linear_token"

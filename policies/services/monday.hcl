@@ -23,7 +23,8 @@ service "monday" {
     package   = "npm:@mondaydotcomorg/monday-api-mcp@3.3.0"
     integrity = "sha512-X1utDF2gxF8n5Dwsz8GcQefg2N4qM4JMXtlnzweIEEBqYCTam9d5BPhINgZ07e8hKeV2hDM2PsHAOFjIqZb0cQ=="
     domains   = ["api.monday.com"]
-    remote    = "https://mcp.monday.com/mcp"
+
+    remote { url = "https://mcp.monday.com/mcp" }
 
     secret "MONDAY_TOKEN" {
       key      = "monday_token"

@@ -21,7 +21,8 @@ service "notion" {
     package   = "npm:@notionhq/notion-mcp-server@2.5.2"
     integrity = "sha512-5nPSwHMnugSGAhSJS5vVIlMao+iTJO9HoWGpCnT8lJNrPy3rZMqs1V/CPiN4MuxF+5EBgRE/f/Tirl6Wfi75Mg=="
     domains   = ["api.notion.com"]
-    remote    = "https://mcp.notion.com/mcp"
+
+    remote { url = "https://mcp.notion.com/mcp" }
 
     secret "NOTION_TOKEN" {
       key      = "notion_token"

@@ -14,7 +14,11 @@ service "perplexity" {
     package   = "npm:@perplexity-ai/mcp-server@1.2.1"
     integrity = "sha512-nhqGnbTAdb+BblDAG59vD0u4T3/QzDA7h6pYbBP1djH7RGjJcTg8uLVAJ7jNkbKF90NkQ/fF9K8u8SkKUQZEyQ=="
     domains   = ["api.perplexity.ai"]
-    remote    = "https://api.perplexity.ai/mcp"
+
+    remote {
+      url   = "https://api.perplexity.ai/mcp"
+      token = "PERPLEXITY_API_KEY"
+    }
 
     secret "PERPLEXITY_API_KEY" {
       key      = "perplexity_api_key"

@@ -19,7 +19,8 @@ service "sentry" {
     package   = "npm:@sentry/mcp-server@0.39.0"
     integrity = "sha512-sJzFkzka+1wkrCk+v/uWvl3lB0Kcu6Mb/jxlnOZyifJKhTpWv1gF6pJEmAGmf19s2f0ARAw6CsDaYuhGN+I4bw=="
     domains   = ["sentry.io", "us.sentry.io", "de.sentry.io"]
-    remote    = "https://mcp.sentry.dev/mcp"
+
+    remote { url = "https://mcp.sentry.dev/mcp" }
 
     secret "SENTRY_ACCESS_TOKEN" {
       key      = "sentry_token"

@@ -30,7 +30,8 @@ service "slack" {
     package   = "npm:@modelcontextprotocol/server-slack@2025.4.25"
     integrity = "sha512-9WBjnxl4OgYZ1kKBqUmHbd2XVoqtnO9u8kaxSaGb4NAWf2Q4D/LV6FoJUAHPPcvKcB7AQLNJa8KO3yNOcU6fvQ=="
     domains   = ["slack.com"]
-    remote    = "https://mcp.slack.com/mcp"
+
+    remote { url = "https://mcp.slack.com/mcp" }
 
     secret "SLACK_BOT_TOKEN" {
       key      = "slack_bot_token"

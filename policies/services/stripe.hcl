@@ -20,7 +20,8 @@ service "stripe" {
     package   = "npm:@stripe/mcp@0.3.3"
     integrity = "sha512-Ra7keWg5GKDQ7RUIDa8L3ClKMsmhsJVAXG2/rYeaICEHjyMHYhD9KL2BWVqOqr1IjQwhnA8qbf+Tnb4x09DLyQ=="
     domains   = ["mcp.stripe.com"]
-    remote    = "https://mcp.stripe.com"
+
+    remote { url = "https://mcp.stripe.com" }
 
     secret "STRIPE_SECRET_KEY" {
       key      = "stripe_key"

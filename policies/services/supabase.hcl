@@ -19,7 +19,11 @@ service "supabase" {
     package   = "npm:@supabase/mcp-server-supabase@0.13.0"
     integrity = "sha512-TUzlt0x9eADZgUOz/5wWk95i5GVf1QSnIwYX0jmasNNmoqPxEkAgO/kg8aAQTqmYZx/OPlVlaX3Er5v/le1z2g=="
     domains   = ["api.supabase.com", "supabase.com"]
-    remote    = "https://mcp.supabase.com/mcp"
+
+    remote {
+      url   = "https://mcp.supabase.com/mcp"
+      token = "SUPABASE_ACCESS_TOKEN"
+    }
 
     secret "SUPABASE_ACCESS_TOKEN" {
       key      = "supabase_token"

@@ -14,7 +14,11 @@ service "tavily" {
     package   = "npm:tavily-mcp@0.2.22"
     integrity = "sha512-w2pmmmn/JKcNavylDoiNtNPflWt6SK2G1SVUvg0VvdvFJQUaOzEdanAm1VUWBOhUCqmVoBYVPstGcOoWvh8RQQ=="
     domains   = ["api.tavily.com"]
-    remote    = "https://mcp.tavily.com/mcp/"
+
+    remote {
+      url   = "https://mcp.tavily.com/mcp/"
+      token = "TAVILY_API_KEY"
+    }
 
     secret "TAVILY_API_KEY" {
       key      = "tavily_api_key"

@@ -25,7 +25,8 @@ service "todoist" {
     integrity = "sha512-yAC+tPd2CSz6yF9ZrUYK9KXpjJUijRua/vSrCX2ls6R1wbkGJtRorz3STkW0qBMbqCRlf2KgJjZw1mpOUtCEyQ=="
     bin       = "todoist-mcp"
     domains   = ["api.todoist.com"]
-    remote    = "https://ai.todoist.net/mcp"
+
+    remote { url = "https://ai.todoist.net/mcp" }
 
     secret "TODOIST_API_KEY" {
       key     = "todoist_token"

@@ -30,8 +30,10 @@ func TestPlans(t *testing.T) {
 	host := generator.Host{
 		FS: fstest.MapFS{
 			"usr/bin/node": program, "usr/bin/env": program, "usr/bin/python3": program, "usr/lib/chromium/chromium": program,
+			"usr/lib/pfar/pfar-adapter": program,
 		},
-		Path: []string{"/usr/bin"}, Home: "/root", StateDir: "/var/lib/pfar/home", Packages: "/var/lib/pfar/packages",
+		Adapter: "/usr/lib/pfar/pfar-adapter",
+		Path:    []string{"/usr/bin"}, Home: "/root", StateDir: "/var/lib/pfar/home", Packages: "/var/lib/pfar/packages",
 	}
 	for _, dir := range strings.Fields("etc home var/tmp tmp run proc/sys dev srv/notes srv/project") {
 		host.FS.(fstest.MapFS)[dir] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
@@ -39,25 +41,14 @@ func TestPlans(t *testing.T) {
 	var all strings.Builder
 	for _, c := range catalog.Load(nil, "").All() {
 		if c.Program.Gone != "" {
-			fmt.Fprintf(&all, "%s\n  %s: %s\n", c.Name, c.Program.Gone, c.Remote)
-			continue
+			fmt.Fprintf(&all, "%s\n  %s\n", c.Name, c.Program.Gone)
+		} else if c.Program.Package+c.Program.Command != "" {
+			install(t, host, c)
+			compile(t, &all, host, c)
 		}
-		install(t, host, c)
-		text, err := Declare(c)
-		if err != nil {
-			t.Errorf("%s: %v", c.Name, err)
-			continue
+		if c.Remote.URL != "" {
+			compile(t, &all, host, c.Elsewhere())
 		}
-		s, diags := declaration.Parse(c.Name+".hcl", []byte(text), declaration.Options{})
-		if s == nil {
-			t.Errorf("%s: %v\n%s", c.Name, diags, text)
-			continue
-		}
-		p, more := generator.Compile(*s, host)
-		if diags = append(diags, more...); len(diags) > 0 {
-			t.Errorf("%s: %v\n%s", c.Name, diags, text)
-		}
-		describe(&all, p)
 	}
 	path := filepath.Join("testdata", "plans.txt")
 	if *update {
@@ -69,6 +60,26 @@ func TestPlans(t *testing.T) {
 		const remedy = "Compare, then run: go test ./tests/catalogued -update"
 		t.Errorf("%v; the plans are other ones than in %s. %s\n%s", err, path, remedy, &all)
 	}
+}
+
+// compile writes what comes of a service's declaration.
+func compile(t *testing.T, all *strings.Builder, host generator.Host, c catalog.Service) {
+	t.Helper()
+	text, err := Declare(c)
+	if err != nil {
+		t.Errorf("%s: %v", c.Name, err)
+		return
+	}
+	s, diags := declaration.Parse(c.Name+".hcl", []byte(text), declaration.Options{})
+	if s == nil {
+		t.Errorf("%s: %v\n%s", c.Name, diags, text)
+		return
+	}
+	p, more := generator.Compile(*s, host)
+	if diags = append(diags, more...); len(diags) > 0 {
+		t.Errorf("%s: %v\n%s", c.Name, diags, text)
+	}
+	describe(all, p)
 }
 
 // install puts the package of a service on a host, with one program.
@@ -99,7 +110,7 @@ func install(t *testing.T, h generator.Host, c catalog.Service) {
 
 // describe writes what a server gets.
 func describe(b *strings.Builder, p plan.Plan) {
-	fmt.Fprintf(b, "%s\n", p.Name)
+	fmt.Fprintln(b, strings.TrimSpace(p.Name+" "+p.Sandbox.Remote))
 	for _, e := range p.Egress.Endpoints {
 		fmt.Fprintf(b, "  reaches %s\n", e)
 	}

@@ -1,0 +1,60 @@
+package catalog
+
+import (
+	"net/url"
+	"slices"
+
+	"github.com/pfar/pfar/policies/block"
+	"github.com/pfar/pfar/policies/broker"
+)
+
+// Elsewhere is the service as its vendor runs it: the server is a remote one, which gets at most one of the secrets.
+func (s Service) Elsewhere() Service {
+	s.Program = Program{URL: s.Remote.URL}
+	s.Parameters, s.Test, s.Device, s.Code, s.Domains = nil, nil, nil, nil, nil
+	if u, err := url.Parse(s.Remote.URL); err == nil {
+		s.Domains = []string{u.Host}
+	}
+	secrets := s.Secrets
+	s.Secrets = nil
+	for _, k := range secrets {
+		if k.Env == s.Remote.Token {
+			k.Deliver, k.Hosts, k.In = broker.OnWire, s.Domains, []broker.Place{s.Remote.In}
+			s.Secrets = append(s.Secrets, k)
+		}
+	}
+	return s
+}
+
+// remote reads the vendor's own server.
+func (e *entry) remote(f *block.Field) {
+	in := broker.Standard()
+	if !e.table(f, []block.Key{
+		{Name: "url", Example: `"https://mcp.example.com/mcp"`, Value: e.url(&e.Remote.URL)},
+		{Name: "token", Example: `"EXAMPLE_TOKEN"`, Value: e.SetLine(&e.Remote.Token)},
+		{Name: "in", Example: `["header:x-api-key"]`, Value: func(f *block.Field) { in = nil; e.places(&in)(f) }},
+		{Name: "scopes", Example: `["read"]`, Value: e.lines(&e.Remote.Scopes)},
+	}) {
+		return
+	}
+	if e.Remote.URL == "" {
+		e.Problem(f.At, "Missing url", "remote does not say where the server is. Write url = "+
+			"\"https://mcp.example.com/mcp\" in it.")
+	}
+	if len(in) != 1 || in[0].Part == broker.Body {
+		e.Problem(f.At, "Invalid place", "A remote server takes its token in one header or one parameter of the query. "+
+			"Write in = [\"header:x-api-key\"], or leave in out.")
+		return
+	}
+	e.Remote.In = in[0]
+}
+
+// checkRemote wants the token of a remote server among the secrets.
+func (e *entry) checkRemote(f *block.Field) {
+	token := e.Remote.Token
+	if token == "" || slices.ContainsFunc(e.Secrets, func(k Secret) bool { return k.Env == token }) {
+		return
+	}
+	e.Problem(f.Val.Index["remote"].At, "Unknown secret", "%s is no secret of the service. Write secret %s { ... }, or "+
+		"remove token.", block.QuoteName(token), block.QuoteName(token))
+}
