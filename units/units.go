@@ -179,6 +179,7 @@ const (
 	StateRunning  = "running"            // tools listed and served
 	StateInvalid  = "credential-invalid" // running, for people: its secrets are wrong, no client sees its tools
 	StateBackOff  = "back-off"           // crashed, will be started again
+	StateOffline  = "offline"            // a remote server that cannot be reached; is tried again
 	StateFailed   = "failed"             // disabled after three crashes in a row, or cannot start on this host
 	StateStopping = "stopping"
 )

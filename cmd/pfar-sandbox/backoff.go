@@ -20,6 +20,8 @@ type history struct {
 	Recent int       `json:"recent"` // crashes since the last healthy one, which is longer
 	Last   time.Time `json:"last"`
 	Why    string    `json:"why"`
+
+	Remote bool `json:"-"` // the server runs elsewhere: it is tried again, however often it could not be reached
 }
 
 const (
@@ -31,6 +33,9 @@ const (
 // steps is the time from a crash to the next start.
 var steps = [...]time.Duration{1 * time.Second, 5 * time.Second, 30 * time.Second}
 
+// later are those after that, of a remote server.
+var later = [...]time.Duration{time.Minute, 5 * time.Minute}
+
 // crashed returns the history after a crash at now of a server that had served its tools for up.
 func (h history) crashed(now time.Time, up time.Duration, why string) history {
 	if up >= healthy {
@@ -39,22 +44,39 @@ func (h history) crashed(now time.Time, up time.Duration, why string) history {
 	if up >= stable {
 		h.InRow = 0
 	}
-	return history{InRow: h.InRow + 1, Recent: h.Recent + 1, Last: now, Why: why}
+	return history{InRow: h.InRow + 1, Recent: h.Recent + 1, Last: now, Why: why, Remote: h.Remote}
 }
 
-func (h history) disabled() bool { return h.InRow >= maxInRow }
+func (h history) disabled() bool { return h.InRow >= maxInRow && !h.Remote }
+
+// state is the server's until the next start.
+func (h history) state() string {
+	switch {
+	case h.Remote:
+		return units.StateOffline
+	case h.disabled():
+		return units.StateFailed
+	}
+	return units.StateBackOff
+}
 
 // delay is the time between the last crash and the next start.
 func (h history) delay() time.Duration {
 	if h.Recent == 0 {
 		return 0
 	}
+	if more := h.Recent - len(steps); h.Remote && more > 0 {
+		return later[min(more, len(later))-1]
+	}
 	return steps[min(h.Recent, len(steps))-1]
 }
 
 // words says what happens next.
 func (h history) words() string {
-	if h.disabled() {
+	switch {
+	case h.Remote:
+		return fmt.Sprintf("next try %s after failure %d: %s", h.delay(), h.Recent, h.Why)
+	case h.disabled():
 		return fmt.Sprintf("disabled after %d crashes in a row: %s", h.InRow, h.Why)
 	}
 	return fmt.Sprintf("back-off %s after crash %d of %d: %s", h.delay(), h.InRow, maxInRow, h.Why)

@@ -42,6 +42,22 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
+// TestOffline: a remote server is tried again, however often it could not be reached, and ever more rarely.
+func TestOffline(t *testing.T) {
+	dir, now := t.TempDir(), time.Unix(1e9, 0)
+	for i, want := range []time.Duration{1e9, 5e9, 30e9, 60e9, 300e9, 300e9} {
+		h := readHistory(dir)
+		h.Remote = true
+		if h = h.crashed(now, 0, "no route"); h.delay() != want || h.exitCode() != units.ExitCrashed ||
+			h.state() != units.StateOffline || !strings.Contains(h.words(), "no route") {
+			t.Errorf("failure %d: %v, %d, %s, %s", i+1, h.delay(), h.exitCode(), h.state(), h.words())
+		}
+		if err := h.write(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestHistoryThatIsMissingOrDamaged(t *testing.T) {
 	dir := t.TempDir()
 	if h := readHistory(dir); h.delay() != 0 || h.disabled() {

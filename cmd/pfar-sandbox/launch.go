@@ -126,6 +126,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 		return nil, none, err
 	}
 	l.history = readHistory(l.runtime)
+	l.history.Remote = l.plan.Sandbox.Remote != ""
 	secrets, err := readSecrets(l.plan)
 	if err != nil {
 		return nil, none, err
@@ -224,7 +225,7 @@ func (l *launcher) backOff(ctx context.Context) error {
 		return nil
 	}
 	wait = min(wait, l.history.delay()) // whatever the clock did since
-	l.state(units.StateBackOff, l.history.words())
+	l.state(l.history.state(), l.history.words())
 	l.notify(map[string]string{"EXTEND_TIMEOUT_USEC": fmt.Sprint((wait + 3*time.Minute).Microseconds())})
 	select {
 	case <-time.After(wait):
@@ -471,12 +472,12 @@ func (l *launcher) crashed(why string, killed bool) int {
 	if err := l.history.write(l.runtime); err != nil {
 		l.log.Say("pfar-sandbox: " + err.Error())
 	}
-	state := units.StateBackOff
-	if l.history.disabled() {
-		state = units.StateFailed
+	what := " crashed: "
+	if l.history.Remote {
+		what = " is offline: "
 	}
-	l.log.Say("pfar-sandbox: server " + l.plan.Name + " crashed: " + l.history.words())
-	l.state(state, l.history.words())
+	l.log.Say("pfar-sandbox: server " + l.plan.Name + what + l.history.words())
+	l.state(l.history.state(), l.history.words())
 	return l.history.exitCode()
 }
 

@@ -81,7 +81,7 @@ func (c connectVerb) awaitServer(ctx context.Context, name string) error {
 			return err
 		}
 		switch s.State {
-		case control.Starting, control.BackOff, control.Fetching:
+		case control.Starting, control.BackOff, control.Offline, control.Fetching:
 			return nil
 		case control.Running, control.Sleeping: // the first request wakes it
 			settled = true

@@ -132,7 +132,7 @@ func (v *egressView) note(notes ...string) {
 
 // up reports whether a server has a bridge that can be watched, or is about to.
 func up(s control.State) bool {
-	return s.Up() || s == control.Starting || s == control.BackOff
+	return s.Up() || s == control.Starting || s.TriedAgain()
 }
 
 // connections asks a bridge for all that it holds.

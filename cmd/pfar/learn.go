@@ -188,7 +188,7 @@ func (l *learning) changed(r control.Report) (over bool, err error) {
 	l.server = s
 	l.bridges.watch([]control.Server{s})
 	switch s.State {
-	case control.Starting, control.Running, control.CredentialInvalid, control.BackOff:
+	case control.Starting, control.Running, control.CredentialInvalid, control.BackOff, control.Offline:
 		if l.began.IsZero() {
 			l.start()
 		}

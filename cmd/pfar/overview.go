@@ -141,7 +141,7 @@ func (s situation) files() string {
 func serversIn(r control.Report) string {
 	states := []control.State{
 		control.Running, control.CredentialInvalid, control.Sleeping, control.Fetching, control.Starting, control.BackOff,
-		control.Waiting,
+		control.Offline, control.Waiting,
 		control.Failed, control.Stopping, control.Stopped,
 	}
 	var parts []string
@@ -178,7 +178,7 @@ func (s situation) troubles() []string {
 		lines = append(lines, count(n, "mistake")+" in files")
 	}
 	for _, v := range s.report.Servers {
-		if v.State == control.Failed || v.State == control.Waiting || v.State == control.BackOff {
+		if v.State == control.Failed || v.State == control.Waiting || v.State.TriedAgain() {
 			lines = append(lines, cut(v.Name+": "+describe(v), maxLineShown-2))
 		}
 	}

@@ -34,6 +34,8 @@ func remedy(s control.Server) string {
 			return s.Verification.Remedy
 		}
 		return "pfar status " + s.Name
+	case control.Offline:
+		return fmt.Sprintf("pfar restart %s tries at once", s.Name)
 	case control.Failed:
 		if s.Broken {
 			return "pfar check says what to write in " + s.File

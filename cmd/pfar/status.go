@@ -167,7 +167,7 @@ func (c statusVerb) printServer(s control.Server, version string, wants []want) 
 	for _, w := range wants {
 		add("wants", w.What+": "+w.Command)
 	}
-	if s.State == control.Failed || s.State == control.BackOff {
+	if s.State == control.Failed || s.State.TriedAgain() {
 		add("remedy", symptomRemedy(s.File, s.Detail))
 	}
 	add("limits", s.Limits)

@@ -176,7 +176,7 @@ func (c upgradeVerb) await(ctx context.Context, before control.Server, out upgra
 		_, err = fmt.Fprintln(c.stdout, escape(fmt.Sprintf("%s: %s, %s", out.Server, out.To, describe(now)), oneLine))
 		trialVerb(c).printChanges(out.Changes)
 	}
-	if err == nil && (now.State == control.Failed || now.State == control.BackOff) {
+	if err == nil && (now.State == control.Failed || now.State.TriedAgain()) {
 		return fail(exitFailed, "%s does not run with %s", out.Server, out.To).withHint("pfar upgrade %s --back", out.Server)
 	}
 	return err

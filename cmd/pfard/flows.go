@@ -224,7 +224,7 @@ func (s *server) under() bool {
 // hopeless says why a server is not going to run by itself; nil: it may.
 func (s *server) hopeless() error {
 	switch s.status.State {
-	case control.Failed, control.Waiting, control.BackOff, control.Stopped, control.Sleeping:
+	case control.Failed, control.Waiting, control.BackOff, control.Offline, control.Stopped, control.Sleeping:
 		return s.down()
 	}
 	return nil

@@ -80,7 +80,7 @@ func (o *orders) woken(name string) (bool, error) {
 		return false, nil
 	}
 	switch s.status.State {
-	case control.Waiting, control.Failed, control.BackOff, control.Stopped:
+	case control.Waiting, control.Failed, control.BackOff, control.Offline, control.Stopped:
 		return false, s.down()
 	}
 	return s.status.PID != 0, nil
@@ -156,8 +156,8 @@ func (o *orders) onDemand() []control.OnDemand {
 			d.Sleeps = true
 		case control.Waiting: // a call looks whether it is there by now, and says what is not
 			d.Sleeps = s.run
-		case control.Stopped, control.Failed, control.BackOff:
-			d.Stays = s.status.State != control.BackOff
+		case control.Stopped, control.Failed, control.BackOff, control.Offline:
+			d.Stays = !s.status.State.TriedAgain()
 			d.Down = strings.TrimSuffix("it is "+string(s.status.State)+": "+s.status.Detail, ": "+string(s.status.State))
 		}
 		list = append(list, d)

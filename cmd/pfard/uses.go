@@ -237,7 +237,7 @@ func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostic
 		return nil
 	}
 	switch have.status.State {
-	case control.Running, control.Starting, control.BackOff, control.Stopping: // and starts again
+	case control.Running, control.Starting, control.BackOff, control.Offline, control.Stopping: // and starts again
 	default:
 		return nil
 	}

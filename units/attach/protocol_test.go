@@ -13,7 +13,7 @@ var update = flag.Bool("update", false, "add to testdata/protocol.txt what is ne
 // TestProtocol: an upgrade leaves launchers and bridges of the version before under this version's pfard.
 func TestProtocol(t *testing.T) {
 	states := []string{
-		units.StateWaiting, units.StateStopped, units.StateSleeping, units.StateStarting, units.StateRunning, units.StateBackOff,
+		units.StateWaiting, units.StateStopped, units.StateSleeping, units.StateStarting, units.StateRunning, units.StateBackOff, units.StateOffline,
 		units.StateFailed, units.StateStopping,
 	}
 	var told []any

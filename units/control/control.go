@@ -192,6 +192,7 @@ const (
 	Starting State = units.StateStarting
 	Running  State = units.StateRunning
 	BackOff  State = units.StateBackOff
+	Offline  State = units.StateOffline
 	Failed   State = units.StateFailed
 	Stopping State = units.StateStopping
 
@@ -204,6 +205,9 @@ const (
 
 // Up reports whether the server's process runs and answers, whatever its secrets are.
 func (s State) Up() bool { return s == Running || s == CredentialInvalid }
+
+// TriedAgain reports whether the server does not run, and pfar starts it again by itself.
+func (s State) TriedAgain() bool { return s == BackOff || s == Offline }
 
 // DetailDisabled is the Detail of a server that is Stopped because nobody may start it.
 const DetailDisabled = "enabled = false in its declaration"

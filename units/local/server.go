@@ -387,7 +387,7 @@ func (s *server) ended(p phase, code int) {
 		u.State, u.Detail = units.StateFailed, fmt.Sprintf("the launcher ended with status %d; see its log", code)
 	case p == autoRestart && code == units.ExitGateway: // no fault of the server's: it is on its way
 		u.State = units.StateStarting
-	case p == autoRestart && u.State != units.StateBackOff:
+	case p == autoRestart && u.State != units.StateBackOff && u.State != units.StateOffline:
 		u.State, u.Detail = units.StateBackOff, fmt.Sprintf("the launcher ended with status %d", code)
 	}
 }

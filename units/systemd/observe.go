@@ -98,7 +98,7 @@ func follow(u *units.Update, s UnitState) {
 		switch {
 		case s.Result == "exit-code" && s.Code == units.ExitGateway: // no fault of the server's: it is on its way
 			u.State, u.Detail = units.StateStarting, s.why(units.StateStarting)
-		case u.State != units.StateBackOff:
+		case u.State != units.StateBackOff && u.State != units.StateOffline:
 			u.State, u.Detail = units.StateBackOff, s.why(units.StateBackOff)
 		}
 	case u.Ended: // started again, by somebody else
