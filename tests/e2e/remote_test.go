@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/units/control"
+)
+
+const (
+	remoteHost = "mcp.vendor.example"  // Streamable HTTP, with a token
+	eventsHost = "sse.vendor.example"  // HTTP+SSE, without
+	closedHost = "down.vendor.example" // answers 503, until it is asked for /open
+)
+
+const remoteToken, wrongRemoteToken = "vendor-0aB1cD2eF3gH4iJ5", "vendor-9zY8xW7vU6tS5rQ4"
+
+// remoteRequest is what the vendor says of a request.
+type remoteRequest struct{ Host, Method, Path, Authorization string }
+
+// serveRemote is a vendor of remote servers: TLS in front of real ones from npm, whose program is the first argument.
+func serveRemote(certificate string) error {
+	pair, err := tls.LoadX509KeyPair(certificate, certificate)
+	if err != nil {
+		return err
+	}
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		return fmt.Errorf("lo: %w: %s", err, out)
+	}
+	streamable, err := behind("streamableHttp", "3001")
+	if err != nil {
+		return err
+	}
+	events, err := behind("sse", "3002")
+	if err != nil {
+		return err
+	}
+	l, err := tls.Listen("tcp", ":443", &tls.Config{Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		return err
+	}
+	out, opened := json.NewEncoder(os.Stdout), false
+	fmt.Println("ready")
+	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out.Encode(remoteRequest{r.Host, r.Method, r.URL.Path, r.Header.Get("Authorization")})
+		switch {
+		case r.Host == eventsHost:
+			events.ServeHTTP(w, r)
+		case r.Host == closedHost && r.URL.Path == "/open":
+			opened = true
+		case r.Host == closedHost && !opened:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			io.WriteString(w, "closed for today")
+		case r.Host == remoteHost && r.Header.Get("Authorization") != "Bearer "+remoteToken:
+			w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			streamable.ServeHTTP(w, r)
+		}
+	}))
+}
+
+// behind starts one of the servers, and returns what passes requests on to it.
+func behind(transport, port string) (http.Handler, error) {
+	c := exec.Command("node", os.Args[1], transport)
+	c.Env = append(os.Environ(), "PORT="+port)
+	c.Stderr = os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	at := "127.0.0.1:" + port
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := net.Dial("tcp", at)
+		if err == nil {
+			conn.Close()
+			break
+		}
+		if time.Since(start) > soon {
+			return nil, fmt.Errorf("%s does not listen: %w", transport, err)
+		}
+	}
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: at})
+			r.Out.Host = at
+		},
+		FlushInterval: -1,
+	}, nil
+}
+
+// TestRemote has pfar connect to real remote servers, with each of the two transports, a token that is only on the wire,
+// and one that is down.
+func TestRemote(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // another network takes root, and the test has run as root
+	}
+	t.Parallel()
+	everything := npm(t, "@modelcontextprotocol/server-everything/dist/index.js")
+	requests, wrap := startStandIn[remoteRequest](t, "remote", []string{remoteHost, eventsHost, closedHost}, everything)
+	remote := func(transport, url, more string) string {
+		return fmt.Sprintf("%sserver {\n  transport = %q\n  url = %q\n}\n", more, transport, url)
+	}
+	p := prepare(t, map[string]string{
+		"vendor.hcl": remote("stream-http", "https://"+remoteHost+"/mcp", `auth = { token = "vault:vendor_token" }`+"\n"),
+		"events.hcl": remote("sse", "https://"+eventsHost+"/sse", ""),
+		"guess.hcl":  remote("stream-http", "https://"+eventsHost+"/sse", ""), // what it answers decides
+		"down.hcl":   remote("stream-http", "https://"+closedHost+"/mcp", ""),
+	})
+	p.up(wrap...)
+	p.await("the vendor's server waiting for its token", soon, func(r control.Report) bool {
+		return server(r, "vendor").State == control.Waiting
+	})
+	p.awaitRunning("events", "guess")
+	p.keep("set", "vendor_token", wrongRemoteToken)
+	p.await("a refused token", soon, func(r control.Report) bool {
+		s := server(r, "vendor")
+		return s.State == control.Offline && strings.Contains(s.Detail, "401")
+	})
+	p.keep("rotate", "vendor_token", remoteToken)
+	r := p.awaitRunning("vendor", "events", "guess")
+	if s := server(r, "vendor"); s.Tools < 10 {
+		t.Errorf("%d tools", s.Tools)
+	}
+	c := p.client("/mcp")
+	names := c.names()
+	for _, name := range []string{"vendor", "events", "guess"} {
+		if got := c.must(name+"__echo", map[string]any{"message": "hello"}); got != "Echo: hello" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "down__") }) {
+		t.Errorf("the tools of a server that is down are listed: %q", names)
+	}
+	told := false
+	for len(requests) > 0 {
+		q := <-requests
+		switch a := q.Authorization; {
+		case q.Host != remoteHost && a != "":
+			t.Errorf("a token went elsewhere: %+v", q)
+		case a == "Bearer "+remoteToken:
+			told = true
+		}
+	}
+	if !told {
+		t.Error("the vendor did not get the token")
+	}
+	if got := whoHolds(t, p, remoteToken); len(got) == 0 ||
+		slices.ContainsFunc(got, func(name string) bool { return name != "pfar-egress" && name != "pfard" }) {
+		t.Errorf("these hold the token in memory: %q", got)
+	}
+	assertSecretNowhere(t, p, remoteToken)
+
+	if s := server(p.last(), "down"); s.State != control.Offline || !strings.Contains(s.Detail, "503") {
+		t.Errorf("a server that is down: %+v", s)
+	}
+	if out, stderr, code := p.command("status", "down"); code != 0 || !strings.Contains(out, "offline") {
+		t.Errorf("%d %s %s", code, out, stderr)
+	}
+}
