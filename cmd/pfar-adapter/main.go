@@ -9,15 +9,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/signal"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote"
 )
 
 // verbs are all that it does, by the first argument.
-var verbs = map[string]func(ctx context.Context, args []string) error{}
+var verbs = map[string]func(ctx context.Context, args []string) error{"remote": speak}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
@@ -26,6 +30,16 @@ func main() {
 		fmt.Fprintf(os.Stderr, "pfar-adapter: %v\n", err)
 		os.Exit(1)
 	}
+}
+
+// speak speaks with a server elsewhere.
+func speak(ctx context.Context, args []string) error {
+	o, err := remote.Parse(args, os.Getenv)
+	if err != nil {
+		return err
+	}
+	log.SetOutput(io.Discard) // net/http quotes servers there
+	return remote.Run(ctx, o, os.Stdin, os.Stdout, os.Stderr)
 }
 
 func run(ctx context.Context, args []string) error {

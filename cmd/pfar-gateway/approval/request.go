@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Digest is what a decision is bound to, in hexadecimal where people or programs name it.

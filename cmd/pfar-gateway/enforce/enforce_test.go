@@ -19,7 +19,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/access"
@@ -29,6 +28,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/inspect"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units/jsonrpc"
 	"github.com/pfar/pfar/units/operator"
 )
 

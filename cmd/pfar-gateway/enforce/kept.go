@@ -5,11 +5,11 @@ import (
 	"encoding/hex"
 	"slices"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/inspect"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // kept is what the record has of a text of JSON: its digest, and the text if the profile keeps it. One that two parsers

@@ -11,13 +11,13 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/inspect"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Passage is a request that was let through, until it is over.

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/jsontext"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 var raw = Answer{Meta: fence.Meta{Server: "notion", Tool: "search", Label: gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}}, ID: fence.ID{0xab}}

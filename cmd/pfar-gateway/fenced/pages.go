@@ -8,8 +8,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/scan"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // A page is HTML of a server's that a client runs beside the conversation: of MCP Apps (SEP-1865), of mcp-ui, of

@@ -7,8 +7,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/fence"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // ErrUnmarked is of structuredContent in which the client's check leaves no room to mark a stranger's text.

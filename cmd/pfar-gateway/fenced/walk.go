@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/jsontext"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // walk goes through the strings of a text that is known to be JSON, in order, and notes what has to change.

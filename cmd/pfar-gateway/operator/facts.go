@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/drift"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/jsonrpc"
 	"github.com/pfar/pfar/units/operator"
 )
 

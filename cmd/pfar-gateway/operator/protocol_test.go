@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/policies/drift"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/jsonrpc"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/transcript"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // visible quotes text so that every character of it is seen for what it is: control characters, those that have no

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // passing members of a definition are not compared. _meta is where servers put what changes from run to run: times, ids

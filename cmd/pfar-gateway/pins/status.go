@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Status returns what is known of all servers, by name, without differences and descriptors.

@@ -6,10 +6,10 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // A server on demand that sleeps stays in the catalogue: an Upstream stands for it that has what it last offered and

@@ -10,8 +10,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Listing is all that a server offers, as it was last discovered.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/search"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Found is a tool of a list.

@@ -14,10 +14,10 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/inspect"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Item is one tool, prompt, resource or resource template as its server defined it.

@@ -12,8 +12,8 @@ import (
 	"sync"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // List is one list as ready bytes, in pages. It is built when first asked for and never changes: a change makes a new

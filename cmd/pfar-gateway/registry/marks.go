@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Mark is the member of a result without _meta that puts the server's label on it, with a comma behind it.

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // TestAskedForItsGeneration: what a server is asked first, from start to start, as it changes in place.

@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/policies/gate"
 	shipped "github.com/pfar/pfar/policies/reviewed"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // reviewer knows by the owner's store what of a server may be served.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/drift"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // TestRefresh: a server is asked again though it says nothing, and what has changed is told.

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Upstream is one server process: the conversation with it, and what is known of it beside that.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // trials asks servers, on pfar's own account, whether their secrets are right and what they offer.

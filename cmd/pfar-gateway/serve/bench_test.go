@@ -14,9 +14,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // rawClient is the cheapest client that there is, so that what is measured is the gateway.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
@@ -22,6 +21,7 @@ import (
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // as is the endpoint as somebody with another token finds it.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // TestCredentialsInErrors: of what an error shows of an upstream's credentials the client sees nothing, and of

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // TestDismissedWhileTheyWait: a call that waits for an approval is denied at once when its client may not make it any

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
@@ -15,6 +14,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/stream"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // headerRequestID names the response header that has the id under which the log speaks of a request.

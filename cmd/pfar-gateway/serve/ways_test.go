@@ -13,7 +13,6 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -23,6 +22,7 @@ import (
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // untold is the declaration of a server of which its owner says nothing.

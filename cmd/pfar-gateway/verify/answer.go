@@ -6,8 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // maxText bounds what is looked at of an answer, in bytes, and maxWords what is shown of it, in characters.

@@ -1,6 +1,6 @@
 package protocol
 
-import "github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+import "github.com/pfar/pfar/units/jsonrpc"
 
 // Codes of errors that are the gateway's own, in the range that JSON-RPC leaves to implementations.
 const (

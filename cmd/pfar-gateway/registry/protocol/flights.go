@@ -10,8 +10,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // flights are the requests in flight between the gateway and a server, of both sides, and whether there may be more.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Handshake finds out which generation of the protocol the server speaks, and then speaks only that. As the revision

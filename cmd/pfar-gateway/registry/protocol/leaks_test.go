@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // TestNotKnownInTime: a request does not wait without end for the gateway to know the secrets.

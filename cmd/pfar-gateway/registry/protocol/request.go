@@ -9,9 +9,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // places are those for calls in flight.

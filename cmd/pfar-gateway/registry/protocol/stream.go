@@ -12,8 +12,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // stream is the gateway's stream of notifications from a server of 2026-07-28: one subscriptions/listen at a time,

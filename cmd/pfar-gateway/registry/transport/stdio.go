@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Stdio frames messages on a server's stdio, a line each.

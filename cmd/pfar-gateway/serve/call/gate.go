@@ -8,8 +8,8 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // ErrNoGate is the error of all that would have to pass a gate that there is not.

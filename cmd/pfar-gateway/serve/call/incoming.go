@@ -7,11 +7,11 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // known are the members of results that have a meaning. A name that another parser could take for one of them is

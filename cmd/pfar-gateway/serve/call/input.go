@@ -9,12 +9,12 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/seal"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // maxRounds bounds how often a server of 2026-07-28 may ask in the course of one call.

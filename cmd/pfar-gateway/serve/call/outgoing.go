@@ -10,12 +10,12 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/request"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // outgoing is the request as the server gets it. The client's headers, and with them its token, go no further than

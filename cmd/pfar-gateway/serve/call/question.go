@@ -11,10 +11,10 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 var errUnanswered = errors.New("the client did not answer in time")

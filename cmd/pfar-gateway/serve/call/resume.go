@@ -6,9 +6,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/seal"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // ComeBack acts on the state that a client of 2026-07-28 repeats a request with. A call that waits for the answers goes

@@ -6,13 +6,13 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/stream"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // converse calls, and turns the answer into an event stream with the first thing that comes before the result. It

@@ -14,8 +14,8 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Sessions knows the handles that the operator has minted for clients. access.DefaultSession is known without.

@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Errors of a path that leads nowhere. What a client may not use is answered as what there is not.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // capabilities returns those of an endpoint: all that pfar passes on, or those of its one server.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/connect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
@@ -18,6 +17,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // ownServer is the name under which pfar's own tool is served and judged. No declaration can have it.

@@ -7,12 +7,12 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Listens streams to clients what happens.

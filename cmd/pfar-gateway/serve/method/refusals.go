@@ -3,7 +3,7 @@ package method
 import (
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 func invalidParams(format string, args ...any) error {

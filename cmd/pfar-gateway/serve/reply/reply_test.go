@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // TestEdited: what is added to a result and what is changed in it come out as one, whatever members it has.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Headers as net/http keeps them, so that looking one up costs no more than that.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Request is a message with what of it says how to treat it.

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // TestShown has the gate look through all that reaches a server of the client's choosing, and nothing else.

@@ -8,11 +8,11 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Process is a server's process that serves one session alone. It is started by the session's first call, and by the

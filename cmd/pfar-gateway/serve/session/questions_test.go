@@ -3,7 +3,7 @@ package session
 import (
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // TestAnswered: a question is answered once, by a response that the protocol has, and fails by any other.

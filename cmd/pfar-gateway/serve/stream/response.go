@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Response is the answer to one HTTP request: one JSON text, or an event stream once something comes before the result.

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxCanonical = 512       // levels of what has a canonical form
-	maxMoved     = 256 << 20 // bytes that are put into their places, level by level: 16 MiB within 500 levels would take seconds
+	maxMoved     = 256 << 20 // bytes that are put into their places, level by level: 16 MiB in 500 levels take seconds
 )
 
 // Canonical appends a value to dst in the form in which only what matters makes a difference: members in the order of

@@ -11,12 +11,17 @@ import (
 
 func TestGrammar(t *testing.T) {
 	for _, text := range []string{
-		`{}`, ` { } `, `{"a":1}`, `{"a":[]}`, `{"a":[[],{}]}`, `{"a":-0}`, `{"a":0.0}`, `{"a":1e5}`, `{"a":1E+5}`, `{"a":-1.5e-7}`,
-		`{"a":"\"\\\/\b\f\n\r\t\u00e9"}`, `{"a":true,"b":false,"c":null}`, "{\"a\"\t:\r\n1 , \"b\":2}", `{"a":"0123456789\u0000abcdefgh"}`,
+		`{}`, ` { } `, `{"a":1}`, `{"a":[]}`, `{"a":[[],{}]}`, `{"a":-0}`, `{"a":0.0}`, `{"a":1e5}`, `{"a":1E+5}`,
+		`{"a":-1.5e-7}`,
+		`{"a":"\"\\\/\b\f\n\r\t\u00e9"}`, `{"a":true,"b":false,"c":null}`, "{\"a\"\t:\r\n1 , \"b\":2}",
+		`{"a":"0123456789\u0000abcdefgh"}`,
 		`{"a":" control\x7f"}`,
-		"", " ", "{", `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,}`, `{"a" 1}`, `{a:1}`, `{'a':1}`, `{"a":1}}`, `{"a":1} x`,
-		`{"a":01}`, `{"a":1.}`, `{"a":.5}`, `{"a":1e}`, `{"a":+1}`, `{"a":-}`, `{"a":NaN}`, `{"a":tru}`, `{"a":"}`, `{"a":"\x"}`, `{"a":"\u12g4"}`,
-		`{"a":"\u12`, "{\"a\":\"\n\"}", "{\"a\":\"01234567\t\"}", `{"a":[1,]}`, `{"a":[1 2]}`, `{"a":[}`, `{"a":[}]}`, `{"a":{]}`, `[1]`, `1`, `"a"`,
+		"", " ", "{", `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,}`, `{"a" 1}`, `{a:1}`, `{'a':1}`, `{"a":1}}`,
+		`{"a":1} x`,
+		`{"a":01}`, `{"a":1.}`, `{"a":.5}`, `{"a":1e}`, `{"a":+1}`, `{"a":-}`, `{"a":NaN}`, `{"a":tru}`, `{"a":"}`,
+		`{"a":"\x"}`, `{"a":"\u12g4"}`,
+		`{"a":"\u12`, "{\"a\":\"\n\"}", "{\"a\":\"01234567\t\"}", `{"a":[1,]}`, `{"a":[1 2]}`, `{"a":[}`, `{"a":[}]}`,
+		`{"a":{]}`, `[1]`, `1`, `"a"`,
 	} {
 		want := json.Valid([]byte(text)) && strings.HasPrefix(strings.TrimSpace(text), "{")
 		if _, err := Object([]byte(text), nil); (err == nil) != want {
@@ -27,14 +32,17 @@ func TestGrammar(t *testing.T) {
 
 // FuzzObject holds the scanner to encoding/json: what one takes the other takes, and the values are the same bytes.
 func FuzzObject(f *testing.F) {
-	for _, s := range []string{`{"a":[1,{"b":"c"}],"d":-1.5e7}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"\u0061":1}`, `{"a":"\ud83d\ude00é"}`} {
+	for _, s := range []string{
+		`{"a":[1,{"b":"c"}],"d":-1.5e7}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"\u0061":1}`, `{"a":"\ud83d\ude00é"}`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ms, err := Object(b, nil)
 		if err != nil {
 			if json.Valid(b) && bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{")) &&
-				!strings.Contains(err.Error(), "twice") && !strings.Contains(err.Error(), "more than") && !strings.Contains(err.Error(), "deeper") {
+				!strings.Contains(err.Error(), "twice") && !strings.Contains(err.Error(), "more than") &&
+				!strings.Contains(err.Error(), "deeper") {
 				t.Fatalf("%q refused: %v", b, err)
 			}
 			return
@@ -70,7 +78,10 @@ func TestWhatParsersReadDifferently(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal", text, ms)
 		}
 	}
-	for _, text := range []string{`{"Name":1}`, `{"naMe":1}`, `{"\u212Aey":1}`, `{"name":1,"NAME":2}`, `{"KEY":1}`, `{"key\u017F":1}`, "{\"\u212Aey\u017F\":1}"} {
+	for _, text := range []string{
+		`{"Name":1}`, `{"naMe":1}`, `{"\u212Aey":1}`, `{"name":1,"NAME":2}`, `{"KEY":1}`, `{"key\u017F":1}`,
+		"{\"\u212Aey\u017F\":1}",
+	} {
 		ms, err := Object([]byte(text), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +122,8 @@ func TestDepth(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	m, err := Parse([]byte(`{"id":"x","jsonrpc":"2.0","method":"tools\/call","params":{"b":1.0,"a":2}}`))
-	if err != nil || !m.Version || string(m.ID) != `"x"` || m.Method != "tools/call" || string(m.Params) != `{"b":1.0,"a":2}` {
+	if err != nil || !m.Version || string(m.ID) != `"x"` || m.Method != "tools/call" ||
+		string(m.Params) != `{"b":1.0,"a":2}` {
 		t.Errorf("got %+v, %v", m, err)
 	}
 	m, err = Parse([]byte("{\"id\":7,\"result\":{\"a\":\"\xff\"}}"))
@@ -128,7 +140,8 @@ func TestParse(t *testing.T) {
 func TestValidID(t *testing.T) {
 	for id, want := range map[string]bool{
 		`1`: true, `-7`: true, `"a"`: true, `""`: true, `0`: true, `9007199254740993`: true,
-		``: false, `null`: false, `1.5`: false, `1e3`: false, `-`: false, `true`: false, `[]`: false, `{}`: false, `"` + strings.Repeat("x", 300) + `"`: false,
+		``: false, `null`: false, `1.5`: false, `1e3`: false, `-`: false, `true`: false, `[]`: false, `{}`: false,
+		`"` + strings.Repeat("x", 300) + `"`: false,
 	} {
 		if ValidID([]byte(id)) != want {
 			t.Errorf("%.20s: want %t", id, want)
@@ -143,7 +156,8 @@ func TestOneLine(t *testing.T) {
 	if n := bytes.Count(line, []byte("\n")); n != 1 || bytes.ContainsRune(line, '\r') {
 		t.Errorf("%d line ends in %q", n, line)
 	}
-	if want := `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"a":1,  "b":"\n" } }` + "\n"; string(line) != want {
+	want := `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"a":1,  "b":"\n" } }` + "\n"
+	if string(line) != want {
 		t.Errorf("got %q, want %q", line, want)
 	}
 	if string(params) != "{\"a\":1,\r\n\"b\":\"\\n\"\n}\n" {
@@ -169,7 +183,8 @@ func TestEdits(t *testing.T) {
 
 func BenchmarkParse(b *testing.B) {
 	for _, one := range []struct{ name, text string }{
-		{"64 KiB", strings.Repeat("lorem ipsum dolor ", 3640)}, {"64 KiB in lines", strings.Repeat(`lorem ipsum \"dolor\"\n`, 2900)}, {"a word", "hello"},
+		{"64 KiB", strings.Repeat("lorem ipsum dolor ", 3640)},
+		{"64 KiB in lines", strings.Repeat(`lorem ipsum \"dolor\"\n`, 2900)}, {"a word", "hello"},
 	} {
 		line := []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + one.text + `"}]}}`)
 		b.Run(one.name, func(b *testing.B) {
@@ -185,7 +200,10 @@ func BenchmarkParse(b *testing.B) {
 
 // FuzzString reads strings as encoding/json does, and nothing else.
 func FuzzString(f *testing.F) {
-	for _, s := range []string{`"a"`, `""`, `"\u00e9\ud83d\ude00\ud83d\n\/"`, `"\x"`, `"\u12"`, `"a" `, `"a\"`, `"a"b"`, "\"\\n\n\"", "\"\\n\xff\xfe\"", `1`, ``, `"`} {
+	for _, s := range []string{
+		`"a"`, `""`, `"\u00e9\ud83d\ude00\ud83d\n\/"`, `"\x"`, `"\u12"`, `"a" `, `"a\"`, `"a"b"`, "\"\\n\n\"",
+		"\"\\n\xff\xfe\"", `1`, ``, `"`,
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {

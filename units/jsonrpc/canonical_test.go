@@ -41,7 +41,8 @@ func TestCanonicalRefuses(t *testing.T) {
 		`{"a":1/*x*/}`:                     "found",
 		`'a'`:                              "a value",
 		`"\x41"`:                           "an escape",
-		strings.Repeat(`{"a":`, 300) + `"` + strings.Repeat("a", 1<<20) + `"` + strings.Repeat("}", 300): "too much in too many levels",
+		strings.Repeat(`{"a":`, 300) + `"` + strings.Repeat("a", 1<<20) + `"` +
+			strings.Repeat("}", 300): "too much in too many levels",
 	} {
 		if got, err := Canonical(nil, []byte(text)); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%.60q: %q, %v, want %q", text, got, err, reason)
@@ -88,7 +89,8 @@ func TestCanonicalForms(t *testing.T) {
 			t.Errorf("%s and %s: %s and %s (%v, %v), want the same: %v", c.a, c.b, a, b, errA, errB, c.same)
 		}
 	}
-	if got, err := Canonical([]byte("x"), []byte(` {"z":[1.50,{"b":"\u0062","a":true}],"":null} `)); err != nil || string(got) != `x{"":null,"z":[1.50,{"a":true,"b":"b"}]}` {
+	got, err := Canonical([]byte("x"), []byte(` {"z":[1.50,{"b":"\u0062","a":true}],"":null} `))
+	if err != nil || string(got) != `x{"":null,"z":[1.50,{"a":true,"b":"b"}]}` {
 		t.Errorf("%s, %v", got, err)
 	}
 }
@@ -172,7 +174,8 @@ func read(t *testing.T, b []byte) string {
 
 // FuzzCanonical: what has a form is JSON, and the form is stable and means the same.
 func FuzzCanonical(f *testing.F) {
-	for _, s := range []string{`{"a":[1,"\u0061",{"b":null}]}`, `"\ud83d\ude00"`, ` [ 1e5 , -0.0 ] `, `{"a":1,"a":2}`, "\"\xff\""} {
+	for _, s := range []string{`{"a":[1,"\u0061",{"b":null}]}`, `"\ud83d\ude00"`, ` [ 1e5 , -0.0 ] `, `{"a":1,"a":2}`,
+		"\"\xff\""} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

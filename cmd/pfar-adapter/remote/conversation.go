@@ -1,0 +1,214 @@
+package remote
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/fault"
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/headers"
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/inbox"
+	"github.com/pfar/pfar/units/jsonrpc"
+)
+
+// conversation takes the gateway's messages to the server.
+type conversation struct {
+	*sessions
+	modern  atomic.Bool // the gateway last asked server/discover: it speaks 2026-07-28
+	behind  chan struct{}
+	running sync.WaitGroup
+}
+
+// read takes lines until there are no more.
+func (c *conversation) read(from io.Reader) error {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(make([]byte, 0, 64<<10), c.limits.Line+maxEnvelope)
+	for lines.Scan() {
+		if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
+			c.take(bytes.Clone(line))
+		}
+	}
+	return lines.Err()
+}
+
+// maxEnvelope is how much longer a line may be than what a client has sent to the gateway.
+const maxEnvelope = 1 << 20
+
+// take acts on one message of the gateway's. It does not wait for the server.
+func (c *conversation) take(line []byte) {
+	m, err := parse(line)
+	switch {
+	case err != nil:
+		c.log.Seldom("a line of the gateway's is no message", err.Error())
+	case m.Method != "" && m.ID != nil:
+		c.request(m)
+	case m.Method == string(mcp.MethodNotificationCancelled):
+		c.cancelled(m)
+	case m.Method == string(mcp.MethodNotificationInitialized):
+		c.initialized(m)
+	default: // another notification, or an answer
+		c.pass(m)
+	}
+}
+
+// request sends a request on its way.
+func (c *conversation) request(m message) {
+	switch mcp.MCPMethod(m.Method) {
+	case mcp.MethodServerDiscover:
+		c.modern.Store(true)
+	case mcp.MethodInitialize:
+		c.modern.Store(false)
+	}
+	if c.modern.Load() {
+		m.version = headers.VersionOf(m.Params)
+	}
+	spec, send := c.spec(m)
+	f, err := c.inbox.Begin(c.ctx, spec)
+	if errors.Is(err, inbox.ErrTwice) {
+		c.log.Seldom("the gateway uses an id twice", "")
+		return
+	}
+	if err != nil {
+		c.inbox.Refuse(m.ID, err)
+		return
+	}
+	c.running.Go(func() {
+		defer f.End()
+		err := send(f)
+		if err == nil {
+			err = fault.New(fault.Schema, "it has not answered")
+		}
+		c.inbox.Fail(f, err)
+	})
+}
+
+// spec says what a request is, and how it is sent.
+func (c *conversation) spec(m message) (inbox.Spec, func(*inbox.Flight) error) {
+	spec := inbox.Spec{ID: m.ID, Method: m.Method}
+	send := func(f *inbox.Flight) error { return c.within(f, m) }
+	if m.version != "" {
+		send = func(f *inbox.Flight) error { return c.exchange(f, m, nil) }
+	}
+	granted := func(then func(result []byte)) {
+		spec.Hook = func(answer jsonrpc.Message) {
+			if answer.Error == nil {
+				then(answer.Result)
+			}
+		}
+	}
+	switch mcp.MCPMethod(m.Method) {
+	case mcp.MethodInitialize:
+		s := newSession(c.ctx)
+		spec.Hook = func(answer jsonrpc.Message) { c.begun(m, s, answer) }
+		send = func(f *inbox.Flight) error { return c.open(f, m, s) }
+	case mcp.MethodSubscriptionsListen:
+		spec.Endless = true
+	case mcp.MethodToolsList:
+		granted(c.tools.Learn)
+	case mcp.MethodToolsCall:
+		spec.Hook = c.mismatched
+	case mcp.MethodSetLogLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		granted(func([]byte) { c.keep(m) })
+	}
+	return spec, send
+}
+
+// mismatched has the gateway look again at a server's tools if the server refuses a call for its header fields: it
+// wants other ones by now.
+func (c *conversation) mismatched(answer jsonrpc.Message) {
+	if answer.Error == nil || !c.modern.Load() {
+		return
+	}
+	if e := (jsonrpc.Error{Raw: answer.Error}); e.Number() == mcp.HEADER_MISMATCH {
+		c.inbox.Tell(jsonrpc.AppendNotification(nil, string(mcp.MethodNotificationToolsListChanged), nil))
+	}
+}
+
+// within sends a request in the session. If the server answers that it does not know the session, it has not taken the
+// request: that is sent once more in another session, whatever it asks for. A request that a server may have acted on
+// is not.
+func (c *conversation) within(f *inbox.Flight, m message) error {
+	s, err := c.usable(f.Context())
+	if err != nil {
+		return err
+	}
+	if err = c.exchange(f, m, s); !errors.As(err, new(*gone)) {
+		return err
+	}
+	if s, err = c.renew(f.Context(), s); err != nil {
+		return err
+	}
+	return c.exchange(f, m, s)
+}
+
+// cancelled gives a request up. Since 2026-07-28 the end of the response tells the server so.
+func (c *conversation) cancelled(m message) {
+	params, err := jsonrpc.Object(m.Params, nil)
+	if err != nil {
+		return
+	}
+	f := c.inbox.Cancel(params.Get("requestId"))
+	switch {
+	case f == nil:
+	case !c.modern.Load():
+		c.pass(m)
+	case f.Endless: // and so it has ended, which a server on stdio would confirm
+		c.inbox.Tell(append(jsonrpc.AppendHead(nil, f.ID, "result"), `{"resultType":"complete"}}`...))
+	}
+}
+
+// pass sends what needs no answer. There is nothing of the kind since 2026-07-28.
+func (c *conversation) pass(m message) {
+	s := c.now()
+	if s == nil || c.modern.Load() {
+		return
+	}
+	select {
+	case c.behind <- struct{}{}:
+	default:
+		c.log.Seldom("the server does not take messages as fast as they come", m.Method)
+		return
+	}
+	c.running.Go(func() {
+		defer func() { <-c.behind }()
+		if err := c.tell(s.ctx, m, s); err != nil && s.ctx.Err() == nil {
+			c.log.Seldom("the server does not take a message", fault.Of(err, fault.NetworkError).Error())
+		}
+	})
+}
+
+// finish lets requests end that are in flight, and leaves the session.
+func (c *conversation) finish() {
+	timer := time.NewTimer(c.limits.Grace)
+	defer timer.Stop()
+	select {
+	case <-c.inbox.Settled():
+	case <-timer.C:
+	case <-c.ctx.Done():
+	}
+	if s := c.now(); s != nil {
+		s.end(errEnd)
+		c.leave(context.WithoutCancel(c.ctx), s)
+	}
+	c.fail(errEnd)
+	over := make(chan struct{})
+	go func() { c.running.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-time.After(c.limits.Leave): // it waits for a gateway that reads nothing
+	}
+	c.client.Close()
+}
+
+var (
+	errEnd     = fault.New(fault.NetworkError, "the adapter ends")
+	errGateway = fmt.Errorf("writing to the gateway: %w", io.ErrClosedPipe)
+)

@@ -1,0 +1,124 @@
+// Package fault says in one vocabulary how a request to a remote server failed, and keeps that vocabulary out of what
+// the server itself says.
+package fault
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/jsonrpc"
+)
+
+// Class is what went wrong, for whoever has to act on it.
+type Class string
+
+// The classes, which are the same on every transport.
+const (
+	RateLimited  Class = "rate_limited"  // the server wants to be asked later
+	Unauthorized Class = "unauthorized"  // it wants to know who asks
+	Forbidden    Class = "forbidden"     // it knows who asks, and that is not enough
+	NotFound     Class = "not_found"     // it has no such thing
+	Timeout      Class = "timeout"       // it took too long
+	ServerError  Class = "server_error"  // it failed
+	NetworkError Class = "network_error" // it was not reached, or the connection broke
+	TLS          Class = "tls"           // it does not prove who it is
+	Schema       Class = "schema"        // what it says is against the protocol
+)
+
+// Key names the member of an error's data, and of a result's _meta, in which the class is. Only pfar may say it.
+const Key = "pfar/error"
+
+// Code is the JSON-RPC code of every error of the adapter's own: the server cannot be had now. The class says more.
+const Code = -32010
+
+// Fault is one failure.
+type Fault struct {
+	Class  Class
+	Status int           // of HTTP; 0: there was no response
+	Retry  time.Duration // from now, when the server may be asked again; 0: it does not say
+	Detail string        // what happened, in words; parts of it may be the server's
+	Auth   Challenge     // what the server wants to see
+	Unsent bool          // the server has not taken the request
+}
+
+// Challenge is what a server says in WWW-Authenticate.
+type Challenge struct {
+	Scope    string
+	Resource string // URL of the protected resource's metadata (RFC 9728)
+	Reason   string // the parameter error
+}
+
+// New returns a fault without a response.
+func New(class Class, format string, args ...any) *Fault {
+	return &Fault{Class: class, Detail: fmt.Sprintf(format, args...)}
+}
+
+func (f *Fault) Error() string {
+	words := fmt.Sprintf("%s: %s", f.Class, f.Detail)
+	if f.Retry > 0 {
+		words += fmt.Sprintf(" (try again in %ds)", seconds(f.Retry))
+	}
+	return words
+}
+
+// Of returns the fault that an error is, or one of the class.
+func Of(err error, class Class) *Fault {
+	f := new(Fault)
+	if errors.As(err, &f) {
+		return f
+	}
+	return New(class, "%v", err)
+}
+
+// Is reports whether an error is a fault of the class.
+func Is(err error, class Class) bool {
+	f := new(Fault)
+	return errors.As(err, &f) && f.Class == class
+}
+
+// seconds rounds up: whoever waits for less is refused once more.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// maxText bounds each text in a fault, in bytes.
+const maxText = 300
+
+// Plain is a text of the server's that is fit for an error or a log line: short, shown as what it is, and without
+// secrets, of which the known ones are in the set.
+func Plain(set *redact.Set, text string) string {
+	text = redact.Strip(set.String(text[:min(len(text), 16*maxText)]))
+	if text = visible.Reveal(text); len(text) > maxText {
+		text = text[:maxText]
+		for !utf8.ValidString(text) {
+			text = text[:len(text)-1]
+		}
+		text += "..."
+	}
+	return text
+}
+
+// told is the value of Key.
+type told struct {
+	Class    Class  `json:"class"`
+	Retry    int64  `json:"retry_after,omitempty"` // seconds
+	Status   int    `json:"status,omitempty"`
+	Detail   string `json:"detail"`
+	Scope    string `json:"scope,omitempty"`
+	Resource string `json:"resource_metadata,omitempty"`
+	Reason   string `json:"error,omitempty"`
+}
+
+// Answer is the message that tells the gateway of a failed request, as a line.
+func (f *Fault) Answer(set *redact.Set, id []byte) []byte {
+	plain := func(s string) string { return Plain(set, s) }
+	data, _ := json.Marshal(map[string]told{Key: {
+		Class: f.Class, Retry: seconds(f.Retry), Status: f.Status, Detail: plain(f.Detail),
+		Scope: plain(f.Auth.Scope), Resource: plain(f.Auth.Resource), Reason: plain(f.Auth.Reason),
+	}}) // cannot fail for these types
+	e := jsonrpc.Error{Code: Code, Text: "remote server: " + plain(f.Error()), Data: data}
+	return append(append(jsonrpc.AppendHead(nil, id, "error"), e.JSON()...), "}\n"...)
+}

@@ -1,0 +1,86 @@
+package fault
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units/jsonrpc"
+)
+
+// TestStripLeavesTheRest: what has nothing to take out stays as it is, byte for byte.
+func TestStripLeavesTheRest(t *testing.T) {
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"a":"pfar/error", "b" : "x\/y\u0041"}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1, "message":"pfar/error", "data":["pfar/error"]}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":{"x":{"pfar/error":1}}}}`,
+		`{"jsonrpc":"2.0","id":1,"result":[{"_meta":{"pfar/error":1}}]}`,
+		`{"jsonrpc":"2.0","id":1,"error":"pfar/error"}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"_meta":"pfar/error"}}`,
+	} {
+		m, err := jsonrpc.Parse([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Strip([]byte(line), m); err != nil || string(got) != line {
+			t.Errorf("%s became %s, %v", line, got, err)
+		}
+	}
+}
+
+// FuzzStrip: encoding/json, which does not tell capitals apart in names, finds nothing of pfar's in what a server says.
+func FuzzStrip(f *testing.F) {
+	for _, s := range []string{
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":{"pfar/error":{"class":"tls"},"x":1}}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":{"a":1,"Pfar\/Error":{"class":"tls"}}}}`,
+		`{"id":1,"result":{"_meta":{"pfa\u0072/error":{"class":"tls"}}},"error":{"data":{"pfar/error":{"class":"x"}}}}`,
+		`{"id":1,"error":{"data":{},"Data":{"pfar/error":{"class":"x"}}}}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		m, err := jsonrpc.Parse(line)
+		if err != nil {
+			return
+		}
+		got, err := Strip(line, m)
+		if err != nil {
+			return
+		}
+		var told struct {
+			Error struct {
+				Data struct {
+					Ours *json.RawMessage `json:"pfar/error"`
+				} `json:"data"`
+			} `json:"error"`
+			Result struct {
+				Meta struct {
+					Ours *json.RawMessage `json:"pfar/error"`
+				} `json:"_meta"`
+			} `json:"result"`
+		}
+		_ = json.Unmarshal(got, &told) // as far as it goes
+		if told.Error.Data.Ours != nil || told.Result.Meta.Ours != nil {
+			t.Errorf("%s still has it: %s", line, got)
+		}
+		if !json.Valid(got) {
+			t.Errorf("%s became what is no JSON: %s", line, got)
+		}
+	})
+}
+
+// TestAnswer: a fault is one line that no text can break, and has no secret in it.
+func TestAnswer(t *testing.T) {
+	set := redact.New(map[string][]byte{"TOKEN": []byte("s3cr3t-placeholder")})
+	f := New(ServerError, "a\n\"b\"\u2028 s3cr3t-placeholder %s", strings.Repeat("x", 1000))
+	f.Auth = Challenge{Scope: "s3cr3t-placeholder", Resource: "https://x/\n", Reason: "\x00"}
+	line := f.Answer(set, []byte("7"))
+	m, err := jsonrpc.Parse(line[:len(line)-1])
+	if err != nil || string(m.ID) != "7" || !jsonrpc.ValidError(m.Error) || strings.Count(string(line), "\n") != 1 {
+		t.Errorf("%s: %v", line, err)
+	}
+	if strings.Contains(string(line), "s3cr3t") || len(line) > 2000 {
+		t.Errorf("%d bytes: %s", len(line), line)
+	}
+}

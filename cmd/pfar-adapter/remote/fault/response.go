@@ -1,0 +1,189 @@
+package fault
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/units/jsonrpc"
+)
+
+// maxRetry bounds what a server may say of when it wants to be asked again.
+const maxRetry = 24 * time.Hour
+
+// ReasonHeader is the header in which an egress bridge names the reason of an answer of its own.
+const ReasonHeader = "X-Pfar-Reason"
+
+// OfResponse returns the fault that a response is whose status is no success. Of its body, excerpt is the beginning.
+func OfResponse(status int, header http.Header, excerpt []byte, now time.Time) *Fault {
+	f := &Fault{Status: status, Class: classOf(status), Retry: retryAfter(header, now)}
+	f.Detail = "HTTP " + strconv.Itoa(status)
+	if name := http.StatusText(status); name != "" {
+		f.Detail += " " + name
+	}
+	if reason := header.Get(ReasonHeader); reason != "" {
+		f.Class = classOfRefusal(reason)
+		first, _, _ := strings.Cut(string(excerpt), "\n")
+		f.Status, f.Detail = 0, cmp.Or(strings.TrimSpace(first), "pfar refuses the request: "+reason)
+		return f
+	}
+	switch {
+	case f.Retry > 0 && (status == http.StatusServiceUnavailable || status == http.StatusForbidden && spent(header)):
+		f.Class = RateLimited // GitHub says 403 of too many requests
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		f.Auth = challenge(header.Values("WWW-Authenticate"))
+	}
+	if text := said(header, excerpt); text != "" {
+		f.Detail += ": " + text
+	}
+	return f
+}
+
+func classOf(status int) Class {
+	switch {
+	case status == http.StatusUnauthorized:
+		return Unauthorized
+	case status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
+		return Forbidden
+	case status == http.StatusNotFound, status == http.StatusGone:
+		return NotFound
+	case status == http.StatusTooManyRequests:
+		return RateLimited
+	case status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout:
+		return Timeout
+	case status >= 500 && status < 600:
+		return ServerError
+	}
+	return Schema // the request, or the answer, is not what the other side expects
+}
+
+// classOfRefusal is the class of an answer of the egress bridge's.
+func classOfRefusal(reason string) Class {
+	switch {
+	case reason == "certificate" || reason == "upstream-tls":
+		return TLS
+	case strings.HasSuffix(reason, "-timeout"):
+		return Timeout
+	}
+	return NetworkError
+}
+
+// said is what an error's body says: the message of a JSON-RPC error, or a short text.
+func said(header http.Header, excerpt []byte) string {
+	if m, err := jsonrpc.Parse(excerpt); err == nil && m.Error != nil {
+		return Said(m.Error)
+	}
+	if strings.HasPrefix(header.Get("Content-Type"), "text/plain") {
+		first, _, _ := strings.Cut(strings.TrimSpace(string(excerpt)), "\n")
+		return first
+	}
+	return ""
+}
+
+// Said is the message of a JSON-RPC error object.
+func Said(raw []byte) string {
+	ms, err := jsonrpc.Object(raw, nil)
+	if err != nil {
+		return ""
+	}
+	text, _ := jsonrpc.String(ms.Get("message"))
+	return text
+}
+
+// spent reports whether a server says that there are no requests left.
+func spent(header http.Header) bool {
+	return header.Get("Retry-After") != "" || header.Get("X-RateLimit-Remaining") == "0" ||
+		header.Get("RateLimit-Remaining") == "0"
+}
+
+// retryAfter returns when a server may be asked again: Retry-After in seconds or as a date (RFC 9110 section 10.2.3),
+// or what APIs have beside it. A reset counts from now if it is small, and from 1970 if it is large.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	if v := header.Get("Retry-After"); v != "" {
+		if at, err := http.ParseTime(v); err == nil {
+			return bounded(at.Sub(now))
+		}
+		if n, ok := decimal(v); ok {
+			return bounded(n)
+		}
+	}
+	for _, name := range [...]string{"RateLimit-Reset", "X-RateLimit-Reset", "X-Rate-Limit-Reset"} {
+		n, ok := decimal(header.Get(name))
+		if !ok {
+			continue
+		}
+		const moments = 1e8 * time.Second // some years
+		if n >= moments {
+			n -= time.Duration(now.UnixNano())
+		}
+		return bounded(n)
+	}
+	return 0
+}
+
+func bounded(d time.Duration) time.Duration { return max(0, min(d, maxRetry)) }
+
+// decimal reads a number of seconds, "s" behind it or not. One too large to matter is as good as the largest.
+func decimal(s string) (time.Duration, bool) {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(s), "s"), 64)
+	if err != nil || n < 0 || n != n {
+		return 0, false
+	}
+	const most = 9e9 // seconds; more does not fit
+	return time.Duration(min(n, most) * float64(time.Second)), true
+}
+
+// challenge reads WWW-Authenticate (RFC 9110 section 11.6.1). Of several challenges the first Bearer counts.
+func challenge(values []string) Challenge {
+	var c Challenge
+	for _, v := range values {
+		scheme, rest, _ := strings.Cut(strings.TrimSpace(v), " ")
+		if !strings.EqualFold(scheme, "Bearer") || len(v) > 8<<10 {
+			continue
+		}
+		for rest != "" {
+			var name, value string
+			name, value, rest = parameter(rest)
+			switch strings.ToLower(name) {
+			case "scope":
+				c.Scope = cmp.Or(c.Scope, value)
+			case "resource_metadata":
+				c.Resource = cmp.Or(c.Resource, value)
+			case "error":
+				c.Reason = cmp.Or(c.Reason, value)
+			}
+		}
+		break
+	}
+	return c
+}
+
+// parameter reads one parameter of a challenge and returns what stands behind it.
+func parameter(s string) (name, value, rest string) {
+	s = strings.TrimLeft(s, " \t,")
+	name, s, found := strings.Cut(s, "=")
+	if !found {
+		return "", "", ""
+	}
+	name, s = strings.TrimSpace(name), strings.TrimLeft(s, " \t")
+	if !strings.HasPrefix(s, `"`) {
+		end := strings.IndexAny(s, " \t,")
+		if end < 0 {
+			end = len(s)
+		}
+		return name, s[:end], s[end:]
+	}
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			return name, b.String(), s[i+1:]
+		case s[i] == '\\' && i+1 < len(s):
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return "", "", "" // it has no end
+}

@@ -1,0 +1,106 @@
+// Package remote speaks MCP with a server elsewhere for the gateway: lines of JSON-RPC come and go on standard input
+// and output as a program's would, and on the other side they are Streamable HTTP of either generation, or the HTTP+SSE
+// pair of 2024-11-05.
+//
+// It does not use mcp-go's transports, because those decode and encode messages again, read without bounds, and drop
+// answers that come on the session's own stream; the names and encodings of header fields are mcp-go's.
+package remote
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/headers"
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/inbox"
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/notes"
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/wire"
+	"github.com/pfar/pfar/policies/redact"
+)
+
+// Options say which server it is.
+type Options struct {
+	URL      *url.URL
+	SSE      bool   // the HTTP+SSE pair is tried first
+	Insecure bool   // http: may be
+	Token    string // the bearer's; "" for none
+	Variable string // that had it
+	Limits   Limits
+
+	Roots *x509.CertPool // nil: those of the system
+
+	// Dial connects; nil: to the network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+const usage = "usage: pfar-adapter remote [--sse] [--insecure] [--token-env NAME] URL"
+
+// Parse reads the arguments behind the verb.
+func Parse(args []string, getenv func(string) string) (Options, error) {
+	o := Options{Limits: DefaultLimits()}
+	flags := flag.NewFlagSet("remote", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.BoolVar(&o.SSE, "sse", false, "")
+	flags.BoolVar(&o.Insecure, "insecure", false, "")
+	flags.StringVar(&o.Variable, "token-env", "", "")
+	if err := flags.Parse(args); err != nil || flags.NArg() != 1 {
+		return o, errors.Join(err, errors.New(usage))
+	}
+	var err error
+	if o.URL, err = url.Parse(flags.Arg(0)); err != nil {
+		return o, errors.New("the address is not a URL") // which may have a secret in it
+	}
+	if err := wire.CheckURL(o.URL, o.Insecure); err != nil {
+		return o, err
+	}
+	if o.Variable == "" {
+		return o, nil
+	}
+	o.Token = getenv(o.Variable)
+	unfit := func(r rune) bool { return r < 0x21 || r > 0x7e }
+	if o.Token == "" || strings.ContainsFunc(o.Token, unfit) {
+		return o, fmt.Errorf("variable %q has no token in it", o.Variable)
+	}
+	return o, nil
+}
+
+// Run speaks with the server until the gateway closes from, or ctx ends. An error means that what the gateway knows of
+// the server is not so any more.
+func Run(ctx context.Context, o Options, from io.Reader, to, log io.Writer) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	secrets := redact.New(nil)
+	if o.Token != "" {
+		secrets = redact.New(map[string][]byte{o.Variable: []byte(o.Token)})
+	}
+	words := notes.New(log, secrets)
+	c := &conversation{
+		behind: make(chan struct{}, o.Limits.Behind),
+		sessions: &sessions{
+			ctx: ctx, fail: fail, sse: o.SSE, turn: make(chan struct{}, 1),
+			peer: &peer{
+				client: wire.New(wire.Config{Token: o.Token, Limits: o.Limits.Wire, Roots: o.Roots, Dial: o.Dial}),
+				url:    o.URL, log: words, limits: o.Limits, tools: new(headers.Tools),
+				inbox: inbox.New(to, func() { fail(errGateway) }, secrets, words, o.Limits.Inbox),
+			},
+		},
+	}
+	read := make(chan error, 1)
+	go func() { read <- c.read(from) }()
+	var err error
+	select {
+	case err = <-read:
+	case <-ctx.Done():
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, errGateway) {
+			err = cause
+		}
+	}
+	c.finish()
+	return err
+}

@@ -1,0 +1,236 @@
+package remote
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestResume: a stream that ends before the answer goes on behind its last event, after the time that it wants.
+func TestResume(t *testing.T) {
+	h := &honest{t: t, session: "s"}
+	var ended time.Time
+	h.call = func(w http.ResponseWriter, r *http.Request, m received) {
+		asStream(w)
+		fmt.Fprint(w, "id: e1\nretry: 2500\ndata:\n\n"+
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"a\"}\nid: e2\n\ndata: {\"jsonrpc\"")
+		ended = time.Now()
+	}
+	h.get = func(w http.ResponseWriter, r *http.Request) {
+		switch last := r.Header.Get("Last-Event-ID"); last {
+		case "":
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case "e2":
+			if waited := time.Since(ended); waited != 2500*time.Millisecond {
+				t.Errorf("it has waited %v", waited)
+			}
+			asStream(w)
+			fmt.Fprint(w, "id: e3\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"b\"}\n\n")
+		case "e3":
+			w.WriteHeader(http.StatusServiceUnavailable)
+			h.get = func(w http.ResponseWriter, r *http.Request) {
+				asStream(w)
+				event(w, answer, 2)
+			}
+		default:
+			t.Errorf("it goes on behind %q", last)
+		}
+		if r.Header.Get("Mcp-Session-Id") != "s" || r.Header.Get("Mcp-Protocol-Version") != "2025-11-25" ||
+			r.Header.Get("Accept") != "text/event-stream" {
+			t.Errorf("the header is %v", r.Header)
+		}
+	}
+	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
+		w.begin()
+		w.send(call, 2)
+		w.want(`{"jsonrpc":"2.0","method":"a"}`)
+		w.want(`{"jsonrpc":"2.0","method":"b"}`)
+		w.want(fmt.Sprintf(answer, 2))
+	})
+	want := []string{"GET e2", "GET e3", "GET e3", "DELETE s"}
+	if got := h.noted(); !slices.Equal(got[len(got)-4:], want) {
+		t.Errorf("the server has heard %q", got)
+	}
+}
+
+// TestResumeEnds: streams that bring nothing are opened a few times, with growing pauses, and then the request fails.
+func TestResumeEnds(t *testing.T) {
+	const ended = "its event stream ended 6 times without the answer"
+	for name, test := range map[string]struct {
+		first  string
+		least  time.Duration
+		detail string
+	}{
+		"no time to wait": {"id: 1\nretry: 0\ndata:\n\n", 30 * time.Second, ended},
+		"a time without end": {"id: 1\nretry: 99999999999999999999\ndata:\n\n", 15 * time.Minute,
+			"it has not answered within 15m0s"},
+		"a time that is none": {"id: 1\nretry: -1\nretry: soon\ndata:\n\n", 31 * time.Second, ended},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &honest{t: t}
+			h.call = func(w http.ResponseWriter, r *http.Request, m received) {
+				asStream(w)
+				fmt.Fprint(w, test.first)
+			}
+			h.get = func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Last-Event-ID") == "" {
+					w.WriteHeader(http.StatusMethodNotAllowed)
+					return
+				}
+				asStream(w)
+			}
+			inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
+				w.begin()
+				begun := time.Now()
+				w.send(call, 2)
+				class := "network_error"
+				if strings.HasPrefix(test.detail, "it has not") {
+					class = "timeout"
+				}
+				w.wantFault(2, class, test.detail)
+				if took := time.Since(begun); took < test.least || took > test.least+30*time.Second {
+					t.Errorf("it took %v, want at least %v", took, test.least)
+				}
+			})
+		})
+	}
+}
+
+// TestListen: what belongs to no request comes on the session's own stream, which is opened again when it ends.
+func TestListen(t *testing.T) {
+	var n atomic.Int32
+	h := &honest{t: t, session: "s"}
+	h.call = func(w http.ResponseWriter, r *http.Request, m received) { asJSON(w, answer, 2) }
+	h.get = func(w http.ResponseWriter, r *http.Request) {
+		switch n.Add(1) {
+		case 1:
+			asStream(w)
+			fmt.Fprint(w, "retry: 4000\nid: g1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"one\"}\n\n")
+		case 2:
+			w.WriteHeader(http.StatusBadGateway)
+		case 3:
+			asStream(w)
+			event(w, `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
+			<-r.Context().Done()
+		default:
+			t.Error("it is opened once too often")
+		}
+	}
+	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
+		w.begin()
+		w.want(`{"jsonrpc":"2.0","method":"one"}`)
+		w.want(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
+		w.send(`{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`)
+		w.send(call, 2)
+		w.want(fmt.Sprintf(answer, 2))
+		w.silent(20 * time.Minute)
+	})
+	got := slices.DeleteFunc(h.noted(), func(s string) bool { return !strings.HasPrefix(s, "GET") && s != " s" })
+	if want := []string{"GET ", "GET g1", "GET g1", " s"}; !slices.Equal(got, want) {
+		t.Errorf("the server has heard %q, want %q", got, want)
+	}
+}
+
+// TestEvilListen: whatever a server does with the session's own stream, calls go on, and it is not opened in a hurry.
+func TestEvilListen(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		get   func(w http.ResponseWriter, r *http.Request)
+		lines []string
+		most  int // GETs in an hour
+	}{
+		{"405", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(405) }, nil, 1},
+		{"404", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }, nil, 1},
+		{"400", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(400) }, nil, 1},
+		{"401", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(401) }, nil, 1},
+		{"500", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) }, nil, 6},
+		{"429 for a day", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "86400")
+			w.WriteHeader(429)
+		}, nil, 1},
+		{"a page", func(w http.ResponseWriter, r *http.Request) { asJSON(w, "{}") }, nil, 1},
+		{"elsewhere", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://evil.test/", http.StatusFound)
+		}, nil, 6},
+		{"in a circle", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/mcp", http.StatusFound)
+		}, nil, 24},
+		{"ends at once", func(w http.ResponseWriter, r *http.Request) { asStream(w) }, nil, 130},
+		{"no pause", func(w http.ResponseWriter, r *http.Request) {
+			asStream(w)
+			fmt.Fprint(w, "retry: 0\n\n")
+		}, nil, 130},
+		{"answers what was not asked", func(w http.ResponseWriter, r *http.Request) {
+			asStream(w)
+			event(w, `{"jsonrpc":"2.0","id":77,"result":{}}`)
+			event(w, `{"jsonrpc":"2.0","id":"pfar-1","result":{}}`)
+			event(w, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-11-05"}}`)
+			event(w, `{"jsonrpc":"2.0","id":null,"result":{}}`)
+			event(w, `{"jsonrpc":"2.0","id":[1],"result":{}}`)
+			event(w, `noise`)
+			event(w, `{"jsonrpc":"2.0"}`)
+			<-r.Context().Done()
+		}, nil, 3},
+		{"silence", func(w http.ResponseWriter, r *http.Request) { asStream(w); <-r.Context().Done() }, nil, 3},
+		{"no head", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, 6},
+		{"a line without end", func(w http.ResponseWriter, r *http.Request) {
+			endless("text/event-stream", "data: aaaaaaaaaaaaaaaaaaaaaa")(w, r, received{})
+		}, slices.Repeat([]string{changes}, 121), 130},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := &honest{t: t, session: "s", get: test.get}
+			h.call = func(w http.ResponseWriter, r *http.Request, m received) { asJSON(w, answer, 2) }
+			inWorld(t, place{handler: h, limits: small}, func(t *testing.T, w *world) {
+				w.begin()
+				synctest.Wait()
+				w.send(call, 2)
+				w.want(fmt.Sprintf(answer, 2))
+				for _, line := range test.lines {
+					w.want(line)
+				}
+				w.silent(time.Hour - time.Second*time.Duration(30*len(test.lines)))
+			})
+			gets := slices.DeleteFunc(h.noted(), func(s string) bool { return !strings.HasPrefix(s, "GET") })
+			if len(gets) > test.most || len(gets) == 0 {
+				t.Errorf("the stream is opened %d times, want at most %d", len(gets), test.most)
+			}
+		})
+	}
+}
+
+// TestListenLosesItsSession: a session that ends while nobody calls is replaced, and the gateway looks again.
+func TestListenLosesItsSession(t *testing.T) {
+	h := newForgetful(t)
+	h.get = func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Session-Id") == "s1" && h.forgot.Load() == 1 {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		asStream(w)
+		if h.n.Load() == 1 {
+			<-time.After(time.Minute)
+			h.forgot.Store(1)
+			return
+		}
+		event(w, `{"jsonrpc":"2.0","method":"n"}`)
+		<-r.Context().Done()
+	}
+	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
+		w.begin()
+		lines := []string{w.next(), w.next()}
+		slices.Sort(lines)
+		if want := []string{`{"jsonrpc":"2.0","method":"n"}`, changes}; !slices.Equal(lines, want) {
+			t.Errorf("the lines are %q", lines)
+		}
+		w.send(call, 2)
+		w.want(fmt.Sprintf(answer, 2))
+	})
+	if n := h.n.Load(); n != 2 {
+		t.Errorf("there have been %d sessions", n)
+	}
+}
