@@ -46,7 +46,7 @@ func (c *findings) adapt(s *declaration.Server, h Host) []sandbox.Mount {
 			}
 		}
 	}
-	s.Args = append(s.Args, s.URL)
+	s.Args = append(s.Args, strings.Replace(s.URL, "//localhost", "//127.0.0.1", 1)) // as it is allowed
 	return []sandbox.Mount{
 		{Kind: sandbox.Dir, Dest: path.Dir(adapterPath), Why: "pfar's own"},
 		{Kind: sandbox.ROOverlay, Source: f.Real, Dest: adapterPath, Why: "pfar's adapter, which connects to the server"},

@@ -112,7 +112,8 @@ func TestRemote(t *testing.T) {
 	everything := npm(t, "@modelcontextprotocol/server-everything/dist/index.js")
 	requests, wrap := startStandIn[remoteRequest](t, "remote", []string{remoteHost, eventsHost, closedHost}, everything)
 	remote := func(transport, url, more string) string {
-		return fmt.Sprintf("%sserver {\n  transport = %q\n  url = %q\n}\n", more, transport, url)
+		const known = "trust {\n  public_sink = false\n  dangerous_writes = false\n}"
+		return fmt.Sprintf("%sserver {\n  transport = %q\n  url = %q\n}\n%s\n", more, transport, url, known)
 	}
 	p := prepare(t, map[string]string{
 		"vendor.hcl": remote("stream-http", "https://"+remoteHost+"/mcp", `auth = { token = "vault:vendor_token" }`+"\n"),

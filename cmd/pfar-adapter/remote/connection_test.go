@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -236,4 +238,62 @@ func TestInsecure(t *testing.T) {
 		w.send(call, 2)
 		w.want(fmt.Sprintf(answer, 2))
 	})
+}
+
+// TestPlaced: secrets stand where the owner says, in each request, and no error repeats one that comes back.
+func TestPlaced(t *testing.T) {
+	none := func(string) string { return "" }
+	for _, args := range [][]string{
+		{"--header-env", "x-key"}, {"--header-env", "=K"}, {"--query-env", "key="}, {"--header-env", "x-key=UNSET"},
+	} {
+		if _, err := Parse(append(args, "https://mcp.test"), none); err == nil {
+			t.Errorf("%q is taken", args)
+		}
+	}
+	const value = "placed-0123456789"
+	var mu sync.Mutex
+	var seen []string
+	h := &honest{t: t, call: func(w http.ResponseWriter, r *http.Request, m received) {
+		mu.Lock()
+		seen = append(seen, r.Header.Get("X-Key")+" "+r.URL.RawQuery)
+		mu.Unlock()
+		http.Error(w, "no "+r.Header.Get("X-Key"), http.StatusForbidden)
+	}}
+	args := []string{"--header-env", "x-key=A", "--query-env", "key=B"}
+	inWorld(t, place{handler: h, args: args, token: value, path: "/mcp?team=1"}, func(t *testing.T, w *world) {
+		w.begin()
+		w.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{}}`)
+		if line := w.next(); !strings.Contains(line, "forbidden") || strings.Contains(line, value) {
+			t.Errorf("the answer is %s", line)
+		}
+	})
+	if len(seen) != 1 || seen[0] != value+" team=1&key="+value {
+		t.Errorf("the server has seen %q", seen)
+	}
+}
+
+// TestAddress: a host that is an address is reached by the proxy of the sandbox, which knows no other way to it.
+func TestAddress(t *testing.T) {
+	proxied := map[string]bool{}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxied[r.URL.String()] = true
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	o, err := Parse([]string{"--insecure", "http://192.0.2.7:3000/mcp"}, func(name string) string {
+		return map[string]string{"HTTP_PROXY": proxy.URL}[name]
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, stdin := io.Pipe()
+	stdout, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- Run(t.Context(), o, in, out, io.Discard) }()
+	fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	stdin.Close()
+	if e := <-done; err != nil || e != nil || !proxied["http://192.0.2.7:3000/mcp"] {
+		t.Errorf("the proxy was asked for %v; the answer: %s, %v, %v", proxied, line, err, e)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/url"
 	"strings"
@@ -31,7 +32,10 @@ type Options struct {
 	Insecure bool   // http: may be
 	Token    string // the bearer's; "" for none
 	Variable string // that had it
+	Others   Placed // secrets that stand elsewhere
 	Limits   Limits
+
+	Proxy *url.URL // by which addresses are reached; nil: as names are
 
 	Roots *x509.CertPool // nil: those of the system
 
@@ -39,7 +43,37 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-const usage = "usage: pfar-adapter remote [--sse] [--insecure] [--token-env NAME] URL"
+// Placed are secrets by where they stand in each request.
+type Placed struct {
+	Header, Query map[string]string // values by the names of fields and of parameters
+}
+
+func (p Placed) all() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, of := range []map[string]string{p.Header, p.Query} {
+			for place, value := range of {
+				if !yield(place, value) {
+					return
+				}
+			}
+		}
+	}
+}
+
+const usage = "usage: pfar-adapter remote [--sse] [--insecure] [--token-env NAME] [--header-env FIELD=NAME] " +
+	"[--query-env PARAMETER=NAME] URL"
+
+// pairs are the values of an option that may be there several times.
+func pairs(to map[string]string) func(string) error {
+	return func(s string) error {
+		place, variable, ok := strings.Cut(s, "=")
+		if !ok || place == "" || variable == "" {
+			return errors.New(usage)
+		}
+		to[place] = variable
+		return nil
+	}
+}
 
 // Parse reads the arguments behind the verb.
 func Parse(args []string, getenv func(string) string) (Options, error) {
@@ -49,6 +83,9 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 	flags.BoolVar(&o.SSE, "sse", false, "")
 	flags.BoolVar(&o.Insecure, "insecure", false, "")
 	flags.StringVar(&o.Variable, "token-env", "", "")
+	o.Others = Placed{Header: map[string]string{}, Query: map[string]string{}}
+	flags.Func("header-env", "", pairs(o.Others.Header))
+	flags.Func("query-env", "", pairs(o.Others.Query))
 	if err := flags.Parse(args); err != nil || flags.NArg() != 1 {
 		return o, errors.Join(err, errors.New(usage))
 	}
@@ -59,15 +96,31 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 	if err := wire.CheckURL(o.URL, o.Insecure); err != nil {
 		return o, err
 	}
-	if o.Variable == "" {
-		return o, nil
+	if proxy := getenv("HTTP_PROXY"); proxy != "" {
+		if o.Proxy, err = url.Parse(proxy); err != nil {
+			return o, errors.New("HTTP_PROXY is not a URL")
+		}
 	}
-	o.Token = getenv(o.Variable)
-	unfit := func(r rune) bool { return r < 0x21 || r > 0x7e }
-	if o.Token == "" || strings.ContainsFunc(o.Token, unfit) {
-		return o, fmt.Errorf("variable %q has no token in it", o.Variable)
+	for _, of := range []map[string]string{o.Others.Header, o.Others.Query} {
+		for place, variable := range of {
+			if of[place], err = valueOf(getenv, variable); err != nil {
+				return o, err
+			}
+		}
 	}
-	return o, nil
+	if o.Variable != "" {
+		o.Token, err = valueOf(getenv, o.Variable)
+	}
+	return o, err
+}
+
+// valueOf is what a variable has.
+func valueOf(getenv func(string) string, variable string) (string, error) {
+	value := getenv(variable)
+	if unfit := func(r rune) bool { return r < 0x21 || r > 0x7e }; value == "" || strings.ContainsFunc(value, unfit) {
+		return "", fmt.Errorf("variable %q has no token in it", variable)
+	}
+	return value, nil
 }
 
 // Run speaks with the server until the gateway closes from, or ctx ends. An error means that what the gateway knows of
@@ -75,18 +128,25 @@ func Parse(args []string, getenv func(string) string) (Options, error) {
 func Run(ctx context.Context, o Options, from io.Reader, to, log io.Writer) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	secrets := redact.New(nil)
+	known := map[string][]byte{}
 	if o.Token != "" {
-		secrets = redact.New(map[string][]byte{o.Variable: []byte(o.Token)})
+		known[o.Variable] = []byte(o.Token)
 	}
+	for place, value := range o.Others.all() {
+		known[place] = []byte(value)
+	}
+	secrets := redact.New(known)
 	words := notes.New(log, secrets)
 	c := &conversation{
 		behind: make(chan struct{}, o.Limits.Behind),
 		sessions: &sessions{
 			ctx: ctx, fail: fail, sse: o.SSE, turn: make(chan struct{}, 1),
 			peer: &peer{
-				client: wire.New(wire.Config{Token: o.Token, Limits: o.Limits.Wire, Roots: o.Roots, Dial: o.Dial}),
-				url:    o.URL, log: words, limits: o.Limits, tools: new(headers.Tools),
+				client: wire.New(wire.Config{
+					Token: o.Token, Header: o.Others.Header, Query: o.Others.Query, Proxy: o.Proxy,
+					Limits: o.Limits.Wire, Roots: o.Roots, Dial: o.Dial,
+				}),
+				url: o.URL, log: words, limits: o.Limits, tools: new(headers.Tools),
 				inbox: inbox.New(to, func() { fail(errGateway) }, secrets, words, o.Limits.Inbox),
 			},
 		},

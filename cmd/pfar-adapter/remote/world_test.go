@@ -238,7 +238,12 @@ func newWorld(t *testing.T, p place) *world {
 		path = "/mcp"
 	}
 	args := append([]string{}, p.args...)
-	env := func(string) string { return p.token }
+	env := func(name string) string {
+		if name == "HTTP_PROXY" {
+			return ""
+		}
+		return p.token
+	}
 	if p.token != "" {
 		args = append(args, "--token-env", "TOKEN")
 	}

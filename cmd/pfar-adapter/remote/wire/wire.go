@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -42,6 +43,9 @@ func DefaultLimits() Limits {
 // Config is what a Client needs.
 type Config struct {
 	Token  string // sent as the bearer's; "" for none
+	Header map[string]string
+	Query  map[string]string
+	Proxy  *url.URL // by which hosts are reached that are addresses; nil: as names are
 	Limits Limits
 	Roots  *x509.CertPool // nil: those of the system, or of SSL_CERT_FILE
 
@@ -54,6 +58,8 @@ type Client struct {
 	transport *http.Transport
 	limits    Limits
 	authority string // the value of Authorization
+	header    map[string]string
+	query     url.Values
 	agent     string
 }
 
@@ -64,7 +70,13 @@ func New(c Config) *Client {
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	client := &Client{limits: c.Limits, agent: "pfar/" + units.Version(), transport: &http.Transport{
+	client := &Client{limits: c.Limits, agent: "pfar/" + units.Version(), header: c.Header, transport: &http.Transport{
+		Proxy: func(r *http.Request) (*url.URL, error) {
+			if _, err := netip.ParseAddr(r.URL.Hostname()); err != nil {
+				return nil, nil
+			}
+			return c.Proxy, nil
+		},
 		DialContext:            c.Dial,
 		Protocols:              protocols,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots},
@@ -77,6 +89,10 @@ func New(c Config) *Client {
 	}}
 	if c.Token != "" {
 		client.authority = "Bearer " + c.Token
+	}
+	client.query = url.Values{}
+	for name, value := range c.Query {
+		client.query.Set(name, value)
 	}
 	return client
 }
@@ -122,6 +138,14 @@ func (c *Client) once(ctx context.Context, r Request, at *url.URL) (*http.Respon
 	header.Set("Accept-Encoding", "identity")
 	if c.authority != "" {
 		header.Set("Authorization", c.authority)
+	}
+	for name, value := range c.header {
+		header.Set(name, value)
+	}
+	if len(c.query) > 0 {
+		asked := *at
+		asked.RawQuery = strings.TrimPrefix(at.RawQuery+"&"+c.query.Encode(), "&")
+		at = &asked
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	request := (&http.Request{
