@@ -41,6 +41,11 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 	case err != nil:
 		return err
 	case last.State == control.FlowFailed:
+		if a.json() {
+			if err := a.printJSON(a.outcome(last)); err != nil {
+				return err
+			}
+		}
 		return fail(exitFailed, "%s is not set up: %s", a.server(), last.Detail).
 			withHint("pfar logs %s; pfar add %[1]s begins again, and stored secrets stay", a.server())
 	}
