@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pfar/pfar/units/control"
 )
@@ -33,6 +34,8 @@ With --json, each change prints one report, on a line.`
 type upOptions struct {
 	dir, listen, servers, metrics, page string
 	verbose                             bool
+
+	again string // the command that does the same once more
 }
 
 // upVerb runs pfar in the foreground.
@@ -54,6 +57,7 @@ func (c upVerb) upCommand() *cobra.Command {
 			if len(args) == 1 {
 				o.dir = args[0]
 			}
+			o.again = commandLine(cmd, args)
 			return c.up(cmd.Context(), o)
 		},
 	})
@@ -90,7 +94,8 @@ func (c upVerb) up(ctx context.Context, o upOptions) error {
 		return err
 	}
 	defer child.close()
-	v := &upView{pfar: c.pfar, verbose: o.verbose, screen: screen{w: c.stderr, live: c.coloured(c.stderr) && !c.json()}}
+	live := c.coloured(c.stderr) && !c.json()
+	v := &upView{pfar: c.pfar, verbose: o.verbose, again: o.again, screen: screen{w: c.stderr, live: live}}
 	return v.follow(ctx, child, signals)
 }
 
@@ -99,6 +104,7 @@ type upView struct {
 	*pfar
 	screen  screen
 	verbose bool
+	again   string          // the command that does the same once more
 	shown   *control.Report // nil until the first table
 	early   []string        // warnings that came before it
 	last    control.Report
@@ -143,9 +149,30 @@ func (v *upView) follow(ctx context.Context, child *supervised, signals <-chan o
 				v.log(line)
 			}
 			v.printEarly()
-			return exitWith(child.exitCode())
+			return v.over(child)
 		}
 	}
+}
+
+// over is how pfard has ended. One that ends by itself has said why in its log.
+func (v *upView) over(child *supervised) error {
+	signal := child.killed()
+	if signal == "" || v.ending {
+		return exitWith(child.exitCode())
+	}
+	return fail(child.exitCode(), "pfard was killed by %s, and its servers end with it; calls that were under way may "+
+		"have been carried out", signal).
+		withHint("start them again: %s; if you did not kill pfard, journalctl -k says whether memory ran out", v.again)
+}
+
+// commandLine is a verb with its arguments and the flags that were given, as a shell takes it.
+func commandLine(cmd *cobra.Command, args []string) string {
+	words := strings.Fields(cmd.CommandPath())
+	cmd.Flags().Visit(func(f *pflag.Flag) { words = append(words, "--"+f.Name+"="+shellWord(f.Value.String())) })
+	for _, a := range args {
+		words = append(words, shellWord(a))
+	}
+	return strings.Join(words, " ")
 }
 
 func (v *upView) watch(ctx context.Context, reports chan<- control.Report) {
