@@ -146,6 +146,11 @@ func TestPageSignsIn(t *testing.T) {
 	if now := under.SetUps[0]; now.Server != "acme" || now.Page != "" || now.Wants.Variable != "TOKEN" {
 		t.Errorf("the report has %+v", now)
 	}
+	if out, _, _ := p.command("status"); !strings.Contains(out, "acme waits for TOKEN on its page, ") ||
+		!strings.Contains(out, " left; go on: pfar add acme; cancel: pfar add --cancel\n") ||
+		strings.Contains(out, linkOfPage.FindStringSubmatch(link)[2]) {
+		t.Errorf("pfar status says %s", out)
+	}
 
 	s := surf(t, 0)
 	var seen []sight
