@@ -251,7 +251,8 @@ func addedUnknown(t *testing.T, p *pfar, r *registries) {
 		{"npm:" + name + "@1.0.0 --secret A_TOKEN@api.example.com --name brokered", token, "brokered",
 			"# From pfar add: npm:" + name + "@1.0.0\nallowed_domains = [\"api.example.com\"]\n\n" +
 				"server { package = \"npm:" + name + "@1.0.0\" }\n\n" +
-				"auth = {\n  A_TOKEN = { secret = \"vault:brokered_a_token\", deliver = \"broker\" }\n}\n"},
+				"auth = {\n  A_TOKEN = {\n    secret  = \"vault:brokered_a_token\"\n    deliver = \"broker\"\n" +
+				"    hosts   = [\"api.example.com\"]\n  }\n}\n"},
 		{"pypi:acme-notes", "", "acme-notes",
 			"# From pfar add: pypi:acme-notes==1.0\n\nserver { package = \"pypi:acme-notes==1.0\" }\n"},
 		{"pypi:acme-notes==1.0 --name notes", "", "notes",
