@@ -12,7 +12,8 @@ import (
 )
 
 // TestExamplesCanBeTyped holds the commands of pfar(1), EXAMPLES, and of pfar-import(7) against the program: verbs,
-// flags and number of arguments. A folder stands where one belongs, and each command before pfar runs says where its servers' programs are.
+// flags and number of arguments. A folder stands where one belongs, and each command before pfar runs says where its
+// servers' programs are.
 func TestExamplesCanBeTyped(t *testing.T) {
 	b, err := os.ReadFile("../../packaging/man/pfar.1")
 	if err != nil {
