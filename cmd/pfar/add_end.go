@@ -125,8 +125,10 @@ func (a *adding) offered(ctx context.Context, server string) ([]tool, facts) {
 	return tools, v.facts(ctx)
 }
 
-// mostTools is how many tools of each kind are shown.
-const mostTools = 4
+const (
+	mostTools    = 4  // of each kind are shown
+	leastSummary = 24 // columns, however long the names of tools are
+)
 
 func (a *adding) printAdded(out added, tools []tool, known facts) {
 	verified := "connected, not verified"
@@ -147,6 +149,11 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 		fmt.Fprintf(a.stdout, "It has %s.\n", count(out.Tools, "tool"))
 	}
 	rows := [][]cell{}
+	longest := 0
+	for _, t := range tools {
+		longest = max(longest, len(t.Meta.Tool))
+	}
+	room := max(columnsOf(a.stdout)-len("  write  ")-longest-columnGap, leastSummary)
 	shown := map[string]int{}
 	call, best := "", out.Verified
 	if t := a.service.Test; best == "" && t != nil {
@@ -161,7 +168,7 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 				call = t.id()
 			}
 			if shown[does]++; shown[does] <= mostTools {
-				rows = append(rows, []cell{{"  " + does, ""}, {t.Meta.Tool, ""}, {summary(t.Description, 60), ""}})
+				rows = append(rows, []cell{{"  " + does, ""}, {t.Meta.Tool, ""}, {summary(t.Description, room), ""}})
 			}
 		}
 	}

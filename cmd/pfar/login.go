@@ -133,9 +133,9 @@ func (c loginVerb) show(s control.SignIn, instead string) {
 		}
 	} else {
 		if forward := c.forward(s.Step.Port); forward != "" {
-			say("The browser comes back to this machine. If it runs on another one, run there\n"+
-				"first:\n\n  %s\n", line(forward))
-			say("or use a code instead: %s\n", line(instead))
+			say("The browser comes back to this machine. If it runs on another machine, first run\n"+
+				"this command there:\n\n  %s\n", line(forward))
+			say("Or use a code: %s\n", line(instead))
 		}
 		say("Open this link in your browser, and sign in:\n\n  %s\n", line(s.Step.URL))
 	}

@@ -20,6 +20,7 @@ import (
 )
 
 const upHelp = `Run every declaration in DIR until Ctrl-C, as this user, without systemd and without installation.
+Without DIR, pfar uses the folder of PFAR_CONFIG_DIR, and creates it if it does not exist.
 
 A new, changed or removed file starts, changes or stops its own server. The first Ctrl-C stops
 everything cleanly; a second one kills everything.
@@ -33,7 +34,7 @@ With --json, each change prints one report, on a line.`
 // upOptions are the flags of pfar up.
 type upOptions struct {
 	dir, listen, servers, metrics, page string
-	verbose                             bool
+	verbose, usual                      bool // usual: nobody has named dir
 
 	again string // the command that does the same once more
 }
@@ -53,8 +54,8 @@ func (c upVerb) upCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.dirs = c.own
-			o.dir = c.own.Config
-			if len(args) == 1 {
+			o.dir, o.usual = c.own.Config, len(args) == 0
+			if !o.usual {
 				o.dir = args[0]
 			}
 			o.again = commandLine(cmd, args)
@@ -70,8 +71,11 @@ func (c upVerb) upCommand() *cobra.Command {
 }
 
 func (c upVerb) up(ctx context.Context, o upOptions) error {
-	if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
-		return fail(exitFailed, "no directory of declarations at %q", o.dir).withHint("create it with one file for each server, or name another directory: pfar up DIR")
+	info, err := os.Stat(o.dir)
+	empty := o.usual && errors.Is(err, os.ErrNotExist)
+	if !empty && (err != nil || !info.IsDir()) {
+		return fail(exitFailed, "no directory of declarations at %q", o.dir).
+			withHint("create it with one file for each server, or name another directory: pfar up DIR")
 	}
 	if report, err := c.report(ctx); err == nil {
 		return fail(exitFailed, "pfar is already running, with the declarations in %q", report.Directory).withHint(`end that one first, or give this one a PFAR_RUN_DIR and a PFAR_STATE_DIR of its own`)
@@ -79,6 +83,12 @@ func (c upVerb) up(ctx context.Context, o upOptions) error {
 	program, err := c.findProgram("pfard")
 	if err != nil {
 		return err
+	}
+	if empty {
+		if err := os.MkdirAll(o.dir, 0o755); err != nil {
+			return err
+		}
+		c.hintAt("no server is declared yet; in another terminal: pfar add memory")
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

@@ -119,7 +119,7 @@ func TestAdd(t *testing.T) {
 	p.up()
 	readme, err := os.ReadFile("../../README.md")
 	check(t, err)
-	for _, command := range []string{"pfar add memory", "pfar call memory.read_graph"} {
+	for _, command := range []string{"build/bin/pfar add memory", "build/bin/pfar call memory.read_graph"} {
 		if !bytes.Contains(readme, []byte("\n"+command+" ")) {
 			t.Errorf("README has not %q", command)
 		}

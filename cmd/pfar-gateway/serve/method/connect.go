@@ -183,7 +183,7 @@ func forward(page string) string {
 		return ""
 	}
 	return fmt.Sprintf(
-		" If the browser is on another computer, run there first: ssh -L %s:127.0.0.1:%s HOST.",
+		" If the browser is on another computer, first run this there: ssh -L %s:127.0.0.1:%s HOST.",
 		u.Port(),
 		u.Port(),
 	)
