@@ -61,7 +61,7 @@ func login(stop context.Context, path string) error {
 	}
 	result := attach.Refreshed{Base: units.Digest(text), Asked: asked}
 	if failed != nil {
-		result.Error, result.Final = printable(failed.Error()), true
+		result.Error, result.Code, result.Final = printable(failed.Error()), oauth.Ended(failed), true
 	}
 	return pfard.report(ctx, result, answer)
 }
@@ -141,7 +141,7 @@ func (p *grantor) byDevice(ctx context.Context) (oauth.Answer, time.Time, error)
 	if err := p.show(attach.Progress{URL: g.URL, Complete: g.Complete, Code: g.UserCode, Life: g.Life}); err != nil {
 		return oauth.Answer{}, time.Time{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.Life, oauth.Refused{Code: "expired_token"})
+	ctx, cancel := context.WithTimeoutCause(ctx, g.Life, oauth.Refused{Code: oauth.CodeExpired})
 	defer cancel()
 	for polling := (oauth.Polling{Interval: g.Interval}); ; {
 		if err := p.wait(ctx, polling.Interval); err != nil {
@@ -180,7 +180,7 @@ func (p *grantor) byCode(ctx context.Context) (oauth.Answer, time.Time, error) {
 	if err := p.show(attach.Progress{URL: address, Port: r.port, Life: oauth.LoginTime}); err != nil {
 		return none, time.Time{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, oauth.LoginTime, errors.New("the browser did not come back in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, oauth.LoginTime, oauth.ErrLate)
 	defer cancel()
 	var came oauth.Judgement
 	select {

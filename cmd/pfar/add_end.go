@@ -12,13 +12,14 @@ import (
 
 // added is what has become of a set-up.
 type added struct {
-	Server   string            `json:"server"`
-	Service  string            `json:"service,omitempty"`
-	File     string            `json:"file"`
-	State    control.FlowState `json:"state"`
-	Detail   string            `json:"detail,omitempty"`
-	Already  bool              `json:"already,omitempty"`  // nothing was done
-	Verified string            `json:"verified,omitempty"` // the tool that was called; "": connected, not verified
+	Server   string             `json:"server"`
+	Service  string             `json:"service,omitempty"`
+	File     string             `json:"file,omitempty"` // "": it has failed
+	State    control.FlowState  `json:"state"`
+	Detail   string             `json:"detail,omitempty"`
+	Reason   control.FlowReason `json:"reason,omitempty"`   // of FlowFailed
+	Already  bool               `json:"already,omitempty"`  // nothing was done
+	Verified string             `json:"verified,omitempty"` // the tool that was called; "": connected, not verified
 
 	Tools      int      `json:"tools"`
 	Reads      []string `json:"reads,omitempty"`  // tools that only read
@@ -26,10 +27,17 @@ type added struct {
 	Unreviewed []string `json:"unreviewed,omitempty"`
 }
 
+// outcome is how a set-up has ended.
+func (a *adding) outcome(now control.Flow) added {
+	return added{
+		Server: now.Server, Service: cmp.Or(now.Service, a.serviceName()), State: now.State, Detail: now.Detail,
+		Reason: now.Reason, Verified: now.Verified, Tools: now.Tools,
+	}
+}
+
 // finish has the person look at the tools' definitions, and says what the server can do and what comes next.
 func (a *adding) finish(ctx context.Context, now control.Flow) error {
-	out := added{Server: now.Server, Service: cmp.Or(now.Service, a.serviceName()), State: now.State,
-		Detail: now.Detail, Verified: now.Verified, Tools: now.Tools}
+	out := a.outcome(now)
 	if !a.known {
 		out.Detail = "" // that it runs already: it was started to learn from it
 	}
@@ -117,8 +125,10 @@ func (a *adding) offered(ctx context.Context, server string) ([]tool, facts) {
 	return tools, v.facts(ctx)
 }
 
-// mostTools is how many tools of each kind are shown.
-const mostTools = 4
+const (
+	mostTools    = 4  // of each kind are shown
+	leastSummary = 24 // columns, however long the names of tools are
+)
 
 func (a *adding) printAdded(out added, tools []tool, known facts) {
 	verified := "connected, not verified"
@@ -139,6 +149,11 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 		fmt.Fprintf(a.stdout, "It has %s.\n", count(out.Tools, "tool"))
 	}
 	rows := [][]cell{}
+	longest := 0
+	for _, t := range tools {
+		longest = max(longest, len(t.Meta.Tool))
+	}
+	room := max(columnsOf(a.stdout)-len("  write  ")-longest-columnGap, leastSummary)
 	shown := map[string]int{}
 	call, best := "", out.Verified
 	if t := a.service.Test; best == "" && t != nil {
@@ -153,7 +168,7 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 				call = t.id()
 			}
 			if shown[does]++; shown[does] <= mostTools {
-				rows = append(rows, []cell{{"  " + does, ""}, {t.Meta.Tool, ""}, {summary(t.Description, 60), ""}})
+				rows = append(rows, []cell{{"  " + does, ""}, {t.Meta.Tool, ""}, {summary(t.Description, room), ""}})
 			}
 		}
 	}

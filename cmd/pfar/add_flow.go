@@ -41,6 +41,11 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 	case err != nil:
 		return err
 	case last.State == control.FlowFailed:
+		if a.json() {
+			if err := a.printJSON(a.outcome(last)); err != nil {
+				return err
+			}
+		}
 		return fail(exitFailed, "%s is not set up: %s", a.server(), last.Detail).
 			withHint("pfar logs %s; pfar add %[1]s begins again, and stored secrets stay", a.server())
 	}
@@ -169,12 +174,12 @@ func (t *talk) paged(now control.Flow) bool {
 	if u, err := url.Parse(now.Page); err == nil {
 		port, _ := strconv.ParseUint(u.Port(), 10, 16)
 		if forward := (loginVerb{t.pfar}).forward(uint16(port)); forward != "" {
-			say("\nThe page is on this machine. If your browser runs on another one, run there\nfirst:\n\n  %s",
-				escape(forward, oneLine))
+			say("\nThe page is on this machine. If your browser runs on another machine, first run\n"+
+				"this command there:\n\n  %s", escape(forward, oneLine))
 		}
 	}
 	say("\nOpen this link in your browser, and go on there:\n\n  %s\n", escape(now.Page, oneLine))
-	say("Show the link to nobody: who has it can answer in your place.")
+	say("Do not show the link to others: anybody who has it can answer in your place.")
 	minutes := max(1, int(now.Deadline.Sub(t.now()).Minutes()+0.5))
 	say("Waiting for you, at most %s. The set-up waits after Ctrl-C too.", count(minutes, "minute"))
 	return true

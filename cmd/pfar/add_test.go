@@ -315,7 +315,7 @@ func TestAddSession(t *testing.T) {
 		n.reply(t, 1, `Set up "notion"? [y/N]`, "y")
 		n.reply(t, 1, "(not shown):", "ntn_wrong-hunter2")
 		n.reply(t, 2, "(not shown):", s.good)
-		n.reply(t, 1, "Accept 2 of", "y")
+		n.reply(t, 1, "Accept 2 definitions", "y")
 		golden(t, "add.txtar", fmt.Sprintf("notion, %d columns", columns), n.text(t, exitOK))
 		if list, err := b.store.Show("notion"); err != nil || list.Unreviewed != 0 {
 			t.Errorf("%d definitions are unreviewed still, %v", list.Unreviewed, err)
@@ -351,6 +351,7 @@ func TestAddSignsIn(t *testing.T) {
 		s := newSetUp(signed(t, "code", "device"))
 		s.denies = []string{"the sign-in was refused\x1b[2J; nothing was stored", ""}
 		b := newAdd(t, s)
+		b.offer()
 		n := b.session(t, columns, "notion", "--yes")
 		n.reply(t, 1, "(not shown):", "")
 		n.answers(t, 1)
@@ -439,7 +440,7 @@ func TestAddGoesOn(t *testing.T) {
 	s.mu.Lock()
 	s.goOn()
 	s.mu.Unlock()
-	n.reply(t, 1, "Accept 2 of", "y")
+	n.reply(t, 1, "Accept 2 definitions", "y")
 	if text := n.text(t, exitOK); !strings.Contains(text, "accepted: ") {
 		t.Errorf("%s", text)
 	}
@@ -447,28 +448,32 @@ func TestAddGoesOn(t *testing.T) {
 
 // TestAddPage is what is on the screen when a page takes the secret.
 func TestAddPage(t *testing.T) {
-	s := newSetUp(signed(t, "device"))
-	s.page = "http://127.0.0.1:41234/ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	b := newAdd(t, s)
-	n := b.session(t, 80, "notion", "--yes", "--page")
-	n.screen.await(t, "Waiting for you")
-	s.mu.Lock()
-	s.given = append(s.given, "by the page")
-	s.goOn()
-	s.mu.Unlock()
-	golden(t, "add.txtar", "by a page, 80 columns", afterPage(n.text(t, exitOK)))
-	if len(s.begun) != 1 || !s.begun[0].Page {
-		t.Errorf("began %+v", s.begun)
+	const page = "http://127.0.0.1:41234/ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for _, columns := range []int{80, 120} {
+		s := newSetUp(signed(t, "device"))
+		s.page = page
+		b := newAdd(t, s)
+		b.offer()
+		n := b.session(t, columns, "notion", "--yes", "--page")
+		n.screen.await(t, "Waiting for you")
+		s.mu.Lock()
+		s.given = append(s.given, "by the page")
+		s.goOn()
+		s.mu.Unlock()
+		golden(t, "add.txtar", fmt.Sprintf("by a page, %d columns", columns), afterPage(n.text(t, exitOK)))
+		if len(s.begun) != 1 || !s.begun[0].Page {
+			t.Errorf("began %+v", s.begun)
+		}
 	}
 
-	s = newSetUp(notionToken(t)) // one waits at a terminal: it is begun anew
-	b = newAdd(t, s)
+	s := newSetUp(notionToken(t)) // one waits at a terminal: it is begun anew
+	b := newAdd(t, s)
 	first := b.session(t, 80, "notion", "--yes")
 	first.screen.await(t, "(not shown):")
 	s.mu.Lock()
-	s.page = "http://127.0.0.1:41234/ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	s.page = page
 	s.mu.Unlock()
-	n = b.session(t, 80, "notion", "--yes", "--page")
+	n := b.session(t, 80, "notion", "--yes", "--page")
 	n.screen.await(t, s.page)
 	n.stop()
 	if text := n.text(t, exitInterrupted); strings.Contains(text, "(not shown)") || len(s.begun) != 2 {
@@ -547,13 +552,12 @@ func TestAddAnother(t *testing.T) {
 func TestAddAgain(t *testing.T) {
 	b := newAdd(t, newSetUp(notionToken(t)))
 	b.setUps.done()
-	n := b.again("")
-	if code := n.run(t.Context(), []string{"add", "notion", "--yes"}); code != exitOK {
-		t.Fatalf("exit %d: %s", code, n.err)
+	for _, columns := range []int{80, 120} {
+		text := b.session(t, columns, "notion", "--yes").text(t, exitOK)
+		golden(t, "add.txtar", fmt.Sprintf("declared and healthy, %d columns", columns), text)
 	}
-	golden(t, "add.txtar", "declared and healthy", n.out.String())
 	b.pfard.secrets = []control.Secret{{Key: "notion_token", Kind: "oauth"}}
-	n = b.again("")
+	n := b.again("")
 	n.run(t.Context(), []string{"add", "notion", "--yes"})
 	if !strings.Contains(n.out.String(), "pfar login notion_token") ||
 		strings.Contains(n.out.String(), "rotate") {

@@ -143,6 +143,24 @@ func (a *adding) learned(ctx context.Context) error {
 		}
 		fmt.Fprintln(a.stderr, escape(err.Error(), oneLine))
 		a.hintAt("pfar allow " + a.server() + " HOST... does it later")
+		return nil
+	}
+	return a.given(ctx)
+}
+
+// given asks whether the server gets its secrets although it reaches more hosts by now. Until then it runs as before.
+func (a *adding) given(ctx context.Context) error {
+	v := vaultVerb{a.pfar}
+	gift, err := v.gift(ctx, control.Request{Verb: control.Give, Server: a.server()})
+	if err == nil && len(gift.Keys) > 0 {
+		err = v.vaultGive(ctx, a.server(), false)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		fmt.Fprintln(a.stderr, escape(err.Error(), oneLine))
+		a.hintAt("pfar vault give " + a.server() + " does it later")
 	}
 	return nil
 }

@@ -166,9 +166,7 @@ func (v *secretValues) explain(now control.Flow) {
 		v.shown[w.Key] = true
 		p.WriteString("\n")
 		for _, s := range sentences(catalog.Secret{Where: w.Where, Scopes: w.Scopes, Optional: w.Optional}) {
-			if s != "" {
-				p.words(escape(s, oneLine))
-			}
+			p.words(escape(s, oneLine))
 		}
 		if w.URL != "" {
 			p.line("  ", escape(w.URL, oneLine))

@@ -121,10 +121,10 @@ func stranger(name, title string, p catalog.Program) (proposal, error) {
 	}
 	return proposal{
 		service: catalog.Service{Name: name, Title: title, Label: declaration.Sensitive, Program: p},
-		choices: catalog.Choices{Origin: "From pfar add: " + title},
+		choices: catalog.Choices{Origin: "From pfar add: " + title, Learns: true},
 		remarks: []string{
-			"pfar does not know this server. It starts without any other host. For a while pfar notes which hosts it " +
-				"tries to reach, and then asks you which of them to allow.",
+			"pfar does not know this server. At first the server reaches no other host. pfar notes for a while which " +
+				"hosts the server tries to reach, and then asks you which of them to allow.",
 		},
 	}, nil
 }

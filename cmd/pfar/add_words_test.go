@@ -120,7 +120,8 @@ func TestNeed(t *testing.T) {
 	known := catalog.Load(nil, "")
 	const own = `server { package = "npm:acme@1.0.0" }`
 	brokered := func(host, variable, key string) string {
-		const text = `allowed_domains = [%q] %s auth = { %s = { secret = "vault:%s", deliver = "broker" } }`
+		const text = `allowed_domains = [%q] %s auth = ` +
+			`{ %s = { secret = "vault:%s" deliver = "broker" hosts = [%[1]q] } }`
 		return fmt.Sprintf(text, host, own, variable, key)
 	}
 	for variables, want := range map[string]string{
@@ -128,7 +129,7 @@ func TestNeed(t *testing.T) {
 		"ACME_TOKEN":              own + ` auth = { ACME_TOKEN = "vault:acme_token" }`,
 		"TOKEN@api.acme.com":      brokered("api.acme.com", "TOKEN", "acme_token"),
 		"NOTION_TOKEN":            brokered("api.notion.com", "NOTION_TOKEN", "acme_notion_token"),
-		"A@a.example B@a.example": `auth = { A = { secret = "vault:acme_a", deliver = "broker" } B = {`,
+		"A@a.example B@a.example": `{ A = { secret = "vault:acme_a", deliver = "broker", hosts = ["a.example"] } B = {`,
 
 		"TOKEN TOKEN": "!TOKEN is there twice", "TOKEN=hunter2": "!it is no name", "LD_PRELOAD": "!--secret",
 		"TOKEN@": "!--secret TOKEN@HOST", "TOKEN@*": "!--secret TOKEN@HOST",

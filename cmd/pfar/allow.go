@@ -87,13 +87,13 @@ func (c allowVerb) allow(ctx context.Context, name string, hosts []string, yes b
 	if err := e.write(); err != nil {
 		return err
 	}
-	unread := c.awaitDomains(ctx, e)
+	unused := c.awaitDomains(ctx, e)
 	if c.json() {
 		return c.printJSON(e)
 	}
 	fmt.Fprintf(c.stderr, "pfar: wrote %s\n", escape(e.File, oneLine))
-	if unread != nil {
-		fmt.Fprintf(c.stderr, "pfar: no pfard has read it yet: %s\n", escape(unread.Error(), oneLine))
+	if unused != nil {
+		fmt.Fprintf(c.stderr, "pfar: not in force yet: %s\n", escape(unused.Error(), oneLine))
 	}
 	return nil
 }
@@ -234,10 +234,15 @@ func (e *edit) write() error {
 
 // awaitDomains waits until pfard has put the change in force.
 func (c allowVerb) awaitDomains(ctx context.Context, e *edit) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readTime, fmt.Errorf("it did not within %s", readTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, readTime, fmt.Errorf("pfard has not read it within %s", readTime))
 	defer cancel()
 	inForce := false
 	err := c.control().Watch(ctx, func(r control.Report) error {
+		for _, d := range r.Diagnostics { // the file had none before
+			if d.File == e.File && d.Severity == "error" {
+				return errors.New(d.Detail)
+			}
+		}
 		s, err := findServer(r, e.Server)
 		lacks := func(a string) bool { return !slices.Contains(s.Domains, a) }
 		inForce = err == nil && !slices.ContainsFunc(e.Added, lacks)

@@ -43,6 +43,15 @@ func (p *page) line(head, text string) {
 	}
 }
 
+// item writes pfar's own words behind a head, and further lines below the first.
+func (p *page) item(head, text string) {
+	width := p.columns - 1 - utf8.RuneCountInString(head)
+	for _, line := range breakLines(text, width, width, mostColumns) {
+		fmt.Fprintln(p, strings.TrimRight(head+line, " "))
+		head = strings.Repeat(" ", utf8.RuneCountInString(head))
+	}
+}
+
 // words writes words of pfar's own, which need no mark on further lines.
 func (p *page) words(text string) {
 	for _, line := range breakLines(text, p.columns-1, p.columns-1, mostColumns) {

@@ -9,11 +9,16 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
+// leaving is a report of servers that left something behind.
+func leaving(names ...string) control.Report {
+	return control.Report{Undeclared: control.Undeclared{Leftovers: names}}
+}
+
 // TestClean: only a yes deletes, and it is exactly what was shown.
 func TestClean(t *testing.T) {
 	b := newPins(t)
 	refuse := error(nil)
-	p := b.pfard(t, control.Report{Leftovers: []string{"mail", "notion"}}, func(_ *fakePfard, r control.Request) error { return refuse })
+	p := b.pfard(t, leaving("mail", "notion"), func(_ *fakePfard, r control.Request) error { return refuse })
 	asked := func() (list []string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -78,7 +83,7 @@ func TestClean(t *testing.T) {
 func TestLeftoversAreTold(t *testing.T) {
 	const words = "undeclared servers left something behind: mail, notion; pfar clean NAME shows what, and deletes it"
 	b := newBench(t, "")
-	b.pfard(t, control.Report{Leftovers: []string{"mail", "notion"}}, nil)
+	b.pfard(t, leaving("mail", "notion"), nil)
 	if code := b.run(t.Context(), []string{"status"}); code != exitOK || !strings.Contains(b.out.String(), "note:  "+words) {
 		t.Errorf("exit %d, %s%s", code, b.out, b.err)
 	}
@@ -87,7 +92,7 @@ func TestLeftoversAreTold(t *testing.T) {
 		err    error
 		want   finding
 	}{
-		"some":        {control.Report{Leftovers: []string{"mail", "notion"}}, nil, finding{"leftovers", warn, words, ""}},
+		"some":        {leaving("mail", "notion"), nil, finding{"leftovers", warn, words, ""}},
 		"none":        {control.Report{}, nil, finding{"leftovers", pass, "none: every server with files is declared", ""}},
 		"not running": {control.Report{}, control.ErrNotRunning, finding{"leftovers", none, "pfar is not running", ""}},
 	} {

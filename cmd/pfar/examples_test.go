@@ -11,8 +11,9 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// TestExamplesCanBeTyped holds the commands of pfar(1), EXAMPLES, against the program: verbs, flags and number of
-// arguments. A folder stands where one belongs, and each command before pfar runs says where its servers' programs are.
+// TestExamplesCanBeTyped holds the commands of pfar(1), EXAMPLES, and of pfar-import(7) against the program: verbs,
+// flags and number of arguments. A folder stands where one belongs, and each command before pfar runs says where its
+// servers' programs are.
 func TestExamplesCanBeTyped(t *testing.T) {
 	b, err := os.ReadFile("../../packaging/man/pfar.1")
 	if err != nil {
@@ -20,6 +21,14 @@ func TestExamplesCanBeTyped(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(strings.ReplaceAll(string(b), `\-`, "-"), "\n.Sh EXAMPLES\n")
 	section, _, _ = strings.Cut(section, "\n.Sh ")
+	page, err := os.ReadFile("../../packaging/man/pfar-import.7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range strings.Split(string(page), "\n.Bd -literal -offset indent\n")[1:] {
+		commands, _, _ := strings.Cut(block, "\n.Ed\n")
+		section += "\n" + strings.ReplaceAll(commands, `\-`, "-")
+	}
 	lines := regexp.MustCompile(`(?m)^pfar (.*?)(  +#.*)?$`).FindAllStringSubmatch(section, -1)
 	if len(lines) < 6 {
 		t.Fatalf("%d commands found", len(lines))

@@ -42,7 +42,7 @@ func (c vaultVerb) vaultGive(ctx context.Context, server string, yes bool) error
 		question := fmt.Sprintf("Give it to %q as its declaration is now?", server)
 		show := func(w io.Writer) {
 			for _, why := range gift.Why {
-				fmt.Fprintln(w, escape(why, oneLine))
+				c.table(w, [][]cell{{{why, ""}}})
 			}
 		}
 		if err := c.ask(ctx, yes, question, show); err != nil {

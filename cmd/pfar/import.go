@@ -14,15 +14,17 @@ import (
 )
 
 const importHelp = `Make a declaration of each server in the configuration files of MCP clients. FILE is such a file, or
-"-" for standard input; --from reads the file of a program in your home. pfar never changes these files.
+"-" for standard input. --from reads the file of a program in your home. pfar does not change these files.
 
 pfar first shows the declarations, and names each line that it does not translate. If you say yes, it
 installs the packages, stores the tokens in the vault and writes the declarations. Where possible, the
 server gets only a placeholder for its token. pfar downloads nothing before you say yes, and takes no
 value from your environment. It replaces no secret of the vault, and no declaration.
 
---undo removes the declarations of the last import that nobody has changed, and the secrets that it
-stored and nothing else uses.`
+--undo removes the declarations of the last import, unless somebody has changed them. It also removes the
+secrets that the import stored, unless another declaration uses them.
+
+pfar-import(7) has an example with each kind of server: npx, uvx, a container, a URL.`
 
 func (v importVerb) importCommand() *cobra.Command {
 	var w importWish

@@ -538,39 +538,41 @@ func TestImportReads(t *testing.T) {
 	}
 }
 
-// TestImportScreen compares what a person sees at 80 columns with a golden.
+// TestImportScreen compares what a person sees at 80 and at 120 columns with goldens.
 func TestImportScreen(t *testing.T) {
-	b, _ := withFile(t, clientsFile)
-	b.keeper(t)
-	screen, program := newScreen(t, 80, 90)
-	n := b.again("")
-	n.stdin, n.stdout, n.stderr = program, program, program
-	n.getenv = variables(b.getenv, map[string]string{"NO_COLOR": "1"})
-	n.streams.getenv = n.getenv
-	done := make(chan int, 1)
-	go func() { done <- n.run(t.Context(), []string{"import", "--from", "cursor"}) }()
-	screen.await(t, "[y/N]")
-	fmt.Fprintln(screen.terminal, "y")
-	if code := <-done; code != 0 {
-		t.Errorf("exit %d", code)
-	}
-	fmt.Fprint(program, "end")
-	screen.await(t, "end")
-	_, drawn, _ := screen.state()
-	got := strings.ReplaceAll(strings.ReplaceAll(drawn, "\r", ""), b.dirs.Run, "/tmp")
-	golden := filepath.Join("testdata", "import", "screen-80.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
+	for _, columns := range []int{80, 120} {
+		b, _ := withFile(t, clientsFile)
+		b.keeper(t)
+		screen, program := newScreen(t, columns, 90)
+		n := b.again("")
+		n.stdin, n.stdout, n.stderr = program, program, program
+		n.getenv = variables(b.getenv, map[string]string{"NO_COLOR": "1"})
+		n.streams.getenv = n.getenv
+		done := make(chan int, 1)
+		go func() { done <- n.run(t.Context(), []string{"import", "--from", "cursor"}) }()
+		screen.await(t, "[y/N]")
+		fmt.Fprintln(screen.terminal, "y")
+		if code := <-done; code != 0 {
+			t.Errorf("exit %d", code)
 		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil || got != string(want) {
-		t.Errorf("%v; the screen is\n%s", err, got)
-	}
-	for line := range strings.Lines(got) {
-		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 && !strings.HasPrefix(line, "+ ") {
-			t.Errorf("%d columns: %s", n, line)
+		fmt.Fprint(program, "end")
+		screen.await(t, "end")
+		_, drawn, _ := screen.state()
+		got := strings.ReplaceAll(strings.ReplaceAll(drawn, "\r", ""), b.dirs.Run, "/tmp")
+		golden := filepath.Join("testdata", "import", fmt.Sprintf("screen-%d.txt", columns))
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil || got != string(want) {
+			t.Errorf("%v; the screen is\n%s", err, got)
+		}
+		for line := range strings.Lines(got) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > columns && !strings.HasPrefix(line, "+ ") {
+				t.Errorf("%d columns: %s", n, line)
+			}
 		}
 	}
 }

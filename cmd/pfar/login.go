@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,11 +56,16 @@ func (c loginVerb) loginCommand() *cobra.Command {
 
 func (c loginVerb) login(ctx context.Context, name string, l control.Login) error {
 	got, err := c.obtain(ctx, name, l, "pfar login "+name+" --device")
-	switch {
-	case err != nil:
+	if c.json() {
+		got.Name = cmp.Or(got.Name, name)
+		got.Step = control.Step{} // it is done, or of no use any more
+		if printed := c.printJSON(signedIn{got, codeOf(err)}); err == nil {
+			err = printed
+		}
 		return err
-	case c.json():
-		return c.printJSON(got)
+	}
+	if err != nil {
+		return err
 	}
 	scopes := ""
 	if len(got.Scopes) > 0 {
@@ -71,6 +77,28 @@ func (c loginVerb) login(ctx context.Context, name string, l control.Login) erro
 		vaultVerb(c).printUses(change)
 	}
 	return nil
+}
+
+// signedIn is what has become of a login.
+type signedIn struct {
+	control.SignIn
+	Reason control.Code `json:"reason,omitempty"` // why no token is stored
+}
+
+// codeOf says in one word why pfard has not done something.
+func codeOf(err error) control.Code {
+	var refused *control.Refused
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &refused) && refused.Code != "":
+		return refused.Code
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	case errors.Is(err, control.ErrNotRunning):
+		return "not-running"
+	}
+	return "failed"
 }
 
 // obtain has a token obtained, and shows the person what there is to do. With a code instead, it is another command.
@@ -105,9 +133,9 @@ func (c loginVerb) show(s control.SignIn, instead string) {
 		}
 	} else {
 		if forward := c.forward(s.Step.Port); forward != "" {
-			say("The browser comes back to this machine. If it runs on another one, run there\n"+
-				"first:\n\n  %s\n", line(forward))
-			say("or use a code instead: %s\n", line(instead))
+			say("The browser comes back to this machine. If it runs on another machine, first run\n"+
+				"this command there:\n\n  %s\n", line(forward))
+			say("Or use a code: %s\n", line(instead))
 		}
 		say("Open this link in your browser, and sign in:\n\n  %s\n", line(s.Step.URL))
 	}

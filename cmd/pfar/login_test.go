@@ -85,6 +85,14 @@ func TestLogin(t *testing.T) {
 		!strings.Contains(errs, "pfard has ended meanwhile") {
 		t.Errorf("without an end: %d: %s%s", code, out, errs)
 	}
+	fails = fmt.Errorf("%w; nothing was stored", control.ErrSignInExpired)
+	var failed signedIn
+	code, out, errs = run(nil, nil, "github", "--json")
+	if err := json.Unmarshal([]byte(out), &failed); code != exitFailed || err != nil || failed.Done ||
+		failed.Name != "github" || failed.Reason != control.CodeSignInExpired ||
+		!strings.Contains(errs, "nothing was") {
+		t.Errorf("%d: %s%s %v", code, out, errs, err)
+	}
 	fails = fmt.Errorf("the sign-in was refused \x1b[2J")
 	if code, _, errs = run(nil, nil, "github"); code != exitFailed || !strings.Contains(errs,
 		"the sign-in was refused") || strings.Contains(errs, "\x1b") {

@@ -209,6 +209,9 @@ func (s situation) start() []advice {
 	check := advice{"pfar doctor", "see whether this host can run it"}
 	declare := advice{"man pfar-declaration", "how to declare a server"}
 	up := advice{"pfar up", "run your servers, until Ctrl-C"}
+	if s.declared == 0 {
+		up.words = "run pfar until Ctrl-C; in another terminal: pfar add"
+	}
 	if s.declared > 0 {
 		demo, declare = advice{"pfar check", "find mistakes in the declarations"}, demo
 	}

@@ -285,8 +285,12 @@ func (c pinsVerb) printDescriptor(w io.Writer, d operator.Known) {
 	if d.Gone {
 		gone = ", no longer offered"
 	}
-	head := c.paint(w, bold, escape(d.Title, oneLine)+" accepted")
-	fmt.Fprintf(w, "%s (%s) at %s with version %q%s, SHA-256 %s\n", head, escape(d.By, oneLine), minute(d.At), d.Version, gone, escape(d.Digest, oneLine))
+	head := c.paint(w, bold, escape(d.Title, oneLine))
+	fmt.Fprintf(w, "%s, accepted (%s) at %s%s\n", head, escape(d.By, oneLine), minute(d.At), gone)
+	c.table(w, [][]cell{
+		{{"  version", ""}, {strconv.Quote(d.Version), ""}},
+		{{"  SHA-256", ""}, {d.Digest, ""}},
+	})
 	printResults(w, d.Results)
 	fmt.Fprint(w, escape(d.Text, keepLines))
 }
@@ -310,6 +314,7 @@ func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string,
 	show := func(w io.Writer) {
 		c.printHeld(w, server, p.Held)
 		for _, d := range confirmed {
+			fmt.Fprintln(w)
 			c.printDescriptor(w, d)
 		}
 	}
@@ -334,7 +339,7 @@ func unseen(h operator.Held) bool { return h.Digest != "" && h.Diff == "" }
 // question asks for n definitions, or, where there are none, for what drifts.
 func (p pinned) question(n int) string {
 	if n == 0 {
-		return fmt.Sprintf("Accept of %q: %s?", p.Server, strings.Join(p.Drift, ", "))
+		return fmt.Sprintf("Accept this change of %q: %s?", p.Server, strings.Join(p.Drift, ", "))
 	}
 	cut := 0
 	for _, h := range p.Held {
@@ -343,9 +348,9 @@ func (p pinned) question(n int) string {
 		}
 	}
 	if cut > 0 {
-		return fmt.Sprintf("Accept %d of %q, of which %d are not shown in full?", n, p.Server, cut)
+		return fmt.Sprintf("Accept %s of %q? Not shown in full: %d", count(n, "definition"), p.Server, cut)
 	}
-	return fmt.Sprintf("Accept %d of %q?", n, p.Server)
+	return fmt.Sprintf("Accept %s of %q?", count(n, "definition"), p.Server)
 }
 
 // acceptable names what is held by the digests of what is shown, and what nobody has reviewed; if there are names, also

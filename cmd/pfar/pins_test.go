@@ -202,7 +202,7 @@ notion  1         0           3     search changed, prompt:greet new, odd new  v
 			t.Errorf("exit %d, %s lacks %q", code, out, part)
 		}
 	}
-	if code, out, _ = b.run(t, "show", "notion", "list"); code != exitOK || !strings.HasPrefix(out, "list accepted (owner) at 2") || !strings.Contains(out, `"description": "lists"`) || strings.Contains(out, "search") {
+	if code, out, _ = b.run(t, "show", "notion", "list"); code != exitOK || !strings.HasPrefix(out, "list, accepted (owner) at 2") || !strings.Contains(out, `"description": "lists"`) || strings.Contains(out, "search") {
 		t.Errorf("exit %d, %s", code, out)
 	}
 	var whole pins.ServerStatus
@@ -338,7 +338,7 @@ func TestPinsAsks(t *testing.T) {
 		if got := n.run(t.Context(), []string{"pins", "accept", "notion", "search"}); got != code {
 			t.Errorf("%q: exit %d, %s", answer, got, n.err)
 		}
-		if shown := n.err.String(); !strings.Contains(shown, "sends ~/.ssh") || !strings.Contains(shown, `Accept 1 of "notion"? [y/N] `) {
+		if shown := n.err.String(); !strings.Contains(shown, "sends ~/.ssh") || !strings.Contains(shown, `Accept 1 definition of "notion"? [y/N] `) {
 			t.Errorf("%q: asked with %s", answer, shown)
 		}
 		if want := map[int]int{exitOK: 2, exitFailed: 3}[code]; b.held() != want {

@@ -18,7 +18,7 @@ func serviceText(s catalog.Service, columns int) string {
 		head += ": " + s.Summary
 	}
 	b.line("", escape(head, oneLine))
-	row := func(name, text string) { b.line(fmt.Sprintf("  %-8s", name), escape(text, oneLine)) }
+	row := func(name, text string) { b.item(fmt.Sprintf("  %-8s", name), escape(text, oneLine)) }
 	if s.Program.Package+s.Program.Command == "" && s.Remote.URL != "" && s.Program.URL == "" {
 		s = s.Elsewhere() // as pfar add sets it up
 	}
@@ -35,7 +35,10 @@ func serviceText(s catalog.Service, columns int) string {
 		row("asks", p.Question+forExample(p.Example))
 	}
 	for _, k := range s.Secrets {
-		row("token", k.Key+": "+strings.Join(append(sentences(k), k.URL), " "))
+		row("token", strings.Join(append([]string{k.Key + ":"}, sentences(k)...), " "))
+		if k.URL != "" {
+			row("", k.URL)
+		}
 	}
 	if host := hostOf(s.Device); host != "" {
 		row("sign-in", "with a code on another device, at "+host)
@@ -67,7 +70,7 @@ func forExample(text string) string {
 
 // sentences say how a person gets a secret.
 func sentences(k catalog.Secret) (list []string) {
-	list = append(list, k.Where)
+	list = append(list, cmp.Or(k.Where, "pfar does not know where to get it."))
 	if len(k.Scopes) > 0 {
 		list = append(list, "It needs the rights "+strings.Join(k.Scopes, ", ")+".")
 	}

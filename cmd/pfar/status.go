@@ -27,10 +27,13 @@ func (c statusVerb) statusCommand() *cobra.Command {
 			}
 			if len(args) == 1 {
 				s, err := findServer(report, args[0])
+				if line := c.setUpOf(report, args[0]); err != nil && line != "" {
+					return fail(exitNoSuch, "no server %q is declared yet", args[0]).withHint("%s", line)
+				}
 				if err != nil {
 					return err
 				}
-				return c.printServer(s, report.Version, c.wants(cmd.Context(), report))
+				return c.printServer(s, report, c.wants(cmd.Context(), report))
 			}
 			wants := c.wants(cmd.Context(), report)
 			report.Notes = append(report.Notes, unsent(noticesOf(cmd.Context(), c.pfar, report))...)
@@ -53,6 +56,9 @@ func (c statusVerb) printReport(report control.Report) {
 		fmt.Fprintf(c.stdout, "no servers declared in %s\n", escape(report.Directory, oneLine))
 	} else {
 		c.table(c.stdout, c.serverRows(report.Servers))
+	}
+	for _, now := range report.SetUps {
+		_ = c.event(c.stdout, []cell{{"set-up:", yellow}, {c.setUpWords(now), ""}})
 	}
 	for _, d := range report.Diagnostics {
 		fmt.Fprintf(c.stdout, "\n%s\n", strings.TrimSpace(diagnosticText(d)))
@@ -120,13 +126,15 @@ func (c statusVerb) serverRows(servers []control.Server) [][]cell {
 }
 
 // printServer prints one server, one member a line.
-func (c statusVerb) printServer(s control.Server, version string, wants []want) error {
+func (c statusVerb) printServer(s control.Server, report control.Report, wants []want) error {
+	setUps := slices.DeleteFunc(slices.Clone(report.SetUps), func(f control.Flow) bool { return f.Server != s.Name })
 	wants = slices.DeleteFunc(wants, func(w want) bool { return w.Server != s.Name })
 	if c.json() {
 		return c.printJSON(struct {
 			control.Server
-			Wants []want `json:"wants"`
-		}{s, wants})
+			Wants  []want         `json:"wants"`
+			SetUps []control.Flow `json:"set_ups,omitempty"`
+		}{s, wants, setUps})
 	}
 	rows := [][]cell{{{"name", bold}, {s.Name, ""}}, {{"state", bold}, {string(s.State), stateColour(s.State)}}}
 	add := func(name, value string) {
@@ -154,7 +162,7 @@ func (c statusVerb) printServer(s control.Server, version string, wants []want) 
 		add("pid", fmt.Sprint(s.PID))
 	}
 	if s.Launcher != "" {
-		add("launcher", underAnother(s, version))
+		add("launcher", underAnother(s, report.Version))
 	}
 	if !s.Since.IsZero() {
 		add("since", stamp(s.Since))
@@ -164,6 +172,7 @@ func (c statusVerb) printServer(s control.Server, version string, wants []want) 
 	}
 	add("last refusal", s.LastRefusal)
 	add("", refusalRemedy(s))
+	add("set-up", c.setUpOf(report, s.Name))
 	for _, w := range wants {
 		add("wants", w.What+": "+w.Command)
 	}

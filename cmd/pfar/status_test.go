@@ -60,6 +60,65 @@ note:  memory limits do not hold
 	}
 }
 
+// TestStatusOfSetUps: one line for each that is under way, with what its owner types, and no page's link.
+func TestStatusOfSetUps(t *testing.T) {
+	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+	b := newBench(t, "")
+	own := fmt.Sprintf("uid %d", b.uid)
+	const link = "http://127.0.0.1:19275/hunter2"
+	asks := func(server, principal string, change func(*control.Flow)) control.Flow {
+		f := control.Flow{
+			ID: server, Server: server, Principal: principal, State: control.AwaitingCredential, Page: link,
+			Wants: &control.Wanted{Variable: "TOKEN\x1b[2J"}, Deadline: now.Add(9*time.Minute + time.Second),
+		}
+		change(&f)
+		return f
+	}
+	r := sampleReport(now)
+	r.SetUps = []control.Flow{
+		asks("acme", own, func(*control.Flow) {}),
+		asks("desk", "client cursor", func(f *control.Flow) { f.Paged, f.Wants = true, nil }),
+		asks("github", own, func(f *control.Flow) {
+			f.State, f.Wants, f.Deadline, f.Detail = control.FlowSpawning, nil, time.Time{}, "installing npm:x@1.0.0"
+		}),
+		asks("notion", "uid 4711", func(f *control.Flow) {
+			f.State, f.Paged, f.Deadline = control.CredentialRefused, true, now.Add(-time.Second)
+		}),
+	}
+	b.pfard(t, r, nil)
+	run := func(code int, args ...string) (out, errs string) {
+		t.Helper()
+		n := b.again("")
+		n.now = func() time.Time { return now }
+		if got := n.run(t.Context(), append([]string{"status"}, args...)); got != code {
+			t.Errorf("%q ends with %d: %s", args, got, n.err)
+		}
+		if strings.Contains(n.out.String()+n.err.String(), "hunter2") {
+			t.Errorf("%q shows the link: %s%s", args, n.out, n.err)
+		}
+		return n.out.String(), n.err.String()
+	}
+	out, _ := run(exitOK)
+	const want = "\n" + `set-up:  acme waits for TOKEN\x1b[2J, 9m left; go on: pfar add acme; cancel: pfar add --cancel
+set-up:  desk (asked for by client cursor) waits for a person's consent on its page, 9m left; ` +
+		`take it over: pfar add desk
+set-up:  github is under way: installing npm:x@1.0.0; go on: pfar add github; cancel: pfar add --cancel
+set-up:  notion (begun by uid 4711) waits for TOKEN\x1b[2J on its page (the service refused the last one), 1s left; ` +
+		`only that user can go on or cancel
+`
+	if !strings.Contains(out, want) {
+		t.Errorf("got:\n%s\nwant:\n%s", out, want)
+	}
+	if out, _ := run(exitOK, "notion"); !strings.Contains(out, "set-up") ||
+		!strings.Contains(out, "the service refused the last one") {
+		t.Errorf("of one: %s", out)
+	}
+	if _, errs := run(exitNoSuch, "acme"); !strings.Contains(errs, `no server "acme" is declared yet`) ||
+		!strings.Contains(errs, "go on: pfar add acme") {
+		t.Errorf("of one that is not declared: %s", errs)
+	}
+}
+
 func TestLifecycle(t *testing.T) {
 	state := func(p *fakePfard, s control.State, detail string) {
 		p.set(func(r *control.Report) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // supervised is a child that says when it is ready by sd_notify(3) and does not outlive this process.
@@ -131,6 +134,17 @@ func (s *supervised) exitCode() int {
 		return 128 + int(status.Signal())
 	}
 	return s.state.ExitCode()
+}
+
+// killed is the signal that ended the child, "" if none did.
+func (s *supervised) killed() string {
+	if s.state == nil {
+		return ""
+	}
+	if status := s.state.Sys().(syscall.WaitStatus); status.Signaled() {
+		return cmp.Or(unix.SignalName(status.Signal()), status.Signal().String())
+	}
+	return ""
 }
 
 func (s *supervised) close() {

@@ -91,3 +91,11 @@ func shellSafe(s string) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/:@+,", r))
 	})
 }
+
+// shellWord is a text as a shell takes it for one word.
+func shellWord(s string) string {
+	if shellSafe(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pfar/pfar/units/control"
 )
 
 const upHelp = `Run every declaration in DIR until Ctrl-C, as this user, without systemd and without installation.
+Without DIR, pfar uses the folder of PFAR_CONFIG_DIR, and creates it if it does not exist.
 
 A new, changed or removed file starts, changes or stops its own server. The first Ctrl-C stops
 everything cleanly; a second one kills everything.
@@ -32,7 +34,9 @@ With --json, each change prints one report, on a line.`
 // upOptions are the flags of pfar up.
 type upOptions struct {
 	dir, listen, servers, metrics, page string
-	verbose                             bool
+	verbose, usual                      bool // usual: nobody has named dir
+
+	again string // the command that does the same once more
 }
 
 // upVerb runs pfar in the foreground.
@@ -50,10 +54,11 @@ func (c upVerb) upCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.dirs = c.own
-			o.dir = c.own.Config
-			if len(args) == 1 {
+			o.dir, o.usual = c.own.Config, len(args) == 0
+			if !o.usual {
 				o.dir = args[0]
 			}
+			o.again = commandLine(cmd, args)
 			return c.up(cmd.Context(), o)
 		},
 	})
@@ -66,8 +71,11 @@ func (c upVerb) upCommand() *cobra.Command {
 }
 
 func (c upVerb) up(ctx context.Context, o upOptions) error {
-	if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
-		return fail(exitFailed, "no directory of declarations at %q", o.dir).withHint("create it with one file for each server, or name another directory: pfar up DIR")
+	info, err := os.Stat(o.dir)
+	empty := o.usual && errors.Is(err, os.ErrNotExist)
+	if !empty && (err != nil || !info.IsDir()) {
+		return fail(exitFailed, "no directory of declarations at %q", o.dir).
+			withHint("create it with one file for each server, or name another directory: pfar up DIR")
 	}
 	if report, err := c.report(ctx); err == nil {
 		return fail(exitFailed, "pfar is already running, with the declarations in %q", report.Directory).withHint(`end that one first, or give this one a PFAR_RUN_DIR and a PFAR_STATE_DIR of its own`)
@@ -75,6 +83,12 @@ func (c upVerb) up(ctx context.Context, o upOptions) error {
 	program, err := c.findProgram("pfard")
 	if err != nil {
 		return err
+	}
+	if empty {
+		if err := os.MkdirAll(o.dir, 0o755); err != nil {
+			return err
+		}
+		c.hintAt("no server is declared yet; in another terminal: pfar add memory")
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -90,7 +104,8 @@ func (c upVerb) up(ctx context.Context, o upOptions) error {
 		return err
 	}
 	defer child.close()
-	v := &upView{pfar: c.pfar, verbose: o.verbose, screen: screen{w: c.stderr, live: c.coloured(c.stderr) && !c.json()}}
+	live := c.coloured(c.stderr) && !c.json()
+	v := &upView{pfar: c.pfar, verbose: o.verbose, again: o.again, screen: screen{w: c.stderr, live: live}}
 	return v.follow(ctx, child, signals)
 }
 
@@ -99,6 +114,7 @@ type upView struct {
 	*pfar
 	screen  screen
 	verbose bool
+	again   string          // the command that does the same once more
 	shown   *control.Report // nil until the first table
 	early   []string        // warnings that came before it
 	last    control.Report
@@ -143,9 +159,30 @@ func (v *upView) follow(ctx context.Context, child *supervised, signals <-chan o
 				v.log(line)
 			}
 			v.printEarly()
-			return exitWith(child.exitCode())
+			return v.over(child)
 		}
 	}
+}
+
+// over is how pfard has ended. One that ends by itself has said why in its log.
+func (v *upView) over(child *supervised) error {
+	signal := child.killed()
+	if signal == "" || v.ending {
+		return exitWith(child.exitCode())
+	}
+	return fail(child.exitCode(), "pfard was killed by %s, and its servers end with it; calls that were under way may "+
+		"have been carried out", signal).
+		withHint("start them again: %s; if you did not kill pfard, journalctl -k says whether memory ran out", v.again)
+}
+
+// commandLine is a verb with its arguments and the flags that were given, as a shell takes it.
+func commandLine(cmd *cobra.Command, args []string) string {
+	words := strings.Fields(cmd.CommandPath())
+	cmd.Flags().Visit(func(f *pflag.Flag) { words = append(words, "--"+f.Name+"="+shellWord(f.Value.String())) })
+	for _, a := range args {
+		words = append(words, shellWord(a))
+	}
+	return strings.Join(words, " ")
 }
 
 func (v *upView) watch(ctx context.Context, reports chan<- control.Report) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/pfar/pfar/cmd/pfard/setups"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -12,7 +13,8 @@ import (
 func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error) error {
 	switch q.Verb {
 	case control.Status:
-		return d.sendReport(send)
+		_, err := d.sendReport(send)
+		return err
 	case control.Watch:
 		return d.watchReports(ctx, nil, send)
 	case control.Learn:
@@ -21,7 +23,8 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		if err := d.do(func() error { return d.orders.turn(q.Verb, q.Server) }); err != nil {
 			return err
 		}
-		return d.sendReport(send)
+		_, err := d.sendReport(send)
+		return err
 	case control.Enable, control.Disable:
 		act := d.enable
 		if q.Verb == control.Disable {
@@ -30,7 +33,8 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		if err := d.do(func() error { return act(q.Server) }); err != nil {
 			return err
 		}
-		return d.sendReport(send)
+		_, err := d.sendReport(send)
+		return err
 	case control.Open:
 		if err := d.orders.open(ctx, q.Server, q.Session); err != nil {
 			return err
@@ -105,12 +109,14 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	return fmt.Errorf("%w: verb %q", control.ErrInvalid, q.Verb)
 }
 
-func (d *daemon) sendReport(send func(control.Response) error) error {
+// sendReport sends a report. The channel is closed when what it says of set-ups is not so any more.
+func (d *daemon) sendReport(send func(control.Response) error) (changed <-chan struct{}, err error) {
 	var r control.Report
 	if err := d.do(func() error { r = d.report(); return nil }); err != nil {
-		return err
+		return nil, err
 	}
-	return send(control.Response{Status: &r})
+	r.SetUps, changed = setups.UnderWay(d.orders.flows.Flows) // not in the loop, which set-ups wait for
+	return changed, send(control.Response{Status: &r})
 }
 
 // watchReports sends a report now and after each change, until the peer hangs up or enough is closed.
@@ -121,11 +127,13 @@ func (d *daemon) watchReports(ctx context.Context, enough <-chan struct{}, send 
 	}
 	defer leave()
 	for {
-		if err := d.sendReport(send); err != nil {
+		flows, err := d.sendReport(send)
+		if err != nil {
 			return err
 		}
 		select {
 		case <-wake:
+		case <-flows:
 		case <-enough:
 			return nil
 		case <-ctx.Done():

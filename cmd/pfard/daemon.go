@@ -269,7 +269,7 @@ func (d *daemon) report() control.Report {
 		Clients: dirs.Clients(), ClientFiles: d.clientele.known(), Policies: dirs.Policies(),
 		Endpoint: d.gateway.endpoint, TokenFile: dirs.Token(), Socket: dirs.Gateway(), Journal: !d.options.local,
 		Diagnostics: d.reader.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
-		Leftovers: d.leftovers.names,
+		Undeclared: control.Undeclared{Leftovers: d.leftovers.names},
 	}
 	if d.gateway.down {
 		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.fleet.runner.Log(units.GatewayLog))

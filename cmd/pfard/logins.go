@@ -61,10 +61,24 @@ type signingIn struct {
 	err      error // why it has failed
 }
 
-var (
-	errAnotherLogin = errors.New("another login of the same token has begun")
-	errLoginTime    = fmt.Errorf("it took more than %s", oauth.LoginTime)
-)
+var errLoginTime = signInError{fmt.Errorf("it took more than %s", oauth.LoginTime), control.ErrSignInExpired}
+
+// signInError is why a login has brought no token, in words, and of which kind that is.
+type signInError struct{ words, kind error }
+
+func (e signInError) Error() string   { return e.words.Error() }
+func (e signInError) Unwrap() []error { return []error{e.words, e.kind} }
+
+// kindOf is what the code of a provider's endpoint comes to. The process of the login may bring any text.
+func kindOf(code string) error {
+	switch code {
+	case oauth.CodeDenied:
+		return control.ErrSignInDenied
+	case oauth.CodeExpired:
+		return control.ErrSignInExpired
+	}
+	return control.ErrProvider
+}
 
 // run obtains the token set that a request means, and calls told with each change. It returns when the set is stored,
 // or why it is not. When ctx ends, the login has ended when run returns: nothing asks for a code any more. A second
@@ -189,7 +203,7 @@ func (l *logins) begin(key string, one *signingIn) error {
 			return nil
 		}
 		l.mu.Unlock()
-		before.end(errAnotherLogin)
+		before.end(control.ErrSignInReplaced)
 		select {
 		case <-before.over:
 		case <-one.ctx.Done():
@@ -322,7 +336,7 @@ func (s *signingIn) take(r attach.Refreshed, content []byte) {
 
 func (s *signingIn) store(r attach.Refreshed, content []byte) ([]control.Change, []string, error) {
 	if r.Error != "" {
-		return nil, nil, errors.New(printable(s.keeper.redaction.clean(r.Error)))
+		return nil, nil, signInError{errors.New(printable(s.keeper.redaction.clean(r.Error))), kindOf(r.Code)}
 	}
 	var answer oauth.Answer
 	if json.Unmarshal(content, &answer) != nil {
@@ -334,7 +348,7 @@ func (s *signingIn) store(r attach.Refreshed, content []byte) ([]control.Change,
 	}
 	set, err := s.task.Obtained(answer, asked)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the provider's answer is of no use: %w", err)
+		return nil, nil, signInError{fmt.Errorf("the provider's answer is of no use: %w", err), control.ErrProvider}
 	}
 	secret := vault.Secret{Key: s.state.Key, Kind: vault.OAuth}
 	if secret.Value, err = set.Encode(); err != nil {

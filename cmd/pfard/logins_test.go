@@ -218,15 +218,24 @@ func TestLoginDistrustsItsProcess(t *testing.T) {
 		r     attach.Refreshed
 		a     oauth.Answer
 		words string
+		kind  error
 	}{
-		"words":         {attach.Refreshed{Error: "no \x1b[2J CS-login-hunter2"}, granted(), "no"},
-		"no token":      {attach.Refreshed{}, oauth.Answer{}, "of no use"},
-		"a short token": {attach.Refreshed{}, oauth.Answer{AccessToken: "short"}, "of no use"},
-		"a header":      {attach.Refreshed{}, oauth.Answer{AccessToken: "AT-login-hunter2\r\nX: y"}, "of no use"},
+		"words":         {attach.Refreshed{Error: "no \x1b[2J CS-login-hunter2"}, granted(), "no", control.ErrProvider},
+		"a code":        {attach.Refreshed{Error: "no", Code: "CS-login-hunter2\x1b"}, granted(), "no", control.ErrProvider},
+		"denied":        {attach.Refreshed{Error: "no", Code: oauth.CodeDenied}, granted(), "no", control.ErrSignInDenied},
+		"late":          {attach.Refreshed{Error: "no", Code: oauth.CodeExpired}, granted(), "no", control.ErrSignInExpired},
+		"no token":      {attach.Refreshed{}, oauth.Answer{}, "of no use", control.ErrProvider},
+		"a short token": {attach.Refreshed{}, oauth.Answer{AccessToken: "short"}, "of no use", control.ErrProvider},
+		"a header": {attach.Refreshed{}, oauth.Answer{AccessToken: "AT-login-hunter2\r\nX: y"}, "of no use",
+			control.ErrProvider},
 	} {
 		_, ended := d.logsIn(t.Context(), "acme", oauth.ByDevice)
 		f.acts <- func(_ oauth.Task, e errand) error { return gives(e, c.r, c.a) }
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(),
+		err := <-ended
+		if !errors.Is(err, c.kind) {
+			t.Errorf("%s: %q is not %q", name, err, c.kind)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(),
 			"nothing was stored") ||
 			strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("%s: %q", name, err)
@@ -266,7 +275,7 @@ func TestLoginsEnd(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	_, second := d.logsIn(t.Context(), "a", oauth.ByDevice)
-	if err := <-first; !errors.Is(err, errAnotherLogin) {
+	if err := <-first; !errors.Is(err, control.ErrSignInReplaced) {
 		t.Errorf("the first ends with %v", err)
 	}
 	f.acts <- func(_ oauth.Task, e errand) error { return gives(e, attach.Refreshed{}, granted()) }

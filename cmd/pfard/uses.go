@@ -290,8 +290,8 @@ func (u *uses) give(name, digest string) (*control.Gift, error) {
 	if s == nil || s.want == nil {
 		return nil, fmt.Errorf("%w: %q", control.ErrNoServer, name)
 	}
-	p := *s.want
-	if s.held != nil {
+	p, held := *s.want, s.held != nil
+	if held {
 		p = *s.held
 	}
 	list, err := u.delivery.given.check(p)
@@ -324,7 +324,9 @@ func (u *uses) give(name, digest string) (*control.Gift, error) {
 	}
 	g.Given = true
 	u.around.reload()
-	u.bridges.Changed(name)
+	if !held { // the bridge that runs is that of the plan before: being handed its secrets would take this back
+		u.bridges.Changed(name)
+	}
 	u.wakeWaiting()
 	return g, nil
 }

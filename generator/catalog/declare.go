@@ -33,6 +33,7 @@ type Choices struct {
 	Package string            // the entry's package in another exact version; "": the entry's
 	Keys    map[string]string // names in the vault, by variable, in place of the entry's
 	Origin  string            // where the declaration is from, for its comment; "": the entry
+	Learns  bool              // more hosts may come, which get no secret: the hosts of each are said
 }
 
 // Declaration writes the declaration of a server, as short as a person would: what a declaration says anyway is left
@@ -287,7 +288,7 @@ func (d *draft) delivered(k Secret) string {
 		if !slices.Equal(k.In, broker.Standard()) {
 			words = append(words, "in = "+list("in", in))
 		}
-		if !slices.Equal(k.Hosts, d.Domains) || len(k.Hosts) > 1 {
+		if !slices.Equal(k.Hosts, d.Domains) || len(k.Hosts) > 1 || d.Learns {
 			words = append(words, "hosts = "+list("hosts", d.filled(k.Hosts)))
 		}
 	}

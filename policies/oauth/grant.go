@@ -41,8 +41,8 @@ func (r Refused) Error() string {
 
 // codeWords say what a code means for the owner.
 var codeWords = map[string]string{
-	"access_denied":             "the sign-in was refused, by you or by the provider",
-	"expired_token":             "the code has expired before it was entered",
+	CodeDenied:                  "the sign-in was refused, by you or by the provider",
+	CodeExpired:                 "the code has expired before it was entered",
 	"invalid_client":            "the provider does not know the client: check client_id, client_secret and auth_style",
 	"unauthorized_client":       "the provider does not let this client sign in this way",
 	"unsupported_grant_type":    "the provider does not offer this way to sign in",
@@ -54,6 +54,25 @@ var codeWords = map[string]string{
 	"invalid_request":           "the provider does not take the request",
 	codePending:                 "nobody has entered the code yet",
 	codeSlowDown:                "the provider wants to be asked less often",
+}
+
+// Codes of how a person's part of a sign-in has ended (RFC 8628 section 3.5).
+const (
+	CodeDenied  = "access_denied"
+	CodeExpired = "expired_token"
+)
+
+// ErrLate is the error of a sign-in for which no browser has come back.
+var ErrLate = errors.New("the browser did not come back in time")
+
+// Ended is the code of the error by which a sign-in has ended; "": it has none.
+func Ended(err error) string {
+	var refused Refused
+	if errors.Is(err, ErrLate) {
+		return CodeExpired
+	}
+	errors.As(err, &refused)
+	return refused.Code
 }
 
 const (

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/generator/catalog"
-	"github.com/pfar/pfar/tests/trust"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -121,7 +119,7 @@ func TestAdd(t *testing.T) {
 	p.up()
 	readme, err := os.ReadFile("../../README.md")
 	check(t, err)
-	for _, command := range []string{"pfar add memory", "pfar call memory.read_graph"} {
+	for _, command := range []string{"build/bin/pfar add memory", "build/bin/pfar call memory.read_graph"} {
 		if !bytes.Contains(readme, []byte("\n"+command+" ")) {
 			t.Errorf("README has not %q", command)
 		}
@@ -191,87 +189,91 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// TestAddSignsIn sets a server up whose token comes from a real authorization server, at a terminal of 80 columns: the
-// person denies the first code, and grants the second. The set-up goes on by itself, and the server uses the token. No
-// screen and no file has it.
+// TestAddSignsIn sets GitHub up with a token that comes from a real authorization server, at a terminal of 80 columns:
+// the person denies the first code, and grants the second, in a real browser. The set-up goes on by itself. The real
+// npm server holds a placeholder, and the stand-in for GitHub behind its bridge gets the token. No screen, process or
+// file has that.
 func TestAddSignsIn(t *testing.T) {
-	t.Parallel()
-	a := newAuthorizer(t, 3600)
-	p := prepare(t, nil)
-	put := func(dir, text string) {
-		check(t, os.MkdirAll(filepath.Join(p.home, dir), 0o755))
-		check(t, os.WriteFile(filepath.Join(p.home, dir, "acme.hcl"), []byte(text), 0o644))
+	if os.Getuid() != 0 {
+		return // another network takes root, and the test has run as root
 	}
-	put("services.d", fmt.Sprintf(`service "acme" {
-  setup {
-    title   = "Acme"
-    summary = "The API of the tests"
-    command = %q
-    domains = [%q]
+	t.Parallel()
+	requests, wrap := startAPIs(t)
+	p := prepare(t, map[string]string{"probe.hcl": echo(t) + "auth = { TOKEN = \"vault:probe_token\" }\n"})
+	const script = "@modelcontextprotocol/server-github/dist/index.js"
+	p.local("github", script)
+	p.up(wrap...)
+	a := newAuthorizerIn(t, p.cmd.Process.Pid, 3600)
+	for _, name := range []string{"github", "probe"} { // the second shows that the first was read
+		p.configure(name, fmt.Sprintf("client_id = \"owners-client\"\nkey = \"%[3]s_token\"\n"+
+			"scopes = [\"read\", \"offline_access\"]\nissuer = %[1]q\nresource = \"%[1]s/api\"\nca = %[2]q\n"+
+			"device {\n url = \"%[1]s/device/auth\"\n token = \"%[1]s/token\"\n}\n", a.issuer, a.cert, name))
+	}
+	p.await("the providers", soon, func(r control.Report) bool {
+		return server(r, "probe").Remedy == "pfar login probe"
+	})
 
-    secret "TOKEN" {
-      key     = "acme_token"
-      deliver = "env"
-      where   = "Ask Acme."
-    }
-  }
-}
-`, program(t, "hostile"), a.api))
-	p.configure("acme", fmt.Sprintf("client_id = \"owners-client\"\nkey = \"acme_token\"\n"+
-		"scopes = [\"read\", \"offline_access\"]\nissuer = %[1]q\nresource = \"%[1]s/api\"\nca = %[2]q\n"+
-		"device {\n url = \"%[1]s/device/auth\"\n token = \"%[1]s/token\"\n}\n", a.issuer, a.cert))
-	p.up()
-
-	s := p.atTerminal("add", "acme")
+	s, browser := p.atTerminal("add", "github"), surf(t, p.cmd.Process.Pid)
 	check(t, unix.IoctlSetWinsize(s.fd(t), unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 40}))
-	s.reply(1, `Set up "acme"? [y/N]`, "y")
-	const question = `Value of "acme_token", or Enter to sign in (not shown):`
+	s.reply(1, `Set up "github"? [y/N]`, "y")
+	const question = `Value of "github_token", or Enter to sign in (not shown):`
 	s.reply(1, question, "")
 	page, code := s.shown(1)
-	a.deny(t, page, code)
+	browser.answers(page, code, true)
 	s.await(1, "the sign-in was refused")
 	s.reply(2, question, "")
 	if page, code = s.shown(2); code == "" {
 		t.Fatal("no second code")
 	}
-	a.approve(t, page, code)
-	s.reply(1, `of "acme"? [y/N]`, "y")
-	s.await(1, "acme: connected, not verified")
+	browser.answers(page, code, false)
+	s.await(1, "github: verified with search_repositories")
 	s.await(1, "pfar client install PROGRAM")
 	err := s.cmd.Wait()
 	text := s.text()
 	if err != nil || strings.Contains(text, "(1 of 3)") {
-		t.Errorf("pfar add acme: %v\n%s", err, text)
+		t.Errorf("pfar add github: %v\n%s", err, text)
 	}
-	screen, _, _ := strings.Cut(text, "Nobody has read") // what follows is the server's own
-	for line := range strings.Lines(screen) {
+	for line := range strings.Lines(text) {
 		own := !strings.HasPrefix(line, "pfar: ") // errors are one line each
 		if width := len([]rune(strings.TrimRight(line, "\r\n"))); own && width > 80 && !strings.Contains(line, p.home) &&
-			!strings.Contains(line, a.issuer) {
+			!strings.Contains(line, script) && !strings.Contains(line, a.issuer) {
 			t.Errorf("%d columns: %q", width, line)
 		}
 	}
-	declared, err := os.ReadFile(p.path("acme.hcl"))
-	check(t, err)
-	p.write("acme.hcl", string(declared)+trust.Honest) // or the gate asks about the tool
-	p.awaitRunning("acme")
-	c := p.client("/mcp")
-	eventually(t, func() bool { // the file may not have been read yet
-		got, err := c.call("acme__fetch", map[string]any{"method": "GET", "url": "http://" + a.api,
-			"headers": map[string]any{"Authorization": "Bearer $TOKEN"}})
-		return err == nil && strings.Contains(got.text, "alice")
-	})
-	issued := regexp.MustCompile(`"issued":\["([^"]+)","([^"]+)"\]`).FindStringSubmatch(a.said.String())
-	if issued == nil {
-		t.Fatalf("the provider has given no token: %s", a.said)
+	tokens := a.issued()
+	if len(tokens) != 2 {
+		t.Fatalf("the provider has given the tokens %q", tokens)
 	}
-	for _, token := range issued[1:] {
+	p.awaitRunning("github")
+	if out, stderr, code := p.command("call", "github.search_repositories", "--query", "pfar"); code != 0 {
+		t.Errorf("pfar call: %d %s %s", code, out, stderr)
+	}
+	wantAsked(t, requests, apiCall{
+		Host: "api.github.com", Path: "/search/repositories", Authorization: "Bearer " + tokens[0],
+	})
+	if held := p.variable("GITHUB_PERSONAL_ACCESS_TOKEN"); held == "" || held == tokens[0] {
+		t.Errorf("the server holds %q", held)
+	}
+	for _, token := range tokens {
 		if strings.Contains(text, token) {
 			t.Errorf("the screen has a token:\n%s", text)
 		}
 		assertSecretNowhere(t, p, token)
 	}
-	p.search(t, issued[2]) // the access token is in the server's environment
+	p.search(t, tokens...)
+}
+
+// variable is what a process below pfar has in its environment, "" if none has it.
+func (p *pfar) variable(name string) string {
+	for _, process := range descendants(p.cmd.Process.Pid) {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", process.pid))
+		for entry := range bytes.SplitSeq(b, []byte{0}) {
+			if value, ok := bytes.CutPrefix(entry, []byte(name+"=")); ok {
+				return string(value)
+			}
+		}
+	}
+	return ""
 }
 
 // fd is the terminal's descriptor. Fd of os.File would make it one that blocks.

@@ -1,7 +1,12 @@
 package e2e
 
 import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,8 +33,8 @@ func listsNothing() map[string]string {
 	}
 }
 
-// TestKnownServices installs the npm package of each known service and starts it confined, as its entry says, with
-// tokens that nobody gave out. It wants the tools of each, facts of every tool, and no definition that is not in
+// TestKnownServices installs the package of each known service and starts it confined, as its entry says, with tokens
+// that nobody gave out. It wants the tools of each, facts of every tool, and no definition that is not in
 // policies/reviewed where that has some of the service.
 func TestKnownServices(t *testing.T) {
 	if os.Getuid() == ordinary {
@@ -38,29 +43,111 @@ func TestKnownServices(t *testing.T) {
 	t.Parallel()
 	policy := policies.Load(nil, "").Policy
 	for _, c := range catalog.Load(nil, "").All() {
-		if c.Program.Gone != "" {
-			continue
+		if c.Program.Gone != "" || testing.Short() && c.Name != "memory" {
+			continue // all of them are gigabytes
 		}
 		pkg, err := source.ParseExact(c.Program.Package)
 		check(t, err)
-		if pkg.Kind != source.NPM || testing.Short() && c.Name != "memory" {
-			continue // all of them are gigabytes
-		}
-		t.Run(c.Name, func(t *testing.T) { knownService(t, policy, c, pkg) })
+		t.Run(c.Name, func(t *testing.T) {
+			named := registryNamed
+			if pkg.Kind == source.PyPI {
+				named = indexNamed
+			}
+			knownService(t, policy, c, pkg, named(t))
+		})
 	}
 }
 
-func knownService(t *testing.T, policy *gate.Policy, c catalog.Service, pkg source.Package) {
+// mainOf is a server in Python with the tools that it is asked to have. It takes any arguments.
+const mainOf = `import json, sys
+
+TOOLS = %s
+
+ANSWERS = {
+    "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+        "serverInfo": {"name": "stand-in", "version": "1"}},
+    "tools/list": {"tools": [{"name": t, "description": t, "inputSchema": {"type": "object"}} for t in TOOLS]},
+    "tools/call": {"content": [{"type": "text", "text": "called"}]},
+}
+
+def main():
+    for line in sys.stdin:
+        m = json.loads(line)
+        if "id" not in m:
+            continue
+        a = {"jsonrpc": "2.0", "id": m["id"]}
+        if m["method"] in ANSWERS:
+            a["result"] = ANSWERS[m["method"]]
+        else:
+            a["error"] = {"code": -32601, "message": "no such method"}
+        print(json.dumps(a), flush=True)
+`
+
+// TestKnownPythonServices takes the known services in Python the way of TestKnownServices, from an index of the test
+// that has a stand-in for each package in the version of its entry. Then it sets one up by the command line that a
+// client's file has of it, "python -m".
+func TestKnownPythonServices(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // only root has names of its own, and it has run as root
+	}
+	t.Parallel()
+	r, policy := newRegistries(t), policies.Load(nil, "").Policy
+	env := []string{"PIP_INDEX_URL=" + r.url("/simple/"), "PIP_CERT=" + r.roots}
+	tools := map[string]string{
+		"fetch": `["fetch"]`, "git": `["git_status", "git_log", "git_commit"]`, "time": `["get_current_time"]`,
+	}
+	for _, c := range catalog.Load(nil, "").All() {
+		pkg, err := source.ParseExact(c.Program.Package)
+		if err != nil || pkg.Kind != source.PyPI {
+			continue
+		}
+		has, known := tools[c.Name]
+		if !known {
+			t.Errorf("there is no stand-in for %s", pkg)
+			continue
+		}
+		delete(tools, c.Name)
+		module := strings.ReplaceAll(pkg.Name, "-", "_")
+		file := wheelOf(t, filepath.Join(r.dir, "files"), module, pkg.Version, fmt.Sprintf(mainOf, has))
+		r.pypi(t, pkg.Name, filepath.Base(file))
+		t.Run(c.Name, func(t *testing.T) { knownService(t, policy, c, pkg, env, inHosts(r)...) })
+	}
+	if len(tools) > 0 {
+		t.Errorf("the catalogue has no %v in Python", tools)
+	}
+	t.Run("python -m", func(t *testing.T) {
+		p, repository := prepare(t, nil), directory(t, "")
+		p.env = append(p.env, env...)
+		p.up(inHosts(r)...)
+		words := strings.Fields("add --yes -- python3 -m mcp_server_git --repository " + repository)
+		out, stderr, code := p.command(words...)
+		if code != 0 || !strings.Contains(out, "git: running, and holds no secret") {
+			t.Fatalf("pfar add: %d %s %s", code, out, stderr)
+		}
+		p.isOf("git", "pypi:mcp-server-git")
+		if out := p.succeeds("call", "git.git_status"); !strings.Contains(out, "called") {
+			t.Errorf("pfar call: %s", out)
+		}
+	})
+}
+
+// knownService takes one service from its package to its tools; env names the registry, and wrap is where pfar runs.
+func knownService(
+	t *testing.T, policy *gate.Policy, c catalog.Service, pkg source.Package, env []string, wrap ...string,
+) {
 	for i, q := range c.Parameters {
 		if q.Access != "" {
 			c.Parameters[i].Example = directory(t, "")
+		}
+		if c.Name == "git" {
+			check(t, exec.Command("git", "init", "--quiet", c.Parameters[i].Example).Run())
 		}
 	}
 	text, err := catalogued.Declare(c)
 	check(t, err)
 	p := prepare(t, map[string]string{c.Name + ".hcl": text})
-	p.env = append(p.env, registryNamed(t)...)
-	p.up()
+	p.env = append(p.env, env...)
+	p.up(wrap...)
 	r := p.await(c.Name+" installed", 20*time.Minute, func(r control.Report) bool {
 		s := server(r, c.Name)
 		return s.Name != "" && s.State != control.Fetching
@@ -168,9 +255,63 @@ func registryNamed(t *testing.T) (env []string) {
 	return env
 }
 
+// indexNamed are variables that name the index which this machine's pip is configured for. Where none answers, the
+// test does not run, and with PFAR_TEST_PYPI it fails.
+func indexNamed(t *testing.T) (env []string) {
+	t.Helper()
+	setting := func(key, variable string) string {
+		value := os.Getenv(variable)
+		out, err := exec.Command("/usr/bin/python3", "-m", "pip", "config", "get", "global."+key).Output()
+		if value == "" && err == nil { // it fails where there is no such setting
+			value = strings.TrimSpace(string(out))
+		}
+		if value != "" {
+			env = append(env, variable+"="+value)
+		}
+		return value
+	}
+	index := cmp.Or(setting("index-url", "PIP_INDEX_URL"), "https://pypi.org/simple/")
+	roots, err := x509.SystemCertPool()
+	check(t, err)
+	if cert := setting("cert", "PIP_CERT"); cert != "" {
+		text, err := os.ReadFile(cert)
+		check(t, err)
+		roots.AppendCertsFromPEM(text)
+	}
+	c := http.Client{
+		Timeout:   soon,
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots}},
+	}
+	answer, err := c.Get(index)
+	if err == nil {
+		answer.Body.Close()
+		return env
+	}
+	if os.Getenv("PFAR_TEST_PYPI") != "" {
+		t.Fatalf("no index of Python packages answers: %v", err)
+	}
+	t.Skipf("NOT RUN: no index of Python packages answers, and PFAR_TEST_PYPI does not want one: %v", err)
+	return nil
+}
+
 // installedAs wants the package that lies there to be the one of the entry.
 func installedAs(t *testing.T, p *pfar, c catalog.Service, pkg source.Package) {
 	t.Helper()
+	if pkg.Kind == source.PyPI { // its entry has no digest: an index may serve several files
+		var report struct {
+			Install []struct {
+				Metadata struct{ Name, Version string }
+			}
+		}
+		readJSON(t, filepath.Join(p.state(), "packages/pypi", pkg.Name, pkg.Version, "lock.json"), &report)
+		for _, e := range report.Install {
+			if source.Normal(e.Metadata.Name) == pkg.Name && e.Metadata.Version == pkg.Version {
+				return
+			}
+		}
+		t.Errorf("pip has installed %+v, the entry wants %s", report.Install, pkg)
+		return
+	}
 	var lock struct {
 		Packages map[string]struct{ Version, Integrity string }
 	}

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -230,29 +231,6 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// noteServer is a server in Python with one tool.
-const noteServer = `import json, sys
-
-ANSWERS = {
-    "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
-        "serverInfo": {"name": "notes", "version": "1"}},
-    "tools/list": {"tools": [{"name": "note", "description": "One note", "inputSchema": {"type": "object"}}]},
-    "tools/call": {"content": [{"type": "text", "text": "buy milk"}]},
-}
-
-def main():
-    for line in sys.stdin:
-        m = json.loads(line)
-        if "id" not in m:
-            continue
-        a = {"jsonrpc": "2.0", "id": m["id"]}
-        if m["method"] in ANSWERS:
-            a["result"] = ANSWERS[m["method"]]
-        else:
-            a["error"] = {"code": -32601, "message": "no such method"}
-        print(json.dumps(a), flush=True)
-`
-
 // addedUnknown adds packages of which pfar knows nothing: it finds their newest versions, stores their secrets, learns
 // from them, and verifies nothing.
 func addedUnknown(t *testing.T, p *pfar, r *registries) {
@@ -260,7 +238,7 @@ func addedUnknown(t *testing.T, p *pfar, r *registries) {
 	const name, token = "@example/mcp-unknown", "tok-77aa01f3c9d24e60-of-the-unknown"
 	r.npm(t, name, "1.0.0", "")
 	r.npm(t, name, "1.1.0", "")
-	wheelOf(t, filepath.Join(r.dir, "files"), "acme_notes", noteServer)
+	wheelOf(t, filepath.Join(r.dir, "files"), "acme_notes", "1.0", fmt.Sprintf(mainOf, `["note"]`))
 	r.pypi(t, "acme-notes", "acme_notes-1.0-py3-none-any.whl")
 	if out, stderr, code := p.command("add", "npm:"+name, "--dry-run"); code != 0 ||
 		!strings.Contains(out, `package = "npm:`+name+`@1.1.0"`) ||
@@ -273,7 +251,8 @@ func addedUnknown(t *testing.T, p *pfar, r *registries) {
 		{"npm:" + name + "@1.0.0 --secret A_TOKEN@api.example.com --name brokered", token, "brokered",
 			"# From pfar add: npm:" + name + "@1.0.0\nallowed_domains = [\"api.example.com\"]\n\n" +
 				"server { package = \"npm:" + name + "@1.0.0\" }\n\n" +
-				"auth = {\n  A_TOKEN = { secret = \"vault:brokered_a_token\", deliver = \"broker\" }\n}\n"},
+				"auth = {\n  A_TOKEN = {\n    secret  = \"vault:brokered_a_token\"\n    deliver = \"broker\"\n" +
+				"    hosts   = [\"api.example.com\"]\n  }\n}\n"},
 		{"pypi:acme-notes", "", "acme-notes",
 			"# From pfar add: pypi:acme-notes==1.0\n\nserver { package = \"pypi:acme-notes==1.0\" }\n"},
 		{"pypi:acme-notes==1.0 --name notes", "", "notes",
@@ -301,7 +280,7 @@ func addedUnknown(t *testing.T, p *pfar, r *registries) {
 		}
 	}
 	assertSecretNowhere(t, p, token)
-	if out := p.succeeds("call", "notes.note"); !strings.Contains(out, "buy milk") {
+	if out := p.succeeds("call", "notes.note"); !strings.Contains(out, "called") {
 		t.Errorf("the note: %s", out)
 	}
 	if _, stderr, code := p.command("add", "npm:@example/nowhere", "--yes"); code != 1 ||
@@ -348,14 +327,13 @@ func killedInstall(t *testing.T, p *pfar, r *registries, name string) {
 	c.Env = p.env
 	check(t, c.Start())
 	<-asked
-	all := []int{p.cmd.Process.Pid}
-	for _, d := range descendants(p.cmd.Process.Pid) {
-		all = append(all, d.pid)
-	}
-	for _, pid := range all {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+	all := append(descendants(p.cmd.Process.Pid), process{pid: p.cmd.Process.Pid})
+	for _, d := range all {
+		_ = syscall.Kill(d.pid, syscall.SIGKILL)
 	}
 	<-p.ended
+	// The next pfard does not start while this one holds its lock.
+	until(t, "all of pfar is gone", func() bool { return !slices.ContainsFunc(all, process.alive) })
 	if err := c.Wait(); err == nil {
 		t.Error("whoever has asked takes it for installed")
 	}

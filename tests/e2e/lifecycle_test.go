@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -279,6 +280,46 @@ func TestNothingOutlivesPfard(t *testing.T) {
 			p.again()                 // what was left behind does not stand in the way
 			p.awaitRunning("a", "b")
 		})
+	}
+}
+
+// TestUpWithoutPfard: when something kills pfard, who sits at the terminal of pfar up reads what that means for the
+// servers, and the command that they read starts these again.
+func TestUpWithoutPfard(t *testing.T) {
+	t.Parallel()
+	p := prepare(t, map[string]string{"a.hcl": echo(t)})
+	args := []string{"up", "--listen=127.0.0.1:0", "--page-port=0", p.declarations}
+	for _, kills := range []bool{true, false} {
+		s := p.atTerminal(args...)
+		s.await(1, "For a desktop client's configuration")
+		s.await(1, string(control.Running))
+		processes := descendants(s.cmd.Process.Pid)
+		i := slices.IndexFunc(processes, func(q process) bool { return q.name == "pfard" })
+		if i < 0 {
+			t.Fatalf("no pfard below pfar up: %v", processes)
+		}
+		if !kills { // a stop that was asked for needs no words
+			check(t, s.cmd.Process.Signal(os.Interrupt))
+			s.cmd.Wait()
+			if text := s.text(); s.cmd.ProcessState.ExitCode() != 0 || strings.Contains(text, "pfard was killed") {
+				t.Errorf("after Ctrl-C it ends with %d:\n%s", s.cmd.ProcessState.ExitCode(), text)
+			}
+			awaitGone(t, soon, processes)
+			return
+		}
+		check(t, syscall.Kill(processes[i].pid, syscall.SIGKILL))
+		s.await(1, "pfar: pfard was killed by SIGKILL, and its servers end with it;")
+		s.await(1, "journalctl -k")
+		s.cmd.Wait()
+		if code := s.cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGKILL) {
+			t.Errorf("it ends with %d", code)
+		}
+		awaitGone(t, soon, processes) // what it says is true
+		again := regexp.MustCompile(`start them again: pfar ([^;]+);`).FindStringSubmatch(s.text())
+		if again == nil {
+			t.Fatalf("it names no command:\n%s", s.text())
+		}
+		args = strings.Fields(again[1])
 	}
 }
 

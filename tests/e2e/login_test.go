@@ -64,12 +64,22 @@ type authorizer struct {
 	said              *output
 }
 
-// newAuthorizer gives out access tokens that live for so many seconds.
-func newAuthorizer(t *testing.T, life int) *authorizer {
+// newAuthorizer gives out access tokens that live for so many seconds, and codes for devices that do.
+func newAuthorizer(t *testing.T, life int, code ...int) *authorizer {
+	t.Helper()
+	return newAuthorizerIn(t, 0, life, code...)
+}
+
+// newAuthorizerIn does so in the network of a process, 0 for this one's.
+func newAuthorizerIn(t *testing.T, pid, life int, code ...int) *authorizer {
 	t.Helper()
 	key, cert := certified(t)
 	a := &authorizer{cert: cert, said: &output{}}
-	c := clientScript(t, "provider.mjs", key, cert, fmt.Sprint(life))
+	args := []string{key, cert}
+	for _, seconds := range append([]int{life}, code...) {
+		args = append(args, fmt.Sprint(seconds))
+	}
+	c := inNetworkOf(clientScript(t, "provider.mjs", args...), pid)
 	stdout, err := c.StdoutPipe()
 	check(t, err)
 	check(t, c.Start())
@@ -124,7 +134,7 @@ func (p *pfar) configure(name, text string) {
 		0o644))
 }
 
-// signingIn is a "pfar login" that is under way.
+// signingIn is a "pfar login", or another pfar that shows a person what to do, which is under way.
 type signingIn struct {
 	t              *testing.T
 	cmd            *exec.Cmd
@@ -134,8 +144,12 @@ type signingIn struct {
 
 func (p *pfar) login(t *testing.T, args ...string) *signingIn {
 	t.Helper()
-	s := &signingIn{t: t, cmd: exec.Command(program(t, "pfar"), append([]string{"login"}, args...)...),
-		ended: make(chan struct{})}
+	return p.begins(t, append([]string{"login"}, args...)...)
+}
+
+func (p *pfar) begins(t *testing.T, args ...string) *signingIn {
+	t.Helper()
+	s := &signingIn{t: t, cmd: exec.Command(program(t, "pfar"), args...), ended: make(chan struct{})}
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = p.env, &s.stdout, &s.stderr
 	check(t, s.cmd.Start())
 	go func() {
@@ -146,7 +160,7 @@ func (p *pfar) login(t *testing.T, args ...string) *signingIn {
 		s.cmd.Process.Kill()
 		<-s.ended
 		if t.Failed() {
-			t.Logf("pfar login wrote:\n%s\n%s", &s.stdout, &s.stderr)
+			t.Logf("pfar %s wrote:\n%s\n%s", args, &s.stdout, &s.stderr)
 		}
 	})
 	return s
@@ -189,12 +203,7 @@ var (
 )
 
 // approve goes through the provider's pages over HTTP, as a person does, from the page that was shown.
-func (a *authorizer) approve(t *testing.T, page, code string) { a.visit(t, page, code, false) }
-
-// deny does the same, and aborts where the provider asks whether the code is the device's.
-func (a *authorizer) deny(t *testing.T, page, code string) { a.visit(t, page, code, true) }
-
-func (a *authorizer) visit(t *testing.T, page, code string, abort bool) {
+func (a *authorizer) approve(t *testing.T, page, code string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	check(t, err)
@@ -232,20 +241,13 @@ func (a *authorizer) visit(t *testing.T, page, code string, abort bool) {
 				values.Set(name, of["value"])
 			}
 		}
-		confirms := strings.Contains(text, `value="yes"`)
-		if confirms && abort {
-			values.Set("abort", "yes")
-		} else if confirms {
+		if strings.Contains(text, `value="yes"`) {
 			values.Set("confirm", "yes")
 		}
 		to, err := at.Parse(html.UnescapeString(action[1]))
 		check(t, err)
 		r, err = c.PostForm(to.String(), values)
 		check(t, err)
-		if confirms && abort {
-			r.Body.Close()
-			return
-		}
 	}
 	t.Fatal("the provider's pages have no end")
 }

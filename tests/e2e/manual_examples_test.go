@@ -13,7 +13,7 @@ import (
 
 // TestExamplesTyped runs the commands of pfar(1), EXAMPLES, as they stand there, in a directory with what they name.
 // Those for the shell and for make are the test's own; the browsers of the examples have tests of their own. The blocks
-// after the second belong to TestImport and TestAdd.
+// after the third belong to TestImport and TestAdd.
 func TestExamplesTyped(t *testing.T) {
 	t.Parallel()
 	manual, err := os.ReadFile("../../packaging/man/pfar.1")
@@ -21,7 +21,7 @@ func TestExamplesTyped(t *testing.T) {
 	_, section, _ := strings.Cut(strings.ReplaceAll(string(manual), `\-`, "-"), "\n.Sh EXAMPLES\n")
 	section, _, _ = strings.Cut(section, "\n.Sh ")
 	blocks := strings.Split(strings.ReplaceAll(section, "\n.Bd -literal -offset indent\n", "\n.Ed\n"), "\n.Ed\n")
-	if len(blocks) != 9 {
+	if len(blocks) != 11 {
 		t.Fatalf("pfar(1) has %d texts and blocks of commands", len(blocks))
 	}
 	servers, err := npmServers()
@@ -35,7 +35,11 @@ func TestExamplesTyped(t *testing.T) {
 	for _, b := range browsers {
 		check(t, os.Remove(b))
 	}
-	p.env = append(p.env, "PATH="+filepath.Dir(program(t, "pfar"))+":"+os.Getenv("PATH"))
+	home := directory(t, "")
+	check(t, os.Mkdir(filepath.Join(home, ".cursor"), 0o755))
+	check(t, os.WriteFile(filepath.Join(home, ".cursor/mcp.json"), []byte("{}\n"), 0o644))
+	check(t, os.WriteFile(filepath.Join(clone, "mcp.json"), []byte(`{"mcpServers": {"a": {"command": "true"}}}`), 0o644))
+	p.env = append(p.env, "PATH="+filepath.Dir(program(t, "pfar"))+":"+os.Getenv("PATH"), "HOME="+home, "EDITOR=true")
 	shell := func(line string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", "exec "+line)
 		cmd.Dir, cmd.Env, cmd.Stdin = clone, p.env, strings.NewReader("a secret")
@@ -73,7 +77,8 @@ func TestExamplesTyped(t *testing.T) {
 		return err == nil && strings.Contains(string(out), `"state": "`+string(control.Running)+`"`)
 	}
 	until(t, "the server everything runs", running)
-	if typed(blocks[3]); lines < 10 {
+	typed(blocks[3])
+	if typed(blocks[5]); lines < 21 {
 		t.Errorf("only %d commands were typed", lines)
 	}
 }

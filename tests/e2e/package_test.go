@@ -140,16 +140,16 @@ func virtual(t *testing.T, dir string, run func(string, []string, ...string)) st
 
 // wheel writes the wheel of a package with a command and a module.
 func wheel(t *testing.T, dir, name string) string {
-	return wheelOf(t, dir, name, "def main(): pass\n")
+	return wheelOf(t, dir, name, "1.0", "def main(): pass\n")
 }
 
 // wheelOf packs a package whose program is main of that code.
-func wheelOf(t *testing.T, dir, name, code string) string {
+func wheelOf(t *testing.T, dir, name, version, code string) string {
 	t.Helper()
-	info := name + "-1.0.dist-info/"
+	info := name + "-" + version + ".dist-info/"
 	files := map[string]string{
 		name + "/__init__.py": code, name + "/__main__.py": "from . import main\nmain()\n",
-		info + "METADATA":         "Metadata-Version: 2.1\nName: " + name + "\nVersion: 1.0\n",
+		info + "METADATA":         "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n",
 		info + "WHEEL":            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
 		info + "entry_points.txt": "[console_scripts]\n" + strings.ReplaceAll(name, "_", "-") + " = " + name + ":main\n",
 	}
@@ -159,7 +159,8 @@ func wheelOf(t *testing.T, dir, name, code string) string {
 		record += fmt.Sprintf("%s,sha256=%s,%d\n", file, base64.RawURLEncoding.EncodeToString(sum[:]), len(files[file]))
 	}
 	files[info+"RECORD"] = record
-	at := filepath.Join(dir, name+"-1.0-py3-none-any.whl")
+	at := filepath.Join(dir, name+"-"+version+"-py3-none-any.whl")
+	check(t, os.MkdirAll(dir, 0o755))
 	check(t, os.WriteFile(at, zipped(t, files), 0o644))
 	return at
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -112,8 +113,7 @@ func TestRemote(t *testing.T) {
 	everything := npm(t, "@modelcontextprotocol/server-everything/dist/index.js")
 	requests, wrap := startStandIn[remoteRequest](t, "remote", []string{remoteHost, eventsHost, closedHost}, everything)
 	remote := func(transport, url, more string) string {
-		const known = "trust {\n  public_sink = false\n  dangerous_writes = false\n}"
-		return fmt.Sprintf("%sserver {\n  transport = %q\n  url = %q\n}\n%s\n", more, transport, url, known)
+		return fmt.Sprintf("%sserver {\n  transport = %q\n  url = %q\n}\n", more, transport, url)
 	}
 	p := prepare(t, map[string]string{
 		"vendor.hcl": remote("stream-http", "https://"+remoteHost+"/mcp", `auth = { token = "vault:vendor_token" }`+"\n"),
@@ -121,6 +121,10 @@ func TestRemote(t *testing.T) {
 		"guess.hcl":  remote("stream-http", "https://"+eventsHost+"/sse", ""), // what it answers decides
 		"down.hcl":   remote("stream-http", "https://"+closedHost+"/mcp", ""),
 	})
+	clients := filepath.Join(p.home, "clients.d")
+	check(t, os.Mkdir(clients, 0o755))
+	const client = "token_sha256 = [%q]\nservers = [\"*\"]\nprofile = \"operator\"\nrelax = \"a test\"\n"
+	put(t, filepath.Join(clients, "agent.hcl"), fmt.Sprintf(client, digestOf(tokenOf("operator"))))
 	p.up(wrap...)
 	p.await("the vendor's server waiting for its token", soon, func(r control.Report) bool {
 		return server(r, "vendor").State == control.Waiting
@@ -136,15 +140,17 @@ func TestRemote(t *testing.T) {
 	if s := server(r, "vendor"); s.Tools < 10 {
 		t.Errorf("%d tools", s.Tools)
 	}
-	c := p.client("/mcp")
-	names := c.names()
+	a := &agent{
+		t: t, url: r.Endpoint, token: tokenOf("operator"), http: http.DefaultClient, client: "agent", patience: soon,
+	}
+	a.connect()
 	for _, name := range []string{"vendor", "events", "guess"} {
-		if got := c.must(name+"__echo", map[string]any{"message": "hello"}); got != "Echo: hello" {
+		if got := a.call(name+"__echo", map[string]any{"message": "hello"}); !strings.Contains(got, "Echo: hello") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "down__") }) {
-		t.Errorf("the tools of a server that is down are listed: %q", names)
+	if list := a.ask("tools/list", map[string]any{}); strings.Contains(list, "down__") || !strings.Contains(list, "vendor__echo") {
+		t.Errorf("the tools are %.2000s", list)
 	}
 	told := false
 	for len(requests) > 0 {

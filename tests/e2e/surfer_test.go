@@ -24,12 +24,7 @@ type surfer struct {
 func surf(t testing.TB, pid int, rules ...string) *surfer {
 	t.Helper()
 	rules = append(rules, "MAP * ~NOTFOUND", "EXCLUDE 127.0.0.1")
-	c := clientScript(t, "browser.mjs", "/usr/bin/chromium", strings.Join(rules, ", "))
-	if pid != 0 {
-		into := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", pid), "--"}
-		within := exec.Command(into[0], append(into[1:], c.Args...)...)
-		within.Env, c = c.Env, within
-	}
+	c := inNetworkOf(clientScript(t, "browser.mjs", "/usr/bin/chromium", strings.Join(rules, ", ")), pid)
 	s := &surfer{t: t, cmd: c, stderr: &output{}}
 	c.Stderr = s.stderr
 	var err error
@@ -41,6 +36,17 @@ func surf(t testing.TB, pid int, rules ...string) *surfer {
 	check(t, c.Start())
 	t.Cleanup(s.leave)
 	return s
+}
+
+// inNetworkOf has a command run in the network of a process, 0 for this one's.
+func inNetworkOf(c *exec.Cmd, pid int) *exec.Cmd {
+	if pid == 0 {
+		return c
+	}
+	into := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", pid), "--"}
+	inside := exec.Command(into[0], append(into[1:], c.Args...)...)
+	inside.Env, inside.Stderr = c.Env, c.Stderr
+	return inside
 }
 
 // leave closes the browser.
@@ -87,7 +93,7 @@ type sight struct {
 func (s *surfer) looks(steps string, args any) (now sight) {
 	s.t.Helper()
 	const look = `
-return { URL: page.url(), Text: await page.innerText("body"), All: await page.content() };`
+return { URL: page.url(), Text: await page.innerText("body"), All: await page.innerHTML("html") };`
 	s.does(&now, steps+look, args)
 	return now
 }

@@ -45,6 +45,10 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 	check(t, os.Mkdir(filepath.Join(copies, "inspectors"), 0o755))
 	copyFile(t, filepath.Join("..", "..", "examples", "inspectors", "words"), filepath.Join(copies, "inspectors", "words"))
+	clients := ""
+	if !testing.Short() { // none of byUser has them
+		clients = reachableClients(t)
+	}
 	node, err := exec.LookPath("node")
 	check(t, err)
 	home := filepath.Join(scratch(), "home")
@@ -65,7 +69,8 @@ func TestAsOrdinaryUser(t *testing.T) {
 	c.Dir = home
 	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:" + filepath.Dir(node), "HOME=" + home,
 		"XDG_CONFIG_HOME=" + home + "/.config", "XDG_STATE_HOME=" + home + "/.local/state", "TMPDIR=/tmp",
-		binVariable + "=" + bin, serversVariable + "=" + reachable, examplesVariable + "=" + copies}
+		binVariable + "=" + bin, serversVariable + "=" + reachable, examplesVariable + "=" + copies,
+		clientsVariable + "=" + clients}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
 	out := &output{}
 	c.Stdout, c.Stderr = out, out
@@ -76,6 +81,24 @@ func TestAsOrdinaryUser(t *testing.T) {
 		return
 	}
 	t.Logf("as uid %d: %s", ordinary, strings.TrimSpace(out.String()))
+}
+
+// reachableClients copies the npm clients to where every user gets, and the scripts that use them to where clientScript
+// finds them from that user's home.
+func reachableClients(t *testing.T) (dir string) {
+	t.Helper()
+	from, err := npmClients()
+	check(t, err)
+	dir, scripts := filepath.Join(scratch(), "npm-clients"), filepath.Join(scratch(), "clients")
+	check(t, os.Mkdir(scripts, 0o755))
+	ours := filepath.Join("..", "clients", "mcp")
+	for from, to := range map[string]string{from: dir, ours: filepath.Join(scripts, "mcp")} {
+		if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	check(t, os.Chmod(dir, 0o755))
+	return dir
 }
 
 func copyFile(t *testing.T, from, to string) {

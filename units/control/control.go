@@ -235,7 +235,13 @@ type Report struct {
 	Servers     []Server     `json:"servers"`
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // of files that are broken now
 	Notes       []string     `json:"notes,omitempty"`       // what does not hold on this host, in words
-	Leftovers   []string     `json:"leftovers,omitempty"`   // undeclared servers that left something behind
+	Undeclared
+}
+
+// Undeclared is what there is beside declared servers. A report is passed on, so it has no link of a page.
+type Undeclared struct {
+	Leftovers []string `json:"leftovers,omitempty"` // undeclared servers that left something behind
+	SetUps    []Flow   `json:"set_ups,omitempty"`   // that are under way, by server, without Page
 }
 
 // Server is one server's state.

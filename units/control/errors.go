@@ -22,10 +22,16 @@ const (
 	CodeDeclared Code = "declared"  // the server is declared
 	CodeChanged  Code = "changed"   // the file has another text than the one that was to be replaced
 	CodeNoFlow   Code = "no-set-up" // no set-up is under way
+
+	CodeSignInDenied   Code = "sign-in-denied"   // the person, or the provider, has refused the sign-in
+	CodeSignInExpired  Code = "sign-in-expired"  // nobody has signed in in time
+	CodeSignInReplaced Code = "sign-in-replaced" // another sign-in for the same token has begun
+	CodeSignInNeedless Code = "sign-in-needless" // the set-up that it was for waits for the token no longer
+	CodeProvider       Code = "provider"         // the provider refuses the request, cannot be reached, or makes no sense
 )
 
-// Errors that a caller tells apart. An answer wraps all but the last to choose the Code; Client returns errors that
-// wrap all.
+// Errors that a caller tells apart. An answer wraps all but ErrNotRunning to choose the Code; Client returns errors
+// that wrap all.
 var (
 	ErrNoServer   = errors.New("no such server")
 	ErrNoKey      = errors.New("no such key in the vault")
@@ -44,6 +50,12 @@ var (
 	ErrChanged    = errors.New("the file is not as it was")
 	ErrNoFlow     = errors.New("no set-up is under way")
 	ErrNotRunning = errors.New("pfar is not running")
+
+	ErrSignInDenied   = errors.New("the sign-in was refused")
+	ErrSignInExpired  = errors.New("nobody signed in in time")
+	ErrSignInReplaced = errors.New("another login of the same token has begun")
+	ErrSignInNeedless = errors.New("its set-up waits for it no longer")
+	ErrProvider       = errors.New("the provider gives no token")
 )
 
 // Refused is pfard's answer to a request that it did not carry out.
@@ -69,6 +81,8 @@ func refusals() map[Code]error {
 		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeExists: ErrExists, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeOff: ErrOff, CodeInvalid: ErrInvalid,
 		CodeLearning: ErrLearning, CodeStopped: ErrStopped, CodeDown: ErrDown, CodeShared: ErrShared, CodeOpen: ErrOpen, CodeBusy: ErrBusy,
 		CodeDeclared: ErrDeclared, CodeChanged: ErrChanged, CodeNoFlow: ErrNoFlow,
+		CodeSignInDenied: ErrSignInDenied, CodeSignInExpired: ErrSignInExpired, CodeSignInReplaced: ErrSignInReplaced,
+		CodeSignInNeedless: ErrSignInNeedless, CodeProvider: ErrProvider,
 	}
 }
 

@@ -23,18 +23,20 @@ type SetUp struct {
 
 // Flow is one set-up, as far as it has come. Nothing in it is secret but Page, which Begin alone tells the operator.
 type Flow struct {
-	ID        string    `json:"id"`
-	Server    string    `json:"server"`
-	Service   string    `json:"service,omitempty"`
-	Principal string    `json:"principal"` // "uid 1000", or "client NAME"
-	State     FlowState `json:"state"`
-	Detail    string    `json:"detail,omitempty"`   // what is being done, or why it has failed, in words
-	Wants     *Wanted   `json:"wants,omitempty"`    // of AwaitingCredential and CredentialRefused
-	Attempts  int       `json:"attempts,omitempty"` // values that were refused
-	Deadline  time.Time `json:"deadline,omitzero"`  // while it waits for a person
-	Page      string    `json:"page,omitempty"`     // URL of the one-time page
-	Tools     int       `json:"tools,omitempty"`    // of FlowComplete
-	Verified  string    `json:"verified,omitempty"` // of FlowComplete: the tool that was called; "": none
+	ID        string     `json:"id"`
+	Server    string     `json:"server"`
+	Service   string     `json:"service,omitempty"`
+	Principal string     `json:"principal"` // "uid 1000", or "client NAME"
+	State     FlowState  `json:"state"`
+	Detail    string     `json:"detail,omitempty"`   // what is being done, or why it has failed, in words
+	Reason    FlowReason `json:"reason,omitempty"`   // of FlowFailed: the same in one word
+	Wants     *Wanted    `json:"wants,omitempty"`    // of AwaitingCredential and CredentialRefused
+	Attempts  int        `json:"attempts,omitempty"` // values that were refused
+	Deadline  time.Time  `json:"deadline,omitzero"`  // while it waits for a person
+	Page      string     `json:"page,omitempty"`     // URL of the one-time page
+	Paged     bool       `json:"paged,omitempty"`    // of a Report, which does not tell Page: there is one
+	Tools     int        `json:"tools,omitempty"`    // of FlowComplete
+	Verified  string     `json:"verified,omitempty"` // of FlowComplete: the tool that was called; "": none
 }
 
 // FlowState is where a set-up is (SET-02 of the seeds). Only the last two end it.
@@ -49,6 +51,31 @@ const (
 	FlowComplete       FlowState = "complete"
 	FlowFailed         FlowState = "failed"
 )
+
+// FlowReason says in one word why a set-up has failed. It is pfar's own word, never one of a server or a service.
+type FlowReason string
+
+const (
+	FlowCancelled    FlowReason = "cancelled"     // by a person
+	FlowSuperseded   FlowReason = "superseded"    // the same principal, or the owner, has begun another one
+	FlowPageLost     FlowReason = "page-lost"     // its one-time page has closed while it waited
+	FlowUnanswered   FlowReason = "unanswered"    // no person has answered in time
+	FlowNotInstalled FlowReason = "not-installed" // the package, or not in time
+	FlowNotWritten   FlowReason = "not-written"   // the declaration
+	FlowNotStarted   FlowReason = "not-started"   // the server, or not in time
+	FlowNoTools      FlowReason = "no-tools"      // the server runs, and offers none (SET-41 of the seeds)
+	FlowNotVerified  FlowReason = "not-verified"  // the server has ended, or has not answered in time, when it was called
+	FlowRefused      FlowReason = "refused"       // the service has refused every value
+	FlowBroken       FlowReason = "broken"        // pfard cannot go on, such as for a full disk
+)
+
+// FlowReasons are all of them.
+func FlowReasons() []FlowReason {
+	return []FlowReason{
+		FlowCancelled, FlowSuperseded, FlowPageLost, FlowUnanswered, FlowNotInstalled, FlowNotWritten, FlowNotStarted,
+		FlowNoTools, FlowNotVerified, FlowRefused, FlowBroken,
+	}
+}
 
 // Wanted is the secret that a set-up waits for.
 type Wanted struct {

@@ -39,10 +39,11 @@ type Asked struct {
 	SignIns int  `json:"sign_ins,omitempty"` // that a person has begun
 }
 
-// Result is what FlowComplete tells.
+// Result is what the end of a flow tells.
 type Result struct {
-	Tools    int    `json:"tools,omitempty"`
-	Verified string `json:"verified,omitempty"` // the tool that was called; "": none was
+	Reason   control.FlowReason `json:"reason,omitempty"` // of FlowFailed
+	Tools    int                `json:"tools,omitempty"`
+	Verified string             `json:"verified,omitempty"` // the tool that was called; "": none was
 }
 
 // Step is what is under way in a state that has several.
@@ -91,7 +92,7 @@ const MaxSignIns = 10
 func (f Flow) View() control.Flow {
 	v := control.Flow{
 		ID: f.ID, Server: f.Server, Service: f.Service, Principal: f.Principal, State: f.State, Detail: f.Detail,
-		Attempts: f.Attempts, Tools: f.Tools, Verified: f.Verified,
+		Reason: f.Reason, Attempts: f.Attempts, Tools: f.Tools, Verified: f.Verified,
 	}
 	if f.waits() {
 		v.Deadline = f.Deadline

@@ -100,9 +100,9 @@ func Next(f Flow, e Event) (Flow, []Action, error) {
 	case Resumed:
 		return f.resume(e)
 	case Superseded:
-		return f.fail("another set-up was begun")
+		return f.fail(control.FlowSuperseded, "another set-up was begun")
 	case Broken:
-		return f.fail(e.Words)
+		return f.fail(control.FlowBroken, e.Words)
 	case Arrived:
 		return f.arrived(e)
 	case NotSignedIn:
@@ -111,11 +111,11 @@ func Next(f Flow, e Event) (Flow, []Action, error) {
 		}
 	case PageLost:
 		if f.waits() && f.Page {
-			return f.fail(e.Words)
+			return f.fail(control.FlowPageLost, e.Words)
 		}
 	case Late:
 		if !f.Deadline.IsZero() && !e.Now.Before(f.Deadline) {
-			return f.fail(f.late())
+			return f.late()
 		}
 	default:
 		return f.outcome(e)
@@ -128,7 +128,7 @@ func (f Flow) person(e Event) (Flow, []Action, error) {
 	s := f.wants()
 	switch {
 	case e.Kind == Cancelled && !f.Over():
-		return f.fail("cancelled")
+		return f.fail(control.FlowCancelled, "cancelled")
 	case s != nil && e.Key != "" && e.Key != s.Key: // the flow has gone on
 		return f, nil, fmt.Errorf("%w: the answer is for %s, and %s; nothing was stored", ErrNotWaiting, f.variable(e.Key),
 			f.place())
@@ -180,11 +180,15 @@ func (f Flow) outcome(e Event) (Flow, []Action, error) {
 		f.Detail, f.Deadline = "calling a tool that only reads", e.Now.Add(VerifyTime)
 		return f, []Action{{Do: Verify}}, nil
 	case e.Kind == NoneListed && at(Starting):
-		return f.fail("the server has no tools")
-	case e.Kind == NotInstalled && at(Installing), e.Kind == NotWritten && at(Writing):
-		return f.fail(e.Words)
-	case e.Kind == NotStarted && (at(Starting) || verifying):
-		return f.fail(e.Words + f.another())
+		return f.fail(control.FlowNoTools, "the server has no tools")
+	case e.Kind == NotInstalled && at(Installing):
+		return f.fail(control.FlowNotInstalled, e.Words)
+	case e.Kind == NotWritten && at(Writing):
+		return f.fail(control.FlowNotWritten, e.Words)
+	case e.Kind == NotStarted && at(Starting):
+		return f.fail(control.FlowNotStarted, e.Words+f.another())
+	case e.Kind == NotStarted && verifying:
+		return f.fail(control.FlowNotVerified, e.Words+f.another())
 	case (e.Kind == Verified || e.Kind == Unverified) && verifying:
 		f.State, f.Detail, f.Deadline, f.Verified = control.FlowComplete, "", time.Time{}, e.Tool
 		if e.Kind == Unverified && e.Words != "" {
@@ -282,9 +286,10 @@ func (f Flow) refused(e Event) (Flow, []Action, error) {
 	f.At, f.Again, f.Tools = len(f.Secrets), true, 0
 	switch {
 	case f.others() == 0:
-		return f.fail("the service refuses, and the server has no secret that could be another: " + e.Words)
+		return f.fail(control.FlowRefused,
+			"the service refuses, and the server has no secret that could be another: "+e.Words)
 	case f.Attempts >= MaxRefused:
-		return f.fail(fmt.Sprintf("%d values were refused: %s", f.Attempts, e.Words))
+		return f.fail(control.FlowRefused, fmt.Sprintf("%d values were refused: %s", f.Attempts, e.Words))
 	}
 	f.At = 0
 	next, actions, err := f.ask(e.Now)
@@ -295,7 +300,7 @@ func (f Flow) refused(e Event) (Flow, []Action, error) {
 // resume goes on where another pfard has ended. What was under way is done again: each action may be.
 func (f Flow) resume(e Event) (Flow, []Action, error) {
 	if !f.Deadline.IsZero() && !e.Now.Before(f.Deadline) {
-		return f.fail(f.late())
+		return f.late()
 	}
 	switch {
 	case f.State == control.FlowStart:
@@ -326,8 +331,9 @@ func (f Flow) resume(e Event) (Flow, []Action, error) {
 }
 
 // fail ends a flow. What a person has stored stays.
-func (f Flow) fail(words string) (Flow, []Action, error) {
-	f.State, f.Step, f.Detail, f.Deadline, f.Result = control.FlowFailed, "", words, time.Time{}, Result{}
+func (f Flow) fail(why control.FlowReason, words string) (Flow, []Action, error) {
+	f.State, f.Step, f.Detail, f.Deadline = control.FlowFailed, "", words, time.Time{}
+	f.Result = Result{Reason: why}
 	return f, f.ending(), nil
 }
 
@@ -353,21 +359,23 @@ func (f Flow) ending() []Action {
 	return []Action{{Do: End}}
 }
 
-// late is why a flow ends whose deadline has passed.
-func (f Flow) late() string {
+// late ends a flow whose deadline has passed.
+func (f Flow) late() (Flow, []Action, error) {
 	switch {
 	case f.Step == Installing:
-		return fmt.Sprintf("%s was not installed within %s", f.Package, minutes(InstallTime))
+		return f.fail(control.FlowNotInstalled,
+			fmt.Sprintf("%s was not installed within %s", f.Package, minutes(InstallTime)))
 	case f.Step == Starting:
-		return "the server did not start within " + minutes(StartTime)
+		return f.fail(control.FlowNotStarted, "the server did not start within "+minutes(StartTime))
 	case f.State == control.FlowVerifying:
-		return "the server's answer was not there within " + minutes(VerifyTime)
+		return f.fail(control.FlowNotVerified, "the server's answer was not there within "+minutes(VerifyTime))
 	case f.Step == SignIn:
-		return "nobody signed in within " + minutes(SignInTime)
+		return f.fail(control.FlowUnanswered, "nobody signed in within "+minutes(SignInTime))
 	case f.Step == AwaitingConsent:
-		return "nobody consented within " + minutes(PersonTime)
+		return f.fail(control.FlowUnanswered, "nobody consented within "+minutes(PersonTime))
 	}
-	return fmt.Sprintf("nobody gave %s within %s", f.Secrets[f.At].Variable, minutes(PersonTime))
+	return f.fail(control.FlowUnanswered,
+		fmt.Sprintf("nobody gave %s within %s", f.Secrets[f.At].Variable, minutes(PersonTime)))
 }
 
 func minutes(d time.Duration) string { return fmt.Sprintf("%d minutes", d/time.Minute) }

@@ -154,7 +154,7 @@ func told(before, f Flow, actions []Action, err error) string {
 		words += fmt.Sprintf(", refused: %d", f.Attempts)
 	}
 	if f.Over() {
-		words += ", " + fmt.Sprintf("%q", f.Detail)
+		words += strings.TrimSuffix(" "+string(f.Reason), " ") + ", " + fmt.Sprintf("%q", f.Detail)
 	}
 	for i, a := range actions {
 		words += map[bool]string{true: "; ", false: ", "}[i == 0] + string(a.Do)
@@ -169,9 +169,10 @@ func told(before, f Flow, actions []Action, err error) string {
 }
 
 // TestTable: each event in each state. The table groups the events of a state by what they lead to; "-" is nothing, and
-// "!" an error for the person who caused it.
+// "!" an error for the person who caused it. Each failure has one of the known reasons, and each reason is one.
 func TestTable(t *testing.T) {
 	var table strings.Builder
+	failed := map[control.FlowReason]bool{}
 	names, all := happenings()
 	for _, p := range places() {
 		fmt.Fprintf(&table, "\n%s\n", p.name)
@@ -181,6 +182,15 @@ func TestTable(t *testing.T) {
 			f, actions, err := Next(p.flow, all[name])
 			if after, _ := json.Marshal(p.flow); string(after) != string(kept) {
 				t.Errorf("%s, %s: the flow before was changed", p.name, name)
+			}
+			if !p.flow.Over() {
+				failed[f.Reason] = true
+				if known := slices.Contains(control.FlowReasons(), f.Reason); known != (f.State == control.FlowFailed) {
+					t.Errorf("%s, %s: it is %s for the reason %q", p.name, name, f.State, f.Reason)
+				}
+				if v := f.View(); v.Reason != f.Reason {
+					t.Errorf("%s, %s: the reason told is %q, not %q", p.name, name, v.Reason, f.Reason)
+				}
 			}
 			words := told(p.flow, f, actions, err)
 			if by[words] == nil {
@@ -202,6 +212,11 @@ func TestTable(t *testing.T) {
 				line += " " + name
 			}
 			fmt.Fprintln(&table, line)
+		}
+	}
+	for _, why := range control.FlowReasons() {
+		if !failed[why] {
+			t.Errorf("nothing fails for the reason %q", why)
 		}
 	}
 	const file = "testdata/table.txt"

@@ -16,7 +16,7 @@ type running struct {
 	id      string
 	order   Order
 	shown   control.Flow  // as followers know it
-	changed chan struct{} // closed when shown is another
+	changed bell          // when shown is another
 	over    chan struct{} // closed when nothing is left to do
 
 	turn   int           // of the last change: what was begun before it does not count any more
@@ -47,15 +47,17 @@ func newID() string { return rand.Text() }
 
 func newRunning(o Order) *running {
 	return &running{
-		id: o.Flow.ID, order: o, shown: o.Flow.View(), changed: make(chan struct{}), over: make(chan struct{}),
+		id: o.Flow.ID, order: o, shown: o.Flow.View(), changed: make(bell), over: make(chan struct{}),
 		more: make(chan struct{}, 1),
 	}
 }
 
-// tell wakes the followers. Called with Flows.mu held.
-func (r *running) tell() {
-	close(r.changed)
-	r.changed = make(chan struct{})
+// bell wakes those who wait for the next change. It belongs to Flows.mu.
+type bell chan struct{}
+
+func (b *bell) ring() {
+	close(*b)
+	*b = make(bell)
 }
 
 // event has a flow take that something has happened. What becomes of the flow is on the disk before it is done. turn is
@@ -120,7 +122,9 @@ func (f *Flows) turn(r *running, o Order, actions []setup.Action, g *gift) {
 	case r.more <- struct{}{}:
 	default:
 	}
-	if !o.Flow.Over() { // how it ended is told when all is done
+	if o.Flow.Over() { // how it ended is told when all is done
+		f.changed.ring()
+	} else {
 		f.show(r)
 	}
 }
@@ -132,7 +136,8 @@ func (f *Flows) show(r *running) {
 	if r.paged && !r.order.Flow.Over() {
 		r.shown.Page = page
 	}
-	r.tell()
+	r.changed.ring()
+	f.changed.ring()
 }
 
 // carry does what is to be done about a flow, one thing after another, until it has ended.

@@ -2,10 +2,12 @@
 package setups
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -98,12 +100,15 @@ type Flows struct {
 	stop   func()
 	of     map[string]*running     // by ID
 	ended  map[string]control.Flow // by principal, the last one
+
+	changed bell // when of, or what is told of one of them, is another
 }
 
 // New returns the flows of a pfard. Resume takes over those of an earlier one.
 func New(w World) *Flows {
 	f := &Flows{
 		World: w, kept: folder{w.Dir, durable.WriteFile}, of: map[string]*running{}, ended: map[string]control.Flow{},
+		changed: make(bell),
 	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
@@ -131,7 +136,7 @@ func (f *Flows) Close() {
 	f.stop()
 	for _, r := range f.of {
 		r.turn++ // what is under way changes nothing any more
-		r.tell()
+		r.changed.ring()
 	}
 }
 
@@ -218,6 +223,7 @@ func (f *Flows) leave(r *running) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.of, r.id)
+	f.changed.ring()
 	close(r.over)
 }
 
@@ -328,6 +334,25 @@ func (f *Flows) Arrived(key string) {
 	}
 }
 
+// UnderWay are the set-ups that are under way, by server and without their pages, and a channel that is closed when
+// one of them is not so any more.
+func UnderWay(f *Flows) (list []control.Flow, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.of {
+		if r.order.Flow.Over() { // what is left to do is told by how it ended
+			continue
+		}
+		now := r.shown
+		now.Page, now.Paged = "", now.Page != ""
+		list = append(list, now)
+	}
+	slices.SortFunc(list, func(a, b control.Flow) int {
+		return cmp.Or(strings.Compare(a.Server, b.Server), strings.Compare(a.ID, b.ID))
+	})
+	return list, f.changed
+}
+
 // SetsUp reports whether a set-up of a server is under way.
 func (f *Flows) SetsUp(server string) bool {
 	f.mu.Lock()
@@ -367,6 +392,7 @@ func (f *Flows) Lost(id, words string) {
 	f.mu.Lock()
 	if r := f.of[id]; r != nil {
 		r.paged, r.shown.Page = false, ""
+		f.changed.ring()
 	}
 	f.mu.Unlock()
 	e := setup.Event{Kind: setup.PageLost, Words: cleaned(f.Records, words)}
@@ -420,7 +446,7 @@ const maxWords = 500
 func recordOf(f setup.Flow, method string) audit.Record {
 	return audit.Record{
 		Kind: audit.SetUp, Method: method, Server: f.Server, Subject: f.Service, User: f.Principal,
-		New: string(f.State), Reason: f.Detail,
+		New: string(f.State), Outcome: string(f.Reason), Reason: f.Detail,
 	}
 }
 

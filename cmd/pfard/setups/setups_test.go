@@ -298,12 +298,15 @@ func TestThreeRefused(t *testing.T) {
 // TestFails: what goes wrong is told in words without secrets, and what runs is stopped.
 func TestFails(t *testing.T) {
 	const other = "to store another token, run: pfar vault rotate token"
-	for _, c := range []struct{ at, done, want string }{
-		{"install", "store token", "no *** registry"},
-		{"write", "store token, install, stop", "no *** registry"},
-		{"start", "store token, install, write, stop", "no *** registry; " + other},
-		{"verify", "store token, install, write, start, stop", "no *** registry; " + other},
-		{"tools", "store token, install, write, start, stop", "the server has no tools"},
+	for _, c := range []struct {
+		at, done, want string
+		why            control.FlowReason
+	}{
+		{"install", "store token", "no *** registry", control.FlowNotInstalled},
+		{"write", "store token, install, stop", "no *** registry", control.FlowNotWritten},
+		{"start", "store token, install, write, stop", "no *** registry; " + other, control.FlowNotStarted},
+		{"verify", "store token, install, write, start, stop", "no *** registry; " + other, control.FlowNotVerified},
+		{"tools", "store token, install, write, start, stop", "the server has no tools", control.FlowNoTools},
 	} {
 		w := newWorld(t)
 		w.before = func(_ context.Context, what string) error {
@@ -323,7 +326,7 @@ func TestFails(t *testing.T) {
 		}
 		f.wait(id)
 		now, err := f.look(id)
-		if err != nil || now.State != control.FlowFailed || now.Detail != c.want ||
+		if err != nil || now.State != control.FlowFailed || now.Detail != c.want || now.Reason != c.why ||
 			w.list() != c.done || w.vault["token"] == "" {
 			t.Errorf("%s: %+v, %v, done %s", c.at, now, err, w.list())
 		}
@@ -423,6 +426,44 @@ func TestEnds(t *testing.T) {
 			t.Errorf("%s: done %s", c.by, got)
 		}
 		w.nothingLeft()
+	}
+}
+
+// TestUnderWay: who looks at all set-ups is told of each change, of no page's link, and of none that has ended.
+func TestUnderWay(t *testing.T) {
+	w := newWorld(t)
+	f := w.pfard()
+	list, changed := UnderWay(f)
+	if len(list) != 0 {
+		t.Fatalf("at first: %+v", list)
+	}
+	next := func() control.Flow {
+		t.Helper()
+		select {
+		case <-changed:
+		case <-time.After(time.Minute):
+			t.Fatal("nobody says that it has changed")
+		}
+		if list, changed = UnderWay(f); len(list) > 1 {
+			t.Fatalf("there are %+v", list)
+		}
+		return append(list, control.Flow{})[0]
+	}
+	f.UsePages(&paper{})
+	o := ordered("uid 0", "a", "token")
+	o.Flow.Page = true
+	id := begins(t, f, o)
+	now := next()
+	for !now.Paged {
+		now = next()
+	}
+	if now.ID != id || now.Page != "" || now.Wants == nil || now.Deadline.IsZero() {
+		t.Errorf("while it waits: %+v", now)
+	}
+	if _, err := f.Supply(Answer{FlowAnswer: control.FlowAnswer{ID: id, Cancel: true}}); err != nil {
+		t.Fatal(err)
+	}
+	for next().ID != "" {
 	}
 }
 

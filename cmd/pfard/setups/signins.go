@@ -2,7 +2,6 @@ package setups
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/pfar/pfar/units/control"
@@ -34,7 +33,7 @@ func (f SignIns) SigningIn(ctx context.Context, id, key string) (context.Context
 	go func() {
 		err := f.Follow(ctx, id, false, func(now control.Flow) error {
 			if now.Wants == nil || now.Wants.Key != key {
-				return errNotAwaited
+				return control.ErrSignInNeedless
 			}
 			return nil
 		})
@@ -42,8 +41,6 @@ func (f SignIns) SigningIn(ctx context.Context, id, key string) (context.Context
 	}()
 	return ctx, nil
 }
-
-var errNotAwaited = errors.New("its set-up waits for it no longer")
 
 // NotSignedIn records that such a sign-in has ended without a token. No words: the person gave up.
 func (f SignIns) NotSignedIn(id, words string) {

@@ -1,13 +1,13 @@
 // An OAuth authorization server for the tests: oidc-provider on loopback over TLS, with its own development pages for
 // signing in and for consent. The arguments are files with its key and certificate, and how long an access token lives,
-// in seconds. It says where it is, and then each grant that it makes, and its tokens, a line of JSON each. At the address of its API, which
+// in seconds, and if given how long a device code does. It says where it is, and then each grant that it makes, and its tokens, a line of JSON each. At the address of its API, which
 // is without TLS, a good token is answered with what it is for.
 import fs from "node:fs";
 import http from "node:http";
 import https from "node:https";
 import Provider from "oidc-provider";
 
-const [key, cert, life] = process.argv.slice(2);
+const [key, cert, life, code = 600] = process.argv.slice(2);
 const say = (value) => console.log(JSON.stringify(value));
 const server = https.createServer({ key: fs.readFileSync(key), cert: fs.readFileSync(cert) });
 
@@ -31,7 +31,7 @@ server.listen(0, "127.0.0.1", () => {
     pkce: { required: () => true },
     issueRefreshToken: () => true,
     rotateRefreshToken: true,
-    ttl: { AccessToken: Number(life) },
+    ttl: { AccessToken: Number(life), DeviceCode: Number(code) },
     features: {
       deviceFlow: { enabled: true },
       resourceIndicators: {
@@ -47,6 +47,7 @@ server.listen(0, "127.0.0.1", () => {
     grant: ctx.oidc.params.grant_type, client: ctx.oidc.client.clientId, resource: ctx.oidc.params.resource ?? null,
   }));
   provider.on("grant.success", (ctx) => say({ issued: [ctx.body?.access_token, ctx.body?.refresh_token] }));
+  provider.on("device_authorization.success", (ctx) => say({ device: ctx.oidc.client.clientId }));
   provider.on("grant.error", (ctx, e) => say({ grant: ctx.oidc?.params?.grant_type ?? null, error: e.error }));
   provider.on("server_error", (ctx, e) => say({ error: String(e) }));
   server.on("request", provider.callback());

@@ -90,7 +90,7 @@ func (c *Connecting) call(v *call.Visit) (reply.Reply, error) {
 		if !v.Member.Rights.Server(service) {
 			const text = "This client may not use a server called %q, so pfar does not connect it for this client. " +
 				"The owner of this computer can allow it: pfar client set NAME --servers NAMES."
-			return failed(text, service), nil
+			return failed(string(control.CodeDenied), text, service), nil
 		}
 		answer, err := c.Wishes.Ask(o.Ctx, v.Bound.Client, service)
 		if err != nil {
@@ -129,9 +129,11 @@ func (c *Connecting) tell(o *call.Call, service string, a connect.Answer) (reply
 		), nil
 	case control.FlowFailed:
 		return failed(
-			"%s is not connected. pfar's page tells the person why, and so does: pfar audit --kind set-up. Ask the "+
+			string(a.Reason),
+			"%s is not connected: %s. pfar's page tells the person more, and so does: pfar audit --kind set-up. Ask the "+
 				"person before you try again.",
 			service,
+			reasonWords(a.Reason),
 		), nil
 	case control.AwaitingCredential, control.CredentialRefused:
 	default:
@@ -158,6 +160,7 @@ func (c *Connecting) tell(o *call.Call, service string, a connect.Answer) (reply
 		return saying(wait, service), nil
 	case how == call.Declined:
 		return failed(
+			string(control.FlowCancelled),
 			"The person does not want to open pfar's page for %s. Do not ask again on your own.",
 			service,
 		), nil
@@ -180,20 +183,54 @@ func forward(page string) string {
 		return ""
 	}
 	return fmt.Sprintf(
-		" If the browser is on another computer, run there first: ssh -L %s:127.0.0.1:%s HOST.",
+		" If the browser is on another computer, first run this there: ssh -L %s:127.0.0.1:%s HOST.",
 		u.Port(),
 		u.Port(),
 	)
 }
 
 func refusedWish(service string, err error) reply.Reply {
+	var refused *control.Refused
 	switch {
 	case errors.Is(err, connect.ErrOften):
-		return failed("pfar does not begin to connect %s now: %v.", service, err)
+		return failed(string(control.CodeBusy), "pfar does not begin to connect %s now: %v.", service, err)
 	case errors.Is(err, control.ErrNotRunning):
-		return failed("pfar cannot connect %s now: pfard does not answer. Try again later.", service)
+		return failed(notRunning, "pfar cannot connect %s now: pfard does not answer. Try again later.", service)
+	case errors.As(err, &refused):
+		return failed(string(refused.Code), "pfar does not connect %s: %v.", service, err)
 	}
-	return failed("pfar does not connect %s: %v.", service, err)
+	return failed("", "pfar does not connect %s: %v.", service, err)
+}
+
+// notRunning is the reason of what pfard is needed for, where nobody answers.
+const notRunning = "not-running"
+
+// reasonWords say for a model why a set-up has failed. They are pfar's own: the server's and the service's may be a
+// stranger's.
+func reasonWords(why control.FlowReason) string {
+	switch why {
+	case control.FlowCancelled:
+		return "a person has cancelled it"
+	case control.FlowSuperseded:
+		return "another set-up was begun in its place"
+	case control.FlowPageLost:
+		return "its page has closed"
+	case control.FlowUnanswered:
+		return "no person has answered in time"
+	case control.FlowNotInstalled:
+		return "its package could not be installed"
+	case control.FlowNotWritten:
+		return "its declaration could not be written"
+	case control.FlowNotStarted:
+		return "its server does not start"
+	case control.FlowNoTools:
+		return "its server has no tools"
+	case control.FlowNotVerified:
+		return "its server did not answer the call that was to test it"
+	case control.FlowRefused:
+		return "the service refuses the secret"
+	}
+	return "pfar could not go on"
 }
 
 // saying is a result of pfar's own tool.
@@ -202,11 +239,15 @@ func saying(format string, args ...any) reply.Reply {
 	return reply.Reply{Result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}]}`, text)}
 }
 
-// failed is one that says what is not done.
-func failed(format string, args ...any) reply.Reply {
-	text := jsonrpc.Quote(fmt.Sprintf(format, args...))
+// failed is one that says what is not done. The reason is one word of control.FlowReason or control.Code, for programs;
+// "": there is none.
+func failed(reason, format string, args ...any) reply.Reply {
+	text, meta := jsonrpc.Quote(fmt.Sprintf(format, args...)), ""
+	if reason != "" {
+		meta = fmt.Sprintf(`,"_meta":{"pfar/reason":%s}`, jsonrpc.Quote(reason))
+	}
 	return reply.Reply{
 		ToolError: true,
-		Result:    fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true}`, text),
+		Result:    fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true%s}`, text, meta),
 	}
 }
