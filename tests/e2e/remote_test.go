@@ -124,7 +124,7 @@ func TestRemote(t *testing.T) {
 	clients := filepath.Join(p.home, "clients.d")
 	check(t, os.Mkdir(clients, 0o755))
 	const client = "token_sha256 = [%q]\nservers = [\"*\"]\nprofile = \"operator\"\nrelax = \"a test\"\n"
-	put(t, filepath.Join(clients, "agent.hcl"), fmt.Sprintf(client, digestOf(tokenOf("operator"))))
+	put(t, filepath.Join(clients, "agent.hcl"), fmt.Sprintf(client, digestOf("agent")))
 	p.up(wrap...)
 	p.await("the vendor's server waiting for its token", soon, func(r control.Report) bool {
 		return server(r, "vendor").State == control.Waiting
@@ -140,17 +140,16 @@ func TestRemote(t *testing.T) {
 	if s := server(r, "vendor"); s.Tools < 10 {
 		t.Errorf("%d tools", s.Tools)
 	}
-	a := &agent{
-		t: t, url: r.Endpoint, token: tokenOf("operator"), http: http.DefaultClient, client: "agent", patience: soon,
-	}
-	a.connect()
 	for _, name := range []string{"vendor", "events", "guess"} {
-		if got := a.call(name+"__echo", map[string]any{"message": "hello"}); !strings.Contains(got, "Echo: hello") {
-			t.Errorf("%s: %q", name, got)
+		out, stderr, code := p.command("call", "--client", "agent", name+".echo", "--message", "hello")
+		if code != 0 || !strings.Contains(out, "Echo: hello") {
+			t.Errorf("%s: %d %s %s", name, code, out, stderr)
 		}
 	}
-	if list := a.ask("tools/list", map[string]any{}); strings.Contains(list, "down__") || !strings.Contains(list, "vendor__echo") {
-		t.Errorf("the tools are %.2000s", list)
+	names := p.client("/mcp").names()
+	if !slices.Contains(names, "vendor__echo") ||
+		slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "down__") }) {
+		t.Errorf("the tools are %q", names)
 	}
 	told := false
 	for len(requests) > 0 {
