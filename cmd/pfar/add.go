@@ -24,9 +24,9 @@ installs the package, writes the declaration, starts the server, and calls a too
 declaration is a file of yours: change it with "pfar edit", remove it with "pfar remove".
 
 NAME is a known service (pfar services). pfar runs an unknown package or command line in learning mode
-for a while, and then asks which of the hosts that it tried to reach you allow. The https address of a
-known vendor, or one that says mcp, is a remote MCP server: pfar connects to it and sets nothing up but
-the connection. Any other address becomes a server that opens pages of that host.
+for a while. Then it lists the hosts that the server tried to reach, and asks whether to allow them. An
+https address at a known vendor, or with "mcp" in it, is a remote MCP server: pfar connects to it, and it
+runs elsewhere. Any other https address sets up a server that opens pages of that host.
 
 If you name no version of a package, pfar takes the newest one and writes it into the declaration.
 
@@ -34,15 +34,15 @@ pfar does not show secrets while you type them. A script gives them with --secre
 input, never as an argument. If the service refuses a value, pfar asks for another one, three times in
 all. Enter "cancel" to end the set-up, "skip" to leave out an optional secret.
 
-Where oauth.d has a client for the provider, press Enter to sign in instead: pfar shows a link and a
+If oauth.d has a client for the provider, you can press Enter to sign in instead: pfar shows a link and a
 code, and goes on when you have signed in. A failed sign-in does not count as a refused value. The set-up
 also goes on when you store the secret in another way ("pfar vault set", "pfar login"). With --page, a
 page in a browser takes the secrets or signs you in, and pfar prints its link.
 
 If pfar does not know the server, name the variable of each secret with --secret. VARIABLE@HOST gives the
 server a placeholder; its egress bridge puts the secret into the Authorization header of requests to HOST.
-VARIABLE alone does the same if known services agree on the host; otherwise the server gets the secret in
-its environment. The vault stores it as SERVER_variable.
+VARIABLE alone does the same if pfar knows the host from its services. Otherwise the server gets the secret
+itself, in its environment. The vault stores the secret as SERVER_variable.
 
 After Ctrl-C the set-up waits for ten minutes. The same command joins it again.`
 
@@ -82,7 +82,7 @@ func (v addVerb) addCommand() *cobra.Command {
 	f.DurationVar(&o.learn, "learn", 20*time.Second, "how long an unknown server runs in learning mode, such as 1m")
 	f.BoolVar(&o.yes, "yes", false, "do not ask")
 	f.BoolVar(&o.dry, "dry-run", false, "show the declaration and what would be done, and change nothing")
-	f.BoolVar(&o.page, "page", false, "take the secrets on a page in a browser, by a link that works once")
+	f.BoolVar(&o.page, "page", false, "ask for the secrets on a page in your browser")
 	f.BoolVar(&o.list, "list", false, "list the known services, as pfar services does")
 	f.BoolVar(&o.end, "cancel", false, "end the set-up that is under way")
 	return cmd
@@ -103,7 +103,7 @@ func (v addVerb) run(cmd *cobra.Command, args []string, o additions) error {
 	case o.list, !o.behind && len(args) > 1:
 		return servicesVerb(v).listServices(cmd, strings.Join(args, " "))
 	case len(args) == 0 || o.end:
-		return usage("what is to be added?").withHint("pfar services lists the known services; pfar add --help")
+		return usage("name what to add").withHint("pfar services lists the known services; pfar add --help")
 	case o.learn <= 0:
 		return usage("--learn %s: want a time, such as 20s or 1m", o.learn)
 	}

@@ -47,7 +47,7 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 			}
 		}
 		return fail(exitFailed, "%s is not set up: %s", a.server(), last.Detail).
-			withHint("pfar logs %s; pfar add %[1]s begins again, and stored secrets stay", a.server())
+			withHint("pfar logs %s says why; pfar add %[1]s tries again; stored secrets stay", a.server())
 	}
 	return a.finish(ctx, last)
 }

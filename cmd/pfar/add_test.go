@@ -622,7 +622,7 @@ func TestAddScripts(t *testing.T) {
 		"a bad name":        {args: "notion --yes --name No", code: exitUsage, err: "cannot be the name of a server"},
 		"a list":            {args: "--list notion", out: "Notion (notion): Pages"},
 		"words":             {args: "web search", out: "brave-search"},
-		"nothing":           {args: "", code: exitUsage, err: "what is to be added?"},
+		"nothing":           {args: "", code: exitUsage, err: "name what to add"},
 		"nothing to end":    {args: "--cancel", code: exitFailed, err: "no set-up is under way"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func (a *adding) exact(ctx context.Context) error {
 	exact, err := a.control().Newest(ctx, named)
 	if err != nil {
 		code, _ := classify(err)
-		return fail(code, "%w", err).withHint("or name a version of %s: pfar add --help", named)
+		return fail(code, "%w", err).withHint("or name a version of %s", named)
 	}
 	a.service.Program.Package, a.service.Title, a.choices.Origin = exact, exact, "From pfar add: "+exact
 	return nil
@@ -131,7 +131,7 @@ func (a *adding) learned(ctx context.Context) error {
 			escape(a.server(), oneLine),
 			escape(strings.Join(hosts, ", "), oneLine),
 		)
-		a.hintAt("let it reach those that it may: pfar allow " + a.server() + " HOST...")
+		a.hintAt("to allow some of them: pfar allow " + a.server() + " HOST...")
 		return nil
 	}
 	if a.json() {

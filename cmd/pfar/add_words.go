@@ -76,7 +76,7 @@ func ofPackage(known catalog.Set, p source.Package, args []string) (proposal, er
 		}
 		answers, ok := argumentsOf(s, args)
 		if !ok {
-			return proposal{}, usage("pfar runs %s with other arguments than these", p.Key()).
+			return proposal{}, usage("pfar cannot add %s with these arguments", p.Key()).
 				withHint("pfar add %s asks for what it needs", s.Name)
 		}
 		found := proposal{service: s, known: true, choices: catalog.Choices{Answers: answers}}
@@ -144,7 +144,7 @@ func (p *proposal) need(known catalog.Set, variables []string) error {
 		}
 		if why != "" { // it may be a value
 			return usage("--secret wants the name of a variable: %s", why).
-				withHint("pfar asks for the value; and change a secret that you just typed")
+				withHint("pfar asks for the value; replace a secret that you just typed, the shell may have stored it")
 		}
 		if slices.ContainsFunc(p.service.Secrets, func(k catalog.Secret) bool { return k.Env == variable }) {
 			return usage("--secret: %s is there twice", variable)

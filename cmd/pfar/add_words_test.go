@@ -27,7 +27,7 @@ func TestPropose(t *testing.T) {
 		{words: "-- npx -y @notionhq/notion-mcp-server", want: `api.notion.com`},
 		{words: "-- npx -y @modelcontextprotocol/server-filesystem /srv/notes",
 			want: `sandbox { writable = ["/srv/notes"] }`},
-		{words: "-- npx -y @modelcontextprotocol/server-filesystem /srv/a /srv/b", failure: "with other arguments than these",
+		{words: "-- npx -y @modelcontextprotocol/server-filesystem /srv/a /srv/b", failure: "with these arguments",
 			hint: "pfar add filesystem asks for what it needs"},
 		{words: "-- npx -y @modelcontextprotocol/server-filesystem --help", failure: "would be read as an option"},
 		{words: "npm:left-pad@1.0.0", want: `server { package = "npm:left-pad@1.0.0" }`},

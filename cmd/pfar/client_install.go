@@ -19,14 +19,15 @@ import (
 	"github.com/pfar/pfar/units/durable"
 )
 
-const clientInstallHelp = `Write pfar into the configuration file of a program that "pfar client config --for" knows.
+const clientInstallHelp = `Write pfar into the configuration file of a program. Then the program uses pfar's servers.
+PROGRAM is claude, claude-desktop, codex, cursor, gemini, goose, opencode, vscode, windsurf or zed.
 
-pfar declares a new client in clients.d, with the program's name or the one of --client. The client may
-use all servers, or those of --servers. Only the program's file has its token. pfar shows the text that
-it adds, and asks. It keeps a copy of the file beside it, and changes no other byte.
+pfar declares a new client in clients.d, with the name of the program or of --client. The client may use all
+servers, or those of --servers. Only the program's file has the token of the client. pfar first shows the text
+that it adds, and asks. It puts a copy beside the file, and keeps everything else in the file as it is.
 
---undo restores the file as it was, and removes the client. If you have edited the file since, it
-only removes the entry of pfar.`
+--undo restores the file, and removes the client. If you have edited the file since, it only removes the
+entry of pfar.`
 
 // installVerb writes pfar into the configuration of programs.
 type installVerb struct{ clientVerb }
@@ -50,6 +51,8 @@ func (v installVerb) command() *cobra.Command {
 	var n installation
 	cmd := v.outputFlag(&cobra.Command{
 		Use: "install PROGRAM", Short: "Write pfar into a program's configuration file", Long: clientInstallHelp,
+		Example: example("pfar client install cursor --dry-run", "pfar client install cursor",
+			"sudo pfar client install cursor --user ann", "pfar client install cursor --undo"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return programNames(), noFiles
 		},
@@ -76,7 +79,7 @@ func (v installVerb) command() *cobra.Command {
 func (v installVerb) run(ctx context.Context, n installation) error {
 	p, known := programs[n.program]
 	if !known {
-		return usage("%q is none of %s", n.program, strings.Join(programNames(), ", "))
+		return usage("unknown program %q: use one of %s", n.program, strings.Join(programNames(), ", "))
 	}
 	if n.client.Name == "" {
 		n.client.Name = n.program
@@ -85,7 +88,7 @@ func (v installVerb) run(ctx context.Context, n installation) error {
 		return usage("the name %q %s", n.client.Name, fault)
 	}
 	if n.client.Name == access.Operator || n.client.Name == access.Default {
-		return usage("a program gets a client of its own, not %q", n.client.Name)
+		return usage("the program needs a client of its own, not %q", n.client.Name)
 	}
 	if !n.dryRun {
 		if err := v.canAsk(n.yes, "pfar client install "+n.program+" --dry-run"); err != nil {
@@ -189,7 +192,7 @@ func (v installVerb) plan(
 	}
 	for _, other := range clients.Clients {
 		if len(one.UIDs) > 0 && other.Name != one.Name && sharesUser(other, one) {
-			return m, fail(exitFailed, "the user already is client %q, in %s", other.Name, other.File).
+			return m, fail(exitFailed, "this user is already the client %q, in %s", other.Name, other.File).
 				withHint("pfar client install %s --client %s", n.program, other.Name)
 		}
 	}

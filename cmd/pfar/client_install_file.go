@@ -90,7 +90,7 @@ func openForeign(whose owner, below []string, named string) (*foreignFile, error
 	}
 	rel, err := filepath.Rel(base, real)
 	if err != nil || !filepath.IsLocal(rel) {
-		return nil, fail(exitDenied, "%s is a link out of %s, to %s", path, base, real)
+		return nil, fail(exitDenied, "%s is a link that leads out of %s, to %s", path, base, real)
 	}
 	root, err := os.OpenRoot(base)
 	if err != nil {
@@ -141,7 +141,7 @@ func (f *foreignFile) read(uid int) error {
 		return err
 	}
 	if !f.info.Mode().IsRegular() || f.info.Sys().(*syscall.Stat_t).Nlink > 1 { // a hard link may be to another's file
-		return fail(exitDenied, "%s is not a regular file with one name", f.path)
+		return fail(exitDenied, "%s is not a regular file, or has hard links", f.path)
 	}
 	if err := f.trusted(f.name, f.info); err != nil {
 		return err

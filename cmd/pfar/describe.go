@@ -15,9 +15,9 @@ import (
 
 const describeHelp = `Describe one tool, under any name that "pfar call" takes.
 
-If you are the operator, pfar first says what a call changes, what its result may hold, and which data may
-go into it. Then it lists the facts of the gate, each with its source: the owner's declaration, a policy, a
-shipped service, the sandbox, undo, or a hint, which is an annotation of the server that you have accepted.
+If you are the operator, pfar first says what a call changes, what its result may contain, and which data you
+may put into the call. Then it lists the facts of the gate, each with its source: the owner's declaration, a
+policy, a shipped service, the sandbox, undo, or a hint. A hint is a claim of the server that you have accepted.
 "unknown" means that the gate assumes the worst. "stain" means that the server got such data from a session.
 The pin says who has accepted the definition.
 

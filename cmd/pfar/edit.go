@@ -17,8 +17,8 @@ import (
 
 const editHelp = `Open a copy of a server's declaration in the program that VISUAL or EDITOR names. pfar checks the
 copy with all other declarations, and puts it in place of the file only if nothing is wrong. Otherwise it
-prints the mistakes and offers the editor again. The copy of a declaration that a package installed becomes
-a file of yours, which hides it.`
+prints the mistakes and offers the editor again. If a package installed the declaration, pfar saves your
+version as a file of yours, which hides the installed one.`
 
 // editVerb has the owner edit a declaration, which counts once it is sound.
 type editVerb struct{ *pfar }

@@ -56,13 +56,13 @@ func (v importVerb) importCommand() *cobra.Command {
 func (v importVerb) run(ctx context.Context, w importWish) error {
 	switch {
 	case w.undo && (len(w.files) > 0 || w.from != "" || len(w.only) > 0):
-		return usage("--undo takes back the last import, and goes without FILE, --from and --only")
+		return usage("--undo undoes the last import: leave out FILE, --from and --only")
 	case w.undo:
 		return v.takeBack(ctx, w)
 	case (len(w.files) == 0) == (w.from == ""):
 		return usage("name a FILE, or a program with --from").withHint("pfar import --help")
 	case w.from != "" && !slices.Contains(programNames(), w.from):
-		return usage("%q is none of %s", w.from, strings.Join(programNames(), ", "))
+		return usage("unknown program %q: use one of %s", w.from, strings.Join(programNames(), ", "))
 	}
 	if !w.dryRun {
 		if err := v.canAsk(w.yes, "pfar import ... --dry-run"); err != nil {

@@ -154,7 +154,7 @@ func (v importVerb) withdraw(ctx context.Context, book *book, one *entry, why er
 		err = book.write()
 	}
 	if err != nil {
-		return fmt.Errorf("%w; what was done of it is still there: %w", why, err)
+		return fmt.Errorf("%w; pfar could not undo what it had done: %w", why, err)
 	}
 	return why
 }

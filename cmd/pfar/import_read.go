@@ -82,7 +82,7 @@ func only(files []readFile, names []string) error {
 		})
 	}
 	if len(unknown) > 0 {
-		return fail(exitNoSuch, "no server %q is there; there are %s", unknown[0], strings.Join(all, ", "))
+		return fail(exitNoSuch, "the file has no server %q; it has %s", unknown[0], strings.Join(all, ", "))
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ provider of oauth.d, a declared server that uses its token, or a known service.
 
 With --browser, pfar shows a link. After you have signed in there, your browser
 comes back to pfar on this machine. With --device you type a code on a page, on
-any device. Without either, pfar takes the way that the provider has. If it has
-both, a client with a secret takes the browser, and any other takes the code.
+any device. Without either flag, pfar uses the way that the provider offers. If
+it offers both, pfar uses the browser if the client has a secret, else the code.
 pfar never starts a browser: every user of this machine could read the link
 among the browser's arguments, and sign in with another account.
 
@@ -114,7 +114,7 @@ func (c loginVerb) obtain(ctx context.Context, name string, l control.Login, ins
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case errors.Is(err, control.ErrNotRunning) && shown.URL != "":
-		err = fail(exitFailed, "pfard has ended meanwhile: pfar vault list shows whether the token is stored; "+
+		err = fail(exitFailed, "pfard ended during the sign-in: pfar vault list shows whether the token is stored; "+
 			"if not, run the command again")
 	}
 	return got, err

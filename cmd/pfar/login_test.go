@@ -82,7 +82,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("%d: %s %v", code, out, err)
 	}
 	if code, out, errs = run(nil, []control.SignIn{browser}, "github"); code != exitFailed || out != "" ||
-		!strings.Contains(errs, "pfard has ended meanwhile") {
+		!strings.Contains(errs, "pfard ended during the sign-in") {
 		t.Errorf("without an end: %d: %s%s", code, out, errs)
 	}
 	fails = fmt.Errorf("%w; nothing was stored", control.ErrSignInExpired)

@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const removeHelp = `Ask, remove a server's declaration, and wait until the server is gone. A link to /dev/null hides a
-declaration that a package installed. The server's files stay until "pfar clean"; --purge deletes them as
+const removeHelp = `Ask, remove a server's declaration, and wait until the server is gone. If a package installed the
+declaration, pfar hides it by a link to /dev/null. The server's files stay until "pfar clean"; --purge deletes them as
 well, with the secrets that only this server had. Without a terminal the command needs --yes.`
 
 // removeVerb takes a declaration away.
@@ -70,7 +70,7 @@ func (c removeVerb) remove(ctx context.Context, name string, purge, yes bool) er
 	if purge {
 		if out.Left, err = c.purge(ctx, name); err != nil {
 			const hint = "pfar clean %s --secrets deletes what is left"
-			return fail(exitFailed, "the declaration is removed, but not all that it left: %w", err).withHint(hint, name)
+			return fail(exitFailed, "the declaration is removed, but not all files: %w", err).withHint(hint, name)
 		}
 	}
 	if c.json() {

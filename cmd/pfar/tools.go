@@ -13,14 +13,14 @@ const toolsHelp = `List the tools of all servers, of the server NAME, or one TOO
 
 If you are the operator, each tool has its facts. DOES says whether a call only reads. PIN says who has reviewed the
 definition. FROM is the source of the facts: the owner's declaration, a policy, the service, the sandbox, or the
-server's accepted hint. "unknown" means that the gate assumes the worst. On a terminal of 120 columns or more, and
-elsewhere than on a terminal, OUTPUT is how secret its result is, and who may have written it; AUDIENCE is the most
-secret data that may go into it; EFFECT is what a call changes. "pfar describe" says more of one tool.
+server's accepted hint. "unknown" means that the gate assumes the worst. A terminal of 120 columns, a file or a
+pipe has three more columns. OUTPUT says how secret the result is, and who may have written it. AUDIENCE is the
+most secret data that may go into a call. EFFECT is what a call changes. "pfar describe" says more about one tool.
 
 --search keeps tools whose names or descriptions contain all words of TEXT, in any case. --filter keeps those that
 read or write, or lists the tools that pfar holds until you accept them.
 
-NAME.TOOL works too, and so does any other name that "pfar call" takes.`
+In place of NAME TOOL you can write NAME.TOOL, or any other name that "pfar call" takes.`
 
 func (c toolsVerb) toolsCommand() *cobra.Command {
 	var wanted toolFilter

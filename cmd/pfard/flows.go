@@ -341,7 +341,7 @@ func principalOf(p control.Peer, wish control.SetUp) (string, error) {
 	case wish.For == "" && operates(p):
 		return fmt.Sprintf("uid %d", p.UID), nil
 	case !units.IsServer(wish.For): // clients are called like servers
-		return "", fmt.Errorf("%w: for whom? %q is not the name of a client", control.ErrInvalid, wish.For)
+		return "", fmt.Errorf("%w: %q is not the name of a client", control.ErrInvalid, wish.For)
 	}
 	return "client " + wish.For, nil
 }
@@ -349,7 +349,7 @@ func principalOf(p control.Peer, wish control.SetUp) (string, error) {
 // supply takes an answer to a set-up.
 func (f *flows) supply(p control.Peer, q control.Request) (*control.Flow, error) {
 	if q.Answer == nil || q.Answer.ID == "" {
-		return nil, fmt.Errorf("%w: an answer to which set-up?", control.ErrInvalid)
+		return nil, fmt.Errorf("%w: the answer names no set-up", control.ErrInvalid)
 	}
 	a := setups.Answer{FlowAnswer: *q.Answer, UID: p.UID}
 	if q.Secret != "" {

@@ -85,7 +85,7 @@ func (d *draft) packaged(pkg source.Package, line int) {
 	pkg.Bin = ""
 	switch {
 	case pkg.Version == "" && known && d.service.Program.Package != "":
-		d.note(line, "the file names no version; pfar takes the one that it knows, %s", d.service.Program.Package)
+		d.note(line, "the file names no version; pfar uses %s", d.service.Program.Package)
 	case pkg.Version == "":
 		d.refuse(line, "the file names no version of %s; write one, such as %s", pkg,
 			versioned(pkg))

@@ -129,13 +129,13 @@ func (d *draft) container() {
 			return
 		}
 	}
-	d.refuse(d.command.Line, "it runs in a container, and pfar starts none; declare the program of the image")
+	d.refuse(d.command.Line, "it runs in a container, and pfar starts none; declare the program that it runs")
 }
 
 // folder says what becomes of the directory that a server starts in.
 func (d *draft) folder() {
 	if d.cwd.Text != "" {
-		d.note(d.cwd.Line, "its working directory is not translated: it starts in its own home")
+		d.note(d.cwd.Line, "cwd is not translated: the server starts in its own home")
 	}
 	if d.Entry.Folder != "" {
 		d.note(d.Line, "its program uses it in the folder %s only; pfar serves it to every client that may use it",
@@ -160,6 +160,7 @@ func (d *draft) write() {
 	}
 	d.p.Service = d.service.Name
 	if d.p.Hosts = d.known; !d.known {
-		d.note(d.Line, "pfar does not know its hosts, so it reaches none: pfar learn %s --write", d.p.Server)
+		const note = "pfar does not know its hosts, so the server reaches none; to find them: pfar learn %s --write"
+		d.note(d.Line, note, d.p.Server)
 	}
 }

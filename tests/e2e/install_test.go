@@ -224,7 +224,7 @@ func TestInstall(t *testing.T) {
 	q := prepare(t, nil) // nobody names the public registries, which are at private addresses here
 	q.env = append(q.env, "PIP_INDEX_URL=", "PIP_CONFIG_FILE=", "PIP_FIND_LINKS=")
 	q.up(inHosts(r)...)
-	const refused = "pypi.org:443 (address-refused); a registry at a private address has to be named"
+	const refused = "pypi.org:443 (address-refused); to use a registry at a private address, name it"
 	_, stderr, code := q.command("install", "pypi:mcp-server-git==1.0")
 	if code != 1 || !strings.Contains(stderr, refused) {
 		t.Errorf("a private address that nobody names: %d %s", code, stderr)

@@ -594,7 +594,7 @@ func TestLoginIsCutShort(t *testing.T) {
 	polled()
 	process := p.errand()
 	syscall.Kill(p.daemon(), syscall.SIGKILL)
-	if code := third.ends(); code == 0 || !strings.Contains(third.stderr.String(), "pfard has ended meanwhile") {
+	if code := third.ends(); code == 0 || !strings.Contains(third.stderr.String(), "pfard ended during the sign-in") {
 		t.Errorf("after the death of pfard it ends with %d, %s", code, &third.stderr)
 	}
 	eventually(t, func() bool { return syscall.Kill(process, 0) != nil })

@@ -56,9 +56,9 @@ func readLock(root *os.Root) ([]byte, error) {
 	info, err := root.Lstat(installer.Lock)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("it has left no lock: %w", err)
+		return nil, fmt.Errorf("its lock file is missing: %w", err)
 	case !info.Mode().IsRegular() || info.Size() > installer.MaxLock:
-		return nil, fmt.Errorf("its lock is no file of at most %d bytes", installer.MaxLock)
+		return nil, fmt.Errorf("its lock is not a file, or has more than %d bytes", installer.MaxLock)
 	}
 	f, err := root.Open(installer.Lock)
 	if err != nil {

@@ -137,7 +137,8 @@ func (j *Jobs) Take(u units.Update) bool {
 			why += "; " + u.Refusal.Clean(j.around.Clean).String()
 		}
 		if u.Refusal.Reason == "address-refused" && why != "" {
-			why += "; a registry at a private address has to be named in the settings of npm or pip"
+			why += "; to use a registry at a private address, name it: npm config set registry URL, " +
+				"or pip config set global.index-url URL"
 		}
 		select {
 		case job.ended <- why:

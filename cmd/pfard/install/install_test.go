@@ -227,11 +227,11 @@ func TestInstallFails(t *testing.T) {
 	for want, does := range map[string]func(stage string) string{
 		"exit status 1: 404 ***; its log: the log": func(string) string { return "exit status 1: 404 hunter2" },
 		"it was stopped before its end":            func(string) string { return "" },
-		"it has left no lock":                      also(func(s string) { os.Remove(s + "/lock.json") }),
+		"its lock file is missing":                 also(func(s string) { os.Remove(s + "/lock.json") }),
 		"no SHA-2 digest": also(func(s string) {
 			b.write(s+"/lock.json", strings.Replace(lock, "sha512", "md5", 1))
 		}),
-		"its lock is no file": also(func(s string) {
+		"its lock is not a file": also(func(s string) {
 			os.Remove(s + "/lock.json")
 			os.Symlink("/etc/passwd", s+"/lock.json")
 		}),

@@ -43,7 +43,7 @@ func (d folder) keep(o Order) error {
 		err = d.write(d.file(o.Flow.ID), text)
 	}
 	if err != nil {
-		return fmt.Errorf("remembering how far the set-up of %q has come: %w", o.Flow.Server, err)
+		return fmt.Errorf("recording the progress of the set-up of %q: %w", o.Flow.Server, err)
 	}
 	return nil
 }
