@@ -22,7 +22,7 @@ import (
 // conversation takes the gateway's messages to the server.
 type conversation struct {
 	*sessions
-	modern  atomic.Bool // the gateway last asked server/discover: it speaks 2026-07-28
+	modern  atomic.Bool // the gateway has not asked for a session, or asked server/discover after that
 	behind  chan struct{}
 	running sync.WaitGroup
 }

@@ -22,9 +22,9 @@ type Limits struct {
 // Streams bound event streams.
 type Streams struct {
 	Events   int           // in a response that has not answered yet
-	Resumes  int           // in a row that bring nothing
-	Pause    time.Duration // before the first of those, unless the server says how long
-	Longest  time.Duration // before a later one
+	Resumes  int           // in a row that find no stream
+	Pause    time.Duration // before a stream is opened again, unless the server says how long
+	Longest  time.Duration // the same, once that has brought nothing several times
 	Endpoint time.Duration // until the older pair says where to send messages
 	Stray    time.Duration // for an answer to come on another stream once its own has ended
 	Quiet    time.Duration // of a stream that nobody waits for, until it is opened again
@@ -35,7 +35,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Wire: wire.DefaultLimits(), Inbox: inbox.DefaultLimits(), Line: 16 << 20,
 		Streams: Streams{
-			Events: 1 << 16, Resumes: 5, Pause: time.Second, Longest: 30 * time.Second,
+			Events: 1 << 16, Resumes: 3, Pause: time.Second, Longest: 30 * time.Second,
 			Endpoint: 10 * time.Second, Stray: 5 * time.Second, Quiet: 30 * time.Minute,
 		},
 		Notice: 10 * time.Second, Behind: 64, Grace: 3 * time.Second, Leave: 1500 * time.Millisecond,

@@ -91,6 +91,7 @@ func Run(ctx context.Context, o Options, from io.Reader, to, log io.Writer) erro
 			},
 		},
 	}
+	c.modern.Store(true)
 	read := make(chan error, 1)
 	go func() { read <- c.read(from) }()
 	var err error
