@@ -47,7 +47,7 @@ func (c *conversation) take(line []byte) {
 	m, err := parse(line)
 	switch {
 	case err != nil:
-		c.log.Seldom("a line of the gateway's is no message", err.Error())
+		c.log.Seldom("a line of the gateway's is no message, ignoring", err.Error())
 	case m.Method != "" && m.ID != nil:
 		c.request(m)
 	case m.Method == string(mcp.MethodNotificationCancelled):
@@ -73,7 +73,7 @@ func (c *conversation) request(m message) {
 	spec, send := c.spec(m)
 	f, err := c.inbox.Begin(c.ctx, spec)
 	if errors.Is(err, inbox.ErrTwice) {
-		c.log.Seldom("the gateway uses an id twice", "")
+		c.log.Seldom("the gateway uses an id twice, ignoring", "")
 		return
 	}
 	if err != nil {
@@ -174,13 +174,13 @@ func (c *conversation) pass(m message) {
 	select {
 	case c.behind <- struct{}{}:
 	default:
-		c.log.Seldom("the server does not take messages as fast as they come", m.Method)
+		c.log.Seldom("the server does not take messages as fast as they come, ignoring", m.Method)
 		return
 	}
 	c.running.Go(func() {
 		defer func() { <-c.behind }()
 		if err := c.tell(s.ctx, m, s); err != nil && s.ctx.Err() == nil {
-			c.log.Seldom("the server does not take a message", fault.Of(err, fault.NetworkError).Error())
+			c.log.Seldom("the server does not take a message, ignoring", fault.Of(err, fault.NetworkError).Error())
 		}
 	})
 }

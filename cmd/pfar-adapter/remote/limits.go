@@ -13,6 +13,7 @@ type Limits struct {
 	Inbox inbox.Limits
 	Line  int // bytes of a message
 	Streams
+	Own    time.Duration // for the server to answer a request of the adapter's own
 	Notice time.Duration // for the server to take what needs no answer
 	Behind int           // of those that are under way
 	Grace  time.Duration // at the end, for requests in flight
@@ -38,7 +39,7 @@ func DefaultLimits() Limits {
 			Events: 1 << 16, Resumes: 3, Pause: time.Second, Longest: 30 * time.Second,
 			Endpoint: 10 * time.Second, Stray: 5 * time.Second, Quiet: 30 * time.Minute,
 		},
-		Notice: 10 * time.Second, Behind: 64, Grace: 3 * time.Second, Leave: 1500 * time.Millisecond,
+		Own: 30 * time.Second, Notice: 10 * time.Second, Behind: 64, Grace: 3 * time.Second, Leave: 1500 * time.Millisecond,
 	}
 }
 

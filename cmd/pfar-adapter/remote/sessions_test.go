@@ -347,3 +347,27 @@ func TestEndOfASilentServer(t *testing.T) {
 		}
 	})
 }
+
+// TestNewSessionNeverBegins: a server that does not answer the adapter's own initialize holds up nobody for long.
+func TestNewSessionNeverBegins(t *testing.T) {
+	h := newForgetful(t)
+	before := h.other
+	h.other = func(w http.ResponseWriter, r *http.Request, m received) bool {
+		if m.Method == "initialize" && h.n.Load() == 1 {
+			<-r.Context().Done()
+			return true
+		}
+		return before(w, r, m)
+	}
+	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
+		w.begin()
+		synctest.Wait()
+		h.forgot.Store(1)
+		begun := time.Now()
+		w.send(call, 2)
+		w.wantFault(2, "timeout", "it has not answered initialize within 30s")
+		if took := time.Since(begun); took != 30*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

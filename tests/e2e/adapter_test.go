@@ -113,9 +113,9 @@ func sameThrough(t *testing.T, direct, adapter speaker, list []asked) {
 	}
 }
 
-// TestRemoteEverything has MCP's own TypeScript server answer over stdio, and over both HTTP transports through the
+// TestAdapterEverything has MCP's own TypeScript server answer over stdio, and over both HTTP transports through the
 // adapter: byte for byte the same.
-func TestRemoteEverything(t *testing.T) {
+func TestAdapterEverything(t *testing.T) {
 	t.Parallel()
 	script := npm(t, "@modelcontextprotocol/server-everything/dist/index.js")
 	for _, test := range []struct{ transport, path, says string }{
@@ -149,8 +149,8 @@ func reference(t *testing.T) string {
 	return path
 }
 
-// TestRemoteReference does the same with MCP's own Go server, in both generations.
-func TestRemoteReference(t *testing.T) {
+// TestAdapterReference does the same with MCP's own Go server, in both generations.
+func TestAdapterReference(t *testing.T) {
 	t.Parallel()
 	path := reference(t)
 	list := []asked{
@@ -249,13 +249,14 @@ func (a *talk) hello(version string) {
 	a.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
-// TestRemoteOverTLS talks to servers of mcp-go whose certificate the environment makes trusted, as a sandbox does. They
-// ask the client something in the course of a call.
-func TestRemoteOverTLS(t *testing.T) {
+// TestAdapterOverTLS talks to servers of mcp-go whose certificate the environment makes trusted, as a sandbox does. One
+// asks the client something in the course of a call.
+func TestAdapterOverTLS(t *testing.T) {
 	t.Parallel()
 	s := mcpserver.NewMCPServer("tls", "1")
 	s.EnableSampling()
 	s.AddTool(mcp.NewTool("ask"), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		//lint:ignore SA1019 servers before 2026-07-28 ask so
 		reply, err := s.RequestSampling(ctx, mcp.CreateMessageRequest{})
 		if err != nil {
 			return nil, err
@@ -299,6 +300,15 @@ func TestRemoteOverTLS(t *testing.T) {
 			} else {
 				a.hear(`"id":2`)
 			}
+			for id := range 200 {
+				a.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{}}`, 100+id))
+				a.hear(fmt.Sprintf(`"id":%d`, 100+id))
+			}
+			if size := pss(t, a.pid); size > 14<<20 {
+				t.Errorf("the adapter has %d bytes to itself", size)
+			} else {
+				t.Logf("the adapter has %.1f MiB to itself", float64(size)/(1<<20))
+			}
 			stranger := adapt(t, environment("T="+token), "--token-env", "T", remote.URL+test.path)
 			stranger.say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
 			if got := stranger.hear(`"id":1`); !strings.Contains(got, `"class":"tls"`) || strings.Contains(got, token) {
@@ -313,9 +323,24 @@ func TestRemoteOverTLS(t *testing.T) {
 	}
 }
 
-// TestRemoteKilled kills a server in the middle of a call, which has an error with a name. When the server is back, the
-// next call begins a session by itself.
-func TestRemoteKilled(t *testing.T) {
+// pss is a process's own share of memory, in bytes.
+func pss(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	check(t, err)
+	for line := range strings.Lines(string(text)) {
+		var kib int
+		if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	t.Fatal("the kernel does not say how large the process is")
+	return 0
+}
+
+// TestAdapterKilled kills a server in the middle of a call, whose error has a name. When the server is back, the next
+// call begins a session by itself.
+func TestAdapterKilled(t *testing.T) {
 	t.Parallel()
 	script := npm(t, "@modelcontextprotocol/server-everything/dist/index.js")
 	for _, test := range []struct{ transport, path, says string }{
