@@ -366,8 +366,12 @@ func TestAdapterKilled(t *testing.T) {
 			}
 			s.process.Wait()
 			serve(t, port, test.says, "node", script, test.transport)
-			a.say(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}`)
-			if got := a.hear(`"id":4`); !strings.Contains(got, `Echo: x`) {
+			a.say(`{"jsonrpc":"2.0","id":4,"method":"resources/list","params":{}}`) // it may come again in a new session
+			if got := a.hear(`"id":4`); strings.Contains(got, `"error"`) {
+				t.Errorf("after that a list is %s", got)
+			}
+			a.say(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}`)
+			if got := a.hear(`"id":5`); !strings.Contains(got, `Echo: x`) {
 				t.Errorf("after that a call ended with %s", got)
 			}
 		})

@@ -132,19 +132,26 @@ func (c *conversation) mismatched(answer jsonrpc.Message) {
 	}
 }
 
-// within sends a request in the session. If the server answers that it does not know the session, it has not taken the
-// request: that is sent once more in another session, whatever it asks for. A request that a server may have acted on
-// is not.
+// within sends a request in the session. If the server answers by 404 that it does not know the session, it has not
+// taken the request, which is sent once more in another session, whatever it asks for. A request that the server may
+// have acted on is only sent again if that does no harm.
 func (c *conversation) within(f *inbox.Flight, m message) error {
 	s, err := c.usable(f.Context())
 	if err != nil {
 		return err
 	}
-	if err = c.exchange(f, m, s); !errors.As(err, new(*gone)) {
+	var g *gone
+	if err = c.exchange(f, m, s); !errors.As(err, &g) {
 		return err
 	}
 	if s, err = c.renew(f.Context(), s); err != nil {
 		return err
+	}
+	if !g.untaken && !repeatable(m.Method) {
+		return &fault.Fault{
+			Class: fault.NetworkError, Status: g.why.Status,
+			Detail: "its session was gone, and another one has begun; the call was not made again: " + g.why.Detail,
+		}
 	}
 	return c.exchange(f, m, s)
 }

@@ -83,8 +83,10 @@ func (p *peer) exchange(f *inbox.Flight, m message, s *session) error {
 func (p *peer) refused(f *inbox.Flight, s *session, response *http.Response) error {
 	excerpt := wire.Excerpt(response)
 	failure := fault.OfResponse(response.StatusCode, response.Header, excerpt, time.Now())
-	if s != nil && s.lost(failure) {
-		return &gone{failure}
+	if s != nil {
+		if g := s.lost(failure); g != nil {
+			return g
+		}
 	}
 	switch failure.Class {
 	case fault.Schema, fault.NotFound: // servers of 2026-07-28 answer with both
@@ -162,9 +164,6 @@ func (p *peer) tell(ctx context.Context, m message, s *session) error {
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		failure := fault.OfResponse(response.StatusCode, response.Header, wire.Excerpt(response), time.Now())
-		if s != nil && s.lost(failure) {
-			return &gone{failure}
-		}
 		return failure
 	}
 	wire.Discard(response)
@@ -186,8 +185,10 @@ func (p *peer) get(ctx context.Context, s *session, last string, idle time.Durat
 	}
 	if response.StatusCode != http.StatusOK {
 		failure := fault.OfResponse(response.StatusCode, response.Header, wire.Excerpt(response), time.Now())
-		if s != nil && s.lost(failure) {
-			return nil, &gone{failure}
+		if s != nil {
+			if g := s.lost(failure); g != nil {
+				return nil, g
+			}
 		}
 		return nil, failure
 	}

@@ -261,7 +261,11 @@ func (ss *sessions) replace(ctx context.Context, old, s *session) error {
 	}
 	ss.mu.Lock()
 	ss.current, ss.kept.capabilities = s, capabilities
+	late := ss.kept.initialized // has come meanwhile, and went to the session before
 	ss.mu.Unlock()
+	if again.initialized.line == nil && late.line != nil {
+		ss.announce(ctx, late, s)
+	}
 	ss.connected(s, version)
 	for _, m := range again.told() {
 		if _, err := ss.ask(ctx, m, func(f *inbox.Flight, m message) error { return ss.exchange(f, m, s) }); err != nil {
