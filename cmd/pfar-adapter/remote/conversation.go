@@ -109,6 +109,8 @@ func (c *conversation) spec(m message) (inbox.Spec, func(*inbox.Flight) error) {
 		s := newSession(c.ctx)
 		spec.Hook = func(answer jsonrpc.Message) { c.begun(m, s, answer) }
 		send = func(f *inbox.Flight) error { return c.open(f, m, s) }
+	case mcp.MethodServerDiscover:
+		granted(func([]byte) { c.reach.meet() })
 	case mcp.MethodSubscriptionsListen:
 		spec.Endless = true
 	case mcp.MethodToolsList:
@@ -190,6 +192,17 @@ func (c *conversation) pass(m message) {
 			c.log.Seldom("the server does not take a message, ignoring", fault.Of(err, fault.NetworkError).Error())
 		}
 	})
+}
+
+// lose ends the adapter once no request is in flight, if the server is still away then.
+func (c *conversation) lose(why *fault.Fault) {
+	select {
+	case <-c.inbox.Settled():
+		if c.reach.isAway() {
+			c.fail(fault.New(fault.NetworkError, "the server cannot be reached any more: %v", why))
+		}
+	case <-c.ctx.Done():
+	}
 }
 
 // finish lets requests end that are in flight, and leaves the session.

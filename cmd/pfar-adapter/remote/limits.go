@@ -16,6 +16,8 @@ type Limits struct {
 	Own    time.Duration // for the server to answer a request of the adapter's own
 	Notice time.Duration // for the server to take what needs no answer
 	Behind int           // of those that are under way
+	Lost   int           // failures in a row to reach a server that has answered, and for how long, until it is given up
+	Away   time.Duration
 	Grace  time.Duration // at the end, for requests in flight
 	Leave  time.Duration // at the end, for the server to hear of it
 }
@@ -39,7 +41,8 @@ func DefaultLimits() Limits {
 			Events: 1 << 16, Resumes: 3, Pause: time.Second, Longest: 30 * time.Second,
 			Endpoint: 10 * time.Second, Stray: 5 * time.Second, Quiet: 30 * time.Minute,
 		},
-		Own: 30 * time.Second, Notice: 10 * time.Second, Behind: 64, Grace: 3 * time.Second, Leave: 1500 * time.Millisecond,
+		Own: 30 * time.Second, Notice: 10 * time.Second, Behind: 64, Lost: 3, Away: 10 * time.Second,
+		Grace: 3 * time.Second, Leave: 1500 * time.Millisecond,
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/fault"
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote/headers"
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote/inbox"
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote/notes"
@@ -87,10 +88,12 @@ func Run(ctx context.Context, o Options, from io.Reader, to, log io.Writer) erro
 			peer: &peer{
 				client: wire.New(wire.Config{Token: o.Token, Limits: o.Limits.Wire, Roots: o.Roots, Dial: o.Dial}),
 				url:    o.URL, log: words, limits: o.Limits, tools: new(headers.Tools),
+				reach: &reach{least: o.Limits.Lost, after: o.Limits.Away},
 				inbox: inbox.New(to, func() { fail(errGateway) }, secrets, words, o.Limits.Inbox),
 			},
 		},
 	}
+	c.reach.gone = c.lose
 	c.modern.Store(true)
 	read := make(chan error, 1)
 	go func() { read <- c.read(from) }()
@@ -103,5 +106,8 @@ func Run(ctx context.Context, o Options, from io.Reader, to, log io.Writer) erro
 		}
 	}
 	c.finish()
+	if err != nil { // it may quote the server
+		err = errors.New(fault.Plain(secrets, err.Error()))
+	}
 	return err
 }

@@ -74,6 +74,7 @@ func (ss *sessions) begun(m message, s *session, answer jsonrpc.Message) {
 		old.end(errReplaced)
 		go ss.leave(ss.ctx, old)
 	}
+	ss.reach.meet()
 	ss.connected(s, version)
 }
 

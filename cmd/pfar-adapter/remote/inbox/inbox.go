@@ -176,17 +176,19 @@ func (b *Inbox) Cancel(id []byte) *Flight {
 	return f
 }
 
-// Settled returns a channel that is closed when no request is in flight but those that stay open. One caller waits.
+// Settled returns a channel that is closed when no request is in flight but those that stay open.
 func (b *Inbox) Settled() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	settled := make(chan struct{})
 	if b.open == 0 {
+		settled := make(chan struct{})
 		close(settled)
-	} else {
-		b.settled = settled
+		return settled
 	}
-	return settled
+	if b.settled == nil {
+		b.settled = make(chan struct{})
+	}
+	return b.settled
 }
 
 // Tell writes a message of the adapter's own.
