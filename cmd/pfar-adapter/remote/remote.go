@@ -88,12 +88,11 @@ func Run(ctx context.Context, o Options, from io.Reader, to, log io.Writer) erro
 			peer: &peer{
 				client: wire.New(wire.Config{Token: o.Token, Limits: o.Limits.Wire, Roots: o.Roots, Dial: o.Dial}),
 				url:    o.URL, log: words, limits: o.Limits, tools: new(headers.Tools),
-				reach: &reach{least: o.Limits.Lost, after: o.Limits.Away},
 				inbox: inbox.New(to, func() { fail(errGateway) }, secrets, words, o.Limits.Inbox),
 			},
 		},
 	}
-	c.reach.gone = c.lose
+	c.reach = &reach{least: o.Limits.Lost, after: o.Limits.Away, gone: c.lose}
 	c.modern.Store(true)
 	read := make(chan error, 1)
 	go func() { read <- c.read(from) }()
