@@ -13,6 +13,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,9 @@ func speak(ctx context.Context, args []string) error {
 		return err
 	}
 	log.SetOutput(io.Discard) // net/http quotes servers there
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(25) // most of its time it waits, and all of it it takes memory
+	}
 	return remote.Run(ctx, o, os.Stdin, os.Stdout, os.Stderr)
 }
 

@@ -22,7 +22,7 @@ import (
 // conversation takes the gateway's messages to the server.
 type conversation struct {
 	*sessions
-	modern  atomic.Bool // the gateway last asked server/discover: it speaks 2026-07-28
+	modern  atomic.Bool // the gateway has not asked for a session, or asked server/discover after that
 	behind  chan struct{}
 	running sync.WaitGroup
 }
@@ -47,7 +47,7 @@ func (c *conversation) take(line []byte) {
 	m, err := parse(line)
 	switch {
 	case err != nil:
-		c.log.Seldom("a line of the gateway's is no message", err.Error())
+		c.log.Seldom("a line of the gateway's is no message, ignoring", err.Error())
 	case m.Method != "" && m.ID != nil:
 		c.request(m)
 	case m.Method == string(mcp.MethodNotificationCancelled):
@@ -73,7 +73,7 @@ func (c *conversation) request(m message) {
 	spec, send := c.spec(m)
 	f, err := c.inbox.Begin(c.ctx, spec)
 	if errors.Is(err, inbox.ErrTwice) {
-		c.log.Seldom("the gateway uses an id twice", "")
+		c.log.Seldom("the gateway uses an id twice, ignoring", "")
 		return
 	}
 	if err != nil {
@@ -109,6 +109,8 @@ func (c *conversation) spec(m message) (inbox.Spec, func(*inbox.Flight) error) {
 		s := newSession(c.ctx)
 		spec.Hook = func(answer jsonrpc.Message) { c.begun(m, s, answer) }
 		send = func(f *inbox.Flight) error { return c.open(f, m, s) }
+	case mcp.MethodServerDiscover:
+		granted(func([]byte) { c.reach.meet() })
 	case mcp.MethodSubscriptionsListen:
 		spec.Endless = true
 	case mcp.MethodToolsList:
@@ -132,19 +134,26 @@ func (c *conversation) mismatched(answer jsonrpc.Message) {
 	}
 }
 
-// within sends a request in the session. If the server answers that it does not know the session, it has not taken the
-// request: that is sent once more in another session, whatever it asks for. A request that a server may have acted on
-// is not.
+// within sends a request in the session. If the server answers by 404 that it does not know the session, it has not
+// taken the request, which is sent once more in another session, whatever it asks for. A request that the server may
+// have acted on is only sent again if that does no harm.
 func (c *conversation) within(f *inbox.Flight, m message) error {
 	s, err := c.usable(f.Context())
 	if err != nil {
 		return err
 	}
-	if err = c.exchange(f, m, s); !errors.As(err, new(*gone)) {
+	var g *gone
+	if err = c.exchange(f, m, s); !errors.As(err, &g) {
 		return err
 	}
 	if s, err = c.renew(f.Context(), s); err != nil {
 		return err
+	}
+	if !g.untaken && !repeatable(m.Method) {
+		return &fault.Fault{
+			Class: fault.NetworkError, Status: g.why.Status,
+			Detail: "its session was gone, and another one has begun; the call was not made again: " + g.why.Detail,
+		}
 	}
 	return c.exchange(f, m, s)
 }
@@ -174,15 +183,26 @@ func (c *conversation) pass(m message) {
 	select {
 	case c.behind <- struct{}{}:
 	default:
-		c.log.Seldom("the server does not take messages as fast as they come", m.Method)
+		c.log.Seldom("the server does not take messages as fast as they come, ignoring", m.Method)
 		return
 	}
 	c.running.Go(func() {
 		defer func() { <-c.behind }()
 		if err := c.tell(s.ctx, m, s); err != nil && s.ctx.Err() == nil {
-			c.log.Seldom("the server does not take a message", fault.Of(err, fault.NetworkError).Error())
+			c.log.Seldom("the server does not take a message, ignoring", fault.Of(err, fault.NetworkError).Error())
 		}
 	})
+}
+
+// lose ends the adapter once no request is in flight, if the server is still away then.
+func (c *conversation) lose(why *fault.Fault) {
+	select {
+	case <-c.inbox.Settled():
+		if c.reach.isAway() {
+			c.fail(fault.New(fault.NetworkError, "the server cannot be reached any more: %v", why))
+		}
+	case <-c.ctx.Done():
+	}
 }
 
 // finish lets requests end that are in flight, and leaves the session.

@@ -321,7 +321,7 @@ func TestNoEndpoint(t *testing.T) {
 	})
 }
 
-// TestPairComesBack: a server that is away for a while is found again without a call, and its session is as before.
+// TestPairComesBack: a server that is away for a moment is found again without a call, and its session is as before.
 func TestPairComesBack(t *testing.T) {
 	o := newOlder(t)
 	o.call = o.answers
@@ -332,7 +332,7 @@ func TestPairComesBack(t *testing.T) {
 		synctest.Wait()
 		o.down.Store(true)
 		o.end()
-		w.silent(10 * time.Minute)
+		w.silent(5 * time.Second)
 		w.send(call, 2)
 		w.wantFault(2, "server_error", "HTTP 502 Bad Gateway")
 		o.down.Store(false)
@@ -340,13 +340,63 @@ func TestPairComesBack(t *testing.T) {
 		w.send(call, 3)
 		w.want(fmt.Sprintf(answer, 3))
 	})
-	gets := 0
-	for _, line := range o.noted() {
-		if line == "GET " {
-			gets++
-		}
-	}
-	if gets > 30 {
-		t.Errorf("the stream is asked for %d times in ten minutes", gets)
-	}
+}
+
+// TestAway: a server that has answered and cannot be reached for a while is given up, so that its launcher tries again.
+func TestAway(t *testing.T) {
+	t.Run("pair", func(t *testing.T) {
+		o := newOlder(t)
+		inWorld(t, place{handler: o, path: "/sse", token: secret}, func(t *testing.T, w *world) {
+			w.send(initialize)
+			w.want(welcomeOlder)
+			w.send(initialized)
+			synctest.Wait()
+			o.down.Store(true)
+			o.end()
+			begun := time.Now()
+			err := <-w.done
+			const want = "network_error: the server cannot be reached any more: server_error: HTTP 502 Bad Gateway"
+			if took := time.Since(begun); err == nil || err.Error() != want || took < 10*time.Second || took > time.Minute {
+				t.Errorf("after %v it ended with %v", took, err)
+			}
+			w.done <- nil
+		})
+	})
+	t.Run("calls", func(t *testing.T) {
+		h := &honest{t: t, call: func(w http.ResponseWriter, r *http.Request, m received) { asJSON(w, answer, 50) }}
+		inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
+			w.begin()
+			synctest.Wait()
+			w.dials.mu.Lock()
+			l := w.dials.to[host+":443"]
+			delete(w.dials.to, host+":443")
+			w.dials.mu.Unlock()
+			time.Sleep(5 * time.Minute) // connections that nobody uses are closed
+			for id := 10; id < 20; id++ {
+				w.send(call, id) // a moment is no end
+				w.wantFault(id, "network_error", "dial tcp: connect: connection refused")
+			}
+			w.silent(time.Minute)
+			w.dials.mu.Lock()
+			w.dials.to[host+":443"] = l
+			w.dials.mu.Unlock()
+			w.send(call, 50)
+			w.want(fmt.Sprintf(answer, 50))
+			w.dials.mu.Lock()
+			delete(w.dials.to, host+":443")
+			w.dials.mu.Unlock()
+			time.Sleep(5 * time.Minute)
+			for id := 20; id < 23; id++ {
+				w.send(call, id)
+				w.wantFault(id, "network_error", "dial tcp: connect: connection refused")
+				time.Sleep(5 * time.Second)
+			}
+			const want = "network_error: the server cannot be reached any more: " +
+				"network_error: dial tcp: connect: connection refused"
+			if err := <-w.done; err == nil || err.Error() != want {
+				t.Errorf("it ended with %v", err)
+			}
+			w.done <- nil
+		})
+	})
 }

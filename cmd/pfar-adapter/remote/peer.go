@@ -27,6 +27,13 @@ type peer struct {
 	log    *notes.Log
 	limits Limits
 	tools  *headers.Tools
+	reach  *reach
+}
+
+func (p *peer) do(ctx context.Context, r wire.Request) (*http.Response, error) {
+	response, err := p.client.Do(ctx, r)
+	p.reach.note(ctx, response, err)
+	return response, err
 }
 
 const (
@@ -56,9 +63,9 @@ func (p *peer) post(m message, s *session) wire.Request {
 
 // exchange sends a request, and hands on what the server says until it has answered.
 func (p *peer) exchange(f *inbox.Flight, m message, s *session) error {
-	response, err := p.client.Do(f.Context(), p.post(m, s))
+	response, err := p.do(f.Context(), p.post(m, s))
 	if fault.Is(err, fault.NetworkError) && repeatable(m.Method) && f.Context().Err() == nil {
-		response, err = p.client.Do(f.Context(), p.post(m, s)) // the connection may have been an old one
+		response, err = p.do(f.Context(), p.post(m, s)) // the connection may have been an old one
 	}
 	if err != nil {
 		return err
@@ -83,8 +90,10 @@ func (p *peer) exchange(f *inbox.Flight, m message, s *session) error {
 func (p *peer) refused(f *inbox.Flight, s *session, response *http.Response) error {
 	excerpt := wire.Excerpt(response)
 	failure := fault.OfResponse(response.StatusCode, response.Header, excerpt, time.Now())
-	if s != nil && s.lost(failure) {
-		return &gone{failure}
+	if s != nil {
+		if g := s.lost(failure); g != nil {
+			return g
+		}
 	}
 	switch failure.Class {
 	case fault.Schema, fault.NotFound: // servers of 2026-07-28 answer with both
@@ -156,15 +165,12 @@ func unlessDone(f *inbox.Flight, err error) error {
 func (p *peer) tell(ctx context.Context, m message, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, p.limits.Notice)
 	defer cancel()
-	response, err := p.client.Do(ctx, p.post(m, s))
+	response, err := p.do(ctx, p.post(m, s))
 	if err != nil {
 		return err
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		failure := fault.OfResponse(response.StatusCode, response.Header, wire.Excerpt(response), time.Now())
-		if s != nil && s.lost(failure) {
-			return &gone{failure}
-		}
 		return failure
 	}
 	wire.Discard(response)
@@ -180,14 +186,16 @@ func (p *peer) get(ctx context.Context, s *session, last string, idle time.Durat
 	if last != "" {
 		header.Set("Last-Event-ID", last)
 	}
-	response, err := p.client.Do(ctx, wire.Request{Method: http.MethodGet, URL: p.url, Header: header, Idle: idle})
+	response, err := p.do(ctx, wire.Request{Method: http.MethodGet, URL: p.url, Header: header, Idle: idle})
 	if err != nil {
 		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
 		failure := fault.OfResponse(response.StatusCode, response.Header, wire.Excerpt(response), time.Now())
-		if s != nil && s.lost(failure) {
-			return nil, &gone{failure}
+		if s != nil {
+			if g := s.lost(failure); g != nil {
+				return nil, g
+			}
 		}
 		return nil, failure
 	}
@@ -209,7 +217,7 @@ func (p *peer) leave(ctx context.Context, s *session) {
 	defer cancel()
 	header := http.Header{}
 	s.add(header)
-	response, err := p.client.Do(ctx, wire.Request{Method: http.MethodDelete, URL: p.url, Header: header})
+	response, err := p.do(ctx, wire.Request{Method: http.MethodDelete, URL: p.url, Header: header})
 	if err == nil { // 405 says that it does not want to be told
 		wire.Discard(response)
 	}

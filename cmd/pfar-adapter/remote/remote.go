@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/fault"
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote/headers"
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote/inbox"
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote/notes"
@@ -151,6 +152,8 @@ func Run(ctx context.Context, o Options, from io.Reader, to, log io.Writer) erro
 			},
 		},
 	}
+	c.reach = &reach{least: o.Limits.Lost, after: o.Limits.Away, gone: c.lose}
+	c.modern.Store(true)
 	read := make(chan error, 1)
 	go func() { read <- c.read(from) }()
 	var err error
@@ -162,5 +165,8 @@ func Run(ctx context.Context, o Options, from io.Reader, to, log io.Writer) erro
 		}
 	}
 	c.finish()
+	if err != nil { // it may quote the server
+		err = errors.New(fault.Plain(secrets, err.Error()))
+	}
 	return err
 }

@@ -58,28 +58,39 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestResumeEnds: streams that bring nothing are opened a few times, with growing pauses, and then the request fails.
+// TestResumeEnds: streams that bring nothing are opened again with growing pauses until the request's time is over, and
+// a server that is gone is asked a few times.
 func TestResumeEnds(t *testing.T) {
-	const ended = "its event stream ended 6 times without the answer"
+	const late = "it has not answered within 15m0s"
 	for name, test := range map[string]struct {
-		first  string
-		least  time.Duration
-		detail string
+		first         string
+		status        int // of what is opened again; 0: a stream that ends at once
+		class, detail string
+		took          time.Duration
+		least, most   int // how often it is opened again
 	}{
-		"no time to wait": {"id: 1\nretry: 0\ndata:\n\n", 30 * time.Second, ended},
-		"a time without end": {"id: 1\nretry: 99999999999999999999\ndata:\n\n", 15 * time.Minute,
-			"it has not answered within 15m0s"},
-		"a time that is none": {"id: 1\nretry: -1\nretry: soon\ndata:\n\n", 31 * time.Second, ended},
+		"no time to wait":     {"retry: 0", 0, "timeout", late, 15 * time.Minute, 30, 40},
+		"a time without end":  {"retry: 99999999999999999999", 0, "timeout", late, 15 * time.Minute, 2, 3},
+		"a time that is none": {"retry: -1\nretry: soon", 0, "timeout", late, 15 * time.Minute, 30, 40},
+		"a server that fails": {"retry: 3000", 502, "network_error",
+			"its event stream cannot be resumed: server_error: HTTP 502 Bad Gateway", 10 * time.Second, 3, 3},
+		"a server that has forgotten": {"retry: 3000", 400, "network_error",
+			"its event stream cannot be resumed: schema: HTTP 400 Bad Request", 3 * time.Second, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			opened := 0
 			h := &honest{t: t}
 			h.call = func(w http.ResponseWriter, r *http.Request, m received) {
 				asStream(w)
-				fmt.Fprint(w, test.first)
+				fmt.Fprintf(w, "id: 1\n%s\ndata:\n\n", test.first)
 			}
 			h.get = func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Last-Event-ID") == "" {
 					w.WriteHeader(http.StatusMethodNotAllowed)
+					return
+				}
+				if opened++; test.status != 0 {
+					w.WriteHeader(test.status)
 					return
 				}
 				asStream(w)
@@ -88,15 +99,14 @@ func TestResumeEnds(t *testing.T) {
 				w.begin()
 				begun := time.Now()
 				w.send(call, 2)
-				class := "network_error"
-				if strings.HasPrefix(test.detail, "it has not") {
-					class = "timeout"
-				}
-				w.wantFault(2, class, test.detail)
-				if took := time.Since(begun); took < test.least || took > test.least+30*time.Second {
-					t.Errorf("it took %v, want at least %v", took, test.least)
+				w.wantFault(2, test.class, test.detail)
+				if took := time.Since(begun); took != test.took {
+					t.Errorf("it took %v, want %v", took, test.took)
 				}
 			})
+			if opened < test.least || opened > test.most {
+				t.Errorf("it is opened %d times, want %d to %d", opened, test.least, test.most)
+			}
 		})
 	}
 }
@@ -148,7 +158,7 @@ func TestEvilListen(t *testing.T) {
 		{"404", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }, nil, 1},
 		{"400", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(400) }, nil, 1},
 		{"401", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(401) }, nil, 1},
-		{"500", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) }, nil, 6},
+		{"500", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) }, nil, 4},
 		{"429 for a day", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", "86400")
 			w.WriteHeader(429)

@@ -79,18 +79,27 @@ func (s *session) add(header http.Header) {
 	}
 }
 
-// gone says that the server does not know the session any more. It has not taken the request that it said so to.
-type gone struct{ why *fault.Fault }
+// gone says that the server does not know the session any more.
+type gone struct {
+	why     *fault.Fault
+	untaken bool // by the protocol's word, the server has not taken the request that it said so to
+}
 
 func (g *gone) Error() string { return g.why.Error() }
 func (g *gone) Unwrap() error { return g.why }
 
-// lost reports whether a refusal says that the session is gone. The protocol's word for it is 404. Several servers,
-// those made after the examples of MCP's own TypeScript SDK among them, say 400 and that the session is not valid.
-func (s *session) lost(f *fault.Fault) bool {
-	if id, _ := s.names(); id == "" && !s.isPair() {
-		return false
+// lost returns what a refusal says of the session, nil for nothing. The protocol's word for one that is gone is 404.
+// Servers made after the examples of MCP's own TypeScript SDK say 400, and that the session is not valid. A tool might
+// say the same of a session of another kind.
+func (s *session) lost(f *fault.Fault) *gone {
+	id, _ := s.names()
+	switch {
+	case id == "" && !s.isPair():
+		return nil
+	case f.Status == http.StatusNotFound:
+		return &gone{f, true}
+	case f.Status == http.StatusBadRequest && strings.Contains(strings.ToLower(f.Detail), "session"):
+		return &gone{f, false}
 	}
-	return f.Status == http.StatusNotFound ||
-		f.Status == http.StatusBadRequest && strings.Contains(strings.ToLower(f.Detail), "session")
+	return nil
 }

@@ -74,6 +74,7 @@ func (ss *sessions) begun(m message, s *session, answer jsonrpc.Message) {
 		old.end(errReplaced)
 		go ss.leave(ss.ctx, old)
 	}
+	ss.reach.meet()
 	ss.connected(s, version)
 }
 
@@ -163,7 +164,8 @@ func (ss *sessions) announce(ctx context.Context, m message, s *session) {
 	err := ss.tell(ctx, m, s)
 	close(s.told)
 	if err != nil {
-		ss.log.Seldom("the server does not take notifications/initialized", fault.Of(err, fault.NetworkError).Error())
+		f := fault.Of(err, fault.NetworkError)
+		ss.log.Seldom("the server does not take notifications/initialized, ignoring", f.Error())
 		return
 	}
 	if !s.isPair() {
@@ -260,11 +262,15 @@ func (ss *sessions) replace(ctx context.Context, old, s *session) error {
 	}
 	ss.mu.Lock()
 	ss.current, ss.kept.capabilities = s, capabilities
+	late := ss.kept.initialized // has come meanwhile, and went to the session before
 	ss.mu.Unlock()
+	if again.initialized.line == nil && late.line != nil {
+		ss.announce(ctx, late, s)
+	}
 	ss.connected(s, version)
 	for _, m := range again.told() {
 		if _, err := ss.ask(ctx, m, func(f *inbox.Flight, m message) error { return ss.exchange(f, m, s) }); err != nil {
-			ss.log.Seldom("the server does not take again what it was told before", m.Method)
+			ss.log.Seldom("the server does not take again what it was told before, ignoring", m.Method)
 		}
 	}
 	return nil
@@ -304,6 +310,9 @@ func (ss *sessions) keep(m message) {
 func (ss *sessions) ask(
 	ctx context.Context, m message, send func(*inbox.Flight, message) error,
 ) (jsonrpc.Message, error) {
+	late := fault.New(fault.Timeout, "it has not answered %s within %v", m.Method, ss.limits.Own)
+	ctx, cancel := context.WithTimeoutCause(ctx, ss.limits.Own, late)
+	defer cancel()
 	ss.mu.Lock()
 	ss.asked++
 	m = m.withID(ss.asked)

@@ -53,49 +53,97 @@ func newForgetful(t *testing.T) *forgetful {
 // TestNewSession: whatever a server has not taken is sent once more in another session, a tool's call too, and that
 // session is told what the first was.
 func TestNewSession(t *testing.T) {
-	for name, refuse := range map[string]func(w http.ResponseWriter, m received){
-		"by 404": nil,
-		"by 400": func(w http.ResponseWriter, m received) {
+	h := newForgetful(t)
+	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
+		w.begin()
+		w.send(`{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"info"}}`)
+		w.want(done)
+		for i, uri := range []string{"b:", "a:", "c:"} {
+			w.send(`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":%q}}`, 3+i, uri)
+			w.next()
+		}
+		w.send(`{"jsonrpc":"2.0","id":6,"method":"resources/unsubscribe","params":{"uri":"b:"}}`)
+		w.next()
+		synctest.Wait()
+		before := len(h.noted())
+		h.forgot.Store(1)
+		w.send(call, 7)
+		w.want(changes)
+		w.want(fmt.Sprintf(answer, 7))
+		synctest.Wait()
+		got := slices.DeleteFunc(h.noted()[before:], func(s string) bool { return s == "GET " })
+		want := []string{
+			"tools/call s1", "initialize ", "notifications/initialized s2", "logging/setLevel s2", "resources/subscribe s2",
+			"resources/subscribe s2", "tools/call s2",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the server has heard %q, want %q", got, want)
+		}
+	})
+	if got := h.noted(); got[len(got)-1] != "DELETE s2" {
+		t.Errorf("last it has heard %q", got[len(got)-1])
+	}
+}
+
+// TestNewSessionBy400: a server that says 400 may mean something else. What only reads is sent again, no other call.
+func TestNewSessionBy400(t *testing.T) {
+	const why = "Bad Request: No valid session ID provided"
+	for method, again := range map[string]bool{"tools/call": false, "tools/list": true} {
+		h := newForgetful(t)
+		h.refuse = func(w http.ResponseWriter, m received) {
 			w.WriteHeader(http.StatusBadRequest)
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":`+
-				`{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`, m.ID)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := newForgetful(t)
-			if refuse != nil {
-				h.refuse = refuse
-			}
-			inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
-				w.begin()
-				w.send(`{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"info"}}`)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":%q}}`, m.ID, why)
+		}
+		inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
+			w.begin()
+			synctest.Wait()
+			h.forgot.Store(1)
+			w.send(`{"jsonrpc":"2.0","id":2,"method":%q,"params":{}}`, method)
+			w.want(changes)
+			if again {
 				w.want(done)
-				for i, uri := range []string{"b:", "a:", "c:"} {
-					w.send(`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":%q}}`, 3+i, uri)
-					w.next()
-				}
-				w.send(`{"jsonrpc":"2.0","id":6,"method":"resources/unsubscribe","params":{"uri":"b:"}}`)
-				w.next()
-				synctest.Wait()
-				before := len(h.noted())
-				h.forgot.Store(1)
-				w.send(call, 7)
-				w.want(changes)
-				w.want(fmt.Sprintf(answer, 7))
-				synctest.Wait()
-				got := slices.DeleteFunc(h.noted()[before:], func(s string) bool { return s == "GET " })
-				want := []string{
-					"tools/call s1", "initialize ", "notifications/initialized s2", "logging/setLevel s2", "resources/subscribe s2",
-					"resources/subscribe s2", "tools/call s2",
-				}
-				if !slices.Equal(got, want) {
-					t.Errorf("the server has heard %q, want %q", got, want)
-				}
-			})
-			if got := h.noted(); got[len(got)-1] != "DELETE s2" {
-				t.Errorf("last it has heard %q", got[len(got)-1])
+			} else {
+				w.wantFault(2, "network_error", "its session was gone, and another one has begun; the call was not made again: "+
+					"HTTP 400 Bad Request: "+why)
 			}
+			w.send(call, 3)
+			w.want(fmt.Sprintf(answer, 3))
 		})
+		if got := h.noted(); slices.Contains(got, method+" s2") != again && method != "tools/call" {
+			t.Errorf("%s: the server has heard %q", method, got)
+		}
+	}
+}
+
+// TestSessionLostBeforeItsBeginning: a session that is gone before notifications/initialized comes is replaced by one
+// that hears of it.
+func TestSessionLostBeforeItsBeginning(t *testing.T) {
+	h := newForgetful(t)
+	before := h.other
+	release := make(chan bool)
+	h.other = func(w http.ResponseWriter, r *http.Request, m received) bool {
+		if m.Method == "initialize" && h.n.Load() == 1 {
+			<-release
+		}
+		return before(w, r, m)
+	}
+	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
+		release = make(chan bool)
+		w.send(initialize)
+		w.want(welcome)
+		h.forgot.Store(1)
+		w.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		synctest.Wait()
+		w.send(initialized)
+		synctest.Wait()
+		close(release)
+		w.want(changes)
+		w.want(done)
+		w.send(call, 3)
+		w.want(fmt.Sprintf(answer, 3))
+	})
+	if got := h.noted(); !slices.Contains(got, "notifications/initialized s2") {
+		t.Errorf("the server has heard %q", got)
 	}
 }
 
@@ -343,6 +391,30 @@ func TestEndOfASilentServer(t *testing.T) {
 		w.stdin.Close()
 		w.done <- <-w.done
 		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// TestNewSessionNeverBegins: a server that does not answer the adapter's own initialize holds up nobody for long.
+func TestNewSessionNeverBegins(t *testing.T) {
+	h := newForgetful(t)
+	before := h.other
+	h.other = func(w http.ResponseWriter, r *http.Request, m received) bool {
+		if m.Method == "initialize" && h.n.Load() == 1 {
+			<-r.Context().Done()
+			return true
+		}
+		return before(w, r, m)
+	}
+	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
+		w.begin()
+		synctest.Wait()
+		h.forgot.Store(1)
+		begun := time.Now()
+		w.send(call, 2)
+		w.wantFault(2, "timeout", "it has not answered initialize within 30s")
+		if took := time.Since(begun); took != 30*time.Second {
 			t.Errorf("it took %v", took)
 		}
 	})

@@ -16,7 +16,7 @@ import (
 // answered.
 func (p *peer) follow(f *inbox.Flight, m message, s *session, response *http.Response) error {
 	var at events.Cursor
-	for total, failed := 0, 0; ; {
+	for total, empty := 0, 0; ; {
 		r, had := p.events(response, at), total
 		err := p.drain(r, f, &total)
 		response.Body.Close()
@@ -30,30 +30,29 @@ func (p *peer) follow(f *inbox.Flight, m message, s *session, response *http.Res
 			return err
 		case m.version != "" || at.Last == "":
 			return p.unanswered(f, s, err)
-		case total > had:
-			failed = 0
 		}
-		if response, failed, err = p.resume(f, s, at, failed); err != nil {
+		if empty++; total > had {
+			empty = 1
+		}
+		if response, err = p.resume(f, s, at, empty); err != nil {
 			return unlessDone(f, err)
 		}
 	}
 }
 
-// resume opens a stream again that has failed so often in a row, and returns how often it has by then.
-func (p *peer) resume(f *inbox.Flight, s *session, at events.Cursor, failed int) (*http.Response, int, error) {
-	for {
-		if failed++; failed > p.limits.Resumes {
-			return nil, failed, fault.New(fault.NetworkError, "its event stream ended %d times without the answer", failed)
-		}
-		if err := sleep(f.Context(), p.before(at, failed)); err != nil {
-			return nil, failed, err
+// resume opens a stream again that has brought nothing so often in a row. A server may have us come back as often as it
+// likes, within the time of the request. One that is not there is asked a few times.
+func (p *peer) resume(f *inbox.Flight, s *session, at events.Cursor, empty int) (*http.Response, error) {
+	for failed := 0; ; {
+		if err := sleep(f.Context(), p.before(at, max(empty, failed+1))); err != nil {
+			return nil, err
 		}
 		response, err := p.get(f.Context(), s, at.Last, 0)
-		switch {
-		case err == nil:
-			return response, failed, nil
-		case !passing(err):
-			return nil, failed, fault.New(fault.NetworkError, "its event stream cannot be resumed: %v", err)
+		if err == nil {
+			return response, nil
+		}
+		if failed++; !passing(err) || failed >= p.limits.Resumes {
+			return nil, fault.New(fault.NetworkError, "its event stream cannot be resumed: %v", err)
 		}
 	}
 }

@@ -255,6 +255,8 @@ func newWorld(t *testing.T, p place) *world {
 		t.Fatal(err)
 	}
 	o.Roots, o.Dial = roots(), w.dials.dial
+	o.Limits.Inbox.Whole = 15 * time.Minute // each less than what ends it otherwise
+	o.Limits.Wire.FirstByte, o.Limits.Wire.Idle = 11*time.Minute, 5*time.Minute
 	if p.limits != nil {
 		p.limits(&o.Limits)
 	}

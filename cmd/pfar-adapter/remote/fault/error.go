@@ -21,12 +21,20 @@ func OfError(ctx context.Context, err error) *Fault {
 		record   tls.RecordHeaderError
 		alert    tls.AlertError
 		lookup   *net.DNSError
+		op       *net.OpError
 		timeout  net.Error
 		cause    = context.Cause(ctx)
 		refusing = strings.Contains(err.Error(), "tls: ") // crypto/tls has no type for most
 	)
+	unsent := errors.As(err, &op) && op.Op == "dial"
 	switch {
 	case errors.As(err, &f), errors.As(cause, &f):
+		return f
+	case unsent:
+		f = New(NetworkError, "%v", err)
+		if f.Unsent = true; op.Timeout() {
+			f.Class = Timeout
+		}
 		return f
 	case errors.As(err, &name), errors.As(err, &unknown), errors.As(err, &invalid), errors.As(err, &verify),
 		errors.As(err, &record), errors.As(err, &alert), refusing:

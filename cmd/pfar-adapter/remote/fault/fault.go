@@ -43,7 +43,7 @@ type Fault struct {
 	Retry  time.Duration // from now, when the server may be asked again; 0: it does not say
 	Detail string        // what happened, in words; parts of it may be the server's
 	Auth   Challenge     // what the server wants to see
-	Unsent bool          // the server has not taken the request
+	Unsent bool          // there was no connection
 }
 
 // Challenge is what a server says in WWW-Authenticate.

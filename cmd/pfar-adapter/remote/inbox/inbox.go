@@ -25,7 +25,7 @@ type Limits struct {
 
 // DefaultLimits are above the gateway's own.
 func DefaultLimits() Limits {
-	return Limits{Requests: 128, Whole: 15 * time.Minute, Linger: 2 * time.Second, Batch: 256}
+	return Limits{Requests: 128, Whole: 65 * time.Minute, Linger: 2 * time.Second, Batch: 256}
 }
 
 // Inbox takes what a server says, on whichever stream it comes.
@@ -176,17 +176,19 @@ func (b *Inbox) Cancel(id []byte) *Flight {
 	return f
 }
 
-// Settled returns a channel that is closed when no request is in flight but those that stay open. One caller waits.
+// Settled returns a channel that is closed when no request is in flight but those that stay open.
 func (b *Inbox) Settled() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	settled := make(chan struct{})
 	if b.open == 0 {
+		settled := make(chan struct{})
 		close(settled)
-	} else {
-		b.settled = settled
+		return settled
 	}
-	return settled
+	if b.settled == nil {
+		b.settled = make(chan struct{})
+	}
+	return b.settled
 }
 
 // Tell writes a message of the adapter's own.
@@ -210,18 +212,18 @@ func (b *Inbox) Take(raw []byte, from *Flight) error {
 	m, err := jsonrpc.Parse(raw)
 	switch {
 	case err != nil && !errors.Is(err, jsonrpc.ErrUTF8):
-		b.log.Seldom("what the server says is no JSON-RPC message", err.Error())
+		b.log.Seldom("what the server says is no JSON-RPC message, ignoring", err.Error())
 		return fault.New(fault.Schema, "what it says is no JSON-RPC message: %v", err)
 	case m.Method == "" && m.ID != nil && string(m.ID) != "null":
 		return b.answered(m, raw, err, from)
 	case err != nil:
-		b.log.Seldom("a message of the server's is not UTF-8", "")
+		b.log.Seldom("a message of the server's is not UTF-8, ignoring", "")
 	case m.Method != "":
 		b.write(append(raw, '\n'))
 	case m.Error != nil:
 		return fault.New(fault.Schema, "it answers with an error that belongs to no request: %s", fault.Said(m.Error))
 	default:
-		b.log.Seldom("a message of the server's is neither a request nor an answer", "")
+		b.log.Seldom("a message of the server's is neither a request nor an answer, ignoring", "")
 	}
 	return nil
 }
@@ -230,7 +232,7 @@ func (b *Inbox) Take(raw []byte, from *Flight) error {
 func (b *Inbox) batch(raw []byte, from *Flight) error {
 	list, err := jsonrpc.Array(raw, nil, b.limits.Batch)
 	if err != nil {
-		b.log.Seldom("what the server says is no batch of messages", err.Error())
+		b.log.Seldom("what the server says is no batch of messages, ignoring", err.Error())
 		return fault.New(fault.Schema, "what it says is no batch of messages: %v", err)
 	}
 	for _, one := range list {
@@ -248,7 +250,7 @@ func (b *Inbox) answered(m jsonrpc.Message, raw []byte, broken error, from *Flig
 	f := b.of(m.ID)
 	if f == nil {
 		if from == nil || !from.IsDone() {
-			b.log.Seldom("the server answers what was not asked", "")
+			b.log.Seldom("the server answers what was not asked, ignoring", "")
 		}
 		return nil
 	}

@@ -45,7 +45,10 @@ func (l *Log) Seldom(kind, detail string) {
 	if detail != "" {
 		detail = ": " + detail
 	}
-	l.write(fmt.Sprintf("%s, ignoring (%d so far)%s", kind, l.count[kind], detail))
+	if n := l.count[kind]; n > 1 {
+		kind = fmt.Sprintf("%s (%d times so far)", kind, n)
+	}
+	l.write(kind + detail)
 }
 
 func (l *Log) write(text string) {
