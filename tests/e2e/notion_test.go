@@ -27,8 +27,10 @@ import (
 const roleVariable = "PFAR_TEST_ROLE"
 
 func playRole(role string) int {
-	serve := map[string]func(certificate string) error{"notion": serveNotion, "apis": serveAPIs, "workspace": serveWorkspace, "internet": internet.Serve,
-		"remote": serveRemote}[role]
+	serve := map[string]func(certificate string) error{
+		"notion": serveNotion, "apis": serveAPIs, "workspace": serveWorkspace, "internet": internet.Serve,
+		"remote": serveRemote,
+	}[role]
 	if serve == nil {
 		fmt.Fprintf(os.Stderr, "no role %q\n", role)
 		return 2

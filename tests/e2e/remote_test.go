@@ -103,8 +103,8 @@ func behind(transport, port string) (http.Handler, error) {
 	}, nil
 }
 
-// TestRemote has pfar connect to real remote servers, with each of the two transports, a token that is only on the wire,
-// and one that is down.
+// TestRemote has pfar connect to real remote servers, with each of the two transports, a token that is only on the
+// wire, and one that is down.
 func TestRemote(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // another network takes root, and the test has run as root
@@ -116,7 +116,7 @@ func TestRemote(t *testing.T) {
 		return fmt.Sprintf("%sserver {\n  transport = %q\n  url = %q\n}\n", more, transport, url)
 	}
 	p := prepare(t, map[string]string{
-		"vendor.hcl": remote("stream-http", "https://"+remoteHost+"/mcp", `auth = { token = "vault:vendor_token" }`+"\n"),
+		"vendor.hcl": remote("stream-http", "https://"+remoteHost+"/mcp", "auth = { token = \"vault:vendor_token\" }\n"),
 		"events.hcl": remote("sse", "https://"+eventsHost+"/sse", ""),
 		"guess.hcl":  remote("stream-http", "https://"+eventsHost+"/sse", ""), // what it answers decides
 		"down.hcl":   remote("stream-http", "https://"+closedHost+"/mcp", ""),

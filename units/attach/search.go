@@ -92,8 +92,7 @@ func (s *Searches) run(ctx context.Context) {
 				q.file.Close()
 				continue
 			}
-			cost := s.answer(q)
-			s.budget.ReserveN(time.Now(), min(cost, s.budget.Burst())) // also by who hangs up now
+			s.answer(q)
 		case <-ctx.Done():
 			select {
 			case q := <-s.asked:
@@ -105,9 +104,11 @@ func (s *Searches) run(ctx context.Context) {
 	}
 }
 
-// answer returns what the question cost, in bytes.
-func (s *Searches) answer(q question) (cost int) {
+// answer takes the price of a question, and then answers: who hangs up then and comes again has paid.
+func (s *Searches) answer(q question) {
 	text, err := units.ReadSealed(q.file, MaxSearch)
+	cost := len(text) + lineCost*(1+bytes.Count(text, newline)) // in bytes
+	s.budget.ReserveN(time.Now(), min(cost, s.budget.Burst()))
 	if err == nil {
 		var f *os.File
 		lines, found := s.search(text, q.Cut)
@@ -119,7 +120,6 @@ func (s *Searches) answer(q question) (cost int) {
 	if err != nil { // of what no launcher sends, or it has ended
 		_ = s.conn.Send(Message{Found: &Found{}})
 	}
-	return len(text) + lineCost*(1+bytes.Count(text, newline))
 }
 
 var newline = []byte("\n")
