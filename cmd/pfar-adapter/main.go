@@ -17,7 +17,7 @@ import (
 )
 
 // verbs are all that it does, by the first argument.
-var verbs = map[string]func(ctx context.Context, args []string) error{}
+var verbs = map[string]func(ctx context.Context, args []string) error{"list": list}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
