@@ -32,7 +32,8 @@ func TestReadListing(t *testing.T) {
 	if err != nil || len(l.Definitions) != 1 || string(l.Definitions[0].Raw) != `{"name":"a"}` {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if l, err := drift.ReadListing([]byte(`{"failed":"` + strings.Repeat("x", 9999) + `"}`)); err != nil || len(l.Failed) > 500 {
+	l, err = drift.ReadListing([]byte(`{"failed":"` + strings.Repeat("x", 9999) + `"}`))
+	if err != nil || len(l.Failed) > 500 {
 		t.Errorf("%d, %v", len(l.Failed), err)
 	}
 }
