@@ -86,12 +86,18 @@ func (r *registries) hold(path string) <-chan struct{} {
 // npm publishes a version of a package that is the echo server, with these members of its package.json.
 func (r *registries) npm(t *testing.T, name, version, more string) {
 	t.Helper()
+	binary, err := os.ReadFile(program(t, "echo"))
+	check(t, err)
+	r.publish(t, name, version, more, binary)
+}
+
+// publish is npm with another program.
+func (r *registries) publish(t *testing.T, name, version, more string, binary []byte) {
+	t.Helper()
 	run := atHome(t, r.dir)
 	from := filepath.Join(directory(t, "/var/tmp"), "x")
 	write(t, filepath.Join(from, "package.json"),
 		fmt.Sprintf(`{"name": %q, "version": %q, "bin": "echo"%s}`, name, version, more))
-	binary, err := os.ReadFile(program(t, "echo"))
-	check(t, err)
 	check(t, os.WriteFile(filepath.Join(from, "echo"), binary, 0o755))
 	check(t, os.MkdirAll(filepath.Join(r.dir, "files"), 0o755))
 	run(from, nil, "npm", "pack", "--silent", "--ignore-scripts", "--pack-destination", filepath.Join(r.dir, "files"))
