@@ -126,7 +126,9 @@ func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions)
 		return err
 	}
 	from, to := d.pkg, chosen.to
-	out := upgraded{Server: name, File: d.server.File, From: from.String(), To: to.String(), DryRun: o.dry}
+	out := upgraded{
+		Server: name, File: d.server.File, From: from.String(), To: to.String(), State: d.server.State, DryRun: o.dry,
+	}
 	if chosen.words != "" {
 		c.hintAt(chosen.words)
 	}

@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pfar/pfar/policies/drift"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -423,4 +424,17 @@ func TestInstallOwn(t *testing.T) {
 	}
 	p.awaitRunning("memory")
 	p.isOf("memory", "@modelcontextprotocol/server-memory")
+	listsItself(t, p, "memory")
+}
+
+// listsItself wants a listing of a real server, which has nothing but its sandbox, to be what it offers as it runs.
+func listsItself(t *testing.T, p *pfar, name string) {
+	t.Helper()
+	l, err := control.Client{Path: filepath.Join(p.run, "control.sock")}.List(t.Context(), name, nil)
+	check(t, err)
+	found, err := drift.ReadListing(l.Found)
+	tools := slices.DeleteFunc(found.Definitions, func(d drift.Definition) bool { return d.Kind != drift.Tool })
+	if n := server(p.last(), name).Tools; err != nil || n == 0 || len(tools) != n {
+		t.Errorf("%d are listed, and it has %d tools: %s %s, %v", len(tools), n, l.Failed, l.Refused, err)
+	}
 }

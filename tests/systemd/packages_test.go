@@ -140,6 +140,10 @@ func TestUserPackages(t *testing.T) {
 	if tried := o.Run(t, "sh", "-c", "cat ~/.local/state/pfar/packages/npm/mcp-echo/1.0.0/tree/tried"); tried != "" {
 		t.Errorf("npm can write to or see %q", tried)
 	}
+	out := o.Run(t, "pfar", "upgrade", "echoed", "1.1.0", "--dry-run", "--json")
+	if !strings.Contains(out, `"dummy-0000"`) {
+		t.Errorf("the changes: %s", out)
+	}
 }
 
 // empty returns an error unless a command says nothing.
