@@ -9,8 +9,8 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// adapterPath is where a sandbox has the adapter, wherever the host has it.
-const adapterPath = "/run/pfar/pfar-adapter"
+// AdapterPath is where a sandbox has the adapter, wherever the host has it.
+const AdapterPath = "/run/pfar/pfar-adapter"
 
 // adapt has pfar's adapter run in the sandbox of a server that runs elsewhere. It returns how the sandbox sees the
 // adapter.
@@ -26,7 +26,7 @@ func (c *findings) adapt(s *declaration.Server, h Host) []sandbox.Mount {
 		c.lack(paths(f), key, "Adapter not executable", "%s is not executable. Install pfar again.", where(f))
 		return nil
 	}
-	s.Command, s.Args = adapterPath, []string{"remote"}
+	s.Command, s.Args = AdapterPath, []string{"remote"}
 	if s.Transport == declaration.SSE {
 		s.Args = append(s.Args, "--sse")
 	}
@@ -48,7 +48,7 @@ func (c *findings) adapt(s *declaration.Server, h Host) []sandbox.Mount {
 	}
 	s.Args = append(s.Args, strings.Replace(s.URL, "//localhost", "//127.0.0.1", 1)) // as it is allowed
 	return []sandbox.Mount{
-		{Kind: sandbox.Dir, Dest: path.Dir(adapterPath), Why: "pfar's own"},
-		{Kind: sandbox.ROOverlay, Source: f.Real, Dest: adapterPath, Why: "pfar's adapter, which connects to the server"},
+		{Kind: sandbox.Dir, Dest: path.Dir(AdapterPath), Why: "pfar's own"},
+		{Kind: sandbox.ROOverlay, Source: f.Real, Dest: AdapterPath, Why: "pfar's adapter, which connects to the server"},
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // verbs are all that it does, by the first argument.
-var verbs = map[string]func(ctx context.Context, args []string) error{"remote": speak}
+var verbs = map[string]func(ctx context.Context, args []string) error{"list": list, "remote": speak}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)

@@ -109,8 +109,11 @@ type fakePfard struct {
 	left     control.Leftovers
 	declares func(control.Request) (*control.Declared, error)
 	installs control.Installing
-	setUps   *fakeSetUp       // of Begin and Supply
-	signIns  []control.SignIn // are told one after the other
+	lists    func(control.Request) control.Listing
+
+	installing func(control.Request) control.Installing // nil: installs
+	setUps     *fakeSetUp                               // of Begin and Supply
+	signIns    []control.SignIn                         // are told one after the other
 }
 
 func (p *fakePfard) set(f func(*control.Report)) {
@@ -169,8 +172,15 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 				return err
 			}
 			return send(control.Response{Declarations: control.Declarations{Declared: d}})
+		case control.List:
+			l := p.lists(r)
+			return send(control.Response{Declarations: control.Declarations{Listing: &l}})
 		case control.Install:
-			return send(control.Response{Declarations: control.Declarations{Installing: &p.installs}})
+			i := p.installs
+			if p.installing != nil {
+				i = p.installing(r)
+			}
+			return send(control.Response{Declarations: control.Declarations{Installing: &i}})
 		case control.LogIn:
 			for _, s := range p.signIns {
 				if err := send(control.Response{Declarations: control.Declarations{SignIn: &s}}); err != nil {

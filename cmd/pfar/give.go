@@ -30,28 +30,9 @@ func (c vaultVerb) giveCommand() *cobra.Command {
 }
 
 func (c vaultVerb) vaultGive(ctx context.Context, server string, yes bool) error {
-	request := control.Request{Verb: control.Give, Server: server}
-	gift, err := c.gift(ctx, request)
+	gift, err := c.grant(ctx, server, func(gift control.Gift) error { return c.askToGive(ctx, gift, yes) })
 	if err != nil {
 		return err
-	}
-	if len(gift.Keys) > 0 {
-		if err := c.canAsk(yes, "pfar status"); err != nil {
-			return err
-		}
-		question := fmt.Sprintf("Give it to %q as its declaration is now?", server)
-		show := func(w io.Writer) {
-			for _, why := range gift.Why {
-				c.table(w, [][]cell{{{why, ""}}})
-			}
-		}
-		if err := c.ask(ctx, yes, question, show); err != nil {
-			return err
-		}
-		request.Gift = gift.Digest
-		if gift, err = c.gift(ctx, request); err != nil {
-			return err
-		}
 	}
 	if c.json() {
 		return c.printJSON(gift)
@@ -60,6 +41,32 @@ func (c vaultVerb) vaultGive(ctx context.Context, server string, yes bool) error
 		fmt.Fprintf(c.stderr, "no secret is kept from %q\n", server)
 	}
 	return nil
+}
+
+// grant gives a server what is kept from it, once that is confirmed.
+func (c vaultVerb) grant(ctx context.Context, server string, confirm func(control.Gift) error) (control.Gift, error) {
+	request := control.Request{Verb: control.Give, Server: server}
+	gift, err := c.gift(ctx, request)
+	if err != nil || len(gift.Keys) == 0 {
+		return gift, err
+	}
+	if err := confirm(gift); err != nil {
+		return gift, err
+	}
+	request.Gift = gift.Digest
+	return c.gift(ctx, request)
+}
+
+// askToGive asks the person who gives it.
+func (c vaultVerb) askToGive(ctx context.Context, gift control.Gift, yes bool) error {
+	if err := c.canAsk(yes, "pfar status"); err != nil {
+		return err
+	}
+	return c.ask(ctx, yes, fmt.Sprintf("Give it to %q as its declaration is now?", gift.Server), func(w io.Writer) {
+		for _, why := range gift.Why {
+			c.table(w, [][]cell{{{why, ""}}})
+		}
+	})
 }
 
 func (c vaultVerb) gift(ctx context.Context, request control.Request) (control.Gift, error) {

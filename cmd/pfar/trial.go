@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
@@ -163,12 +164,12 @@ func (c trialVerb) refresh(ctx context.Context, name string) error {
 	if len(changes) == 0 {
 		fmt.Fprintf(c.stderr, "%s offers what it did\n", name)
 	}
-	c.printChanges(changes)
+	c.printChanges(c.stdout, changes)
 	return nil
 }
 
 // printChanges lists what has changed in the definitions of a server, if anything has.
-func (c trialVerb) printChanges(changes []drift.Change) {
+func (c trialVerb) printChanges(w io.Writer, changes []drift.Change) {
 	if len(changes) == 0 {
 		return
 	}
@@ -183,7 +184,7 @@ func (c trialVerb) printChanges(changes []drift.Change) {
 		}
 		rows = append(rows, []cell{{d.What, colour}, {d.Kind, ""}, {d.Name, ""}, {strings.Join(words, "; "), ""}})
 	}
-	c.table(c.stdout, rows)
+	c.table(w, rows)
 }
 
 // offers is what a server has last offered, nil if the gateway cannot say.

@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,40 +20,82 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const upgradeHelp = `Install another version of a server's package beside the present one, ask, write it into the
-declaration, and wait until the server runs. Then print the changes, first those that break callers. pfar
-holds back tools whose definition has changed, until you accept them (pfar pins). If the declaration names
-that version already, pfar only waits for the server. Without VERSION, pfar asks the registry for the newest
-one.
+const upgradeHelp = `Install another version of a server's package beside the present one, show what it changes,
+ask, write it into the declaration, and wait until the server runs. Changes that break callers come first.
+pfar holds back tools whose definition has changed, until you accept them (pfar pins). The new version gets
+the secrets that the server has. If the declaration names that version already, pfar only waits for the
+server. Without VERSION, pfar asks the registry for the newest one. Without NAME, pfar lists all servers
+with a package, their versions and the newest ones.
 
---back writes the other installed version into the declaration, and downloads nothing. If several others
-are installed, name one as VERSION.`
+To find the changes, pfard starts both versions in the server's sandbox, without network, secrets and the
+server's files, and asks what they offer. If a version does not start so, pfar says why, asks all the same,
+and prints the changes once the server runs.
+
+--back returns to the version that the server had before the last upgrade. --dry-run shows the changes and
+leaves the declaration as it is; the new version stays installed.`
 
 // upgradeVerb changes the version of a server's package.
 type upgradeVerb struct{ *pfar }
 
 func (c upgradeVerb) upgradeCommand() *cobra.Command {
-	var back, yes bool
+	var back bool
+	var o upgradeOptions
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "upgrade NAME [VERSION]", Short: "Change the version of a server's package", Long: upgradeHelp,
-		Example: example("pfar upgrade notion", "pfar upgrade notion 1.9.1", "pfar upgrade notion --back"),
-		Args:    arguments("NAME", "[VERSION]"), ValidArgsFunction: offerFirst(c.offeredServers),
+		Use: "upgrade [NAME [VERSION]]", Short: "Change the version of a server's package", Long: upgradeHelp,
+		Example: example("pfar upgrade", "pfar upgrade notion", "pfar upgrade notion 1.9.1 --dry-run",
+			"pfar upgrade notion --back"),
+		Args: arguments("[NAME]", "[VERSION]"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			to := c.newest
+			o.choose = c.newest
 			switch {
+			case len(args) == 0 && (back || o.yes || o.dry):
+				return usage("name a server").withHint("pfar upgrade lists them")
+			case len(args) == 0:
+				return c.versions(cmd.Context())
 			case back && len(args) == 2:
 				return usage("name a version, or --back for the one before").withHint("pfar upgrade --help")
 			case back:
-				to = c.other
+				o.choose = c.earlier
 			case len(args) == 2:
-				to = func(_ context.Context, from source.Package) (source.Package, error) { return in(from, args[1]) }
+				o.choose = func(_ context.Context, d declaredPackage) (choice, error) {
+					to, err := in(d.pkg, args[1])
+					return choice{to: to}, err
+				}
 			}
-			return c.upgrade(cmd.Context(), args[0], to, yes)
+			return c.upgrade(cmd.Context(), args[0], o)
 		},
 	})
-	cmd.Flags().BoolVar(&back, "back", false, "go back to the other version that is installed")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&back, "back", false, "return to the version before the last upgrade")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "install the version and show what it changes, but do not switch")
 	return cmd
+}
+
+// upgradeOptions say which version is wanted, and how.
+type upgradeOptions struct {
+	choose   func(ctx context.Context, d declaredPackage) (choice, error)
+	yes, dry bool
+}
+
+// choice is the version that a package is to have.
+type choice struct {
+	to    source.Package
+	back  bool   // it is the one before
+	words string // said in place of a change, where there is nothing to change
+}
+
+// declaredPackage is a declaration with one package.
+type declaredPackage struct {
+	server  control.Server // as it was
+	text    []byte
+	pkg     source.Package
+	written string           // in text
+	last    *control.Upgrade // nil: there was none
+}
+
+// with is the text with another version.
+func (d declaredPackage) with(to source.Package) []byte {
+	return []byte(strings.Replace(string(d.text), d.written, `"`+to.String()+`"`, 1))
 }
 
 // upgraded is what has become of a server.
@@ -62,69 +106,69 @@ type upgraded struct {
 	To     string        `json:"to"`
 	State  control.State `json:"state"`
 	Detail string        `json:"detail,omitempty"`
+	DryRun bool          `json:"dry_run,omitempty"` // nothing was switched
 
-	Changes []drift.Change `json:"changes,omitempty"` // in what it offers
+	Secrets  []string       `json:"secrets,omitempty"`  // that the other version gets as well
+	Changes  []drift.Change `json:"changes,omitempty"`  // in what it offers
+	Unlisted string         `json:"unlisted,omitempty"` // why they were not known before it was switched
 
 	offered []drift.Definition // before
 }
 
-// choice is the version that a package is to have.
-type choice func(ctx context.Context, from source.Package) (to source.Package, err error)
-
 // upgrade changes the version of a server's package.
-func (c upgradeVerb) upgrade(ctx context.Context, name string, choose choice, yes bool) error {
-	report, err := c.report(ctx)
+func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions) error {
+	d, err := c.read(ctx, name)
 	if err != nil {
 		return err
 	}
-	before, err := findServer(report, name)
+	chosen, err := o.choose(ctx, d)
 	if err != nil {
 		return err
 	}
-	if filepath.Dir(before.File) != report.Directory {
-		return fail(exitFailed, "%s is not a file of yours", before.File).withHint("pfar edit %s makes it one", name)
+	from, to := d.pkg, chosen.to
+	out := upgraded{
+		Server: name, File: d.server.File, From: from.String(), To: to.String(), State: d.server.State, DryRun: o.dry,
 	}
-	text, err := os.ReadFile(before.File)
-	if err != nil {
-		return fmt.Errorf("reading the declaration: %w", err)
+	if chosen.words != "" {
+		c.hintAt(chosen.words)
 	}
-	// Whoever may not change it learns so before anything is installed.
-	asked := control.Text{New: text, Old: control.DigestOf(text), Dry: true}
-	if _, err := c.control().Declare(ctx, name, asked); err != nil {
-		return err
-	}
-	from, written, err := packageIn(text)
-	if err != nil {
-		return fail(exitFailed, "%s: %w", before.File, err).withHint("pfar edit %s", name)
-	}
-	to, err := choose(ctx, from)
-	if err != nil {
-		return err
+	secrets := vaultVerb(c)
+	if to == from && o.dry {
+		return c.showPreview(out)
 	}
 	if to == from { // it may have been written by a command that was cut off
-		before.Since = time.Time{}
-		return c.await(ctx, before, upgraded{Server: name, File: before.File, From: from.String(), To: to.String()})
+		d.server.Since = time.Time{}
+		_, err := secrets.grant(ctx, name, func(g control.Gift) error { return secrets.askToGive(ctx, g, o.yes) })
+		if err != nil {
+			return err
+		}
+		return c.await(ctx, d.server, out)
 	}
-	if err := c.canAsk(yes, "pfar explain "+name); err != nil {
-		return err
+	if !o.dry {
+		if err := c.canAsk(o.yes, "pfar upgrade "+name+" --dry-run"); err != nil {
+			return err
+		}
 	}
-	if _, err := c.control().Install(ctx, control.Wish{Package: to.String()}, nil); err != nil {
+	if _, err := packageVerb(c).fetch(ctx, control.Wish{Package: to.String()}); err != nil {
 		code, _ := classify(err)
 		return fail(code, "%w", err).withHint("nothing was changed: %s goes on with %s", name, from)
 	}
-	show := func(w io.Writer) {
-		c.table(w, [][]cell{
-			{{"package", bold}, {from.String(), ""}, {"becomes " + to.String(), ""}},
-			{{"declaration", bold}, {before.File, ""}, {"is written", ""}},
-			{{"changed tools", bold}, {"", ""}, {"are held back until you accept them (pfar pins " + name + ")", ""}},
-		})
-	}
-	if err := c.ask(ctx, yes, fmt.Sprintf("Upgrade %q?", name), show); err != nil {
+	if err := c.preview(ctx, d, to, &out); err != nil {
 		return err
 	}
-	offered := trialVerb(c).offers(ctx, name)
-	next := strings.Replace(string(text), written, `"`+to.String()+`"`, 1)
-	done, err := c.control().Declare(ctx, name, control.Text{New: []byte(next), Old: control.DigestOf(text)})
+	if out.Secrets, err = c.secretsOf(ctx, name); err != nil {
+		return err
+	}
+	if o.dry {
+		return c.showPreview(out)
+	}
+	show := func(w io.Writer) { c.showChange(w, out) }
+	if err := c.ask(ctx, o.yes, fmt.Sprintf("Upgrade %q?", name), show); err != nil {
+		return err
+	}
+	out.offered = trialVerb(c).offers(ctx, name)
+	next := control.Text{New: d.with(to), Old: control.DigestOf(d.text), Back: chosen.back}
+	done, err := c.control().Declare(ctx, name, next)
 	if err != nil {
 		return undeclared(err, fmt.Sprintf("nothing was changed: %s goes on with %s", name, from))
 	}
@@ -132,9 +176,61 @@ func (c upgradeVerb) upgrade(ctx context.Context, name string, choose choice, ye
 		writeDiagnostics(c.stderr, done.Diagnostics)
 		return fail(exitFailed, "the server cannot run %s", to).withHint("nothing was changed: it goes on with %s", from)
 	}
-	return c.await(ctx, before, upgraded{
-		Server: name, File: done.File, From: from.String(), To: to.String(), offered: offered,
+	_, err = secrets.grant(ctx, name, func(g control.Gift) error {
+		if len(out.Secrets) > 0 { // it was asked about that: nothing else was kept from it
+			return nil
+		}
+		return secrets.askToGive(ctx, g, false)
 	})
+	if err != nil {
+		return fmt.Errorf("the declaration names %s now, but its secrets are kept from it: %w", to, err)
+	}
+	return c.await(ctx, d.server, out)
+}
+
+// secretsOf are the secrets that a server has now, and that another version is to have. There are none if pfar keeps
+// some from it: then its owner has to look at that.
+func (c upgradeVerb) secretsOf(ctx context.Context, name string) (keys []string, err error) {
+	kept, err := (vaultVerb(c)).gift(ctx, control.Request{Verb: control.Give, Server: name})
+	if err != nil || len(kept.Keys) > 0 {
+		return nil, err
+	}
+	r, err := c.control().Do(ctx, control.Request{Verb: control.Secrets})
+	for _, s := range r.Secrets {
+		if slices.Contains(s.Servers, name) {
+			keys = append(keys, s.Key)
+		}
+	}
+	return keys, err
+}
+
+// read reads the declaration of a server whose version may be changed.
+func (c upgradeVerb) read(ctx context.Context, name string) (d declaredPackage, err error) {
+	report, err := c.report(ctx)
+	if err != nil {
+		return d, err
+	}
+	if d.server, err = findServer(report, name); err != nil {
+		return d, err
+	}
+	file := d.server.File
+	if filepath.Dir(file) != report.Directory {
+		return d, fail(exitFailed, "%s is not a file of yours", file).withHint("pfar edit %s makes it one", name)
+	}
+	if d.text, err = os.ReadFile(file); err != nil {
+		return d, fmt.Errorf("reading the declaration: %w", err)
+	}
+	// Whoever may not change it learns so before anything is installed.
+	asked := control.Text{New: d.text, Old: control.DigestOf(d.text), Dry: true}
+	now, err := c.control().Declare(ctx, name, asked)
+	if err != nil {
+		return d, err
+	}
+	d.last = now.Upgraded
+	if d.pkg, d.written, err = packageIn(d.text); err != nil {
+		return d, fail(exitFailed, "%s: %w", file, err).withHint("pfar edit %s", name)
+	}
+	return d, nil
 }
 
 // undeclared is an error of a declaration that was to be written. left says what is so if pfard has refused it: one
@@ -167,14 +263,17 @@ func (c upgradeVerb) await(ctx context.Context, before control.Server, out upgra
 		return fail(exitFailed, "the declaration names %s now, but %w", out.To, err).withHint("pfar status %s", out.Server)
 	}
 	out.State, out.Detail = now.State, detail(now)
+	told := out.Changes
 	if offers := trialVerb(c).offers(ctx, out.Server); out.offered != nil && offers != nil && now.State.Up() {
-		out.Changes = drift.Compare(out.offered, offers)
+		out.Changes = held(drift.Compare(out.offered, offers))
 	}
 	if c.json() {
 		err = c.printJSON(out)
 	} else {
 		_, err = fmt.Fprintln(c.stdout, escape(fmt.Sprintf("%s: %s, %s", out.Server, out.To, describe(now)), oneLine))
-		trialVerb(c).printChanges(out.Changes)
+		if !reflect.DeepEqual(told, out.Changes) { // what was shown before was without network and secrets
+			trialVerb(c).printChanges(c.stdout, out.Changes)
+		}
 	}
 	if err == nil && (now.State == control.Failed || now.State.TriedAgain()) {
 		return fail(exitFailed, "%s does not run with %s", out.Server, out.To).withHint("pfar upgrade %s --back", out.Server)
@@ -208,31 +307,49 @@ func in(from source.Package, version string) (to source.Package, err error) {
 }
 
 // newest is a package in the version that the registry says is the newest.
-func (c upgradeVerb) newest(ctx context.Context, from source.Package) (to source.Package, err error) {
-	named := source.Package{Kind: from.Kind, Name: from.Name}.String()
+func (c upgradeVerb) newest(ctx context.Context, d declaredPackage) (choice, error) {
+	named := source.Package{Kind: d.pkg.Kind, Name: d.pkg.Name}.String()
 	exact, err := c.control().Newest(ctx, named)
 	if err != nil {
 		code, _ := classify(err)
-		return to, fail(code, "%w", err).withHint("or name a version of %s", named)
+		return choice{}, fail(code, "%w", err).withHint("or name a version of %s", named)
 	}
-	return source.ParseExact(exact)
+	to, err := source.ParseExact(exact)
+	return choice{to: to}, err
 }
 
-// other is a package in the only other version that is installed.
-func (c upgradeVerb) other(_ context.Context, from source.Package) (to source.Package, err error) {
-	records, _ := filepath.Glob(filepath.Join(c.dirs.Packages(), string(from.Kind), from.Name, "*", "record.json"))
-	var others []string
+// earlier is a package in the version that the server had before its last upgrade.
+func (c upgradeVerb) earlier(_ context.Context, d declaredPackage) (choice, error) {
+	name, now := d.server.Name, d.pkg.String()
+	switch {
+	case d.last == nil:
+		return choice{}, fail(exitFailed, "pfar has not upgraded %q", name).withHint("name a version: %s", c.installed(d))
+	case now == d.last.From:
+		words := fmt.Sprintf("%s is back already; pfar upgrade %s %s changes to %s again", name, name,
+			versionOf(d.last.To), d.last.To)
+		return choice{to: d.pkg, words: words}, nil
+	case now != d.last.To:
+		return choice{}, fail(exitFailed, "%q has been changed since pfar upgraded it from %s to %s", name, d.last.From,
+			d.last.To).withHint("name a version: %s", c.installed(d))
+	}
+	to, err := source.ParseExact(d.last.From)
+	return choice{to: to, back: true}, err
+}
+
+// versionOf is the version in the name of a package.
+func versionOf(pkg string) string {
+	p, _ := source.ParseExact(pkg)
+	return p.Version
+}
+
+// installed are commands that change to other versions that are installed.
+func (c upgradeVerb) installed(d declaredPackage) string {
+	records, _ := filepath.Glob(filepath.Join(c.dirs.Packages(), string(d.pkg.Kind), d.pkg.Name, "*", "record.json"))
+	words := []string{"pfar upgrade " + d.server.Name + " VERSION"}
 	for _, at := range records {
-		if v := filepath.Base(filepath.Dir(at)); v != from.Version {
-			others = append(others, v)
+		if v := filepath.Base(filepath.Dir(at)); v != d.pkg.Version {
+			words = append(words, v+" is installed")
 		}
 	}
-	switch len(others) {
-	case 0:
-		return to, fail(exitFailed, "no other version of %s is installed", from.Key())
-	case 1:
-		return in(from, others[0])
-	}
-	return to, fail(exitFailed, "several other versions of %s are installed: %s", from.Key(), strings.Join(others, ", ")).
-		withHint("pfar upgrade NAME %s", others[len(others)-1])
+	return strings.Join(words, "; ")
 }

@@ -80,11 +80,13 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		}
 		return send(control.Response{Declarations: control.Declarations{Leftovers: l}})
 	case control.Declare, control.Undeclare:
-		r, err := declarer{d.inbox, d.reader, d.audit, d}.answer(p, q)
+		r, err := d.declarer().answer(p, q)
 		if err != nil {
 			return err
 		}
 		return send(control.Response{Declarations: control.Declarations{Declared: r}})
+	case control.List:
+		return d.lister().answer(ctx, q, send)
 	case control.LogIn:
 		return d.orders.logins.run(ctx, p, q, func(state control.SignIn) error {
 			return send(control.Response{Declarations: control.Declarations{SignIn: &state}})

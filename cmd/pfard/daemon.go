@@ -117,8 +117,10 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
-	if err := durable.Sweep(d.options.declarations); err != nil {
-		d.log.Warn("removing what an earlier pfard has not written to its end, ignoring", "error", err)
+	for _, dir := range []string{d.options.declarations, d.options.dirs.Upgrades()} {
+		if err := durable.Sweep(dir); err != nil {
+			d.log.Warn("removing what an earlier pfard has not written to its end, ignoring", "error", err)
+		}
 	}
 	d.reload()
 	defer d.orders.flows.close()

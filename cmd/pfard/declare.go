@@ -31,6 +31,8 @@ type declarer struct {
 	around around
 }
 
+func (d *daemon) declarer() declarer { return declarer{d.inbox, d.reader, d.audit, d} }
+
 // answer carries out a request. Mistakes in the text are no error: the answer has them, and nothing was changed.
 func (w declarer) answer(p control.Peer, q control.Request) (r *control.Declared, err error) {
 	if q.Text == nil {
@@ -78,7 +80,10 @@ func (w declarer) declare(p control.Peer, q control.Request) (*control.Declared,
 	if err != nil {
 		return nil, err
 	}
-	r := &control.Declared{Server: q.Server, File: file.path, Digest: control.DigestOf(q.Text.New)}
+	past := upgrades(w.reader.options.dirs.Upgrades())
+	r := &control.Declared{
+		Server: q.Server, File: file.path, Digest: control.DigestOf(q.Text.New), Upgraded: past.of(q.Server),
+	}
 	r.Diagnostics = w.reader.describe(then.Files, w.judge(now, then, q.Server, file.path))
 	for _, s := range now.Servers {
 		if s.Name == q.Server && s.File != file.path {
@@ -89,6 +94,9 @@ func (w declarer) declare(p control.Peer, q control.Request) (*control.Declared,
 		return r, nil
 	}
 	if err := w.record(p, q, file, r.Digest); err != nil {
+		return nil, err
+	}
+	if err := past.note(q, now, then); err != nil {
 		return nil, err
 	}
 	mode, uid, gid := fs.FileMode(0o644), -1, -1
@@ -150,6 +158,7 @@ func (w declarer) undeclare(p control.Peer, q control.Request) (*control.Declare
 	if err != nil {
 		return nil, unwritten("removing", file.path, err)
 	}
+	upgrades(w.reader.options.dirs.Upgrades()).forget(q.Server)
 	w.around.reload()
 	r.Done = true
 	return r, nil

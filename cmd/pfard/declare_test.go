@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units/control"
 )
@@ -214,5 +216,82 @@ func TestUndeclareMasks(t *testing.T) {
 		if d.state(t); m.runs["a"].Gateway.Description != "own" {
 			t.Errorf("%s: runs %+v", what, m.runs["a"])
 		}
+	}
+}
+
+// TestUpgradesAreNoted: which version the package of a server had before is known after it was declared with another,
+// also to the next pfard. Going back is no upgrade, and what is not written is none.
+func TestUpgradesAreNoted(t *testing.T) {
+	d, _, changed := fixture(t)
+	host := d.reader.host()
+	text := func(version string) string { return fmt.Sprintf("package = \"npm:mcp-x@%s\"\n", version) }
+	for _, version := range []string{"1.0.0", "1.1.0", "1.2.0"} {
+		p := source.Package{Kind: source.NPM, Name: "mcp-x", Version: version}
+		folder := host.Folder(p)
+		for name, text := range map[string]string{
+			"record.json":                          string(generator.Record(p)),
+			"tree/node_modules/mcp-x/package.json": fmt.Sprintf(`{"name": "mcp-x", "version": %q, "bin": "x"}`, version),
+			"tree/node_modules/mcp-x/x":            "#!/bin/sh\n",
+		} {
+			at := filepath.Join(folder, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o755)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d.put(t, "a.hcl", text("1.0.0"))
+	changed <- struct{}{}
+	d.state(t)
+	now := "1.0.0"
+	becomes := func(version, want string, edit func(*control.Text)) {
+		t.Helper()
+		q := declaring("a", text(version), control.DigestOf([]byte(text(now))))
+		edit(q.Text)
+		r, err := d.ask(t, q)
+		if err != nil || r.Done == q.Text.Dry {
+			t.Fatalf("%s: %+v, %v", version, r, err)
+		}
+		if r.Done {
+			now = version
+		}
+		last := upgrades(d.options.dirs.Upgrades()).of("a")
+		got := ""
+		if last != nil {
+			got = strings.ReplaceAll(fmt.Sprint(last), "npm:mcp-x@", "")
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", version, got, want)
+		}
+	}
+	plain := func(*control.Text) {}
+	becomes("1.1.0", "", func(t *control.Text) { t.Dry = true })
+	becomes("1.0.0", "", plain)
+	becomes("1.1.0", "&{1.0.0 1.1.0}", plain)
+	becomes("1.2.0", "&{1.1.0 1.2.0}", plain)
+	becomes("1.1.0", "&{1.1.0 1.2.0}", func(t *control.Text) { t.Back = true })
+	q := declaring("a", text(now), control.DigestOf([]byte(text(now))))
+	q.Text.Dry = true
+	if r, err := d.ask(t, q); err != nil || r.Upgraded == nil || r.Upgraded.From != "npm:mcp-x@1.1.0" {
+		t.Errorf("it is told %+v, %v", r, err)
+	}
+	becomes("1.0.0", "&{1.1.0 1.0.0}", plain)
+	dir := d.options.dirs.Upgrades()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() != 0 { // whom no mode stops
+		_, err := d.ask(t, declaring("a", text("1.2.0"), control.DigestOf([]byte(text(now)))))
+		if err == nil || !strings.Contains(d.folderText(t), "1.0.0") {
+			t.Errorf("an upgrade that cannot be noted: %v", err)
+		}
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.ask(t, removing("a", "")); err != nil {
+		t.Fatal(err)
+	}
+	if last := upgrades(dir).of("a"); last != nil {
+		t.Errorf("of a server that is gone: %+v", last)
 	}
 }

@@ -36,7 +36,7 @@ func host(files map[string]string) generator.Host {
 	}
 	return generator.Host{
 		FS: m, Path: []string{"/home/alice/shims", "/usr/bin"}, Home: "/home/alice", StateDir: "/var/lib/pfar/home",
-		Packages: packages,
+		Packages: packages, Adapter: "/usr/lib/pfar/pfar-adapter",
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // Definition is what a server says of one tool, prompt, resource or template.
 type Definition struct {
-	Kind string          `json:"kind"` // "tool", "prompt", "resource", "template"
+	Kind string          `json:"kind"` // Tool, Prompt, Resource or Template
 	Name string          `json:"name"`
 	Raw  json.RawMessage `json:"definition"`
 }
@@ -67,7 +67,7 @@ func Compare(before, now []Definition) []Change {
 			continue
 		default:
 			c.What = Changed
-			if old.Kind == "tool" {
+			if old.Kind == Tool {
 				c.Breaks = narrowed(old.Raw, next.Raw)
 			}
 		}

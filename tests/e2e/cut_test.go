@@ -129,7 +129,21 @@ func cuts(t *testing.T) []cut {
 				p.awaitRunning("cut")
 				return p
 			},
-			after: runs("cut"), one: "rename to mcp.d/cut.hcl"},
+			after: runs("cut"), one: "rename to state/upgrades/cut.json"},
+		{name: "back", args: []string{"upgrade", "cut", "--back", "--yes"}, wrap: wrap, file: "mcp.d/cut.hcl",
+			bed: func(t *testing.T) *pfar {
+				p := up(t, declared, "1.1.0")
+				p.awaitRunning("cut")
+				p.succeeds("upgrade", "cut", "1.1.0", "--yes")
+				return p
+			},
+			after: func(p *pfar) {
+				p.awaitRunning("cut")
+				if out := p.succeeds("upgrade", "cut", "--back", "--yes"); !strings.Contains(out, "cut is back already") {
+					p.t.Errorf("back once more: %s", out)
+				}
+			},
+			one: "rename to mcp.d/cut.hcl"},
 		{name: "import", args: []string{"import", "--from", "cursor", "--yes"}, wrap: wrap, file: "mcp.d/cut.hcl",
 			bed: asked, already: "nothing to import", after: runs("cut"), one: "rename to mcp.d/cut.hcl"},
 		{name: "import, the command", args: []string{"import", "--from", "cursor", "--yes"}, wrap: wrap, own: true,
@@ -216,7 +230,7 @@ func (c cut) run(t *testing.T, f faults.Fault, want string) (changes []string, n
 // litter wants nothing to be left half written.
 func (c cut) litter(p *pfar) {
 	p.t.Helper()
-	for _, dir := range []string{"mcp.d", "state/vault", "state/packages/.staged", "state/set-ups"} {
+	for _, dir := range []string{"mcp.d", "state/vault", "state/packages/.staged", "state/set-ups", "state/upgrades"} {
 		left, err := os.ReadDir(filepath.Join(p.home, dir))
 		if err != nil && !os.IsNotExist(err) {
 			p.t.Error(err)

@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pfar/pfar/policies/drift"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -86,12 +87,18 @@ func (r *registries) hold(path string) <-chan struct{} {
 // npm publishes a version of a package that is the echo server, with these members of its package.json.
 func (r *registries) npm(t *testing.T, name, version, more string) {
 	t.Helper()
+	binary, err := os.ReadFile(program(t, "echo"))
+	check(t, err)
+	r.publish(t, name, version, more, binary)
+}
+
+// publish is npm with another program.
+func (r *registries) publish(t *testing.T, name, version, more string, binary []byte) {
+	t.Helper()
 	run := atHome(t, r.dir)
 	from := filepath.Join(directory(t, "/var/tmp"), "x")
 	write(t, filepath.Join(from, "package.json"),
 		fmt.Sprintf(`{"name": %q, "version": %q, "bin": "echo"%s}`, name, version, more))
-	binary, err := os.ReadFile(program(t, "echo"))
-	check(t, err)
 	check(t, os.WriteFile(filepath.Join(from, "echo"), binary, 0o755))
 	check(t, os.MkdirAll(filepath.Join(r.dir, "files"), 0o755))
 	run(from, nil, "npm", "pack", "--silent", "--ignore-scripts", "--pack-destination", filepath.Join(r.dir, "files"))
@@ -417,4 +424,17 @@ func TestInstallOwn(t *testing.T) {
 	}
 	p.awaitRunning("memory")
 	p.isOf("memory", "@modelcontextprotocol/server-memory")
+	listsItself(t, p, "memory")
+}
+
+// listsItself wants a listing of a real server, which has nothing but its sandbox, to be what it offers as it runs.
+func listsItself(t *testing.T, p *pfar, name string) {
+	t.Helper()
+	l, err := control.Client{Path: filepath.Join(p.run, "control.sock")}.List(t.Context(), name, nil)
+	check(t, err)
+	found, err := drift.ReadListing(l.Found)
+	tools := slices.DeleteFunc(found.Definitions, func(d drift.Definition) bool { return d.Kind != drift.Tool })
+	if n := server(p.last(), name).Tools; err != nil || n == 0 || len(tools) != n {
+		t.Errorf("%d are listed, and it has %d tools: %s %s, %v", len(tools), n, l.Failed, l.Refused, err)
+	}
 }

@@ -48,6 +48,22 @@ func (c Client) declared(ctx context.Context, q Request) (*Declared, error) {
 	return r.Declared, err
 }
 
+// List has pfard run a server, or with a text what it is to be, where it can do nothing, and returns what it offers.
+func (c Client) List(ctx context.Context, server string, text []byte) (Listing, error) {
+	q := Request{Verb: List, Server: server}
+	if text != nil {
+		q.Text = &Text{New: text}
+	}
+	r, err := c.Do(ctx, q)
+	if err == nil && r.Listing == nil {
+		err = errors.New("pfard answered without a listing: pfar and pfard may be of different versions")
+	}
+	if err != nil {
+		return Listing{}, err
+	}
+	return *r.Listing, nil
+}
+
 // Wish is a package that is to be installed, by its own name or by that of a declared server.
 type Wish struct{ Package, Server string }
 

@@ -52,6 +52,7 @@ const (
 	Clean       Verb = "clean"         // tell what Server left behind, which is not declared; with Remove, delete it
 	Declare     Verb = "declare"       // write Text as the owner's declaration of Server, if it is sound
 	Undeclare   Verb = "undeclare"     // remove the owner's declaration of Server; hide an installed one
+	List        Verb = "list"          // run Server, or what Text makes of it, cut off from all, and tell what it offers
 	Install     Verb = "install"       // install Package (no version: find it) or Server's; answered with each change
 	Begin       Verb = "set-up"        // begin SetUp or, without it, join what is under way; answered with each change
 	LogIn       Verb = "login"         // obtain an OAuth token of Server for the vault; answered until it is stored
@@ -61,7 +62,7 @@ const (
 var verbs = []Verb{
 	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Stuck, Policy,
 	LastRefusal, Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give, Clean,
-	Declare, Undeclare, Install, Begin, Supply, LogIn,
+	Declare, Undeclare, List, Install, Begin, Supply, LogIn,
 }
 
 // Request is one question.
@@ -80,7 +81,7 @@ type Request struct {
 	Replace   bool     `json:"replace,omitempty"`   // Import may replace what has another value
 	Gift      string   `json:"gift,omitempty"`      // Gift.Digest, of Give
 	Remove    bool     `json:"remove,omitempty"`    // Clean deletes what it tells
-	Text      *Text    `json:"text,omitempty"`      // of Declare and Undeclare
+	Text      *Text    `json:"text,omitempty"`      // of Declare, Undeclare and List
 	SettingUp
 }
 

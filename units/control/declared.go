@@ -10,6 +10,8 @@ type Text struct {
 	New []byte `json:"new,omitempty"` // of Declare
 	Old string `json:"old,omitempty"` // DigestOf the text that was there; "": there is none, for Undeclare any
 	Dry bool   `json:"dry,omitempty"` // nothing is to be changed
+
+	Back bool `json:"back,omitempty"` // of Declare: to the version of Declared.Upgraded.From, which stays the one before
 }
 
 // Declarations is the part of a Response about them.
@@ -17,6 +19,7 @@ type Declarations struct {
 	Leftovers *Leftovers `json:"leftovers,omitempty"` // of Clean
 	Declared  *Declared  `json:"declared,omitempty"`  // of Declare and Undeclare
 
+	Listing    *Listing    `json:"listing,omitempty"`    // of List
 	Installing *Installing `json:"installing,omitempty"` // of Install
 	Flow       *Flow       `json:"flow,omitempty"`       // of Begin and Supply
 	SignIn     *SignIn     `json:"sign_in,omitempty"`    // of LogIn
@@ -32,14 +35,28 @@ type Installing struct {
 	Already bool   `json:"already,omitempty"` // it was there before
 }
 
+// Listing is what a server offers, or why that is not known.
+type Listing struct {
+	Found   []byte `json:"found,omitempty"`   // a drift.Listing in JSON: a stranger's text, which pfard has not read
+	Failed  string `json:"failed,omitempty"`  // why there is none, in words
+	Refused string `json:"refused,omitempty"` // a connection that the server was refused meanwhile, in words
+}
+
+// Upgrade is a change of the version of a server's package.
+type Upgrade struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
 // Declared is what has become of a declaration that was to be written or removed.
 type Declared struct {
 	Server      string       `json:"server"`
-	File        string       `json:"file"`             // the owner's
-	Digest      string       `json:"digest,omitempty"` // DigestOf its text; "": it is gone
-	Done        bool         `json:"done"`             // false: nothing was changed
-	Hides       string       `json:"hides,omitempty"`  // a declaration of another folder that no longer counts
-	Diagnostics []Diagnostic `json:"diagnostics"`      // of the text, and of what it does to others
+	File        string       `json:"file"`               // the owner's
+	Digest      string       `json:"digest,omitempty"`   // DigestOf its text; "": it is gone
+	Done        bool         `json:"done"`               // false: nothing was changed
+	Hides       string       `json:"hides,omitempty"`    // a declaration of another folder that no longer counts
+	Diagnostics []Diagnostic `json:"diagnostics"`        // of the text, and of what it does to others
+	Upgraded    *Upgrade     `json:"upgraded,omitempty"` // the last one that pfard wrote; nil: there was none
 }
 
 // Sound reports whether nothing is wrong with the declaration but what may stay.

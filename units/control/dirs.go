@@ -132,6 +132,9 @@ func (d Dirs) Flows() string { return filepath.Join(d.State, "set-ups") }
 // Kept is the directory of the last good version of each declaration.
 func (d Dirs) Kept() string { return filepath.Join(d.State, "declarations") }
 
+// Upgrades is the directory of which version the package of each server had before.
+func (d Dirs) Upgrades() string { return filepath.Join(d.State, "upgrades") }
+
 // Clients is the folder of declared clients, beside that of the servers.
 func (d Dirs) Clients() string { return filepath.Join(filepath.Dir(d.Config), "clients.d") }
 
@@ -162,6 +165,6 @@ func (d Dirs) Private(declarations string) []string {
 		return strings.HasPrefix(dir, "/usr/")
 	})
 	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(),
-		d.Homes(), d.Kept(), d.Flows(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"),
+		d.Homes(), d.Kept(), d.Upgrades(), d.Flows(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"),
 		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Services(), d.OAuth(), d.Token(), d.Undo())
 }

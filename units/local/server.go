@@ -125,14 +125,17 @@ func (s *server) makeHome() error {
 	return makeHome(s.r.dirs.home(s.plan.Name), s.user)
 }
 
-// MakeOwn makes a directory of a server whose processes run as the user id, and gives it all that is in there.
+// MakeOwn makes a directory of a server whose processes run as the user id, and gives it all that is in there. A file
+// in its place stays one: a program that runs once may leave no more than that.
 func MakeOwn(dir string, uid int) error {
 	return makeHome(dir, identity{id: uid, set: uid != os.Getuid()})
 }
 
 func makeHome(home string, user identity) error {
-	if err := os.MkdirAll(home, 0o700); err != nil {
-		return fmt.Errorf("making the state directory: %w", err)
+	if st, err := os.Lstat(home); err != nil || !st.Mode().IsRegular() {
+		if err := os.MkdirAll(home, 0o700); err != nil {
+			return fmt.Errorf("making the state directory: %w", err)
+		}
 	}
 	if err := own(home, user); err != nil {
 		return fmt.Errorf("giving the state directory to user %d: %w", user.uid(), err)

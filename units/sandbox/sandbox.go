@@ -75,4 +75,6 @@ type Limits struct {
 	Memory int64 `json:"memory"` // bytes, MemoryMax=
 	Tasks  int   `json:"tasks"`  // processes and threads, TasksMax=
 	CPU    int   `json:"cpu"`    // percent of one core, CPUQuota=; 0: no quota
+
+	File int64 `json:"file,omitempty"` // bytes, the largest file that it may make (RLIMIT_FSIZE); 0: no bound
 }

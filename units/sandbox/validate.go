@@ -9,7 +9,7 @@ import (
 // Validate reports why s cannot be built safely. It is asked again at every start, for the plan has been a file
 // meanwhile.
 func (s Sandbox) Validate() error {
-	if s.Limits.Memory <= 0 || s.Limits.Tasks <= 0 || s.Limits.CPU < 0 {
+	if s.Limits.Memory <= 0 || s.Limits.Tasks <= 0 || s.Limits.CPU < 0 || s.Limits.File < 0 {
 		return errNoLimit
 	}
 	if !clean(s.Command) || s.Command == "/" {

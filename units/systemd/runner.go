@@ -227,8 +227,11 @@ func (r *Runner) Stop(name string) {
 }
 
 // makeHome makes the directories of a server that has some: systemd shows to a unit what is there when it starts. Whose
-// they are is known once it has.
+// they are is known once it has. Whoever has a program run once has made what it writes to.
 func makeHome(p plan.Plan) error {
+	if p.Sandbox.Once {
+		return nil
+	}
 	for _, dir := range p.OwnDirs() {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("making a directory of %q: %w", p.Name, err)

@@ -7,7 +7,9 @@ import (
 )
 
 // driftKinds are the words for kinds of definitions.
-var driftKinds = [...]string{Tools: "tool", Prompts: "prompt", Resources: "resource", Templates: "template"}
+var driftKinds = [...]string{
+	Tools: drift.Tool, Prompts: drift.Prompt, Resources: drift.Resource, Templates: drift.Template,
+}
 
 // Offers returns all that a server has last offered, with what is held back.
 func (t *trials) Offers(server string) ([]drift.Definition, error) {

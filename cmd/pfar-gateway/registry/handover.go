@@ -242,7 +242,7 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 // self is the gateway as a client. What a server may ask of clients it may ask of those whose calls it passes on.
 func self(version string, allowed []string) protocol.Client {
 	return protocol.Client{
-		Protocol: mcp.LATEST_LEGACY_PROTOCOL_VERSION, Capabilities: protocol.Every(allowed),
+		Protocol: mcp.LATEST_LEGACY_PROTOCOL_VERSION, Capabilities: handover.Abilities(allowed),
 		Info: fmt.Appendf(nil, `{"name":"pfar","version":%s}`, jsonrpc.Quote(version)),
 	}
 }

@@ -1,6 +1,7 @@
 package bubblewrap
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -17,8 +18,8 @@ import (
 // and becomes bwrap.
 const EnterArg = "enter"
 
-// Enter runs as `pfar-sandbox enter BWRAP TASKS FDS NETWORK IDS VIEWS COMMAND [ARG...]`. bwrap takes its options by
-// descriptor, but not the command, which holds nothing that is secret.
+// Enter runs as `pfar-sandbox enter BWRAP TASKS FILE FDS NETWORK IDS VIEWS COMMAND [ARG...]`. bwrap takes its options
+// by descriptor, but not the command, which holds nothing that is secret.
 func Enter(args []string) {
 	err := becomeBwrap(args)
 	// The launcher tells the owner; an exit status alone would say nothing.
@@ -28,37 +29,42 @@ func Enter(args []string) {
 
 // becomeBwrap returns only if it could not.
 func becomeBwrap(args []string) error {
-	if len(args) < 7 {
+	if len(args) < 8 {
 		return fmt.Errorf(
-			"entering the namespaces: want BWRAP, TASKS, FDS, NETWORK, IDS, VIEWS and COMMAND, got %d arguments", len(args))
+			"entering the namespaces: want BWRAP, TASKS, FILE, FDS, NETWORK, IDS, VIEWS and COMMAND, got %d arguments",
+			len(args))
 	}
 	tasks, err := strconv.ParseUint(args[1], 10, 31)
 	if err != nil {
 		return fmt.Errorf("reading the task limit: %w", err)
 	}
-	fds, err := strconv.ParseUint(args[2], 10, 16)
+	file, err := strconv.ParseUint(args[2], 10, 63)
+	if err != nil {
+		return fmt.Errorf("reading the limit of a file: %w", err)
+	}
+	fds, err := strconv.ParseUint(args[3], 10, 16)
 	if err != nil {
 		return fmt.Errorf("reading the number of descriptors: %w", err)
 	}
 	var as IDs
-	if err := as.UnmarshalText([]byte(args[4])); err != nil {
+	if err := as.UnmarshalText([]byte(args[5])); err != nil {
 		return err
 	}
 	// While this is the launcher's user still, who may be the only one to come through a home folder.
-	views, err := rootfs.Open(args[5])
+	views, err := rootfs.Open(args[6])
 	if err != nil {
 		return err
 	}
 	if err := as.become(); err != nil {
 		return err
 	}
-	if args[3] != noNetwork {
+	if args[4] != noNetwork {
 		if err := boundCounts(); err != nil {
 			return err
 		}
 	}
 	var m made
-	if m.sockets, err = prepareNetwork(args[3]); err != nil {
+	if m.sockets, err = prepareNetwork(args[4]); err != nil {
 		return err
 	}
 	if m.Made, err = rootfs.Make(views); err != nil {
@@ -67,7 +73,7 @@ func becomeBwrap(args []string) error {
 	if err := m.send(); err != nil {
 		return fmt.Errorf("sending the sockets of the namespace: %w", err)
 	}
-	if err := dropPrivileges(tasks); err != nil {
+	if err := dropPrivileges(tasks, file); err != nil {
 		return err
 	}
 	unix.CloseOnExec(fdReport)
@@ -76,13 +82,13 @@ func becomeBwrap(args []string) error {
 		return fmt.Errorf("closing inherited descriptors: %w", err)
 	}
 	// bwrap takes the program only from argv.
-	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[6:]...)
+	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[7:]...)
 	err = unix.Exec(args[0], argv, nil)
 	return fmt.Errorf("executing %q: %w", args[0], err)
 }
 
 // dropPrivileges leaves bwrap with nothing but the right that every process has, to make namespaces of its own.
-func dropPrivileges(tasks uint64) error {
+func dropPrivileges(tasks, file uint64) error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clearing ambient capabilities: %w", err)
 	}
@@ -102,6 +108,7 @@ func dropPrivileges(tasks uint64) error {
 		// Half of what its launcher may have: descriptors in flight on Unix sockets are counted by user, and held against
 		// the limit of who sends (unix(7), ETOOMANYREFS). The server's sends fail before pfar's do.
 		{"RLIMIT_NOFILE", unix.RLIMIT_NOFILE, min(4096, descriptors/2)},
+		{"RLIMIT_FSIZE", unix.RLIMIT_FSIZE, cmp.Or(file, math.MaxUint64)}, // what it writes to the host's disk
 	}
 	for _, l := range limits {
 		var had unix.Rlimit

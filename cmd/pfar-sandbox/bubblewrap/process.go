@@ -151,8 +151,8 @@ func (v *Process) fork(bwrap string, s sandbox.Sandbox, n Network, as IDs, views
 	if err != nil {
 		return err
 	}
-	enter := []string{EnterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.Itoa(len(d.files)),
-		string(network), string(text), string(list), s.Command}
+	enter := []string{EnterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.FormatInt(s.Limits.File, 10),
+		strconv.Itoa(len(d.files)), string(network), string(text), string(list), s.Command}
 	v.cmd = exec.Command("/proc/self/exe", append(enter, s.Args...)...)
 	v.cmd.Env = []string{} // nothing of ours, not even to bwrap
 	v.cmd.Dir = "/"

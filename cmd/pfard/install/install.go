@@ -37,7 +37,7 @@ type Around interface {
 // longest is how long a job may take.
 const longest = 20 * time.Minute
 
-// Jobs are the packages that are being installed.
+// Jobs are what is being installed, and the servers that are asked what they offer.
 type Jobs struct {
 	log    *slog.Logger
 	dir    string // of the packages
@@ -45,13 +45,13 @@ type Jobs struct {
 	steps  func(step string) error // called before each step of finish; nil: nobody is
 
 	mu      sync.Mutex
-	machine Machine // nil: nothing can be installed yet
-	of      map[source.Package]*Job
+	machine Machine // nil: nothing can be run yet
+	of      map[string]*Job
 }
 
 // New returns Jobs that install below a directory, once Run has said by what.
 func New(log *slog.Logger, dir string, around Around) *Jobs {
-	return &Jobs{log: log, dir: dir, around: around, of: map[source.Package]*Job{}}
+	return &Jobs{log: log, dir: dir, around: around, of: map[string]*Job{}}
 }
 
 // Run has jobs run by a machine. What an earlier pfard has left of its own jobs is removed.
@@ -64,34 +64,60 @@ func (j *Jobs) Run(m Machine) {
 	}
 }
 
-// staged is the folder in which jobs leave packages.
+// staged is the folder in which jobs leave what they make.
 func (j *Jobs) staged() string { return filepath.Join(j.dir, ".staged") }
 
-// Job is the installation of one package.
+// work is what a job does.
+type work struct {
+	name    string // no two jobs of one name are under way
+	plan    func(session, stage string) (plan.Plan, error)
+	detail  string                   // of the state, while its process runs
+	take    func(stage string) error // takes what the process has left
+	longest time.Duration
+}
+
+// Job is one run of a process, and what is made of what it leaves: the installation of one package, or a listing.
 type Job struct {
-	pkg    source.Package
+	work
 	handle string
 	ended  chan string   // takes one: why it failed, "" unless the job has said so
 	done   chan struct{} // closed when the package is there, or will not be
 
 	mu      sync.Mutex
 	state   control.Installing
+	refused string // the last connection that it was refused, in words
 	err     error
 	changed chan struct{} // closed when state is another
 }
+
+func newJob(w work) *Job {
+	return &Job{
+		work: w, handle: units.NewSession(), ended: make(chan string, 1), done: make(chan struct{}),
+		changed: make(chan struct{}),
+	}
+}
+
+var errStarting = errors.New("pfard is only starting")
 
 // Begin installs a package, unless that is under way: then the job is that one. It does not wait. For a package without
 // a version, the job installs nothing: in the end its state names the newest version.
 func (j *Jobs) Begin(p source.Package) (*Job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if job := j.of[p]; job != nil {
+	if job := j.of[p.String()]; job != nil {
 		return job, nil
 	}
-	job := &Job{
-		pkg: p, handle: units.NewSession(), ended: make(chan string, 1), done: make(chan struct{}),
-		changed: make(chan struct{}),
-		state:   control.Installing{Package: p.String()},
+	job := newJob(work{name: p.String(), detail: "fetching", longest: longest})
+	job.state.Package = p.String()
+	job.plan = func(session, stage string) (plan.Plan, error) {
+		return j.around.Settings().Plan(installer.Job{Package: p, Session: session, Stage: stage})
+	}
+	job.take = func(stage string) error {
+		if p.Version == "" {
+			return job.found(p, stage)
+		}
+		job.tell("checking")
+		return j.finish(p, stage)
 	}
 	err := fs.ErrNotExist
 	if p.Version != "" {
@@ -104,10 +130,10 @@ func (j *Jobs) Begin(p source.Package) (*Job, error) {
 		close(job.done)
 		return job, nil
 	case j.machine == nil:
-		return nil, errors.New("pfard is only starting")
+		return nil, errStarting
 	}
-	j.of[p] = job
-	go j.run(job)
+	j.of[job.name] = job
+	go j.install(job, p)
 	return job, nil
 }
 
@@ -115,7 +141,7 @@ func (j *Jobs) Begin(p source.Package) (*Job, error) {
 func (j *Jobs) Under(p source.Package) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.of[p] != nil
+	return j.of[p.String()] != nil
 }
 
 // Take takes what a machine tells, and reports whether it was about a job.
@@ -126,15 +152,23 @@ func (j *Jobs) Take(u units.Update) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, job := range j.of {
-		if job.handle != u.Session || !u.Ended {
+		if job.handle != u.Session {
+			continue
+		}
+		refused := ""
+		if u.Refusal.Reason != "" {
+			refused = u.Refusal.Clean(j.around.Clean).String()
+			job.refuse(refused)
+		}
+		if !u.Ended {
 			continue
 		}
 		why := ""
 		if u.State == units.StateFailed {
 			why = cmp.Or(j.around.Clean(u.Detail), "the job failed")
 		}
-		if u.Refusal.Reason != "" && why != "" {
-			why += "; " + u.Refusal.Clean(j.around.Clean).String()
+		if refused != "" && why != "" {
+			why += "; " + refused
 		}
 		if u.Refusal.Reason == "address-refused" && why != "" {
 			why += "; to use a registry at a private address, name it: npm config set registry URL, " +
@@ -148,22 +182,19 @@ func (j *Jobs) Take(u units.Update) bool {
 	return true
 }
 
-// run carries a job out.
-func (j *Jobs) run(job *Job) {
-	err := j.install(job)
-	j.mu.Lock()
-	delete(j.of, job.pkg)
-	j.mu.Unlock()
-	looks := job.pkg.Version == ""
+// install carries an installation out.
+func (j *Jobs) install(job *Job, p source.Package) {
+	err := j.carryOut(context.Background(), job)
+	looks := p.Version == ""
 	switch {
 	case err != nil && looks:
-		err = fmt.Errorf("looking for the newest version of %s: %w", job.pkg, err)
+		err = fmt.Errorf("looking for the newest version of %s: %w", p, err)
 	case err != nil:
-		err = fmt.Errorf("installing %s: %w", job.pkg, err)
-		j.log.Error("a package is not installed", "package", job.pkg.String(), "error", err)
+		err = fmt.Errorf("installing %s: %w", p, err)
+		j.log.Error("a package is not installed", "package", p.String(), "error", err)
 	case !looks:
-		j.log.Info("a package is installed", "package", job.pkg.String())
-		j.around.Installed(job.pkg)
+		j.log.Info("a package is installed", "package", p.String())
+		j.around.Installed(p)
 	}
 	job.mu.Lock()
 	job.err, job.state.Done = err, err == nil && !looks
@@ -171,30 +202,29 @@ func (j *Jobs) run(job *Job) {
 	close(job.done)
 }
 
-// install runs npm or pip, and puts in place what it has made.
-func (j *Jobs) install(job *Job) (err error) {
+// carryOut runs a job's process, and takes what it has made. Then the job is forgotten, with all that it has left.
+func (j *Jobs) carryOut(ctx context.Context, job *Job) (err error) {
 	stage := filepath.Join(j.staged(), units.Instance(installer.Server, job.handle))
 	defer func() {
 		if rerr := remove(stage); rerr != nil && err == nil {
-			j.log.Warn("removing what was not installed, ignoring", "error", rerr)
+			j.log.Warn("removing what a job has left, ignoring", "error", rerr)
 		}
 		err = spaceless(err)
+		j.mu.Lock()
+		delete(j.of, job.name)
+		j.mu.Unlock()
 	}()
 	if err := j.prepare(stage); err != nil {
 		return err
 	}
-	p, err := j.around.Settings().Plan(installer.Job{Package: job.pkg, Session: job.handle, Stage: stage})
+	p, err := job.plan(job.handle, stage)
 	if err != nil {
 		return err
 	}
-	if err := j.fetch(job, p); err != nil {
+	if err := j.process(ctx, job, p); err != nil {
 		return err
 	}
-	if job.pkg.Version == "" {
-		return job.found(stage)
-	}
-	job.tell("checking")
-	return j.finish(job.pkg, stage)
+	return job.take(stage)
 }
 
 // prepare makes the folder of a job.
@@ -211,8 +241,8 @@ func (j *Jobs) prepare(stage string) error {
 	return os.Mkdir(stage, 0o700)
 }
 
-// fetch runs the job's process to its end.
-func (j *Jobs) fetch(job *Job, p plan.Plan) error {
+// process runs the job's process to its end.
+func (j *Jobs) process(ctx context.Context, job *Job, p plan.Plan) error {
 	j.mu.Lock()
 	m := j.machine
 	j.mu.Unlock()
@@ -221,8 +251,8 @@ func (j *Jobs) fetch(job *Job, p plan.Plan) error {
 		m.Stop(instance)
 		return err
 	}
-	job.tell("fetching")
-	late := time.NewTimer(longest)
+	job.tell(job.detail)
+	late := time.NewTimer(job.longest)
 	defer late.Stop()
 	var err error
 	select {
@@ -231,7 +261,9 @@ func (j *Jobs) fetch(job *Job, p plan.Plan) error {
 			err = fmt.Errorf("%s; its log: %s", why, j.around.Log(instance))
 		}
 	case <-late.C:
-		err = fmt.Errorf("it took longer than %s; its log: %s", longest, j.around.Log(instance))
+		err = fmt.Errorf("it took longer than %s; its log: %s", job.longest, j.around.Log(instance))
+	case <-ctx.Done():
+		err = context.Cause(ctx)
 	}
 	m.Stop(instance) // nothing of it can write any more
 	return err
@@ -245,9 +277,15 @@ func (job *Job) tell(words string) {
 	job.changed = make(chan struct{})
 }
 
+func (job *Job) refuse(words string) {
+	job.mu.Lock()
+	defer job.mu.Unlock()
+	job.refused = words
+}
+
 // found has the job's state name the newest version.
-func (job *Job) found(stage string) error {
-	p, err := newest(job.pkg, stage)
+func (job *Job) found(wanted source.Package, stage string) error {
+	p, err := newest(wanted, stage)
 	job.mu.Lock()
 	defer job.mu.Unlock()
 	job.state.Package = p.String()

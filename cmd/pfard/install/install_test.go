@@ -17,9 +17,13 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/installer"
 	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/policies/drift"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/plan"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 var wanted = source.Package{Kind: source.NPM, Name: "@a/b", Version: "1.0.0"}
@@ -30,6 +34,8 @@ type bench struct {
 	jobs *Jobs
 	base string
 	does func(stage string) string // what npm does there; it returns why it fails
+
+	refused egress.Refusal // of the job's bridge
 
 	mu        sync.Mutex
 	starts    int
@@ -70,6 +76,7 @@ func (b *bench) Start(p plan.Plan, _ units.Secrets) error {
 	b.mu.Unlock()
 	go func() {
 		u := units.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStopped, Ended: true}
+		u.Refusal = b.refused
 		if why := b.does(p.PrivateHome()); why != "" {
 			u.State, u.Detail = units.StateFailed, why
 		}
@@ -298,5 +305,92 @@ func TestInstallCut(t *testing.T) {
 			}
 			b.clean()
 		}
+	}
+}
+
+// listed has a server listed by a job that does this with its file.
+func (b *bench) listed(ctx context.Context, does func(out string) string) (control.Listing, error) {
+	b.t.Helper()
+	b.does = does
+	return b.jobs.List(ctx, "notion", func(session, out string) (plan.Plan, error) {
+		p := plan.Plan{Name: installer.Server, Gateway: handover.Server{Session: session}}
+		p.Sandbox.Mounts = []sandbox.Mount{{State: true, Source: out}}
+		return p, nil
+	})
+}
+
+// TestList: what a listing's job leaves in its one file comes back as it is. Whatever else the file has become is not
+// followed, waited for or read whole, and nothing of the job stays.
+func TestList(t *testing.T) {
+	b := newBench(t, nil)
+	put := func(text string) func(string) string {
+		return func(out string) string { b.write(out, text); return "" }
+	}
+	instead := func(make func(out string) error) func(string) string {
+		return func(out string) string {
+			if err := errors.Join(os.Remove(out), make(out)); err != nil {
+				t.Error(err)
+			}
+			return ""
+		}
+	}
+	l, err := b.listed(t.Context(), put("{}\x00 anything"))
+	if err != nil || string(l.Found) != "{}\x00 anything" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	b.clean()
+	for want, does := range map[string]func(string) string{
+		"it has left nothing": put(""),
+		"no file of at most":  func(out string) string { os.Truncate(out, drift.MaxListing+1); return "" },
+		"too many levels":     instead(func(out string) error { return os.Symlink("/etc/passwd", out) }),
+		"is no file of":       instead(func(out string) error { return unix.Mkfifo(out, 0o644) }),
+		"what it has left is": instead(func(out string) error { return os.Mkdir(out, 0o755) }),
+		"no such file":        instead(func(string) error { return nil }),
+		"exit 1 ***; its log": func(string) string { return "exit 1 hunter2" },
+	} {
+		l, err := b.listed(t.Context(), does)
+		if err == nil || !strings.Contains(err.Error(), want) || l.Found != nil {
+			t.Errorf("%+v, %v, want %q", l, err, want)
+		}
+		b.clean()
+	}
+	b.refused = egress.Refusal{Reason: "name-not-declared", Host: "api.example"}
+	if l, err := b.listed(t.Context(), put("{}")); err != nil || !strings.Contains(l.Refused, "api.example") {
+		t.Errorf("%+v, %v", l, err)
+	}
+	b.clean()
+}
+
+// TestListEnds: a listing ends with whoever wants it, and there is one of a server at a time.
+func TestListEnds(t *testing.T) {
+	b := newBench(t, nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	begun, over := make(chan string), make(chan error)
+	go func() {
+		_, err := b.listed(ctx, func(out string) string {
+			begun <- out
+			<-ctx.Done()
+			return "killed"
+		})
+		over <- err
+	}()
+	if info, err := os.Lstat(<-begun); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the file is %v, %v", info, err)
+	}
+	if _, err := b.jobs.List(t.Context(), "notion", nil); !errors.Is(err, control.ErrBusy) {
+		t.Errorf("a second one: %v", err)
+	}
+	left := errors.New("left")
+	cancel(left)
+	if err := <-over; !errors.Is(err, left) && !strings.Contains(err.Error(), "killed") {
+		t.Errorf("who has left hears %v", err)
+	}
+	if len(b.stopped) != 1 {
+		t.Errorf("stopped %q", b.stopped)
+	}
+	b.clean()
+	b.jobs = New(slog.New(slog.DiscardHandler), filepath.Join(b.base, "packages"), b)
+	if _, err := b.jobs.List(t.Context(), "notion", nil); err == nil {
+		t.Error("there is nothing to run a job")
 	}
 }

@@ -62,9 +62,6 @@ func Capability(method string) string {
 	return ""
 }
 
-// capabilities are all that a declaration can allow.
-var capabilities = []string{"elicitation", "roots", "sampling"}
-
 // Answer gives the server the client's result.
 func (a *Ask) Answer(result []byte) { a.reply("result", result) }
 
@@ -164,25 +161,6 @@ func shaped(ms jsonrpc.Members, names []string, value func(i int) []byte) []byte
 			b = append(b, ',')
 		}
 		b = append(append(append(b, jsonrpc.Quote(string(ms[i].Name))...), ':'), value(i)...)
-	}
-	return append(b, '}')
-}
-
-// Every is the object of capabilities of a client that has all that is allowed.
-func Every(allowed []string) []byte {
-	b := []byte{'{'}
-	for _, c := range capabilities {
-		if !slices.Contains(allowed, c) {
-			continue
-		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		value := `{}`
-		if c == "elicitation" {
-			value = `{"form":{},"url":{}}`
-		}
-		b = fmt.Appendf(b, "%q:%s", c, value)
 	}
 	return append(b, '}')
 }

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/policies/drift"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// limits bound what a server may cost that is asked for what it offers.
+type limits struct {
+	whole time.Duration
+	probe time.Duration // of that, for the question whether it speaks the newer generation of the protocol
+	bytes int           // that it writes, all together
+	pages int           // of one list
+	items int           // of one list, all pages
+}
+
+// defaultLimits are those that the gateway has for the same.
+func defaultLimits() limits {
+	return limits{whole: 40 * time.Second, probe: 5 * time.Second, bytes: 16 << 20, pages: 256, items: 4096}
+}
+
+// list runs a server, and writes into a file all that it offers, or why that is not known. Both are a result: only what
+// keeps it from writing one is an error.
+func list(ctx context.Context, args []string) error {
+	f := flag.NewFlagSet("list", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	out := f.String("out", "", "the `file` to write, which is there")
+	abilities := f.String("abilities", "", "what the server may ask of clients, with commas")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() == 0 || *out == "" {
+		return errors.New("usage: pfar-adapter list --out FILE [--abilities LIST] -- COMMAND [ARGUMENT...]")
+	}
+	client := handover.Abilities(strings.Split(*abilities, ","))
+	var l drift.Listing
+	found, err := listing{defaultLimits(), client, os.Stderr}.of(ctx, f.Args())
+	if l.Definitions = found; err != nil {
+		l = drift.Listing{Failed: err.Error()}
+	}
+	return write(*out, l)
+}
+
+// write makes a file a listing. The file was made by whoever wants it: no other one is made here.
+func write(path string, l drift.Listing) error {
+	text, err := json.Marshal(l)
+	if err != nil || len(text) > drift.MaxListing {
+		text, _ = json.Marshal(drift.Listing{Failed: "what it offers cannot be written down"})
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return fmt.Errorf("writing what the server offers: %w", err)
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}
+
+// listing asks servers for what they offer.
+type listing struct {
+	limits
+	abilities []byte   // of this client, in JSON
+	log       *os.File // takes what they write on stderr
+}
+
+// of starts a server, and returns what it offers. It waits no longer than its limits say, whatever the server does;
+// what it leaves behind then ends with this process.
+func (l listing) of(ctx context.Context, command []string) ([]drift.Definition, error) {
+	late := fmt.Errorf("it took longer than %s", l.whole)
+	ctx, cancel := context.WithTimeoutCause(ctx, l.whole, late)
+	defer cancel()
+	type answer struct {
+		found []drift.Definition
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		found, err := l.ask(ctx, command, true)
+		if errors.Is(err, errProbe) { // some end when they are asked in the newer way
+			found, err = l.ask(ctx, command, false)
+		}
+		done <- answer{found, err}
+	}()
+	select {
+	case a := <-done:
+		return a.found, a.err
+	case <-ctx.Done():
+		select {
+		case a := <-done: // it says at what it was too late
+			return a.found, a.err
+		case <-time.After(time.Second): // it cannot be written to
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (l listing) ask(ctx context.Context, command []string, probe bool) ([]drift.Definition, error) {
+	s, err := start(command, l.limits, l.log)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
+	if err := s.agree(ctx, l.abilities, probe); err != nil {
+		return nil, err
+	}
+	all := []drift.Definition{}
+	for _, f := range forms() {
+		if !s.has(f.capability) {
+			continue
+		}
+		items, err := s.pages(ctx, f)
+		// The gateway takes a server as well that lists its tools alone.
+		if err != nil && (f.kind == drift.Tool || ctx.Err() != nil || s.ended()) {
+			return nil, err
+		}
+		all = append(all, named(f, items)...)
+	}
+	return all, nil
+}
+
+// named are the definitions that can be told from one another, the first of each name.
+func named(f form, items []json.RawMessage) (list []drift.Definition) {
+	seen := map[string]bool{}
+	for _, raw := range items {
+		var members map[string]json.RawMessage
+		var name string
+		if json.Unmarshal(raw, &members) != nil || json.Unmarshal(members[f.key], &name) != nil || name == "" || seen[name] {
+			continue
+		}
+		seen[name] = true
+		list = append(list, drift.Definition{Kind: f.kind, Name: name, Raw: raw})
+	}
+	return list
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/cmd/pfard/install"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/installer"
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
+)
+
+// lister has servers say what they offer, before they are switched to another version. It keeps nothing.
+type lister struct {
+	declarer
+	delivery *delivery
+	jobs     *install.Jobs
+	clean    func(string) string
+}
+
+func (d *daemon) lister() lister {
+	i := d.orders.installs
+	return lister{d.declarer(), d.delivery, i.jobs, i.Clean}
+}
+
+// answer carries out a request. That the server cannot be listed is no error: the answer says why.
+func (w lister) answer(ctx context.Context, q control.Request, send func(control.Response) error) error {
+	l, err := w.list(ctx, q)
+	if err != nil {
+		return err
+	}
+	return send(control.Response{Declarations: control.Declarations{Listing: &l}})
+}
+
+func (w lister) list(ctx context.Context, q control.Request) (control.Listing, error) {
+	if !units.IsServer(q.Server) {
+		return control.Listing{}, fmt.Errorf("%w: %q is not the name of a server", control.ErrInvalid, q.Server)
+	}
+	var s declaration.Server
+	if err := w.do(func() (err error) { s, err = w.wanted(q); return err }); err != nil {
+		return control.Listing{}, err
+	}
+	invented := w.delivery.invented(s.Credentials)
+	l, err := w.jobs.List(ctx, q.Server, func(session, out string) (plan.Plan, error) {
+		return installer.List(s, w.reader.host(), installer.Listing{
+			Session: session, Out: out, Values: invented,
+		})
+	})
+	switch {
+	case errors.Is(err, control.ErrBusy), ctx.Err() != nil:
+		return l, err
+	case err != nil:
+		l.Failed = w.clean(err.Error())
+	}
+	return l, nil
+}
+
+// wanted is the server as it is declared, or as it would be with another text.
+func (w lister) wanted(q control.Request) (s declaration.Server, err error) {
+	set, err := w.load("", nil)
+	if err != nil {
+		return s, err
+	}
+	var diags hcl.Diagnostics
+	if q.Text != nil {
+		file, err := w.file(set, q.Server)
+		if err != nil {
+			return s, err
+		}
+		then, err := w.load(filepath.Base(file.path), q.Text.New)
+		if err != nil {
+			return s, err
+		}
+		diags, set = w.judge(set, then, q.Server, file.path), then
+	}
+	var wrong []string
+	for _, g := range diags {
+		if g.Severity == hcl.DiagError {
+			wrong = append(wrong, g.Summary+": "+g.Detail)
+		}
+	}
+	if wrong != nil {
+		return s, fmt.Errorf("%w: %s", control.ErrInvalid, strings.Join(wrong, "; "))
+	}
+	at := slices.IndexFunc(set.Servers, func(s declaration.Server) bool { return s.Name == q.Server })
+	if at < 0 {
+		return s, fmt.Errorf("%w: %q", control.ErrNoServer, q.Server)
+	}
+	return set.Servers[at], nil
+}
+
+// invented is what a server that is only listed finds in place of its credentials: texts that look like them, and are
+// good for nothing. They are not the placeholders that the server gets when it runs.
+func (d delivery) invented(credentials []declaration.Credential) map[string]string {
+	all := map[string]string{}
+	for _, c := range credentials {
+		all[c.Env] = d.looksLike(c)
+	}
+	return all
+}
+
+// shapeless is what a credential looks like of which nothing is known.
+var shapeless = strings.Repeat("x", 40)
+
+func (d delivery) looksLike(c declaration.Credential) string {
+	seed, err := d.vault.Seed()
+	if err != nil {
+		return shapeless
+	}
+	name := installer.Server + "/" + c.Env
+	value, err := d.value(plan.Credential{Name: c.Env, Key: c.Key, From: c.From, Deliver: c.Deliver})
+	if err == nil {
+		if text, err := broker.Placeholder(seed, name, string(value)); err == nil {
+			return text
+		}
+	}
+	text, err := broker.Placeholder(seed, name, shapeless)
+	if err != nil {
+		return shapeless
+	}
+	return text
+}
