@@ -61,7 +61,7 @@ Promise.all([
 ]).then(() => { tools[0].description = JSON.stringify(found); serve(); });
 `
 
-const serving = "serve();\n"
+const justServes = "serve();\n"
 
 // offering is a program that offers tools with these schemas, and begins so.
 func offering(begin string, tools ...string) []byte {
@@ -96,15 +96,15 @@ func upgrading(t *testing.T) (p *pfar, folder string, outside net.Listener) {
 	probe := strings.NewReplacer("HOST", host, "PORT", port).Replace(probing)
 	keep, search, one := toolOf("keep", ``, "a"), toolOf("search", `"q"`, "q"), toolOf("old", ``)
 	for version, program := range map[string][]byte{
-		"1.0.0": offering(serving, keep, search, one),
-		"1.1.0": offering(serving, keep, toolOf("search", `"q","where"`, "q", "where"), toolOf("new", ``)),
+		"1.0.0": offering(justServes, keep, search, one),
+		"1.1.0": offering(justServes, keep, toolOf("search", `"q","where"`, "q", "where"), toolOf("new", ``)),
 		"2.0.0": offering(probe, toolOf("probe", ``)),
 		"3.0.0": offering(`console.error("no network: "+process.env.ENV_TOKEN.length); process.exit(3);`, keep),
 		"4.0.0": offering(`for (;;) fs.writeSync(1, "x".repeat(1 << 16));`, keep),
 	} {
 		r.publish(t, upgradePackage, version, "", program)
 	}
-	r.publish(t, upgradePackage, "1.1.0", "", offering(serving, keep, toolOf("search", `"q","where"`, "q", "where"),
+	r.publish(t, upgradePackage, "1.1.0", "", offering(justServes, keep, toolOf("search", `"q","where"`, "q", "where"),
 		toolOf("new", ``))) // which is the newest
 	folder = directory(t, "")
 	check(t, os.Chmod(folder, 0o777))
