@@ -54,6 +54,9 @@ func explainStart(b *strings.Builder, p plan.Plan) {
 	if s := p.Gateway.Sessions; s.Own {
 		fmt.Fprintf(b, "Each client session has its own process, at most %d at once. A process without a call for %s\nstops, and its data is gone.\n", s.Max, declaration.Short(s.Idle))
 	}
+	if n := p.Gateway.Retries; n > 0 {
+		fmt.Fprintf(b, "A call that failed is sent again up to %d times, if it is certain that it only reads.\n", n)
+	}
 	if p.Gateway.Version != "" {
 		fmt.Fprintf(b, "It is expected to be version %s; another one is shown as drift.\n", quote(p.Gateway.Version))
 	}

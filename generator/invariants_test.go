@@ -88,6 +88,7 @@ func TestHowAPlanChanges(t *testing.T) {
 		"a tool off":    {one, compiled(t, `tool "a" { enabled = false }`+"\n"+plain), "as it runs"},
 		"a tool's name": {one, compiled(t, `tool "a" { rename = "b" }`+"\n"+plain), "as it runs"},
 		"idle_timeout":  {one, compiled(t, `idle_timeout = "5m"`+"\n"+plain), "another process"},
+		"retries":       {one, compiled(t, "retries = 2\n"+plain), "as it runs"},
 		"autostart":     {one, compiled(t, "autostart = false\n"+plain), "another process"},
 	} {
 		takes := "another process"

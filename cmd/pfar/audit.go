@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/policies/egress"
+	failures "github.com/pfar/pfar/policies/failure"
 )
 
 const auditHelp = `Show the records, oldest first: every call with its verdict and outcome, refused hosts, operations on the
@@ -93,7 +95,8 @@ func (c auditVerb) auditCommand() *cobra.Command {
 // auditKinds are what --kind takes.
 func auditKinds() []string {
 	return []string{
-		"call", string(audit.Refused), string(audit.Vault), string(audit.Pin), string(audit.Approval), string(audit.Session), string(audit.Lifecycle),
+		"call", string(audit.Retry),
+		string(audit.Refused), string(audit.Vault), string(audit.Pin), string(audit.Approval), string(audit.Session), string(audit.Lifecycle),
 		string(audit.Declaration), string(audit.Policy), string(audit.SetUp),
 		string(audit.Retention), string(audit.Torn), string(audit.Resumed), string(audit.Begin), string(audit.Rotate),
 	}
@@ -344,6 +347,9 @@ func callLine(o, c *audit.Record) auditLine {
 		what = append(what, "("+d.Reason+")")
 	}
 	result := c.Outcome
+	if c.Failure != nil {
+		result += " (" + failedBy(*c.Failure) + ")"
+	}
 	if c.Bytes > 0 {
 		result += ", " + size(c.Bytes)
 	}
@@ -393,6 +399,9 @@ func eventLine(recorded *audit.Record) auditLine {
 		add(shortened(r.Old) + " → " + shortened(r.New))
 	}
 	add(r.User, r.Outcome, r.Approver, r.Channel)
+	if r.Failure != nil {
+		add("after " + failedBy(*r.Failure))
+	}
 	if r.To != "" {
 		add("to the " + r.To)
 	}
@@ -406,6 +415,21 @@ func eventLine(recorded *audit.Record) auditLine {
 	add(r.ID)
 	l.text = strings.Join(words, "  ")
 	return l
+}
+
+// failedBy is how a call failed: its class, and how often it was sent if that was more than once.
+func failedBy(f failures.Failure) string {
+	words := string(f.Class)
+	if f.Status != 0 {
+		words += " " + strconv.Itoa(f.Status)
+	}
+	if f.After != 0 {
+		words += ", again in " + failures.Short(f.After)
+	}
+	if f.Tries > 1 {
+		words += fmt.Sprintf(", sent %d times", f.Tries)
+	}
+	return words
 }
 
 // shortened is the beginning of a digest, and any other word as it is.

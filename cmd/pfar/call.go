@@ -114,7 +114,7 @@ func (c toolsVerb) callTool(ctx context.Context, g *gateway, t tool, rest []stri
 	begun := time.Now()
 	raw, err := g.call(ctx, t, arguments)
 	if err != nil {
-		return c.explainFailed(ctx, t.Meta.Server, plainly(err), err.Error(), begun)
+		return c.explainFailed(ctx, t.Meta.Server, classed(plainly(err)), err.Error(), begun)
 	}
 	err = c.printResult(t, raw)
 	if code, hint := classify(err); code == exitToolError && hint == "" {
@@ -143,11 +143,23 @@ func (c toolsVerb) explainFailed(ctx context.Context, server string, err error, 
 	if hint == "" {
 		return err
 	}
-	code := exitFailed
+	is := failure{code: exitFailed}
 	if f, ok := errors.AsType[*failure](err); ok {
-		code = f.code
+		is = *f
 	}
-	return fail(code, "%w", err).withHint("%s", hint)
+	is.err, is.hint = err, hint
+	return &is
+}
+
+// classed is an error of a call with the exit code and the remedy of its class, if it has one.
+func classed(err error) error {
+	e, ok := errors.AsType[*rpcError](err)
+	if !ok || e.Failure.Class == "" {
+		return err
+	}
+	f := fail(exitOf(e.Failure.Class), "%w", err).withHint("%s", e.Failure.Remedy)
+	f.of = e.Failure.Failure
+	return f
 }
 
 // badFlag explains a flag that the tool does not have, or a value that it does not take.

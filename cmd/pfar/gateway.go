@@ -22,6 +22,7 @@ import (
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/access"
+	failures "github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -187,6 +188,17 @@ func (g *gateway) close() { g.client.Close() }
 type rpcError struct {
 	Code    int
 	Message string
+	Failure failures.Told // the zero value: it has no class
+}
+
+// newRPCError reads what the gateway says of an error's class.
+func newRPCError(e *mcp.JSONRPCErrorDetails) *rpcError {
+	is := &rpcError{Code: e.Code, Message: e.Message}
+	var data map[string]json.RawMessage
+	if b, err := json.Marshal(e.Data); err == nil && json.Unmarshal(b, &data) == nil && data[failures.Key] != nil {
+		_ = json.Unmarshal(data[failures.Key], &is.Failure) // another gateway's may be of another kind
+	}
+	return is
 }
 
 func (e *rpcError) Error() string { return e.Message }
@@ -201,7 +213,7 @@ func (g *gateway) request(ctx context.Context, method string, params any) (json.
 	case err != nil:
 		return nil, err
 	case response.Error != nil:
-		return nil, &rpcError{response.Error.Code, response.Error.Message}
+		return nil, newRPCError(response.Error)
 	}
 	return response.Result, nil
 }

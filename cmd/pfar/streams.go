@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	failures "github.com/pfar/pfar/policies/failure"
 )
 
 // streams are what a verb reads and prints.
@@ -55,10 +57,11 @@ func (c *streams) complain(err error) { c.complainWith(err, "", exitOK) }
 func (c *streams) complainWith(err error, hint string, code int) {
 	if c.json() {
 		b, failed := json.Marshal(struct {
-			Error    string `json:"error"`
-			Hint     string `json:"hint,omitempty"`
-			ExitCode int    `json:"exit_code,omitempty"`
-		}{err.Error(), hint, code})
+			Error    string            `json:"error"`
+			Hint     string            `json:"hint,omitempty"`
+			ExitCode int               `json:"exit_code,omitempty"`
+			Failure  *failures.Failure `json:"failure,omitempty"`
+		}{err.Error(), hint, code, failureOf(err)})
 		if failed == nil {
 			fmt.Fprintf(c.stderr, "%s\n", escapeJSON(b))
 			return
@@ -71,6 +74,15 @@ func (c *streams) complainWith(err error, hint string, code int) {
 	if hint != "" {
 		fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, cyan, "hint:"), said(hint))
 	}
+}
+
+// failureOf is how a call has failed, nil for any other error.
+func failureOf(err error) *failures.Failure {
+	f, ok := errors.AsType[*failure](err)
+	if !ok || f.of.Class == "" {
+		return nil
+	}
+	return &f.of
 }
 
 func (c *streams) json() bool { return c.output == "json" }

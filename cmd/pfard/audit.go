@@ -357,7 +357,8 @@ func (a *auditor) pruneChain(chain string) {
 			why = fmt.Sprintf("there were more than %d MiB; written to until %s", room>>20, d.Until.UTC().Format(time.RFC3339))
 		}
 		a.based(d.Base)
-		err := a.append(audit.Record{Kind: audit.Retention, Subject: d.Path, Reason: why, Anchors: []audit.Anchor{d.Base}})
+		gap := audit.Gap{Anchors: []audit.Anchor{d.Base}}
+		err := a.append(audit.Record{Kind: audit.Retention, Subject: d.Path, Reason: why, Gap: gap})
 		if err == nil && !d.Old {
 			a.lost[chain] = d.Until
 			a.log.Warn("an audit file is deleted before its time, for there is too much", "file", d.Path, "why", why)

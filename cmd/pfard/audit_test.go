@@ -234,7 +234,7 @@ func TestBeginningsAreRemembered(t *testing.T) {
 	a := begin()
 	known := audit.Anchor{Chain: gatewayChain, Seq: 41, Hash: strings.Repeat("ab", 32)}
 	a.based(known)
-	if err := a.append(audit.Record{Kind: audit.Retention, Anchors: []audit.Anchor{known}}); err != nil {
+	if err := a.append(audit.Record{Kind: audit.Retention, Gap: audit.Gap{Anchors: []audit.Anchor{known}}}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

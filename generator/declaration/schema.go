@@ -13,6 +13,7 @@ const (
 	defaultMemory  = 256 << 20
 	defaultTasks   = 256 // node has 11 threads and twice that under npx; a browser server needs about 200
 	defaultTimeout = 60 * time.Second
+	maxRetries     = 5
 	defaultUndo    = 1 << 30
 	defaultKept    = 7 * 24 * time.Hour
 )
@@ -21,7 +22,7 @@ const (
 func newServer(filename, name string) *Server {
 	return &Server{
 		Name: name, File: filename, Label: Sensitive, Allowed: []egress.Endpoint{}, Transport: Stdio,
-		Enabled: true, Autostart: true, Timeout: defaultTimeout, Pins: TrustFirst,
+		Enabled: true, Autostart: true, Calls: Calls{Timeout: defaultTimeout}, Pins: TrustFirst,
 		Sandbox: Sandbox{
 			Memory: defaultMemory, Tasks: defaultTasks, ReadOnlyFS: true, AllowTmp: true,
 			Undo: Undo{On: true, Size: defaultUndo, Time: defaultKept},
@@ -100,6 +101,7 @@ func (d *serverFile) fileKeys() []block.Key {
 		key("enabled", `true`, `true`, d.SetTruth(&s.Enabled)),
 		key("autostart", `true`, `true`, d.SetTruth(&s.Autostart)),
 		key("timeout", `"60s"`, `"60s"`, d.setDuration(&s.Timeout, time.Second, time.Hour, false)),
+		key("retries", `2`, `0`, d.setInteger(&s.Retries, 0, maxRetries)),
 		key("idle_timeout", `"15m"`, `"0s"`, d.setDuration(&s.IdleTimeout, time.Second, 7*24*time.Hour, true)),
 		key("client_capabilities", `["elicitation"]`, `[]`, d.capabilities(&s.Capabilities)),
 		key("sessions", `"own"`, `"shared"`, d.sessions.own),

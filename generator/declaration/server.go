@@ -32,7 +32,7 @@ type Server struct {
 	Enabled     bool          // false: known, never started
 	Autostart   bool          // start with pfar; false: with the first call
 	IdleTimeout time.Duration // stop after so long without a call; 0: never
-	Timeout     time.Duration // longest that one call may take
+	Calls
 
 	Capabilities []string // client_capabilities, sorted: "elicitation", "roots", "sampling"; empty: it asks clients nothing
 	Sessions     Sessions
@@ -54,6 +54,12 @@ type Address struct {
 	URL      string // sse, stream-http
 	Insecure string `json:",omitempty"` // why URL may be without encryption; "": it has it, or leads to this machine
 	Path     string // uds, pipe
+}
+
+// Calls is how long a call may take, and what becomes of one that fails.
+type Calls struct {
+	Timeout time.Duration // longest that one may take
+	Retries int           `json:",omitempty"` // how often one is sent again that certainly only reads; 0: never
 }
 
 // Program is what pfar starts, and what it expects of that.

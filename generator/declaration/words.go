@@ -59,6 +59,7 @@ func otherWords() map[string]string {
 		"capabilities": "client_capabilities", "client": "client_capabilities", "elicit": "client_capabilities", "elicitation": "client_capabilities",
 		"sampling": "client_capabilities", "roots": "client_capabilities",
 		"per_session": "sessions", "session_mode": "sessions", "max_sessions": "sessions_max", "instances": "sessions_max", "session_timeout": "session_idle",
+		"retry": "retries", "max_retries": "retries", "attempts": "retries", "tries": "retries",
 		"pinning": "pins", "trust_first": "pins", "tofu": "pins", "aliases": "alias", "aka": "alias", "also": "alias",
 		"certificate_pins": "tls_pins", "cert_pins": "tls_pins", "pinned_certificates": "tls_pins", "public_key_pins": "tls_pins", "spki_pins": "tls_pins", "hpkp": "tls_pins",
 		"annotations": "tool", "limits": "sandbox", "resources": "sandbox", "isolation": "sandbox",

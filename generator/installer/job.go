@@ -108,7 +108,8 @@ func (r Reader) authorities(s *Settings) (string, error) {
 func (r Reader) sandbox(s Settings, program string) (plan.Plan, error) {
 	d := declaration.Server{
 		Name: "install", File: "pfar install", Label: declaration.Public, Transport: declaration.Stdio,
-		Program: declaration.Program{Command: program}, Enabled: true, Timeout: time.Minute, Pins: declaration.TrustFirst,
+		Program: declaration.Program{Command: program}, Enabled: true, Calls: declaration.Calls{Timeout: time.Minute},
+		Pins:    declaration.TrustFirst,
 		Sandbox: declaration.Sandbox{Memory: memory, Tasks: tasks, ReadOnlyFS: true, AllowTmp: true},
 	}
 	d.Allowed, d.Private = s.reach()

@@ -68,6 +68,14 @@ func (r *Record) Body(b []byte) []byte {
 	e.word("user", r.User)
 	e.text("reason", r.Reason, maxText)
 	e.number("left", r.Left)
+	if f := r.Failure; f != nil {
+		e.open("failure", '{')
+		e.whole("class", string(f.Class), maxWord)
+		e.number("retry_after", f.After)
+		e.number("status", int64(f.Status))
+		e.number("tries", int64(f.Tries))
+		e.b = append(e.b, '}')
+	}
 	if r.Torn != nil {
 		e.open("torn", '{')
 		e.always("bytes", r.Torn.Bytes)

@@ -5,6 +5,7 @@ package audit
 import (
 	"time"
 
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/gate"
 )
 
@@ -15,6 +16,7 @@ const (
 	Begin       Kind = "begin"       // a writer begins or goes on to write: always the first record of a file, and of a process
 	Open        Kind = "open"        // a call, by its ID, that is about to be dispatched; with an Outcome it is not, and nothing is closed
 	Close       Kind = "close"       // what became of the call with that ID
+	Retry       Kind = "retry"       // that call has failed, and is sent again
 	Refused     Kind = "refused"     // a bridge refused a host
 	Vault       Kind = "vault"       // a secret was stored, handed out, …
 	Pin         Kind = "pin"         // definitions were accepted or forgotten
@@ -73,6 +75,14 @@ type Record struct {
 	Reason  string `json:"reason,omitempty"`  // in words
 	Left    int64  `json:"left,omitempty"`    // how many like it were left out before it
 
+	// Failure is how a call has failed (Close, Retry); nil: it has not, or it is not known.
+	Failure *failure.Failure `json:"failure,omitempty"`
+
+	Gap
+}
+
+// Gap is what is missing of chains, that a record tells of.
+type Gap struct {
 	Torn    *Damage  `json:"torn,omitempty"`    // of Torn, and of the first record of a file: of the end of the file before
 	Anchors []Anchor `json:"anchors,omitempty"` // where chains begin since older files were deleted, or were when it was said
 }

@@ -136,7 +136,7 @@ func TestLimits(t *testing.T) {
 	r := Record{
 		Seq: 1<<64 - 1, Writer: huge, Boot: huge, Kind: Kind(huge), ID: huge, Client: huge, Session: huge, Server: huge, Tool: huge, Method: huge, Arguments: &Arguments{1 << 40, huge, huge},
 		Before: &Label{gate.Start, list}, After: &Label{gate.Start, list}, Output: &Label{gate.Start, list}, Withheld: &Arguments{1 << 40, huge, huge}, To: huge, Facts: &f, Decision: &gate.Decision{Reason: huge, Rule: huge, Fired: list, Flows: list, Profile: huge}, Findings: findings,
-		Approver: huge, Channel: huge, Pin: huge, Policy: huge, Outcome: huge, Subject: huge, Old: huge, New: huge, User: huge, Reason: huge, Torn: &Damage{1, huge}, Anchors: make([]Anchor, 100),
+		Approver: huge, Channel: huge, Pin: huge, Policy: huge, Outcome: huge, Subject: huge, Old: huge, New: huge, User: huge, Reason: huge, Gap: Gap{&Damage{1, huge}, make([]Anchor, 100)},
 	}
 	line := encode(r)
 	if len(line) > MaxLine {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pfar/pfar/policies/failure"
 )
 
 // What the tests compare by is a scanner of its own: the gateway's would see a mistake of the gateway's as right.
@@ -171,6 +173,23 @@ func unmarked(through, direct []byte, server string) ([]byte, error) {
 		return without(through, func(name string, _ []byte) bool { return name == "_meta" })
 	}
 	return replaced(through, "_meta", own)
+}
+
+// unclassed is an error object as it came from pfar without the class that pfar says in its data; direct is what the
+// server says.
+func unclassed(through, direct []byte) ([]byte, error) {
+	data := member(through, "data")
+	if data == nil || data[0] != '{' {
+		return through, nil
+	}
+	own, err := without(data, func(name string, _ []byte) bool { return name == failure.Key })
+	if err != nil {
+		return nil, err
+	}
+	if member(direct, "data") == nil && string(own) == "{}" {
+		return without(through, func(name string, _ []byte) bool { return name == "data" })
+	}
+	return replaced(through, "data", own)
 }
 
 // younger takes out what pfar adds for a client of 2026-07-28 to the result of an older server, which lacks it.

@@ -198,6 +198,9 @@ func (w *way) sameAnswer(method string, through, direct spoken, o *original) str
 			got, err = unmarked(got, direct.value, o.name)
 		}
 	}
+	if through.member == "error" {
+		got, err = unclassed(got, direct.value)
+	}
 	if err != nil {
 		return err.Error()
 	}

@@ -31,10 +31,18 @@ func main() {
 	target := flag.String("target", "", "what the attack is aimed at")
 	leak := flag.String("leak", "", "be a server that says the value of this variable wherever it can")
 	listed := flag.String("listed", "", "be a server that has this text at every place of what it lists")
+	forge := flag.Bool("forge", false, "be a server whose answers say in pfar's name of what class they are")
 	received := flag.String("received", "", "with -listed: file to which all that arrives is appended")
 	flag.Parse()
 	if *listed != "" {
 		if err := serveListed(*listed, *received, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "hostile:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *forge {
+		if err := serveForged(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "hostile:", err)
 			os.Exit(1)
 		}

@@ -26,13 +26,13 @@ import (
 
 // Server is what the gateway may know of a server: nothing in it is secret.
 type Server struct {
-	Name        string          `json:"name"`
-	Session     string          `json:"session,omitempty"` // handle of the one client session that this process serves; "": it serves all
-	Description string          `json:"description,omitempty"`
-	Label       string          `json:"label"`
-	Timeout     time.Duration   `json:"timeout"`            // longest a call may take, nanoseconds in JSON
-	Tools       map[string]Tool `json:"tools,omitempty"`    // the owner's word on a tool, by its upstream name, in which * stands for any characters
-	Declared    json.RawMessage `json:"declared,omitempty"` // a gate.Declared: what the owner says of it to the gate; "": nothing
+	Name        string `json:"name"`
+	Session     string `json:"session,omitempty"` // handle of the one client session that this process serves; "": it serves all
+	Description string `json:"description,omitempty"`
+	Label       string `json:"label"`
+	Calls
+	Tools    map[string]Tool `json:"tools,omitempty"`    // the owner's word on a tool, by its upstream name, in which * stands for any characters
+	Declared json.RawMessage `json:"declared,omitempty"` // a gate.Declared: what the owner says of it to the gate; "": nothing
 
 	Capabilities []string `json:"client_capabilities,omitempty"` // what it may ask of clients: "elicitation", "roots", "sampling"
 	Sessions     Sessions `json:"sessions,omitzero"`
@@ -44,6 +44,13 @@ type Server struct {
 
 	OnDemand    bool          `json:"on_demand,omitempty"`    // a call starts it when it sleeps
 	IdleTimeout time.Duration `json:"idle_timeout,omitempty"` // without a call, until it is put to sleep; 0: never; nanoseconds in JSON
+}
+
+// Calls is the part of a Server about how calls fail.
+type Calls struct {
+	Timeout time.Duration `json:"timeout"`           // longest a call may take, nanoseconds in JSON
+	Retries int           `json:"retries,omitempty"` // how often one is sent again that certainly only reads
+	Adapted bool          `json:"adapted,omitempty"` // the process is pfar's adapter, which says of what class errors are
 }
 
 // Tool is what a declaration says of one tool.
@@ -73,7 +80,8 @@ type Hello struct {
 // Process is what a process of the server is started with, or asked in its handshake. All else may change while it
 // runs.
 func (s Server) Process() Server {
-	s.Description, s.Label, s.Timeout, s.Tools, s.Declared, s.Pins, s.Evidence = "", "", 0, nil, nil, "", Evidence{}
+	s.Description, s.Label, s.Tools, s.Declared, s.Pins, s.Evidence = "", "", nil, nil, "", Evidence{}
+	s.Timeout, s.Retries = 0, 0
 	return s
 }
 

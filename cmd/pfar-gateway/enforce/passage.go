@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/inspect"
@@ -46,9 +47,15 @@ type Passage struct {
 	why      string       // it has, or may have had, something else
 	left     string       // whether the server has heard that the client has left; "": the client has not
 
-	over  bool
+	ending
 	fence sync.Once
 	marks fence.ID
+}
+
+// ending is how a request ends. The zero value: it has not.
+type ending struct {
+	over   bool
+	failed failure.Failure // the zero value: it has not failed, or it is not known how
 }
 
 // yes is who has let a request through that the gate asked about. The zero value: nobody was asked.
@@ -295,6 +302,10 @@ func (g *Passage) End(outcome string, bytes int) error {
 	}
 	if g.typed && g.sent {
 		record.Output, record.Reason = &audit.Label{Label: output}, g.why
+	}
+	if g.failed.Class != "" {
+		failed := g.failed
+		record.Failure = &failed
 	}
 	if g.left != "" {
 		record.Reason = strings.TrimPrefix(record.Reason+"; "+g.left, "; ")

@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -186,17 +187,28 @@ func (c *Catalogue) server(name string) (*served, error) {
 	}
 	state, ok := c.states[name]
 	if !ok {
-		return nil, jsonrpc.Errorf(mcp.INVALID_PARAMS, "there is no server %s", protocol.Quote(name))
+		return nil, missing("", "there is no server %s", protocol.Quote(name))
 	}
-	hint := ""
+	advice := ""
 	switch {
 	case state.Stopped:
-		hint = "; start it with: pfar start " + name
-	case !state.Starting:
-		hint = "; its log says more: pfar logs " + name + "; unless it has crashed too often it comes up again by itself (pfar status " + name + "), else: pfar start " + name
+		advice = "start it with: pfar start " + name
+	case state.Starting:
+		advice = "try again: it is being started"
+	default:
+		advice = "its log says more: pfar logs " + name + "; unless it has crashed too often it comes up again by itself " +
+			"(pfar status " + name + "), else: pfar start " + name
 	}
-	return nil, &Down{name, jsonrpc.Errorf(protocol.CodeUnavailable, "server %q is not running since %s: %s%s",
-		name, state.Since.UTC().Format(time.RFC3339), briefly(name, state.Reason), hint)}
+	refusal := failure.As(failure.Died, name, jsonrpc.Errorf(protocol.CodeUnavailable,
+		"server %q is not running since %s: %s",
+		name, state.Since.UTC().Format(time.RFC3339), briefly(name, state.Reason)))
+	refusal.Advice = advice
+	return nil, &Down{name, refusal}
+}
+
+// missing is the error of a request for what there is not.
+func missing(server, format string, args ...any) error {
+	return failure.As(failure.NotFound, server, jsonrpc.Errorf(mcp.INVALID_PARAMS, format, args...))
 }
 
 // briefly is the reason why a server is down as clients may have it, up to the first thing that is quoted in it, but
@@ -223,7 +235,7 @@ func (c *Catalogue) Named(k Kind, endpoint, name string) (Route, error) {
 	if endpoint == "" {
 		var ok bool
 		if server, own, ok = strings.Cut(name, Separator); !ok || !c.Known(server) {
-			return Route{}, jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, protocol.Quote(name))
+			return Route{}, missing("", "unknown %s %s", what, protocol.Quote(name))
 		}
 	}
 	s, err := c.server(server)
@@ -246,7 +258,7 @@ func (s *served) unknown(k Kind, what, own, name string) error {
 	if s.held[k][own] {
 		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "%s %s is held back until the owner accepts its definition: pfar pins show %s", what, protocol.Quote(name), s.name)
 	}
-	return jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, protocol.Quote(name))
+	return missing(s.name, "unknown %s %s", what, protocol.Quote(name))
 }
 
 // ByURI finds the server that has a resource: that lists it, or has a template that it fits. It returns false if there
@@ -326,7 +338,7 @@ type About struct {
 // Down is the error of what needs a server that is not up.
 type Down struct {
 	Server  string
-	refusal *jsonrpc.Error
+	refusal *failure.Error
 }
 
 func (d *Down) Error() string { return d.refusal.Error() }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -189,7 +190,7 @@ func (d *demand) Wake(ctx context.Context, u *Upstream) error {
 	}
 	if d.closed || d.waker == nil {
 		d.mu.Unlock()
-		return jsonrpc.Errorf(protocol.CodeUnavailable, "server %q sleeps, and nothing is started any more", name)
+		return unwoken(name, "server %q sleeps, and nothing is started any more", name)
 	}
 	w := e.waking
 	if !w.pending() {
@@ -202,10 +203,14 @@ func (d *demand) Wake(ctx context.Context, u *Upstream) error {
 		return protocol.Interrupted(ctx)
 	}
 	if w.err != nil {
-		return jsonrpc.Errorf(protocol.CodeUnavailable, "server %q slept, and starting it for this request failed: %v",
-			name, w.err)
+		return unwoken(name, "server %q slept, and starting it for this request failed: %v", name, w.err)
 	}
 	return nil
+}
+
+// unwoken is the error of a request whose server goes on to sleep.
+func unwoken(server, format string, args ...any) error {
+	return failure.As(failure.Died, server, jsonrpc.Errorf(protocol.CodeUnavailable, format, args...))
 }
 
 // rouse begins to wake a server. d.mu is held.

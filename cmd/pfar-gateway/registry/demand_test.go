@@ -510,8 +510,10 @@ func TestDown(t *testing.T) {
 	if m.listed() != "" {
 		t.Errorf("listed %q", m.listed())
 	}
-	if _, err := m.use(t.Context(), ""); code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "it is stopped; start it with: pfar start s") {
-		t.Errorf("calling it: %v", err)
+	_, err := m.use(t.Context(), "")
+	if code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "it is stopped") ||
+		remedy(err) != "start it with: pfar start s" {
+		t.Errorf("calling it: %v; %s", err, remedy(err))
 	}
 	if wakes, _ := m.counts(); wakes != 0 {
 		t.Error("it was woken")

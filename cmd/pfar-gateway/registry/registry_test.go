@@ -19,6 +19,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
 	"github.com/pfar/pfar/units/packet"
@@ -153,7 +154,7 @@ func TestBadStarts(t *testing.T) {
 			r := registrytest.New(t, li)
 			honest := r.Launch(t, handover.Server{Name: "honest"}, registrytest.Script{})
 			honest.Ready(t)
-			why := r.Launch(t, handover.Server{Name: "bad", Timeout: time.Minute}, c.script).Failed(t)
+			why := r.Launch(t, handover.Server{Name: "bad", Calls: handover.Calls{Timeout: time.Minute}}, c.script).Failed(t)
 			if !strings.Contains(why, c.want) || strings.ContainsAny(why, "\x1b\n") {
 				t.Errorf("failed: %q, want %q in it, and nothing that a terminal acts on", why, c.want)
 			}
@@ -589,9 +590,18 @@ func TestStoppedBecauseItFailed(t *testing.T) {
 		t.Fatalf("got %+v, %v", m, err)
 	}
 	_, err = r.Catalogue().View("bad")
-	if err == nil || strings.Contains(err.Error(), "being stopped") || !strings.Contains(err.Error(), "its result is not an object") || !strings.Contains(err.Error(), "pfar logs bad") {
-		t.Errorf("clients hear %v", err)
+	if err == nil || strings.Contains(err.Error(), "being stopped") ||
+		!strings.Contains(err.Error(), "its result is not an object") || !strings.Contains(remedy(err), "pfar logs bad") {
+		t.Errorf("clients hear %v; %s", err, remedy(err))
 	}
+}
+
+// remedy is what clients hear beside an error, "" if its class is not known.
+func remedy(err error) string {
+	if e, ok := errors.AsType[*failure.Error](err); ok {
+		return e.Told().Remedy
+	}
+	return ""
 }
 
 // TestOtherVersion: a server that is not of the version that its declaration wants offers nothing, and what is to be

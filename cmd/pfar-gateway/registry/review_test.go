@@ -31,7 +31,8 @@ func upstream(t *testing.T, r *registrytest.Registry, server string) *registry.U
 func TestTimeoutsAreEachCallsOwn(t *testing.T) {
 	r := registrytest.New(t, registry.DefaultLimits())
 	r.Launch(t, handover.Server{Name: "quick"}, registrytest.Script{}).Ready(t)
-	r.Launch(t, handover.Server{Name: "hung", Timeout: 5 * time.Millisecond}, registrytest.Script{On: func(_ *registrytest.Server, m jsonrpc.Message) bool {
+	soon := handover.Calls{Timeout: 5 * time.Millisecond}
+	r.Launch(t, handover.Server{Name: "hung", Calls: soon}, registrytest.Script{On: func(_ *registrytest.Server, m jsonrpc.Message) bool {
 		return m.Method == "tools/call"
 	}}).Ready(t)
 	quick, hung := upstream(t, r, "quick"), upstream(t, r, "hung")

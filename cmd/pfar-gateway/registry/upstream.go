@@ -16,6 +16,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -144,7 +145,7 @@ type marked struct {
 // amend declares all but what the process was started with.
 func (u *Upstream) amend(server handover.Server) {
 	own := u.Server()
-	server.Session, server.Files = own.Session, own.Files
+	server.Session, server.Files, server.Adapted = own.Session, own.Files, own.Adapted
 	u.Declare(server)
 }
 
@@ -216,9 +217,11 @@ func (u *Upstream) refusal() error {
 	if trial := u.Server().Trial; trial != nil && trial.Remedy != "" {
 		remedy = trial.Remedy
 	}
-	return jsonrpc.Errorf(protocol.CodeUnavailable,
-		"the service refuses the credentials of server %q: nothing of it can be "+
-			"called until its owner has stored others: %s", u.Server().Name, remedy)
+	refusal := failure.As(failure.Unauthorized, u.Server().Name, jsonrpc.Errorf(protocol.CodeUnavailable,
+		"the service refuses the credentials of server %q: nothing of it can be called until its owner has stored others",
+		u.Server().Name))
+	refusal.Advice = "its owner stores others: " + remedy
+	return refusal
 }
 
 // newProof takes it that pfard has told which secrets a live server has by now.

@@ -200,7 +200,7 @@ func (x *exchange) single(message []byte, s *session.Session) []byte {
 		return nil
 	}
 	re, err := x.run(v)
-	return re.Bytes(v.ID, reply.ErrorOf(err))
+	return re.Bytes(v.ID, reply.ErrorOf(err, v.Identity().Person))
 }
 
 // get opens the stream on which a session is told what happens.

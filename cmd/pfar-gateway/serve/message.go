@@ -21,7 +21,7 @@ func (s *Server) answer(v *call.Visit) bool {
 	}
 	defer v.Response.Close()
 	re, err := s.run(v)
-	e := reply.ErrorOf(err)
+	e := reply.ErrorOf(err, v.Identity().Person)
 	v.Response.End(v.ID, re, e, status(v, e))
 	return true
 }

@@ -91,6 +91,7 @@ type Parts struct {
 	Telemetry *telemetry.Telemetry // nil: nothing is counted or traced
 	Refusals  call.Refusals        // nil: none are known
 	Wishes    *connect.Wishes      // of models for services; nil: they may wish for none
+	Clock     call.Clock           // by which calls that failed are made again; nil: the machine's
 	Await     bool                 // requests wait until Learn says who is declared
 	Limits    Limits
 }
@@ -105,6 +106,10 @@ func New(p Parts) *Server {
 		Log:     call.NewLog(p.Log, p.Telemetry),
 		Starter: &session.Starter{Registry: p.Registry, Log: p.Log, Noted: s.noted, Client: s.clientOf},
 		Parking: call.NewParking(p.Limits.Parked, p.Limits.Human), Sealer: seal.New(), Human: p.Limits.Human,
+		Clock: p.Clock,
+	}
+	if s.calls.Clock == nil {
+		s.calls.Clock = call.Machine()
 	}
 	s.calls.Life, s.giveUp = context.WithCancelCause(context.Background())
 	context.AfterFunc(s.calls.Life, func() { s.replays.GiveUp(session.ErrStopping) })

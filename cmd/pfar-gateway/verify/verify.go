@@ -16,6 +16,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
@@ -34,6 +35,7 @@ type trial struct {
 	arguments []byte
 	answer    handover.Trial
 	known     bool // by the service's entry: an error is about the secrets
+	adapted   bool // errors have their classes of pfar's adapter
 }
 
 // Verify makes the call, if there is one that may be made.
@@ -123,6 +125,7 @@ func (v *Verifier) call(ctx context.Context, u *registry.Upstream, t trial) unit
 	if ctx.Err() != nil {
 		err = fmt.Errorf("no answer: %w", context.Cause(ctx))
 	}
+	t.adapted = u.Server().Adapted
 	return judge(t, raw, err)
 }
 
@@ -148,6 +151,9 @@ func judge(t trial, raw []byte, err error) units.Verification {
 			return result(units.Unverified, name, err.Error())
 		}
 		text = message(e.Raw)
+		if t.adapted && elsewhere(failure.Of(err).Class) {
+			return result(units.Unverified, name, text)
+		}
 	} else {
 		var whole bool
 		if isError, text, whole = content(raw); !whole {
@@ -162,6 +168,9 @@ func judge(t trial, raw []byte, err error) units.Verification {
 	}
 	return result(units.Invalid, name, text)
 }
+
+// elsewhere reports whether an error of this class is no word of the service's on its credentials.
+func elsewhere(c failure.Class) bool { return c.Passing() || c == failure.TLS || c == failure.Schema }
 
 // result is a verification, with words that can be shown to people.
 func result(is, tool, words string) units.Verification {

@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/cmd/pfar-gateway/verify"
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -200,10 +202,12 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("clients see %d tools, and the launcher %d, want %d", got, ready.Tools, c.tools2)
 			}
 			_, err := r.Catalogue().Named(registry.Tools, "", server.Name+"__API-get-self")
-			if c.want == units.Invalid && (err == nil || !strings.Contains(err.Error(),
-				"until its owner has stored others: pfar vault set notion_token") ||
-				strings.Contains(err.Error(), "API token")) {
-				t.Errorf("a client is told %v", err)
+			if c.want == units.Invalid {
+				f, ok := errors.AsType[*failure.Error](err)
+				if !ok || f.Class != failure.Unauthorized || strings.Contains(err.Error(), "API token") ||
+					f.Told().Remedy != "its owner stores others: pfar vault set notion_token" {
+					t.Errorf("a client is told %v", err)
+				}
 			}
 			if len(b.opened) != c.calls || len(b.closed) != c.calls {
 				t.Fatalf("%d records are opened, and %d closed", len(b.opened), len(b.closed))

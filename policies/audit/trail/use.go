@@ -114,7 +114,8 @@ func (l *Log) leaveFile() error {
 
 // greet has the next record be the one that says who writes, and why. left is what the file before ends with.
 func (l *Log) greet(why string, left *torn) {
-	r := audit.Record{Kind: audit.Begin, Reason: why, User: fmt.Sprintf("uid %d", os.Getuid()), Torn: left.damage()}
+	r := audit.Record{Kind: audit.Begin, Reason: why, User: fmt.Sprintf("uid %d", os.Getuid())}
+	r.Torn = left.damage()
 	if l.options.Greeting != nil {
 		l.options.Greeting(&r)
 	}

@@ -77,7 +77,7 @@ func (l *Log) put(b *batch) (in int, err error) {
 	n := lines{bytes: l.buffer[:0]}
 	if l.torn != nil {
 		n.bytes = append(n.bytes, spoiler...)
-		r := audit.Record{Kind: audit.Torn, Torn: l.torn.spoiled()}
+		r := audit.Record{Kind: audit.Torn, Gap: audit.Gap{Torn: l.torn.spoiled()}}
 		l.sign(&r)
 		n.add(&l.state, r.Time, r.Body(nil))
 	}

@@ -1,6 +1,6 @@
 package protocol
 
-import "github.com/pfar/pfar/units/jsonrpc"
+import "github.com/pfar/pfar/policies/failure"
 
 // Codes of errors that are the gateway's own, in the range that JSON-RPC leaves to implementations.
 const (
@@ -30,7 +30,7 @@ type Call struct {
 
 // Gone is the error of a call whose server ended before it answered.
 type Gone struct {
-	refusal *jsonrpc.Error
+	refusal *failure.Error
 	Sent    bool // the server has been told of the call, so it may have acted on it
 }
 

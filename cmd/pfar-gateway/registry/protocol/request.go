@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -34,8 +35,9 @@ type request struct {
 	written *transport.Sending
 }
 
-// Call sends a request and returns the result as the server wrote it. Every error is a *jsonrpc.Error. When ctx ends
-// or time is up, the server is told that the answer is not wanted any more, unless the call's Withdraw forbids it.
+// Call sends a request and returns the result as the server wrote it. Every error is or wraps a *jsonrpc.Error. When
+// ctx ends or time is up, the server is told that the answer is not wanted any more, unless the call's Withdraw forbids
+// it.
 func (c *Conversation) Call(ctx context.Context, call Call) ([]byte, error) {
 	if err := c.secrets.known(ctx, c); err != nil {
 		return nil, err
@@ -74,7 +76,8 @@ func (r *request) enter(ctx context.Context) error {
 	}
 	defer p.queued.Add(-1)
 	if p.queued.Add(1) > int64(p.most) {
-		return jsonrpc.Errorf(CodeBusy, "server %q is busy: %d calls run and %d wait; try again later", c.name(), cap(p.slots), p.most)
+		return classed(failure.RateLimited, c.name(), CodeBusy, "server %q is busy: %d calls run and %d wait",
+			c.name(), cap(p.slots), p.most)
 	}
 	select {
 	case p.slots <- struct{}{}:
@@ -84,8 +87,8 @@ func (r *request) enter(ctx context.Context) error {
 	case <-ctx.Done():
 		return Interrupted(ctx)
 	case <-r.w.timer.C:
-		return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not get to the call within %v: %d others run",
-			c.name(), c.timeout(), cap(p.slots))
+		return classed(failure.Timeout, c.name(), mcp.REQUEST_INTERRUPTED,
+			"server %q did not get to the call within %v: %d others run", c.name(), c.timeout(), cap(p.slots))
 	}
 }
 
@@ -152,7 +155,8 @@ func (r *request) expired() error {
 	c, method := r.c, r.w.call.Method
 	if why := c.flights.unread(r.w); why != "" {
 		c.abandon(r.id, "the answer could not be read")
-		return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered %s with a line that cannot be read: %s", c.name(), method, why)
+		return classed(failure.Schema, c.name(), mcp.INTERNAL_ERROR,
+			"server %q answered %s with a line that cannot be read: %s", c.name(), method, why)
 	}
 	if rest := min(c.flights.asking(r.w, c.timeout()), c.limits.Human-time.Since(r.w.since)); rest > 0 {
 		r.w.timer.Reset(rest)
@@ -163,7 +167,8 @@ func (r *request) expired() error {
 	if method == string(mcp.MethodToolsCall) {
 		doubt = "; whether it has done what was asked is not known"
 	}
-	return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not answer %s within %v%s", c.name(), method, c.timeout(), doubt)
+	return classed(failure.Timeout, c.name(), mcp.REQUEST_INTERRUPTED, "server %q did not answer %s within %v%s",
+		c.name(), method, c.timeout(), doubt)
 }
 
 // runOut waits in place of a caller who has left. The call keeps its place and its time, so that the server cannot
@@ -216,7 +221,7 @@ func judge(c *Conversation, a answer, method string) ([]byte, error) {
 	case a.Result != nil && a.Error != nil:
 		wrong = "it has both a result and an error"
 	case a.Error != nil && jsonrpc.ValidError(a.Error):
-		return nil, &jsonrpc.Error{Raw: redact.StripJSON(a.Error)}
+		return nil, reported(c.Server(), redact.StripJSON(a.Error))
 	case a.Error != nil:
 		wrong = "its error is not an object with code and message"
 	case a.Result == nil:
@@ -228,7 +233,8 @@ func judge(c *Conversation, a answer, method string) ([]byte, error) {
 	default:
 		return a.Result, nil
 	}
-	return nil, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered %s against the protocol: %s", c.name(), method, wrong)
+	return nil, classed(failure.Schema, c.name(), mcp.INTERNAL_ERROR, "server %q answered %s against the protocol: %s",
+		c.name(), method, wrong)
 }
 
 // unsent takes a call off the books that could not be written, or whose caller has not waited for that.
@@ -246,7 +252,7 @@ func (c *Conversation) writeError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return Interrupted(ctx)
 	case errors.Is(err, transport.ErrStuck):
-		return jsonrpc.Errorf(CodeUnavailable, "server %q: %v", c.name(), err)
+		return classed(failure.Timeout, c.name(), CodeUnavailable, "server %q: %v", c.name(), err)
 	}
 	return c.gone(true) // some of it may have got there
 }
@@ -260,7 +266,8 @@ func Interrupted(ctx context.Context) error {
 func (c *Conversation) gone(sent bool) error { return gone(c.name(), c.flights.why(), sent) }
 
 func gone(name, why string, sent bool) error {
-	return &Gone{jsonrpc.Errorf(CodeUnavailable, "server %q went away: %s", name, why), sent}
+	refusal := jsonrpc.Errorf(CodeUnavailable, "server %q went away: %s", name, why)
+	return &Gone{failure.As(failure.Died, name, refusal), sent}
 }
 
 // Release ends what Idle.Hold has begun: the server's idle_timeout counts from here.

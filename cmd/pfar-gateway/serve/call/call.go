@@ -30,6 +30,7 @@ type Calls struct {
 	Parking  *Parking
 	Sealer   *seal.Sealer    // of states that clients come back with
 	Human    time.Duration   // for a client to answer what it is asked
+	Clock    Clock           // by which calls that failed are made again
 	Life     context.Context // ends when calls in flight are given up
 }
 
@@ -68,6 +69,7 @@ type Call struct {
 	still  Find          // finds the target again, if it is the one that has passed the gate
 	before *conversation // that came to nothing, or to a question
 	rounds int           // of questions in the course of it
+	tries  int           // how often it was sent
 	trace  trace
 }
 

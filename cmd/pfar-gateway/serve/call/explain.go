@@ -18,18 +18,31 @@ const refusedTime = time.Second
 // for nothing. The server chooses the host's name, which is a name or an address, and no more. So the words go the way
 // of its own answer: they are inspected and fenced with it.
 func (n *incoming) explain() string {
-	if n.Refusals == nil || mcp.MCPMethod(n.Method) != mcp.MethodToolsCall || n.Identity().Person {
+	if n.Identity().Person {
 		return ""
+	}
+	_, text := n.refused()
+	return text
+}
+
+// refused reports whether a server was refused a connection while it worked on a call that failed, and explains that to
+// whoever is not the owner.
+func (n *incoming) refused() (bool, string) {
+	if n.Refusals == nil || mcp.MCPMethod(n.Method) != mcp.MethodToolsCall {
+		return false, ""
 	}
 	ctx, cancel := context.WithTimeout(n.Ctx, refusedTime)
 	defer cancel()
 	server := n.up.Server()
 	refused, file, at := n.Refusals(ctx, server.Name, server.Session)
-	remedy := refused.Remedy(file)
-	if remedy == "" || at.Before(n.Pass.Begun()) {
-		return ""
+	if refused.Reason == "" || at.Before(n.Pass.Begun()) {
+		return false, ""
 	}
-	return fmt.Sprintf("pfar refused the server %s a connection to %s meanwhile. For the owner of this machine: %s.",
+	remedy := refused.Remedy(file)
+	if remedy == "" || n.Identity().Person {
+		return true, ""
+	}
+	return true, fmt.Sprintf("pfar refused the server %s a connection to %s meanwhile. For the owner of this machine: %s.",
 		server.Name, refused.Host, remedy)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -26,7 +27,9 @@ const (
 // against is the error of an answer that the protocol does not have. What the server has chosen the words of is for
 // unread.
 func against(up *registry.Upstream, format string, args ...any) error {
-	return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered against the protocol: %s", up.Server().Name, fmt.Sprintf(format, args...))
+	server, what := up.Server().Name, fmt.Sprintf(format, args...)
+	return failure.As(failure.Schema, server,
+		jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered against the protocol: %s", server, what))
 }
 
 // unread is the error of an answer that cannot be read alike by all, or is against the protocol. The names in it are
@@ -68,7 +71,7 @@ func (n *incoming) misfit(v *schema.Violation) error {
 	}
 	e := jsonrpc.Errorf(CodeResult, "server %q has run tool %q, and its result is against its own outputSchema: %s", n.up.Server().Name, n.target.Name, text)
 	e.Data = data
-	return e
+	return failure.As(failure.Schema, n.up.Server().Name, e)
 }
 
 // heard prepares a server's error for the client. An error that sends the client's user to an address is a question
@@ -86,7 +89,7 @@ func (n *incoming) heard(err error) error {
 		return against(n.up, "the error %d is about pfar's own words", code)
 	case mcp.URL_ELICITATION_REQUIRED:
 	default:
-		return n.fenced(e)
+		return n.fenced(e, failure.Of(err))
 	}
 	if err := mayNot(n.up, string(mcp.MethodElicitationCreate)); err != nil {
 		return err
@@ -97,22 +100,32 @@ func (n *incoming) heard(err error) error {
 	if n.Session != nil {
 		n.Session.Sub.ExpectsAll(n.up.Server().Name, e.Raw)
 	}
-	return n.fenced(e)
+	return n.fenced(e, failure.Failure{})
 }
 
-// fenced is a server's error as the client may have it.
-func (n *incoming) fenced(e *jsonrpc.Error) error {
-	e = &jsonrpc.Error{Raw: explainedError(e.Raw, n.explain())}
+// fenced is a server's error as the client may have it, with its class.
+func (n *incoming) fenced(e *jsonrpc.Error, f failure.Failure) error {
+	refused, text := n.refused()
+	if refused && f.Class == failure.ServerError && !n.up.Server().Adapted {
+		f.Class = failure.NetworkError
+	}
+	classed := func(e *jsonrpc.Error) error {
+		if f.Class == "" {
+			return e
+		}
+		return &failure.Error{Failure: f, Server: n.up.Server().Name, Err: e}
+	}
+	e = &jsonrpc.Error{Raw: explainedError(e.Raw, text)}
 	if err := n.Pass.Seen(e.Raw); err != nil {
 		return n.unseeable(err)
 	}
 	if !n.Pass.Strange() {
-		return e
+		return classed(e)
 	}
 	if !n.Pass.Inbound(n.Ctx, e.Raw) {
 		return jsonrpc.Errorf(approval.Code, "pfar has withheld the error of %s, because inspectors found it suspicious. Its owner sees why: pfar audit %s", n.up.Server().Name, n.Pass.Call())
 	}
-	return &jsonrpc.Error{Raw: n.Pass.Answer().Error(e.Raw)}
+	return classed(&jsonrpc.Error{Raw: n.Pass.Answer().Error(e.Raw)})
 }
 
 // mayNot is the error of a server that asks its client for what its declaration does not allow; nil if it does.

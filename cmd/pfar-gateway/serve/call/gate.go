@@ -9,6 +9,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
@@ -88,6 +89,7 @@ func (c *Call) recorded(do func() (reply.Reply, error)) (reply.Reply, error) {
 		return re, err
 	}
 	outcome, _ := Judge(c.Ctx, re, err)
+	c.Pass.Failed(failure.Of(err))
 	if unrecorded := c.Pass.End(outcome.String(), re.Size()); unrecorded != nil {
 		c.Log.Error("closing the record of a call; its result is withheld", "call", c.Pass.Call(), "error", unrecorded.Error())
 		return reply.Reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "the request was made, and its result is withheld: the record of it could not be closed")

@@ -8,6 +8,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/redact"
@@ -48,6 +49,11 @@ func (n *incoming) answer(re reply.Reply) (reply.Reply, error) {
 			return reply.Reply{}, n.unseeable(err)
 		}
 		if !n.Pass.Strange() {
+			re.Result = protocol.Unclaimed(re.Result, re.Members)
+			var err error
+			if re.Members, err = jsonrpc.Object(re.Result, re.Members[:0]); err != nil {
+				return reply.Reply{}, n.unread(err)
+			}
 			return re, nil
 		}
 		return n.received(re)

@@ -16,6 +16,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/quota"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -132,6 +133,9 @@ func (c *Call) log(server, name string, outcome telemetry.Outcome, err error, si
 	}
 	if err != nil {
 		attributes = append(attributes, slog.String("error", reply.Cut(err.Error(), 500)))
+		if class := failure.Of(err).Class; class != "" {
+			attributes = append(attributes, slog.String("class", string(class)))
+		}
 	}
 	verdict, id := "", ""
 	if c.Pass != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
@@ -66,45 +67,50 @@ func (a *Calls) Hold(ctx context.Context, find Find) (t Target, release func(), 
 	}
 }
 
-// attempt sends the request, and returns the result. Should the server's process end, the next one is asked once more
-// if the first has not had the request, or if it only reads.
-func (c *Call) attempt() (reply.Reply, error) {
+// once sends the request, and returns the result. Should the server's process end, the next one is asked once more if
+// the first has not had the request, or if it only reads. The target has no Upstream if there was none to send it to.
+func (c *Call) once() (reply.Reply, Target, error) {
 	t, release, err := c.Hold(c.Ctx, c.still)
 	if err != nil {
-		return reply.Reply{}, err
+		return reply.Reply{}, Target{}, err
 	}
 	defer release()
 	re, err := c.Forward(t)
 	gone, ok := errors.AsType[*protocol.Gone](err)
 	if !ok {
-		return re, err
+		return re, t, err
 	}
 	own := c.Session.Owns(t.Upstream)
 	// Not again if the server has had a part of it, or what one yes was for.
 	again := (!gone.Sent || t.Reads && !c.Pass.Approved()) && c.rounds == 0
 	if own && again && !gone.Sent { // it was about to end: the session gets another
-		return c.Forward(t)
+		c.tries--
+		re, err = c.Forward(t)
+		return re, t, err
 	}
 	if again && !own {
 		wait, cancel := context.WithTimeout(c.Ctx, replayWait)
 		defer cancel()
-		if c.Registry.Next(wait, t.Upstream) {
+		if c.Registry.Next(wait, t.Upstream) && c.repeats(gone) {
 			next, done, err := c.Hold(c.Ctx, c.still)
 			if err != nil {
-				return reply.Reply{}, err
+				return reply.Reply{}, Target{}, err
 			}
 			defer done()
-			return c.Forward(next)
+			re, err = c.Forward(next)
+			return re, next, err
 		}
 	}
 	if gone.Sent && !t.Reads {
-		return reply.Reply{}, jsonrpc.Errorf(protocol.CodeUnavailable, "%v; whether it had done what was asked is not known", err)
+		unsure := jsonrpc.Errorf(protocol.CodeUnavailable, "%v; whether it had done what was asked is not known", err)
+		return reply.Reply{}, t, failure.As(failure.Died, t.server(), unsure)
 	}
-	return reply.Reply{}, err
+	return reply.Reply{}, t, err
 }
 
 // Forward sends the request once.
 func (c *Call) Forward(t Target) (reply.Reply, error) {
+	c.tries++
 	return c.observed(c.Ctx, t.server(), t.Item.Name, func(ctx context.Context) (reply.Reply, error) { return c.send(ctx, t) })
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -145,7 +146,7 @@ func resource(calls *call.Calls, v *call.Visit) (call.Target, error) {
 		}
 		e := jsonrpc.Errorf(code, "%s", missing(uri))
 		e.Data = fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))
-		err = e
+		err = failure.As(failure.NotFound, v.Endpoint, e)
 	}
 	return call.Resource(route), err
 }

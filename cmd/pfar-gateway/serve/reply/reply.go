@@ -3,6 +3,7 @@ package reply
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
@@ -35,15 +37,56 @@ type Reply struct {
 // Empty is the result that says nothing.
 var Empty = Reply{Result: []byte("{}")}
 
-// ErrorOf returns an error as the client gets it, nil for none.
-func ErrorOf(err error) *jsonrpc.Error {
+// ErrorOf returns an error as the client gets it, nil for none. One whose class is known says it in its data, with the
+// remedy. In words it has the remedy as well, unless a person reads it: pfar's own command shows that beside the error.
+func ErrorOf(err error, person bool) *jsonrpc.Error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "%v", err)
+	}
+	f, ok := errors.AsType[*failure.Error](err)
+	if !ok {
 		return e
 	}
-	return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "%v", err)
+	told := f.Told()
+	if e.Raw != nil {
+		return &jsonrpc.Error{Raw: classed(e.Raw, told)}
+	}
+	is := *e // it may be one for all
+	is.Data = jsonrpc.Amend(jsonrpc.OrEmpty(is.Data), anybodys, member(told))
+	if !person {
+		is.Text += "; " + told.Remedy
+	}
+	return &is
+}
+
+// classed is a server's error object that says of what class it is. Its words stay. In data that is no object there is
+// no room for a class.
+func classed(raw []byte, told failure.Told) []byte {
+	ms, err := jsonrpc.Object(raw, make(jsonrpc.Members, 0, 4))
+	if err != nil {
+		return raw
+	}
+	i := ms.Index("data")
+	switch {
+	case i < 0:
+		data := slices.Concat([]byte(`"data":{`), member(told), []byte("}"))
+		return jsonrpc.Splice(nil, raw, ms.Prepend(raw, data))
+	case ms[i].Raw()[0] != '{':
+		return raw
+	}
+	return jsonrpc.Splice(nil, raw, ms.Replace(i, jsonrpc.Amend(ms[i].Raw(), anybodys, member(told))))
+}
+
+func anybodys(name []byte) bool { return string(name) != failure.Key }
+
+// member is the member that tells of a failure.
+func member(told failure.Told) []byte {
+	b, _ := json.Marshal(told) // numbers and pfar's words
+	return append(append(jsonrpc.Quote(failure.Key), ':'), b...)
 }
 
 // Bytes is the response as one message: the error, or the result if there is none.
