@@ -9,29 +9,31 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/pfar/pfar/policies/failure"
+
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Class is what went wrong, for whoever has to act on it.
-type Class string
+type Class = failure.Class
 
-// The classes, which are the same on every transport.
+// The classes that a request to a remote server may have.
 const (
-	RateLimited  Class = "rate_limited"  // the server wants to be asked later
-	Unauthorized Class = "unauthorized"  // it wants to know who asks
-	Forbidden    Class = "forbidden"     // it knows who asks, and that is not enough
-	NotFound     Class = "not_found"     // it has no such thing
-	Timeout      Class = "timeout"       // it took too long
-	ServerError  Class = "server_error"  // it failed
-	NetworkError Class = "network_error" // it was not reached, or the connection broke
-	TLS          Class = "tls"           // it does not prove who it is
-	Schema       Class = "schema"        // what it says is against the protocol
+	RateLimited  = failure.RateLimited
+	Unauthorized = failure.Unauthorized
+	Forbidden    = failure.Forbidden
+	NotFound     = failure.NotFound
+	Timeout      = failure.Timeout
+	ServerError  = failure.ServerError
+	NetworkError = failure.NetworkError
+	TLS          = failure.TLS
+	Schema       = failure.Schema
 )
 
 // Key names the member of an error's data, and of a result's _meta, in which the class is. Only pfar may say it.
-const Key = "pfar/error"
+const Key = failure.Key
 
 // Code is the JSON-RPC code of every error of the adapter's own: the server cannot be had now. The class says more.
 const Code = -32010
