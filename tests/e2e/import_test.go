@@ -91,7 +91,7 @@ func TestImport(t *testing.T) {
     "Echo": {"command": %q, "env": {"ECHO_TOKEN": %q, "MODE": "x"}},
     "packaged": {"command": "npx", "args": ["-y", "%s@1.0.0"], "env": {"PACKAGED_TOKEN": %q}},
     "slow": {"command": "npx", "args": ["-y", "%s@2.0.0"], "env": {"SLOW_TOKEN": %q}},
-    "mine": {"command": "mine"}, "remote": {"url": "https://mcp.linear.app/mcp"}
+    "mine": {"command": "mine"}, "boxed": {"command": "docker", "args": ["run", "x/mcp-linear"]}
   }
 }
 `, program(t, "echo"), importedToken, name, packagedToken, name, importedToken)
@@ -110,7 +110,7 @@ func TestImport(t *testing.T) {
 		t.Errorf("the import that was killed leaves %q, %s", got, p.vaultKeys())
 	}
 
-	out, stderr, code := p.command("import", "--from", "cursor", "--yes", "--json", "--only", "echo,packaged,mine,remote")
+	out, stderr, code := p.command("import", "--from", "cursor", "--yes", "--json", "--only", "echo,packaged,mine,boxed")
 	if code != 0 || !strings.Contains(out, "exists already") || !strings.Contains(out, "pfar add linear") {
 		t.Fatalf("%d: %s %s", code, out, stderr)
 	}

@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/pfar/pfar/policies/failure"
-
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/jsonrpc"
