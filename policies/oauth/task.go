@@ -35,6 +35,9 @@ type Task struct {
 	Scopes       []string `json:"scopes,omitempty"`
 	Resource     string   `json:"resource,omitempty"` // that the token is for (RFC 8707); "": the provider's choice
 	Issuer       string   `json:"issuer,omitempty"`   // of RFC 9207; "": not known
+	Unnamed      bool     `json:"unnamed,omitempty"`  // an answer without iss may be of Issuer
+	Port         uint16   `json:"port,omitempty"`     // of 127.0.0.1 for the browser, if it is free; 0: any
+	Origin       *Origin  `json:"origin,omitempty"`   // where all this was found; nil: the owner has written it
 	CA           string   `json:"ca,omitempty"`
 	AllowPrivate []string `json:"allow_private,omitempty"`
 }
@@ -58,7 +61,7 @@ func (t Task) style() Style {
 func (t Task) base() Set {
 	return Set{
 		TokenURL: t.TokenURL, ClientID: t.ClientID, ClientSecret: t.ClientSecret, AuthStyle: t.style(),
-		Scopes: t.Scopes, AllowPrivate: t.AllowPrivate, CA: t.CA,
+		Scopes: t.Scopes, AllowPrivate: t.AllowPrivate, CA: t.CA, Resource: t.Resource, Origin: t.Origin,
 	}
 }
 
@@ -87,10 +90,8 @@ func (t Task) Check() error {
 	if _, err := t.Policy(); err != nil {
 		return err
 	}
-	for key, value := range map[string]string{"resource": t.Resource, "issuer": t.Issuer} {
-		if value != "" && !isIdentifier(value) {
-			return fmt.Errorf(`%s is no URL: write "https://HOST/PATH"`, key)
-		}
+	if t.Issuer != "" && !isIdentifier(t.Issuer) {
+		return errors.New(`issuer is no URL: write "https://HOST/PATH"`)
 	}
 	return nil
 }
