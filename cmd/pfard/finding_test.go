@@ -314,3 +314,30 @@ func TestRemoteWithoutAToken(t *testing.T) {
 		t.Errorf("%v after %q", err, f.asked)
 	}
 }
+
+// TestRemoteLoginShowsConfirmedPages: the page on which a person enters a code is at a host that was confirmed.
+func TestRemoteLoginShowsConfirmedPages(t *testing.T) {
+	d, f, a, _ := travels(t, declaresRemote)
+	a.issuer.Device = "https://login.example/device"
+	l := confirmed("login.example:443")
+	l.Way = oauth.ByDevice
+	q := control.Request{Verb: control.LogIn, Server: "far", SettingUp: control.SettingUp{Login: &l}}
+	for page, words := range map[string]string{
+		"https://bank.example/device": "at a host that nobody has confirmed; nothing was stored",
+		"https://login.example/d":     "",
+	} {
+		ended := make(chan error, 1)
+		go func() {
+			ended <- d.answer(t.Context(), operator(), q, func(control.Response) error { return nil })
+		}()
+		f.acts <- func(_ oauth.Task, e errand) error {
+			if err := e.show(attach.Progress{URL: page, Code: "A-B"}, f); err != nil {
+				return errors.New("its process has failed")
+			}
+			return gives(e, attach.Refreshed{Asked: time.Now()}, granted())
+		}
+		if err := <-ended; (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v", page, err)
+		}
+	}
+}

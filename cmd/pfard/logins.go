@@ -347,7 +347,14 @@ func (s *signingIn) show(p attach.Progress, through gates) error {
 		if !oauth.IsPage(p.URL) || !oauth.IsUserCode(p.Code) {
 			return errors.New("the process of the login shows a code that cannot be shown")
 		}
-		if step.Port = 0; oauth.IsPage(p.Complete) {
+		if !s.task.Shows(p.URL) {
+			err := errors.New("the page for the code is at a host that nobody has confirmed; nothing was stored")
+			s.progress.Lock()
+			defer s.progress.Unlock()
+			s.err = err
+			return err
+		}
+		if step.Port = 0; s.task.Shows(p.Complete) {
 			step.Complete = p.Complete
 		}
 	}

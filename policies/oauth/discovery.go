@@ -335,23 +335,6 @@ func (d Metadata) Hosts() (list []string) {
 	return list
 }
 
-// HostPort is the host of an address, with its port; "": it has none that can be connected to.
-func HostPort(address string) string {
-	host, port, _, err := hostOf("", "", address, nil)
-	if err != nil {
-		return ""
-	}
-	return netip6(host) + ":" + fmt.Sprint(port)
-}
-
-// netip6 puts an address of IPv6 into brackets.
-func netip6(host string) string {
-	if strings.Contains(host, ":") {
-		return "[" + host + "]"
-	}
-	return host
-}
-
 // quoted shows a stranger's text in an error.
 func quoted(text string) string {
 	if len(text) > maxShown {

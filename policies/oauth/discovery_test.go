@@ -403,3 +403,21 @@ func TestClientDocument(t *testing.T) {
 		}
 	}
 }
+
+// TestShows: a provider that a server has named does not lead a person to another one's page.
+func TestShows(t *testing.T) {
+	own := aTask(nil)
+	named := aTask(func(t *Task) {
+		t.Issuer = "https://issuer.example.com"
+		t.Origin = &Origin{Authorization: "https://page.example.com/auth"}
+	})
+	for page, want := range map[string][2]bool{
+		"https://login.example.com/d": {true, true}, "https://issuer.example.com/d": {true, true},
+		"https://page.example.com/d": {true, true}, "https://bank.example/device": {true, false},
+		"https://login.example.com:8443/d": {true, false}, "http://login.example.com/d": {}, "": {},
+	} {
+		if got := [2]bool{own.Shows(page), named.Shows(page)}; got != want {
+			t.Errorf("%q: %v, want %v", page, got, want)
+		}
+	}
+}

@@ -203,6 +203,37 @@ func (t Task) Leads(address string) bool {
 	return err == nil && failed == nil && IsPage(address) && u.Host == at.Host && u.EscapedPath() == at.EscapedPath()
 }
 
+// Shows reports whether a person may be led to a page to enter a code. If a server has named the provider, the page is
+// at one of the hosts that the person has confirmed: a provider that means ill would have a code of another one
+// approved.
+func (t Task) Shows(page string) bool {
+	if !IsPage(page) {
+		return false
+	}
+	if t.Origin == nil {
+		return true
+	}
+	return slices.ContainsFunc([]string{t.Issuer, t.TokenURL, t.Endpoint, t.Origin.Authorization},
+		func(address string) bool { return HostPort(address) == HostPort(page) && address != "" })
+}
+
+// HostPort is the host of an address, with its port; "": it has none that can be connected to.
+func HostPort(address string) string {
+	host, port, _, err := hostOf("", "", address, nil)
+	if err != nil {
+		return ""
+	}
+	return netip6(host) + ":" + fmt.Sprint(port)
+}
+
+// netip6 puts an address of IPv6 into brackets.
+func netip6(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
+}
+
 // Challenge is what an authorization endpoint is told of a verifier, by the method S256 (RFC 7636 section 4.2).
 func Challenge(verifier string) string {
 	sum := sha256.Sum256([]byte(verifier))
