@@ -33,8 +33,11 @@ func (s StatusLine) String() string {
 func ParseStatusLine(text string) StatusLine {
 	text, _, _ = strings.Cut(text, labelMark)
 	state, detail, _ := strings.Cut(text, ": ")
-	if state == StateInvalid { // pfard has the state by what it is told, and people by this line
+	switch state { // pfard has the state by what it is told, and people by this line
+	case StateInvalid:
 		state = StateRunning
+	case StateLogin:
+		state = StateWaiting
 	}
 	return StatusLine{State: state, Detail: detail}
 }

@@ -3,6 +3,10 @@ package units
 import "testing"
 
 func TestStatusLine(t *testing.T) {
+	if got := ParseStatusLine("needs-login: pfar login x; label public"); got != (StatusLine{State: StateWaiting,
+		Detail: "pfar login x"}) {
+		t.Errorf("%+v", got)
+	}
 	for want, s := range map[string]StatusLine{
 		"":                       {},
 		"stopping":               {State: StateStopping, Detail: StateStopping},

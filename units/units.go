@@ -177,6 +177,7 @@ const (
 	StateSleeping = "sleeping"           // started by the next call
 	StateStarting = "starting"           // process started, tools not yet listed
 	StateRunning  = "running"            // tools listed and served
+	StateLogin    = "needs-login"        // waiting, for people: a person is to sign in
 	StateInvalid  = "credential-invalid" // running, for people: its secrets are wrong, no client sees its tools
 	StateBackOff  = "back-off"           // crashed, will be started again
 	StateOffline  = "offline"            // a remote server that cannot be reached; is tried again

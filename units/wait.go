@@ -1,6 +1,9 @@
 package units
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Wait is what a server waits for in StateWaiting.
 type Wait struct {
@@ -12,13 +15,25 @@ type Wait struct {
 const (
 	WaitCredentials = "credentials"
 	WaitProgram     = "program" // that it has is to be accepted
+	WaitLogin       = "login"   // a remote server has refused the token that is there, or has none
 )
+
+// LoginCommand begins the command that obtains an OAuth token.
+const LoginCommand = "pfar login "
+
+// NeedsLogin reports whether a person is to sign in.
+func (w Wait) NeedsLogin() bool {
+	return w.For == WaitLogin || w.For == WaitCredentials && strings.HasPrefix(w.Remedy, LoginCommand)
+}
 
 // Notification returns the value of NotifyWait.
 func (w Wait) Notification() string {
 	b, _ := json.Marshal(w) // cannot fail: two texts
 	return string(b)
 }
+
+// IsForLogin reports whether a value of NotifyWait is one that NeedsLogin.
+func IsForLogin(text string) bool { return parseWait(text).NeedsLogin() }
 
 // parseWait reads the value of NotifyWait. Of what is none the zero value is known.
 func parseWait(text string) (w Wait) {

@@ -70,7 +70,7 @@ func newEndpoint(set oauth.Set, out dialer, roots *x509.CertPool) (*endpoint, er
 	t.DisableKeepAlives = true
 	last := new(heard)
 	return &endpoint{set, &http.Client{
-		Transport: bounded{t, last}, Timeout: answerTime,
+		Transport: bounded{forResource{t, set.Resource}, last}, Timeout: answerTime,
 		// The place that it leads to would get what is meant for this one.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, last}, nil
@@ -160,6 +160,29 @@ func (b bounded) RoundTrip(q *http.Request) (*http.Response, error) {
 		r.Body = keeping{http.MaxBytesReader(nil, r.Body, maxAnswer), b.last}
 	}
 	return r, err
+}
+
+// forResource says in each request what the token is to be for (RFC 8707 section 2.2), which oauth2 cannot. Without
+// that, some endpoints give a token for something else.
+type forResource struct {
+	http.RoundTripper
+	resource string // "": the endpoint's choice
+}
+
+func (f forResource) RoundTrip(q *http.Request) (*http.Response, error) {
+	if f.resource == "" || q.Body == nil {
+		return f.RoundTripper.RoundTrip(q)
+	}
+	form, err := io.ReadAll(q.Body)
+	q.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	form = append(form, "&resource="+url.QueryEscape(f.resource)...)
+	q = q.Clone(q.Context())
+	q.Body, q.ContentLength = io.NopCloser(bytes.NewReader(form)), int64(len(form))
+	q.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(form)), nil }
+	return f.RoundTripper.RoundTrip(q)
 }
 
 // keeping is a body that is kept as it is read.
@@ -331,12 +354,15 @@ func retryAfter(field string, now time.Time) time.Duration {
 }
 
 // printable makes one line of what an error says, of which names in certificates may be a part.
-func printable(s string) string {
+func printable(s string) string { return oneLine(s, maxWords) }
+
+// oneLine is printable with another limit.
+func oneLine(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return '?'
 		}
 		return r
 	}, s)
-	return s[:min(len(s), maxWords)]
+	return s[:min(len(s), most)]
 }

@@ -461,3 +461,26 @@ func TestHandedOver(t *testing.T) {
 		t.Errorf("as much as there may be: %d bytes, %v", len(b), err)
 	}
 }
+
+// TestRefreshSaysTheResource: without it some endpoints give a token for something else.
+func TestRefreshSaysTheResource(t *testing.T) {
+	var got []string
+	p := newProvider(t, func(_ int, w http.ResponseWriter, q *http.Request) {
+		got = append(got, q.PostForm.Get("resource")+" "+q.PostForm.Get("grant_type"))
+		answers(200, `{"access_token":"AT-hunter2hunter2","expires_in":60}`)(1, w, q)
+	})
+	set := oauth.Set{
+		AccessToken: "AT-hunter2", RefreshToken: "RT-hunter2", TokenURL: p.URL + "/token", ClientID: "id",
+		Resource: "https://mcp.example/a?b=c&d",
+	}
+	e, err := newEndpoint(set, newDialer(nil), p.roots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, failed := e.refresh(t.Context(), t.Context()); failed != nil {
+		t.Fatal(failed.words)
+	}
+	if !slices.Equal(got, []string{set.Resource + " refresh_token"}) {
+		t.Errorf("it asks for %q", got)
+	}
+}

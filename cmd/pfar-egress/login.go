@@ -23,9 +23,9 @@ import (
 // loginTime is from start to end; that of the unit is more.
 const loginTime = oauth.LoginTime + 30*time.Second
 
-// login obtains the token set of the task that pfard hands over, gives pfard what came of it, and ends. It ends as well
-// when stop does, or pfard: then nobody waits for the token, and no code is asked for any more. The task is in no
-// argument, no variable and no file, and no error quotes it.
+// login obtains the token set of the task that pfard hands over, or asks the question, gives pfard what came of it, and
+// ends. It ends as well when stop does, or pfard: then nobody waits for the token, and no code is asked for any more.
+// The task is in no argument, no variable and no file, and no error quotes it.
 func login(stop context.Context, path string) error {
 	ctx, cancel := context.WithTimeoutCause(stop, loginTime, fmt.Errorf("it took more than %s", loginTime))
 	defer cancel()
@@ -39,16 +39,19 @@ func login(stop context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	task, err := oauth.DecodeTask(text)
-	if err != nil {
-		return fmt.Errorf("reading the login: %w", err)
-	}
 	out := newDialer(nil)
 	if out.upstream, err = readUpstream(os.Getenv("CREDENTIALS_DIRECTORY")); err != nil {
 		return err
 	}
 	if path != "" {
 		out.firewall = pfard
+	}
+	if q, ok := oauth.DecodeQuestion(text); ok {
+		return pfard.inquire(ctx, q, text, out)
+	}
+	task, err := oauth.DecodeTask(text)
+	if err != nil {
+		return fmt.Errorf("reading the login: %w", err)
 	}
 	p, err := newGrantor(task, out, poolOf(task.CA))
 	if err != nil {
@@ -91,13 +94,7 @@ func newGrantor(task oauth.Task, out dialer, roots *x509.CertPool) (*grantor, er
 	if err != nil {
 		return nil, err
 	}
-	client := func() *http.Client {
-		t := onlyTo(host, port, policy, out, roots, "provider")
-		t.DisableKeepAlives = true
-		return &http.Client{Transport: t, Timeout: answerTime,
-			// The place that it leads to would get what is meant for this one.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	}
+	client := func() *http.Client { return clientOf(onlyTo(host, port, policy, out, roots, "provider")) }
 	p.token = client()
 	if task.Way == oauth.ByDevice {
 		if host, port, policy, err = task.DeviceHost(); err != nil {
@@ -106,6 +103,14 @@ func newGrantor(task oauth.Task, out dialer, roots *x509.CertPool) (*grantor, er
 		p.device = client()
 	}
 	return p, nil
+}
+
+// clientOf makes one request a connection. It follows no redirect: the place that one leads to would get what is meant
+// for this one.
+func clientOf(t *http.Transport) *http.Client {
+	t.DisableKeepAlives = true
+	return &http.Client{Transport: t, Timeout: answerTime,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // pause waits so long, or until ctx ends.
@@ -228,15 +233,18 @@ func (p *grantor) post(
 	if err != nil {
 		return oauth.Response{}, oauth.Silent{Reason: fmt.Errorf("%s cannot be asked: %w", q.URL.Host, unquoted(err))}
 	}
+	return wholeAnswer(r, q.URL.Host)
+}
+
+// wholeAnswer reads an answer to its end.
+func wholeAnswer(r *http.Response, host string) (oauth.Response, error) {
 	defer r.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return oauth.Response{}, oauth.Silent{
-			Reason: fmt.Errorf("reading the answer of %s: %w", q.URL.Host, unquoted(err)),
-		}
+		return oauth.Response{}, oauth.Silent{Reason: fmt.Errorf("reading the answer of %s: %w", host, unquoted(err))}
 	case len(body) > maxAnswer:
-		return oauth.Response{}, fmt.Errorf("the answer of %s has more than %d bytes", q.URL.Host, maxAnswer)
+		return oauth.Response{}, fmt.Errorf("the answer of %s has more than %d bytes", host, maxAnswer)
 	}
 	return oauth.Response{Status: r.StatusCode, Type: r.Header.Get("Content-Type"), Body: body}, nil
 }

@@ -33,13 +33,17 @@ const (
 )
 
 func awaitBrowser(task oauth.Task, state string) (*receiver, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(task.Port))))
+	if err != nil && task.Port != 0 { // it is taken, and most providers let the port vary
+		l, err = net.Listen("tcp4", "127.0.0.1:0")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the browser: %w", err)
 	}
 	r := &receiver{
 		port: uint16(l.Addr().(*net.TCPAddr).Port), came: make(chan oauth.Judgement, 1),
-		judge: oauth.Redirect{Host: l.Addr().String(), State: state, Issuer: task.Issuer, At: task.Endpoint},
+		judge: oauth.Redirect{Host: l.Addr().String(), State: state, Issuer: task.Issuer, At: task.Endpoint,
+			Unnamed: task.Unnamed},
 	}
 	r.server = &http.Server{
 		Handler: r, ReadTimeout: requestTime, WriteTimeout: requestTime, MaxHeaderBytes: maxRequest,
@@ -52,7 +56,7 @@ func awaitBrowser(task oauth.Task, state string) (*receiver, error) {
 
 // redirect is the address that the browser comes back to.
 func (r *receiver) redirect() string {
-	return "http://127.0.0.1:" + strconv.Itoa(int(r.port)) + oauth.RedirectPath
+	return oauth.Loopback(r.port)
 }
 
 // close lets the browser have its page, and takes no more requests.

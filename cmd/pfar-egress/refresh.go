@@ -76,13 +76,21 @@ func refresh(stop context.Context, path string) error {
 
 // report gives pfard what came of a refresh.
 func (a *attachment) report(ctx context.Context, result attach.Refreshed, answer oauth.Answer) error {
-	m := attach.Message{Errand: attach.Errand{Refreshed: &result}}
 	if answer.AccessToken == "" && answer.RefreshToken == "" {
-		return a.deliver(ctx, m)
+		return a.bring(ctx, result, nil)
 	}
 	content, err := json.Marshal(answer)
 	if err != nil {
 		return err
+	}
+	return a.bring(ctx, result, content)
+}
+
+// bring gives pfard what came of an errand, with the content if there is any.
+func (a *attachment) bring(ctx context.Context, result attach.Refreshed, content []byte) error {
+	m := attach.Message{Errand: attach.Errand{Refreshed: &result}}
+	if content == nil {
+		return a.deliver(ctx, m)
 	}
 	memory, err := units.Sealed("tokens", content)
 	if err != nil {

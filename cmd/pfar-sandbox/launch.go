@@ -335,10 +335,17 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 				l.state(units.StateStopping, gatewayLeft)
 				return units.ExitGateway
 			}
-			return l.crashed(cmp.Or(l.failed(messages, lost), bubblewrap.ExitWords(err)), bubblewrap.WasKilled(err))
+			m := l.failed(messages, lost)
+			if m.Unauthorized && l.history.Remote && l.plan.Gateway.Session == "" {
+				return l.waitForLogin(ctx, m.Failed)
+			}
+			return l.crashed(cmp.Or(m.Failed, bubblewrap.ExitWords(err)), bubblewrap.WasKilled(err))
 		case m := <-messages:
 			if m.Failed != "" {
 				l.stop(s)
+				if m.Unauthorized && l.history.Remote && l.plan.Gateway.Session == "" {
+					return l.waitForLogin(ctx, m.Failed)
+				}
 				return l.crashed(m.Failed, s.EndedKilled())
 			}
 			l.served(m.Ready)
@@ -358,18 +365,19 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 	}
 }
 
-// failed returns why the gateway has given the server up, "" if it has not. It closes the server's stdin then, so the
-// server may end before its message has been read: what was sent before is read to its end.
-func (l *launcher) failed(messages <-chan handover.Message, lost <-chan error) string {
+// failed returns the message by which the gateway has given the server up, an empty one if it has not. The gateway
+// closes the server's stdin then, so the server may end before its message has been read: what was sent before is read
+// to its end.
+func (l *launcher) failed(messages <-chan handover.Message, lost <-chan error) handover.Message {
 	_ = l.gateway.CloseRead()
 	for {
 		select {
 		case m := <-messages:
 			if m.Failed != "" {
-				return m.Failed
+				return m
 			}
 		case <-lost:
-			return ""
+			return handover.Message{}
 		}
 	}
 }

@@ -484,6 +484,35 @@ func TestWaysToEnd(t *testing.T) {
 	}
 }
 
+// TestRefusedToken: a remote server that wants another token is not tried again, and says what to type; any other
+// server that a gateway says that of has crashed.
+func TestRefusedToken(t *testing.T) {
+	refuse := func(r *run) {
+		r.say(handover.Message{Failed: "remote server: 401", Unauthorized: true})
+		r.stdin.Close()
+	}
+	remote := script("cat")
+	remote.Remote = "https://mcp.example/mcp"
+	r := begin(t, remote, nil)
+	r.hello()
+	refuse(r)
+	eventually(t, r, func() bool { return strings.Contains(r.noted("STATUS"), "pfar login ") })
+	if state, wait := r.noted(units.NotifyState), r.noted(units.NotifyWait); state != units.StateWaiting ||
+		!units.IsForLogin(wait) || !strings.Contains(r.noted("STATUS"), "remote server: 401") {
+		t.Errorf("it is %s, %s: %s", state, wait, r.noted("STATUS"))
+	}
+	r.cmd.Process.Signal(syscall.SIGTERM)
+	if code := r.exit(2 * time.Minute); code != 0 {
+		t.Errorf("exit code %d\n%s", code, r.logged())
+	}
+	local := begin(t, script("cat"), nil)
+	local.hello()
+	refuse(local)
+	if code := local.exit(2 * time.Minute); code != units.ExitCrashed {
+		t.Errorf("a server on this host: exit code %d\n%s", code, local.logged())
+	}
+}
+
 // TestGatewayAndServerEndAtOnce has a launcher learn at the same time that the gateway hung up and that the server
 // ended by the end of its stdin: that is no crash.
 func TestGatewayAndServerEndAtOnce(t *testing.T) {

@@ -43,6 +43,9 @@ func (s *status) show(vars map[string]string) {
 	if v, ok := vars[units.NotifyVerification]; ok && units.IsInvalid(v) {
 		s.shown.State = units.StateInvalid
 	}
+	if v, ok := vars[units.NotifyWait]; ok && units.IsForLogin(v) {
+		s.shown.State = units.StateLogin
+	}
 	if v, ok := vars["STATUS"]; ok {
 		s.shown.Detail = v
 	}

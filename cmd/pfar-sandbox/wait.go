@@ -13,7 +13,20 @@ import (
 // wait keeps the unit up, as waiting, until it is stopped: pfard starts it again when the credential is there. It is no
 // error, and must not be a crash loop.
 func (l *launcher) wait(ctx context.Context, s units.Secrets) int {
-	l.waits(units.Wait{For: units.WaitCredentials, Remedy: s.Remedy}, "for credentials: "+strings.Join(s.Missing, "; "))
+	return l.waitFor(ctx, units.Wait{For: units.WaitCredentials, Remedy: s.Remedy},
+		"for credentials: "+strings.Join(s.Missing, "; "))
+}
+
+// waitForLogin does the same for a remote server that has refused the token which it was given, or wants one: to ask
+// it again would not help, and pfard starts the unit when there is another token.
+func (l *launcher) waitForLogin(ctx context.Context, why string) int {
+	l.gateway.Close()
+	remedy := units.LoginCommand + l.plan.Name
+	return l.waitFor(ctx, units.Wait{For: units.WaitLogin, Remedy: remedy}, remedy+": "+why)
+}
+
+func (l *launcher) waitFor(ctx context.Context, w units.Wait, words string) int {
+	l.waits(w, words)
 	select {
 	case <-ctx.Done():
 	case <-l.pfard.ended():

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -359,7 +360,7 @@ func TestAddSignsIn(t *testing.T) {
 		n.answers(t, 2)
 		golden(t, "add.txtar", fmt.Sprintf("sign in, %d columns", columns), afterPage(n.text(t, exitOK)))
 		want := control.Login{Way: oauth.ByDevice, Flow: "f1", Key: "notion_token"}
-		if !slices.Equal(s.logins, []control.Login{want, want}) {
+		if !reflect.DeepEqual(s.logins, []control.Login{want, want}) {
 			t.Errorf("asked for %+v", s.logins)
 		}
 		echoes(t, n.program)

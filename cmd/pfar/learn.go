@@ -192,7 +192,7 @@ func (l *learning) changed(r control.Report) (over bool, err error) {
 		if l.began.IsZero() {
 			l.start()
 		}
-	case control.Waiting, control.Failed:
+	case control.Waiting, control.NeedsLogin, control.Failed:
 		return true, fail(exitFailed, "%s", l.name+": "+describe(s)).withHint("%s", remedy(s))
 	case control.Stopped:
 		fmt.Fprintf(l.stderr, "%s has ended\n", l.name)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 
@@ -24,38 +25,66 @@ it offers both, pfar uses the browser if the client has a secret, else the code.
 pfar never starts a browser: every user of this machine could read the link
 among the browser's arguments, and sign in with another account.
 
+A remote server names its provider itself. pfar shows you whom it names, and
+connects there only if you say yes. --yes says yes to nothing new: it accepts
+what you have confirmed at an earlier login, or written into oauth.d.
+
 The token goes from the provider to the vault. This command does not see it.
 Press Ctrl-C to give up; then nothing is stored. You first register an OAuth
-client with the provider; pfar-oauth(5) says how to configure it.`
+client with the provider, unless a remote server's provider registers pfar by
+itself; pfar-oauth(5) says how to configure it.`
 
 // loginVerb has tokens obtained.
 type loginVerb struct{ *pfar }
 
 func (c loginVerb) loginCommand() *cobra.Command {
-	var device, browser bool
+	var device, browser, yes bool
+	var scopes []string
+	var document string
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "login NAME", Short: "Sign in to a provider, and store its token in the vault", Long: loginHelp,
-		Example: example("pfar login github", "pfar login github --device", "pfar login gmail --browser"),
-		Args:    arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredServers),
+		Example: example("pfar login github", "pfar login github --device", "pfar login linear --scope issues:create",
+			"pfar login --print-client-metadata https://example.com/pfar.json"),
+		Args: arguments("[NAME]"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var way oauth.Way
 			switch {
+			case document != "":
+				return c.printDocument(document, args)
+			case len(args) == 0:
+				return usage("login: missing NAME")
 			case device:
 				way = oauth.ByDevice
 			case browser:
 				way = oauth.ByCode
 			}
-			return c.login(cmd.Context(), args[0], control.Login{Way: way})
+			return c.login(cmd.Context(), args[0], yes, control.Login{Way: way, Scopes: scopes})
 		},
 	})
 	cmd.Flags().BoolVar(&device, "device", false, "sign in on any device, with a code that pfar shows")
 	cmd.Flags().BoolVar(&browser, "browser", false, "sign in with a browser of this machine")
-	cmd.MarkFlagsMutuallyExclusive("device", "browser")
+	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "ask for this scope too; may be repeated")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask: fail if the server names a provider that is not confirmed")
+	cmd.Flags().StringVar(&document, "print-client-metadata", "",
+		"print what to publish at this `URL`, which is pfar's client id then")
+	cmd.MarkFlagsMutuallyExclusive("device", "browser", "print-client-metadata")
 	return cmd
 }
 
-func (c loginVerb) login(ctx context.Context, name string, l control.Login) error {
-	got, err := c.obtain(ctx, name, l, "pfar login "+name+" --device")
+// printDocument prints a Client ID Metadata Document.
+func (c loginVerb) printDocument(address string, args []string) error {
+	text, err := oauth.ClientDocument(address)
+	if err != nil || len(args) > 0 {
+		return usage("%v", cmp.Or(err, errors.New("the document is the same for every NAME: leave NAME out")))
+	}
+	fmt.Fprintf(c.stderr, "Publish this at the URL, and write into a file of oauth.d:\n\n  client_metadata = %q\n\n",
+		address)
+	_, err = c.stdout.Write(text)
+	return err
+}
+
+func (c loginVerb) login(ctx context.Context, name string, yes bool, l control.Login) error {
+	got, err := c.agreed(ctx, name, yes, l)
 	if c.json() {
 		got.Name = cmp.Or(got.Name, name)
 		got.Step = control.Step{} // it is done, or of no use any more
@@ -79,6 +108,20 @@ func (c loginVerb) login(ctx context.Context, name string, l control.Login) erro
 	return nil
 }
 
+// agreed is obtain with the person's word on whom a remote server names.
+func (c loginVerb) agreed(ctx context.Context, name string, yes bool, l control.Login) (control.SignIn, error) {
+	for range maxConfirmed {
+		got, err := c.obtain(ctx, name, l, "pfar login "+name+" --device")
+		if err == nil && got.Confirm != nil {
+			l.Confirmed, err = got.Confirm, c.confirm(ctx, yes, *got.Confirm)
+		}
+		if err != nil || got.Confirm == nil {
+			return got, err
+		}
+	}
+	return control.SignIn{}, fail(exitFailed, "the server names another provider each time; nothing was stored")
+}
+
 // signedIn is what has become of a login.
 type signedIn struct {
 	control.SignIn
@@ -99,6 +142,33 @@ func codeOf(err error) control.Code {
 		return "not-running"
 	}
 	return "failed"
+}
+
+// maxConfirmed is how often a login is tried: without a word, with one on the provider, and with one on endpoints at
+// other hosts; and once more, for a provider that has changed meanwhile.
+const maxConfirmed = 4
+
+// confirm has the person look at whom a remote server names. Only a person's own word says yes to a stranger's.
+func (c loginVerb) confirm(ctx context.Context, yes bool, k control.Consent) error {
+	line := func(text string) string { return escape(text, oneLine) }
+	show := func(w io.Writer) {
+		fmt.Fprintf(w, "The server at %s says that you sign in at\n\n  %s\n\n", line(k.Server), line(k.Issuer))
+		if len(k.Hosts) > 0 {
+			fmt.Fprintf(w, "pfar and your browser would connect to\n\n")
+		}
+		for _, h := range k.Hosts {
+			fmt.Fprintf(w, "  %s\n", line(h))
+		}
+		if k.Resource != "" {
+			fmt.Fprintf(w, "\nThe token would be good for all of %s\n", line(k.Resource))
+		}
+	}
+	if yes || !isTerminal(c.stdin) {
+		show(c.stderr)
+		return fail(exitFailed, "nobody has confirmed this yet").withHint("run the command on a terminal, without --yes; "+
+			"or write provider NAME { key = \"KEY\", issuer = %q } into oauth.d", k.Issuer)
+	}
+	return c.ask(ctx, false, "Sign in there?", show)
 }
 
 // obtain has a token obtained, and shows the person what there is to do. With a code instead, it is another command.

@@ -141,7 +141,7 @@ func (s situation) files() string {
 func serversIn(r control.Report) string {
 	states := []control.State{
 		control.Running, control.CredentialInvalid, control.Sleeping, control.Fetching, control.Starting, control.BackOff,
-		control.Offline, control.Waiting,
+		control.Offline, control.NeedsLogin, control.Waiting,
 		control.Failed, control.Stopping, control.Stopped,
 	}
 	var parts []string
@@ -178,7 +178,7 @@ func (s situation) troubles() []string {
 		lines = append(lines, count(n, "mistake")+" in files")
 	}
 	for _, v := range s.report.Servers {
-		if v.State == control.Failed || v.State == control.Waiting || v.State.TriedAgain() {
+		if v.State == control.Failed || v.State.Waits() || v.State.TriedAgain() {
 			lines = append(lines, cut(v.Name+": "+describe(v), maxLineShown-2))
 		}
 	}
@@ -239,7 +239,7 @@ func (s situation) todo() []advice {
 		list = append(list, advice{"pfar check", "what is wrong in the files"})
 	}
 	for _, v := range s.report.Servers {
-		if v.State == control.Failed || v.State == control.Waiting {
+		if v.State == control.Failed || v.State.Waits() {
 			list = append(list, advice{"pfar status " + v.Name, "why it does not run, and what to do"})
 			break
 		}

@@ -24,7 +24,7 @@ func remedy(s control.Server) string {
 		return "pfar start " + s.Name
 	case control.Sleeping:
 		return "pfar start " + s.Name
-	case control.Waiting:
+	case control.Waiting, control.NeedsLogin:
 		if s.Remedy != "" {
 			return s.Remedy
 		}

@@ -28,6 +28,8 @@ func TestRemedies(t *testing.T) {
 			Detail: `for credentials: "a" is granted to "b", not to this server, which runs echo "pfar vault set c"; ` +
 				"to grant it: pfar vault give x",
 			Owed: owed("pfar vault give x")}, "waiting: for credentials", "pfar vault give x"},
+		{"a login", control.Server{State: control.NeedsLogin, Detail: "pfar login x: 401", Owed: owed("pfar login x")},
+			"needs-login: pfar login x", "pfar login x"},
 		{"another program", control.Server{State: control.Waiting,
 			Detail: "for its program, which has changed, to be accepted: pfar pins accept x",
 			Owed:   owed("pfar pins accept x")}, "waiting: for its program", "pfar pins accept x"},

@@ -75,7 +75,7 @@ func stateColour(s control.State) string {
 		return green
 	case control.Failed, control.CredentialInvalid:
 		return red
-	case control.BackOff, control.Offline, control.Waiting, control.Fetching:
+	case control.BackOff, control.Offline, control.NeedsLogin, control.Waiting, control.Fetching:
 		return yellow
 	}
 	return ""

@@ -44,7 +44,7 @@ func wantsOf(report control.Report, all []pinned) []want {
 				list = append(list, w)
 			}
 		}
-		if s.State == control.Waiting && s.For == units.WaitCredentials && s.Remedy != "" {
+		if s.State.Waits() && s.For != units.WaitProgram && s.Remedy != "" {
 			list = append(list, want{Server: s.Name, What: s.Detail, Command: s.Remedy})
 		}
 		if v := s.Verification; v.Result == units.Invalid && v.Remedy != "" {

@@ -202,6 +202,7 @@ func (d *daemon) reload() {
 	}
 	d.folders.Lack(generator.Absent(lacked))
 	d.reader.declared = slices.Concat(set.Servers, set.Earlier)
+	d.tokens.signIns.serve(d.reader.declared)
 	for _, p := range d.reader.standIns(set, broken, o) {
 		if _, taken := wanted[p.Name]; !taken {
 			wanted[p.Name], stale[p.Name] = p, p.Fault == ""

@@ -351,6 +351,30 @@ func TestAChangedProgramWaits(t *testing.T) {
 	}
 }
 
+// A remote server that has refused its token is not asked again until there is another one.
+func TestARefusedTokenWaits(t *testing.T) {
+	d, m, changed := fixture(t)
+	ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter2"})
+	d.put(t, "a.hcl", fmt.Sprintf(good, "x")+`auth = { TOKEN = "vault:a_token" }`+"\n")
+	changed <- struct{}{}
+	d.state(t)
+	starts := m.count("a")
+	wait := units.Wait{For: units.WaitLogin, Remedy: "pfar login a"}
+	d.fleet.changed(units.Update{Server: "a", State: string(control.Waiting), Detail: "pfar login a: 401", Wait: wait})
+	d.within(t, d.uses.wakeWaiting)
+	if s := d.state(t)["a"]; s.State != control.NeedsLogin || s.Wait != wait || m.count("a") != starts {
+		t.Errorf("it is %s: %s; %d starts, then %d", s.State, s.Detail, starts, m.count("a"))
+	}
+	r := ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter3"})
+	if s := d.state(t)["a"]; s.State == control.NeedsLogin || m.count("a") != starts+1 {
+		t.Errorf("with another token it is %s: %s; %d starts, then %d", s.State, s.Detail, starts, m.count("a"))
+	}
+	if want := (control.Use{Server: "a", Then: control.Restarts}); len(r.Changes) != 1 ||
+		!slices.Equal(r.Changes[0].Uses, []control.Use{want}) {
+		t.Errorf("told %+v, want %+v", r.Changes, want)
+	}
+}
+
 func ask(t *testing.T, d *daemon, q control.Request) (r control.Response) {
 	t.Helper()
 	err := d.answer(t.Context(), control.Peer{}, q, func(a control.Response) error { r = a; return nil })

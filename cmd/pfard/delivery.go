@@ -344,8 +344,12 @@ func (s served) Deliver(key string) ([]byte, error) {
 	}
 	value, err := s.Vault.Deliver(key)
 	if command := s.tokens.signIns.command(key); errors.Is(err, vault.ErrNotFound) && strings.HasPrefix(command,
-		loginCommand) {
-		return nil, missing{"needs login: " + command, command}
+		units.LoginCommand) {
+		words := "needs login: " + command
+		if s.tokens.signIns.remote(key) != "" { // some servers take tokens that a person obtains in another way
+			words += ", or pfar vault set " + key
+		}
+		return nil, missing{words, command}
 	}
 	return value, err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/pfar/pfar/generator/signin"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 )
@@ -51,10 +53,13 @@ type signingIn struct {
 	text   []byte // of the task
 	secret string // the key of the client's; "": it has none
 	flow   string // the set-up that it is for; "": none
-	ctx    context.Context
-	end    context.CancelCauseFunc
-	over   chan struct{}       // closed when its process has ended
-	told   chan control.SignIn // what has changed
+
+	finding *finding // what is asked before; nil: all is known
+
+	ctx  context.Context
+	end  context.CancelCauseFunc
+	over chan struct{}       // closed when its process has ended
+	told chan control.SignIn // what has changed
 
 	progress sync.Mutex
 	state    control.SignIn
@@ -112,7 +117,7 @@ func (l *logins) run(ctx context.Context, p control.Peer, q control.Request,
 	}
 	ended := make(chan error, 1)
 	go func() {
-		err := l.runs.login(one.ctx, key, one)
+		err := one.carryOut()
 		one.leaves(err, ctx.Err() != nil)
 		l.forget(key, one)
 		ended <- err
@@ -132,64 +137,84 @@ func (l *logins) run(ctx context.Context, p control.Peer, q control.Request,
 	}
 }
 
-// prepare makes the task that a request means.
+// prepare makes the login that a request means. What is to be discovered for it, it lacks.
 func (l *logins) prepare(q control.Request) (*signingIn, error) {
-	provider, way, err := l.choose(q)
+	c, err := l.choose(q)
 	if err != nil {
 		return nil, err
 	}
-	task, err := provider.Task(way)
+	one := &signingIn{
+		logins: l, over: make(chan struct{}), told: make(chan control.SignIn, 1),
+		state: control.SignIn{Name: c.name, Key: c.key, Way: c.way},
+	}
+	if c.discovers() {
+		one.finding, err = l.finds(c, *q.Login)
+		return one, err
+	}
+	task, err := c.provider.Task(c.way)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", control.ErrInvalid, err)
 	}
-	if task.CA, err = l.signIns.certificates(provider.CA); err != nil {
+	if task.Resource = cmp.Or(task.Resource, c.remote.URL); len(q.Login.Scopes) > 0 {
+		task.Scopes = union(task.Scopes, q.Login.Scopes)
+	}
+	if task.CA, err = l.signIns.certificates(c.provider.CA); err != nil {
 		return nil, err
 	}
-	if provider.Secret != "" {
-		secret, err := l.keeper.vault.Read(provider.Secret)
-		if errors.Is(err, vault.ErrNotFound) {
-			return nil, fmt.Errorf(
-				"the secret of the client is missing: store it with pfar vault set %s",
-				provider.Secret,
-			)
-		}
-		if err != nil {
-			return nil, err
-		}
-		task.ClientSecret = string(secret.Value)
+	if task.ClientSecret, err = l.clientSecret(c.provider); err != nil {
+		return nil, err
 	}
-	text, err := task.Encode()
-	if err != nil {
-		return nil, fmt.Errorf("provider %q: %w", provider.Name, err)
-	}
-	return &signingIn{
-		logins: l, task: task, text: text, secret: provider.Secret, over: make(chan struct{}),
-		told:  make(chan control.SignIn, 1),
-		state: control.SignIn{Name: provider.Name, Key: provider.Key, Way: way},
-	}, nil
+	return one, one.carries(task, c.provider.Secret)
 }
 
-// choose returns the provider and the way that a request means: by a name, or by what a set-up waits for.
-func (l *logins) choose(q control.Request) (p signin.Provider, way oauth.Way, err error) {
+// clientSecret reads the secret of the owner's client; "": it is public.
+func (l *logins) clientSecret(p signin.Provider) (string, error) {
+	if p.Secret == "" {
+		return "", nil
+	}
+	secret, err := l.keeper.vault.Read(p.Secret)
+	if errors.Is(err, vault.ErrNotFound) {
+		return "", fmt.Errorf("the secret of the client is missing: store it with pfar vault set %s", p.Secret)
+	}
+	if err != nil {
+		return "", err
+	}
+	return string(secret.Value), nil
+}
+
+// carries has a process be given a task. secret is the key of the client's.
+func (s *signingIn) carries(task oauth.Task, secret string) error {
+	text, err := task.Encode()
+	if err != nil {
+		return fmt.Errorf("provider %q: %w", s.state.Name, err)
+	}
+	s.progress.Lock()
+	defer s.progress.Unlock()
+	s.task, s.text, s.secret, s.state.Way = task, text, secret, task.Way
+	return nil
+}
+
+// choose returns what a request means: by a name, or by what a set-up waits for.
+func (l *logins) choose(q control.Request) (c choice, err error) {
+	var declared []declaration.Server
+	if err := l.keeper.do(func() error { declared = l.reader.declared; return nil }); err != nil {
+		return c, err
+	}
 	if q.Login == nil || q.Login.Flow == "" {
-		var declared []declaration.Server
-		if err := l.keeper.do(func() error { declared = l.reader.declared; return nil }); err != nil {
-			return p, way, err
-		}
 		return l.signIns.choose(q, declared)
 	}
 	wanted, err := l.flows.Wanted(q.Login.Flow)
 	if err != nil {
-		return p, way, err
+		return c, err
 	}
 	if q.Login.Key != "" && q.Login.Key != wanted.Key {
-		return p, way, fmt.Errorf("%w: the set-up waits for %s by now", control.ErrInvalid, wanted.Variable)
+		return c, fmt.Errorf("%w: the set-up waits for %s by now", control.ErrInvalid, wanted.Variable)
 	}
 	p, known := l.signIns.now().OfKey(wanted.Key)
 	if !known {
-		return p, way, fmt.Errorf("%w: no provider for %s is configured any more", control.ErrInvalid, wanted.Variable)
+		return c, fmt.Errorf("%w: no provider for %s is configured any more", control.ErrInvalid, wanted.Variable)
 	}
-	return p, cmp.Or(q.Login.Way, p.Ways()[0]), nil
+	return choice{provider: p, name: p.Name, key: p.Key, way: cmp.Or(q.Login.Way, p.First())}, nil
 }
 
 // begin makes a login that of its key, once the one before it has ended.
@@ -219,6 +244,28 @@ func (l *logins) forget(key string, one *signingIn) {
 	close(one.over)
 }
 
+// carryOut has processes find out what is to be asked whom, if that is not known, and obtain the set. It returns when
+// they have ended.
+func (s *signingIn) carryOut() error {
+	if s.finding == nil {
+		return s.runs.login(s.ctx, s.state.Key, s)
+	}
+	task, confirm, err := s.finding.task(s.ctx)
+	if err == nil && confirm != nil && s.flow != "" {
+		return fmt.Errorf("a person is to confirm the authorization server first: run %s%s", units.LoginCommand, s.state.Name)
+	}
+	s.progress.Lock()
+	s.state.Confirm = confirm
+	s.progress.Unlock()
+	if err != nil || confirm != nil {
+		return err
+	}
+	if err := s.carries(task, s.finding.choice.provider.Secret); err != nil {
+		return err
+	}
+	return s.runs.login(s.ctx, s.state.Key, s)
+}
+
 // joins has a login that is for a set-up end when that does not wait for the token any more.
 func (s *signingIn) joins(l *control.Login) error {
 	if l.Flow == "" {
@@ -245,7 +292,7 @@ func (s *signingIn) leaves(err error, gaveUp bool) {
 
 // outcome is how a login has ended whose process has, with an error or without.
 func (s *signingIn) outcome(err error, told func(control.SignIn) error) error {
-	if state := s.now(); state.Done {
+	if state := s.now(); state.Done || state.Confirm != nil {
 		return told(state)
 	}
 	return s.failure(err)
@@ -300,7 +347,14 @@ func (s *signingIn) show(p attach.Progress, through gates) error {
 		if !oauth.IsPage(p.URL) || !oauth.IsUserCode(p.Code) {
 			return errors.New("the process of the login shows a code that cannot be shown")
 		}
-		if step.Port = 0; oauth.IsPage(p.Complete) {
+		if !s.task.Shows(p.URL) {
+			err := errors.New("the page for the code is at a host that nobody has confirmed; nothing was stored")
+			s.progress.Lock()
+			defer s.progress.Unlock()
+			s.err = err
+			return err
+		}
+		if step.Port = 0; s.task.Shows(p.Complete) {
 			step.Complete = p.Complete
 		}
 	}
@@ -336,7 +390,11 @@ func (s *signingIn) take(r attach.Refreshed, content []byte) {
 
 func (s *signingIn) store(r attach.Refreshed, content []byte) ([]control.Change, []string, error) {
 	if r.Error != "" {
-		return nil, nil, signInError{errors.New(printable(s.keeper.redaction.clean(r.Error))), kindOf(r.Code)}
+		words := s.keeper.redaction.clean(r.Error)
+		if o := s.task.Origin; o != nil && o.Registered && strings.Contains(words, "(invalid_client)") {
+			words += "; to register another client, run pfar vault remove " + s.state.Key
+		}
+		return nil, nil, signInError{errors.New(printable(words)), kindOf(r.Code)}
 	}
 	var answer oauth.Answer
 	if json.Unmarshal(content, &answer) != nil {

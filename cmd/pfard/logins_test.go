@@ -22,6 +22,9 @@ type fetcher struct {
 	acts   chan func(oauth.Task, errand) error
 	ended  chan string // gets the key of each that has ended
 	listen []uint16    // that the firewall was asked for
+
+	found func(oauth.Question) (oauth.Found, error) // what a question finds
+	asked []string                                  // of each, what it is about and the hosts that it may reach
 }
 
 func (f *fetcher) Allow(attach.Allow) error { return errors.New("no") }
@@ -32,6 +35,9 @@ func (f *fetcher) login(ctx context.Context, key string, e errand) error {
 	text, err := e.handOver()
 	if err != nil {
 		return err
+	}
+	if q, ok := oauth.DecodeQuestion(text); ok {
+		return f.finds(q, e)
 	}
 	task, err := oauth.DecodeTask(text)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -71,8 +72,8 @@ func (c comparison) unknown() string {
 
 // again says how another set is stored.
 func (c comparison) again() string {
-	if strings.HasPrefix(c.command, loginCommand) {
-		return "ask for it in scopes of the provider and run " + c.command
+	if strings.HasPrefix(c.command, units.LoginCommand) {
+		return "run " + c.command + " --scope " + strings.Join(c.lacking, " --scope ")
 	}
 	return "obtain one that was and store it with " + c.command
 }

@@ -263,7 +263,7 @@ func fullDisk(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(
 
 // retryWaiting starts a server again that waits for credentials if they are there by now.
 func (f *fleet) retryWaiting(s *server) {
-	if s.status.State != control.Waiting || s.undecided() || s.want == nil || s.has.Stopping {
+	if s.status.State != control.Waiting || s.undecided() || s.refused() || s.want == nil || s.has.Stopping {
 		return
 	}
 	secrets, err := f.delivery.values(*s.want)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/hcl/v2"
@@ -15,7 +16,9 @@ import (
 	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/signin"
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -25,8 +28,9 @@ type signIns struct {
 	open    func(dir string) fs.FS
 	catalog func() catalog.Set
 
-	mu  sync.Mutex
-	set signin.Set
+	mu      sync.Mutex
+	set     signin.Set
+	remotes map[string]string // by key of their tokens: declared remote servers
 }
 
 func newSignIns(dirs control.Dirs, known func() catalog.Set) *signIns {
@@ -51,13 +55,36 @@ func (s *signIns) now() signin.Set {
 	return s.set
 }
 
-// loginCommand begins the command that obtains a token set.
-const loginCommand = "pfar login "
+// serve says which servers are declared.
+func (s *signIns) serve(declared []declaration.Server) {
+	remotes := map[string]string{}
+	for _, d := range declared {
+		if _, key := tokenOf(d); key != "" {
+			remotes[key] = d.Name
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remotes = remotes
+}
 
-// login is the command that obtains the token of a key, "" if no provider of it is configured.
+// remote is the remote server whose token has a key; "": none.
+func (s *signIns) remote(key string) string {
+	if s == nil {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.remotes[key]
+}
+
+// login is the command that obtains the token of a key, "" if nobody is known who gives it.
 func (s *signIns) login(key string) string {
 	if p, ok := s.now().OfKey(key); ok {
-		return loginCommand + p.Name
+		return units.LoginCommand + p.Name
+	}
+	if name := s.remote(key); name != "" {
+		return units.LoginCommand + name
 	}
 	return ""
 }
@@ -67,27 +94,82 @@ func (s *signIns) command(key string) string {
 	return cmp.Or(s.login(key), "pfar vault set "+key+" --oauth")
 }
 
-// choose returns the provider and the way that a request means. declared are the servers.
-func (s *signIns) choose(q control.Request, declared []declaration.Server) (p signin.Provider, way oauth.Way,
-	err error) {
+// choice is what a login is to be with.
+type choice struct {
+	provider signin.Provider // zero: nothing in oauth.d is of the server
+	way      oauth.Way       // "": the authorization server's first
+	name     string
+	key      string             // of the vault
+	remote   declaration.Server // whose token it is; zero: of no remote server
+}
+
+// discovers reports whether the server and its authorization server are to say where to sign in.
+func (c choice) discovers() bool { return c.provider.Discovers() }
+
+// choose returns what a request means. declared are the servers.
+func (s *signIns) choose(q control.Request, declared []declaration.Server) (c choice, err error) {
 	if q.Login == nil || q.Server == "" {
-		return p, way, fmt.Errorf("%w: want a name", control.ErrInvalid)
+		return c, fmt.Errorf("%w: want a name", control.ErrInvalid)
 	}
 	var keys []string
 	for _, d := range declared {
 		if d.Name == q.Server {
-			keys = vaultKeys(d)
+			keys, c.remote = vaultKeys(d), d
 		}
 	}
 	set := s.now()
-	p, err = set.Choose(q.Server, keys)
+	c.provider, err = set.Choose(q.Server, keys)
 	switch {
+	case errors.Is(err, signin.ErrNone) && c.remote.Remote():
+		return c, c.signsIn(q)
 	case errors.Is(err, signin.ErrNone):
-		return p, way, s.missing(q.Server, set)
+		return c, s.missing(q.Server, set)
 	case err != nil:
-		return p, way, fmt.Errorf("%w: %w", control.ErrInvalid, err)
+		return c, fmt.Errorf("%w: %w", control.ErrInvalid, err)
 	}
-	return p, cmp.Or(q.Login.Way, p.Ways()[0]), nil
+	for _, d := range declared {
+		if _, key := tokenOf(d); key == c.provider.Key {
+			c.remote = d
+		}
+	}
+	if _, key := tokenOf(c.remote); key != c.provider.Key {
+		c.remote = declaration.Server{}
+	}
+	c.name, c.key, c.way = c.provider.Name, c.provider.Key, cmp.Or(q.Login.Way, c.provider.First())
+	return c, nil
+}
+
+// signsIn has the choice be a sign-in to its remote server.
+func (c *choice) signsIn(q control.Request) error {
+	name := c.remote.Name
+	encrypted, key := tokenOf(c.remote)
+	switch {
+	case !encrypted:
+		return fmt.Errorf("%w: url of %q begins with http://, which would send the token unencrypted", control.ErrInvalid,
+			name)
+	case key == "":
+		return fmt.Errorf("%w: no credential of %q is for its token: write auth = { token = \"vault:%s\" } into %s",
+			control.ErrInvalid, name, keyOfRemote(name), c.remote.File)
+	}
+	c.name, c.key, c.way = name, key, q.Login.Way
+	return nil
+}
+
+// keyOfRemote is where the token of a remote server may lie in the vault.
+func keyOfRemote(name string) string { return strings.ReplaceAll(name, "-", "_") + "_token" }
+
+// tokenOf is where the token lies that a remote server's requests have, as the only proof of who sends them; "": they
+// have none of the vault. Without encryption there is none either.
+func tokenOf(d declaration.Server) (encrypted bool, key string) {
+	if !d.Remote() || !strings.HasPrefix(d.URL, "https:") {
+		return false, ""
+	}
+	for _, c := range d.Credentials {
+		if slices.Equal(c.Places, broker.Standard()) {
+			return true, c.Key
+		}
+	}
+	return true, ""
 }
 
 // vaultKeys are the keys of the vault that a declaration names.
@@ -145,3 +227,6 @@ func (s *signIns) certificates(path string) (string, error) {
 	}
 	return string(b), nil
 }
+
+// streams reports whether a remote server is asked for a stream of events first.
+func streams(d declaration.Server) bool { return d.Transport == declaration.SSE }

@@ -113,6 +113,9 @@ func (s *server) report(log string) control.Server {
 		}
 	}
 	verified(&r, p)
+	if r.State == control.Waiting && s.status.Wait.NeedsLogin() {
+		r.State = control.NeedsLogin
+	}
 	if s.retry.timer != nil {
 		r.Detail += "; " + s.retry.words
 	}
@@ -171,6 +174,11 @@ func (s *server) returns() bool {
 // is done.
 func (s *server) undecided() bool {
 	return s.status.State == control.Waiting && s.status.Wait.For == units.WaitProgram
+}
+
+// refused reports whether a remote server waits because it has refused the token that it was given, or wants one.
+func (s *server) refused() bool {
+	return s.status.State == control.Waiting && s.status.Wait.For == units.WaitLogin
 }
 
 // lacks has a server wait for credentials.

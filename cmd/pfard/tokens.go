@@ -361,7 +361,7 @@ const lastAfter = 24 * time.Hour
 
 // remedy says what is to be done about a refusal, with the command that stores another set.
 func remedy(key, command string, r attach.Refreshed) string {
-	login := strings.HasPrefix(command, loginCommand)
+	login := strings.HasPrefix(command, units.LoginCommand)
 	switch {
 	case r.Code == "invalid_grant" && login:
 		return fmt.Sprintf("the refresh token of %q was refused (%s): needs login: %s", key, r.Code, command)
@@ -419,7 +419,7 @@ func (t *tokens) awaits(key string) missing {
 	command := t.signIns.command(key)
 	if k.fixed {
 		format := "the OAuth token %q has expired, and it has no refresh_token: store another one with %s"
-		if strings.HasPrefix(command, loginCommand) {
+		if strings.HasPrefix(command, units.LoginCommand) {
 			format = "the OAuth token %q has expired, and it has no refresh_token: needs login: %s"
 		}
 		return missing{fmt.Sprintf(format, key, command), command}

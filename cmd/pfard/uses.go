@@ -64,15 +64,15 @@ func (u *uses) revalue(s *server, when urgency) control.Then {
 		return control.Starts
 	case !s.runs():
 		return control.Later
-	case s.status.State == control.Waiting:
+	case s.status.State == control.Waiting && !s.refused():
 		u.fleet.retryWaiting(s)
 		if lacks || s.undecided() {
 			return control.Waits
 		}
 		return control.Starts
-	case !lacks && now == s.given && s.has.Started != nil && !s.has.Stopping && !s.again:
+	case !lacks && now == s.given && !s.refused() && s.has.Started != nil && !s.has.Stopping && !s.again:
 		return control.RunsOn
-	case when == whenIdle && u.delivery.refusal(*s.want) == "":
+	case when == whenIdle && !s.refused() && u.delivery.refusal(*s.want) == "":
 		if !lacks && s.has.Started != nil && !s.has.Stopping && s.renew != renewalDone {
 			s.renew = renewalDue
 			u.fleet.intents.keep(s)

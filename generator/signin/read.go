@@ -2,6 +2,7 @@ package signin
 
 import (
 	"cmp"
+	"errors"
 	"path"
 	"strings"
 
@@ -32,16 +33,34 @@ func (s *Set) read(file string, b []byte, services catalog.Set, given map[string
 	s.Files[file] = &hcl.File{Bytes: b}
 	r, root := policies.Open(file, b)
 	if root != nil {
-		r.Section(block.Section{Many: true, Keys: []block.Key{{Name: "provider", Example: example,
-			Value: func(f *block.Field) {
-				e := &entry{Reader: r, Provider: Provider{File: file}, services: services}
-				before := len(r.Diags)
-				if e.provider(f); len(r.Diags) == before && e.alone(given) {
-					s.Providers = append(s.Providers, e.Provider)
-				}
-			}}}}, root)
+		providers := func(f *block.Field) {
+			e := &entry{Reader: r, Provider: Provider{File: file}, services: services}
+			before := len(r.Diags)
+			if e.provider(f); len(r.Diags) == before && e.alone(given) {
+				s.Providers = append(s.Providers, e.Provider)
+			}
+		}
+		r.Section(block.Section{Many: true, Keys: []block.Key{
+			{Name: "provider", Example: example, Value: providers},
+			{Name: "client_metadata", Example: `"https://example.com/pfar.json"`,
+				Value: func(f *block.Field) { s.document(r, f) }},
+		}}, root)
 	}
 	s.Diags = append(s.Diags, r.Finish()...)
+}
+
+// document reads where the owner publishes what pfar login --print-client-metadata prints.
+func (s *Set) document(r *block.Reader, f *block.Field) {
+	text, ok := r.Line(f)
+	switch {
+	case !ok:
+	case !oauth.IsClientDocument(text):
+		r.Problem(f.Val.At, "Invalid URL", "%s is no https:// address of a file. Write %s.", block.Quote(text), f.Example)
+	case s.Document != "" && s.Document != text:
+		r.Problem(f.At, "Duplicate key", "client_metadata says another address in another file. Remove one.")
+	default:
+		s.Document = text
+	}
 }
 
 // alone reports whether no provider before it has its name, or stores its tokens under the same key.
@@ -109,16 +128,19 @@ func (e *entry) whole(f *block.Field) {
 		}
 	}
 	switch {
-	case e.ID == "":
+	case e.ID == "" && (e.Issuer == "" || !e.Discovers() || e.Secret != ""):
 		e.Problem(e.at, "Missing client_id",
 			"The provider gives you a client id when you register a client. Write client_id = \"...\" with it.")
 	case e.Key == "":
 		e.Problem(e.at, "Missing key",
 			"It is not known under which key of the vault the token is stored. Write key = \"%s_token\".",
 			strings.ReplaceAll(e.Name, "-", "_"))
-	case e.Device == nil && e.Code == nil:
+	case e.Discovers() && e.Issuer == "":
 		e.Problem(e.at, "Missing endpoints", "pfar knows no endpoints of %s. Write device { url = \"https://...\", "+
-			"token = \"https://...\" } or code with the same keys.", block.QuoteName(e.Name))
+			"token = \"https://...\" } or code with the same keys, or issuer = \"https://...\", which names them.",
+			block.QuoteName(e.Name))
+	case e.Discovers():
+		e.discovers(f)
 	}
 	for _, way := range e.Ways() {
 		t, err := e.Task(way)
@@ -139,6 +161,19 @@ func (e *entry) whole(f *block.Field) {
 		}
 		e.Problem(at, "Provider not possible", "%s.", strings.TrimSuffix(err.Error(), "."))
 		return
+	}
+}
+
+// discovers checks a provider whose endpoints its issuer names.
+func (e *entry) discovers(f *block.Field) {
+	q := oauth.Question{Of: oauth.OfIssuer, URL: e.Issuer, Issuer: e.Issuer, Private: e.AllowPrivate}
+	err := q.Check()
+	if err == nil && strings.Contains(e.Issuer, "?") {
+		err = errors.New("an issuer has no query")
+	}
+	if err != nil {
+		e.Problem(f.Val.Index["issuer"].Val.At, "Provider not possible", "issuer cannot be asked for its endpoints: %s.",
+			strings.TrimSuffix(err.Error(), "."))
 	}
 }
 

@@ -41,6 +41,17 @@ type Client struct {
 	AuthStyle oauth.Style
 }
 
+// Discovers reports whether the issuer is to say which endpoints it has.
+func (p Provider) Discovers() bool { return p.Device == nil && p.Code == nil }
+
+// First is the way that is taken if nobody chooses; "": the issuer's choice.
+func (p Provider) First() oauth.Way {
+	if ways := p.Ways(); len(ways) > 0 {
+		return ways[0]
+	}
+	return ""
+}
+
 // Ways are those in which a person can sign in, the one that is taken first. Without a secret that is a code on another
 // device: some providers give no token for a browser's code then.
 func (p Provider) Ways() (ways []oauth.Way) {
@@ -79,6 +90,7 @@ func (p Provider) Task(way oauth.Way) (oauth.Task, error) {
 // Set is what the files come to.
 type Set struct {
 	Providers []Provider // by name
+	Document  string     // where the owner publishes the client's metadata, which is its id; "": nowhere
 	Diags     hcl.Diagnostics
 	Files     map[string]*hcl.File
 }

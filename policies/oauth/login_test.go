@@ -301,6 +301,8 @@ func TestRedirect(t *testing.T) {
 	r := Redirect{Host: "127.0.0.1:41234", State: "STATE", At: "https://login.example.com/auth"}
 	strict := r
 	strict.Issuer = "https://login.example.com/tenant"
+	unnamed := strict
+	unnamed.Unnamed = true
 	for name, c := range map[string]struct {
 		r                         Redirect
 		method, host, path, query string
@@ -342,6 +344,9 @@ func TestRedirect(t *testing.T) {
 		"none though known": {strict, "GET", r.Host, "/callback", "code=C&state=STATE", "", 0,
 			"does not say that it is of"},
 		"its refusal": {strict, "GET", r.Host, "/callback", "error=x&state=STATE&iss=https://evil.test", "", 0,
+			"of another provider"},
+		"none, and it need not": {unnamed, "GET", r.Host, "/callback", "code=C&state=STATE", "C", 0, ""},
+		"another, and it need not": {unnamed, "GET", r.Host, "/callback", "code=C&state=STATE&iss=https://evil.test", "", 0,
 			"of another provider"},
 		"the zero value": {Redirect{}, "GET", "", "/callback", "code=C&state=", "", 421, ""},
 		"a zero state":   {Redirect{Host: "h"}, "GET", "h", "/callback", "code=C&state=", "", 400, ""},

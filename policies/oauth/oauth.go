@@ -34,6 +34,19 @@ type Set struct {
 	Scopes       []string  `json:"scopes,omitempty"`        // as granted; empty: not known. A refresh asks for the same
 	AllowPrivate []string  `json:"allow_private,omitempty"` // addresses and prefixes that the host of TokenURL may have, as in declarations
 	CA           string    `json:"ca,omitempty"`            // certificates in PEM, in place of the system's
+	Resource     string    `json:"resource,omitempty"`      // that the token is for (RFC 8707); "": the provider's choice
+	Origin       *Origin   `json:"origin,omitempty"`        // nil: its owner has written where it is from
+}
+
+// Origin is where a set is from whose provider a remote server has named, and a person has confirmed. The next login is
+// to find the same.
+type Origin struct {
+	Server        string `json:"server"` // URL
+	Issuer        string `json:"issuer"`
+	Authorization string `json:"authorization,omitempty"` // endpoints, beside the set's token endpoint
+	Device        string `json:"device,omitempty"`
+	Registered    bool   `json:"registered,omitempty"` // the issuer has given the client's id, and nobody else knows it
+	Port          uint16 `json:"port,omitempty"`       // of the redirect address that was registered
 }
 
 // Style is how a client says to the token endpoint who it is (RFC 6749 section 2.3.1).
@@ -142,6 +155,12 @@ func (s Set) check() error {
 		if scope == "" || len(scope) > maxName || !printable(scope) || s.within(scope) {
 			return errors.New("scopes has an entry that is no scope")
 		}
+	}
+	if s.Resource != "" && !isIdentifier(s.Resource) {
+		return errors.New(`resource is no URL: write "https://HOST/PATH"`)
+	}
+	if o := s.Origin; o != nil && (!isIdentifier(o.Server) || !isIdentifier(o.Issuer)) {
+		return errors.New("origin names no server, or no issuer")
 	}
 	if !s.Expiry.IsZero() && (s.Expiry.Year() < 1970 || s.Expiry.Sub(s.Obtained) > unlimited && !s.Obtained.IsZero()) {
 		return errors.New("expiry is no time at which a token may end")

@@ -47,6 +47,7 @@ func Parse(text []byte, now time.Time) (Set, error) {
 		}
 	}
 	s := g.Set
+	s.Origin = nil // a login alone writes what a person has confirmed
 	if s.Obtained = now.UTC().Truncate(time.Second); s.AuthStyle == "auto" {
 		s.AuthStyle = Auto
 	}

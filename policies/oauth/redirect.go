@@ -17,6 +17,8 @@ type Redirect struct {
 	State  string // that the authorization URL had
 	Issuer string // who is to have answered (RFC 9207); "": whoever is at the authorization endpoint
 	At     string // the authorization endpoint
+
+	Unnamed bool // an answer need not say that it is of Issuer
 }
 
 // Judgement is what becomes of a request to the place of the redirect. The zero value refuses it, and the login goes on
@@ -75,6 +77,7 @@ func (r Redirect) Judge(method, host, path, query string) Judgement {
 // endpoint, nor the other way round. A provider whose issuer is not known is to be where its authorization endpoint is.
 func (r Redirect) from(iss []string) error {
 	switch {
+	case r.Issuer != "" && len(iss) == 0 && r.Unnamed:
 	case r.Issuer != "" && len(iss) == 0:
 		return fmt.Errorf("the browser's answer does not say that it is of %q, which issuer wants", r.Issuer)
 	case r.Issuer != "" && iss[0] != r.Issuer:

@@ -35,6 +35,9 @@ type Task struct {
 	Scopes       []string `json:"scopes,omitempty"`
 	Resource     string   `json:"resource,omitempty"` // that the token is for (RFC 8707); "": the provider's choice
 	Issuer       string   `json:"issuer,omitempty"`   // of RFC 9207; "": not known
+	Unnamed      bool     `json:"unnamed,omitempty"`  // an answer without iss may be of Issuer
+	Port         uint16   `json:"port,omitempty"`     // of 127.0.0.1 for the browser, if it is free; 0: any
+	Origin       *Origin  `json:"origin,omitempty"`   // where all this was found; nil: the owner has written it
 	CA           string   `json:"ca,omitempty"`
 	AllowPrivate []string `json:"allow_private,omitempty"`
 }
@@ -58,7 +61,7 @@ func (t Task) style() Style {
 func (t Task) base() Set {
 	return Set{
 		TokenURL: t.TokenURL, ClientID: t.ClientID, ClientSecret: t.ClientSecret, AuthStyle: t.style(),
-		Scopes: t.Scopes, AllowPrivate: t.AllowPrivate, CA: t.CA,
+		Scopes: t.Scopes, AllowPrivate: t.AllowPrivate, CA: t.CA, Resource: t.Resource, Origin: t.Origin,
 	}
 }
 
@@ -87,10 +90,8 @@ func (t Task) Check() error {
 	if _, err := t.Policy(); err != nil {
 		return err
 	}
-	for key, value := range map[string]string{"resource": t.Resource, "issuer": t.Issuer} {
-		if value != "" && !isIdentifier(value) {
-			return fmt.Errorf(`%s is no URL: write "https://HOST/PATH"`, key)
-		}
+	if t.Issuer != "" && !isIdentifier(t.Issuer) {
+		return errors.New(`issuer is no URL: write "https://HOST/PATH"`)
 	}
 	return nil
 }
@@ -200,6 +201,37 @@ func (t Task) Leads(address string) bool {
 	u, err := url.Parse(address)
 	at, failed := url.Parse(t.Endpoint)
 	return err == nil && failed == nil && IsPage(address) && u.Host == at.Host && u.EscapedPath() == at.EscapedPath()
+}
+
+// Shows reports whether a person may be led to a page to enter a code. If a server has named the provider, the page is
+// at one of the hosts that the person has confirmed: a provider that means ill would have a code of another one
+// approved.
+func (t Task) Shows(page string) bool {
+	if !IsPage(page) {
+		return false
+	}
+	if t.Origin == nil {
+		return true
+	}
+	return slices.ContainsFunc([]string{t.Issuer, t.TokenURL, t.Endpoint, t.Origin.Authorization},
+		func(address string) bool { return HostPort(address) == HostPort(page) && address != "" })
+}
+
+// HostPort is the host of an address, with its port; "": it has none that can be connected to.
+func HostPort(address string) string {
+	host, port, _, err := hostOf("", "", address, nil)
+	if err != nil {
+		return ""
+	}
+	return netip6(host) + ":" + fmt.Sprint(port)
+}
+
+// netip6 puts an address of IPv6 into brackets.
+func netip6(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
 }
 
 // Challenge is what an authorization endpoint is told of a verifier, by the method S256 (RFC 7636 section 4.2).

@@ -425,7 +425,7 @@ func TestForgedProvider(t *testing.T) {
 	p := prepare(t, map[string]string{"drive.hcl": echo(t) + "auth = { TOKEN = \"vault:forged_token\" }\n"})
 	p.configure("forged", f.config())
 	p.up()
-	p.await("drive waiting", soon, inState("drive", control.Waiting))
+	p.await("drive waiting", soon, inState("drive", control.NeedsLogin))
 	if _, stderr, code := p.command("login", "forged", "--device"); code == 0 || !strings.Contains(stderr,
 		"store it with pfar vault set forged_client") {
 		t.Errorf("without the client's secret: %d, %s", code, stderr)
@@ -533,7 +533,7 @@ func TestLoginIsCutShort(t *testing.T) {
 	p := prepare(t, map[string]string{"drive.hcl": echo(t) + "auth = { TOKEN = \"vault:forged_token\" }\n"})
 	p.configure("forged", strings.Replace(f.config(), "secret = \"vault:forged_client\"\n", "", 1))
 	p.up()
-	p.await("drive waiting", soon, inState("drive", control.Waiting))
+	p.await("drive waiting", soon, inState("drive", control.NeedsLogin))
 	waits := make(chan struct{}, 100)
 	f.answers(func(path string, w http.ResponseWriter, _ *http.Request) {
 		if path == "/begin" {
@@ -600,7 +600,7 @@ func TestLoginIsCutShort(t *testing.T) {
 	eventually(t, func() bool { return syscall.Kill(process, 0) != nil })
 	<-p.ended
 	p.again()
-	p.await("drive waiting", soon, inState("drive", control.Waiting))
+	p.await("drive waiting", soon, inState("drive", control.NeedsLogin))
 	nothing("after the death of pfard")
 }
 

@@ -188,7 +188,7 @@ device {
   token = "https://api.github.com/token"
 }`)
 	p.up(wrap...)
-	p.await("drive waiting", soon, inState("drive", control.Waiting))
+	p.await("drive waiting", soon, inState("drive", control.NeedsLogin))
 	if stdout, stderr, code := p.command("login", "drive", "--device"); code != 0 || strings.Contains(stdout+stderr,
 		githubToken) {
 		t.Fatal(stdout, stderr)

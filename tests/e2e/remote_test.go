@@ -127,13 +127,13 @@ func TestRemote(t *testing.T) {
 	put(t, filepath.Join(clients, "agent.hcl"), fmt.Sprintf(client, digestOf("agent")))
 	p.up(wrap...)
 	p.await("the vendor's server waiting for its token", soon, func(r control.Report) bool {
-		return server(r, "vendor").State == control.Waiting
+		return server(r, "vendor").State == control.NeedsLogin
 	})
 	p.awaitRunning("events", "guess")
 	p.keep("set", "vendor_token", wrongRemoteToken)
 	p.await("a refused token", soon, func(r control.Report) bool {
 		s := server(r, "vendor")
-		return s.State == control.Offline && strings.Contains(s.Detail, "401")
+		return s.State == control.NeedsLogin && strings.Contains(s.Detail, "401") && s.Remedy == "pfar login vendor"
 	})
 	p.keep("rotate", "vendor_token", remoteToken)
 	r := p.awaitRunning("vendor", "events", "guess")

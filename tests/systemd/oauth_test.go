@@ -29,7 +29,7 @@ const identityAddress = "127.0.0.1:4443"
 func endpoint(roots string) error {
 	n := 0
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.URL.Path == "/begin" || q.FormValue("grant_type") != "refresh_token" {
+		if q.URL.Path != "/token" || q.FormValue("grant_type") != "refresh_token" {
 			grantLogin(w, q)
 			return
 		}
@@ -241,6 +241,18 @@ const deviceGranted = 1000
 // grantLogin answers a login.
 func grantLogin(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
+	switch q.URL.Path {
+	case "/.well-known/oauth-authorization-server":
+		fmt.Fprint(w, strings.ReplaceAll(`{"issuer":"HERE","token_endpoint":"HERE/token",`+
+			`"device_authorization_endpoint":"HERE/begin","registration_endpoint":"HERE/register"}`, "HERE",
+			"https://"+identityAddress))
+		return
+	case "/register":
+		fmt.Println("registered")
+		fmt.Fprint(w, `{"client_id":"registered","client_secret":"CS-hunter2",`+
+			`"token_endpoint_auth_method":"client_secret_post"}`)
+		return
+	}
 	if q.URL.Path == "/begin" {
 		fmt.Fprint(w, `{"device_code":"DC-hunter2","user_code":"ABCD-EFGH",`+
 			`"verification_uri":"https://login.example/d","interval":1}`)
@@ -266,7 +278,7 @@ func TestLogin(t *testing.T) {
 		"  code {\n    url = \"https://%[1]s/authorize\"\n    token = \"https://%[1]s/token\"\n  }\n}\n",
 		identityAddress), 0o644)
 	m.Put(t, "/etc/pfar/mcp.d/drive.hcl", echo("auth = { TOKEN = \"vault:drive\" }\n"), 0o644)
-	becomes(t, m, "drive", control.Waiting)
+	becomes(t, m, "drive", control.NeedsLogin)
 	bed.Eventually(t, soon, func() error {
 		if s, err := server(m, "drive"); err != nil || !strings.Contains(s.Detail, "needs login: pfar login acme") {
 			return fmt.Errorf("%+v, %v", s, err)
@@ -343,7 +355,21 @@ func TestLogin(t *testing.T) {
 		t.Errorf("the browser is answered %s", got)
 	}
 	ended("third", "stored in the vault as drive")
-	if out := m.Shell(t, "journalctl --no-pager -o export | grep -aE 'DC-hunter2|C-hunter2|RT-login' || true"); out != "" {
+
+	// Endpoints and client are found by the same unit, one after the other.
+	m.Put(t, "/etc/pfar/oauth.d/found.hcl", fmt.Sprintf(
+		"provider \"found\" {\n  key = \"found\"\n  issuer = \"https://%s\"\n}\n", identityAddress), 0o644)
+	bed.Eventually(t, soon, func() error { // the file may not have been read yet
+		if r := m.Try("pfar", "login", "found"); r.Code != 0 || !strings.Contains(r.Stdout, "stored in the vault as found") {
+			return fmt.Errorf("%s", r)
+		}
+		return nil
+	})
+	if n := strings.Count(m.Journal(t, "identity.service"), "registered\n"); n != 1 {
+		t.Errorf("%d clients were registered", n)
+	}
+	const secrets = "DC-hunter2|C-hunter2|CS-hunter2|RT-login"
+	if out := m.Shell(t, "journalctl --no-pager -o export | grep -aE '"+secrets+"' || true"); out != "" {
 		t.Errorf("the journal has %s", out)
 	}
 }

@@ -202,10 +202,15 @@ const (
 	// CredentialInvalid is a server that runs as in Running, and whose Verification.Result is units.Invalid: no client
 	// sees its tools until another value is stored. Who waits for Running has to expect it as well.
 	CredentialInvalid State = units.StateInvalid
+	// NeedsLogin is a server that waits as in Waiting, until a person signs in. Its Remedy is the command.
+	NeedsLogin State = units.StateLogin
 )
 
 // Up reports whether the server's process runs and answers, whatever its secrets are.
 func (s State) Up() bool { return s == Running || s == CredentialInvalid }
+
+// Waits reports whether the server does not run until a person does something.
+func (s State) Waits() bool { return s == Waiting || s == NeedsLogin }
 
 // TriedAgain reports whether the server does not run, and pfar starts it again by itself.
 func (s State) TriedAgain() bool { return s == BackOff || s == Offline }

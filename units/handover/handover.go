@@ -85,7 +85,7 @@ func (s Server) Process() Server {
 	return s
 }
 
-// Message is one packet. Exactly one member is set, beside At, Secrets and Proof.
+// Message is one packet. Exactly one member is set, beside At, Secrets, Proof and Unauthorized.
 type Message struct {
 	Change  *Server `json:"change,omitempty"`  // pfard, first and instead of Expect: what a server that runs is by now; answered by Ready or Failed
 	At      int64   `json:"at,omitempty"`      // with Expect: before the declaration was read; with Change: after (Now)
@@ -99,6 +99,9 @@ type Message struct {
 	Begin    *Begin `json:"begin,omitempty"`    // gateway: the answer to an Expect with Files
 	Ready    *Ready `json:"ready,omitempty"`    // gateway: handshake and discovery done, or done again
 	Failed   string `json:"failed,omitempty"`   // gateway: the server does not speak MCP; why
+
+	// Unauthorized says, with Failed, that a remote server wants a token, or another one.
+	Unauthorized bool `json:"unauthorized,omitempty"`
 
 	Keep   *Keep   `json:"keep,omitempty"`   // gateway
 	Kept   *Kept   `json:"kept,omitempty"`   // launcher: the answer

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -129,6 +130,12 @@ func wants(scope, resource, reason string) func(t *testing.T, f failure) {
 	}
 }
 
+// thisHost is what a sandbox has its server's name in.
+func thisHost() string {
+	name, _ := os.Hostname()
+	return name
+}
+
 var deep = `{"jsonrpc":"2.0","id":2,"result":` + strings.Repeat(`{"a":`, 9000) + `1` + strings.Repeat("}", 9001)
 
 const done = `{"jsonrpc":"2.0","id":2,"result":{}}`
@@ -156,7 +163,8 @@ var evilStatuses = []evil{
 	{name: "403", do: status(403, "Content-Type", "text/plain", "body", "not you\nat all"),
 		class: "forbidden", detail: "HTTP 403 Forbidden: not you"},
 	{name: "403 for a scope", do: status(403, "WWW-Authenticate", `Bearer error="insufficient_scope", scope="repo:write"`),
-		class: "forbidden", detail: "HTTP 403 Forbidden", also: wants("repo:write", "", "insufficient_scope")},
+		class: "forbidden", detail: "HTTP 403 Forbidden, for want of a scope: its owner asks for it with pfar login " +
+			thisHost() + " --scope repo:write", also: wants("repo:write", "", "insufficient_scope")},
 	{name: "403 of too many", do: status(403, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "946684860"),
 		class: "rate_limited", detail: "HTTP 403 Forbidden", also: retry(60)},
 	{name: "404 without a session", do: status(404), class: "not_found", detail: "HTTP 404 Not Found"},

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -120,8 +121,23 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 		case <-time.After(exitGrace):
 		}
 	}
-	_ = c.Send(handover.Message{Failed: err.Error()}) // it may have left
+	_ = c.Send(handover.Message{Failed: err.Error(), Unauthorized: unauthorized(err)}) // it may have left
 	<-left
+}
+
+// unauthorized reports whether a process says, in place of its answer, that the server does not accept who asks. The
+// launcher believes that of pfar's own adapter alone.
+func unauthorized(err error) bool {
+	refused, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		return false
+	}
+	var said struct {
+		Data map[string]struct {
+			Class string `json:"class"`
+		} `json:"data"`
+	}
+	return json.Unmarshal(refused.Raw, &said) == nil && said.Data["pfar/error"].Class == "unauthorized"
 }
 
 // hello receives a server. pfard's first message says which one. The launcher, whose user may be the server's own, adds

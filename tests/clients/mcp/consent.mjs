@@ -1,10 +1,10 @@
 // Signs in to the provider of provider.mjs with Chromium, consents, and says what is on the page on which it ends. The
-// arguments are the address to open, and the path of Chromium.
+// arguments are the address to open, the path of Chromium, and "NAME ADDRESS" of the provider if it is not at 127.0.0.1.
 import { chromium } from "playwright-core";
 
-const [address, executablePath] = process.argv.slice(2);
+const [address, executablePath, elsewhere] = process.argv.slice(2);
 const browser = await chromium.launch({
-  executablePath, args: ["--no-sandbox", "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],
+  executablePath, args: ["--no-sandbox", "--disable-background-networking", `--host-resolver-rules=${elsewhere ? `MAP ${elsewhere}, ` : ""}MAP * ~NOTFOUND, EXCLUDE 127.0.0.1`],
 });
 const page = await browser.newPage({ ignoreHTTPSErrors: true });
 await page.goto(address);

@@ -1,19 +1,22 @@
 // An OAuth authorization server for the tests: oidc-provider on loopback over TLS, with its own development pages for
 // signing in and for consent. The arguments are files with its key and certificate, and how long an access token lives,
-// in seconds, and if given how long a device code does. It says where it is, and then each grant that it makes, and its tokens, a line of JSON each. At the address of its API, which
+// in seconds, and if given how long a device code does. A fifth one in JSON has it be elsewhere: the port on all addresses,
+// the host of its issuer, and the resource that tokens are for; clients register themselves then. It says where it is, and
+// then each grant that it makes, and its tokens, a line of JSON each. At the address of its API, which
 // is without TLS, a good token is answered with what it is for.
 import fs from "node:fs";
 import http from "node:http";
 import https from "node:https";
 import Provider from "oidc-provider";
 
-const [key, cert, life, code = 600] = process.argv.slice(2);
+const [key, cert, life, code = 600, elsewhere = "{}"] = process.argv.slice(2);
+const at = JSON.parse(elsewhere);
 const say = (value) => console.log(JSON.stringify(value));
 const server = https.createServer({ key: fs.readFileSync(key), cert: fs.readFileSync(cert) });
 
-server.listen(0, "127.0.0.1", () => {
-  const issuer = `https://127.0.0.1:${server.address().port}`;
-  const resource = `${issuer}/api`;
+server.listen(at.port ?? 0, at.port ? "0.0.0.0" : "127.0.0.1", () => {
+  const issuer = `https://${at.host ?? "127.0.0.1"}:${server.address().port}`;
+  const resource = at.resource ?? `${issuer}/api`;
   const grants = ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"];
   const provider = new Provider(issuer, {
     clients: [
@@ -34,6 +37,7 @@ server.listen(0, "127.0.0.1", () => {
     ttl: { AccessToken: Number(life), DeviceCode: Number(code) },
     features: {
       deviceFlow: { enabled: true },
+      registration: { enabled: Boolean(at.port) },
       resourceIndicators: {
         enabled: true,
         getResourceServerInfo: (ctx, indicator) => {
@@ -49,6 +53,7 @@ server.listen(0, "127.0.0.1", () => {
   provider.on("grant.success", (ctx) => say({ issued: [ctx.body?.access_token, ctx.body?.refresh_token] }));
   provider.on("device_authorization.success", (ctx) => say({ device: ctx.oidc.client.clientId }));
   provider.on("grant.error", (ctx, e) => say({ grant: ctx.oidc?.params?.grant_type ?? null, error: e.error }));
+  provider.on("registration_create.success", (ctx, client) => say({ registered: client.redirectUris, method: client.tokenEndpointAuthMethod }));
   provider.on("server_error", (ctx, e) => say({ error: String(e) }));
   server.on("request", provider.callback());
   const api = http.createServer(async (q, r) => {

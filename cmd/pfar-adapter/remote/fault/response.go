@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/units/jsonrpc"
+	"os"
+	"regexp"
+	"slices"
 )
 
 // maxRetry bounds what a server may say of when it wants to be asked again.
@@ -34,6 +37,8 @@ func OfResponse(status int, header http.Header, excerpt []byte, now time.Time) *
 		f.Class = RateLimited // GitHub says 403 of too many requests
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		f.Auth = challenge(header.Values("WWW-Authenticate"))
+		server, _ := os.Hostname() // a sandbox has its server's name
+		f.Detail += f.Auth.asks(server)
 	}
 	if text := said(header, excerpt); text != "" {
 		f.Detail += ": " + text
@@ -158,6 +163,25 @@ func challenge(values []string) Challenge {
 		break
 	}
 	return c
+}
+
+// scope is one that may stand in a command which a person copies.
+var scope = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`)
+
+// maxAsked is how many scopes the command may have.
+const maxAsked = 16
+
+// asks says with which command the owner of a server asks for the scopes that the token lacks; "": it lacks none, or
+// the server names what is not fit for a command.
+func (c Challenge) asks(server string) string {
+	scopes := strings.Fields(c.Scope)
+	unfit := func(s string) bool { return !scope.MatchString(s) }
+	if c.Reason != "insufficient_scope" || len(scopes) == 0 || len(scopes) > maxAsked ||
+		slices.ContainsFunc(scopes, unfit) {
+		return ""
+	}
+	return ", for want of a scope: its owner asks for it with pfar login " + server + " --scope " +
+		strings.Join(scopes, " --scope ")
 }
 
 // parameter reads one parameter of a challenge and returns what stands behind it.
