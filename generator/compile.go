@@ -22,29 +22,27 @@ import (
 // plan's parts are made of that.
 func Compile(s declaration.Server, h Host) (plan.Plan, hcl.Diagnostics) {
 	f := &findings{place: s.Place}
-	var adapter []sandbox.Mount
-	switch {
-	case s.Remote():
-		adapter = f.adapt(&s, h)
-	case s.Transport != declaration.Stdio:
-		f.fail("transport", "Transport not served yet", "pfar serves programs that it starts and remote servers so far, and "+
-			"this one has the transport %q. Write transport = \"stdio\" with the server's command, or move the file out of "+
-			"this folder until then.", s.Transport)
-	default:
-		f.install(&s, h)
-	}
+	adapter := f.adapt(&s, h)
+	f.install(&s, h)
 	if f.diags.HasErrors() {
 		return plan.Plan{}, f.diags
 	}
 	given, limits, seen := facts{s, h}, newBounds(h), new(view)
 	box := sandbox.Sandbox{
-		Args: s.Args, Dir: serverHome, Hostname: s.Name, Remote: s.URL,
+		Args: s.Args, Dir: serverHome, Hostname: s.Name,
 		Limits: sandbox.Limits{Memory: s.Sandbox.Memory, Tasks: s.Sandbox.Tasks, CPU: s.Sandbox.CPU},
 	}
 	ground := &base{facts: given, view: seen}
-	mounts := append(ground.mounts(), adapter...)
+	mounts := ground.mounts()
+	adapter.inside(f, s, mounts)
+	mounts = append(mounts, adapter.mounts...)
 	run := &software{facts: given, findings: f, bounds: limits, view: seen}
-	if box.Command = s.Command; !s.Remote() {
+	switch {
+	case s.Remote():
+		box.Remote = s.URL
+	case s.Attached():
+		box.Attached = s.Path
+	case !run.contained():
 		box.Command = run.command()
 		run.program(box.Command)
 	}
@@ -58,6 +56,7 @@ func Compile(s declaration.Server, h Host) (plan.Plan, hcl.Diagnostics) {
 	box.Mounts = ground.assemble(mounts)
 	box.Env = given.environment(run.path, f)
 	shared.checkArgs(box.Args)
+	adapter.wrap(&box)
 	if err := box.Validate(); err != nil { // what the launcher would refuse
 		f.fail("command", "Sandbox not possible", "The sandbox for this server cannot be built: %v.", err)
 	}

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // The host of the goldens: a merged-usr system with what is common, and what a golden's own fs section adds. In that
 // each line is a path: "/x" a file, "/x : y" one with a text, "/x/" a folder, "/x -> y" a link, "/x *" a program, "/x
-// #!y" a script, "/x =" a socket.
+// #!y" a script, "/x =" a socket, "/x |" a FIFO.
 const commonHost = `
 /bin -> usr/bin
 /lib -> usr/lib
@@ -91,6 +91,8 @@ func mapFS(t *testing.T, listing string) fs.ReadLinkFS {
 			f.Mode, f.Data = 0o755, []byte(rest+"\n")
 		case rest == "=":
 			f.Mode = fs.ModeSocket | 0o755
+		case rest == "|":
+			f.Mode = fs.ModeNamedPipe | 0o755
 		case rest != "":
 			t.Fatalf("fs: %q", line)
 		}

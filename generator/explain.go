@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
@@ -17,9 +18,13 @@ import (
 // it is not at hand.
 func Explain(p plan.Plan, policy *gate.Policy) string {
 	var b strings.Builder
-	if p.Sandbox.Remote == "" {
+	switch {
+	case p.Sandbox.Attached != "":
+		fmt.Fprintf(&b, "%s runs on this host without pfar, at %s.\npfar cannot confine it. What runs here is pfar's "+
+			"adapter, which connects to it; all that\nfollows is about the adapter.\n", p.Name, quote(p.Sandbox.Attached))
+	case p.Sandbox.Remote == "":
 		fmt.Fprintf(&b, "%s runs %s.\n", p.Name, commandLine(p))
-	} else {
+	default:
 		fmt.Fprintf(&b, "%s is a remote server, at %s.\nIts owner gets what calls send to it, and pfar cannot confine it. "+
 			"What runs here is pfar's\nadapter, which connects to it; all that follows is about the adapter.\n",
 			p.Name, quote(p.Sandbox.Remote))
@@ -66,7 +71,7 @@ func explainStart(b *strings.Builder, p plan.Plan) {
 }
 
 func explainFiles(b *strings.Builder, p plan.Plan) {
-	var reads, writes []string
+	var reads, writes, doors []string
 	shares, live := false, false
 	for _, m := range p.Sandbox.Mounts {
 		entry := quote(m.Dest)
@@ -80,6 +85,8 @@ func explainFiles(b *strings.Builder, p plan.Plan) {
 			writes = append(writes, entry+", on the host")
 		case m.Kind == sandbox.Tmpfs && m.Why != "" && (m.Perms != 0 || m.Size > rootSize):
 			writes = append(writes, fmt.Sprintf("%s, up to %s in memory, gone when it ends", entry, size(m.Size)))
+		case m.Door != nil:
+			doors = append(doors, quote(m.Source)+doorWords(*m.Door))
 		case m.ReadOnly() && m.Source != "/proc/sys" && !sandbox.Below(m.Dest, "/etc"):
 			reads = append(reads, entry+", "+m.Why)
 		}
@@ -91,12 +98,29 @@ func explainFiles(b *strings.Builder, p plan.Plan) {
 	if live {
 		fmt.Fprintf(b, "In a directory of read_only it sees a replaced, new or removed file within about a second, unless it holds that file open.\n")
 	}
+	if len(doors) > 0 {
+		fmt.Fprintf(b, "\nIt speaks with the server at:\n")
+		bullets(b, doors)
+	}
 	fmt.Fprintf(b, "\nIt can write to:\n")
 	bullets(b, writes)
 	if shares {
 		fmt.Fprintf(b, "It shares the folders on the host with their other users, with locks, watches, sockets and pipes.\n")
 	}
 	explainUndo(b, p)
+}
+
+// doorWords say whose a socket or FIFO has to be.
+func doorWords(d sandbox.Door) string {
+	what := ", a socket"
+	if d.FIFO {
+		what = ", a FIFO"
+	}
+	var users []string
+	for _, uid := range d.Owners {
+		users = append(users, strconv.FormatUint(uint64(uid), 10))
+	}
+	return what + " of user " + strings.Join(users, " or ")
 }
 
 func explainNetwork(b *strings.Builder, p plan.Plan) {

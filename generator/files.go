@@ -12,7 +12,7 @@ import (
 // those of the program that the declaration names and of the package that it lies in; not the interpreter, and not what
 // a runner fetches.
 func (c facts) files(b *bounds) []string {
-	if c.server.Remote() {
+	if !c.server.Starts() {
 		return nil
 	}
 	words := append([]string{path.Base(c.server.Command)}, c.server.Args...)

@@ -21,6 +21,7 @@ func declared(s declaration.Server) gate.Declared {
 	if len(s.Allowed) > 0 {
 		d.Reach, d.Owned = reach(s), s.Owned()
 	}
+	d.Reach.Learn = s.Attached() // nothing holds it: it may have any way out
 	for _, c := range s.Capabilities {
 		if c != "roots" {
 			d.Asks = append(d.Asks, c)
@@ -77,12 +78,18 @@ func readsOrWrites(t declaration.Tool) string {
 // the launcher adds a little.
 const maxHello = 60 << 10
 
+// adapted reports whether all that the gateway reads is of pfar's adapter: nothing else runs in the sandbox, and the
+// adapter does not pass on lines as they are.
+func adapted(s declaration.Server) bool {
+	return s.Remote() || s.Attached() && s.Transport == declaration.UDS
+}
+
 // gateway is what the gateway is told.
 func (c facts) gateway(binds []bind, f *findings) handover.Server {
 	s := c.server
 	g := handover.Server{
 		Name: s.Name, Description: s.Description, Label: string(s.Label),
-		Calls:        handover.Calls{Timeout: s.Timeout, Retries: s.Retries, Adapted: s.Remote()},
+		Calls:        handover.Calls{Timeout: s.Timeout, Retries: s.Retries, Adapted: adapted(s)},
 		Capabilities: s.Capabilities, Sessions: handover.Sessions(s.Sessions), Pins: string(s.Pins), Version: s.Version, Program: program(s),
 		OnDemand: !s.Autostart || s.IdleTimeout > 0, IdleTimeout: s.IdleTimeout,
 	}
@@ -96,7 +103,7 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 	}
 	d := declared(s)
 	d.Holds = holds(s, binds)
-	if !s.Remote() {
+	if s.Starts() {
 		c.origin().declare(&d)
 	}
 	kept := lasting(c, binds)
@@ -104,6 +111,7 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 	d.Kept = len(kept) == 0 || d.Keeps
 	g.Trial = trial(s, c.host, d)
 	says := len(d.Words) + len(d.Packages) + len(d.Holds) + len(d.Asks) + len(s.Allowed)
+	says += map[bool]int{true: 1}[s.Attached()]
 	if says > 0 || d.Kept || d.Doubt != nil || d.Service != "" || d.Of != "" {
 		g.Declared, _ = json.Marshal(d) // strings
 	}
@@ -116,8 +124,11 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 // program is the digest of what a declaration says is run: another program under the same name offers other tools.
 func program(s declaration.Server) string {
 	words := append([]string{s.Command}, s.Args...)
-	if s.Remote() {
+	switch {
+	case s.Remote():
 		words = []string{s.URL} // however pfar reaches it
+	case s.Attached():
+		words = []string{s.Path, s.URL}
 	}
 	sum := sha256.Sum256([]byte(strings.Join(words, "\x00"))) // none can hold a NUL
 	return hex.EncodeToString(sum[:])

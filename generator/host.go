@@ -19,6 +19,7 @@ type Host struct {
 	Services func() catalog.Set      // what is known of services, read when it is needed; nil: nothing
 	SignIn   func(key string) string // the command that obtains a key's token, "" for none; nil: there is none
 	Adapter  string                  // the program pfar-adapter; "": there is none
+	UID      int                     // pfar's own user
 	Private  []string                // never shown to a server: pfar's run, state, vault and configuration
 }
 

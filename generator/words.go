@@ -25,6 +25,9 @@ func Words(p plan.Plan) string {
 	if p.Sandbox.Remote != "" {
 		fmt.Fprintf(&b, "a remote server, at %s\n", quote(p.Sandbox.Remote))
 	}
+	if p.Sandbox.Attached != "" {
+		fmt.Fprintf(&b, "a server that runs on this host without pfar, at %s\n", quote(p.Sandbox.Attached))
+	}
 	fmt.Fprintf(&b, "\nProcesses\n")
 	table(&b, [][]string{
 		{"pfar-mcp@" + p.Name, "launches the sandbox and watches it"},
@@ -178,6 +181,9 @@ func mountRow(m sandbox.Mount) []string {
 		what += " from " + quote(m.Source)
 	case m.Size > 0:
 		what += ", " + size(m.Size)
+	}
+	if m.Door != nil {
+		what += doorWords(*m.Door)
 	}
 	return []string{string(m.Kind), what, m.Why}
 }

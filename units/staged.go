@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // StagedDir is where a unit's own mount namespace has what its user could not reach otherwise, below pfar's run
@@ -15,6 +16,12 @@ func StagedDir(run string) string { return filepath.Join(run, "staged") }
 func Staged(run, source string) string {
 	sum := sha256.Sum256([]byte(source))
 	return filepath.Join(StagedDir(run), hex.EncodeToString(sum[:16]))
+}
+
+// Unseen reports whether a unit sees path only where it is staged: its user cannot reach it, or it lies in one of the
+// folders that each unit has of its own (PrivateTmp= of systemd.exec(5)).
+func Unseen(path string) bool {
+	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/") || !Reachable(path)
 }
 
 // Reachable reports whether any user may enter all directories above path.

@@ -18,16 +18,27 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/cmd/pfar-adapter/local"
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote"
 )
 
 // verbs are all that it does, by the first argument.
-var verbs = map[string]func(ctx context.Context, args []string) error{"list": list, "remote": speak}
+var verbs = map[string]func(ctx context.Context, args []string) error{
+	"list": list, "pipe": local.New().Pipe, "port": local.New().Port, "remote": speak, "uds": local.New().UDS,
+}
 
 func main() {
+	log.SetOutput(io.Discard) // net/http quotes servers there
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(25) // most of its time it waits, and all of it it takes memory
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	err := run(ctx, os.Args[1:])
+	if status, ok := errors.AsType[local.Exit](err); ok {
+		os.Exit(int(status)) // as if the server were here in its place
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-adapter: %v\n", err)
 		os.Exit(1)
 	}
@@ -38,10 +49,6 @@ func speak(ctx context.Context, args []string) error {
 	o, err := remote.Parse(args, os.Getenv)
 	if err != nil {
 		return err
-	}
-	log.SetOutput(io.Discard) // net/http quotes servers there
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(25) // most of its time it waits, and all of it it takes memory
 	}
 	return remote.Run(ctx, o, os.Stdin, os.Stdout, os.Stderr)
 }

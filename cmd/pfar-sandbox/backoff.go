@@ -21,7 +21,7 @@ type history struct {
 	Last   time.Time `json:"last"`
 	Why    string    `json:"why"`
 
-	Remote bool `json:"-"` // the server runs elsewhere: it is tried again, however often it could not be reached
+	Remote bool `json:"-"` // pfar does not start the server: it is tried again, however often it could not be reached
 }
 
 const (

@@ -38,6 +38,7 @@ type launcher struct {
 	dropped []string           // what cannot be served, as last told
 	words   *stderr.Transcript // of the server
 	keeper  *keeper
+	staged  bool // only the unit's next start shows this user the server's socket, if it is made later
 }
 
 // launch runs the server that the unit's plan describes until it ends or ctx does, and returns this process's exit
@@ -60,6 +61,9 @@ func launch(ctx context.Context, o options) (int, error) {
 	}
 	if err := l.backOff(ctx); err != nil {
 		return 0, nil // stopped while it waited
+	}
+	if code, ok := l.reached(ctx); !ok {
+		return code, nil
 	}
 	if l.plan.Sandbox.Once {
 		return l.runOnce(ctx, secrets)
@@ -126,7 +130,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 		return nil, none, err
 	}
 	l.history = readHistory(l.runtime)
-	l.history.Remote = l.plan.Sandbox.Remote != ""
+	l.history.Remote = l.plan.Sandbox.Remote != "" || l.plan.Sandbox.Attached != ""
 	secrets, err := readSecrets(l.plan)
 	if err != nil {
 		return nil, none, err
@@ -154,17 +158,6 @@ func (l *launcher) begin(ctx context.Context, plan []byte, fds map[string][]*os.
 	}
 	l.pfard, err = passedAttachment(f[0])
 	return fds[units.FDGateway], err
-}
-
-// takeStaged takes the sources of binds that this user could not reach from where systemd shows them to this unit
-// alone.
-func (l *launcher) takeStaged(run string) {
-	for i, m := range l.plan.Sandbox.Mounts {
-		staged := units.Staged(run, m.Source)
-		if _, err := os.Lstat(staged); m.Source != "" && err == nil {
-			l.plan.Sandbox.Mounts[i].Source = staged
-		}
-	}
 }
 
 // readSecrets returns all that the plan names, or what is missing of it. systemd starts the unit also if pfard ended as
@@ -494,7 +487,8 @@ func (l *launcher) crashed(why string, killed bool) int {
 func (l *launcher) cannotStart(err error) (int, error) {
 	state, code := units.StateFailed, units.ExitDisabled
 	// It is started again after what is no fault of the server's.
-	if errors.Is(err, attach.ErrLater) || errors.Is(err, errGatewayLeft) || errors.Is(err, rootfs.ErrReplaced) {
+	if errors.Is(err, attach.ErrLater) || errors.Is(err, errGatewayLeft) ||
+		errors.Is(err, rootfs.ErrReplaced) || errors.Is(err, bubblewrap.ErrDoor) {
 		state, code = units.StateStarting, units.ExitGateway
 	}
 	l.state(state, err.Error())

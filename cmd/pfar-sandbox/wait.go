@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-sandbox/bubblewrap"
 	"github.com/pfar/pfar/units"
@@ -75,6 +76,39 @@ func (l *launcher) admitted(ctx context.Context, secrets units.Secrets) (code in
 			bubblewrap.Wipe(secrets.Values)
 			l.waits(units.Wait{For: units.WaitProgram, Remedy: m.Begin.Remedy}, units.ForProgram+m.Begin.Wait)
 		}
+	}
+}
+
+// How long a launcher waits before it looks for a server again that runs without pfar. No event tells of a socket that
+// somebody begins to listen at.
+const (
+	firstLook = 200 * time.Millisecond
+	lastLook  = 5 * time.Second
+)
+
+// reached waits until the server is there that runs on the host without pfar. Otherwise it returns this process's exit
+// code. It is no error that such a server is started later than pfar, or once more.
+func (l *launcher) reached(ctx context.Context) (code int, ok bool) {
+	for wait := firstLook; ; wait = min(2*wait, lastLook) {
+		err := bubblewrap.Doors(l.plan.Sandbox.Mounts)
+		if err == nil {
+			return 0, true
+		}
+		l.notify(map[string]string{units.NotifyState: units.StateOffline, "STATUS": err.Error(), "READY": "1"})
+		if l.staged { // only another launcher is shown what is there by then
+			wait = lastLook
+		}
+		select {
+		case <-ctx.Done():
+		case <-l.pfard.ended():
+		case <-time.After(wait):
+			if l.staged {
+				return units.ExitGateway, false
+			}
+			continue
+		}
+		l.state(units.StateStopping, "stopping")
+		return again(ctx), false
 	}
 }
 

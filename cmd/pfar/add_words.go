@@ -192,14 +192,15 @@ func nameOfPackage(p source.Package) string {
 	return declaration.NameNear(strings.Join(words, "-"))
 }
 
-// containers are programs whose containers pfar cannot confine: a daemon runs them, outside of every sandbox.
-var containers = []string{"docker", "podman", "nerdctl"}
-
 // ofCommand proposes what a command line runs: a package, where it is one of a runner of packages, or a program.
 func ofCommand(known catalog.Set, words []string) (proposal, error) {
 	base := path.Base(words[0])
-	if slices.Contains(containers, base) {
-		return proposal{}, usage("%s would run the server outside of pfar's sandbox", base).
+	if names, ok := source.Container(words); ok {
+		refused := usage("%s would run the server outside of pfar's sandbox", base)
+		if s, ok := known.Instead(names); ok {
+			return proposal{}, refused.withHint("pfar add %s runs %s instead", s.Name, s.Program.Package)
+		}
+		return proposal{}, refused.
 			withHint("add what the image runs: pfar add npm:NAME@VERSION, pypi:NAME==VERSION or -- PROGRAM ARGUMENTS...")
 	}
 	if strings.Contains(base, "=") {

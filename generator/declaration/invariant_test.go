@@ -85,7 +85,7 @@ func checkSessions(must func(bool, string), s *Server) {
 	}
 	must(s.Sessions.Max >= 1 && s.Sessions.Max <= maxSessions, "sessions")
 	must(s.Sessions.Idle >= time.Second && s.Sessions.Idle <= maxSessionIdle, "idle sessions")
-	must((s.Transport == Stdio || s.Remote()) && !s.Sandbox.State, "a process for each session")
+	must((s.Transport != Pipe || s.Starts()) && !s.Sandbox.State, "a process for each session")
 }
 
 func checkTransport(must func(bool, string), s *Server) {
@@ -94,8 +94,13 @@ func checkTransport(must func(bool, string), s *Server) {
 	case Stdio:
 		must((s.Command != "" || s.Package != "") && s.URL == "" && s.Path == "", "stdio")
 	case UDS, Pipe:
-		must(path.IsAbs(s.Path) && s.URL == "", "socket")
+		must(path.IsAbs(s.Path) && (s.URL == "" || s.Transport == UDS), "socket")
+		must(s.Starts() || len(s.Args) == 0 && len(s.Env) == 0 && len(s.Allowed) == 0, "attached")
 	case SSE, StreamHTTP:
+		if s.Starts() {
+			must(strings.HasPrefix(s.URL, "http:") && s.Path == "", "port")
+			break
+		}
 		must(s.URL != "" && s.Path == "" && s.Command == "" && len(s.Args) == 0 && len(s.Env) == 0, "remote")
 		must(len(s.Allowed) > 0, "host of the URL is allowed")
 	default:

@@ -29,6 +29,7 @@ func (d *launch) keys() []block.Key {
 		key("url", `"https://mcp.example.com/mcp"`, "", d.url),
 		key("insecure", `"a test server in the lab"`, "", d.insecure),
 		key("path", `"/run/notion/mcp.sock"`, "", d.path),
+		key("owner", `"notion"`, "", d.owner),
 		key("package", `"npm:@notionhq/notion-mcp-server@1.9.0"`, "", d.pkg),
 		key("command", `"node"`, "", d.command),
 		key("args", `["${servers}/notion/index.js"]`, `[]`, d.args),
@@ -90,15 +91,30 @@ func (d *launch) path(f *block.Field) {
 	case !d.absolute(f.Val):
 	case len(s) > maxSocketPath:
 		d.Problem(f.Val.At, "Too long", "The path of a socket has room for %d bytes, and this one has %d. Write a shorter one.", maxSocketPath, len(s))
-	case notASocket(s):
+	case NotASocket(s):
 		d.Problem(f.Val.At, "Refused path", "%s belongs to the host, and no MCP server listens there. Write the path of the server's own socket, such as %s.", block.Quote(s), f.Example)
 	default:
 		d.server.Path = s
 	}
 }
 
-// notASocket refuses what would have the gateway talk to the host's own services.
-func notASocket(s string) bool {
+// ownerPattern is of users' names, and of their numbers.
+var ownerPattern = regexp.MustCompile(`^([a-z_][a-z0-9_-]{0,31}|0|[1-9][0-9]{0,8})$`)
+
+func (d *launch) owner(f *block.Field) {
+	s, ok := d.Line(f)
+	switch {
+	case !ok:
+	case !ownerPattern.MatchString(s):
+		d.Problem(f.Val.At, "Not a user", "owner is the name of a user or its number, and %s is neither. Write %s.",
+			block.Quote(s), f.Example)
+	default:
+		d.server.Owner = s
+	}
+}
+
+// NotASocket reports whether services of the host's own listen at a path: no MCP server does.
+func NotASocket(s string) bool {
 	for _, p := range []string{"/proc", "/sys", "/dev", "/etc", "/boot", "/var/lib/pfar", "/run/pfar", "/run/systemd", "/run/dbus", "/run/docker.sock", "/run/containerd", "/run/podman"} {
 		if below(strings.Replace(s, "/var/run/", "/run/", 1), p) {
 			return true
@@ -111,26 +127,37 @@ func notASocket(s string) bool {
 func (d *launch) check(to *domains) {
 	d.needs()
 	t := strconv.Quote(string(d.server.Transport))
-	remote := d.server.Remote()
+	web := d.server.Transport.web()
 	socket := d.server.Transport == UDS || d.server.Transport == Pipe
-	d.excludes("url", !remote, "url is the address of a remote server, and the transport is "+t+`. Write transport = "stream-http" (or "sse"), or remove url.`)
-	d.excludes("insecure", !remote, "insecure is for the url of a remote server, and the transport is "+t+
+	d.excludes("url", !web && d.server.Transport != UDS, "url is the address of a remote server, and the transport is "+t+
+		`. Write transport = "stream-http" (or "sse"), or remove url.`)
+	d.excludes("insecure", !d.elsewhere(), "insecure is for the url of a remote server, and the transport is "+t+
 		". Remove insecure.")
 	d.excludes("path", !socket, "path is the socket of a server, and the transport is "+t+`. Write transport = "uds" (or "pipe"), or remove path.`)
-	d.excludes("command", remote, "A server with the transport "+t+" runs elsewhere, so pfar starts no command. Remove command, or write transport = \"stdio\".")
-	d.excludes("package", remote, "A server with the transport "+t+" runs elsewhere, so pfar starts no package. Remove "+
-		"package, or write transport = \"stdio\".")
+	d.excludes("owner", !d.attaches(), "owner is the user of a server that pfar finds running at path, and this is none. "+
+		"Remove owner.")
 	d.checkProgram()
 	d.checkInsecure()
+	d.checkPort()
 	if d.starts() || d.server.Transport == Stdio {
 		return
 	}
 	for _, k := range []string{"args", "env", sandboxSection} {
 		d.excludes(k, true, k+" is for a program that pfar starts, and this server has no command. Remove "+k+".")
 	}
-	if d.remote != nil {
+	if d.remote != nil && web {
 		to.allow(*d.remote)
 	}
+	d.excludes("allowed_domains", d.attaches(), "allowed_domains holds a program that pfar starts, and this server runs "+
+		"without pfar: nothing holds it. Remove allowed_domains, or write the server's command.")
+}
+
+// elsewhere reports whether the server runs on another machine, or on this one without pfar, and has a URL.
+func (d *launch) elsewhere() bool { return d.server.Transport.web() && !d.starts() }
+
+// attaches reports whether the server runs on this host without pfar.
+func (d *launch) attaches() bool {
+	return (d.server.Transport == UDS || d.server.Transport == Pipe) && !d.starts()
 }
 
 // starts reports whether the file says what pfar is to start.

@@ -65,3 +65,20 @@ func (d *deliveries) secure(host egress.Endpoint) bool {
 	}
 	return false
 }
+
+// checkAttached allows a server that runs at a socket one secret, which pfar's adapter sends to it.
+func (d *deliveries) checkAttached() {
+	if !d.launch.attaches() {
+		return
+	}
+	for i, f := range d.auths {
+		switch {
+		case d.server.Transport == Pipe:
+			d.Problem(f.At, "Keys that exclude each other", "A secret stands in a header of requests, and a pipe has no "+
+				"headers. Remove it: the server runs without pfar, and has its secrets from elsewhere.")
+		case i > 0:
+			d.Problem(f.At, "Two secrets in one place", "Both would stand in the header authorization of requests to the "+
+				"server. Remove one.")
+		}
+	}
+}

@@ -49,11 +49,12 @@ type Server struct {
 	written
 }
 
-// Address is where pfar reaches a server that it does not start.
+// Address is where pfar reaches a server. If pfar starts the server, it lies in the server's sandbox.
 type Address struct {
-	URL      string // sse, stream-http
+	URL      string // sse, stream-http; uds: the path alone matters, "" for /mcp
 	Insecure string `json:",omitempty"` // why URL may be without encryption; "": it has it, or leads to this machine
-	Path     string // uds, pipe
+	Path     string // uds: the socket; pipe: of its FIFOs, without ".in" and ".out"
+	Owner    string `json:",omitempty"` // the user of a server that pfar does not start; "": root, or pfar's own
 }
 
 // Calls is how long a call may take, and what becomes of one that fails.
@@ -64,10 +65,10 @@ type Calls struct {
 
 // Program is what pfar starts, and what it expects of that.
 type Program struct {
-	Package string   `json:",omitempty"` // stdio: "npm:NAME@VERSION" or "pypi:NAME==VERSION"; "": none
-	Command string   // stdio: as written, not looked up; with Package one of its programs, "" for the main one
-	Args    []string // stdio
-	Version string   // that the server is expected to have; "" expects none
+	Package string `json:",omitempty"` // "npm:NAME@VERSION" or "pypi:NAME==VERSION"; "": none
+	Command string // as written, not looked up; with Package one of its programs, "" for the main one
+	Args    []string
+	Version string // that the server is expected to have; "" expects none
 }
 
 // written says where the files give what.
@@ -100,8 +101,14 @@ func (s *Server) Says(key string) bool {
 	return ok
 }
 
+// Starts reports whether pfar starts the server, in a sandbox.
+func (s *Server) Starts() bool { return s.Command != "" || s.Package != "" }
+
 // Remote reports whether the server runs elsewhere, and is reached at URL.
-func (s *Server) Remote() bool { return s.Transport == SSE || s.Transport == StreamHTTP }
+func (s *Server) Remote() bool { return s.Transport.web() && !s.Starts() }
+
+// Attached reports whether the server runs on this host without pfar, and is reached at Path.
+func (s *Server) Attached() bool { return (s.Transport == UDS || s.Transport == Pipe) && !s.Starts() }
 
 // Label is how sensitive a server's output is, in the order of the constants; the zero value is not valid.
 type Label string
@@ -129,6 +136,9 @@ const (
 	SSE        Transport = "sse"
 	StreamHTTP Transport = "stream-http"
 )
+
+// web reports whether the server is reached at a URL.
+func (t Transport) web() bool { return t == SSE || t == StreamHTTP }
 
 // Credential is a secret that the server gets. The value is never here.
 type Credential struct {

@@ -2,7 +2,6 @@ package declaration
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -77,7 +76,8 @@ func (d sessions) check() {
 	if s.Idle == 0 {
 		s.Idle = defaultSessionIdle
 	}
-	d.excludes("sessions", d.server.Transport != Stdio && !d.server.Remote(), "pfar starts no process for a client session of a server with the transport "+strconv.Quote(string(d.server.Transport))+`. Remove sessions, or write transport = "stdio".`)
+	d.excludes("sessions", d.server.Transport == Pipe && d.attaches(), "pfar starts no "+
+		"process for a client session of a server that runs behind one pipe. Remove sessions, or write its command.")
 	if d.server.Sandbox.State {
 		at := d.server.Place("sandbox.state")
 		d.Problem(at, "Keys that exclude each other", `state keeps one home, and sessions = "own" in line %d starts a process for each client session: two of them would share it. Remove state, or write sessions = "shared".`, d.Given["sessions"].At.Start.Line)

@@ -2,6 +2,7 @@ package declaration
 
 import (
 	neturl "net/url"
+	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/policies/block"
@@ -45,11 +46,11 @@ func (d *launch) insecure(f *block.Field) {
 
 // checkInsecure judges whether url may begin with http://.
 func (d *launch) checkInsecure() {
-	if d.remote == nil { // what is wrong with url is said already
+	if d.remote == nil || !d.elsewhere() { // what is wrong with url is said already
 		return
 	}
 	f, excused := d.Given["insecure"]
-	local := d.remote.Prefix.IsValid() && d.remote.Prefix.Addr().IsLoopback()
+	local := d.loopback()
 	switch at := d.Given["url"].Val.At; {
 	case excused && (d.encrypted || local):
 		d.Problem(f.At, "Nothing to excuse", "insecure is for a url that begins with http:// and leads to "+
@@ -60,6 +61,38 @@ func (d *launch) checkInsecure() {
 	case !excused && !d.encrypted && !local && !d.meant["insecure"]:
 		d.Problem(at, "Invalid URL", "Everybody on the way could read and change what http:// carries. Write https://, "+
 			"or, for development, add insecure = \"REASON\".")
+	}
+}
+
+// loopback reports whether url leads to the machine, or the sandbox, that it is asked for in.
+func (d *launch) loopback() bool {
+	return d.remote.Prefix.IsValid() && d.remote.Prefix.Addr().IsLoopback()
+}
+
+// checkPort judges the url of a server that listens in its own sandbox, or at a socket.
+func (d *launch) checkPort() {
+	f, ok := d.Given["url"]
+	if !ok || d.remote == nil || d.elsewhere() || d.server.Transport == Stdio || d.server.Transport == Pipe {
+		return
+	}
+	switch {
+	case d.server.Transport == UDS && (d.encrypted || !d.loopback()):
+		d.Problem(f.Val.At, "Invalid URL", "Of url, a server at a socket needs the path alone. Write url = "+
+			"\"http://localhost/mcp\", with its path.")
+	case d.server.Transport == UDS:
+	case !d.loopback():
+		key := "command"
+		if _, ok := d.Given[key]; !ok {
+			key = "package"
+		}
+		d.excludes(key, true, "A server on another machine is not started here. Remove "+key+", or write url = "+
+			"\"http://127.0.0.1:PORT/mcp\" for a port at which the command listens, or transport = \"stdio\".")
+	case slices.Contains([]uint16{egress.ProxyPort, egress.RedirectPort, egress.ResolverPort}, d.remote.Port):
+		d.Problem(f.Val.At, "Invalid URL", "In each sandbox, something of pfar's own listens at port %d. Have the server "+
+			"listen at another one, such as 3000.", d.remote.Port)
+	case d.encrypted:
+		d.Problem(f.Val.At, "Invalid URL", "The port lies in the sandbox of the server, where nobody else listens in. "+
+			"Write http://.")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/block"
 )
 
@@ -106,8 +107,10 @@ func (d *draft) local() {
 	case len(d.command.lacks) > 0:
 		d.refuse(d.command.Line, "its command needs %s, and the file does not have its value; write the command out",
 			block.QuoteName(d.command.lacks[0].written))
-	case slices.Contains([]string{"docker", "podman", "nerdctl"}, path.Base(d.command.Text)):
-		d.container()
+	default:
+		if _, ok := source.Container(d.words()); ok {
+			d.container()
+		}
 	}
 }
 
@@ -120,14 +123,11 @@ func (d *draft) itself(words []string) bool {
 
 // container says that a server runs in a container, and which package could do the same.
 func (d *draft) container() {
-	for _, w := range d.words()[1:] {
-		base, _, _ := strings.Cut(path.Base(w), ":")
-		name := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(base, "mcp-"), "-server"), "-mcp")
-		if s, ok := d.o.Services.Find(name); ok && strings.Contains(w, "/") && s.Program.Gone == "" {
-			d.refuse(d.command.Line, "it runs in a container, and pfar starts none; pfar add %s runs %s instead", s.Name,
-				cmp.Or(s.Program.Package, s.Program.Command))
-			return
-		}
+	names, _ := source.Container(d.words())
+	if s, ok := d.o.Services.Instead(names); ok {
+		d.refuse(d.command.Line, "it runs in a container, and pfar starts none; pfar add %s runs %s instead", s.Name,
+			s.Program.Package)
+		return
 	}
 	d.refuse(d.command.Line, "it runs in a container, and pfar starts none; declare the program that it runs")
 }

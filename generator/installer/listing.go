@@ -85,10 +85,14 @@ func (l Listing) own(h generator.Host, box *sandbox.Sandbox) error {
 	}
 	at := slices.IndexFunc(box.Mounts, func(m sandbox.Mount) bool { return m.Kind == sandbox.Remount })
 	box.Mounts = slices.Insert(box.Mounts, at, sandbox.Mount{
-		Kind: sandbox.ROBind, Source: adapter.Real, Dest: generator.AdapterPath, Why: "asks the server what it offers",
-	}, sandbox.Mount{
 		Kind: sandbox.Bind, Source: path.Join(out.Real, path.Base(l.Out)), Dest: outPlace, State: true,
 		Why: "what it offers",
 	})
+	there := func(m sandbox.Mount) bool { return m.Dest == generator.AdapterPath }
+	if !slices.ContainsFunc(box.Mounts, there) { // of a server that speaks on its stdio
+		box.Mounts = slices.Insert(box.Mounts, at, sandbox.Mount{
+			Kind: sandbox.ROBind, Source: adapter.Real, Dest: generator.AdapterPath, Why: "asks the server what it offers",
+		})
+	}
 	return box.Validate()
 }

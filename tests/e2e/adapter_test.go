@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -72,15 +73,24 @@ func serve(t *testing.T, port, says string, args ...string) *serving {
 	return s
 }
 
-// freePort is a port of loopback's that nobody listens on.
+// lastPort is the one that freePort has given last.
+var lastPort atomic.Uint32
+
+// freePort is a port of loopback's that nobody listens on. The kernel gives none of those to connections
+// (net.ipv4.ip_local_port_range), and no other test gets it.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	check(t, err)
-	return port
+	const first, count = 20000, 10000
+	for range count {
+		n := lastPort.Add(1)
+		port := strconv.Itoa(first + (os.Getpid()+int(n))%count)
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // sameThrough asks a server directly and through the adapter.

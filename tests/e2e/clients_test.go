@@ -188,7 +188,8 @@ func (r *run) expectServer(want object, s visited) {
 	say("steps", content(says("3 steps")))
 	say("progress", [][]any{{1, 3, "step 1"}, {2, 3, "step 2"}, {3, 3, "step 3"}})
 	say("fail", object{"content": []object{says("failed as told")}, "isError": true})
-	say("unknown", object{"code": -32602, "message": fmt.Sprintf("unknown tool %q", s.Prefix+"nothing")})
+	say("unknown", object{"code": -32602, "message": fmt.Sprintf("unknown tool %q; look whether the name is right, "+
+		"and still there", s.Prefix+"nothing")})
 	say("greet", object{"description": "a greeting", "messages": []object{{"role": "user", "content": says("Hello, Ada!")}}})
 	say("complete", object{"values": []string{"Ada", "Alan"}, "total": 2, "hasMore": false})
 	say("complete template", object{"values": []string{"Grace"}, "total": 1, "hasMore": false})

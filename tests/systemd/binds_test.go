@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/tests/trust"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -94,6 +95,72 @@ echo to be seen >"/root/a b:c%d/data/file"; echo not to be seen >/root/other/fil
 		}
 		return nil
 	})
+	attaches(t, m)
+}
+
+// notes is a service with one tool at a socket.
+const notes = `import http.server, json, socketserver
+class Handler(http.server.BaseHTTPRequestHandler):
+    def address_string(self): return "unix"
+    def answer(self, value, status=200):
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(value).encode())
+    def do_GET(self):
+        self.answer({"name": "notes", "version": "1"}, 200 if self.path == "/server/info" else 404)
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/tools/list":
+            self.answer({"tools": [{"name": "echo", "description": "answers", "inputSchema": {"type": "object"}}]})
+        elif self.path == "/tools/call":
+            self.answer({"content": [{"type": "text", "text": "Echo: " + asked["params"]["arguments"]["message"]}]})
+        else:
+            self.answer({}, 404)
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+Server("/run/notes/mcp.sock", Handler).serve_forever()
+`
+
+// attaches has pfar connect to a service of the machine, whose socket lies in a folder that only its own user enters.
+func attaches(t *testing.T, m *bed.Machine) {
+	const unit = "/etc/systemd/system/notes.service"
+	service := func(umask string) string {
+		return "[Service]\nUser=user\nRuntimeDirectory=notes\nRuntimeDirectoryMode=0700\nUMask=" + umask +
+			"\nExecStart=/usr/bin/python3 /usr/local/lib/notes.py\n"
+	}
+	m.Put(t, "/usr/local/lib/notes.py", notes, 0o644)
+	m.Put(t, unit, service("0000"), 0o644)
+	m.Shell(t, "systemctl daemon-reload && systemctl start notes")
+	const declared = "transport = \"uds\"\npath = \"/run/notes/mcp.sock\"\n"
+	m.Put(t, "/etc/pfar/mcp.d/notes.hcl", declared+trust.Honest, 0o644)
+	if s := becomes(t, m, "notes", control.Offline); !strings.Contains(s.Detail, "belongs to user") {
+		t.Errorf("without an owner, the service's user may be anybody: %s", s.Detail)
+	}
+	m.Put(t, "/etc/pfar/mcp.d/notes.hcl", declared+"owner = \"user\"\n"+trust.Honest, 0o644)
+	answers := func(when string) {
+		t.Helper()
+		becomes(t, m, "notes", control.Running)
+		r := m.Try("pfar", "call", "notes.echo", "--json", `{"message":"hello"}`)
+		if !strings.Contains(r.Stdout, "Echo: hello") {
+			t.Errorf("%s: %s\n%s", when, r, m.Journal(t, "pfar-mcp@notes"))
+		}
+	}
+	answers("at first")
+	m.Run(t, "systemctl", "stop", "notes")
+	becomes(t, m, "notes", control.Offline)
+	m.Run(t, "systemctl", "start", "notes")
+	answers("after its restart")
+
+	// Its mode lets nobody in: pfar says whom it has to.
+	m.Put(t, unit, service("0077"), 0o644)
+	m.Shell(t, "systemctl daemon-reload && systemctl restart notes")
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("pfar", "status"); !strings.Contains(strings.Join(strings.Fields(r.Stdout), " "), "does not let user") {
+			return fmt.Errorf("pfar status: %s", r)
+		}
+		return nil
+	})
+	m.Shell(t, "systemctl stop notes; rm "+unit+" /etc/pfar/mcp.d/notes.hcl")
 }
 
 // TestState: a private home is the server's own from one start, and one user, to the next.

@@ -118,6 +118,9 @@ func (s subordinate) assign(pid int) error {
 func asOthers(p plan.Plan) bool {
 	left := mostLooked
 	for _, m := range p.Sandbox.Mounts {
+		if m.Door != nil && !doorForAll(m.Source) {
+			return false
+		}
 		switch m.Kind {
 		case sandbox.Bind:
 			return false
@@ -128,6 +131,12 @@ func asOthers(p plan.Plan) bool {
 		}
 	}
 	return true
+}
+
+// doorForAll reports whether everybody may come through a socket or FIFO.
+func doorForAll(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().Perm()&0o006 == 0o006
 }
 
 // mostLooked bounds how many files are looked at before a start. A server with more of them runs as the user.

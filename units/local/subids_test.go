@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -146,6 +147,25 @@ func TestWhoRunsAsAnother(t *testing.T) {
 			if got := asOthers(p); got != c.want {
 				t.Errorf("%s, %s: %v, want %v", name, kind, got, c.want)
 			}
+		}
+	}
+}
+
+// TestDoorsForAll: a server that runs without pfar at a socket which not everybody may use is spoken to as the user.
+func TestDoorsForAll(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for mode, want := range map[os.FileMode]bool{0o666: true, 0o777: true, 0o755: false, 0o664: false, 0o600: false} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		mounts := []sandbox.Mount{{Kind: sandbox.ROBind, Source: path, Door: &sandbox.Door{Owners: []uint32{0}}}}
+		if got := asOthers(plan.Plan{Sandbox: sandbox.Sandbox{Mounts: mounts}}); got != want {
+			t.Errorf("mode %o: %v", mode, got)
 		}
 	}
 }

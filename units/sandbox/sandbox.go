@@ -12,7 +12,8 @@ type Sandbox struct {
 	Dir     string   `json:"dir"` // working directory inside the sandbox
 	Limits  Limits   `json:"limits"`
 
-	Remote   string `json:"remote,omitempty"`   // URL that the command, pfar's adapter, connects to; "": no adapter
+	Remote   string `json:"remote,omitempty"`   // URL that the command, pfar's adapter, connects to; "": it is another
+	Attached string `json:"attached,omitempty"` // likewise, the path of a server that runs on the host without pfar
 	Hostname string `json:"hostname,omitempty"` // "": the host's
 	Once     bool   `json:"once,omitempty"`     // it runs to its end, once, and nobody speaks to it
 }
@@ -50,7 +51,15 @@ type Mount struct {
 	Credential string `json:"credential,omitempty"` // the value of this one, as it is
 	Authority  bool   `json:"authority,omitempty"`  // the certificates of Source, if there is one, and then that of the bridge's authority
 
+	Door *Door `json:"door,omitempty"` // of ROBind: Source is a way out that the declaration names
+
 	Why string `json:"why,omitempty"` // for pfar plan and pfar explain
+}
+
+// Door is a socket or FIFO of the host behind which a server runs that pfar does not start.
+type Door struct {
+	FIFO   bool     `json:"fifo,omitempty"` // it is a FIFO, and else a socket
+	Owners []uint32 `json:"owners"`         // who may own it, and listen at it; any other user is somebody else
 }
 
 // Scratch reports whether m is a tmpfs that the server writes to. bwrap bounds its bytes but not its files, whose

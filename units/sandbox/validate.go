@@ -88,6 +88,9 @@ func (m Mount) validate(i int) error {
 	if contents := m.contents(); contents > 1 || contents > 0 && m.Kind != Data {
 		return fmt.Errorf("mount %s at %q has %d contents: a synthetic file has one, and nothing else any", m.Kind, m.Dest, contents)
 	}
+	if m.Door != nil && (m.Kind != ROBind || len(m.Door.Owners) == 0) {
+		return fmt.Errorf("mount %s at %q: a socket or FIFO is bound read-only, and has an owner", m.Kind, m.Dest)
+	}
 	switch m.Kind {
 	case ROBind, ROOverlay, Bind:
 		if !clean(m.Source) || m.Source == "/" {

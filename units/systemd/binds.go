@@ -95,7 +95,8 @@ func (b binds) text(p plan.Plan) (string, error) {
 func Staged(p plan.Plan) (list []sandbox.Mount) {
 	home := p.PrivateHome()
 	for _, m := range p.Sandbox.Mounts {
-		if m.ReadOnly() && !units.Reachable(m.Source) || m.Kind == sandbox.Bind && m.Source != home {
+		unseen := m.ReadOnly() && (!units.Reachable(m.Source) || m.Door != nil && units.Unseen(m.Source))
+		if unseen || m.Kind == sandbox.Bind && m.Source != home {
 			list = append(list, m)
 		}
 	}

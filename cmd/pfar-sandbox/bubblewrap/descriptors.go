@@ -19,9 +19,7 @@ func (d *descriptors) add(f *os.File) int {
 	return fdFirst + len(d.files) - 1
 }
 
-// openMounts opens what the mounts need: the source of each bind, without following any link (a server
-// may have planted one since the plan was made; bwrap compares device and inode after the mount), and a memory file
-// for each synthetic file.
+// openMounts opens what the mounts need: the source of each bind, and a memory file for each synthetic file.
 func (d *descriptors) openMounts(mounts []sandbox.Mount, secrets units.Secrets, o *sandbox.Options) error {
 	o.BindFD, o.DataFD = map[int]int{}, map[int]int{}
 	for i, m := range mounts {
@@ -36,7 +34,7 @@ func (d *descriptors) openMounts(mounts []sandbox.Mount, secrets units.Secrets, 
 		}
 		switch m.Kind {
 		case sandbox.ROBind, sandbox.ROOverlay, sandbox.Bind:
-			f, err := units.OpenNoLinks(m.Source)
+			f, err := openSource(m)
 			if err != nil {
 				return err
 			}
