@@ -147,9 +147,9 @@ func (t *table) takeDown(e *entry, state State) {
 		state.Since = time.Now()
 	}
 	e.served, e.down, e.state = nil, true, state
-	e.waking.finish(errors.New(briefly(name, state.Reason)))
 	forgotten := t.forget()
 	t.publish(changed)
+	e.waking.finish(errors.New(briefly(name, state.Reason))) // whoever waits for it finds the lists without it
 	t.tell(Event{Server: name, Changed: changed})
 	if forgotten != "" {
 		t.tell(Event{Server: forgotten, Forgotten: true})
