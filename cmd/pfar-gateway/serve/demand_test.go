@@ -174,6 +174,7 @@ func TestNeededByClients(t *testing.T) {
 	})
 	t.Run("a session's own process", func(t *testing.T) {
 		t.Parallel()
+		const idle = 2 * time.Second // its process has to be there before the server may sleep
 		m := asleep(t, idle, handover.Sessions{Own: true, Max: 2})
 		o := &opener{t: t, g: m.g, server: m.server, opened: map[string]*registrytest.Launched{}, closed: make(chan string, 8), script: everything}
 		m.g.Opens(o)
@@ -181,6 +182,7 @@ func TestNeededByClients(t *testing.T) {
 		if got := c.call(t, "tools/call", `{"name":"echo","arguments":{"message":"own"}}`); !strings.Contains(got, `"text":"own"`) || len(o.opened) != 1 {
 			t.Fatalf("got %s from %d processes", got, len(o.opened))
 		}
+		time.Sleep(2 * idle)
 		stays(t, m)
 		c.request(t, "DELETE", "/mcp/s", "", c.with)
 		<-o.closed
