@@ -66,7 +66,7 @@ func Start(cmd *exec.Cmd, f Fault) (*Trace, error) {
 		if cmd.SysProcAttr == nil {
 			cmd.SysProcAttr = &syscall.SysProcAttr{}
 		}
-		cmd.SysProcAttr.Ptrace = true
+		cmd.SysProcAttr.Ptrace, cmd.SysProcAttr.Setpgid = true, !cmd.SysProcAttr.Setsid
 		if err := cmd.Start(); err != nil {
 			return err
 		}
@@ -146,9 +146,13 @@ func (t *Trace) trace(begin func() error, began chan<- error) {
 	if err != nil {
 		return
 	}
+	group, err := unix.Getpgid(t.pid) // this thread may have started other processes before, which others wait for
+	if err != nil {
+		return
+	}
 	for {
 		var status unix.WaitStatus
-		tid, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
+		tid, err := unix.Wait4(-group, &status, unix.WALL|unix.WNOTHREAD, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -128,16 +128,7 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 // unauthorized reports whether a process says, in place of its answer, that the server does not accept who asks. The
 // launcher believes that of pfar's own adapter alone.
 func unauthorized(err error) bool {
-	refused, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok {
-		return false
-	}
-	var said struct {
-		Data map[string]struct {
-			Class string `json:"class"`
-		} `json:"data"`
-	}
-	return json.Unmarshal(refused.Raw, &said) == nil && said.Data["pfar/error"].Class == "unauthorized"
+	return failure.Of(err).Class == failure.Unauthorized
 }
 
 // hello receives a server. pfard's first message says which one. The launcher, whose user may be the server's own, adds
