@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
 )
@@ -94,7 +95,8 @@ func TestManualKnowsFences(t *testing.T) {
 			t.Errorf("the manual lacks %s", neutral)
 		}
 	}
-	written, key := map[string]bool{}, regexp.MustCompile(`"pfar/([a-z]+)"`)
+	written := map[string]bool{strings.TrimPrefix(failure.Key, "pfar/"): true}
+	key := regexp.MustCompile(`"pfar/([a-z]+)"`)
 	err = fs.WalkDir(os.DirFS("."), ".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
