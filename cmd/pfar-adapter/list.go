@@ -15,7 +15,7 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// limits bound what a server may cost that is asked for what it offers.
+// limits bound how much a server may write, and how long it may take, while it is listed.
 type limits struct {
 	whole time.Duration
 	probe time.Duration // of that, for the question whether it speaks the newer generation of the protocol
@@ -51,7 +51,7 @@ func list(ctx context.Context, args []string) error {
 	return write(*out, l)
 }
 
-// write makes a file a listing. The file was made by whoever wants it: no other one is made here.
+// write puts a listing into a file. pfard has made the file; this process can make no other.
 func write(path string, l drift.Listing) error {
 	text, err := json.Marshal(l)
 	if err != nil || len(text) > drift.MaxListing {
@@ -65,15 +65,15 @@ func write(path string, l drift.Listing) error {
 	return errors.Join(err, f.Close())
 }
 
-// listing asks servers for what they offer.
+// listing asks a server for its tools, prompts and resources.
 type listing struct {
 	limits
 	abilities []byte   // of this client, in JSON
-	log       *os.File // takes what they write on stderr
+	log       *os.File // gets the server's stderr
 }
 
-// of starts a server, and returns what it offers. It waits no longer than its limits say, whatever the server does;
-// what it leaves behind then ends with this process.
+// of starts a server, and returns its definitions. It never waits longer than its limits allow. Processes that the
+// server leaves behind end with this one.
 func (l listing) of(ctx context.Context, command []string) ([]drift.Definition, error) {
 	late := fmt.Errorf("it took longer than %s", l.whole)
 	ctx, cancel := context.WithTimeoutCause(ctx, l.whole, late)
@@ -95,7 +95,7 @@ func (l listing) of(ctx context.Context, command []string) ([]drift.Definition, 
 		return a.found, a.err
 	case <-ctx.Done():
 		select {
-		case a := <-done: // it says at what it was too late
+		case a := <-done: // its error names the request that took too long
 			return a.found, a.err
 		case <-time.After(time.Second): // it cannot be written to
 			return nil, context.Cause(ctx)

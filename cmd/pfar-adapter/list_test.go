@@ -192,7 +192,7 @@ var acts = map[string]func(script){
 	},
 }
 
-// listed asks a server that behaves in a way for what it offers, and reads what is in the file as pfar does.
+// listed runs a server that behaves as act says, lists it, and reads the file as pfar does.
 func listed(t *testing.T, act string, l limits) (drift.Listing, time.Duration) {
 	t.Helper()
 	t.Setenv(actsVariable, act)
