@@ -213,6 +213,7 @@ func (d *daemon) reload() {
 	if err := d.delivery.given.begin(wanted, d.vault.List); err != nil {
 		d.log.Warn("beginning to remember to which servers secrets are given, again soon", "error", err)
 	}
+	d.delivery.given.declared(wanted)
 	for name, p := range wanted {
 		d.fleet.want(name, p, wordOf(set.Sources[p.File], p.Fault))
 	}

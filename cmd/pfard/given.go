@@ -27,13 +27,14 @@ type given struct {
 
 	mu     sync.Mutex
 	of     map[string]map[string]generator.Terms // by key and server; replaced, never changed
+	newest map[string]string                     // by server: digest of the plan that its owner gave secrets to last
 	broken error                                 // why the file cannot be read: then nothing is given
 	none   bool                                  // there was no file
 }
 
 // newGiven begins with what is in the file at path.
 func newGiven(path string, log *slog.Logger) *given {
-	g := &given{path: path, of: map[string]map[string]generator.Terms{}}
+	g := &given{path: path, of: map[string]map[string]generator.Terms{}, newest: map[string]string{}}
 	text, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(text, &g.of)
@@ -153,7 +154,8 @@ func (g *given) terms(p plan.Plan, key string) generator.Terms {
 }
 
 // claim is called before a server gets these secrets: it gives those that nobody has to it, remembers terms that have
-// become narrower, and says in words why it gets none; "": it does. With an error it must not.
+// become narrower, and says in words why it gets none; "": it does. With an error it must not. A process of an earlier
+// plan, which ends when the plan is in force that the owner has given the secrets to, takes nothing back from that plan.
 func (g *given) claim(p plan.Plan, keys []string) (refusal string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -161,9 +163,11 @@ func (g *given) claim(p plan.Plan, keys []string) (refusal string, err error) {
 	if err != nil || len(list) > 0 {
 		return refused(p, list), err
 	}
+	newest, is := g.newest[p.Name]
+	outdated := is && newest != plan.Digest(p)
 	keys = slices.DeleteFunc(keys, func(key string) bool {
 		old, known := g.of[key][p.Name]
-		return known && reflect.DeepEqual(old, generator.TermsOf(p, key))
+		return known && (outdated || reflect.DeepEqual(old, generator.TermsOf(p, key)))
 	})
 	if len(keys) == 0 {
 		return "", nil
@@ -175,7 +179,22 @@ func (g *given) claim(p plan.Plan, keys []string) (refusal string, err error) {
 func (g *given) give(p plan.Plan, keys ...string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.put(p, keys...)
+	if err := g.put(p, keys...); err != nil {
+		return err
+	}
+	g.newest[p.Name] = plan.Digest(p)
+	return nil
+}
+
+// declared takes the plans that the declarations ask for now. A declaration that is not the one its owner gave secrets
+// to any more may make the terms narrower again.
+func (g *given) declared(plans map[string]plan.Plan) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.newest, func(name, digest string) bool {
+		p, ok := plans[name]
+		return !ok || plan.Digest(p) != digest
+	})
 }
 
 func (g *given) put(p plan.Plan, keys ...string) error {

@@ -233,6 +233,39 @@ func TestNarrowerIsRemembered(t *testing.T) {
 	}
 }
 
+// TestAnEarlierProcessTakesNothingBack: a process of the plan before that still asks for a secret when the owner has
+// given it to the next plan does not make the terms narrower. Once the declaration says so, they are.
+func TestAnEarlierProcessTakesNothingBack(t *testing.T) {
+	g := givenTo(t)
+	asks := func(hosts ...string) plan.Plan {
+		p := plan.Plan{Name: "mine", Credentials: []plan.Credential{{Name: "A", Key: "a"}}}
+		for _, h := range hosts {
+			p.Egress.Endpoints = append(p.Egress.Endpoints, egress.Endpoint{Host: h, Port: 443})
+		}
+		return p
+	}
+	before, next := asks("x.example"), asks("x.example", "y.example")
+	claim := func(p plan.Plan, want string) {
+		t.Helper()
+		if words, err := g.claim(p, []string{"a"}); err != nil || (words == "") != (want == "") || !strings.Contains(words, want) {
+			t.Errorf("%q, %v; want %q", words, err, want)
+		}
+	}
+	claim(before, "")
+	claim(next, "it reaches also y.example")
+	if err := g.give(next, "a"); err != nil {
+		t.Fatal(err)
+	}
+	claim(before, "")
+	claim(next, "")
+	g.declared(map[string]plan.Plan{"mine": next})
+	claim(before, "")
+	claim(next, "")
+	g.declared(map[string]plan.Plan{"mine": before})
+	claim(before, "")
+	claim(next, "it reaches also y.example")
+}
+
 // TestTheHomeOfWhoHasASecret: what runs where a server with a secret keeps its files is what the owner agreed to,
 // whether it names the secret or not.
 func TestTheHomeOfWhoHasASecret(t *testing.T) {
