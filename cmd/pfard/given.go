@@ -40,7 +40,9 @@ func newGiven(path string, log *slog.Logger) *given {
 		err = json.Unmarshal(text, &g.of)
 	}
 	if g.none = errors.Is(err, fs.ErrNotExist); err != nil && !g.none {
-		g.broken = fmt.Errorf("to which servers secrets are given cannot be read: %w; remove %s and start pfar again to have it begin anew", err, path)
+		const format = "to which servers secrets are given cannot be read: %w; " +
+			"remove %s and start pfar again to have it begin anew"
+		g.broken = fmt.Errorf(format, err, path)
 		log.Error("reading to which servers secrets are given", "error", err)
 	}
 	if g.of == nil {
@@ -155,7 +157,7 @@ func (g *given) terms(p plan.Plan, key string) generator.Terms {
 
 // claim is called before a server gets these secrets: it gives those that nobody has to it, remembers terms that have
 // become narrower, and says in words why it gets none; "": it does. With an error it must not. A process of an earlier
-// plan, which ends when the plan is in force that the owner has given the secrets to, takes nothing back from that plan.
+// plan takes nothing back that the owner has given to the next one.
 func (g *given) claim(p plan.Plan, keys []string) (refusal string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -247,7 +247,8 @@ func TestAnEarlierProcessTakesNothingBack(t *testing.T) {
 	before, next := asks("x.example"), asks("x.example", "y.example")
 	claim := func(p plan.Plan, want string) {
 		t.Helper()
-		if words, err := g.claim(p, []string{"a"}); err != nil || (words == "") != (want == "") || !strings.Contains(words, want) {
+		words, err := g.claim(p, []string{"a"})
+		if err != nil || (words == "") != (want == "") || !strings.Contains(words, want) {
 			t.Errorf("%q, %v; want %q", words, err, want)
 		}
 	}
