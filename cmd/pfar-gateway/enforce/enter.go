@@ -416,3 +416,33 @@ func (p *Point) Dismiss(gone func(*approval.Request) bool) {
 	p.Approvals.Dismiss(gone)
 	p.Grants.Dismiss(gone)
 }
+
+// tells is what a client hears of a denial. The record has the reason; that of a secret names it, and whoever guesses
+// at secrets is told neither that it was one nor which. If the owner's words deny it, the client hears that the owner
+// can allow it, so that a model can say so in place of trying on.
+func (p *Point) tells(who Identity, w *weighed, call string) string {
+	if w.decision.Rule != gate.VaultRule || who.Person {
+		said := lower(w.decision.Reason)
+		if w.decision.Owners() {
+			said += "; the person who runs pfar can allow it: pfar explain " + call
+		}
+		return said
+	}
+	return "it was denied; the person who runs pfar sees why: pfar explain " + call
+}
+
+// guessed counts a request that was denied for the secret in it.
+func (p *Point) guessed(who Identity, w *weighed, call string) {
+	if w.decision.Rule != gate.VaultRule || who.Person {
+		return
+	}
+	p.guesses.add(who.Client)
+	frozen, err := p.Sessions.Answered(who.Client, who.Handle, false)
+	if err != nil {
+		p.Log.Warn("counting a call that held a secret, ignoring", "call", call, "client", who.Client, "error", err.Error())
+	}
+	if frozen {
+		p.Approvals.Froze(who.Client, who.Handle)
+		p.Log.Warn("a session is frozen, for its calls held secrets", "client", who.Client, "session", who.Handle, "call", call)
+	}
+}

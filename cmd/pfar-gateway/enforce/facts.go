@@ -116,18 +116,6 @@ func (it *Item) edited() (Item, bool) {
 	return now, !bytes.Equal(now.Declared, it.Declared)
 }
 
-// Facts are those of an item for every client: a client's own declaration may make them stricter.
-func (p *Point) Facts(it Item) gate.Facts {
-	return p.facts.of(p.policy.Load(), &it).facts.Stained(p.Sessions.Stained(it.Server))
-}
-
-// Offers reports whether a client can ever call a tool, as far as its profile says: another session, or other
-// arguments, would not do. As long as there is no policy, nobody can tell.
-func (p *Point) Offers(who Identity, it Item) bool {
-	policy := p.policy.Load()
-	return policy == nil || !policy.Never(who.Profile, tightened(p.facts.of(policy, &it).facts, who.Rights, it.Server))
-}
-
 // told are the facts of a call with these arguments. A read gives its data to the owner of a named host. A URL does
 // not, in a session that has read strangers' text, in each of these cases:
 //

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,3 +111,21 @@ func (it *Item) unfit() []audit.Finding {
 	}
 	return []audit.Finding{{Inspector: "undo", Kind: unkeptKind, Detail: it.unkept}}
 }
+
+// noted records what inspectors found in what a server said when the request's record was closed, or without a request.
+// A server can say much: beyond what the limit allows for, it is in the log.
+func (p *Point) noted(g *Passage, found []audit.Finding, withheld *audit.Arguments) {
+	if !p.began().notes.Allow() {
+		p.Log.Warn("inspectors found something, and there is no room to record it", "server", g.item.Server, "method", g.method, "kind", found[0].Kind)
+		return
+	}
+	err := p.Trail.Append(&audit.Record{
+		Kind: audit.Session, ID: g.id, Client: g.who.Client, Session: g.who.Handle, Server: g.item.Server, Method: g.method,
+		Findings: found, Withheld: withheld, Outcome: "withheld", Reason: errSuspicious.Error(),
+	})
+	if err != nil {
+		p.Log.Warn("recording what inspectors found, ignoring", "server", g.item.Server, "error", err.Error())
+	}
+}
+
+var errSuspicious = errors.New("inspectors found it suspicious")

@@ -17,6 +17,13 @@ import (
 	"github.com/pfar/pfar/policies/inspect"
 )
 
+// limits of what is remembered of one server.
+const (
+	maxPins = 8192
+	maxFile = 32 << 20 // bytes
+	maxWord = 256      // bytes of what a server says its version is
+)
+
 // pinned is what a file holds of one definition: the descriptor that was accepted, and what the server offers instead.
 type pinned struct {
 	Kind    Kind            `json:"kind"`
@@ -33,6 +40,13 @@ type pinned struct {
 	Held       json.RawMessage `json:"held,omitempty"`
 	Problem    string          `json:"problem,omitempty"` // why what is offered cannot be accepted; nothing of it is kept
 }
+
+// Who has accepted a definition.
+const (
+	firstUse = "first use"
+	byOwner  = "owner"
+	byMakers = "shipped" // pfar ships the digest of it
+)
 
 // key is what makes two definitions the same one.
 type key struct {

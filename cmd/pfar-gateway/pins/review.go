@@ -11,13 +11,6 @@ import (
 	"github.com/pfar/pfar/policies/inspect"
 )
 
-// limits of what is remembered of one server.
-const (
-	maxPins = 8192
-	maxFile = 32 << 20 // bytes
-	maxWord = 256      // bytes of what a server says its version is
-)
-
 // word is what is kept of it.
 func word(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxWord)], "\uFFFD") }
 
@@ -225,12 +218,6 @@ func suspicion(raw []byte, others []string) string {
 // unseen is what a terminal or a chat template acts on, or what nobody sees. It would be served as it is once it is
 // accepted.
 const unseen = "characters that are not seen as text"
-
-const (
-	firstUse = "first use"
-	byOwner  = "owner"
-	byMakers = "shipped" // pfar ships the digest of it
-)
 
 func (p *pinned) accept(sum string, raw []byte, version, by string, now time.Time) {
 	p.Digest, p.Raw, p.Version, p.By, p.At = sum, raw, version, by, now

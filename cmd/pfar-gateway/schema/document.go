@@ -12,6 +12,25 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
+// Bounds on schemas. They are generous: the largest of the servers on npm have schemas of 30 KiB.
+const (
+	maxBytes      = 256 << 10
+	maxNesting    = 128     // of the JSON text
+	maxSubschemas = 8 << 10 // the compiler compares each with each
+	maxPointers   = 8 << 20 // bytes of all subschemas' locations, which the compiler keeps
+	maxIDs        = 64      // the compiler compares each with each subschema
+	maxAnchors    = 1 << 10 // likewise with each other
+	maxRefs       = 2 << 20 // references to odd places, times the subschemas that are copied for each
+	maxEnumTrees  = 256     // arrays and objects in one enum, compared with each other by draft-06
+)
+
+// What a trivial schema asks of a value.
+const (
+	nothing   byte = 0   // not trivial
+	anyValue  byte = 'a' // {} or true
+	anyObject byte = '{' // {"type":"object"}
+)
+
 // document is a schema as text that is cheap to compile.
 type document struct {
 	root     any

@@ -5,6 +5,12 @@ import (
 	"slices"
 )
 
+// Bounds on how often one place of a schema leads to others.
+const (
+	maxChain   = 128      // subschemas that one place leads to without going deeper into the value
+	maxInPlace = 16 << 10 // subschemas that are applied to one and the same part of a value
+)
+
 // order numbers subschemas and adds up what they lead to.
 type order struct {
 	b       *builder

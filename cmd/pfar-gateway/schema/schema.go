@@ -11,20 +11,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Bounds on schemas. They are generous: the largest of the servers on npm have schemas of 30 KiB.
-const (
-	maxBytes      = 256 << 10
-	maxNesting    = 128      // of the JSON text
-	maxSubschemas = 8 << 10  // the compiler compares each with each
-	maxPointers   = 8 << 20  // bytes of all subschemas' locations, which the compiler keeps
-	maxIDs        = 64       // the compiler compares each with each subschema
-	maxAnchors    = 1 << 10  // likewise with each other
-	maxRefs       = 2 << 20  // references to odd places, times the subschemas that are copied for each
-	maxEnumTrees  = 256      // arrays and objects in one enum, compared with each other by draft-06
-	maxChain      = 128      // subschemas that one place leads to without going deeper into the value
-	maxInPlace    = 16 << 10 // subschemas that are applied to one and the same part of a value
-)
-
 // Schema is a JSON Schema ready to check values. It never changes, and may be used by many goroutines at once.
 type Schema struct {
 	compiled *jsonschema.Schema
@@ -32,16 +18,6 @@ type Schema struct {
 	trivial  byte // any: what a value must begin with to conform, whatever follows
 	text     any  // the schema itself, if it has formats: the library keeps none of them
 }
-
-// What a trivial schema asks of a value.
-const (
-	nothing   byte = 0   // not trivial
-	anyValue  byte = 'a' // {} or true
-	anyObject byte = '{' // {"type":"object"}
-)
-
-// base is where a schema is said to be. It names nothing that could be fetched (RFC 6761, .invalid).
-const base = "https://schema.invalid/"
 
 // Compile reads a schema that a server sent. A schema without "$schema", or with one of its own making, is of draft
 // 2020-12; if it is none it is read as draft-07 or draft-04, which many servers mean and do not say. Nothing is ever

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -14,7 +13,6 @@ import (
 const (
 	maxTold = 8
 	maxPath = 1 << 10 // bytes of Path and Rule
-	maxShow = 100     // bytes of a path, a rule or a word in Text
 )
 
 // Violation says in what a value does not conform.
@@ -46,17 +44,6 @@ func violation(e *jsonschema.ValidationError) *Violation {
 	return &Violation{Path: cut(pointer(f.path), maxPath), Rule: cut(f.rule(), maxPath), Text: strings.Join(text, "; ")}
 }
 
-var escapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-func pointer(path []string) string {
-	var b strings.Builder
-	for _, token := range path {
-		b.WriteByte('/')
-		_, _ = escapes.WriteString(&b, token)
-	}
-	return b.String()
-}
-
 // rule returns the pointer to the keyword that is violated.
 func (f finding) rule() string {
 	keyword := f.err.ErrorKind.KeywordPath()
@@ -67,18 +54,6 @@ func (f finding) rule() string {
 		keyword = append([]string{"dependencies"}, keyword[1:]...)
 	}
 	return rulePath(f.err.SchemaURL) + pointer(keyword)
-}
-
-// rulePath returns the pointer of the library's name for a subschema, which escapes it once more.
-func rulePath(location string) string {
-	address, fragment, _ := strings.Cut(location, "#")
-	if plain, err := url.PathUnescape(fragment); err == nil {
-		fragment = plain
-	}
-	if address == base {
-		return fragment
-	}
-	return address + "#" + fragment
 }
 
 func (f finding) text() string {
@@ -98,24 +73,4 @@ func (f finding) text() string {
 		where = "at " + quoted(pointer(f.path), maxShow)
 	}
 	return fmt.Sprintf("%s: %s (rule %s)", where, what, rule)
-}
-
-// plain reports whether a pointer can stand in a line as it is.
-func plain(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c > '~' || strings.IndexByte("\"'`();,\\", c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
-}
-
-func quoted(s string, most int) string { return strconv.Quote(cut(s, most)) }
-
-// cut shortens a string to about so many bytes, between two characters.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }
