@@ -27,13 +27,6 @@ type Meta struct {
 // that a model could take for it: see view.
 const word = "PFAR-UNTRUSTED"
 
-// Neutral stands where something was that is not to reach a model, and that no honest text has.
-const Neutral = "[mark]"
-
-// Role stands where the name of a role was, in a place where models could take it for the beginning of a turn. Logs,
-// manuals and configurations have such places as well: of itself it says nothing of who wrote the text.
-const Role = "[role]"
-
 // Fence appends to dst the text between two marks, cleaned, behind a notice that it is data. A text that is cut has its
 // end mark too.
 func Fence(dst []byte, text string, m Meta, id ID) []byte {
@@ -91,7 +84,3 @@ func identifier(s string) string {
 	}
 	return s
 }
-
-func isAlphanumeric(c byte) bool { return isDigit(c) || isLetter(c) }
-func isDigit(c byte) bool        { return '0' <= c && c <= '9' }
-func isLetter(c byte) bool       { return 'a' <= c|0x20 && c|0x20 <= 'z' }

@@ -217,16 +217,6 @@ func runs(text string, of *scan.Set, least int) []string {
 	return all
 }
 
-func set(characters string) *scan.Set {
-	return scan.Of(func(c byte) bool { return strings.IndexByte(characters, c) >= 0 })
-}
-
-func between(first, last byte) *scan.Set {
-	return scan.Of(func(c byte) bool { return first <= c && c <= last })
-}
-
-const alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-
 var (
 	isBase64   = set(alphanumeric + "+/-_=")
 	isBase32   = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz234567")

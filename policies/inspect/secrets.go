@@ -20,7 +20,6 @@ type token struct {
 var (
 	isName    = set(alphanumeric + "_-")
 	isDot     = set(alphanumeric + "_-.=")
-	isPlain   = set(alphanumeric)
 	isCapital = set("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 	isHex     = set("0123456789abcdefABCDEF")
 )
@@ -28,20 +27,31 @@ var (
 // tokens are those of the services that servers are for, and of those that developers have most. The lengths are
 // lower bounds: a token that is cut is one.
 var tokens = []token{
-	{"github_pat_", "GitHub", 60, isName}, {"ghp_", "GitHub", 30, isPlain}, {"gho_", "GitHub", 30, isPlain}, {"ghu_", "GitHub", 30, isPlain}, {"ghs_", "GitHub", 30, isPlain}, {"ghr_", "GitHub", 30, isPlain},
+	{"github_pat_", "GitHub", 60, isName}, {"ghp_", "GitHub", 30, isPlain}, {"gho_", "GitHub", 30, isPlain},
+	{"ghu_", "GitHub", 30, isPlain}, {"ghs_", "GitHub", 30, isPlain}, {"ghr_", "GitHub", 30, isPlain},
 	{"glpat-", "GitLab", 20, isDot}, {"glrt-", "GitLab", 20, isDot}, {"gldt-", "GitLab", 20, isDot},
-	{"ntn_", "Notion", 40, isPlain}, {"secret_", "Notion", 40, isPlain},
-	{"xoxb-", "Slack", 20, isName}, {"xoxp-", "Slack", 20, isName}, {"xoxa-", "Slack", 20, isName}, {"xoxs-", "Slack", 20, isName}, {"xoxe-", "Slack", 20, isName}, {"xoxe.xox", "Slack", 20, isDot}, {"xapp-", "Slack", 20, isName},
-	{"sk_live_", "Stripe", 16, isPlain}, {"rk_live_", "Stripe", 16, isPlain}, {"sk_test_", "Stripe", 16, isPlain}, {"rk_test_", "Stripe", 16, isPlain}, {"whsec_", "Stripe", 24, isPlain},
-	{"sbp_", "Supabase", 36, isPlain}, {"sb_secret_", "Supabase", 20, isName}, {"sntryu_", "Sentry", 40, isHex}, {"sntrys_", "Sentry", 40, isBase64},
+	{"ntn_", "Notion", 40, isPlain}, {"secret_", "Notion", 40, isPlain}, {"xoxb-", "Slack", 20, isName},
+	{"xoxp-", "Slack", 20, isName}, {"xoxa-", "Slack", 20, isName}, {"xoxs-", "Slack", 20, isName},
+	{"xoxe-", "Slack", 20, isName}, {"xoxe.xox", "Slack", 20, isDot}, {"xapp-", "Slack", 20, isName},
+	{"sk_live_", "Stripe", 16, isPlain}, {"rk_live_", "Stripe", 16, isPlain}, {"sk_test_", "Stripe", 16, isPlain},
+	{"rk_test_", "Stripe", 16, isPlain}, {"whsec_", "Stripe", 24, isPlain}, {"sbp_", "Supabase", 36, isPlain},
+	{"sb_secret_", "Supabase", 20, isName}, {"sntryu_", "Sentry", 40, isHex}, {"sntrys_", "Sentry", 40, isBase64},
 	{"lin_api_", "Linear", 32, isPlain}, {"lin_oauth_", "Linear", 32, isPlain}, {"figd_", "Figma", 36, isName},
-	{"pat-na1-", "HubSpot", 30, isName}, {"pat-eu1-", "HubSpot", 30, isName}, {"ATATT3", "Atlassian", 60, isDot}, {"CCIPAT_", "CircleCI", 20, isName}, {"pplx-", "Perplexity", 40, isPlain},
-	{"AIza", "Google", 35, isName}, {"GOCSPX-", "Google", 24, isName}, {"ya29.", "Google", 30, isDot}, {"apify_api_", "Apify", 30, isPlain}, {"fc-", "Firecrawl", 32, isHex},
-	{"ctx7sk", "Context7", 16, isName}, {"tvly-", "Tavily", 20, isName}, {"BSA", "Brave", 24, isName}, {"mdb_sa_sk_", "MongoDB", 20, isName}, {"mdb_sa_id_", "MongoDB", 20, isName},
-	{"sk-ant-", "Anthropic", 24, isName}, {"sk-proj-", "OpenAI", 24, isName}, {"sk-or-v1-", "OpenRouter", 32, isHex}, {"sk-", "OpenAI", 40, isName}, {"gsk_", "Groq", 40, isPlain}, {"hf_", "Hugging Face", 30, isPlain}, {"r8_", "Replicate", 30, isPlain}, {"nvapi-", "NVIDIA", 40, isName}, {"xai-", "xAI", 40, isPlain},
-	{"AKIA", "AWS", 16, isCapital}, {"ASIA", "AWS", 16, isCapital}, {"npm_", "npm", 32, isPlain}, {"pypi-", "PyPI", 40, isName}, {"rubygems_", "RubyGems", 40, isHex}, {"dop_v1_", "DigitalOcean", 40, isHex}, {"SG.", "SendGrid", 50, isDot},
-	{"shpat_", "Shopify", 30, isHex}, {"shpss_", "Shopify", 30, isHex}, {"hvs.", "Vault", 24, isName}, {"dapi", "Databricks", 32, isHex}, {"xkeysib-", "Brevo", 40, isName}, {"PMAK-", "Postman", 40, isName}, {"dckr_pat_", "Docker", 24, isName},
-	{"AGE-SECRET-KEY-1", "age", 50, isPlain}, {"tskey-", "Tailscale", 20, isName}, {"glsa_", "Grafana", 32, isName}, {"NRAK-", "New Relic", 24, isPlain}, {"EAAC", "Meta", 80, isPlain}, {"sl.", "Dropbox", 100, isName},
+	{"pat-na1-", "HubSpot", 30, isName}, {"pat-eu1-", "HubSpot", 30, isName}, {"ATATT3", "Atlassian", 60, isDot},
+	{"CCIPAT_", "CircleCI", 20, isName}, {"pplx-", "Perplexity", 40, isPlain}, {"AIza", "Google", 35, isName},
+	{"GOCSPX-", "Google", 24, isName}, {"ya29.", "Google", 30, isDot}, {"apify_api_", "Apify", 30, isPlain},
+	{"fc-", "Firecrawl", 32, isHex}, {"ctx7sk", "Context7", 16, isName}, {"tvly-", "Tavily", 20, isName},
+	{"BSA", "Brave", 24, isName}, {"mdb_sa_sk_", "MongoDB", 20, isName}, {"mdb_sa_id_", "MongoDB", 20, isName},
+	{"sk-ant-", "Anthropic", 24, isName}, {"sk-proj-", "OpenAI", 24, isName}, {"sk-or-v1-", "OpenRouter", 32, isHex},
+	{"sk-", "OpenAI", 40, isName}, {"gsk_", "Groq", 40, isPlain}, {"hf_", "Hugging Face", 30, isPlain},
+	{"r8_", "Replicate", 30, isPlain}, {"nvapi-", "NVIDIA", 40, isName}, {"xai-", "xAI", 40, isPlain},
+	{"AKIA", "AWS", 16, isCapital}, {"ASIA", "AWS", 16, isCapital}, {"npm_", "npm", 32, isPlain},
+	{"pypi-", "PyPI", 40, isName}, {"rubygems_", "RubyGems", 40, isHex}, {"dop_v1_", "DigitalOcean", 40, isHex},
+	{"SG.", "SendGrid", 50, isDot}, {"shpat_", "Shopify", 30, isHex}, {"shpss_", "Shopify", 30, isHex},
+	{"hvs.", "Vault", 24, isName}, {"dapi", "Databricks", 32, isHex}, {"xkeysib-", "Brevo", 40, isName},
+	{"PMAK-", "Postman", 40, isName}, {"dckr_pat_", "Docker", 24, isName}, {"AGE-SECRET-KEY-1", "age", 50, isPlain},
+	{"tskey-", "Tailscale", 20, isName}, {"glsa_", "Grafana", 32, isName}, {"NRAK-", "New Relic", 24, isPlain},
+	{"EAAC", "Meta", 80, isPlain}, {"sl.", "Dropbox", 100, isName},
 }
 
 // startOf has the tokens by their first two characters, and begins those that a token, or one of Airtable, begins with:
@@ -198,14 +208,6 @@ func few(s string) bool {
 		n++
 	}
 	return true
-}
-
-func length(s string, of *scan.Set) int {
-	n := 0
-	for n < len(s) && of.Has(s[n]) {
-		n++
-	}
-	return n
 }
 
 // isJWT reports whether a text is a token of RFC 7519, signed or not.
