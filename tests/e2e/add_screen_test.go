@@ -49,7 +49,7 @@ func TestAddScreens(t *testing.T) {
 			s.reply(1, `of "quiet"? [y/N]`, "y")
 			s.same(t, fmt.Sprintf("npm, %d columns", columns), columns)
 
-			s = p.atTerminal("add", "pypi:acme-notes", "--learn", "3s", "--secret", "ACME_TOKEN@api.acme.example:8443")
+			s = p.atTerminal("add", "pypi:acme-notes", "--secret", "ACME_TOKEN@api.acme.example:8443")
 			s.wide(t, columns)
 			s.reply(1, `Set up "acme-notes"? [y/N]`, "y")
 			s.reply(1, "(not shown):", token)

@@ -76,7 +76,10 @@ func TestSleeps(t *testing.T) {
 	processes := descendants(pids[0])
 	called := time.Now()
 	c.must("lazy__echo", map[string]any{"message": "the last one"})
-	slept := p.awaitAsleep(p.mark()-1, "lazy")
+	slept := server(p.await("lazy asleep after the last call", soon, func(r control.Report) bool {
+		s := server(r, "lazy")
+		return s.State == control.Sleeping && s.Since.After(called)
+	}), "lazy")
 	if after := slept.Since.Sub(called); after < 2*time.Second {
 		t.Errorf("asleep %v after the calls, want no less than 2s", after)
 	}
@@ -100,7 +103,7 @@ func TestSleeps(t *testing.T) {
 func TestStopIsForGood(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string]string{"lazy.hcl": echo(t) + drowsy})
-	p.awaitRunning("lazy")
+	p.awaitFrom(0, "lazy running", soon, inState("lazy", control.Running))
 	c := p.client("/mcp")
 	p.awaitAsleep(p.mark()-1, "lazy")
 	if stdout, stderr, code := p.command("stop", "lazy"); code != 0 {
@@ -152,8 +155,9 @@ func TestWakingFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `"frail" slept, and starting it for this request failed`) || strings.Contains(err.Error(), "not ready within") {
 		t.Errorf("calling what does not start: %v", err)
 	}
+	since := p.mark()
 	check(t, os.Remove(broken))
-	p.awaitRunning("frail") // its back-off is over
+	p.awaitFrom(since, "frail running after its back-off", soon, inState("frail", control.Running))
 	if got := c.must("frail__echo", map[string]any{"message": "mended"}); got != "mended" {
 		t.Errorf("echo returns %q", got)
 	}
@@ -165,10 +169,11 @@ func TestWakingFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "pfar vault set poor_token") {
 		t.Errorf("calling what lacks a credential: %v", err)
 	}
+	since = p.mark()
 	if _, stderr, code := p.command("vault", "set", "poor_token"); code != 0 {
 		t.Fatal(stderr)
 	}
-	p.awaitRunning("poor")
+	p.awaitFrom(since, "poor running", soon, inState("poor", control.Running))
 	if got := c.must("poor__echo", map[string]any{"message": "rich"}); got != "rich" {
 		t.Errorf("echo returns %q", got)
 	}
@@ -178,7 +183,7 @@ func TestWakingFails(t *testing.T) {
 func TestFallingAsleep(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string]string{"lazy.hcl": echo(t) + "idle_timeout = \"1s\"\n"})
-	p.awaitRunning("lazy")
+	p.awaitFrom(0, "lazy running", soon, inState("lazy", control.Running))
 	since := p.mark()
 	clients := []*client{p.client("/mcp"), p.client("/mcp")}
 	for i := range 12 {

@@ -159,21 +159,29 @@ func TestInspectorProgram(t *testing.T) {
 			t.Errorf("%s: it took %v", name, took)
 		}
 	}
-	inspectorScript(t, path, "sleep 3; "+`echo '{"verdict":"clean"}'`)
+	inspectorScript(t, path, "sleep 600")
 	killed := make(chan struct{})
 	go func() {
 		defer close(killed)
-		time.Sleep(300 * time.Millisecond)
-		for _, p := range find("inspect") {
-			if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid)); strings.HasSuffix(string(b), "pfar-sandbox\x00inspect\x00") && descends(p, w.cmd.Process.Pid) {
-				_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		until(t, "the inspector is killed while it looks", func() (looks bool) {
+			for _, p := range find("inspect") {
+				b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+				if !strings.HasSuffix(string(b), "pfar-sandbox\x00inspect\x00") || !descends(p, w.cmd.Process.Pid) {
+					continue
+				}
+				looks = slices.ContainsFunc(descendants(p.pid), func(d process) bool { return d.name == "sleep" })
+				if looks {
+					_ = syscall.Kill(p.pid, syscall.SIGKILL)
+				}
 			}
-		}
+			return looks
+		})
 	}()
 	if w.reads() {
 		t.Error("it passes though the inspector was killed")
 	}
 	<-killed
+	inspectorScript(t, path, `cat >/dev/null; echo '{"verdict":"clean"}'`)
 	until(t, "it is there again", w.reads)
 	w.policy("profile \"balanced\" { inspectors = [\"words\"] }\n") // a mistake: the last good version stays
 	w.await("the mistake is shown", soon, func(r control.Report) bool {

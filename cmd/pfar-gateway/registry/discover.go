@@ -75,7 +75,7 @@ func (u *Upstream) pages(ctx context.Context, f form) ([][]byte, error) {
 		if next != nil {
 			params = fmt.Appendf(nil, `{"cursor":%s}`, next)
 		}
-		result, err := u.Call(ctx, protocol.Call{Method: f.method, Params: params, Free: true})
+		result, err := u.Call(ctx, protocol.Call{Method: f.method, Params: params, Own: true})
 		if err != nil {
 			if e := new(jsonrpc.Error); errors.As(err, &e) && e.Raw != nil && len(items) == 0 && isMethodNotFound(e.Raw) {
 				return nil, nil // templates, mostly: the capability "resources" does not tell

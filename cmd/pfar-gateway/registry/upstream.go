@@ -174,7 +174,7 @@ func (u *Upstream) because(err error) error {
 
 // prove asks a server anything: once it answers, what was taken over works.
 func (u *Upstream) prove() {
-	call := protocol.Call{Method: string(mcp.MethodPing), Free: true}
+	call := protocol.Call{Method: string(mcp.MethodPing), Own: true}
 	if u.Modern() {
 		call.Method = string(mcp.MethodServerDiscover)
 	}

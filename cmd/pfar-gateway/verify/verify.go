@@ -120,7 +120,7 @@ func (v *Verifier) call(ctx context.Context, u *registry.Upstream, t trial) unit
 	if err != nil {
 		return result(units.Unverified, t.item.Name, "it is not called: "+err.Error())
 	}
-	raw, err := u.Call(ctx, protocol.Call{Method: string(mcp.MethodToolsCall), Params: params, Free: true})
+	raw, err := u.Call(ctx, protocol.Call{Method: string(mcp.MethodToolsCall), Params: params, Own: true})
 	own.End(outcome(raw, err), int64(len(raw)))
 	if ctx.Err() != nil {
 		err = fmt.Errorf("no answer: %w", context.Cause(ctx))

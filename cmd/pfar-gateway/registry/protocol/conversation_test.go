@@ -136,6 +136,37 @@ func TestCallEnds(t *testing.T) {
 	}
 }
 
+// TestTimeoutIsOfCalls: a server whose calls have a second has the time of every other to start.
+func TestTimeoutIsOfCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, m := speak(t, handover.Server{Name: "s", Calls: handover.Calls{Timeout: time.Second}})
+		go func() {
+			q, _ := jsonrpc.Parse([]byte(<-m.sent))
+			time.Sleep(50 * time.Second)
+			const result = `{"protocolVersion":"2025-11-25","capabilities":{}}`
+			m.says <- `{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":` + result + `}`
+		}()
+		client := Client{Protocol: "2025-11-25", Capabilities: []byte("{}"), Info: []byte("{}")}
+		if _, err := c.Handshake(t.Context(), client, true); err != nil {
+			t.Fatal(err)
+		}
+		<-m.sent // that it is initialized
+		_, outcome := started(t.Context(), t, c, m, Call{})
+		if got := <-outcome; !strings.Contains(got, "did not answer tools/call within 1s") {
+			t.Errorf("a call ends with %s", got)
+		}
+		go c.Call(t.Context(), Call{Method: "ping", Own: true})
+		<-m.sent // that the call is cancelled
+		<-m.sent
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		if len(m.sent) > 0 {
+			t.Errorf("the server hears %s", <-m.sent)
+		}
+		<-m.sent // it is given up
+	})
+}
+
 // TestNotSent: a call that the transport does not take has not reached the server, or may have.
 func TestNotSent(t *testing.T) {
 	for _, tt := range []struct {

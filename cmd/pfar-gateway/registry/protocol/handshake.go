@@ -61,7 +61,8 @@ func isUnsupported(err error) bool {
 // discover is server/discover.
 func discover(ctx context.Context, c *Conversation, client Client) (Agreement, error) {
 	a := Agreement{Protocol: mcp.ProtocolVersion20260728, meta: RequestMeta(client)}
-	raw, err := c.Call(ctx, Call{Method: string(mcp.MethodServerDiscover), Params: withMeta(nil, a.meta), Meta: true})
+	ask := Call{Method: string(mcp.MethodServerDiscover), Params: withMeta(nil, a.meta), Meta: true, Own: true}
+	raw, err := c.Call(ctx, ask)
 	if err != nil {
 		return Agreement{}, fmt.Errorf("discovering: %w", err)
 	}
@@ -93,7 +94,7 @@ func discover(ctx context.Context, c *Conversation, client Client) (Agreement, e
 // initialize speaks the newest revision that the client speaks, or what the server answers if we know that too.
 func initialize(ctx context.Context, c *Conversation, client Client) (Agreement, error) {
 	params := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"clientInfo":%s}`, client.Protocol, client.Capabilities, client.Info)
-	raw, err := c.Call(ctx, Call{Method: string(mcp.MethodInitialize), Params: params})
+	raw, err := c.Call(ctx, Call{Method: string(mcp.MethodInitialize), Params: params, Own: true})
 	if err != nil {
 		return Agreement{}, fmt.Errorf("initializing: %w", err)
 	}

@@ -44,8 +44,8 @@ func (c *Conversation) Call(ctx context.Context, call Call) ([]byte, error) {
 	}
 	r := request{c: c, w: c.flights.spare()}
 	r.w.call = &call
-	r.w.timer.Reset(c.timeout())
-	if !call.Free {
+	r.w.timer.Reset(r.timeout())
+	if !call.Own {
 		if err := r.enter(ctx); err != nil {
 			r.w.timer.Stop()
 			return nil, err
@@ -158,7 +158,7 @@ func (r *request) expired() error {
 		return classed(failure.Schema, c.name(), mcp.INTERNAL_ERROR,
 			"server %q answered %s with a line that cannot be read: %s", c.name(), method, why)
 	}
-	if rest := min(c.flights.asking(r.w, c.timeout()), c.limits.Human-time.Since(r.w.since)); rest > 0 {
+	if rest := min(c.flights.asking(r.w, r.timeout()), c.limits.Human-time.Since(r.w.since)); rest > 0 {
 		r.w.timer.Reset(rest)
 		return nil
 	}
@@ -168,7 +168,16 @@ func (r *request) expired() error {
 		doubt = "; whether it has done what was asked is not known"
 	}
 	return classed(failure.Timeout, c.name(), mcp.REQUEST_INTERRUPTED, "server %q did not answer %s within %v%s",
-		c.name(), method, c.timeout(), doubt)
+		c.name(), method, r.timeout(), doubt)
+}
+
+// timeout is how long the call may take. A server whose calls take a second may take longer to start and to list what
+// it offers.
+func (r *request) timeout() time.Duration {
+	if r.w.call.Own {
+		return r.c.standard // or until its context ends
+	}
+	return r.c.timeout()
 }
 
 // runOut waits in place of a caller who has left. The call keeps its place and its time, so that the server cannot
@@ -191,7 +200,7 @@ func (r *request) over(answered bool) {
 			a.takeBack()
 		}
 	}
-	if !call.Free {
+	if !call.Own {
 		<-r.c.places.slots
 		if r.c.flights.only != nil {
 			r.c.Idle().Touch()
