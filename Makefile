@@ -172,7 +172,7 @@ test-packages:
 
 test-race:
 	@tests/setup.sh bwrap ip nft curl openssl requests gcc dbus-daemon $(if $(ALL),lintian man rpmlint debootstrap qemu-aarch64-static zstd)
-	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) $(LIMIT) $(RACED)
+	$(stage) env CGO_ENABLED=1 go test -race -p 4 $(SHORT) $(LIMIT) $(RACED)
 
 test-conformance: $(SUITES)/.installed
 	@tests/setup.sh bwrap $(if $(ALL),gcc)
@@ -189,7 +189,7 @@ test-e2e: $(SERVERS)/.installed $(CLIENTS)/.installed
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
 test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@tests/setup.sh nspawn ip nft gcc chromium Xtigervnc debootstrap rpm $(if $(ALL),pacman)
-	$(stage) env $(DEBIAN) $(E2E) $(BUILT) -count=1 $(LONG) $(ONLY) ./tests/systemd
+	$(stage) env $(DEBIAN) $(E2E) $(BUILT) -count=1 $(LONG) -parallel 4 $(ONLY) ./tests/systemd
 
 # The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.
 test-vm:
