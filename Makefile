@@ -152,7 +152,8 @@ SHORT     = $(if $(ALL),,-short)
 # It is generous: a machine with a slow kernel, and nothing of go's cache, needs three times the usual.
 LIMIT     = -timeout 30m
 LONG      = -timeout 60m
-RACED     = $(if $(ALL),$(PACKAGES),$(RACING))
+# Not of make test: cmd/pfar takes 117 seconds of processor with it, and 31 without.
+RACED     = $(if $(ALL),$(PACKAGES),$(filter-out ./cmd/pfar,$(RACING)))
 # How the tests of whole programs are built: go test then has what the programs are built of, too.
 BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race,env CGO_ENABLED=0 go test -trimpath -short)
 
