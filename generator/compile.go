@@ -65,8 +65,8 @@ func Compile(s declaration.Server, h Host) (plan.Plan, hcl.Diagnostics) {
 	}
 	p := plan.Plan{
 		Name: s.Name, File: s.File, Enabled: s.Enabled, Autostart: s.Autostart, State: s.Sandbox.State,
-		Gateway: known, Sandbox: box, Egress: reach(s), TLSPins: s.TLSPins, Files: given.files(limits), Scopes: s.Scopes, Setting: setting(s),
-		Undo: undo(given, seen.binds),
+		Gateway: known, Sandbox: box, Egress: reach(s), Proofs: plan.Proofs{TLSPins: s.TLSPins},
+		Files: given.files(limits), Scopes: s.Scopes, Setting: setting(s), Undo: undo(given, seen.binds),
 	}
 	for _, k := range s.Credentials {
 		p.Credentials = append(p.Credentials, plan.Credential{Name: k.Env, Key: k.Key, From: k.From, Deliver: k.Deliver, Hosts: k.Hosts, Places: k.Places})

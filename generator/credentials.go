@@ -27,7 +27,7 @@ func (c facts) secretFiles() []sandbox.Mount {
 			mounts = append(mounts, sandbox.Mount{Kind: sandbox.Data, Dest: secretFile(k.Env), Perms: 0o400, Credential: k.Env, Why: "a credential, in memory"})
 		}
 	}
-	if !c.brokers() {
+	if !c.opens() {
 		return mounts
 	}
 	bundle := sandbox.Mount{Kind: sandbox.Data, Dest: bundleFile, Authority: true, Why: "certificates of its egress bridge; the host has none"}
@@ -57,7 +57,7 @@ func bundlesOfHost() []string {
 
 // bundles puts others in place of the host's bundles, where the server is to trust its bridge.
 func (c facts) bundles() []sandbox.Mount {
-	if !c.brokers() {
+	if !c.opens() {
 		return nil
 	}
 	var mounts []sandbox.Mount

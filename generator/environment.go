@@ -65,7 +65,7 @@ func standardPath() []string {
 // trust has programs that bring certificates of their own read those that the bridge shows them. They ask for a bundle
 // in place of theirs, or, some, for what is to be added.
 func (c facts) trust(declared []sandbox.Env, f *findings) []sandbox.Env {
-	if !c.brokers() {
+	if !c.opens() {
 		return nil
 	}
 	var own []sandbox.Env

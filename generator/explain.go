@@ -193,7 +193,8 @@ func explainCredentials(b *strings.Builder, p plan.Plan) {
 		bullets(b, brokered)
 	}
 	if len(p.TLSPins) > 0 {
-		fmt.Fprintf(b, "\nOf these hosts, the bridge talks to those below only if one of their certificates has one of these keys:\n")
+		fmt.Fprintf(b, "\nThe bridge opens the connections to these hosts, and talks to them only if one of their certificates has\n"+
+			"one of these keys:\n")
 		var pinned []string
 		for _, host := range slices.Sorted(maps.Keys(p.TLSPins)) {
 			for _, pin := range p.TLSPins[host] {

@@ -40,9 +40,10 @@ func (c facts) absolute(name string) string {
 	return path.Join(path.Dir(c.server.File), name)
 }
 
-// brokers reports whether the bridge opens connections of this server.
-func (c facts) brokers() bool {
-	return slices.ContainsFunc(c.server.Credentials, func(k declaration.Credential) bool { return k.Deliver == broker.OnWire })
+// opens reports whether the bridge opens connections of this server.
+func (c facts) opens() bool {
+	wired := func(k declaration.Credential) bool { return k.Deliver == broker.OnWire }
+	return len(c.server.TLSPins) > 0 || slices.ContainsFunc(c.server.Credentials, wired)
 }
 
 // reach is where a server may connect to.

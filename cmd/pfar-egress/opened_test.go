@@ -84,7 +84,10 @@ func newOpening(t testing.TB, handler http.HandlerFunc, change func(*opening)) *
 		o.proxy.limits.continueTime = time.Hour // so that whoever is not told to go on does not
 		w.proxy.roots = x509.NewCertPool()
 		w.proxy.roots.AddCert(o.upstream.authority)
-		w.proxy.secrets = newSecrets([]plan.Credential{{Deliver: broker.OnWire, Hosts: slices.Concat(o.material.Secrets[0].Hosts, o.material.Secrets[1].Hosts)}, {Deliver: broker.InFile}})
+		w.proxy.secrets = newSecrets(plan.Plan{Credentials: []plan.Credential{
+			{Deliver: broker.OnWire, Hosts: slices.Concat(o.material.Secrets[0].Hosts, o.material.Secrets[1].Hosts)},
+			{Deliver: broker.InFile},
+		}})
 		w.proxy.secrets.wait = 100 * time.Millisecond
 		w.answers[apiHost+"."], w.answers[otherHost+"."], w.answers["plain.allowed.test."] = addrs(public), addrs(public), addrs(public)
 		if change != nil {

@@ -13,10 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/broker/rootca"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/monitor"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // leaf is the outside's own certificate.
@@ -222,5 +225,46 @@ func TestPinIsPrinted(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", command).Output()
 	if want := rootca.PinOf(o.upstream.leaf(t)).String(); err != nil || "sha256/"+strings.TrimSpace(string(out)) != want {
 		t.Errorf("%s\nprints %q, %v; want %s", command, out, err, want)
+	}
+}
+
+// TestProven: connections to a host that is pinned, and that no secret is for, are opened, and held to its keys.
+func TestProven(t *testing.T) {
+	for name, c := range pinCases {
+		t.Run(name, func(t *testing.T) {
+			o := newOpening(t, nil, func(o *opening) {
+				o.pin(rootca.PinOf(o.upstream.leaf(o.t)))
+				c.change(o)
+				o.material.Secrets, o.material.Opened = nil, []egress.Endpoint{{Host: apiHost, Port: 443}}
+				o.proxy.secrets = newSecrets(plan.Plan{
+					Egress: egress.Policy{Endpoints: []egress.Endpoint{{Host: apiHost, Port: 443}, {Host: otherHost}}},
+					Proofs: plan.Proofs{TLSPins: map[string][]broker.Pin{apiHost: {wrongPin}}},
+				})
+				o.hand(o.material)
+			})
+			r := newRequest(t, "POST", "https://"+apiHost+"/", strings.NewReader("hello"))
+			resp, text := o.do(o.client(true), r)
+			seen, n := o.upstream.last()
+			passed := resp.StatusCode == 200 && n == 1 && seen.body == "hello"
+			if reason := resp.Header.Get("X-Pfar-Reason"); reason != c.reason || passed != (c.reason == "") {
+				t.Errorf("%s %s; the host gets %d requests, %+v", resp.Status, text, n, seen)
+			}
+		})
+	}
+}
+
+// TestProvenWaits: while pfard has handed nothing over, nothing goes to a host that is to show its key.
+func TestProvenWaits(t *testing.T) {
+	o := newOpening(t, nil, func(o *opening) {
+		o.material.Secrets = nil
+		o.proxy.secrets = newSecrets(plan.Plan{
+			Egress: egress.Policy{Endpoints: []egress.Endpoint{{Host: apiHost, Port: 443}}},
+			Proofs: plan.Proofs{TLSPins: map[string][]broker.Pin{apiHost: {wrongPin}}},
+		})
+		o.proxy.secrets.wait = time.Millisecond
+	})
+	_, err := o.client(true).Do(newRequest(t, "GET", "https://"+apiHost+"/", nil))
+	if _, n := o.upstream.last(); err == nil || n != 0 || !strings.Contains(err.Error(), "Service Unavailable") {
+		t.Errorf("%v; the host gets %d requests", err, n)
 	}
 }

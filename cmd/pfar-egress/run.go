@@ -51,7 +51,7 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 	if session := pl.Gateway.Session; session != "" {
 		log = log.With("session", session)
 	}
-	keep := newSecrets(pl.Credentials)
+	keep := newSecrets(pl)
 	serving, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	if path != "" {

@@ -21,7 +21,7 @@ func TestReadPlan(t *testing.T) {
 		Name: "notion", File: "/etc/pfar/mcp.d/notion.hcl", Gateway: handover.Server{Session: "abcdefgh"},
 		Egress:      egress.Policy{Endpoints: []egress.Endpoint{{Host: "api.notion.com", Port: 443}}},
 		Credentials: []plan.Credential{{Name: "TOKEN", Key: "token"}},
-		TLSPins:     map[string][]broker.Pin{"api.notion.com": {{}}},
+		Proofs:      plan.Proofs{TLSPins: map[string][]broker.Pin{"api.notion.com": {{}}}},
 	}
 	whole := used
 	whole.Gateway.Name, whole.Gateway.Declared = "notion", json.RawMessage(`{"server":"notion"}`)

@@ -26,9 +26,10 @@ const (
 var errNoSecret = &refusal{503, "secret-unavailable", "A secret is to be put into requests to this host, and this " +
 	"machine has not handed it over. It can be tried again; the owner of this machine finds the reason in pfar status."}
 
-// secrets is what is put on the wire towards some hosts: in this process's memory, and nowhere else of it. Nil is none.
+// secrets is what is put on the wire towards hosts whose connections are opened: in this process's memory, and nowhere
+// else of it. Nil is none.
 type secrets struct {
-	planned egress.Policy // hosts that the plan has secrets for
+	planned egress.Policy // hosts whose connections the plan has opened
 	wire    wire.Source
 	wait    time.Duration // for what is to come
 
@@ -36,10 +37,10 @@ type secrets struct {
 	come chan struct{} // closed when something was taken
 }
 
-// newSecrets returns nil if the plan brokers none.
-func newSecrets(credentials []plan.Credential) *secrets {
-	s := &secrets{wait: askWait, come: make(chan struct{})}
-	for _, c := range credentials {
+// newSecrets returns nil if the plan has no connection opened.
+func newSecrets(p plan.Plan) *secrets {
+	s := &secrets{wait: askWait, come: make(chan struct{}), planned: egress.Policy{Endpoints: p.Proven()}}
+	for _, c := range p.Credentials {
 		if c.Deliver == broker.OnWire {
 			s.planned.Endpoints = append(s.planned.Endpoints, c.Hosts...)
 		}
@@ -73,7 +74,7 @@ func (s *secrets) take(f *os.File) error {
 }
 
 // opened reports whether connections to what was decided on are opened, so that a secret can be put into their
-// requests. Port 80 is for what is not encrypted, and gets none.
+// requests, or the host's certificates be looked at. Port 80 is for what is not encrypted, and gets none.
 func (s *secrets) opened(d egress.Decision, port uint16) bool {
 	return s != nil && port != 80 && (s.planned.Decide(d.Host, port).Verdict == egress.Allow || s.wire.For(d, port))
 }

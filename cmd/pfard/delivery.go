@@ -92,7 +92,7 @@ func (h handing) over(to receiver, key, how, server string, why error) error {
 // there and cannot be used.
 func (d delivery) secrets(p plan.Plan) (units.Secrets, error) {
 	s, err := d.values(p)
-	if err != nil || len(s.Missing) > 0 || !brokers(p) {
+	if err != nil || len(s.Missing) > 0 || !opens(p) {
 		return s, err
 	}
 	seed, err := d.vault.Seed()
@@ -106,6 +106,9 @@ func (d delivery) secrets(p plan.Plan) (units.Secrets, error) {
 	s.Authority, _, _, err = rootca.Certificate(signs)
 	return s, err
 }
+
+// opens reports whether a server's bridge opens connections.
+func opens(p plan.Plan) bool { return brokers(p) || len(p.Proven()) > 0 }
 
 func brokers(p plan.Plan) bool {
 	return slices.ContainsFunc(p.Credentials, func(c plan.Credential) bool { return c.Deliver == broker.OnWire })
@@ -191,17 +194,17 @@ func (d delivery) handout(p plan.Plan) string {
 	return d.digest(s)
 }
 
-// material is what the bridge gets; nil if nothing of the server's is brokered. What is missing or cannot be
+// material is what the bridge gets; nil if it opens no connections. What is missing or cannot be
 // brokered is left out, and all of a server that is refused it: the bridge refuses what it would be needed for.
 func (d delivery) material(p plan.Plan) (*broker.Material, error) {
-	if !brokers(p) {
+	if !opens(p) {
 		return nil, nil
 	}
 	seed, err := d.vault.Seed()
 	if err != nil {
 		return nil, err
 	}
-	m := new(broker.Material)
+	m := &broker.Material{Opened: p.Proven()}
 	if m.Authority, err = rootca.New(seed, p.Name); err != nil {
 		return nil, err
 	}
@@ -240,7 +243,7 @@ func (d delivery) material(p plan.Plan) (*broker.Material, error) {
 	return m, err
 }
 
-// brokered is the material in JSON, as attach.Message.Broker has it; nil if nothing of the server's is brokered. An
+// brokered is the material in JSON, as attach.Message.Broker has it; nil if the bridge opens no connections. An
 // error that is an unrecorded passes: a bridge goes on with what it has, or waits.
 func (d delivery) brokered(p plan.Plan) (*os.File, error) {
 	m, err := d.material(p)

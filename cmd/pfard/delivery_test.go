@@ -135,6 +135,27 @@ func checkMaterial(t *testing.T, d delivery, p plan.Plan, given units.Secrets, w
 
 func recordsAll(audit.Record) error { return nil }
 
+// TestDeliveryProven: a bridge that looks at a host's certificates gets what that takes, and no secret.
+func TestDeliveryProven(t *testing.T) {
+	d := delivery{
+		vault: values{}, learn: func(string, []byte) {}, handing: handing{slog.New(slog.DiscardHandler), recordsAll},
+		stood: newStood("", nil), given: givenTo(t),
+	}
+	p := plan.Plan{
+		Name:   "vendor",
+		Egress: egress.Policy{Endpoints: []egress.Endpoint{{Host: "mcp.test", Port: 443}, {Host: "other.test"}}},
+		Proofs: plan.Proofs{TLSPins: map[string][]broker.Pin{"mcp.test": {{}}}},
+	}
+	s, err := d.secrets(p)
+	if err != nil || len(s.Authority) == 0 || len(s.Values) > 0 {
+		t.Errorf("the launcher gets %+v, %v", s, err)
+	}
+	m, err := d.material(p)
+	if err != nil || m == nil || len(m.Secrets) > 0 || !slices.Equal(m.Opened, p.Egress.Endpoints[:1]) {
+		t.Errorf("the bridge gets %+v, %v", m, err)
+	}
+}
+
 // TestDeliveryRecords: each secret that a process is given, or is not, leaves a record, whatever way it goes, and none
 // has a value in it.
 func TestDeliveryRecords(t *testing.T) {

@@ -62,9 +62,12 @@ func (d *deliveries) brokersKnown() bool {
 	return !d.unknown && d.domains.known() && !d.meant[authSection]
 }
 
-// openedHosts are those of brokered credentials.
+// openedHosts are those of brokered credentials, and of a remote server.
 func (d *deliveries) openedHosts() map[string]bool {
 	hosts := map[string]bool{}
+	if r := d.launch.remote; r != nil && d.launch.elsewhere() && d.launch.encrypted && r.Host != "" {
+		hosts[r.Host] = true
+	}
 	for _, c := range d.server.Credentials {
 		for _, h := range c.Hosts {
 			hosts[h.Host] = true

@@ -38,6 +38,8 @@ type Secret struct {
 type Material struct {
 	Authority Authority `json:"authority"`
 	Secrets   []Secret  `json:"secrets"`
+
+	Opened []egress.Endpoint `json:"opened,omitempty"` // whose connections the bridge opens though no secret goes there
 }
 
 // Authority signs the certificates that one server's bridge shows to that server, and to nobody else. It is made from

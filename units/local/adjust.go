@@ -61,7 +61,7 @@ func (s *server) replan(p plan.Plan) (plan.Adjustment, error) {
 	if !live || !ok || change.Limits {
 		return change, errors.New("its process has to be another one")
 	}
-	o.declared, o.plan.Gateway, o.plan.Egress, o.plan.TLSPins = p, kept.Gateway, kept.Egress, kept.TLSPins
+	o.declared, o.plan.Gateway, o.plan.Egress, o.plan.Proofs = p, kept.Gateway, kept.Egress, kept.Proofs
 	return change, s.startBy(o.declared, o.plan)
 }
 

@@ -65,14 +65,14 @@ func (p Plan) process() Plan {
 	p.Gateway.Declared, _ = json.Marshal(d) // as it was read
 	// The rules of its namespace are loaded once, by the addresses among the endpoints.
 	p.Egress = egress.Policy{Endpoints: p.Egress.Literals(), Learn: p.Egress.Learn}
-	p.TLSPins = nil
+	p.Proofs = Proofs{}
 	return p
 }
 
 // bridge is the part of a plan that may change while the server runs, and that its egress bridge begins with.
 func (p Plan) bridge() any {
 	p.Egress.Names = nil
-	return []any{p.Egress, p.TLSPins}
+	return []any{p.Egress, p.Proofs}
 }
 
 // Keeping returns p with the synthetic addresses that names have in a plan by which the server runs: it may have

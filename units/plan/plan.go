@@ -3,6 +3,7 @@ package plan
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/pfar/pfar/policies/broker"
@@ -32,9 +33,29 @@ type Plan struct {
 	// Fault is why there is nothing to run: its unit fails, with these words. The rest is empty then.
 	Fault string `json:"fault,omitempty"`
 
-	TLSPins map[string][]broker.Pin `json:"tls_pins,omitempty"` // by host that the bridge opens: one of these keys is in its certificates
+	Proofs
 
 	Undo *Undo `json:"undo,omitempty"` // nil: nothing is kept of what the server overwrites
+}
+
+// Proofs are what hosts that the bridge opens connections to have to show beside what every host has.
+type Proofs struct {
+	TLSPins map[string][]broker.Pin `json:"tls_pins,omitempty"` // by host: one of these keys is in its certificates
+}
+
+// Proven are the hosts that the bridge opens connections to though no secret goes there: to see what they show.
+func (p Plan) Proven() (list []egress.Endpoint) {
+	secret := func(host string) bool {
+		return slices.ContainsFunc(p.Credentials, func(c Credential) bool {
+			return slices.ContainsFunc(c.Hosts, func(e egress.Endpoint) bool { return e.Host == host })
+		})
+	}
+	for _, e := range p.Egress.Endpoints {
+		if _, pinned := p.TLSPins[e.Host]; pinned && !e.Wildcard && !secret(e.Host) {
+			list = append(list, e)
+		}
+	}
+	return list
 }
 
 // Undo says what the launcher keeps of folders that the server may write to, so that calls can be taken back.

@@ -217,6 +217,8 @@ var evilStatuses = []evil{
 	{name: "bridge: certificate",
 		do:    status(502, "X-Pfar-Reason", "certificate", "body", "pfar cannot reach mcp.test: certificate\nmore"),
 		class: "tls", detail: "pfar cannot reach mcp.test: certificate"},
+	{name: "bridge: another key", class: "tls", detail: "none of its keys",
+		do: status(403, "X-Pfar-Reason", "tls-pin", "body", "none of its keys\nmore")},
 	{name: "bridge: time", do: status(504, "X-Pfar-Reason", "dial-timeout"), class: "timeout",
 		detail: "pfar refuses the request: dial-timeout"},
 	{name: "bridge: policy",

@@ -44,6 +44,7 @@ type set struct {
 	issuer  *issuer
 	scrub   *patterns // every form of every value, and the same form of its placeholder
 	any     *patterns // every form of every placeholder
+	opened  egress.Policy
 
 	mu   sync.Mutex
 	made map[use]*patterns
@@ -81,7 +82,10 @@ const (
 // Take has m used from now on. The former values go on being taken out of responses, and what stood for them stands for
 // the value of now.
 func (s *Source) Take(m broker.Material) error {
-	next := &set{secrets: slices.Clone(m.Secrets), stands: map[string][]placeholder{}, made: map[use]*patterns{}}
+	next := &set{
+		secrets: slices.Clone(m.Secrets), stands: map[string][]placeholder{}, made: map[use]*patterns{},
+		opened: egress.Policy{Endpoints: m.Opened},
+	}
 	for _, secret := range m.Secrets {
 		if len(secret.Value) < broker.MinSecret || len(secret.Placeholder) < broker.MinSecret {
 			return fmt.Errorf("taking over the secret of %q: it, or what stands for it, is shorter than %d bytes", secret.Name, broker.MinSecret)
@@ -173,10 +177,12 @@ func (s *set) replaced(secrets []broker.Secret) []broker.Secret {
 	return latest
 }
 
-// For reports whether a secret may go to a host and port that were decided on.
+// For reports whether it is known what goes to a host and port that were decided on: a secret, or none and the
+// connection is opened all the same.
 func (s *Source) For(d egress.Decision, port uint16) bool {
 	now := s.now.Load()
-	return now != nil && strings.Contains(now.host(d, port), "1")
+	return now != nil &&
+		(strings.Contains(now.host(d, port), "1") || now.opened.Decide(d.Host, port).Verdict == egress.Allow)
 }
 
 // Mentioned returns a refusal if a text that goes out unencrypted holds a placeholder in any form.

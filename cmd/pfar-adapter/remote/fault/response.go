@@ -67,7 +67,7 @@ func classOf(status int) Class {
 // classOfRefusal is the class of an answer of the egress bridge's.
 func classOfRefusal(reason string) Class {
 	switch {
-	case reason == "certificate" || reason == "upstream-tls":
+	case reason == "certificate", reason == "upstream-tls", reason == "tls-pin":
 		return TLS
 	case strings.HasSuffix(reason, "-timeout"):
 		return Timeout
