@@ -3,11 +3,6 @@
 package generator
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"slices"
-
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/generator/declaration"
@@ -49,7 +44,7 @@ func Compile(s declaration.Server, h Host) (plan.Plan, hcl.Diagnostics) {
 	shared := shares{given, f, limits, seen}
 	shared.declared()
 	shared.separate()
-	known := given.gateway(seen.binds, f)
+	known, shown := given.gateway(seen.binds, f), f.proofs(&s, h)
 	if f.diags.HasErrors() {
 		return plan.Plan{}, f.diags
 	}
@@ -65,28 +60,11 @@ func Compile(s declaration.Server, h Host) (plan.Plan, hcl.Diagnostics) {
 	}
 	p := plan.Plan{
 		Name: s.Name, File: s.File, Enabled: s.Enabled, Autostart: s.Autostart, State: s.Sandbox.State,
-		Gateway: known, Sandbox: box, Egress: reach(s), Proofs: plan.Proofs{TLSPins: s.TLSPins},
+		Gateway: known, Sandbox: box, Egress: reach(s), Proofs: shown,
 		Files: given.files(limits), Scopes: s.Scopes, Setting: setting(s), Undo: undo(given, seen.binds),
 	}
 	for _, k := range s.Credentials {
 		p.Credentials = append(p.Credentials, plan.Credential{Name: k.Env, Key: k.Key, From: k.From, Deliver: k.Deliver, Hosts: k.Hosts, Places: k.Places})
 	}
 	return p, f.diags
-}
-
-// setting is the digest of the declared variables, with where pfar takes those from that are variables of its own; ""
-// if there are none.
-func setting(s declaration.Server) string {
-	vars := slices.Clone(s.Env)
-	for _, c := range s.Credentials {
-		if c.From != "" {
-			vars = append(vars, declaration.Variable{Name: c.Env, Value: "$" + c.From})
-		}
-	}
-	if len(vars) == 0 {
-		return ""
-	}
-	b, _ := json.Marshal(vars) // strings
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }

@@ -102,8 +102,9 @@ func mapFS(t *testing.T, listing string) fs.ReadLinkFS {
 }
 
 func testHost(t *testing.T, more string) Host {
+	files := mapFS(t, commonHost+more)
 	return Host{
-		FS: mapFS(t, commonHost+more), Path: []string{"relative", "/home/alice/bin", "/usr/local/bin", "/usr/bin", "/bin"},
+		FS: files, Ours: files, Path: []string{"relative", "/home/alice/bin", "/usr/local/bin", "/usr/bin", "/bin"},
 		Home: "/home/alice", StateDir: "/var/lib/pfar/home", Packages: "/var/lib/pfar/packages",
 		Adapter: "/usr/lib/pfar/pfar-adapter",
 		Private: []string{"/run/pfar", "/etc/pfar/mcp.d", "/var/lib/pfar/vault", "/var/lib/pfar/home"},

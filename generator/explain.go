@@ -192,6 +192,10 @@ func explainCredentials(b *strings.Builder, p plan.Plan) {
 		fmt.Fprintf(b, "\nIt can use these but not read them: its egress bridge opens the connections to the named hosts, and there replaces the\nplaceholder of the server by the value:\n")
 		bullets(b, brokered)
 	}
+	for _, host := range slices.Sorted(maps.Keys(p.CA)) {
+		fmt.Fprintf(b, "\nThe bridge opens the connections to %s, and verifies it by a file of authorities\n"+
+			"in place of the system's. The file's SHA-256 is %s.\n", host, digest(p.CA[host]))
+	}
 	if len(p.TLSPins) > 0 {
 		fmt.Fprintf(b, "\nThe bridge opens the connections to these hosts, and talks to them only if one of their certificates has\n"+
 			"one of these keys:\n")

@@ -43,7 +43,7 @@ func (c facts) absolute(name string) string {
 // opens reports whether the bridge opens connections of this server.
 func (c facts) opens() bool {
 	wired := func(k declaration.Credential) bool { return k.Deliver == broker.OnWire }
-	return len(c.server.TLSPins) > 0 || slices.ContainsFunc(c.server.Credentials, wired)
+	return len(c.server.TLSPins) > 0 || c.server.CA != "" || slices.ContainsFunc(c.server.Credentials, wired)
 }
 
 // reach is where a server may connect to.

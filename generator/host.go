@@ -12,6 +12,7 @@ import (
 // Host is what the compiler may know of the machine. It only looks.
 type Host struct {
 	FS       fs.ReadLinkFS           // rooted at "/", as os.DirFS("/") is
+	Ours     fs.FS                   // likewise, but for what others may change (control.OurFiles); nil: nothing
 	Path     []string                // directories in which a bare command is looked up
 	Home     string                  // the operator's; "": none to protect
 	StateDir string                  // a server's private home is StateDir/NAME

@@ -20,6 +20,7 @@ type Terms struct {
 	Private []string `json:"private,omitempty"` // allow_private: NAME at PREFIX
 	Names   []string `json:"names,omitempty"`   // of the credentials that the secret is
 	Wire    []string `json:"wire,omitempty"`    // where its bridge puts the secret, which is nowhere else; none: the sandbox has it
+	CA      string   `json:"ca,omitempty"`      // digest of the authorities that its bridge takes, if not the system's
 	Pins    []string `json:"pins,omitempty"`    // HOST PIN: the keys that its bridge takes of these hosts (tls_pins)
 }
 
@@ -52,6 +53,9 @@ func TermsOf(p plan.Plan, key string) Terms {
 			for _, place := range c.Places {
 				t.Wire = append(t.Wire, strings.TrimSuffix(string(place.Part)+" "+place.Name, " ")+" of "+h.String())
 			}
+			if own := p.CA[h.Host]; own != "" {
+				t.CA = digest(own)
+			}
 			for _, pin := range p.TLSPins[h.Host] {
 				t.Pins = append(t.Pins, h.Host+" "+pin.String())
 			}
@@ -82,6 +86,9 @@ func (t Terms) Beyond(agreed Terms) []Excess {
 	more("blocked_domains", "it no longer blocks", agreed.Blocked, t.Blocked)
 	more("allow_private", "it reaches also", t.Private, agreed.Private)
 	more("auth", "the secret is also", t.Names, agreed.Names)
+	if t.CA != agreed.CA {
+		list = append(list, Excess{"ca", "its bridge trusts other authorities"})
+	}
 	more("tls_pins", "its bridge no longer wants a certain key of", pinned(agreed.Pins), pinned(t.Pins))
 	more("tls_pins", "its bridge also takes", without(t.Pins, agreed.Pins), unpinned(t.Pins, agreed.Pins))
 	switch {

@@ -79,6 +79,9 @@ func Words(p plan.Plan) string {
 	for _, e := range p.Egress.Blocked {
 		rows = append(rows, []string{e.String(), "blocked"})
 	}
+	for _, host := range slices.Sorted(maps.Keys(p.CA)) {
+		rows = append(rows, []string{host, "verified by authorities of its own, SHA-256 " + digest(p.CA[host])})
+	}
 	for _, host := range slices.Sorted(maps.Keys(p.TLSPins)) {
 		for _, pin := range p.TLSPins[host] {
 			rows = append(rows, []string{host, "pinned to " + pin.String()})

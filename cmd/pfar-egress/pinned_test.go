@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"net/http"
@@ -248,6 +249,46 @@ func TestProven(t *testing.T) {
 			passed := resp.StatusCode == 200 && n == 1 && seen.body == "hello"
 			if reason := resp.Header.Get("X-Pfar-Reason"); reason != c.reason || passed != (c.reason == "") {
 				t.Errorf("%s %s; the host gets %d requests, %+v", resp.Status, text, n, seen)
+			}
+		})
+	}
+}
+
+// TestOwnAuthority: the file that the owner names for a host takes the place of the system's authorities, for that host
+// and for no other.
+func TestOwnAuthority(t *testing.T) {
+	text := func(c *x509.Certificate) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}))
+	}
+	for name, c := range map[string]struct {
+		change func(o *opening)
+		reason string
+	}{
+		"its own, and not the system's": {func(o *opening) {
+			o.proxy.roots, o.proxy.trusted = x509.NewCertPool(), map[string]string{apiHost: text(o.upstream.authority)}
+		}, ""},
+		"the system's, and not its own": {func(o *opening) {
+			stranger := &upstreamHost{}
+			stranger.certify(o.t, nil)
+			o.proxy.trusted = map[string]string{apiHost: text(stranger.authority)}
+		}, "certificate"},
+		"another host's": {func(o *opening) {
+			o.proxy.roots, o.proxy.trusted = x509.NewCertPool(), map[string]string{otherHost: text(o.upstream.authority)}
+		}, "certificate"},
+		"of no text": {func(o *opening) { o.proxy.trusted = map[string]string{apiHost: ""} }, "certificate"},
+		"its own, and another key": {func(o *opening) {
+			o.proxy.roots, o.proxy.trusted = x509.NewCertPool(), map[string]string{apiHost: text(o.upstream.authority)}
+			o.pin(wrongPin)
+		}, "tls-pin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOpening(t, nil, c.change)
+			r := newRequest(t, "GET", "https://"+apiHost+"/", nil)
+			r.Header.Set("Authorization", "Bearer "+o.token)
+			resp, _ := o.do(o.client(true), r)
+			_, n := o.upstream.last()
+			if resp.Header.Get("X-Pfar-Reason") != c.reason || (n == 1) != (c.reason == "") {
+				t.Errorf("%s, %q; the host gets %d requests", resp.Status, resp.Header.Get("X-Pfar-Reason"), n)
 			}
 		})
 	}

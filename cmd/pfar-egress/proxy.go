@@ -24,6 +24,7 @@ type proxy struct {
 	opener    *opener
 	roots     *x509.CertPool          // nil: the system's
 	pins      map[string][]broker.Pin // by host that is opened; its certificates have one of them. None: any will do
+	trusted   map[string]string       // by host that is opened: authorities in PEM, in place of roots
 }
 
 // serveConn takes one request to the explicit proxy, decides, does it, records it, and closes.

@@ -82,7 +82,7 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 	if err != nil {
 		return err
 	}
-	p.out.firewall, p.secrets, p.pins = pfard, keep, pl.TLSPins
+	p.out.firewall, p.secrets, p.pins, p.trusted = pfard, keep, pl.TLSPins, pl.CA
 	s := &service{sources: p.sources(passed, table), idle: idle, log: log}
 	notify("READY=1")
 	if err = s.run(serving); err == nil && ctx.Err() == nil {

@@ -200,7 +200,7 @@ func (d *daemon) reload() {
 		}
 		wanted[s.Name] = p
 	}
-	d.folders.Lack(generator.Absent(lacked))
+	d.folders.Lack(append(generator.Absent(lacked), generator.Trusted(set.Servers, d.reader.host())...))
 	d.reader.declared = slices.Concat(set.Servers, set.Earlier)
 	d.tokens.signIns.serve(d.reader.declared)
 	for _, p := range d.reader.standIns(set, broken, o) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units/attach"
@@ -28,6 +29,7 @@ type finding struct {
 	asked  control.Login
 	before oauth.Set // that is stored; zero: none
 	ca     string    // of the authorization server
+	own    string    // of the remote server
 }
 
 // finds prepares a finding.
@@ -42,7 +44,11 @@ func (l *logins) finds(c choice, asked control.Login) (*finding, error) {
 	case ok:
 		f.before.Scopes = before.Scopes
 	}
-	f.ca, err = l.signIns.certificates(c.provider.CA)
+	if f.ca, err = l.signIns.certificates(c.provider.CA); err == nil && c.remote.CA != "" {
+		if f.own, err = generator.Authorities(c.remote.CA, l.reader.host()); err != nil {
+			err = fmt.Errorf("ca of %s: %w", c.remote.Name, err)
+		}
+	}
 	return f, err
 }
 
@@ -291,7 +297,8 @@ func (f *finding) private(address string) (list []string) {
 
 // ask has a process ask one question, and looks at what it brings back.
 func (f *finding) ask(ctx context.Context, q oauth.Question) (oauth.Found, error) {
-	if q.Private = f.private(q.URL); q.Of != oauth.OfServer {
+	q.Private, q.CA = f.private(q.URL), f.own
+	if q.Of != oauth.OfServer {
 		q.CA, q.Issuer = f.ca, f.choice.provider.Issuer
 	}
 	text, err := q.Encode()

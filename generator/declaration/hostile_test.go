@@ -120,6 +120,8 @@ func TestExamplesOfSchema(t *testing.T) {
 			switch k.Name {
 			case "url":
 				src += "transport = \"sse\"\n"
+			case "ca":
+				src += "transport = \"sse\"\nurl = \"https://mcp.example.com/sse\"\n"
 			case "insecure":
 				src += "transport = \"sse\"\nurl = \"http://mcp.example.com/sse\"\n"
 			case "path", "owner":

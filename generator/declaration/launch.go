@@ -27,6 +27,7 @@ func (d *launch) keys() []block.Key {
 	return []block.Key{
 		key("transport", `"stdio"`, `"stdio"`, word(d.reader, &d.server.Transport, transports, wordsOfTransports)),
 		key("url", `"https://mcp.example.com/mcp"`, "", d.url),
+		key("ca", `"/etc/pfar/company-ca.pem"`, "", d.ca),
 		key("insecure", `"a test server in the lab"`, "", d.insecure),
 		key("path", `"/run/notion/mcp.sock"`, "", d.path),
 		key("owner", `"notion"`, "", d.owner),
@@ -133,11 +134,13 @@ func (d *launch) check(to *domains) {
 		`. Write transport = "stream-http" (or "sse"), or remove url.`)
 	d.excludes("insecure", !d.elsewhere(), "insecure is for the url of a remote server, and the transport is "+t+
 		". Remove insecure.")
+	d.excludes("ca", !d.elsewhere(), "ca is for the url of a remote server, and the transport is "+t+". Remove ca.")
 	d.excludes("path", !socket, "path is the socket of a server, and the transport is "+t+`. Write transport = "uds" (or "pipe"), or remove path.`)
 	d.excludes("owner", !d.attaches(), "owner is the user of a server that pfar finds running at path, and this is none. "+
 		"Remove owner.")
 	d.checkProgram()
 	d.checkInsecure()
+	d.checkCA()
 	d.checkPort()
 	if d.starts() || d.server.Transport == Stdio {
 		return

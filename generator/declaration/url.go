@@ -44,6 +44,29 @@ func (d *launch) insecure(f *block.Field) {
 	d.server.Insecure, _ = d.Line(f)
 }
 
+// ca reads the file of authorities that a remote server is verified by.
+func (d *launch) ca(f *block.Field) {
+	if s, ok := d.Line(f); ok && d.absolute(f.Val) {
+		d.server.CA = s
+	}
+}
+
+// checkCA judges whether there is a certificate that ca could be for.
+func (d *launch) checkCA() {
+	f, ok := d.Given["ca"]
+	if !ok || d.remote == nil || !d.elsewhere() {
+		return
+	}
+	switch {
+	case !d.encrypted:
+		d.Problem(f.At, "Nothing to verify", "url begins with http://, so the server shows no certificate. Write https://, "+
+			"or remove ca.")
+	case d.remote.Host == "":
+		d.Problem(d.Given["url"].Val.At, "Address as a host", "The host of url is an address, and ca is for certificates of "+
+			"names. Write the host's name, or remove ca.")
+	}
+}
+
 // checkInsecure judges whether url may begin with http://.
 func (d *launch) checkInsecure() {
 	if d.remote == nil || !d.elsewhere() { // what is wrong with url is said already

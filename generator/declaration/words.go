@@ -62,6 +62,7 @@ func otherWords() map[string]string {
 		"retry": "retries", "max_retries": "retries", "attempts": "retries", "tries": "retries",
 		"pinning": "pins", "trust_first": "pins", "tofu": "pins", "aliases": "alias", "aka": "alias", "also": "alias",
 		"certificate_pins": "tls_pins", "cert_pins": "tls_pins", "pinned_certificates": "tls_pins", "public_key_pins": "tls_pins", "spki_pins": "tls_pins", "hpkp": "tls_pins",
+		"ca_file": "ca", "cafile": "ca", "ca_cert": "ca", "cacert": "ca", "ca_certs": "ca", "ca_bundle": "ca",
 		"annotations": "tool", "limits": "sandbox", "resources": "sandbox", "isolation": "sandbox",
 	}
 }

@@ -43,7 +43,7 @@ func List(s declaration.Server, h generator.Host, l Listing) (plan.Plan, error) 
 			s.Credentials[i].Deliver, s.Credentials[i].Hosts, s.Credentials[i].Places = broker.InEnvironment, nil, nil
 		}
 	}
-	s.TLSPins = nil
+	s.TLSPins, s.CA = nil, ""
 	p, diags := generator.Compile(s, h)
 	for _, g := range diags {
 		if g.Severity == hcl.DiagError {

@@ -85,7 +85,7 @@ func (q Question) Check() error {
 	if !slices.Contains([]Subject{OfServer, OfIssuer, OfClient}, q.Of) || (q.Of == OfClient) != (q.Client != nil) {
 		return errors.New("it asks nothing")
 	}
-	return checkCA(q.CA)
+	return CheckCA(q.CA)
 }
 
 // Encode writes a question for DecodeQuestion.

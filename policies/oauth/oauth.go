@@ -145,7 +145,7 @@ func (s Set) check() error {
 	if s.AuthStyle == InHeader && s.ClientSecret == "" {
 		return errors.New(`auth_style is "header", and client_secret is missing: a public client has "params"`)
 	}
-	if err := checkCA(s.CA); err != nil {
+	if err := CheckCA(s.CA); err != nil {
 		return err
 	}
 	if len(s.Scopes) > maxList || len(s.AllowPrivate) > maxList {
@@ -172,8 +172,8 @@ func (s Set) check() error {
 	return err
 }
 
-// checkCA wants certificates, or nothing.
-func checkCA(text string) error {
+// CheckCA wants certificates, or nothing.
+func CheckCA(text string) error {
 	if len(text) > maxCA {
 		return fmt.Errorf("ca exceeds %d bytes", maxCA)
 	}

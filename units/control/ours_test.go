@@ -5,8 +5,46 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
+
+// TestOurFiles: what others may write, or put there, is not read, whatever leads to it.
+func TestOurFiles(t *testing.T) {
+	dir, open := t.TempDir(), t.TempDir()
+	put := func(path string, mode fs.FileMode) string {
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	link := func(to, at string) string {
+		if err := os.Symlink(to, at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	own, theirs := put(dir+"/own", 0o644), put(open+"/own", 0o644)
+	fifo := dir + "/fifo"
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{
+		own: true, link(own, dir+"/link"): true, theirs: false, link(theirs, dir+"/out"): false,
+		put(dir+"/group", 0o664): false, put(dir+"/world", 0o646): false, dir: false, dir + "/none": false, fifo: false,
+		"/dev/zero": false,
+	} {
+		if _, err := fs.ReadFile(OurFiles(), path[1:]); (err == nil) != want {
+			t.Errorf("%s: %v; want it read: %v", path, err, want)
+		}
+	}
+}
 
 // TestWhatOthersMayWriteIsNotRead: a file, the directory, and what a link leads to; root's and one's own are.
 func TestWhatOthersMayWriteIsNotRead(t *testing.T) {

@@ -40,7 +40,9 @@ type Plan struct {
 
 // Proofs are what hosts that the bridge opens connections to have to show beside what every host has.
 type Proofs struct {
-	TLSPins map[string][]broker.Pin `json:"tls_pins,omitempty"` // by host: one of these keys is in its certificates
+	// Both by host: keys, one of which is in its certificates, and authorities in PEM, in place of the system's.
+	TLSPins map[string][]broker.Pin `json:"tls_pins,omitempty"`
+	CA      map[string]string       `json:"ca,omitempty"`
 }
 
 // Proven are the hosts that the bridge opens connections to though no secret goes there: to see what they show.
@@ -51,7 +53,8 @@ func (p Plan) Proven() (list []egress.Endpoint) {
 		})
 	}
 	for _, e := range p.Egress.Endpoints {
-		if _, pinned := p.TLSPins[e.Host]; pinned && !e.Wildcard && !secret(e.Host) {
+		_, pinned := p.TLSPins[e.Host]
+		if (pinned || p.CA[e.Host] != "") && !e.Wildcard && !secret(e.Host) {
 			list = append(list, e)
 		}
 	}
