@@ -28,6 +28,8 @@ func TestReadDemand(t *testing.T) {
 		"after a bare one":   {[]string{`Negotiate, Bearer scope=a`}, Demand{Scopes: []string{"a"}}},
 		"before another one": {[]string{`Bearer scope=a, Basic realm=x, scope=b`}, Demand{Scopes: []string{"a"}}},
 		"two fields":         {[]string{`Basic realm="x"`, `Bearer scope=a`}, Demand{Scopes: []string{"a"}}},
+		"two for it":         {[]string{`Bearer scope=a`, `Bearer scope=b`}, Demand{Scopes: []string{"a"}}},
+		"tokens":             {[]string{`bearer scope=x,error=y`}, Demand{Code: "y", Scopes: []string{"x"}}},
 		"twice":              {[]string{`Bearer scope=a, scope=b`}, Demand{Scopes: []string{"a"}}},
 		"bare":               {[]string{`Bearer`}, Demand{}},
 		"another scheme":     {[]string{`DPoP scope=a`}, Demand{}},

@@ -474,7 +474,7 @@ var evilWords = []evil{
 		detail: "HTTP 500 Internal Server Error: no: [redacted: TOKEN]"},
 	{name: "the token in a challenge",
 		do:    status(401, "WWW-Authenticate", `Bearer scope="`+secret+`", error="`+secret+`"`),
-		class: "unauthorized", detail: "HTTP 401 Unauthorized", also: wants("[redacted: TOKEN]", "", "[redacted: TOKEN]")},
+		class: "unauthorized", detail: "HTTP 401 Unauthorized", also: wants("[redacted: TOKEN]", "", "")},
 	{name: "the token in a redirect", do: redirect(307, "https://"+strings.Trim(secret, "/+=")[:11]+".test/"+secret),
 		class:  "network_error",
 		detail: "redirect refused: it leads to https://pl4ceh0lder.test, and the declaration says https://mcp.test"},

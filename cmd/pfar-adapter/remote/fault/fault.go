@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -43,15 +45,8 @@ type Fault struct {
 	Status int           // of HTTP; 0: there was no response
 	Retry  time.Duration // from now, when the server may be asked again; 0: it does not say
 	Detail string        // what happened, in words; parts of it may be the server's
-	Auth   Challenge     // what the server wants to see
+	Auth   oauth.Demand  // what the server wants to see
 	Unsent bool          // there was no connection
-}
-
-// Challenge is what a server says in WWW-Authenticate.
-type Challenge struct {
-	Scope    string
-	Resource string // URL of the protected resource's metadata (RFC 9728)
-	Reason   string // the parameter error
 }
 
 // New returns a fault without a response.
@@ -118,7 +113,7 @@ func (f *Fault) Answer(set *redact.Set, id []byte) []byte {
 	plain := func(s string) string { return Plain(set, s) }
 	data, _ := json.Marshal(map[string]told{Key: {
 		Class: f.Class, Retry: seconds(f.Retry), Status: f.Status, Detail: plain(f.Detail),
-		Scope: plain(f.Auth.Scope), Resource: plain(f.Auth.Resource), Reason: plain(f.Auth.Reason),
+		Scope: plain(strings.Join(f.Auth.Scopes, " ")), Resource: plain(f.Auth.Metadata), Reason: plain(f.Auth.Code),
 	}}) // cannot fail for these types
 	e := jsonrpc.Error{Code: Code, Text: "remote server: " + plain(f.Error()), Data: data}
 	return append(append(jsonrpc.AppendHead(nil, id, "error"), e.JSON()...), "}\n"...)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -74,7 +75,7 @@ func FuzzStrip(f *testing.F) {
 func TestAnswer(t *testing.T) {
 	set := redact.New(map[string][]byte{"TOKEN": []byte("s3cr3t-placeholder")})
 	f := New(ServerError, "a\n\"b\"\u2028 s3cr3t-placeholder %s", strings.Repeat("x", 1000))
-	f.Auth = Challenge{Scope: "s3cr3t-placeholder", Resource: "https://x/\n", Reason: "\x00"}
+	f.Auth = oauth.Demand{Scopes: []string{"s3cr3t-placeholder"}, Metadata: "https://x/\n", Code: "\x00"}
 	line := f.Answer(set, []byte("7"))
 	m, err := jsonrpc.Parse(line[:len(line)-1])
 	if err != nil || string(m.ID) != "7" || !jsonrpc.ValidError(m.Error) || strings.Count(string(line), "\n") != 1 {

@@ -3,14 +3,15 @@ package fault
 import (
 	"cmp"
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units/jsonrpc"
-	"os"
-	"regexp"
-	"slices"
 )
 
 // maxRetry bounds what a server may say of when it wants to be asked again.
@@ -36,9 +37,9 @@ func OfResponse(status int, header http.Header, excerpt []byte, now time.Time) *
 	case f.Retry > 0 && (status == http.StatusServiceUnavailable || status == http.StatusForbidden && spent(header)):
 		f.Class = RateLimited // GitHub says 403 of too many requests
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		f.Auth = challenge(header.Values("WWW-Authenticate"))
+		f.Auth = oauth.ReadDemand(header.Values("WWW-Authenticate"))
 		server, _ := os.Hostname() // a sandbox has its server's name
-		f.Detail += f.Auth.asks(server)
+		f.Detail += asks(f.Auth, server)
 	}
 	if text := said(header, excerpt); text != "" {
 		f.Detail += ": " + text
@@ -140,31 +141,6 @@ func decimal(s string) (time.Duration, bool) {
 	return time.Duration(min(n, most) * float64(time.Second)), true
 }
 
-// challenge reads WWW-Authenticate (RFC 9110 section 11.6.1). Of several challenges the first Bearer counts.
-func challenge(values []string) Challenge {
-	var c Challenge
-	for _, v := range values {
-		scheme, rest, _ := strings.Cut(strings.TrimSpace(v), " ")
-		if !strings.EqualFold(scheme, "Bearer") || len(v) > 8<<10 {
-			continue
-		}
-		for rest != "" {
-			var name, value string
-			name, value, rest = parameter(rest)
-			switch strings.ToLower(name) {
-			case "scope":
-				c.Scope = cmp.Or(c.Scope, value)
-			case "resource_metadata":
-				c.Resource = cmp.Or(c.Resource, value)
-			case "error":
-				c.Reason = cmp.Or(c.Reason, value)
-			}
-		}
-		break
-	}
-	return c
-}
-
 // scope is one that may stand in a command which a person copies.
 var scope = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`)
 
@@ -173,41 +149,12 @@ const maxAsked = 16
 
 // asks says with which command the owner of a server asks for the scopes that the token lacks; "": it lacks none, or
 // the server names what is not fit for a command.
-func (c Challenge) asks(server string) string {
-	scopes := strings.Fields(c.Scope)
+func asks(d oauth.Demand, server string) string {
 	unfit := func(s string) bool { return !scope.MatchString(s) }
-	if c.Reason != "insufficient_scope" || len(scopes) == 0 || len(scopes) > maxAsked ||
-		slices.ContainsFunc(scopes, unfit) {
+	if d.Code != "insufficient_scope" || len(d.Scopes) == 0 || len(d.Scopes) > maxAsked ||
+		slices.ContainsFunc(d.Scopes, unfit) {
 		return ""
 	}
 	return ", for want of a scope: its owner asks for it with pfar login " + server + " --scope " +
-		strings.Join(scopes, " --scope ")
-}
-
-// parameter reads one parameter of a challenge and returns what stands behind it.
-func parameter(s string) (name, value, rest string) {
-	s = strings.TrimLeft(s, " \t,")
-	name, s, found := strings.Cut(s, "=")
-	if !found {
-		return "", "", ""
-	}
-	name, s = strings.TrimSpace(name), strings.TrimLeft(s, " \t")
-	if !strings.HasPrefix(s, `"`) {
-		end := strings.IndexAny(s, " \t,")
-		if end < 0 {
-			end = len(s)
-		}
-		return name, s[:end], s[end:]
-	}
-	var b strings.Builder
-	for i := 1; i < len(s); i++ {
-		switch {
-		case s[i] == '"':
-			return name, b.String(), s[i+1:]
-		case s[i] == '\\' && i+1 < len(s):
-			i++
-		}
-		b.WriteByte(s[i])
-	}
-	return "", "", "" // it has no end
+		strings.Join(d.Scopes, " --scope ")
 }
