@@ -184,7 +184,7 @@ test-soak: $(SERVERS)/.installed
 	$(stage) env $(E2E) $(BUILT) $(LIMIT) ./tests/soak
 
 test-e2e: $(SERVERS)/.installed $(CLIENTS)/.installed
-	@tests/setup.sh bwrap ip nft gcc postgres requests venv curl socat chromium Xtigervnc
+	@tests/setup.sh bwrap ip nft gcc postgres requests venv curl socat nginx chromium Xtigervnc
 	$(stage) env $(E2E) $(BUILT) $(LONG) -parallel 6 ./tests/e2e
 
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
@@ -208,7 +208,7 @@ test-vm-trixie:
 
 # While processes are stopped at random, for seconds, as on a machine that has too much to do.
 test-stalls: $(SERVERS)/.installed $(CLIENTS)/.installed
-	@tests/setup.sh bwrap ip nft curl openssl socat postgres requests venv chromium Xtigervnc dbus-daemon
+	@tests/setup.sh bwrap ip nft curl openssl socat nginx postgres requests venv chromium Xtigervnc dbus-daemon
 	$(stage) env CGO_ENABLED=0 $(E2E) go run ./tests/stalls go test -trimpath -short -count=1 -timeout 60m -parallel 6 $(PACKAGES) ./tests/e2e
 
 test-fuzz:

@@ -69,6 +69,17 @@ case $packages in
 		echo "create_main_cluster = false" | $as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
 	;;
 esac
+case $packages in
+*nginx*) # the package would start it, now and at each boot
+	$as_root mkdir -p /etc/systemd/system
+	[ -e /etc/systemd/system/nginx.service ] || $as_root ln -s /dev/null /etc/systemd/system/nginx.service
+	if ! [ -e /usr/sbin/policy-rc.d ]; then
+		trap '$as_root rm -f /usr/sbin/policy-rc.d' EXIT
+		printf '#!/bin/sh\nexit 101\n' | $as_root tee /usr/sbin/policy-rc.d >/dev/null
+		$as_root chmod 755 /usr/sbin/policy-rc.d
+	fi
+	;;
+esac
 $as_root apt-get update -qq
 # shellcheck disable=SC2086 # a list of words
 $as_root apt-get install -qq -y --no-install-recommends -o Dpkg::Options::=--force-confold $packages

@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/broker/rootca"
+	"github.com/pfar/pfar/units/control"
+)
+
+const (
+	companyHost  = "mcp.company.example"  // wants a token
+	intranetHost = "wiki.company.example" // wants none
+	companyToken = "company-7yT6rE5wQ4aS3dF2"
+)
+
+// nginxConfig is of a company's nginx: its folder, the token and the two hosts.
+const nginxConfig = `daemon off;
+master_process off; # so that it ends with the test
+user root;
+pid nginx.pid;
+error_log stderr;
+events {}
+http {
+	access_log off;
+	client_body_temp_path body; proxy_temp_path proxy;
+	fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+	proxy_http_version 1.1; proxy_buffering off;
+	proxy_set_header Connection ""; proxy_set_header Host 127.0.0.1:3001;
+	ssl_certificate server.pem;
+	ssl_certificate_key server.pem;
+	server {
+		listen 443 ssl http2;
+		server_name %[2]s;
+		location / {
+			if ($http_authorization != "Bearer %[1]s") { return 401; }
+			proxy_pass http://127.0.0.1:3001;
+		}
+	}
+	server {
+		listen 443 ssl http2;
+		server_name %[3]s;
+		location / {
+			proxy_pass http://127.0.0.1:3001;
+		}
+	}
+}
+`
+
+// serveCompany is a company's nginx in front of a real server: its folder and the server's program are the arguments.
+func serveCompany(string) error {
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		return fmt.Errorf("lo: %w: %s", err, out)
+	}
+	dir := os.Args[1]
+	os.Args = os.Args[1:] // behind starts what stands first
+	if _, err := behind("streamableHttp", "3001"); err != nil {
+		return err
+	}
+	nginx := exec.Command("/usr/sbin/nginx", "-p", dir, "-c", filepath.Join(dir, "nginx.conf"), "-e", "stderr")
+	nginx.Stderr, nginx.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := nginx.Start(); err != nil {
+		return err
+	}
+	pid := filepath.Join(dir, "nginx.pid")
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(pid); err == nil { // it listens
+			break
+		}
+		if time.Since(start) > soon {
+			return fmt.Errorf("nginx does not begin")
+		}
+	}
+	fmt.Println("ready")
+	return nginx.Wait()
+}
+
+// startCompany starts one whose authority no system knows, and returns the file of that.
+func startCompany(t *testing.T) (authority string, key broker.Pin, wrap []string) {
+	t.Helper()
+	dir := directory(t, "")
+	authority = filepath.Join(dir, "company-ca.pem")
+	makeCertificates(t, authority, filepath.Join(dir, "server.pem"), companyHost, intranetHost)
+	put(t, filepath.Join(dir, "nginx.conf"), fmt.Sprintf(nginxConfig, companyToken, companyHost, intranetHost))
+	text, err := os.ReadFile(filepath.Join(dir, "server.pem"))
+	check(t, err)
+	block, _ := pem.Decode(text)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	check(t, err)
+	everything := npm(t, "@modelcontextprotocol/server-everything/dist/index.js")
+	_, wrap = startStandIn[struct{}](t, "company", []string{companyHost, intranetHost}, dir, everything)
+	return authority, rootca.PinOf(leaf), wrap
+}
+
+// TestCompany has pfar connect to real nginx, whose certificate the owner's own authority vouches for, with a token and
+// without: what has another key, or an authority that nobody has named, is not connected to.
+func TestCompany(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // another network takes root, and the test has run as root
+	}
+	t.Parallel()
+	authority, key, wrap := startCompany(t)
+	own := fmt.Sprintf("  ca        = %q\n", authority)
+	remote := func(host, more, top string) string {
+		const text = "%sserver {\n  transport = \"stream-http\"\n  url       = \"https://%s/mcp\"\n%s}\n"
+		return fmt.Sprintf(text, top, host, more)
+	}
+	pin := func(p broker.Pin) string { return fmt.Sprintf("tls_pins = { %q = [%q] }\n", intranetHost, p) }
+	p := prepare(t, map[string]string{
+		"company.hcl": remote(companyHost, own, "auth = { token = \"vault:company_token\" }\n"),
+		"wiki.hcl":    remote(intranetHost, own, pin(key)),
+		"other.hcl":   remote(intranetHost, own, pin(broker.Pin{1})),
+		"unknown.hcl": remote(intranetHost, "", ""),
+	})
+	clients := filepath.Join(p.home, "clients.d")
+	check(t, os.Mkdir(clients, 0o755))
+	const client = "token_sha256 = [%q]\nservers = [\"*\"]\nprofile = \"operator\"\nrelax = \"a test\"\n"
+	put(t, filepath.Join(clients, "agent.hcl"), fmt.Sprintf(client, digestOf("agent")))
+	p.up(wrap...)
+	p.keep("set", "company_token", companyToken)
+	p.awaitRunning("company", "wiki")
+	for _, name := range []string{"company", "wiki"} {
+		out, stderr, code := p.command("call", "--client", "agent", name+".echo", "--message", "hello")
+		if code != 0 || !strings.Contains(out, "Echo: hello") {
+			t.Errorf("%s: %d %s %s", name, code, out, stderr)
+		}
+	}
+	for name, words := range map[string]string{"other": "tls-pin", "unknown": "certificate"} {
+		p.await(name+" not being connected to", soon, func(r control.Report) bool {
+			s := server(r, name)
+			return s.State == control.Offline && strings.Contains(s.Detail, "tls") && strings.Contains(s.Detail, words)
+		})
+	}
+	if got := whoHolds(t, p, companyToken); len(got) == 0 ||
+		slices.ContainsFunc(got, func(name string) bool { return name != "pfar-egress" && name != "pfard" }) {
+		t.Errorf("these hold the token in memory: %q", got)
+	}
+
+	// Another authority in the file: nothing goes to whom it does not know, and the token waits for its owner's word.
+	before, err := os.ReadFile(authority)
+	check(t, err)
+	makeCertificates(t, authority, filepath.Join(filepath.Dir(authority), "unused.pem"), companyHost)
+	p.await("the token waiting", soon, func(r control.Report) bool {
+		return strings.Contains(server(r, "company").Detail, "pfar vault give company")
+	})
+	eventually(t, func() bool {
+		out, stderr, code := p.command("call", "--client", "agent", "wiki.echo", "--message", "hello")
+		return code != 0 && strings.Contains(out+stderr, "wiki does not prove who it is")
+	})
+	put(t, authority, string(before))
+	p.awaitRunning("company", "wiki")
+}
