@@ -16,7 +16,7 @@ import (
 
 // proofs are what the host of a server has to show.
 func (c *findings) proofs(s *declaration.Server, h Host) plan.Proofs {
-	p := plan.Proofs{TLSPins: s.TLSPins}
+	p := plan.Proofs{TLSPins: s.TLSPins, Insecure: s.Insecure}
 	if s.CA == "" {
 		return p
 	}

@@ -399,7 +399,7 @@ func (a *auditor) gatewayFiles(send func(control.Response) error) error {
 }
 
 // life is what is recorded of a server.
-type life struct{ state, detail, word, file string }
+type life struct{ state, detail, word, file, insecure string }
 
 // lifecycle records servers that are in another state than last recorded.
 func (a *auditor) lifecycle(servers map[string]life) {
@@ -422,7 +422,7 @@ func (a *auditor) lifecycle(servers map[string]life) {
 func (a *auditor) declarations(servers map[string]life) {
 	for name, s := range servers {
 		was := a.words[name]
-		r := audit.Record{Kind: audit.Declaration, Server: name, Subject: s.file, Old: was, New: s.word}
+		r := audit.Record{Kind: audit.Declaration, Server: name, Subject: s.file, Old: was, New: s.word, Reason: s.insecure}
 		if was != s.word && a.record(r) {
 			a.words[name] = s.word
 		}

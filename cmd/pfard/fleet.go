@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/pfar/pfar/generator"
@@ -138,6 +139,10 @@ func (f *fleet) lives() map[string]life {
 		l := life{state: string(s.status.State), detail: s.status.Detail}
 		if s.want != nil {
 			l.word, l.file = s.word, s.want.File
+			if s.want.Insecure != "" {
+				l.insecure = unencrypted(*s.want)
+				l.detail = strings.TrimPrefix(l.detail+"; "+l.insecure, "; ")
+			}
 		}
 		all[name] = l
 	}

@@ -113,6 +113,9 @@ func (s *server) report(log string) control.Server {
 		}
 	}
 	verified(&r, p)
+	if p != nil && p.Insecure != "" {
+		r.Detail = strings.TrimPrefix(r.Detail+"; "+unencrypted(*p), "; ")
+	}
 	if r.State == control.Waiting && s.status.Wait.NeedsLogin() {
 		r.State = control.NeedsLogin
 	}
@@ -131,6 +134,9 @@ func (s *server) report(log string) control.Server {
 	}
 	return r
 }
+
+// unencrypted says that everybody on the way to a server can read and change what goes there, and its owner's reason.
+func unencrypted(p plan.Plan) string { return fmt.Sprintf("not encrypted: %q", p.Insecure) }
 
 // detailLearning stands behind what else is to be said, so that nobody forgets that a server is not as it was declared.
 const detailLearning = "learning: what it wants to reach and may not is recorded"

@@ -48,6 +48,7 @@ http {
 		}
 	}
 	server {
+		listen 80;
 		listen 443 ssl http2;
 		server_name %[3]s;
 		location / {
@@ -121,6 +122,8 @@ func TestCompany(t *testing.T) {
 		"wiki.hcl":    remote(intranetHost, own, pin(key)),
 		"other.hcl":   remote(intranetHost, own, pin(broker.Pin{1})),
 		"unknown.hcl": remote(intranetHost, "", ""),
+		"plain.hcl": strings.ReplaceAll(remote(intranetHost, "  insecure = \"no certificate yet\"\n", ""), "https://",
+			"http://"),
 	})
 	clients := filepath.Join(p.home, "clients.d")
 	check(t, os.Mkdir(clients, 0o755))
@@ -128,8 +131,17 @@ func TestCompany(t *testing.T) {
 	put(t, filepath.Join(clients, "agent.hcl"), fmt.Sprintf(client, digestOf("agent")))
 	p.up(wrap...)
 	p.keep("set", "company_token", companyToken)
-	p.awaitRunning("company", "wiki")
-	for _, name := range []string{"company", "wiki"} {
+	p.awaitRunning("company", "wiki", "plain")
+	const reason = `not encrypted: "no certificate yet"`
+	if out, _, _ := p.command("status"); strings.Count(out, reason) != 1 {
+		t.Errorf("pfar status says %s", out)
+	}
+	for _, kind := range []string{"declaration", "lifecycle"} {
+		if out, stderr, code := p.command("audit", "--kind", kind, "--server", "plain"); !strings.Contains(out, reason) {
+			t.Errorf("the records of kind %s: %d %s%s", kind, code, out, stderr)
+		}
+	}
+	for _, name := range []string{"company", "wiki", "plain"} {
 		out, stderr, code := p.command("call", "--client", "agent", name+".echo", "--message", "hello")
 		if code != 0 || !strings.Contains(out, "Echo: hello") {
 			t.Errorf("%s: %d %s %s", name, code, out, stderr)

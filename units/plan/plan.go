@@ -43,6 +43,8 @@ type Proofs struct {
 	// Both by host: keys, one of which is in its certificates, and authorities in PEM, in place of the system's.
 	TLSPins map[string][]broker.Pin `json:"tls_pins,omitempty"`
 	CA      map[string]string       `json:"ca,omitempty"`
+
+	Insecure string `json:"insecure,omitempty"` // why a remote server shows nothing: it is reached without encryption
 }
 
 // Proven are the hosts that the bridge opens connections to though no secret goes there: to see what they show.
