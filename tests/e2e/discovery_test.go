@@ -43,7 +43,8 @@ type vendorSays struct {
 
 // serveResource is a vendor whose server wants people to sign in: one of MCP's own library, behind its middleware, and
 // oidc-provider, which the arguments start: Node.js, the script, how long a token and a code live, and where it is.
-// After a request for /revoke it refuses tokens that may not write.
+// After a request for /revoke it refuses tokens that may not write, and after one for /end its authorization server
+// refuses all that came of the login.
 func serveResource(certificate string) error {
 	pair, err := tls.LoadX509KeyPair(certificate, certificate)
 	if err != nil {
@@ -95,13 +96,19 @@ func guardedServer(api string, said chan<- any) http.Handler {
 			return &mcp.CallToolResult{Content: []mcp.Content{text}}, nil, nil
 		})
 	var revoked atomic.Bool
-	verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
-		q, err := http.NewRequestWithContext(ctx, "GET", "http://"+api+"/", nil)
+	var last atomic.Value // the token of the last request
+	last.Store("")
+	provider := func(ctx context.Context, method, token string) (*http.Response, error) {
+		q, err := http.NewRequestWithContext(ctx, method, "http://"+api+"/", nil)
 		if err != nil {
 			return nil, err
 		}
 		q.Header.Set("Authorization", "Bearer "+token)
-		r, err := http.DefaultClient.Do(q)
+		return http.DefaultClient.Do(q)
+	}
+	verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		last.Store(token)
+		r, err := provider(ctx, "GET", token)
 		if err != nil {
 			return nil, err
 		}
@@ -123,6 +130,12 @@ func guardedServer(api string, said chan<- any) http.Handler {
 		&oauthex.ProtectedResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{issuerURL},
 			ScopesSupported: []string{"read", "write"}}))
 	mux.HandleFunc("/revoke", func(http.ResponseWriter, *http.Request) { revoked.Store(true) })
+	mux.HandleFunc("/end", func(w http.ResponseWriter, q *http.Request) {
+		r, err := provider(q.Context(), "DELETE", last.Load().(string))
+		if err != nil || r.StatusCode != http.StatusOK {
+			http.Error(w, fmt.Sprint(err), http.StatusBadGateway)
+		}
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		said <- vendorSays{Path: q.Method + " " + q.URL.Path, Authorization: q.Header.Get("Authorization")}
 		mux.ServeHTTP(w, q)
@@ -255,16 +268,22 @@ func TestRemoteSignIn(t *testing.T) {
 	}
 	eventually(t, func() bool { r, err := c.call("vendor__whoami", nil); return err == nil && r.text == "[read]" })
 
-	// The server refuses the token; a restart shows it.
-	curl := p.inside(exec.Command("curl", "-sk", "https://"+resourceHost+"/revoke"))
-	if out, err := curl.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	// The server refuses the token in the midst of the session; a call shows it.
+	refuses := func(path string) {
+		t.Helper()
+		curl := p.inside(exec.Command("curl", "-skf", "https://"+resourceHost+path))
+		if out, err := curl.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if r, err := c.call("vendor__whoami", nil); err == nil && !strings.Contains(r.text, "sign in") {
+			t.Errorf("the call says %q", r.text)
+		}
+		p.await("it needs a login", soon, func(r control.Report) bool {
+			s := server(r, "vendor")
+			return s.State == control.NeedsLogin && s.Remedy == "pfar login vendor" && strings.Contains(s.Detail, "401")
+		})
 	}
-	p.command("restart", "vendor")
-	p.await("it needs a login", soon, func(r control.Report) bool {
-		s := server(r, "vendor")
-		return s.State == control.NeedsLogin && s.Remedy == "pfar login vendor" && strings.Contains(s.Detail, "401")
-	})
+	refuses("/revoke")
 	drain()
 	again := p.login(t, "vendor", "--yes", "--scope", "write")
 	link := again.shows(`sign in:\n\n  (https://\S+)`)
@@ -274,6 +293,16 @@ func TestRemoteSignIn(t *testing.T) {
 	p.consents(t, link)
 	if code := again.ends(); code != 0 {
 		t.Errorf("%d, %s%s", code, &again.stdout, &again.stderr)
+	}
+	p.awaitRunning("vendor")
+	eventually(t, func() bool { r, err := c.call("vendor__whoami", nil); return err == nil && r.text == "[read write]" })
+
+	// The authorization server takes back all that it has given, and one more login brings it back.
+	refuses("/end")
+	last := p.login(t, "vendor", "--yes", "--scope", "write")
+	p.consents(t, last.shows(`sign in:\n\n  (https://\S+)`))
+	if code := last.ends(); code != 0 {
+		t.Errorf("%d, %s%s", code, &last.stdout, &last.stderr)
 	}
 	p.awaitRunning("vendor")
 	eventually(t, func() bool { r, err := c.call("vendor__whoami", nil); return err == nil && r.text == "[read write]" })

@@ -25,6 +25,7 @@ type conversation struct {
 	modern  atomic.Bool // the gateway has not asked for a session, or asked server/discover after that
 	behind  chan struct{}
 	running sync.WaitGroup
+	doubt   doubt
 }
 
 // read takes lines until there are no more.
@@ -70,6 +71,9 @@ func (c *conversation) request(m message) {
 	if c.modern.Load() {
 		m.version = headers.VersionOf(m.Params)
 	}
+	if m.Method == string(mcp.MethodServerDiscover) {
+		c.doubt.discover.Store(&m)
+	}
 	spec, send := c.spec(m)
 	f, err := c.inbox.Begin(c.ctx, spec)
 	if errors.Is(err, inbox.ErrTwice) {
@@ -87,6 +91,9 @@ func (c *conversation) request(m message) {
 			err = fault.New(fault.Schema, "it has not answered")
 		}
 		c.inbox.Fail(f, err)
+		if fault.Is(err, fault.Unauthorized) {
+			c.doubts(fault.Of(err, fault.Unauthorized))
+		}
 	})
 }
 

@@ -25,6 +25,7 @@ func (m message) withID(n int) message {
 	id := fmt.Appendf(nil, `"pfar-%d"`, n)
 	line := jsonrpc.Splice(nil, m.line, m.Members.Replace(m.Members.Index("id"), id))
 	again, _ := parse(line) // as it was, but for the id
+	again.version = m.version
 	return again
 }
 

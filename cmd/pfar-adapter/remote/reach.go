@@ -30,6 +30,12 @@ func (r *reach) meet() {
 	r.met = true
 }
 
+func (r *reach) hasMet() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.met
+}
+
 // note takes what became of a request.
 func (r *reach) note(ctx context.Context, response *http.Response, err error) {
 	var why *fault.Fault

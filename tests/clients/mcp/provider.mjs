@@ -3,7 +3,7 @@
 // in seconds, and if given how long a device code does. A fifth one in JSON has it be elsewhere: the port on all addresses,
 // the host of its issuer, and the resource that tokens are for; clients register themselves then. It says where it is, and
 // then each grant that it makes, and its tokens, a line of JSON each. At the address of its API, which
-// is without TLS, a good token is answered with what it is for.
+// is without TLS, a good token is answered with what it is for; DELETE takes back all that was granted with it.
 import fs from "node:fs";
 import http from "node:http";
 import https from "node:https";
@@ -58,6 +58,11 @@ server.listen(at.port ?? 0, at.port ? "0.0.0.0" : "127.0.0.1", () => {
   server.on("request", provider.callback());
   const api = http.createServer(async (q, r) => {
     const token = await provider.AccessToken.find((q.headers.authorization ?? "").replace(/^Bearer /, ""));
+    if (token && q.method === "DELETE") {
+      await provider.RefreshToken.revokeByGrantId(token.grantId);
+      await provider.AccessToken.revokeByGrantId(token.grantId);
+      await (await provider.Grant.find(token.grantId)).destroy();
+    }
     r.setHeader("content-type", "application/json");
     r.statusCode = token ? 200 : 401;
     r.end(JSON.stringify(token ? { account: token.accountId, aud: token.aud, scope: token.scope, jti: token.jti.length } : { error: "invalid_token" }));
