@@ -211,6 +211,16 @@ func explainCredentials(b *strings.Builder, p plan.Plan) {
 		fmt.Fprintf(b, "\nIts OAuth tokens are to have been granted these scopes; it does not run with tokens that are known to lack one:\n")
 		bullets(b, p.Scopes)
 	}
+	var tools []string
+	for _, name := range slices.Sorted(maps.Keys(p.Gateway.Tools)) {
+		if t := p.Gateway.Tools[name]; len(t.Scopes) > 0 {
+			tools = append(tools, name+": "+strings.Join(t.Scopes, ", "))
+		}
+	}
+	if len(tools) > 0 {
+		fmt.Fprintf(b, "\nThese tools are not called with OAuth tokens that are known to lack one of these scopes:\n")
+		bullets(b, tools)
+	}
 }
 
 func bullets(b *strings.Builder, list []string) {

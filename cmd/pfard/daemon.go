@@ -198,14 +198,14 @@ func (d *daemon) reload() {
 			stale[s.Name] = true
 			continue
 		}
-		wanted[s.Name] = p
+		wanted[s.Name] = d.delivery.scoped(p)
 	}
 	d.folders.Lack(append(generator.Absent(lacked), generator.Trusted(set.Servers, d.reader.host())...))
 	d.reader.declared = slices.Concat(set.Servers, set.Earlier)
 	d.tokens.signIns.serve(d.reader.declared)
 	for _, p := range d.reader.standIns(set, broken, o) {
 		if _, taken := wanted[p.Name]; !taken {
-			wanted[p.Name], stale[p.Name] = p, p.Fault == ""
+			wanted[p.Name], stale[p.Name] = d.delivery.scoped(p), p.Fault == ""
 		}
 	}
 	keepApart(d.fleet.servers, wanted)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,8 +21,11 @@ type comparison struct {
 }
 
 // compare reads the token sets of a server that requires scopes. Of a plain token nobody knows what it was granted.
-func (d delivery) compare(p plan.Plan) (c comparison) {
-	if len(p.Scopes) == 0 {
+func (d delivery) compare(p plan.Plan) comparison { return d.comparing(p, p.Scopes) }
+
+// comparing does it for some scopes.
+func (d delivery) comparing(p plan.Plan, required []string) (c comparison) {
+	if len(required) == 0 {
 		return c
 	}
 	var granted [][]string
@@ -42,8 +46,31 @@ func (d delivery) compare(p plan.Plan) (c comparison) {
 	if len(c.sets) > 0 {
 		c.command = d.signIns.command(c.sets[0])
 	}
-	c.lacking = oauth.Lacking(p.Scopes, granted...)
+	c.lacking = oauth.Lacking(required, granted...)
 	return c
+}
+
+// scoped is p with what the tokens of now lack for the calls of single tools.
+func (d delivery) scoped(p plan.Plan) plan.Plan {
+	p.Gateway.Tools = maps.Clone(p.Gateway.Tools)
+	for name, t := range p.Gateway.Tools {
+		t.Lacks = ""
+		if c := d.comparing(p, t.Scopes); c.mismatch() != "" {
+			t.Lacks = fmt.Sprintf("%s: its owner can %s", listed(c.lacking), c.again())
+		}
+		p.Gateway.Tools[name] = t
+	}
+	return p
+}
+
+// scopesOf are all that a server or a tool of it requires.
+func scopesOf(p plan.Plan) []string {
+	all := slices.Clone(p.Scopes)
+	for _, name := range slices.Sorted(maps.Keys(p.Gateway.Tools)) {
+		all = append(all, p.Gateway.Tools[name].Scopes...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // mismatch says in words which scopes the server lacks for certain, and the remedy; "": none, or nobody knows. Only the

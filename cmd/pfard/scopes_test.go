@@ -135,6 +135,41 @@ func TestRefreshedScopes(t *testing.T) {
 }
 
 // TestScopesOfSeveral: what one token of a server's was not granted, another may have been.
+// TestScopesOfATool: a token that lacks what one tool needs stops that tool alone, and the gateway hears of another one
+// at once.
+func TestScopesOfATool(t *testing.T) {
+	d, m, changed, _, _, said := clerk(t)
+	d.within(t, func() { d.fleet.log = slog.New(slog.NewTextHandler(said, nil)) })
+	d.grant(t, "drive", "read")
+	d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\nauth = { TOKEN = \"vault:drive\" }\n"+
+		"tool \"send_*\" {\n  scopes = [\"write\"]\n}\n")
+	changed <- struct{}{}
+	d.state(t)
+	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning, PID: 7})
+	for _, step := range []struct {
+		scopes []string
+		lacks  string
+	}{
+		{nil, ""}, // nobody knows
+		{[]string{"read"}, `"write": its owner can obtain one that was and store it with pfar vault set drive --oauth`},
+		{[]string{"read", "write"}, ""},
+	} {
+		d.grant(t, "drive", step.scopes...)
+		if s := d.state(t)["a"]; s.State.Waits() {
+			t.Errorf("with %q it is %s: %s", step.scopes, s.State, s.Detail)
+		}
+		m.mu.Lock()
+		tool := m.runs["a"].Gateway.Tools["send_*"]
+		m.mu.Unlock()
+		if tool.Lacks != step.lacks || !slices.Equal(tool.Scopes, []string{"write"}) {
+			t.Errorf("with %q the gateway is told %+v", step.scopes, tool)
+		}
+	}
+	if got := said.String(); strings.Count(got, "scopes are not compared") != 1 {
+		t.Errorf("the log says %s", got)
+	}
+}
+
 func TestScopesOfSeveral(t *testing.T) {
 	const scopes, plain = "read write", "plain"
 	for name, tt := range map[string]struct {

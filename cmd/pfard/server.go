@@ -348,7 +348,7 @@ type learner struct {
 // compareScopes notes for those who watch a server, and in the log, that the scopes which it requires could not be
 // compared.
 func (f *fleet) compareScopes(s *server) {
-	words := f.delivery.compare(*s.want).unknown()
+	words := f.delivery.comparing(*s.want, scopesOf(*s.want)).unknown()
 	if words != "" && words != s.unscoped {
 		f.log.Warn("scopes are not compared", "server", s.name, "reason", words)
 	}

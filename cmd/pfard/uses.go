@@ -46,6 +46,11 @@ func (u *uses) valueChanged(key string, when urgency) []control.Use {
 			}
 		}
 		uses = append(uses, use)
+		if next := u.delivery.scoped(*s.want); plan.Digest(next) != plan.Digest(*s.want) { // tools may be called, or not
+			s.want = &next
+			u.fleet.rewant(s)
+			u.fleet.converge(s)
+		}
 	}
 	return uses
 }

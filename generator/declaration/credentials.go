@@ -205,27 +205,36 @@ func (d *variables) tokenEnv(f *block.Field) {
 // scopes reads what the server's OAuth tokens are to have been granted.
 func (d *variables) scopes(f *block.Field) {
 	d.scoped = f
+	d.server.Scopes = scopesOf(d.reader, f, "the server")
+}
+
+// scopesOf reads a list of scopes, which somebody needs.
+func scopesOf(d *reader, f *block.Field, who string) (list []string) {
 	if f.Val.Kind != block.List {
 		d.Hidden.All(f.Val)
-		d.Problem(f.Val.At, "Wrong type", "scopes takes a list of strings, not %s. Write scopes = [\"repo:read\"].", f.Val.Kind)
-		return
+		d.Problem(f.Val.At, "Wrong type", "scopes takes a list of strings, not %s. Write scopes = [\"repo:read\"].",
+			f.Val.Kind)
+		return nil
 	}
 	if len(f.Val.Items) > maxScopes {
-		d.Problem(f.Val.At, "Too many scopes", "scopes has %d entries, and room for %d. Write the ones that the server needs.", len(f.Val.Items), maxScopes)
-		return
+		d.Problem(f.Val.At, "Too many scopes", "scopes has %d entries, and room for %d. Write the ones that %s needs.",
+			len(f.Val.Items), maxScopes, who)
+		return nil
 	}
 	for _, n := range f.Val.Items {
 		switch {
 		case n.Kind == block.Broken:
 		case n.Kind != block.Text || !scopePattern.MatchString(n.Text) || block.SecretLooking(n.Text):
 			d.Hidden.All(n)
-			d.Problem(n.At, "Invalid scope", "A scope is one word in quotes, without spaces. Write scopes = [\"repo:read\", \"user:read\"].")
-		case slices.Contains(d.server.Scopes, n.Text):
+			d.Problem(n.At, "Invalid scope", "A scope is one word in quotes, without spaces. Write scopes = [\"repo:read\", "+
+				"\"user:read\"].")
+		case slices.Contains(list, n.Text):
 			d.Caution(n.At, "Duplicate scope", "The scope %s is listed twice. Remove one of the two.", block.Quote(n.Text))
 		default:
-			d.server.Scopes = append(d.server.Scopes, n.Text)
+			list = append(list, n.Text)
 		}
 	}
+	return list
 }
 
 // checkScopes warns of scopes that can be compared with nothing: those of a value which is no token set are nowhere.

@@ -183,6 +183,8 @@ type Tool struct {
 	Audience gate.Confidentiality `json:",omitzero"` // the highest that its arguments may carry; 0: not said
 	Output   gate.Label           `json:",omitzero"` // of what comes out, either half 0: not said
 
+	Scopes []string `json:",omitempty"` // that a call needs the server's OAuth tokens to have been granted
+
 	Enabled     *bool  `json:",omitempty"` // false: no client has it; nil: not said
 	Rename      string `json:",omitempty"` // the name that clients see; "": the server's own
 	Description string `json:",omitempty"` // that clients see in place of the server's own

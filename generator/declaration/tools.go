@@ -51,6 +51,7 @@ func (d *tools) keys() []block.Key {
 		key("rename", `"search_pages"`, "", d.rename),
 		key("description", `"Search the pages of our wiki"`, "", d.described),
 		key("alias", `["mcp-notion-search"]`, "", d.alias),
+		key("scopes", `["issues:write"]`, "", func(f *block.Field) { t.Scopes = scopesOf(d.reader, f, "the tool") }),
 	}
 }
 

@@ -95,6 +95,10 @@ func guardedServer(api string, said chan<- any) http.Handler {
 			text := &mcp.TextContent{Text: fmt.Sprint(auth.TokenInfoFromContext(ctx).Scopes)}
 			return &mcp.CallToolResult{Content: []mcp.Content{text}}, nil, nil
 		})
+	mcp.AddTool(server, &mcp.Tool{Name: "rename", Description: "Rename a page"},
+		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "renamed"}}}, nil, nil
+		})
 	var revoked atomic.Bool
 	var last atomic.Value // the token of the last request
 	last.Store("")
@@ -206,9 +210,10 @@ func TestRemoteSignIn(t *testing.T) {
 	t.Parallel()
 	said, wrap := startVendor(t, 24)
 	p := prepare(t, map[string]string{"vendor.hcl": "auth = { token = \"vault:vendor_token\" }\nserver {\n" +
-		"  transport = \"stream-http\"\n  url = \"" + resourceURL + "\"\n}\ntrust {\n  public_source = false\n}\n"})
+		"  transport = \"stream-http\"\n  url = \"" + resourceURL + "\"\n}\ntrust {\n  public_source = false\n}\n" +
+		"tool \"rename\" {\n  scopes = [\"write\"]\n}\n"})
 	p.up(wrap...)
-	p.reads("vendor", "whoami")
+	p.reads("vendor", "whoami", "rename")
 	p.await("the command", soon, func(r control.Report) bool {
 		s := server(r, "vendor")
 		return s.State == control.NeedsLogin && s.Remedy == "pfar login vendor"
@@ -253,6 +258,15 @@ func TestRemoteSignIn(t *testing.T) {
 	if got := c.must("vendor__whoami", nil); got != "[read]" {
 		t.Errorf("the server sees %q", got)
 	}
+	lacks := func() bool {
+		r, err := c.call("vendor__rename", nil)
+		said := r.text + fmt.Sprint(err)
+		return strings.Contains(said, "was not granted what it needs") &&
+			strings.Contains(said, "pfar login vendor --scope write")
+	}
+	if !lacks() {
+		t.Error("a tool is called that needs another scope")
+	}
 	var told []vendorSays
 	eventually(t, func() bool {
 		told = append(told, drain()...)
@@ -296,6 +310,10 @@ func TestRemoteSignIn(t *testing.T) {
 	}
 	p.awaitRunning("vendor")
 	eventually(t, func() bool { r, err := c.call("vendor__whoami", nil); return err == nil && r.text == "[read write]" })
+
+	if lacks() {
+		t.Error("a tool is not called whose scope was granted")
+	}
 
 	// The authorization server takes back all that it has given, and one more login brings it back.
 	refuses("/end")

@@ -272,11 +272,11 @@ func (p *pfar) command(args ...string) (stdout, stderr string, code int) {
 }
 
 // reads has the operator say that a tool of a server only reads.
-func (p *pfar) reads(server, tool string) {
+func (p *pfar) reads(server string, tools ...string) {
 	p.t.Helper()
 	check(p.t, os.Mkdir(filepath.Join(p.home, "policies.d"), 0o755))
 	put(p.t, filepath.Join(p.home, "policies.d", server+".hcl"),
-		fmt.Sprintf("server %q {\n  reads = [%q]\n  relax = \"a test\"\n}\n", server, tool))
+		fmt.Sprintf("server %q {\n  reads = [%s]\n  relax = \"a test\"\n}\n", server, `"`+strings.Join(tools, `", "`)+`"`))
 }
 
 // succeeds runs a command that has to.

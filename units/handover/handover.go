@@ -61,6 +61,9 @@ type Tool struct {
 	Enabled     *bool  `json:"enabled,omitempty"`     // false: no client has it; nil: not said
 	Rename      string `json:"rename,omitempty"`      // the name that clients see; "": the server's own
 	Description string `json:"description,omitempty"` // that clients see in place of the server's own
+
+	Scopes []string `json:"scopes,omitempty"` // that a call needs the server's tokens to have been granted
+	Lacks  string   `json:"lacks,omitempty"`  // which they lack for certain, and what to type; "": none, or nobody knows
 }
 
 // Sessions says whether each client session has a process of the server's to itself. The zero value is one process for

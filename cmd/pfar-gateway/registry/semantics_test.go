@@ -1,10 +1,13 @@
 package registry
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -70,5 +73,30 @@ func TestWordOn(t *testing.T) {
 	}
 	if got := wordOn(nil, "get"); got.Semantics != "" {
 		t.Errorf("nothing was said, and it is %+v", got)
+	}
+}
+
+// TestGranted: a tool that needs what the token lacks is refused with what its owner can type, and no other one is.
+func TestGranted(t *testing.T) {
+	const login = "its owner can run pfar login notion --scope write"
+	server := handover.Server{Name: "notion", Tools: map[string]handover.Tool{
+		"send_*": {Scopes: []string{"write"}, Lacks: login}, "get": {Scopes: []string{"read"}},
+	}}
+	config := protocol.Config{Server: server, Memory: keep.Volatile(), Limits: new(protocol.Limits)}
+	u := &Upstream{Conversation: protocol.New(config)}
+	for tool, want := range map[string]bool{
+		"send_mail": false, "send_": false, "get": true, "sends": true, "x_send_y": true,
+	} {
+		err := u.Granted(tool)
+		if (err == nil) != want {
+			t.Errorf("%s: %v", tool, err)
+		}
+		if err == nil {
+			continue
+		}
+		e, ok := errors.AsType[*failure.Error](err)
+		if !ok || e.Class != failure.Forbidden || e.Server != "notion" || !strings.Contains(e.Advice, login) {
+			t.Errorf("%s: %+v", tool, err)
+		}
 	}
 }

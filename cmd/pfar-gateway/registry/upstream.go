@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
 	"github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -222,6 +225,21 @@ func (u *Upstream) refusal() error {
 		u.Server().Name))
 	refusal.Advice = "its owner stores others: " + remedy
 	return refusal
+}
+
+// Granted returns why a tool is not called: the server's tokens lack for certain what the owner says that it needs.
+func (u *Upstream) Granted(tool string) error {
+	server := u.Server()
+	for _, name := range slices.Sorted(maps.Keys(server.Tools)) {
+		if t := server.Tools[name]; t.Lacks != "" && gate.Pattern(name).Match(tool) {
+			refusal := failure.As(failure.Forbidden, server.Name, jsonrpc.Errorf(protocol.CodeUnavailable,
+				"tool %s is not called: the token of %s was not granted what it needs", protocol.Quote(tool),
+				protocol.Quote(server.Name)))
+			refusal.Advice = "it was not granted " + t.Lacks
+			return refusal
+		}
+	}
+	return nil
 }
 
 // newProof takes it that pfard has told which secrets a live server has by now.

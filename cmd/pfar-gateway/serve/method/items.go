@@ -33,6 +33,9 @@ func callTool(calls *call.Calls, v *call.Visit) (reply.Reply, error) {
 	var read call.Target // whose definition the arguments fit
 	re, err := calls.Reach(v, func() (call.Target, error) {
 		route, err := v.Catalogue(calls.Registry).Named(registry.Tools, v.Endpoint, name)
+		if err == nil {
+			err = route.Upstream.Granted(route.Name)
+		}
 		switch none = err; {
 		case err != nil:
 			return call.Target{Route: route, Kind: gate.Tool}, err
