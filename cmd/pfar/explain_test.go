@@ -18,8 +18,8 @@ import (
 )
 
 // TestExplained has explain tell all of servers of which nothing, little and much is known. In the archives, the
-// declarations are those of the running pfar, a line of the comment names a server and its tools, explain is all that is
-// printed, and the facts are those that the shipped policy and the sandboxes give.
+// declarations are those of the running pfar, a line of the comment names a server and its tools, and explain is all
+// that is printed. The facts are those that the shipped policy and the sandboxes give.
 func TestExplained(t *testing.T) {
 	files, _ := filepath.Glob("testdata/explain/*.txtar")
 	if len(files) < 4 {

@@ -106,7 +106,8 @@ func (m means) becomes(b *bench, q *operator.Request) laxness {
 
 // TestLaxerByNothingElse decides every call by every profile, with and without each means, alone and together. What is
 // laxer than before is so by a means that may make it so: a sandbox by its audience, undo for a server that reaches
-// nothing, everyday where a clean session reads, a grant where the gate asks and may ask less often. Nothing makes a call of regulated data towards less, or one of the trifecta that its sandbox does not end, any laxer.
+// nothing, everyday where a clean session reads, a grant where the gate asks and may ask less often. Nothing makes a
+// call of regulated data towards less, or one of the trifecta that its sandbox does not end, any laxer.
 func TestLaxerByNothingElse(t *testing.T) {
 	p := policies.Load(nil, "").Policy
 	b := newBench(t)
