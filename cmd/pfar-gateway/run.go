@@ -332,19 +332,24 @@ func (g *gateway) followSecrets(ctx context.Context) {
 	})
 }
 
-// followPolicy learns what calls are decided by, until ctx ends.
+// followPolicy learns what calls are decided by, until ctx ends. A policy of a later pfard may have a member that this
+// gateway does not know, and that may be a restriction: the policy before stays in force. What servers may reach counts
+// at once, since more of it makes decisions stricter.
 func (g *gateway) followPolicy(ctx context.Context) {
 	g.followPfard(ctx, "what calls are decided by", 2*time.Second, func(heard func()) error {
 		return g.pfard.Policy(ctx, func(b, sandboxes []byte) error {
 			policy := new(gate.Policy)
-			if err := policy.UnmarshalJSON(b); err != nil {
+			refused := policy.UnmarshalJSON(b)
+			if refused != nil {
+				policy = g.point.Policy()
+			}
+			confined, unread := confinedBy(sandboxes)
+			if policy != nil {
+				g.decideBy(policy, confined)
+			}
+			if err := errors.Join(refused, unread); err != nil {
 				return err
 			}
-			confined, err := confinedBy(sandboxes)
-			if err != nil {
-				return err
-			}
-			g.decideBy(policy, confined)
 			heard()
 			g.kept.policy.keep(g.store, b, g.log)
 			return nil
@@ -352,7 +357,8 @@ func (g *gateway) followPolicy(ctx context.Context) {
 	})
 }
 
-// confinedBy reads what all servers may reach. Without it, which is by a pfard of an earlier version, none is confined.
+// confinedBy reads what all servers may reach. Without it, which is by a pfard of an earlier version, none is confined,
+// nor is any if it cannot be read.
 func confinedBy(b []byte) (*gate.Sandboxes, error) {
 	if b == nil {
 		return nil, nil
