@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/pfar/pfar/policies/oauth"
@@ -71,17 +72,21 @@ func findOut(ctx context.Context, q oauth.Question, out dialer, roots *x509.Cert
 const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
 	`"capabilities":{},"clientInfo":{"name":"pfar","version":"0"}}}`
 
+// tools is what a server may refuse that lets everybody begin a session.
+const tools = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+
 // server has the server refuse a request without a token, and reads where its metadata lies.
 func (i inquirer) server(ctx context.Context) (oauth.Found, error) {
-	method, body := http.MethodPost, io.Reader(bytes.NewReader([]byte(hello)))
-	if i.q.Stream {
-		method, body = http.MethodGet, nil
-	}
-	r, err := i.send(ctx, method, i.q.URL, "application/json, text/event-stream", body)
+	r, err := i.knock(ctx, hello)
 	if err != nil {
 		return oauth.Found{}, err
 	}
-	r.Body.Close() // it may have no end
+	if r.StatusCode == http.StatusOK && !i.q.Stream {
+		more, err := i.knock(ctx, tools)
+		if err == nil && (more.StatusCode == http.StatusUnauthorized || more.StatusCode == http.StatusForbidden) {
+			r = more
+		}
+	}
 	if r.StatusCode >= 300 && r.StatusCode < 400 {
 		return oauth.Found{}, fmt.Errorf("the server answered %d, a redirect, which pfar does not follow: write the address "+
 			"of the server itself as url", r.StatusCode)
@@ -103,6 +108,20 @@ func (i inquirer) server(ctx context.Context) (oauth.Found, error) {
 		err = fmt.Errorf("asking the server who signs people in: %w", err)
 	}
 	return f, err
+}
+
+// knock sends the server a message without a token, or opens its stream. The body of the answer is closed: it may have
+// no end.
+func (i inquirer) knock(ctx context.Context, message string) (*http.Response, error) {
+	method, body := http.MethodPost, io.Reader(strings.NewReader(message))
+	if i.q.Stream {
+		method, body = http.MethodGet, nil
+	}
+	r, err := i.send(ctx, method, i.q.URL, "application/json, text/event-stream", body)
+	if err == nil {
+		r.Body.Close()
+	}
+	return r, err
 }
 
 // documents reads the metadata at the first place that has any.

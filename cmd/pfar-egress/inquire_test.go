@@ -70,6 +70,13 @@ func TestAskingTheServer(t *testing.T) {
 	stream := server
 	stream.Stream = true
 	refuses := replies(401, "")
+	greets := func(w http.ResponseWriter, q *http.Request) { // without a token it has no more than that
+		if b, _ := io.ReadAll(q.Body); strings.Contains(string(b), `"initialize"`) {
+			replies(200, "{}")(w, q)
+			return
+		}
+		replies(401, "", byItself)(w, q)
+	}
 	endless := func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		for q.Context().Err() == nil {
@@ -96,9 +103,12 @@ func TestAskingTheServer(t *testing.T) {
 		"nowhere": {server, map[string]http.HandlerFunc{"/mcp": refuses},
 			[]string{"POST /mcp", "GET " + atServer, "GET " + atRoot}, "https://HERE", ""},
 		"open": {server, map[string]http.HandlerFunc{"/mcp": replies(200, "{}")},
-			[]string{"POST /mcp", "GET " + atServer, "GET " + atRoot}, "", "wants no sign-in: it answered 200"},
+			[]string{"POST /mcp", "POST /mcp", "GET " + atServer, "GET " + atRoot}, "",
+			"wants no sign-in: it answered 200"},
 		"open, with a stream": {server, map[string]http.HandlerFunc{"/mcp": endless, atServer: replies(200, ofItself)},
-			[]string{"POST /mcp", "GET " + atServer}, "https://login.example", ""},
+			[]string{"POST /mcp", "POST /mcp", "GET " + atServer}, "https://login.example", ""},
+		"open to a hello": {server, map[string]http.HandlerFunc{"/mcp": greets, "/meta": replies(200, ofItself)},
+			[]string{"POST /mcp", "POST /mcp", "GET /meta"}, "https://login.example", ""},
 		"its word leads nowhere": {server, map[string]http.HandlerFunc{"/mcp": replies(401, "", byItself),
 			atServer: replies(200, ofItself)}, []string{"POST /mcp", "GET /meta"}, "", "answered 404"},
 		"its word leads elsewhere": {server, map[string]http.HandlerFunc{"/mcp": replies(401, "",

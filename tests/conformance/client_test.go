@@ -36,7 +36,7 @@ var clientRuns = []struct {
 
 // notJudged says why the rest cannot judge pfar.
 var notJudged = map[string]string{
-	"auth/":                 "OAuth towards remote servers on HTTP, which pfar does not have",
+	"auth/":                 "TestSignIn has them",
 	"sse-retry":             "when a stream of HTTP is opened again: the shim's business, stdio has no streams",
 	"http-standard-headers": "headers of HTTP: the shim sets them, stdio has none",
 	"http-custom-headers":   "headers of HTTP, again",

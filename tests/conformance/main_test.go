@@ -21,8 +21,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(roleVariable) == roleClient {
-		if err := playClient(os.Args[len(os.Args)-1]); err != nil {
+	roles := map[string]func(string) error{roleClient: playClient, roleSignIn: playSignIn}
+	if play := roles[os.Getenv(roleVariable)]; play != nil {
+		if err := play(os.Args[len(os.Args)-1]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -27,7 +27,9 @@ type pfar struct {
 	token  string
 
 	dir, run string
+	env      []string
 	cmd      *exec.Cmd
+	reports  *bufio.Reader
 	ended    chan struct{}
 	stderr   lockedBuffer
 }
@@ -56,23 +58,11 @@ func up(programs string, declarations map[string]string) (*pfar, error) {
 	if err := p.prepare(declarations); err != nil {
 		return nil, errors.Join(err, p.down())
 	}
-	p.cmd = exec.Command(filepath.Join(programs, "pfar"), "up", filepath.Join(p.dir, "mcp.d"), "--listen", "127.0.0.1:0", "--json", "--verbose")
-	p.cmd.Env = append(os.Environ(), "PFAR_RUN_DIR="+p.run, "PFAR_STATE_DIR="+filepath.Join(p.dir, "state"), "TMPDIR="+p.dir)
-	p.cmd.Stderr = &p.stderr
-	stdout, writer, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, p.down())
+	stdout, err := p.start(programs)
+	if err == nil {
+		err = p.await(func(r control.Report) (bool, error) { return allRun(r, len(declarations)) })
 	}
-	p.cmd.Stdout = writer
-	p.ended, err = spawn(p.cmd)
-	writer.Close()
 	if err != nil {
-		stdout.Close()
-		return nil, errors.Join(err, p.down())
-	}
-	stdout.SetReadDeadline(time.Now().Add(soon))
-	if err := p.await(stdout, len(declarations)); err != nil {
-		stdout.Close()
 		log := p.log() // down removes it
 		return nil, errors.Join(err, p.down(), errors.New(log))
 	}
@@ -87,6 +77,30 @@ func up(programs string, declarations map[string]string) (*pfar, error) {
 	}
 	p.token = strings.TrimSpace(string(token))
 	return p, nil
+}
+
+// start starts pfar as the last argument of a command, if there is one. Whatever it returns, down is to be called.
+func (p *pfar) start(programs string, wrap ...string) (stdout *os.File, err error) {
+	config := filepath.Join(p.dir, "mcp.d")
+	args := append(wrap, filepath.Join(programs, "pfar"), "up", config, "--listen", "127.0.0.1:0", "--json", "--verbose")
+	p.cmd = exec.Command(args[0], args[1:]...)
+	p.env = append(os.Environ(), "PFAR_RUN_DIR="+p.run, "PFAR_STATE_DIR="+filepath.Join(p.dir, "state"),
+		"PFAR_CONFIG_DIR="+config, "TMPDIR="+p.dir)
+	p.cmd.Env, p.cmd.Stderr = p.env, &p.stderr
+	stdout, writer, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	p.cmd.Stdout = writer
+	p.ended, err = spawn(p.cmd)
+	writer.Close()
+	if err != nil {
+		stdout.Close()
+		return nil, err
+	}
+	p.reports = bufio.NewReader(stdout)
+	stdout.SetReadDeadline(time.Now().Add(soon))
+	return stdout, nil
 }
 
 func (p *pfar) prepare(declarations map[string]string) (err error) {
@@ -112,13 +126,12 @@ func (p *pfar) prepare(declarations map[string]string) (err error) {
 	return nil
 }
 
-// await reads reports until so many servers run.
-func (p *pfar) await(reports io.Reader, servers int) error {
-	lines := bufio.NewReader(reports)
+// await reads reports until one is good.
+func (p *pfar) await(good func(control.Report) (bool, error)) error {
 	for {
-		line, err := lines.ReadBytes('\n')
+		line, err := p.reports.ReadBytes('\n')
 		if err != nil {
-			return fmt.Errorf("waiting for %d servers to run, now %+v: %w", servers, p.report.Servers, err)
+			return fmt.Errorf("waiting for servers, now %+v: %w", p.report.Servers, err)
 		}
 		p.report = control.Report{}
 		if err := json.Unmarshal(line, &p.report); err != nil {
@@ -127,19 +140,24 @@ func (p *pfar) await(reports io.Reader, servers int) error {
 		if len(p.report.Diagnostics) > 0 {
 			return fmt.Errorf("the declaration is not accepted: %+v", p.report.Diagnostics)
 		}
-		running := 0
-		for _, s := range p.report.Servers {
-			switch s.State {
-			case control.Running:
-				running++
-			case control.Failed:
-				return fmt.Errorf("%s has failed: %q", s.Name, s.Detail)
-			}
-		}
-		if running == servers {
-			return nil
+		if ok, err := good(p.report); ok || err != nil {
+			return err
 		}
 	}
+}
+
+// allRun reports whether so many servers run.
+func allRun(r control.Report, servers int) (bool, error) {
+	running := 0
+	for _, s := range r.Servers {
+		switch s.State {
+		case control.Running:
+			running++
+		case control.Failed:
+			return false, fmt.Errorf("%s has failed: %q", s.Name, s.Detail)
+		}
+	}
+	return running == servers, nil
 }
 
 // down ends pfar as Ctrl-C does, and removes its directories.

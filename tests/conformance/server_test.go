@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pfar/pfar/tests/trust"
 )
 
 // asksAll lets a server ask its clients for all that it can be allowed to, and gives each session a process of its own.
@@ -36,58 +38,96 @@ var serverRuns = []struct {
 		{"--scenario", "sep-2640-skills-enumeration"}, {"--scenario", "sep-2640-skills-manifest"}}, 168},
 }
 
-// TestServer judges the reference server, and the same one behind pfar. A server that closes the stream of a call by
-// itself passes server-sse-disconnect-resume on HTTP alone, as the TypeScript reference server does: on stdio it has no
-// stream to close, and the suite then says INFO. TestReadOn of cmd/pfar-gateway/serve holds what pfar does when a
-// connection breaks.
+// Ways by which pfar reaches the reference server. On stdio both generations are one declaration.
+const (
+	onStdio  = "reference"
+	remotely = "remote"
+)
+
+// TestServer judges the reference server, and the same one behind one pfar, which starts it and also has it as a remote
+// server: in all revisions of the protocol at the same time, as clients of both generations side by side must not notice
+// each other. A server that closes the stream of a call by itself passes server-sse-disconnect-resume on HTTP alone, as
+// the TypeScript reference server does: on stdio it has no stream to close, and the suite then says INFO. TestReadOn of
+// cmd/pfar-gateway/serve holds what pfar does when a connection breaks.
 func TestServer(t *testing.T) {
 	_, dir := both(t)
-	verdicts := make([]verdict, len(serverRuns))
-	t.Run("runs", func(t *testing.T) {
-		for i, r := range serverRuns {
-			v := &verdicts[i]
-			*v = newVerdict(r.suite, dir, r.revision)
-			t.Run(v.name(), func(t *testing.T) {
-				t.Parallel()
-				v.took[0] = serve(t, *v, v.direct, reference(t, dir, r.stateless), r.args)
-				v.took[1] = serve(t, *v, v.through, behindPfar(t, "reference"), r.args)
-				v.judge(t, r.least)
-			})
-		}
-	})
+	behind := behindPfar(t, declared(t, dir))
+	alone := func(way string, stateless bool) string { return behind(declarationOf(way, stateless)) }
+	verdicts := judgeAll(t, dir, alone)
 	wantAll(t, dir, "server", verdicts, func(string) bool { return false })
-	table("server scenarios", verdicts)
+	table("server scenarios, all at once on one pfar", verdicts)
+}
+
+// TestServerAlone gives each revision, and each way, a pfar of its own.
+func TestServerAlone(t *testing.T) {
+	if testing.Short() {
+		return // TestServer is the example
+	}
+	_, dir := both(t)
+	verdicts := judgeAll(t, dir, func(way string, stateless bool) string {
+		name := declarationOf(way, stateless)
+		return behindPfar(t, map[string]string{name: declared(t, dir)[name]})(name)
+	})
+	table("server scenarios, each on a pfar of its own", verdicts)
+}
+
+// judgeAll puts the reference server, and pfar before it in each way, through all runs at the same time. open returns
+// where pfar serves it.
+func judgeAll(t *testing.T, dir string, open func(way string, stateless bool) string) (verdicts []verdict) {
+	t.Helper()
+	var running sync.WaitGroup // not t.Parallel, which runs no more at once than there are processors
+	took := make([]time.Duration, len(serverRuns))
+	for i, r := range serverRuns {
+		direct := results{}
+		target := reference(t, dir, r.stateless)
+		running.Go(func() { took[i] = serve(t, suite{name: r.suite, dir: dir}, direct, target, r.args) })
+		for _, way := range []string{onStdio, remotely} {
+			v := newVerdict(r.suite, dir, r.revision)
+			v.direct, v.way = direct, way
+			verdicts = append(verdicts, v)
+		}
+	}
+	for i := range verdicts {
+		v, r := &verdicts[i], serverRuns[i/2]
+		target := open(v.way, r.stateless)
+		running.Go(func() { v.took[1] = serve(t, v.suite, v.through, target, r.args) })
+	}
+	running.Wait()
+	for i := range verdicts {
+		verdicts[i].took[0] = took[i/2]
+		verdicts[i].judge(t, serverRuns[i/2].least)
+	}
+	return verdicts
+}
+
+// declared are the declarations of the reference server, by name.
+func declared(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{onStdio: declare(filepath.Join(dir, "bin", "everything-server"), nil, "")}
+	for _, stateless := range []bool{false, true} {
+		all[declarationOf(remotely, stateless)] = fmt.Sprintf(
+			"server {\n  transport = \"stream-http\"\n  url = %s\n}\n%s%s", quote(reference(t, dir, stateless)+"/"), asksAll, trust.Honest)
+	}
+	return all
+}
+
+func declarationOf(way string, stateless bool) string {
+	if way == remotely && stateless {
+		return "stateless"
+	}
+	return way
 }
 
 // serve puts a server through the suite.
-func serve(t testing.TB, v verdict, into results, target string, runs [][]string) time.Duration {
+func serve(t testing.TB, by suite, into results, target string, runs [][]string) time.Duration {
 	t.Helper()
 	return timed(t, func() (err error) {
 		for _, args := range runs {
-			_, e := v.suite.run(t.Context(), into, "server", nil, append(args, "--url", target)...)
+			_, e := by.run(t.Context(), into, "server", nil, append(args, "--url", target)...)
 			err = errors.Join(err, e)
 		}
 		return err
 	})
-}
-
-// TestGenerationsTogether puts one pfar and one declaration through all revisions at the same time: clients of both
-// generations side by side must not notice each other.
-func TestGenerationsTogether(t *testing.T) {
-	_, dir := both(t)
-	target := behindPfar(t, "reference")
-	verdicts := make([]verdict, len(serverRuns))
-	var running sync.WaitGroup // not t.Parallel, which runs no more at once than there are processors
-	for i, r := range serverRuns {
-		verdicts[i] = newVerdict(r.suite, dir, r.revision)
-		running.Go(func() { verdicts[i].took[1] = serve(t, verdicts[i], verdicts[i].through, target, r.args) })
-	}
-	running.Wait()
-	for i, r := range serverRuns {
-		verdicts[i].took[0] = serve(t, verdicts[i], verdicts[i].direct, reference(t, dir, r.stateless), r.args)
-		verdicts[i].judge(t, r.least)
-	}
-	table("server scenarios, all at once on one pfar", verdicts)
 }
 
 // timed fails with what f returns.
@@ -110,7 +150,8 @@ func reference(t testing.TB, dir string, stateless bool) string {
 		}
 		address := l.Addr().String()
 		l.Close()
-		c := exec.Command(filepath.Join(dir, "bin", "everything-server"), "-http", address, fmt.Sprintf("-stateless=%v", stateless))
+		c := exec.Command(filepath.Join(dir, "bin", "everything-server"), "-http", address,
+			fmt.Sprintf("-stateless=%v", stateless))
 		ended, err := spawn(c)
 		if err != nil {
 			t.Fatal(err)
@@ -154,31 +195,30 @@ func answers(address string, ended <-chan struct{}) bool {
 	}
 }
 
-// behindPfar starts the reference server on stdio below a pfar of its own, and returns the URL of a front to it.
-func behindPfar(t testing.TB, name string) string {
+// behindPfar brings declarations up, and returns what opens a front to one of them.
+func behindPfar(t testing.TB, declarations map[string]string) (open func(name string) (target string)) {
 	t.Helper()
-	bin, dir := both(t)
-	p, err := up(bin, map[string]string{name: declare(filepath.Join(dir, "bin", "everything-server"), nil, "")})
+	bin, _ := both(t)
+	p, err := up(bin, declarations)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f *front
-	t.Cleanup(sync.OnceFunc(func() {
-		if f != nil {
-			f.close()
-		}
+	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(p.log())
 		}
 		if err := p.down(); err != nil {
 			t.Error(err)
 		}
-	}))
-	target, f, err := before(p, name)
-	if err != nil {
-		t.Fatal(err)
+	})
+	return func(name string) string {
+		target, f, err := before(p, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(f.close)
+		return target
 	}
-	return target
 }
 
 // before opens a front to one server of a pfar.

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -18,6 +19,8 @@ import (
 type suite struct {
 	name string // of its alias in package.json
 	dir  string // of what is installed
+
+	alone bool // it runs in a network of its own, and with it the client that it starts
 }
 
 // longest is how long the suite may take for one run.
@@ -29,7 +32,11 @@ func (s suite) command(ctx context.Context, args ...string) *exec.Cmd {
 	node := filepath.Join(s.dir, "node_modules", "node-linux-"+arch, "bin", "node")
 	patient, _ := filepath.Abs("patient.cjs") // the directory is there
 	program := filepath.Join(s.dir, "node_modules", s.name, "dist", "index.js")
-	c := exec.CommandContext(ctx, node, append([]string{"--require", patient, program}, args...)...)
+	line := append([]string{node, "--require", patient, program}, args...)
+	if s.alone {
+		line = append([]string{"unshare", "--net", "sh", "-c", `ip link set lo up && exec "$@"`, "sh"}, line...)
+	}
+	c := exec.CommandContext(ctx, line[0], line[1:]...)
 	c.WaitDelay = time.Second // a client that it has started may hold its output open
 	return c
 }
@@ -54,10 +61,12 @@ func (s suite) run(ctx context.Context, r results, role string, env []string, ar
 	if err := r.read(dir, prefix); err != nil {
 		return "", err
 	}
-	files, _ := filepath.Glob(filepath.Join(dir, "*", "stderr.txt"))
-	for _, path := range files {
-		b, _ := os.ReadFile(path)
-		said += string(b)
+	for _, depth := range []string{"*", "*/*"} { // the name of a scenario may have a slash
+		files, _ := filepath.Glob(filepath.Join(dir, depth, "stderr.txt"))
+		for _, path := range files {
+			b, _ := os.ReadFile(path)
+			said += string(b)
+		}
 	}
 	if ctx.Err() != nil || r.total() == before {
 		return said, fmt.Errorf("%s %q: %w, %d checks:\n%.4000s", s.name, args, errors.Join(runErr, ctx.Err()), r.total()-before, out)
@@ -96,22 +105,22 @@ func (s suite) scenarios(t testing.TB, role string) []string {
 // test of which only a part has run.
 func wantAll(t testing.TB, dir, role string, verdicts []verdict, excused func(string) bool) {
 	t.Helper()
-	judged := map[suite]map[string]bool{}
+	judged := map[string]map[string]bool{} // by suite
 	for _, v := range verdicts {
 		if len(v.through) == 0 {
 			return
 		}
-		if judged[v.suite] == nil {
-			judged[v.suite] = map[string]bool{}
+		if judged[v.suite.name] == nil {
+			judged[v.suite.name] = map[string]bool{}
 		}
 		for scenario := range v.through {
-			judged[v.suite][scenario] = true
+			judged[v.suite.name][scenario] = true
 		}
 	}
 	for _, name := range []string{"conformance-stable", "conformance-alpha"} {
-		s := suite{name, dir}
+		s := suite{name: name, dir: dir}
 		for _, scenario := range s.scenarios(t, role) {
-			if !judged[s][scenario] && !excused(scenario) {
+			if !judged[name][scenario] && !excused(scenario) {
 				t.Errorf("%s has a %s scenario %s that nobody runs", name, role, scenario)
 			}
 		}
@@ -122,16 +131,20 @@ func wantAll(t testing.TB, dir, role string, verdicts []verdict, excused func(st
 type verdict struct {
 	suite           suite
 	revision        string
+	way             string // of several, by which pfar reaches the server
 	direct, through results
 	said            map[string]string // by a client of the suite, in a scenario with pfar
 	took            [2]time.Duration  // without and with pfar
 }
 
 func newVerdict(name, dir, revision string) verdict {
-	return verdict{suite: suite{name, dir}, revision: revision, direct: results{}, through: results{}, said: map[string]string{}}
+	return verdict{suite: suite{name: name, dir: dir}, revision: revision, direct: results{}, through: results{},
+		said: map[string]string{}}
 }
 
-func (v verdict) name() string { return v.suite.name + " " + v.revision }
+func (v verdict) name() string {
+	return strings.TrimSpace(v.suite.name + " " + v.revision + " " + v.way)
+}
 
 // judge fails for everything that pfar loses, and when there was less to lose than least.
 func (v verdict) judge(t testing.TB, least int) {
@@ -156,11 +169,12 @@ func values(r results) (all [][]check) {
 }
 
 // header and String make the table that a run prints.
-var header = fmt.Sprintf("%-32s %9s %16s %16s %9s %9s", "", "scenarios", "passed without", "passed with pfar", "s without", "s with")
+var header = fmt.Sprintf("%-40s %9s %16s %16s %9s %9s", "", "scenarios", "passed without", "passed with pfar",
+	"s without", "s with")
 
 func (v verdict) String() string {
-	return fmt.Sprintf("%-32s %9d %16d %16d %9.1f %9.1f", v.name(), len(v.through), v.direct.count(passed), v.through.count(passed),
-		v.took[0].Seconds(), v.took[1].Seconds())
+	return fmt.Sprintf("%-40s %9d %16d %16d %9.1f %9.1f", v.name(), len(v.through), v.direct.count(passed),
+		v.through.count(passed), v.took[0].Seconds(), v.took[1].Seconds())
 }
 
 // table prints verdicts and their sum; the figures are the ones in BENCHMARKS.md.
@@ -172,5 +186,5 @@ func table(title string, verdicts []verdict) {
 		sum[0] += v.direct.count(passed)
 		sum[1] += v.through.count(passed)
 	}
-	fmt.Printf("%-32s %9s %16d %16d\n", "all", "", sum[0], sum[1])
+	fmt.Printf("%-40s %9s %16d %16d\n", "all", "", sum[0], sum[1])
 }
