@@ -101,7 +101,7 @@ func (c toolsVerb) triesOffline(ctx context.Context, server string) bool {
 	if s, err := findServer(report, server); err != nil || s.State != control.Offline {
 		return false
 	}
-	_, err = lifecycleVerb{c.pfar}.change(ctx, control.Wake, server)
+	_, err = lifecycleVerb(c).change(ctx, control.Wake, server)
 	return err == nil
 }
 

@@ -39,7 +39,8 @@ type localUnits struct {
 	runner *local.Runner
 }
 
-func (l localUnits) try(server string) { l.runner.Try(server) }
+// try does not wait: the runner may wait for the loop.
+func (l localUnits) try(server string) { go l.runner.Try(server) }
 
 // owner is told what has failed. It does not wait.
 type owner interface{ tell(failure) }
