@@ -8,10 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
@@ -29,10 +32,8 @@ type vendor struct {
 	ids atomic.Int64 // of requests
 
 	mu      sync.Mutex
-	shut    bool                               // it answers 503
-	refuses map[string][]http.HandlerFunc      // what becomes of the next calls of a tool, in place of the tool
-	calls   map[string]int                     // how often each tool was asked for
-	carries func(tool string, r *http.Request) // what a tool does; nil: it answers
+	refuses map[string][]http.HandlerFunc // what becomes of the next calls of a tool, in place of the tool
+	calls   map[string]int                // how often each tool was asked for
 	stop    func()
 }
 
@@ -92,19 +93,9 @@ func (v *vendor) front(server http.Handler) http.Handler {
 				instead, v.refuses[tool] = next[0], next[1:]
 			}
 		}
-		if v.shut {
-			instead = status(http.StatusServiceUnavailable, "")
-		}
 		v.mu.Unlock()
 		instead(w, r)
 	})
-}
-
-// shuts has it answer 503, or not any more.
-func (v *vendor) shuts(shut bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.shut = shut
 }
 
 // refuse has the next calls of a tool answered like this, and counts its calls from here.
@@ -179,5 +170,83 @@ func TestOfflineIsTriedByCalls(t *testing.T) {
 	}
 	if up := server(p.awaitRunning("vendor"), "vendor"); !up.Since.Before(last) {
 		t.Errorf("up at %v, and tried by itself at %v", up.Since, last)
+	}
+}
+
+// refusedBy is of a request that was sent once.
+func refusedBy(class failure.Class, after int64, status int) failure.Failure {
+	return failure.Failure{Class: class, After: after, Status: status, Tries: 1}
+}
+
+// TestServiceStatus: a call that a service refuses by a status of HTTP has its class, with the time to try again. What
+// only reads is sent again as the declaration says, and a write never.
+func TestServiceStatus(t *testing.T) {
+	t.Parallel()
+	v := newVendor(t)
+	v.open()
+	p := prepare(t, map[string]string{"vendor.hcl": v.declared("retries = 2\n")})
+	clients := filepath.Join(p.home, "clients.d")
+	check(t, os.Mkdir(clients, 0o755))
+	const client = "token_sha256 = [%q]\nservers = [\"*\"]\nprofile = \"operator\"\nrelax = \"a test\"\n"
+	put(t, filepath.Join(clients, "agent.hcl"), fmt.Sprintf(client, digestOf("agent")))
+	p.up()
+	p.awaitRunning("vendor")
+	c := p.speakHTTP(true, "/mcp")
+	c.token, c.young = "agent", false
+	_, err := c.ask("initialize", helloLegacy, "1", "", "")
+	check(t, err)
+
+	limited := status(http.StatusTooManyRequests, "2")
+	v.refuse("look", limited)
+	begun := time.Now()
+	told, text := v.told(c, "look")
+	if told.Class != "" || !strings.Contains(text, "look is done") || v.called("look") != 2 {
+		t.Errorf("a read that is limited once is sent %d times: %s", v.called("look"), text)
+	} else if took := time.Since(begun); took < 2*time.Second {
+		t.Errorf("it is sent again after %v, and the service wants 2s", took)
+	}
+	v.refuse("look", limited, limited, limited, limited)
+	if told, text := v.told(c, "look"); told.Class != failure.RateLimited || told.Tries != 3 || v.called("look") != 3 {
+		t.Errorf("a read that is limited is sent %d times: %s", v.called("look"), text)
+	}
+	v.refuse("look", status(http.StatusTooManyRequests, "3600"))
+	told, text = v.told(c, "look")
+	want := failure.Failure{Class: failure.RateLimited, After: 3600, Status: http.StatusTooManyRequests, Tries: 1}
+	if told.Failure != want || v.called("look") != 1 {
+		t.Errorf("for an hour nobody waits: %s, sent %d times", text, v.called("look"))
+	}
+
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		want   failure.Failure
+		code   int    // of pfar call
+		hint   string // likewise
+	}{
+		"limited": {status(429, "7"), refusedBy(failure.RateLimited, 7, 429), 10, "try again in 7 s"},
+		"401":     {status(401, ""), refusedBy(failure.Unauthorized, 0, 401), 11, "pfar"},
+		"403":     {status(403, ""), refusedBy(failure.Forbidden, 0, 403), 12, "lack a right for this"},
+		"404":     {status(404, ""), refusedBy(failure.NotFound, 0, 404), 4, "still there"},
+		"500":     {status(500, ""), refusedBy(failure.ServerError, 0, 500), 14, "may have been carried out"},
+		"503":     {status(503, "90"), refusedBy(failure.RateLimited, 90, 503), 10, "try again in 90 s"},
+	} {
+		want := test.want
+		v.refuse("post", test.answer, test.answer, test.answer)
+		told, text := v.told(c, "post")
+		if told.Failure != want || !strings.Contains(told.Remedy, test.hint) || v.called("post") != 1 {
+			t.Errorf("%s: %s, sent %d times", name, text, v.called("post"))
+		}
+		v.refuse("post", test.answer, test.answer, test.answer)
+		out, complaint, code := p.command("call", "vendor.post")
+		if code != test.code || out != "" || !strings.Contains(complaint, "hint: ") ||
+			!strings.Contains(complaint, test.hint) || v.called("post") != 1 {
+			t.Errorf("%s: pfar call: exit %d, %q, %q, sent %d times", name, code, out, complaint, v.called("post"))
+		}
+	}
+	records := p.succeeds("audit", "--json", "--server", "vendor")
+	if n := strings.Count(records, `"kind":"retry"`); n != 3 {
+		t.Errorf("the audit has %d retries, want 3", n)
+	}
+	if up := server(p.last(), "vendor"); up.State != control.Running {
+		t.Errorf("after all that it is %s: %s", up.State, up.Detail)
 	}
 }
