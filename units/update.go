@@ -48,7 +48,7 @@ type Update struct {
 	Ended   bool           // no process is left, and none will be started again
 	Outside bool           // the service manager was asked by somebody else to start it or, with Ended, to stop it
 
-	Wait         Wait         // with StateWaiting
+	Wait         Wait         // with StateWaiting and StateOffline
 	Verification Verification // with StateRunning
 }
 
@@ -63,7 +63,7 @@ type Confinement struct {
 func (u *Update) Take(vars map[string]string) {
 	if v, ok := vars[NotifyState]; ok {
 		u.State, u.Tools, u.Wait, u.Verification = v, 0, Wait{}, Verification{}
-		if v == StateWaiting {
+		if v == StateWaiting || v == StateOffline {
 			u.Wait = parseWait(vars[NotifyWait])
 		}
 	}

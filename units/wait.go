@@ -3,12 +3,15 @@ package units
 import (
 	"encoding/json"
 	"strings"
+	"time"
 )
 
-// Wait is what a server waits for in StateWaiting.
+// Wait is what a server waits for in StateWaiting, and until when in StateOffline.
 type Wait struct {
 	For    string `json:"waits_for,omitempty"` // Wait...; "": it does not wait
 	Remedy string `json:"remedy,omitempty"`    // command of the owner's that ends it; "": no command alone does
+
+	Until time.Time `json:"next_try,omitzero"` // when pfar tries again to reach it; zero: it is not offline
 }
 
 // What Wait.For may be.

@@ -21,6 +21,7 @@ type attachment struct {
 	news    func(attach.Message) // called with what pfard says of the server while it runs
 	found   chan found           // answers to search, which are asked for beside the others
 	over    chan error           // takes one: pfard does not take this process up again
+	wanted  chan struct{}        // takes one: a call wants the server, which is offline
 
 	asking sync.Mutex // held from a question to its answer
 	mu     sync.Mutex
@@ -44,7 +45,7 @@ const (
 func newAttachment(path, digest string) *attachment {
 	return &attachment{
 		path: path, digest: digest, answers: make(chan attach.Message, 1), found: make(chan found, 1),
-		over: make(chan error, 1), turned: make(chan struct{}), told: map[string]string{},
+		over: make(chan error, 1), wanted: make(chan struct{}, 1), turned: make(chan struct{}), told: map[string]string{},
 	}
 }
 
@@ -183,6 +184,11 @@ func (a *attachment) take(m attach.Message) {
 	switch {
 	case a.news != nil && (m.Refusal != "" || m.Mistake != nil || m.Label != nil):
 		a.news(m)
+	case m.Try:
+		select {
+		case a.wanted <- struct{}{}:
+		default:
+		}
 	case m.Placed != nil, m.End != nil:
 		select {
 		case a.answers <- m:

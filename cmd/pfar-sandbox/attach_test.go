@@ -190,7 +190,7 @@ func TestUnitRuns(t *testing.T) {
 
 	public := "public"
 	p.mu.Lock()
-	if err := p.conn.Send(attach.Message{Label: &public}); err != nil {
+	if err := p.conn.Send(attach.Message{News: attach.News{Label: &public}}); err != nil {
 		t.Error(err)
 	}
 	p.mu.Unlock()

@@ -211,23 +211,6 @@ func gatewayConn(files []*os.File) (*handover.Conn, error) {
 	return &handover.Conn{Conn: c}, nil
 }
 
-// backOff waits until the time for the next start has come. It returns an error if ctx ended first.
-func (l *launcher) backOff(ctx context.Context) error {
-	wait := time.Until(l.history.Last.Add(l.history.delay()))
-	if wait <= 0 {
-		return nil
-	}
-	wait = min(wait, l.history.delay()) // whatever the clock did since
-	l.state(l.history.state(), l.history.words())
-	l.notify(map[string]string{"EXTEND_TIMEOUT_USEC": fmt.Sprint((wait + 3*time.Minute).Microseconds())})
-	select {
-	case <-time.After(wait):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // connect gives the server its cgroup, its way out and its client, and then lets it run.
 func (l *launcher) connect(s *bubblewrap.Process) error {
 	if err := l.confine(s); err != nil {

@@ -88,9 +88,13 @@ func (s *status) news(m attach.Message) {
 
 // state tells how the server is.
 func (s *status) state(state, words string) {
-	s.notify(map[string]string{
+	vars := map[string]string{
 		units.NotifyState: state, units.NotifyCrashes: fmt.Sprint(s.history.InRow), "STATUS": words,
-	})
+	}
+	if state == units.StateOffline {
+		vars[units.NotifyWait] = units.Wait{Until: s.history.Last.Add(s.history.delay())}.Notification()
+	}
+	s.notify(vars)
 }
 
 // waits tells for what the server waits.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -79,6 +80,34 @@ func (l *launcher) admitted(ctx context.Context, secrets units.Secrets) (code in
 	}
 }
 
+// backOff waits until the time for the next start has come. It returns an error if ctx ended first.
+func (l *launcher) backOff(ctx context.Context) error {
+	wait := time.Until(l.history.Last.Add(l.history.delay()))
+	if wait <= 0 {
+		return nil
+	}
+	wait = min(wait, l.history.delay()) // whatever the clock did since
+	l.state(l.history.state(), l.history.words())
+	l.notify(map[string]string{"EXTEND_TIMEOUT_USEC": fmt.Sprint((wait + 3*time.Minute).Microseconds())})
+	next := time.NewTimer(wait)
+	defer next.Stop()
+	var wanted <-chan struct{}
+	if l.history.Remote {
+		wanted = l.pfard.wanted
+	}
+	for {
+		select {
+		case <-next.C:
+			return nil
+		case <-wanted: // calls do not make it more than one try in a second
+			wanted = nil
+			next.Reset(min(steps[0], max(0, time.Until(l.history.Last.Add(steps[0])))))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // How long a launcher waits before it looks for a server again that runs without pfar. No event tells of a socket that
 // somebody begins to listen at.
 const (
@@ -94,14 +123,14 @@ func (l *launcher) reached(ctx context.Context) (code int, ok bool) {
 		if err == nil {
 			return 0, true
 		}
-		l.notify(map[string]string{units.NotifyState: units.StateOffline, "STATUS": err.Error(), "READY": "1"})
 		if l.staged { // only another launcher is shown what is there by then
 			wait = lastLook
 		}
-		select {
-		case <-ctx.Done():
-		case <-l.pfard.ended():
-		case <-time.After(wait):
+		l.notify(map[string]string{
+			units.NotifyState: units.StateOffline, "STATUS": err.Error(), "READY": "1",
+			units.NotifyWait: units.Wait{Until: time.Now().Add(wait)}.Notification(),
+		})
+		if l.looksAgain(ctx, wait) {
 			if l.staged {
 				return units.ExitGateway, false
 			}
@@ -109,6 +138,26 @@ func (l *launcher) reached(ctx context.Context) (code int, ok bool) {
 		}
 		l.state(units.StateStopping, "stopping")
 		return again(ctx), false
+	}
+}
+
+// looksAgain waits until it is time to look for a server again, and reports false if the launcher ends instead. A call
+// does not wait for long.
+func (l *launcher) looksAgain(ctx context.Context, wait time.Duration) bool {
+	next := time.NewTimer(wait)
+	defer next.Stop()
+	begun := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-l.pfard.ended():
+			return false
+		case <-next.C:
+			return true
+		case <-l.pfard.wanted:
+			next.Reset(max(0, min(wait, steps[0])-time.Since(begun)))
+		}
 	}
 }
 

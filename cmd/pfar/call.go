@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/pfar/pfar/units/control"
 )
 
 const callHelp = `Call one tool and print what it returns.
@@ -68,16 +70,39 @@ func (c toolsVerb) call(cmd *cobra.Command, args []string) error {
 		_, _, err := resolve(nil, nil)
 		return err
 	}
-	g, tools, err := c.openTools(cmd.Context())
+	return c.callNamed(cmd.Context(), before.Args(), *options, true)
+}
+
+// callNamed calls the tool that words begin with. If its server is offline, pfard tries that first.
+func (c toolsVerb) callNamed(ctx context.Context, words []string, options callOptions, tries bool) error {
+	g, tools, err := c.openTools(ctx)
 	if err != nil {
 		return err
 	}
 	defer g.close()
-	t, rest, err := c.findTool(cmd.Context(), tools, before.Args())
-	if err != nil {
+	t, rest, err := c.findTool(ctx, tools, words)
+	switch silent, ok := errors.AsType[*silentServer](err); {
+	case ok && tries && c.triesOffline(ctx, silent.server):
+		return c.callNamed(ctx, words, options, false)
+	case err != nil:
 		return err
 	}
-	return c.callTool(cmd.Context(), g, t, rest, *options)
+	return c.callTool(ctx, g, t, rest, options)
+}
+
+// triesOffline has a server tried that is offline, and reports whether it was: its tools are not known before.
+func (c toolsVerb) triesOffline(ctx context.Context, server string) bool {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	report, err := c.report(ctx)
+	if err != nil {
+		return false
+	}
+	if s, err := findServer(report, server); err != nil || s.State != control.Offline {
+		return false
+	}
+	_, err = lifecycleVerb(c).change(ctx, control.Wake, server)
+	return err == nil
 }
 
 func (c toolsVerb) callTool(ctx context.Context, g *gateway, t tool, rest []string, before callOptions) error {

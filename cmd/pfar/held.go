@@ -38,7 +38,11 @@ func (c toolsVerb) explainMissing(ctx context.Context, words []string, found mat
 		if s, findErr = findServer(report, silent.server); findErr != nil {
 			return findErr
 		}
-		err = fail(exitFailed, "%w: it is %s", silent, describe(s)).withHint("%s", remedy(s))
+		code := exitFailed
+		if s.State == control.Offline {
+			code = exitNetwork
+		}
+		err = fail(code, "%w: it is %s", silent, describe(s)).withHint("%s", remedy(s))
 		if !reachable(s) {
 			return err
 		}

@@ -93,13 +93,23 @@ func (a *attachments) mistaken(server, words string) {
 	}
 }
 
+// try has a server's launcher try it, which is offline.
+func (a *attachments) try(server string) {
+	a.mu.Lock()
+	conn := a.launchers[server].conn
+	a.mu.Unlock()
+	if conn != nil {
+		_ = conn.Send(attach.Message{News: attach.News{Try: true}})
+	}
+}
+
 // relabelled shows another label in the status line of a unit.
 func (a *attachments) relabelled(instance, label string) {
 	a.mu.Lock()
 	conn := a.launchers[instance].conn
 	a.mu.Unlock()
 	if conn != nil {
-		_ = conn.Send(attach.Message{Label: &label})
+		_ = conn.Send(attach.Message{News: attach.News{Label: &label}})
 	}
 }
 

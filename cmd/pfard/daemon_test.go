@@ -135,6 +135,7 @@ type (
 func (f ownerFunc) tell(what failure)               { f(what) }
 func (f unitsFunc) notice(server, words string)     { f(server, words) }
 func (f unitsFunc) mistaken(server, words string)   { f(server, words) }
+func (f unitsFunc) try(string)                      {}
 func (unitsFunc) relabelled(instance, label string) {}
 func (f bridgesFunc) Changed(server string)         { f(server) }
 func (f homesFunc) inUse()                          { f() }

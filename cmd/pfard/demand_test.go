@@ -67,6 +67,10 @@ func TestOnDemand(t *testing.T) {
 		{"broken while it sleeps", idle, []step{{"up", "running 1", nil}, {"sleep", "sleeping 1", nil}, {"break", "sleeping 1", nil}, {"wake", "starting 2", nil}}},
 		{"crashed", idle, []step{{"up", "running 1", nil}, {"crash", "back-off 1", nil}, {"sleep", "back-off 1", control.ErrDown}, {"wake", "back-off 1", control.ErrDown}, {"again", "starting 1", nil}, {"up", "running 1", nil}, {"sleep", "sleeping 1", nil}}},
 		{"failed", idle, []step{{"up", "running 1", nil}, {"fail", "failed 1", nil}, {"sleep", "failed 1", control.ErrDown}, {"wake", "failed 1", control.ErrDown}, {"start", "starting 2", nil}}},
+		{"offline", "", []step{
+			{"up", "running 1", nil}, {"offline", "offline 1", nil}, {"wake", "offline 1", nil}, {"again", "starting 1", nil},
+			{"offline", "offline 1", nil}, {"stop", "stopped 1", nil}, {"wake", "stopped 1", control.ErrStopped},
+		}},
 		{"learning", idle, []step{{"up", "running 1", nil}, {"learn", "starting 2", nil}, {"up", "running 2", nil}, {"sleep", "running 2", control.ErrBusy}, {"hang up", "starting 3", nil}}},
 		{"learning what sleeps", idle, []step{{"up", "running 1", nil}, {"sleep", "sleeping 1", nil}, {"learn", "starting 2", nil}, {"hang up", "sleeping 2", nil}}},
 		{"woken while somebody learns", idle, []step{{"up", "running 1", nil}, {"sleep", "sleeping 1", nil}, {"learn", "starting 2", nil}, {"wake", "starting 2", nil}, {"hang up", "starting 3", nil}}},
@@ -92,6 +96,9 @@ func TestOnDemand(t *testing.T) {
 					d.up(t, "a")
 				case "crash":
 					d.fleet.changed(units.Update{Server: "a", State: units.StateBackOff, Detail: "5s after crash 1 of 3"})
+				case "offline":
+					wait := units.Wait{Until: time.Now().Add(time.Second)}
+					d.fleet.changed(units.Update{Server: "a", State: units.StateOffline, PID: 7, Wait: wait})
 				case "again":
 					d.fleet.changed(units.Update{Server: "a", State: units.StateStarting, PID: 7})
 				case "fail":

@@ -14,14 +14,16 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/converge"
+	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
 )
 
-// statusLines shows words in the status lines of units.
+// statusLines shows words in the status lines of units, and has launchers try what is offline.
 type statusLines interface {
 	notice(server, words string)       // of a server's
 	relabelled(instance, label string) // another label of its data
 	mistaken(server, words string)     // what is wrong with its file; "": nothing any more
+	try(server string)                 // it is offline, and a call wants it
 }
 
 // noUnits has no status lines.
@@ -30,6 +32,16 @@ type noUnits struct{}
 func (noUnits) notice(string, string)     {}
 func (noUnits) relabelled(string, string) {}
 func (noUnits) mistaken(string, string)   {}
+func (noUnits) try(string)                {}
+
+// localUnits has no status lines, but launchers.
+type localUnits struct {
+	noUnits
+	runner *local.Runner
+}
+
+// try does not wait: the runner may wait for the loop.
+func (l localUnits) try(server string) { go l.runner.Try(server) }
 
 // owner is told what has failed. It does not wait.
 type owner interface{ tell(failure) }

@@ -25,16 +25,17 @@ type orders struct {
 }
 
 // wake starts a server that sleeps, for a call, and returns when its launcher is under way, or with the reason why it
-// will not be. What the operator stopped it leaves alone: whoever calls is a client.
+// will not be. Of one that is offline it returns when the launcher was told to try. What the operator stopped it leaves
+// alone: whoever calls is a client.
 func (o *orders) wake(ctx context.Context, name string) error {
 	changed, leave, err := o.followers.follow()
 	if err != nil {
 		return err
 	}
 	defer leave()
-	err = o.do(func() error { return o.beginWaking(name) })
-	for err == nil {
-		var done bool
+	var done bool
+	err = o.do(func() (err error) { done, err = o.beginWaking(name); return err })
+	for err == nil && !done {
 		err = o.do(func() (err error) { done, err = o.woken(name); return err })
 		if done || err != nil {
 			break
@@ -50,20 +51,25 @@ func (o *orders) wake(ctx context.Context, name string) error {
 	return err
 }
 
-func (o *orders) beginWaking(name string) error {
+// beginWaking reports whether there is nothing to wait for.
+func (o *orders) beginWaking(name string) (done bool, err error) {
 	s, err := o.fleet.startable(name)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if s.asleep {
+	switch {
+	case s.asleep:
 		s.run, s.asleep = true, false
 		o.fleet.converge(s)
 		o.around.tell()
-	} else if s.run { // what it waits for may be there by now
+	case s.run && s.status.State == control.Offline:
+		o.fleet.units.try(name)
+		return true, nil
+	case s.run: // what it waits for may be there by now
 		o.fleet.retryWaiting(s)
 		o.around.tell()
 	}
-	return nil
+	return false, nil
 }
 
 // woken reports whether a server that is to run is under way, or why it is not going to be.
@@ -144,12 +150,17 @@ func (o *orders) watchDemand(ctx context.Context, send func(control.Response) er
 func (o *orders) onDemand() []control.OnDemand {
 	var list []control.OnDemand
 	for _, s := range o.fleet.servers {
-		if s.want == nil || !s.want.Gateway.OnDemand && s.renew == noRenewal && !s.returns() {
+		offline := s.runs() && s.status.State == control.Offline
+		if s.want == nil || !s.want.Gateway.OnDemand && s.renew == noRenewal && !s.returns() && !offline {
 			continue
 		}
 		d := control.OnDemand{
 			Server: s.want.Gateway, Returns: s.returns(),
-			Renews: s.renew == renewalDue && s.status.State == control.Running,
+			Renews:  s.renew == renewalDue && s.status.State == control.Running,
+			Offline: offline,
+		}
+		if offline {
+			d.Next = s.status.Wait.Until
 		}
 		switch s.status.State {
 		case control.Sleeping:

@@ -143,6 +143,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	inspectors := local.NewInspectors(r, d.inspectors.giveModel)
 	d.fleet.runner, d.inspectors.runner = converge.New(r, d.fleet), inspectors
+	d.fleet.units = localUnits{runner: r}
 	errands := localErrands{d.tokens, r}
 	d.tokens.runs, d.orders.logins.runs = errands, errands
 	d.servePages(localPages{r})

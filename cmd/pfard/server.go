@@ -37,7 +37,7 @@ type server struct {
 	tried  control.State    // of before it was last started
 	proofs
 	retry   retry // of its crashes
-	served  bool  // it has been up, and nobody has stopped it since
+	served  bool  // it has been up or offline, and nobody has stopped it since
 	delayed error // why what it needs cannot be written; it is tried again
 
 	unreached string // settings of its unit that do not reach it, in words; "": none

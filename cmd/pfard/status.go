@@ -52,7 +52,7 @@ func (s *server) set(state control.State, detail string) {
 	}
 	s.status.Wait = units.Wait{}
 	switch s.status.State, s.status.Detail = state, detail; state {
-	case control.Running:
+	case control.Running, control.Offline: // which goes on until it is up
 		s.served = true
 	case control.Stopped, control.Failed, control.Sleeping, control.Waiting:
 		s.served = false
@@ -72,8 +72,11 @@ func (s *server) take(u units.Update) {
 	}
 	s.status.PID = u.PID
 	s.set(control.State(u.State), u.Detail)
-	if s.status.State == control.Waiting {
+	switch s.status.State {
+	case control.Waiting:
 		s.status.Wait = u.Wait
+	case control.Offline:
+		s.status.Wait.Until = u.Wait.Until
 	}
 	if s.renew == renewalDone && s.status.State == control.Running {
 		s.renew = noRenewal
@@ -164,7 +167,7 @@ func (s *server) down() error {
 	return fmt.Errorf("%w: %q is %s: %s", control.ErrDown, s.name, s.status.State, s.status.Detail)
 }
 
-// returns reports whether a server that was up is on its way down and up again.
+// returns reports whether a server that was up, or offline, is on its way down and up again.
 func (s *server) returns() bool {
 	if !s.served {
 		return false

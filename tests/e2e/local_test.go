@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -187,10 +188,9 @@ func listenAt(t testing.TB, path, speaks, label string, uid int) *os.Process {
 	check(t, err)
 	c := exec.Command(self, path, speaks, label, strconv.Itoa(uid))
 	c.Env, c.Stderr = append(os.Environ(), roleVariable+"=socket"), os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdout, err := c.StdoutPipe()
 	check(t, err)
-	check(t, c.Start())
+	startTied(t, c)
 	t.Cleanup(func() {
 		c.Process.Kill()
 		c.Wait()
@@ -199,6 +199,21 @@ func listenAt(t testing.TB, path, speaks, label string, uid int) *os.Process {
 		t.Fatalf("the server at %q says %q, %v", path, line, err)
 	}
 	return c.Process
+}
+
+// startTied starts a process that is killed when this one ends. The kernel sends the signal when the thread ends that
+// has started the process (PR_SET_PDEATHSIG, prctl(2)), so that thread stays until the test is over.
+func startTied(t testing.TB, c *exec.Cmd) {
+	t.Helper()
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started, over := make(chan error), make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		started <- c.Start()
+		<-over
+	}()
+	check(t, <-started)
 }
 
 // attachedTo declares a server that runs at a socket without pfar.
@@ -288,8 +303,7 @@ func TestAttachedPipe(t *testing.T) {
 	}
 	serve := func() *exec.Cmd {
 		c := exec.Command("sh", "-c", fmt.Sprintf("exec %s <%s.in >%s.out", program(t, "echo"), path, path))
-		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		check(t, c.Start())
+		startTied(t, c)
 		t.Cleanup(func() { c.Process.Kill() })
 		return c
 	}

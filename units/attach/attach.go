@@ -43,9 +43,15 @@ type Message struct {
 	Redact  bool     `json:"redact,omitempty"`  // to a bridge: the attached file has what to keep out of logs from now on (package redact)
 	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
 	Mistake *string  `json:"mistake,omitempty"` // to a launcher: why its server does not run as its file says, in words; "": it does
-	Label   *string  `json:"label,omitempty"`   // to a launcher: the label of its server's data from now on
-	Error   string   `json:"error,omitempty"`   // why pfard hangs up
-	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
+	News
+	Error string `json:"error,omitempty"` // why pfard hangs up
+	Later bool   `json:"later,omitempty"` // with Error: it may be otherwise when the process is started again
+}
+
+// News is the part of a Message by which pfard tells a launcher more than it has asked.
+type News struct {
+	Label *string `json:"label,omitempty"` // of its server's data from now on
+	Try   bool    `json:"try,omitempty"`   // a call wants its server, which is offline: try it now
 }
 
 // Hello says who has connected: a launcher, if it is none of the others.

@@ -32,7 +32,7 @@ const (
 	Learn       Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
 	Open        Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
 	Close       Verb = "close-session" // stop that process; answered at once, and what is not open is closed
-	Wake        Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way
+	Wake        Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way. Try it if it is offline, answered at once
 	Sleep       Verb = "sleep"         // stop Server, which nobody calls, until Wake; if it Renews start it again. Answered as Wake is
 	Demand      Verb = "demand"        // the servers on demand and those that renew, now and after each change
 	Redaction   Verb = "redaction"     // what secrets are recognised by, now and after each change
@@ -181,6 +181,8 @@ type OnDemand struct {
 	Renews  bool            `json:"renews,omitempty"`  // it runs, and is to be started again when no request is under way: Sleep does it
 	Down    string          `json:"down,omitempty"`    // why it does not run, in words
 	Stays   bool            `json:"stays,omitempty"`   // down until somebody starts it
+	Offline bool            `json:"offline,omitempty"` // pfar tries again and again to reach it: Wake has it tried now
+	Next    time.Time       `json:"next,omitzero"`     // with Offline: when that is done without Wake
 }
 
 // State is where a server is in its life.

@@ -43,8 +43,30 @@ type server struct {
 	bridge  *activation
 	bridged *attach.Conn // to the bridge that runs; nil: none has
 
-	retired <-chan struct{} // closed when the last bridge that was closed is gone; nil: there was none
-	started chan struct{}   // closed once the launcher's pid is known
+	retired   <-chan struct{} // closed when the last bridge that was closed is gone; nil: there was none
+	launching                 // what is known of the launcher that runs
+}
+
+// launching is what is known of a launcher that runs.
+type launching struct {
+	started chan struct{} // closed once its pid is known
+	conn    *attach.Conn  // to it; nil: there is none
+}
+
+// Try has the launcher of a server that is offline try it now.
+func (r *Runner) Try(name string) {
+	r.mu.Lock()
+	s := r.servers[name]
+	r.mu.Unlock()
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	conn := s.conn
+	s.mu.Unlock()
+	if conn != nil {
+		_ = conn.Send(attach.Message{News: attach.News{Try: true}})
+	}
 }
 
 func (r *Runner) newServer(name string, p plan.Plan, given units.Secrets) (*server, error) {
@@ -258,7 +280,9 @@ func (s *server) place(f *os.File, started <-chan struct{}) {
 		s.r.cfg.Log.Error("talking to a launcher", "server", s.name, "error", err)
 		return
 	}
+	s.talking(nil, conn)
 	defer conn.Close()
+	defer s.talking(conn, nil)
 	ctx, over := context.WithCancel(context.Background())
 	defer over()
 	searches := conn.Searches(ctx, s.r.cfg.Search, attach.NewBudget())
@@ -284,6 +308,15 @@ func (s *server) place(f *os.File, started <-chan struct{}) {
 		case m.Ended:
 			_ = conn.Send(attach.Message{End: &attach.End{OOM: s.r.cfg.Limits.OOMKilled(s.name)}})
 		}
+	}
+}
+
+// talking takes it that the conversation with the launcher is another one, unless that is so already.
+func (s *server) talking(before, now *attach.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now != nil || s.conn == before {
+		s.conn = now
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -191,6 +192,8 @@ func (c *Catalogue) server(name string) (*served, error) {
 	}
 	advice := ""
 	switch {
+	case state.Offline:
+		return nil, &Down{name, offline(name, state)}
 	case state.Stopped:
 		advice = "start it with: pfar start " + name
 	case state.Starting:
@@ -204,6 +207,15 @@ func (c *Catalogue) server(name string) (*served, error) {
 		name, state.Since.UTC().Format(time.RFC3339), briefly(name, state.Reason)))
 	refusal.Advice = advice
 	return nil, &Down{name, refusal}
+}
+
+// offline is the error of what needs a server that cannot be reached. It says when pfar tries again.
+func offline(name string, state State) *failure.Error {
+	e := failure.As(failure.NetworkError, name, jsonrpc.Errorf(protocol.CodeUnavailable,
+		"server %q is offline since %s: %s",
+		name, state.Since.UTC().Format(time.RFC3339), briefly(name, state.Reason)))
+	e.After = max(1, int64(math.Ceil(time.Until(state.Next).Seconds())))
+	return e
 }
 
 // missing is the error of a request for what there is not.
@@ -362,4 +374,7 @@ type State struct {
 
 	Starting bool // it is about to come up
 	Stopped  bool // it was told to end
+
+	Offline bool      // pfar tries again and again to reach it
+	Next    time.Time // when it does, with Offline
 }

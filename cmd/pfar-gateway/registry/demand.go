@@ -19,7 +19,8 @@ import (
 
 // Waker starts servers on demand, and stops those that nobody needs: pfard does it.
 type Waker interface {
-	Wake(ctx context.Context, server string) error  // returns when the server is under way
+	// Wake returns when the server is under way or, if it is offline, is to be tried now.
+	Wake(ctx context.Context, server string) error
 	Sleep(ctx context.Context, server string) error // returns when its stop is; an error means that it goes on
 }
 
@@ -52,8 +53,8 @@ func (d *demand) OnDemand(list []control.OnDemand) {
 	}
 	for name, e := range d.entries {
 		e.renews = e.renews && named[name]
-		if (e.returns || e.stays) && !named[name] {
-			e.returns, e.stays = false, false
+		if (e.returns || e.stays || e.offline) && !named[name] {
+			e.returns, e.stays, e.offline = false, false, false
 			d.publish(0)
 		}
 		if named[name] || e.sleeps == nil && !e.rests() {
@@ -87,6 +88,10 @@ func (d *demand) demanded(o control.OnDemand) bool {
 		}
 		d.entries[o.Server.Name] = e
 		d.publish(0)
+	}
+	if e.offline != o.Offline || !e.next.Equal(o.Next) {
+		e.offline, e.next = o.Offline, o.Next
+		defer d.publish(0)
 	}
 	if e.renews = o.Renews; e.renews {
 		go d.renew(e.upstream)

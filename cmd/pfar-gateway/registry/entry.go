@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"time"
+
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -46,6 +48,14 @@ type sleep struct {
 	returns bool             // pfard is starting it again: requests wait for it
 	stays   bool             // pfard has said that it is down until somebody starts it
 	renews  bool             // pfard wants to start it again when no request is under way
+	outage
+}
+
+// outage is what is known of a server that pfard tries again and again to reach.
+type outage struct {
+	offline bool
+	next    time.Time     // when it is tried, with offline
+	trying  chan struct{} // closed when it has been tried for a request; nil: it is not
 }
 
 // waking is the way from the first call that wants a server to its being up, or not. It belongs to the registry's lock,

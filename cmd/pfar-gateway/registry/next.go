@@ -11,8 +11,57 @@ func (d *demand) Next(ctx context.Context, gone *Upstream) bool {
 	return d.wait(ctx, gone.Server().Name, gone)
 }
 
-// Back waits until a server is up that is being started again, and reports false if it is not, or ctx ends first.
-func (d *demand) Back(ctx context.Context, server string) bool { return d.wait(ctx, server, nil) }
+// Back waits until a server is up that is being started again, and reports false if it is not, or ctx ends first. One
+// that is offline is tried at once.
+func (d *demand) Back(ctx context.Context, server string) bool {
+	d.mu.Lock()
+	var trying chan struct{}
+	if e := d.entries[server]; e != nil && e.offline && !d.closed && d.waker != nil {
+		if e.trying == nil {
+			e.trying = make(chan struct{})
+			go d.try(server, e.trying, e.next)
+		}
+		trying = e.trying
+	}
+	d.mu.Unlock()
+	if trying != nil {
+		select {
+		case <-trying:
+		case <-ctx.Done():
+		}
+	}
+	return d.wait(ctx, server, nil)
+}
+
+// try has a server tried that is offline, and returns when something has come of that: it is up, or next is another
+// time. All requests for it wait for the same try, and its launcher bounds how soon one follows another.
+func (d *demand) try(server string, done chan struct{}, next time.Time) {
+	ctx, cancel := context.WithTimeout(context.Background(), d.limits.Wake)
+	defer cancel()
+	again := time.NewTicker(time.Second) // a launcher that has just ended does not hear it
+	defer again.Stop()
+	_ = d.waker.Wake(ctx, server)
+	for {
+		d.mu.Lock()
+		e, now := d.entries[server], d.views.Catalogue()
+		pending := e != nil && !d.closed && now.find(server) == nil &&
+			(e.returns || e.offline && e.next.Equal(next)) && ctx.Err() == nil
+		if !pending && e != nil {
+			e.trying = nil
+		}
+		d.mu.Unlock()
+		if !pending {
+			close(done)
+			return
+		}
+		select {
+		case <-now.replaced:
+		case <-again.C:
+			_ = d.waker.Wake(ctx, server)
+		case <-ctx.Done():
+		}
+	}
+}
 
 // wait waits for another process of a server than gone; nil: for any.
 func (d *demand) wait(ctx context.Context, server string, gone *Upstream) bool {

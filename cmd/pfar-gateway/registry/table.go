@@ -50,7 +50,9 @@ func (t *table) publish(changed Kinds) {
 	states, serving := make(map[string]State, len(t.entries)), make([]*served, 0, len(t.entries))
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
-		states[name] = e.state
+		state := e.state
+		state.Offline, state.Next = e.offline, e.next
+		states[name] = state
 		if e.served != nil {
 			serving = append(serving, e.served)
 		}

@@ -32,7 +32,8 @@ func (a *Calls) Reach(v *Visit, find Find) (reply.Reply, error) {
 	})
 }
 
-// sought finds a target. It waits for a server that is starting, as after a crash.
+// sought finds a target. It waits for a server that is starting, as after a crash, and for the try of one that is
+// offline.
 func (a *Calls) sought(ctx context.Context, find Find) (Target, error) {
 	var wait context.Context // nil: there was nothing to wait for
 	for {
@@ -47,7 +48,7 @@ func (a *Calls) sought(ctx context.Context, find Find) (Target, error) {
 			defer cancel()
 		}
 		if !a.Registry.Back(wait, down.Server) {
-			return t, err
+			return find() // what is known of it may be newer
 		}
 	}
 }
