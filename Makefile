@@ -176,7 +176,7 @@ test-race:
 	$(stage) env CGO_ENABLED=1 go test -race -p 4 $(SHORT) $(LIMIT) $(RACED)
 
 test-conformance: $(SUITES)/.installed
-	@tests/setup.sh bwrap $(if $(ALL),gcc)
+	@tests/setup.sh bwrap ip curl $(if $(ALL),gcc)
 	$(stage) env $(CONFORMANCE) $(BUILT) $(LIMIT) ./tests/conformance
 
 test-soak: $(SERVERS)/.installed
