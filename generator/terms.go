@@ -82,9 +82,9 @@ func (t Terms) Beyond(agreed Terms) []Excess {
 			list = append(list, Excess{key, what + " " + words(now)})
 		}
 	}
-	more("allowed_domains", "it reaches also", t.Allowed, agreed.Allowed)
+	more("allowed_domains", "it also reaches", t.Allowed, agreed.Allowed)
 	more("blocked_domains", "it no longer blocks", agreed.Blocked, t.Blocked)
-	more("allow_private", "it reaches also", t.Private, agreed.Private)
+	more("allow_private", "it also reaches", t.Private, agreed.Private)
 	more("auth", "the secret is also", t.Names, agreed.Names)
 	if t.CA != agreed.CA {
 		list = append(list, Excess{"ca", "its bridge trusts other authorities"})
@@ -96,7 +96,7 @@ func (t Terms) Beyond(agreed Terms) []Excess {
 	case len(t.Wire) == 0:
 		list = append(list, Excess{"auth", "the secret enters the sandbox, and its bridge alone had it"})
 	default:
-		more("auth", "its bridge puts the secret also into", t.Wire, agreed.Wire)
+		more("auth", "its bridge also puts the secret into", t.Wire, agreed.Wire)
 	}
 	return list
 }

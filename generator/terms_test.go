@@ -36,10 +36,10 @@ func TestTerms(t *testing.T) {
 		"a variable":             {one, declared(hosts+`env = { NODE_OPTIONS = "--require=/x" }`, env), "env: env is another one"},
 		"another variable":       {declared(hosts+`env = { B = "c" }`, env), declared(hosts+`env = { B = "d" }`, env), "env: env is another one"},
 		"no more variables":      {declared(hosts+`env = { B = "c" }`, env), one, "env: env is another one"},
-		"more hosts":             {one, declared(`allowed_domains = ["x.example", "*.y.example", "a.y.example", "collect.example", "z.example:8443"]`, env), "allowed_domains: it reaches also collect.example z.example:8443"},
-		"another port":           {one, declared(`allowed_domains = ["x.example:22", "*.y.example", "a.y.example"]`, env), "allowed_domains: it reaches also x.example:22"},
+		"more hosts":             {one, declared(`allowed_domains = ["x.example", "*.y.example", "a.y.example", "collect.example", "z.example:8443"]`, env), "allowed_domains: it also reaches collect.example z.example:8443"},
+		"another port":           {one, declared(`allowed_domains = ["x.example:22", "*.y.example", "a.y.example"]`, env), "allowed_domains: it also reaches x.example:22"},
 		"fewer blocked":          {declared(hosts+`blocked_domains = ["z.y.example"]`, env), one, "blocked_domains: it no longer blocks z.y.example"},
-		"private":                {one, declared(hosts+`allow_private = { "x.example" = ["10.1.2.3"] }`, env), "allow_private: it reaches also \"x.example at 10.1.2.3/32\""},
+		"private":                {one, declared(hosts+`allow_private = { "x.example" = ["10.1.2.3"] }`, env), "allow_private: it also reaches \"x.example at 10.1.2.3/32\""},
 		"into the sandbox":       {bridge, one, "auth: the secret enters the sandbox"},
 		"into the sandbox, file": {bridge, declared(hosts, file), "auth: the secret enters the sandbox"},
 		"by both ways":           {bridge, compiled(t, hosts+`auth = { A = `+broker+`, C = "vault:b" }`+"\n"+plain), "auth: the secret is also C; auth: the secret enters the sandbox"},
@@ -47,8 +47,8 @@ func TestTerms(t *testing.T) {
 		"pins":                   {bridge, pinnedTo(key1), ""},
 		"no more pins":           {pinnedTo(key1), bridge, "tls_pins: its bridge no longer wants a certain key of x.example"},
 		"another pin":            {pinnedTo(key1), pinnedTo(key2), "tls_pins: its bridge also takes \"x.example sha256/"},
-		"another place":          {bridge, declared(hosts, strings.Replace(broker, `hosts`, `in = ["body"], hosts`, 1)), `auth: its bridge puts the secret also into "body of x.example:443"`},
-		"another host":           {bridge, declared(hosts, strings.Replace(broker, `"x.example"`, `"x.example", "a.y.example"`, 1)), `auth: its bridge puts the secret also into`},
+		"another place":          {bridge, declared(hosts, strings.Replace(broker, `hosts`, `in = ["body"], hosts`, 1)), `auth: its bridge also puts the secret into "body of x.example:443"`},
+		"another host":           {bridge, declared(hosts, strings.Replace(broker, `"x.example"`, `"x.example", "a.y.example"`, 1)), `auth: its bridge also puts the secret into`},
 	} {
 		var got []string
 		for _, e := range TermsOf(tt.now, "b").Beyond(TermsOf(tt.before, "b")) {

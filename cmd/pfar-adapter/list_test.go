@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -243,23 +244,24 @@ func TestList(t *testing.T) {
 
 // TestListRefuses: whatever a server does, the listing ends in bounded time, and says why.
 func TestListRefuses(t *testing.T) {
-	for act, want := range map[string]string{
-		"ends at once":   "it ended before it had answered initialize: exit status 3",
-		"is silent":      "it did not answer initialize: it took longer than ",
-		"wrong ids":      "it did not answer initialize: it took longer than ",
-		"endless pages":  "it answered tools/list with more than 256 pages",
-		"the same page":  "it answered tools/list with a cursor for the second time",
-		"many items":     "it has more than 4096 tools",
-		"endless line":   "it wrote more than 16777216 bytes before it had answered tools/list",
-		"100 MB":         "it wrote more than 16777216 bytes before it had answered tools/list",
-		"no object":      "it answered tools/list with what is no object",
-		"null":           "it answered tools/list with what is no object",
-		"no list":        "it answered tools/list without tools",
-		"a long cursor":  "it answered tools/list with a cursor that is no text of at most 4096 bytes",
-		"an error":       "it answered tools/list with error -32000: no",
-		"closes stdout":  "it closed its stdout before it had answered tools/list",
-		"asks for ever":  "it took longer than ",
-		"other protocol": "it speaks a protocol that pfar does not",
+	const late, floods = "it took longer than 2s", "it wrote more than 16777216 bytes before it had answered "
+	for act, want := range map[string][]string{ // how the reason begins
+		"ends at once":   {"it ended before it had answered initialize: exit status 3"},
+		"is silent":      {"it did not answer initialize: " + late},
+		"wrong ids":      {"it did not answer initialize: " + late},
+		"endless pages":  {"it answered tools/list with more than 256 pages"},
+		"the same page":  {"it answered tools/list with a cursor for the second time"},
+		"many items":     {"it has more than 4096 tools"},
+		"endless line":   {floods + "tools/list"},
+		"100 MB":         {floods + "tools/list"},
+		"no object":      {"it answered tools/list with what is no object"},
+		"null":           {"it answered tools/list with what is no object"},
+		"no list":        {"it answered tools/list without tools"},
+		"a long cursor":  {"it answered tools/list with a cursor that is no text of at most 4096 bytes"},
+		"an error":       {"it answered tools/list with error -32000: no"},
+		"closes stdout":  {"it closed its stdout before it had answered tools/list"},
+		"asks for ever":  {late, "it did not answer initialize: " + late}, // it cannot, or can, be written to just then
+		"other protocol": {"it speaks a protocol that pfar does not"},
 	} {
 		t.Run(act, func(t *testing.T) {
 			l := defaultLimits()
@@ -268,7 +270,8 @@ func TestListRefuses(t *testing.T) {
 				l.whole, l.probe = 2*time.Second, 100*time.Millisecond
 			}
 			got, took := listed(t, act, l)
-			if !strings.Contains(got.Failed, want) || got.Definitions != nil {
+			begins := func(with string) bool { return strings.HasPrefix(got.Failed, with) }
+			if !slices.ContainsFunc(want, begins) || got.Definitions != nil {
 				t.Errorf("%q, %d definitions, want %q", got.Failed, len(got.Definitions), want)
 			}
 			if took > l.whole+5*time.Second {

@@ -301,6 +301,22 @@ func (a *adding) again(ctx context.Context, s control.Server) error {
 	return nil
 }
 
+// tellFault says amid a conversation what has gone wrong. pfar goes on, so on a person's screen it does not begin with
+// "pfar:". The words may be a stranger's: further lines have a mark or are indented.
+func (a *adding) tellFault(err error) {
+	if a.json() || !isTerminal(a.stderr) {
+		a.complain(err)
+		return
+	}
+	p := page{columns: columnsOf(a.stderr)}
+	head := ""
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		p.line(head, escape(line, oneLine))
+		head = "  "
+	}
+	fmt.Fprintf(a.stderr, "\n%s", p.trimmed())
+}
+
 // serviceName is the service's name in the catalogue, "" if it has none.
 func (a *adding) serviceName() string {
 	if !a.known {
@@ -379,7 +395,7 @@ func (a *adding) parameters(ctx context.Context) error {
 				break
 			}
 			if err := a.service.CheckAnswer(p, answer); err != nil {
-				a.complain(err)
+				a.tellFault(err)
 				continue
 			}
 			a.choices.Answers[p.Name] = answer

@@ -48,7 +48,7 @@ func (a *adding) finish(ctx context.Context, now control.Flow) error {
 	}
 	names, err := a.unreviewed(ctx, now.Server)
 	if err != nil {
-		a.complain(err)
+		a.tellFault(err)
 	}
 	out.Unreviewed = names
 	if len(names) > 0 && !a.json() {
@@ -116,7 +116,7 @@ func (a *adding) offered(ctx context.Context, server string) ([]tool, facts) {
 	v := toolsVerb{a.pfar}
 	g, tools, err := v.openTools(ctx)
 	if err != nil {
-		a.complain(err)
+		a.tellFault(err)
 		return nil, nil
 	}
 	g.close()
@@ -140,8 +140,9 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 	case out.Detail != "":
 		verified = out.Detail
 	}
-	fmt.Fprintf(a.stdout, "\n%s: %s; declared in %s\n", a.paint(a.stdout, bold, escape(out.Server, oneLine)),
-		escape(verified, oneLine), escape(out.File, oneLine))
+	p := page{columns: columnsOf(a.stdout)}
+	p.line(a.paint(a.stdout, bold, escape(out.Server, oneLine))+": ", escape(verified, oneLine))
+	fmt.Fprintf(a.stdout, "\n%sIt is declared in %s\n", p.trimmed(), escape(out.File, oneLine))
 	if len(tools) > 0 {
 		fmt.Fprintf(a.stdout, "It has %s: %d only read, %d may change something.\n", count(len(tools), "tool"),
 			len(out.Reads), len(out.Writes))

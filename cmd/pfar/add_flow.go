@@ -145,7 +145,7 @@ func (t *talk) converse(ctx context.Context) (now control.Flow, err error) {
 				open = nil
 				continue
 			}
-			t.complain(err) // the set-up waits as before
+			t.tellFault(err) // the set-up waits as before
 			open = t.pose(ctx, now)
 		}
 	}
@@ -210,6 +210,9 @@ func (t *talk) supply(ctx context.Context, q *question, a answer) {
 // signIn has the token obtained that a set-up waits for. pfard ends that when the set-up does not wait for it any more.
 func (t *talk) signIn(ctx context.Context, now control.Flow, way oauth.Way) error {
 	l := control.Login{Way: way, Flow: now.ID, Key: now.Wants.Key}
-	_, err := loginVerb{t.pfar}.obtain(ctx, t.server(), l, "Ctrl-C, and again pfar add "+t.server())
+	if !t.json() {
+		fmt.Fprintln(t.stderr)
+	}
+	_, err := loginVerb{t.pfar}.obtain(ctx, t.server(), l, "pfar add "+t.server())
 	return err
 }

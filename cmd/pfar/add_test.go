@@ -596,7 +596,7 @@ func TestAddScripts(t *testing.T) {
 		skipped     int
 	}{
 		"a file": {args: "notion --yes --secret-file notion_token=" + file, given: []string{"ntn_hunter2-right"},
-			out: "notion: verified with API-get-self; declared in /etc/pfar/mcp.d/notion.hcl"},
+			out: "notion: verified with API-get-self\nIt is declared in /etc/pfar/mcp.d/notion.hcl\n"},
 		"standard input": {args: "notion --yes", stdin: "ntn_hunter2-right\n", given: []string{"ntn_hunter2-right"},
 			out: "2 only read, 1 may change something"},
 		"a dash": {args: "notion --yes --secret-file notion_token=-", stdin: "ntn_hunter2-right",

@@ -118,7 +118,7 @@ func (a *adding) learned(ctx context.Context) error {
 		why = err
 	}
 	if why != nil { // the set-up says more about it
-		a.complain(why)
+		a.tellFault(why)
 	}
 	hosts := result.entries()
 	switch {
@@ -137,29 +137,39 @@ func (a *adding) learned(ctx context.Context) error {
 	if a.json() {
 		return nil
 	}
-	if err := (allowVerb{a.pfar}).allow(ctx, a.server(), hosts, false); err != nil {
+	fmt.Fprintln(a.stderr)
+	e, unused, err := (allowVerb{a.pfar}).extend(ctx, a.server(), hosts, false)
+	if err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
-		fmt.Fprintln(a.stderr, escape(err.Error(), oneLine))
+		a.tellFault(err)
 		a.hintAt("pfar allow " + a.server() + " HOST... does it later")
 		return nil
 	}
-	return a.given(ctx)
+	if len(e.Added) > 0 {
+		fmt.Fprintf(a.stderr, "wrote %s\n", escape(e.File, oneLine))
+	}
+	return a.given(ctx, unused)
 }
 
 // given asks whether the server gets its secrets although it reaches more hosts by now. Until then it runs as before.
-func (a *adding) given(ctx context.Context) error {
+// unused is why the hosts are not in force yet.
+func (a *adding) given(ctx context.Context, unused error) error {
 	v := vaultVerb{a.pfar}
 	gift, err := v.gift(ctx, control.Request{Verb: control.Give, Server: a.server()})
-	if err == nil && len(gift.Keys) > 0 {
+	switch {
+	case err == nil && len(gift.Keys) > 0:
+		fmt.Fprintln(a.stderr)
 		err = v.vaultGive(ctx, a.server(), false)
+	case err == nil && unused != nil:
+		a.tellFault(fmt.Errorf("not in force yet: %w", unused))
 	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
-		fmt.Fprintln(a.stderr, escape(err.Error(), oneLine))
+		a.tellFault(err)
 		a.hintAt("pfar vault give " + a.server() + " does it later")
 	}
 	return nil

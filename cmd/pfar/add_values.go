@@ -112,7 +112,7 @@ func (v *secretValues) prompt(ctx context.Context, w control.Wanted) answer {
 		if a.err == nil || ctx.Err() != nil || errors.Is(a.err, io.EOF) {
 			return a
 		}
-		v.complain(a.err)
+		v.tellFault(a.err)
 	}
 }
 
@@ -159,8 +159,13 @@ func (v *secretValues) explain(now control.Flow) {
 	p := page{columns: columnsOf(v.stderr)}
 	if now.State == control.CredentialRefused && now.Attempts > 0 {
 		p.WriteString("\n")
-		p.line("", escape(fmt.Sprintf("The service refuses the value (%d of %d): %s", now.Attempts, setup.MaxRefused,
-			now.Detail), oneLine))
+		words := fmt.Sprintf("The service refuses the value (%d of %d).", now.Attempts, setup.MaxRefused)
+		if now.Detail == "" {
+			p.words(words)
+		} else {
+			p.words(words + " The server says:")
+			p.line("  ", escape(now.Detail, oneLine))
+		}
 	}
 	if !v.shown[w.Key] {
 		v.shown[w.Key] = true
@@ -183,7 +188,7 @@ func (v *secretValues) explain(now control.Flow) {
 		}
 		p.words(words)
 	}
-	fmt.Fprint(v.stderr, p.String())
+	fmt.Fprint(v.stderr, p.trimmed())
 }
 
 // either joins words as a sentence does.

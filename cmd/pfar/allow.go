@@ -63,39 +63,43 @@ type edit struct {
 	before, after []byte
 }
 
-// allow adds hosts to a declaration.
+// allow adds hosts to a declaration, and says what has become of it.
 func (c allowVerb) allow(ctx context.Context, name string, hosts []string, yes bool) error {
-	e, err := c.edited(ctx, name, hosts)
-	if err != nil {
+	e, unused, err := c.extend(ctx, name, hosts, yes)
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(e.Added) == 0 {
-		if c.json() {
-			return c.printJSON(e)
-		}
+	case c.json():
+		return c.printJSON(e)
+	case len(e.Added) == 0:
 		fmt.Fprintf(c.stderr, "%s may reach this already\n", name)
 		return nil
-	}
-	if err := c.canAsk(yes, "pfar status "+name); err != nil {
-		return err
-	}
-	question := fmt.Sprintf("Let %s reach %s?", name, strings.Join(e.Added, ", "))
-	show := func(w io.Writer) { fmt.Fprint(w, escape(e.Diff, keepLines)) }
-	if err := c.ask(ctx, yes, question, show); err != nil {
-		return err
-	}
-	if err := e.write(); err != nil {
-		return err
-	}
-	unused := c.awaitDomains(ctx, e)
-	if c.json() {
-		return c.printJSON(e)
 	}
 	fmt.Fprintf(c.stderr, "pfar: wrote %s\n", escape(e.File, oneLine))
 	if unused != nil {
 		fmt.Fprintf(c.stderr, "pfar: not in force yet: %s\n", escape(unused.Error(), oneLine))
 	}
 	return nil
+}
+
+// extend adds hosts to a declaration once the person agrees. unused is why the change is not in force yet.
+func (c allowVerb) extend(ctx context.Context, name string, hosts []string, yes bool) (e *edit, unused, err error) {
+	e, err = c.edited(ctx, name, hosts)
+	if err != nil || len(e.Added) == 0 {
+		return e, nil, err
+	}
+	if err := c.canAsk(yes, "pfar status "+name); err != nil {
+		return nil, nil, err
+	}
+	question := fmt.Sprintf("Let %s reach %s?", name, strings.Join(e.Added, ", "))
+	show := func(w io.Writer) { fmt.Fprint(w, escape(e.Diff, keepLines)) }
+	if err := c.ask(ctx, yes, question, show); err != nil {
+		return nil, nil, err
+	}
+	if err := e.write(); err != nil {
+		return nil, nil, err
+	}
+	return e, c.awaitDomains(ctx, e), nil
 }
 
 // edited adds hosts to a server's declaration, and checks the whole.
@@ -273,8 +277,8 @@ func difference(file string, before, after []byte) string {
 	}
 	var out strings.Builder
 	line := func(sign, text string) {
-		if text != "" {
-			fmt.Fprintf(&out, "%s %s\n", sign, strings.TrimSuffix(text, "\n"))
+		if text != "" && (sign != " " || strings.TrimSpace(text) != "") {
+			fmt.Fprintln(&out, strings.TrimRight(sign+" "+strings.TrimSuffix(text, "\n"), " "))
 		}
 	}
 	fmt.Fprintf(&out, "%s:%d\n", file, first+1)

@@ -43,6 +43,15 @@ func (p *page) line(head, text string) {
 	}
 }
 
+// trimmed is the page without the spaces that its lines were broken at.
+func (p *page) trimmed() string {
+	var b strings.Builder
+	for line := range strings.Lines(p.String()) {
+		fmt.Fprintln(&b, strings.TrimRight(line, " \n"))
+	}
+	return b.String()
+}
+
 // item writes pfar's own words behind a head, and further lines below the first.
 func (p *page) item(head, text string) {
 	width := p.columns - 1 - utf8.RuneCountInString(head)

@@ -62,7 +62,12 @@ func (c vaultVerb) askToGive(ctx context.Context, gift control.Gift, yes bool) e
 	if err := c.canAsk(yes, "pfar status"); err != nil {
 		return err
 	}
-	return c.ask(ctx, yes, fmt.Sprintf("Give it to %q as its declaration is now?", gift.Server), func(w io.Writer) {
+	what := "the secret"
+	if len(gift.Keys) > 1 {
+		what = "the secrets"
+	}
+	question := fmt.Sprintf("Give %s to %q as it is declared now?", what, gift.Server)
+	return c.ask(ctx, yes, question, func(w io.Writer) {
 		for _, why := range gift.Why {
 			c.table(w, [][]cell{{{why, ""}}})
 		}

@@ -252,7 +252,7 @@ func (l *learning) lastWords(ctx context.Context) {
 
 // tell shows a new wish while it is learned.
 func (l *learning) tell(w wish, m monitor.Connection) {
-	line := fmt.Sprintf("%s wants %s by %s: %s", l.name, w.target(), via(m), m.Reason)
+	line := fmt.Sprintf("%s wants %s, refused: %s (%s)", l.name, w.target(), m.Reason, via(m))
 	switch {
 	case w.host == "":
 		line = fmt.Sprintf("%s was refused by %s: %s", l.name, via(m), m.Reason)

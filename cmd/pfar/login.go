@@ -192,24 +192,29 @@ func (c loginVerb) obtain(ctx context.Context, name string, l control.Login, ins
 
 // show says what the person is to do.
 func (c loginVerb) show(s control.SignIn, instead string) {
-	say := func(format string, a ...any) { fmt.Fprintf(c.stderr, format+"\n", a...) }
+	p := page{columns: columnsOf(c.stderr)}
+	say := func(words, whole string) { // a link or a command, which is never broken
+		p.words(words)
+		fmt.Fprintf(&p, "\n  %s\n\n", whole)
+	}
 	line := func(text string) string { return escape(text, oneLine) }
 	minutes := max(1, int(s.Step.Until.Sub(c.now()).Minutes()+0.5))
 	if s.Step.Code != "" {
-		say("Open this page, on any device:\n\n  %s\n", line(s.Step.URL))
-		say("Enter this code there:\n\n  %s\n", c.paint(c.stderr, bold, line(s.Step.Code)))
+		say("Open this page, on any device:", line(s.Step.URL))
+		say("Enter this code there:", c.paint(c.stderr, bold, line(s.Step.Code)))
 		if s.Step.Complete != "" {
-			say("This page has the code already:\n\n  %s\n", line(s.Step.Complete))
+			say("Or open this page, which has the code already:", line(s.Step.Complete))
 		}
 	} else {
 		if forward := c.forward(s.Step.Port); forward != "" {
-			say("The browser comes back to this machine. If it runs on another machine, first run\n"+
-				"this command there:\n\n  %s\n", line(forward))
-			say("Or use a code: %s\n", line(instead))
+			say("The browser comes back to this machine. If it runs on another machine, first run this command there:",
+				line(forward))
+			say("To sign in with a code instead, press Ctrl-C and run:", line(instead))
 		}
-		say("Open this link in your browser, and sign in:\n\n  %s\n", line(s.Step.URL))
+		say("Open this link in your browser, and sign in:", line(s.Step.URL))
 	}
-	say("Waiting for you, at most %s. Ctrl-C gives up.", count(minutes, "minute"))
+	p.words(fmt.Sprintf("Waiting for you, at most %s. Ctrl-C gives up.", count(minutes, "minute")))
+	fmt.Fprint(c.stderr, p.String())
 }
 
 // forward is the command by which a browser on another machine reaches a port of this one; "": it is likely to be here.

@@ -286,13 +286,17 @@ func (c pinsVerb) printDescriptor(w io.Writer, d operator.Known) {
 		gone = ", no longer offered"
 	}
 	head := c.paint(w, bold, escape(d.Title, oneLine))
-	fmt.Fprintf(w, "%s, accepted (%s) at %s%s\n", head, escape(d.By, oneLine), minute(d.At), gone)
+	how := "accepted (" + escape(d.By, oneLine) + ")"
+	if d.By == "first use" {
+		how = "first seen" // nobody has looked at it
+	}
+	fmt.Fprintf(w, "%s, %s at %s%s\n", head, how, minute(d.At), gone)
 	c.table(w, [][]cell{
 		{{"  version", ""}, {strconv.Quote(d.Version), ""}},
 		{{"  SHA-256", ""}, {d.Digest, ""}},
 	})
 	printResults(w, d.Results)
-	fmt.Fprint(w, escape(d.Text, keepLines))
+	fmt.Fprintf(w, "\n%s", escape(d.Text, keepLines))
 }
 
 // pinsAccept accepts what it shows, by its digests.

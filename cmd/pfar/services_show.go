@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/generator/catalog"
@@ -35,7 +37,11 @@ func serviceText(s catalog.Service, columns int) string {
 		row("asks", p.Question+forExample(p.Example))
 	}
 	for _, k := range s.Secrets {
-		row("token", strings.Join(append([]string{k.Key + ":"}, sentences(k)...), " "))
+		words := append([]string{k.Key + ":"}, sentences(k)...)
+		if k.Where == "" {
+			words = slices.Insert(words, 1, "pfar does not know where to get it.")
+		}
+		row("token", strings.Join(words, " "))
 		if k.URL != "" {
 			row("", k.URL)
 		}
@@ -55,7 +61,7 @@ func serviceText(s catalog.Service, columns int) string {
 	if s.Remote.URL != "" && s.Program.URL == "" {
 		row("remote", s.Remote.URL+", the vendor's own server")
 	}
-	if s.File != "" {
+	if filepath.IsAbs(s.File) { // pfar's own entries are in the program
 		row("entry", s.File)
 	}
 	return b.String()
@@ -70,7 +76,9 @@ func forExample(text string) string {
 
 // sentences say how a person gets a secret.
 func sentences(k catalog.Secret) (list []string) {
-	list = append(list, cmp.Or(k.Where, "pfar does not know where to get it."))
+	if k.Where != "" {
+		list = append(list, k.Where)
+	}
 	if len(k.Scopes) > 0 {
 		list = append(list, "It needs the rights "+strings.Join(k.Scopes, ", ")+".")
 	}

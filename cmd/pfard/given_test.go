@@ -223,7 +223,7 @@ func TestNarrowerIsRemembered(t *testing.T) {
 		{asks("", "x.example", "y.example"), ""},
 		{asks(broker.OnWire, "x.example"), ""},
 		{asks("", "x.example"), "the secret enters the sandbox"},
-		{asks(broker.OnWire, "x.example", "y.example"), "it reaches also y.example"},
+		{asks(broker.OnWire, "x.example", "y.example"), "it also reaches y.example"},
 		{asks(broker.OnWire, "x.example"), ""},
 	} {
 		words, err := g.claim(step.plan, []string{"a"})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,10 +29,17 @@ type person struct {
 	mu   sync.Mutex
 	seen bytes.Buffer
 	more chan struct{}
+	all  chan struct{} // closed once nobody has the terminal any more
 }
 
-// atTerminal runs pfar in a pseudo-terminal of its own.
+// atTerminal runs pfar in a pseudo-terminal of its own, which does not say how wide it is.
 func (p *pfar) atTerminal(args ...string) *person {
+	p.t.Helper()
+	return p.atColumns(0, args...)
+}
+
+// atColumns runs pfar in a pseudo-terminal of so many columns.
+func (p *pfar) atColumns(columns int, args ...string) *person {
 	p.t.Helper()
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	check(p.t, err)
@@ -42,14 +50,18 @@ func (p *pfar) atTerminal(args ...string) *person {
 		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
 			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
 		}
+		if err == nil && columns > 0 {
+			err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(columns), Row: 40})
+		}
 	}))
 	check(p.t, err)
 	screen, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	check(p.t, err)
 	defer screen.Close()
-	s := &person{t: p.t, terminal: terminal, more: make(chan struct{})}
+	s := &person{t: p.t, terminal: terminal, more: make(chan struct{}), all: make(chan struct{})}
 	s.cmd = exec.Command(program(p.t, "pfar"), args...)
-	s.cmd.Env = append(p.env[:len(p.env):len(p.env)], "NO_COLOR=1", "TERM=xterm")
+	s.cmd.Env = append(p.env[:len(p.env):len(p.env)], "NO_COLOR=1", "TERM=xterm", "SSH_CONNECTION=", "DISPLAY=",
+		"WAYLAND_DISPLAY=")
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = screen, screen, screen
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	check(p.t, s.cmd.Start())
@@ -59,6 +71,7 @@ func (p *pfar) atTerminal(args ...string) *person {
 }
 
 func (s *person) look() {
+	defer close(s.all)
 	part := make([]byte, 4096)
 	for {
 		n, err := s.terminal.Read(part)
@@ -137,7 +150,7 @@ func TestAdd(t *testing.T) {
 	// It has no secret that a call could show to be right.
 	if out := install("add", "memory", "--yes"); !strings.Contains(
 		out,
-		"memory: running, and holds no secret; declared in",
+		"memory: running, and holds no secret\nIt is declared in ",
 	) ||
 		!strings.Contains(out, "pfar call memory.read_graph") {
 		t.Errorf("pfar add memory: %s", out)
@@ -149,27 +162,9 @@ func TestAdd(t *testing.T) {
 	install("install", notion.Program.Package)
 
 	p.again(wrap...) // where there is no registry
-	s := p.atTerminal("add", "notion")
-	s.reply(1, `Set up "notion"? [y/N]`, "y")
-	s.await(1, "(not shown):")
-	check(t, s.cmd.Process.Kill())
-	s.cmd.Wait()
-
-	s = p.atTerminal("add", "notion")
-	s.await(1, "notion: joining the set-up that is under way")
-	s.reply(1, "(not shown):", wrongNotionToken)
-	s.await(1, "The service refuses the value (1 of 3)")
-	s.await(1, "is invalid.\"}")
-	s.reply(2, "(not shown):", notionToken)
-	s.await(1, "notion: verified with API-get-self")
-	s.await(1, "pfar client install PROGRAM")
-	if err := s.cmd.Wait(); err != nil {
-		t.Errorf("pfar add notion: %v\n%s", err, s.text())
-	}
-	if text := s.text(); strings.Contains(text, notionToken) || strings.Contains(text, wrongNotionToken) ||
-		strings.Contains(text, "Nobody has read") {
-		t.Errorf("a token is on the screen, or a definition is new:\n%s", text)
-	}
+	notionScreen(t, p, 80)
+	p.succeeds("remove", "notion", "--purge", "--yes")
+	notionScreen(t, p, 120)
 	want, err := notion.Declaration(catalog.Choices{})
 	check(t, err)
 	if text, err := os.ReadFile(p.path("notion.hcl")); err != nil || !bytes.Equal(text, want) {
@@ -189,10 +184,37 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// TestAddSignsIn sets GitHub up with a token that comes from a real authorization server, at a terminal of 80 columns:
-// the person denies the first code, and grants the second, in a real browser. The set-up goes on by itself. The real
-// npm server holds a placeholder, and the stand-in for GitHub behind its bridge gets the token. No screen, process or
-// file has that.
+// notionScreen is what a person sees who adds Notion at a terminal that is killed at the prompt, and goes on at another
+// one with a wrong token, and then the right one.
+func notionScreen(t *testing.T, p *pfar, columns int) {
+	t.Helper()
+	s := p.atColumns(columns, "add", "notion")
+	s.reply(1, `Set up "notion"? [y/N]`, "y")
+	s.await(1, "(not shown):")
+	check(t, s.cmd.Process.Kill())
+	s.cmd.Wait()
+	s.left()
+	first := s.text()
+
+	s = p.atColumns(columns, "add", "notion")
+	s.await(1, "notion: joining the set-up that is under way")
+	s.reply(1, "(not shown):", wrongNotionToken)
+	s.reply(2, "(not shown):", notionToken)
+	if code := s.ended(); code != 0 {
+		t.Errorf("pfar add notion: %d", code)
+	}
+	s.left()
+	both := first + "\nKilled\n\n" + s.text()
+	if strings.Contains(both, notionToken) || strings.Contains(both, wrongNotionToken) {
+		t.Errorf("a token is on the screen:\n%s", both)
+	}
+	sameScreen(t, "notion", columns, both)
+}
+
+// TestAddSignsIn sets GitHub up with a token that comes from a real authorization server, at terminals of 80 and 120
+// columns: the person denies a code for devices and grants the next one. Then they add GitHub again, and the browser
+// brings a code to pfar. The set-up goes on by itself. The real npm server holds a placeholder, and the stand-in for
+// GitHub behind its bridge gets the token. No screen, process or file has that.
 func TestAddSignsIn(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // another network takes root, and the test has run as root
@@ -207,41 +229,25 @@ func TestAddSignsIn(t *testing.T) {
 	for _, name := range []string{"github", "probe"} { // the second shows that the first was read
 		p.configure(name, fmt.Sprintf("client_id = \"owners-client\"\nkey = \"%[3]s_token\"\n"+
 			"scopes = [\"read\", \"offline_access\"]\nissuer = %[1]q\nresource = \"%[1]s/api\"\nca = %[2]q\n"+
-			"device {\n url = \"%[1]s/device/auth\"\n token = \"%[1]s/token\"\n}\n", a.issuer, a.cert, name))
+			"device {\n url = \"%[1]s/device/auth\"\n token = \"%[1]s/token\"\n}\n"+
+			"code {\n url = \"%[1]s/auth\"\n token = \"%[1]s/token\"\n}\n", a.issuer, a.cert, name))
 	}
 	p.await("the providers", soon, func(r control.Report) bool {
 		return server(r, "probe").Remedy == "pfar login probe"
 	})
 
-	s, browser := p.atTerminal("add", "github"), surf(t, p.cmd.Process.Pid)
-	check(t, unix.IoctlSetWinsize(s.fd(t), unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 40}))
-	s.reply(1, `Set up "github"? [y/N]`, "y")
-	const question = `Value of "github_token", or Enter to sign in (not shown):`
-	s.reply(1, question, "")
-	page, code := s.shown(1)
-	browser.answers(page, code, true)
-	s.await(1, "the sign-in was refused")
-	s.reply(2, question, "")
-	if page, code = s.shown(2); code == "" {
-		t.Fatal("no second code")
-	}
-	browser.answers(page, code, false)
-	s.await(1, "github: verified with search_repositories")
-	s.await(1, "pfar client install PROGRAM")
-	err := s.cmd.Wait()
-	text := s.text()
-	if err != nil || strings.Contains(text, "(1 of 3)") {
-		t.Errorf("pfar add github: %v\n%s", err, text)
-	}
-	for line := range strings.Lines(text) {
-		own := !strings.HasPrefix(line, "pfar: ") // errors are one line each
-		if width := len([]rune(strings.TrimRight(line, "\r\n"))); own && width > 80 && !strings.Contains(line, p.home) &&
-			!strings.Contains(line, script) && !strings.Contains(line, a.issuer) {
-			t.Errorf("%d columns: %q", width, line)
+	browser := surf(t, p.cmd.Process.Pid)
+	var seen string
+	for _, columns := range []int{80, 120} {
+		for _, walk := range []func(*testing.T, *pfar, *surfer, int) string{deviceScreen, codeScreen} {
+			if seen != "" {
+				p.succeeds("remove", "github", "--purge", "--yes")
+			}
+			seen += walk(t, p, browser, columns)
 		}
 	}
 	tokens := a.issued()
-	if len(tokens) != 2 {
+	if len(tokens) != 8 {
 		t.Fatalf("the provider has given the tokens %q", tokens)
 	}
 	p.awaitRunning("github")
@@ -249,18 +255,75 @@ func TestAddSignsIn(t *testing.T) {
 		t.Errorf("pfar call: %d %s %s", code, out, stderr)
 	}
 	wantAsked(t, requests, apiCall{
-		Host: "api.github.com", Path: "/search/repositories", Authorization: "Bearer " + tokens[0],
+		Host: "api.github.com", Path: "/search/repositories", Authorization: "Bearer " + tokens[len(tokens)-2],
 	})
-	if held := p.variable("GITHUB_PERSONAL_ACCESS_TOKEN"); held == "" || held == tokens[0] {
+	if held := p.variable("GITHUB_PERSONAL_ACCESS_TOKEN"); held == "" || slices.Contains(tokens, held) {
 		t.Errorf("the server holds %q", held)
 	}
 	for _, token := range tokens {
-		if strings.Contains(text, token) {
-			t.Errorf("the screen has a token:\n%s", text)
+		if strings.Contains(seen, token) {
+			t.Errorf("a screen has a token:\n%s", seen)
 		}
+	}
+	for _, token := range tokens[len(tokens)-4:] { // of a code for devices, and of one that the browser has brought
 		assertSecretNowhere(t, p, token)
 	}
 	p.search(t, tokens...)
+}
+
+// toSignIn is what a person is asked who may sign in instead.
+const toSignIn = `Value of "github_token", or Enter to sign in (not shown):`
+
+// deviceScreen is what a person sees who adds GitHub, presses Enter to sign in by a code, and grants it in a browser.
+// At 80 columns they deny a first code.
+func deviceScreen(t *testing.T, p *pfar, browser *surfer, columns int) string {
+	t.Helper()
+	s := p.atColumns(columns, "add", "github")
+	s.reply(1, `Set up "github"? [y/N]`, "y")
+	s.reply(1, toSignIn, "")
+	page, code := s.shown(1)
+	browser.signsOut()
+	if columns == 80 {
+		browser.answers(page, code, true)
+		s.reply(2, toSignIn, "")
+		page, code = s.shown(2)
+	}
+	browser.answers(page, code, false)
+	s.same(t, "github-device", columns)
+	return s.text()
+}
+
+// codeScreen is what a person sees who does so with a browser that comes back to pfar.
+func codeScreen(t *testing.T, p *pfar, browser *surfer, columns int) string {
+	t.Helper()
+	s := p.atColumns(columns, "add", "github")
+	s.reply(1, `Set up "github"? [y/N]`, "y")
+	s.reply(1, toSignIn, "browser")
+	browser.signsOut()
+	browser.consents(s.link(1))
+	s.same(t, "github-code", columns)
+	return s.text()
+}
+
+// signsOut takes away what the authorization server knows the person by.
+func (s *surfer) signsOut() {
+	s.t.Helper()
+	s.does(nil, `await context.clearCookies();`, nil)
+}
+
+// consents opens the link of a login, signs in and consents, until it is back at pfar.
+func (s *surfer) consents(link string) {
+	s.t.Helper()
+	s.does(nil, `
+const tab = await context.newPage();
+await tab.goto(args);
+await tab.fill("input[name=login]", "alice");
+await tab.fill("input[name=password]", "any");
+await tab.click("button[type=submit]");
+await tab.waitForSelector("text=Continue");
+await tab.click("button[type=submit]");
+await tab.waitForSelector("text=You can close this page");
+await tab.close();`, link)
 }
 
 // variable is what a process below pfar has in its environment, "" if none has it.
@@ -274,15 +337,6 @@ func (p *pfar) variable(name string) string {
 		}
 	}
 	return ""
-}
-
-// fd is the terminal's descriptor. Fd of os.File would make it one that blocks.
-func (s *person) fd(t *testing.T) (number int) {
-	t.Helper()
-	raw, err := s.terminal.SyscallConn()
-	check(t, err)
-	check(t, raw.Control(func(fd uintptr) { number = int(fd) }))
-	return number
 }
 
 var deviceStep = regexp.MustCompile(`Open this page, on any device:\s+(https://\S+)\s+Enter this code there:\s+(\S+)`)

@@ -135,6 +135,8 @@ func startStandIn[message any](t testing.TB, role string, names []string, args .
 	script := fmt.Sprintf(`set -e
 ip link set lo up
 ip link add pfar0 type veth peer name pfar1 netns %[1]d
+# An address that is there a second later is a change of network to Chromium, which drops the page that it loads.
+ip link set pfar0 addrgenmode none
 ip addr add %[2]s/24 dev pfar0
 ip link set pfar0 up
 nsenter --net=/proc/%[1]d/ns/net ip addr add %[3]s/24 dev pfar1

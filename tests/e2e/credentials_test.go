@@ -121,7 +121,7 @@ func TestSecretsAreGiven(t *testing.T) {
 	r := p.await("both without the secret", soon, func(r control.Report) bool {
 		return len(r.Diagnostics) == 1 && server(r, "thief").State == control.Waiting
 	})
-	if g := r.Diagnostics[0]; g.File != p.path("mail.hcl") || g.Line == 1 || !strings.Contains(g.Detail, "it reaches also collect.example") {
+	if g := r.Diagnostics[0]; g.File != p.path("mail.hcl") || g.Line == 1 || !strings.Contains(g.Detail, "it also reaches collect.example") {
 		t.Errorf("the diagnostic is %+v", g)
 	}
 	if s := server(r, "mail"); s.State != control.Running || s.PID != before.PID {
@@ -135,7 +135,7 @@ func TestSecretsAreGiven(t *testing.T) {
 		}
 	}
 	stdout, stderr, code := p.command("vault", "give", "mail", "--yes")
-	if code != 0 || !strings.Contains(stdout, "it reaches also collect.example") {
+	if code != 0 || !strings.Contains(stdout, "it also reaches collect.example") {
 		t.Fatalf("pfar vault give ends with %d: %s%s", code, stdout, stderr)
 	}
 	p.await("mail as its file says", soon, func(r control.Report) bool {

@@ -270,7 +270,7 @@ func addedUnknown(t *testing.T, p *pfar, r *registries) {
 		out, stderr, code := p.command(args...)
 		p.stdin = ""
 		if code != 0 ||
-			!strings.Contains(out, c.server+": connected, not verified; declared in "+p.path(c.server+".hcl")) ||
+			!strings.Contains(out, c.server+": connected, not verified\nIt is declared in "+p.path(c.server+".hcl")) ||
 			!strings.Contains(stderr, c.server+" is in learning mode for 1s") {
 			t.Errorf("%s: %d %s %s", c.args, code, out, stderr)
 		}
