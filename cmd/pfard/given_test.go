@@ -253,7 +253,7 @@ func TestAnEarlierProcessTakesNothingBack(t *testing.T) {
 		}
 	}
 	claim(before, "")
-	claim(next, "it reaches also y.example")
+	claim(next, "it also reaches y.example")
 	if err := g.give(next, "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestAnEarlierProcessTakesNothingBack(t *testing.T) {
 	claim(next, "")
 	g.declared(map[string]plan.Plan{"mine": before})
 	claim(before, "")
-	claim(next, "it reaches also y.example")
+	claim(next, "it also reaches y.example")
 }
 
 // TestTheHomeOfWhoHasASecret: what runs where a server with a secret keeps its files is what the owner agreed to,
