@@ -7,7 +7,7 @@ import (
 	"github.com/pfar/pfar/policies/broker"
 )
 
-// remote are the adapter's arguments for a server that runs elsewhere.
+// remote returns the adapter's arguments for a remote server, and removes /tmp from the server's sandbox.
 func remote(s *declaration.Server) []string {
 	args := []string{"remote"}
 	if s.Transport == declaration.SSE {
@@ -29,5 +29,5 @@ func remote(s *declaration.Server) []string {
 			}
 		}
 	}
-	return append(args, strings.Replace(s.URL, "//localhost", "//127.0.0.1", 1)) // as it is allowed
+	return append(args, strings.Replace(s.URL, "//localhost", "//127.0.0.1", 1)) // as the allowlist has it
 }

@@ -15,22 +15,22 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// limits bound how much a server may write, and how long it may take, while it is listed.
+// limits bound the output and the time of a server while pfar-adapter lists its definitions.
 type limits struct {
 	whole time.Duration
-	probe time.Duration // of that, for the question whether it speaks the newer generation of the protocol
-	bytes int           // that it writes, all together
+	probe time.Duration // of whole, for the request server/discover
+	bytes int           // of its stdout in total
 	pages int           // of one list
 	items int           // of one list, all pages
 }
 
-// defaultLimits are those that the gateway has for the same.
+// defaultLimits are the limits that the gateway has for listing a server.
 func defaultLimits() limits {
 	return limits{whole: 40 * time.Second, probe: 5 * time.Second, bytes: 16 << 20, pages: 256, items: 4096}
 }
 
-// list runs a server, and writes into a file all that it offers, or why that is not known. Both are a result: only what
-// keeps it from writing one is an error.
+// list runs a server and writes a drift.Listing to the file --out: the server's definitions, or why there are none. A
+// server that cannot be listed is no error; only a listing that cannot be written is one.
 func list(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("list", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -51,15 +51,15 @@ func list(ctx context.Context, args []string) error {
 	return write(*out, l)
 }
 
-// write puts a listing into a file. pfard has made the file; this process can make no other.
+// write writes a listing to the file that pfard has created for it. This process can create no file there.
 func write(path string, l drift.Listing) error {
 	text, err := json.Marshal(l)
 	if err != nil || len(text) > drift.MaxListing {
-		text, _ = json.Marshal(drift.Listing{Failed: "what it offers cannot be written down"})
+		text, _ = json.Marshal(drift.Listing{Failed: "its listing is too large or cannot be encoded"})
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
-		return fmt.Errorf("writing what the server offers: %w", err)
+		return fmt.Errorf("writing the listing: %w", err)
 	}
 	_, err = f.Write(text)
 	return errors.Join(err, f.Close())
@@ -72,8 +72,8 @@ type listing struct {
 	log       *os.File // gets the server's stderr
 }
 
-// of starts a server, and returns its definitions. It never waits longer than its limits allow. Processes that the
-// server leaves behind end with this one.
+// of starts a server and returns its definitions, within the limits. Processes that the server leaves behind end when
+// this process ends.
 func (l listing) of(ctx context.Context, command []string) ([]drift.Definition, error) {
 	late := fmt.Errorf("it took longer than %s", l.whole)
 	ctx, cancel := context.WithTimeoutCause(ctx, l.whole, late)
@@ -85,7 +85,7 @@ func (l listing) of(ctx context.Context, command []string) ([]drift.Definition, 
 	done := make(chan answer, 1)
 	go func() {
 		found, err := l.ask(ctx, command, true)
-		if errors.Is(err, errProbe) { // some end when they are asked in the newer way
+		if errors.Is(err, errProbe) { // some servers exit on server/discover
 			found, err = l.ask(ctx, command, false)
 		}
 		done <- answer{found, err}
@@ -97,7 +97,7 @@ func (l listing) of(ctx context.Context, command []string) ([]drift.Definition, 
 		select {
 		case a := <-done: // its error names the request that took too long
 			return a.found, a.err
-		case <-time.After(time.Second): // it cannot be written to
+		case <-time.After(time.Second): // writing to the server blocks
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -118,7 +118,7 @@ func (l listing) ask(ctx context.Context, command []string, probe bool) ([]drift
 			continue
 		}
 		items, err := s.pages(ctx, f)
-		// The gateway takes a server as well that lists its tools alone.
+		// Like the gateway, accept a server that lists only its tools.
 		if err != nil && (f.kind == drift.Tool || ctx.Err() != nil || s.ended()) {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ func (l listing) ask(ctx context.Context, command []string, probe bool) ([]drift
 	return all, nil
 }
 
-// named are the definitions that can be told from one another, the first of each name.
+// named returns the items that have a name, as definitions. If several have the same name, the first counts.
 func named(f form, items []json.RawMessage) (list []drift.Definition) {
 	seen := map[string]bool{}
 	for _, raw := range items {

@@ -1,8 +1,8 @@
-// Command pfar-adapter is pfar's own program inside the sandbox of a server: it starts, or stands for, the server
-// there, and speaks MCP with it.
+// Command pfar-adapter is pfar's own program inside the sandbox of a server: it starts the server there, or connects to
+// a remote one, and speaks MCP with it.
 //
-// It has no more rights than the server that it serves: a server that is hostile may stop it, and write what it writes.
-// Whoever reads its output takes it for the server's.
+// It has no more rights than its server: a hostile server may stop it, or write output in its place. So readers treat
+// its output as the server's own.
 package main
 
 import (
@@ -22,21 +22,21 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote"
 )
 
-// verbs are all that it does, by the first argument.
+// verbs are the functions of pfar-adapter, by the first argument.
 var verbs = map[string]func(ctx context.Context, args []string) error{
 	"list": list, "pipe": local.New().Pipe, "port": local.New().Port, "remote": speak, "uds": local.New().UDS,
 }
 
 func main() {
-	log.SetOutput(io.Discard) // net/http quotes servers there
+	log.SetOutput(io.Discard) // net/http would quote remote servers in its log
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(25) // most of its time it waits, and all of it it takes memory
+		debug.SetGCPercent(25) // the process mostly waits: save memory rather than time
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	err := run(ctx, os.Args[1:])
 	if status, ok := errors.AsType[local.Exit](err); ok {
-		os.Exit(int(status)) // as if the server were here in its place
+		os.Exit(int(status)) // the exit status of the server itself
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-adapter: %v\n", err)
@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// speak speaks with a server elsewhere.
+// speak connects stdin and stdout to a remote server.
 func speak(ctx context.Context, args []string) error {
 	o, err := remote.Parse(args, os.Getenv)
 	if err != nil {

@@ -18,27 +18,27 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// server is a server that was started here. mcp-go's transport frames the messages, and finds the answer to a request;
-// it keeps results as they came.
+// server is a server process that pfar-adapter has started. mcp-go's transport frames the messages and matches answers
+// to requests. It returns results unchanged.
 type server struct {
 	*transport.Stdio
 	limits limits
 	cmd    *exec.Cmd
 	pipes  []*os.File
 	wrote  *bounded
-	exited chan struct{} // closed when cmd has
-	why    error         // how cmd has
+	exited chan struct{} // closed when cmd has exited
+	why    error         // the error of cmd.Wait, once exited is closed
 	ids    int64
 
-	meta         map[string]any // of each request, to a server of 2026-07-28
+	meta         map[string]any // _meta of each request to a server of protocol 2026-07-28
 	capabilities map[string]json.RawMessage
 }
 
-// bounded ends where a server has written too much.
+// bounded is a Reader that ends after a number of bytes.
 type bounded struct {
 	io.Reader
 	left   int
-	beyond chan struct{} // closed then
+	beyond chan struct{} // closed when a read finds left at 0
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -82,7 +82,11 @@ func start(command []string, limits limits, stderr *os.File) (*server, error) {
 	}()
 	s.wrote = &bounded{out, limits.bytes, make(chan struct{})}
 	s.Stdio = transport.NewIO(s.wrote, in, nil)
-	return s, s.Start(context.Background())
+	if err := s.Start(context.Background()); err != nil {
+		s.end()
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *server) close() {
@@ -91,7 +95,7 @@ func (s *server) close() {
 	}
 }
 
-// end stops the server. It has nothing to finish: it was never asked to do anything.
+// end kills the server. No call is under way that it would have to finish.
 func (s *server) end() {
 	s.close()
 	_ = s.cmd.Process.Kill()
@@ -99,7 +103,7 @@ func (s *server) end() {
 	_ = s.Stdio.Close()
 }
 
-// ended reports whether nothing more comes from the server.
+// ended reports whether the server has exited, or has written more than its limit.
 func (s *server) ended() bool {
 	select {
 	case <-s.exited:
@@ -110,7 +114,7 @@ func (s *server) ended() bool {
 	return true
 }
 
-// refusal is an answer that is an error, as the server words it.
+// refusal is a JSON-RPC error that the server has answered.
 type refusal struct {
 	method string
 	*mcp.JSONRPCErrorDetails
@@ -141,18 +145,18 @@ func (s *server) call(ctx context.Context, method string, params map[string]any)
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(r.Result, &members) != nil || members == nil {
-		return nil, fmt.Errorf("it answered %s with what is no object", method)
+		return nil, fmt.Errorf("it answered %s with a result that is not an object", method)
 	}
 	return members, nil
 }
 
-// gone says why no answer comes any more.
+// gone returns why the server sends no more answers.
 func (s *server) gone(method string) error {
 	select {
 	case <-s.wrote.beyond:
 		return fmt.Errorf("it wrote more than %d bytes before it had answered %s", s.limits.bytes, method)
 	case <-s.exited:
-	case <-time.After(time.Second): // it closes its stdout before it ends
+	case <-time.After(time.Second): // a server that exits closes its stdout first
 		return fmt.Errorf("it closed its stdout before it had answered %s", method)
 	}
 	if s.why == nil {
@@ -163,11 +167,11 @@ func (s *server) gone(method string) error {
 
 var (
 	errProbe  = errors.New("it ended when it was asked server/discover")
-	errSilent = errors.New("nothing came")
+	errSilent = errors.New("no answer came in time")
 )
 
-// agree finds out which generation of the protocol the server speaks, in the order in which the gateway does: the newer
-// one first, and what is no answer to that means the older one.
+// agree finds out which generation of the protocol the server speaks. Like the gateway, it asks for the newer one
+// first, and takes any other answer to mean the older one.
 func (s *server) agree(ctx context.Context, abilities []byte, probe bool) error {
 	if !probe {
 		return s.initialize(ctx, abilities)
@@ -182,13 +186,13 @@ func (s *server) agree(ctx context.Context, abilities []byte, probe bool) error 
 		return fmt.Errorf("%w: %w", errProbe, err)
 	}
 	older := s.initialize(ctx, abilities)
-	if older != nil && errors.Is(err, errSilent) && s.discover(ctx, abilities) == nil { // it was slow
+	if older != nil && errors.Is(err, errSilent) && s.discover(ctx, abilities) == nil { // the server answered late
 		return nil
 	}
 	return older
 }
 
-// self is how pfar names itself.
+// self is the name and version that pfar sends as a client.
 func self() map[string]string { return map[string]string{"name": "pfar", "version": units.Version()} }
 
 func (s *server) discover(ctx context.Context, abilities []byte) error {
@@ -233,7 +237,7 @@ func (s *server) initialize(ctx context.Context, abilities []byte) error {
 
 func (s *server) offers(members map[string]json.RawMessage) error {
 	if json.Unmarshal(members["capabilities"], &s.capabilities) != nil {
-		return errors.New("its capabilities are no object")
+		return errors.New("its capabilities are not an object")
 	}
 	return nil
 }
@@ -243,13 +247,13 @@ func (s *server) has(capability string) bool {
 	return len(raw) > 0 && raw[0] == '{'
 }
 
-// form says how the protocol speaks of definitions of a kind.
+// form has the protocol's names for one kind of definition.
 type form struct {
 	kind       string
-	method     string // that lists them
-	member     string // of the result
-	key        string // that tells one from others
-	capability string // of a server that has some
+	method     string // of the request that lists the definitions
+	member     string // of the result, with the list
+	key        string // member that identifies a definition
+	capability string // that a server with such definitions declares
 }
 
 func forms() []form {
@@ -273,7 +277,7 @@ func (s *server) pages(ctx context.Context, f form) (items []json.RawMessage, er
 		}
 		members, err := s.call(ctx, f.method, params)
 		if r, ok := errors.AsType[refusal](err); ok && r.Code == mcp.METHOD_NOT_FOUND && len(items) == 0 {
-			return nil, nil // templates, mostly: the capability does not tell
+			return nil, nil // mostly templates: no capability says whether there are any
 		}
 		if err != nil {
 			return nil, err
@@ -288,13 +292,13 @@ func (s *server) pages(ctx context.Context, f form) (items []json.RawMessage, er
 		next := members["nextCursor"]
 		cursor = ""
 		if len(next) > 0 && json.Unmarshal(next, &cursor) != nil || len(cursor) > maxCursor {
-			return nil, fmt.Errorf("it answered %s with a cursor that is no text of at most %d bytes", f.method, maxCursor)
+			return nil, fmt.Errorf("it answered %s with a cursor that is not a string of at most %d bytes", f.method, maxCursor)
 		}
 		if cursor == "" {
 			return items, nil
 		}
 		if seen[cursor] {
-			return nil, fmt.Errorf("it answered %s with a cursor for the second time", f.method)
+			return nil, fmt.Errorf("it answered %s with the same cursor twice", f.method)
 		}
 		seen[cursor] = true
 	}

@@ -25,8 +25,9 @@ declaration is a file of yours: change it with "pfar edit", remove it with "pfar
 
 NAME is a known service (pfar services). pfar runs an unknown package or command line in learning mode
 for a while. Then it lists the hosts that the server tried to reach, and asks whether to allow them. An
-https address at a known vendor, or with "mcp" in it, is a remote MCP server: pfar connects to it, and it
-runs elsewhere. Any other https address sets up a server that opens pages of that host.
+https address is a remote MCP server if its host is that of a known vendor's server, or if one of its parts is
+"mcp" or "sse". A remote server runs elsewhere, and pfar connects to it. For any other https address, pfar sets
+up a server that opens pages of that host.
 
 If you name no version of a package, pfar takes the newest one and writes it into the declaration.
 
@@ -152,7 +153,7 @@ func knownKeys(s catalog.Service, files map[string]string) error {
 	return nil
 }
 
-// ownSecrets are the secrets of a service for a server of another name, which has its own in the vault.
+// ownSecrets returns the secrets of a service for a server of another name, with vault keys of its own.
 func ownSecrets(s catalog.Service, server string) []catalog.Secret {
 	list := slices.Clone(s.Secrets)
 	plain := strings.NewReplacer("-", "_")
@@ -211,14 +212,14 @@ func (a *adding) add(ctx context.Context) error {
 		return a.unknown(ctx)
 	}
 	begin := &control.SetUp{Server: a.server(), Service: a.service.Name, Answers: a.choices.Answers, Page: a.page}
-	if a.choices.Package+a.service.Program.URL != "" || a.server() != a.service.Name { // the entry alone says less
+	if a.choices.Package+a.service.Program.URL != "" || a.server() != a.service.Name { // the entry says less
 		begin.Answers, begin.Text = nil, &control.Text{New: a.text}
 	}
 	return a.carry(ctx, begin)
 }
 
-// underWay reports whether there is a set-up of this server to join. Another one of this user ends with a new one, so
-// that is asked.
+// underWay reports whether there is a set-up of this server to join. A new set-up would end another one of this user,
+// so underWay asks first.
 func (a *adding) underWay(ctx context.Context) (bool, error) {
 	now, err := addVerb{a.pfar}.flow(ctx)
 	switch {
@@ -236,7 +237,7 @@ func (a *adding) underWay(ctx context.Context) (bool, error) {
 	return false, a.ask(ctx, a.yes, question, func(io.Writer) {})
 }
 
-// flow is the set-up of this user, as it is.
+// flow returns the present state of this user's set-up.
 func (v addVerb) flow(ctx context.Context) (now control.Flow, err error) {
 	enough := errors.New("enough")
 	err = v.control().SetUp(ctx, nil, func(f control.Flow) error { now = f; return enough })
@@ -265,8 +266,8 @@ func (v addVerb) cancel(ctx context.Context) error {
 	return nil
 }
 
-// again says what may be done with a server that is declared already. One that does not run is set up again, as it is
-// declared.
+// again handles a server that is declared already. If it runs, again prints what the person can do with it; otherwise
+// again sets it up as it is declared.
 func (a *adding) again(ctx context.Context, s control.Server) error {
 	if s.State != control.Running && s.State != control.Sleeping {
 		show := func(w io.Writer) {
@@ -284,7 +285,7 @@ func (a *adding) again(ctx context.Context, s control.Server) error {
 	fmt.Fprintf(a.stdout, "%s: %s; it is declared in %s\n", escape(s.Name, oneLine), escape(describe(s), oneLine),
 		escape(s.File, oneLine))
 	rows := [][]cell{{{"  pfar tools " + s.Name, ""}, {"what it offers", ""}}}
-	stored, _ := vaultVerb{a.pfar}.secrets(ctx) // without it the words are less exact
+	stored, _ := vaultVerb{a.pfar}.secrets(ctx) // on an error the hints are less exact
 	for _, k := range a.service.Secrets {
 		row := []cell{{"  pfar vault rotate " + k.Key, ""}, {"give it another secret", ""}}
 		if slices.ContainsFunc(stored, func(s control.Secret) bool { return s.Key == k.Key && s.Kind == "oauth" }) {
@@ -325,7 +326,7 @@ func (a *adding) serviceName() string {
 	return a.service.Name
 }
 
-// agree shows what the server is going to be, asks for what is missing, and wants a yes.
+// agree shows the service and the declaration, asks for missing answers, and asks for a yes.
 func (a *adding) agree(ctx context.Context, dir string) error {
 	if err := a.decide(ctx); err != nil {
 		return err
@@ -334,7 +335,7 @@ func (a *adding) agree(ctx context.Context, dir string) error {
 	return a.ask(ctx, a.yes, fmt.Sprintf("Set up %q?", a.server()), show)
 }
 
-// decide shows the page of the service, asks what it asks, and makes the declaration of the answers.
+// decide shows the service, asks its questions, and makes the declaration from the answers.
 func (a *adding) decide(ctx context.Context) (err error) {
 	if err := a.exact(ctx); err != nil {
 		return err
@@ -377,7 +378,7 @@ func (a *adding) unanswered() (list []catalog.Parameter) {
 	return list
 }
 
-// parameters asks for what is no secret, where somebody can be asked.
+// parameters asks for missing answers, if somebody is at a terminal.
 func (a *adding) parameters(ctx context.Context) error {
 	if a.yes || a.dry || !isTerminal(a.stdin) {
 		return nil
@@ -405,7 +406,7 @@ func (a *adding) parameters(ctx context.Context) error {
 	return nil
 }
 
-// declared shows the declaration and what is done about it.
+// declared shows the declaration and the steps of the set-up.
 func (a *adding) declared(w io.Writer, dir string) {
 	file := filepath.Join(dir, a.server()+".hcl")
 	fmt.Fprintf(w, "%s\n\n", a.paint(w, bold, escape(file, oneLine)))

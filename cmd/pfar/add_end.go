@@ -35,11 +35,11 @@ func (a *adding) outcome(now control.Flow) added {
 	}
 }
 
-// finish has the person look at the tools' definitions, and says what the server can do and what comes next.
+// finish shows the person the tools' definitions, and prints what the server can do and the next commands.
 func (a *adding) finish(ctx context.Context, now control.Flow) error {
 	out := a.outcome(now)
 	if !a.known {
-		out.Detail = "" // that it runs already: it was started to learn from it
+		out.Detail = "" // it says that the server runs already: learning mode has started it
 	}
 	if report, err := a.report(ctx); err == nil {
 		if s, err := findServer(report, now.Server); err == nil {
@@ -55,7 +55,7 @@ func (a *adding) finish(ctx context.Context, now control.Flow) error {
 		a.review(ctx, now.Server, names)
 	}
 	tools, known := a.offered(ctx, now.Server)
-	if len(tools) > 0 { // pfard has not seen them before they were verified
+	if len(tools) > 0 { // pfard counts no hidden tools, and they were hidden until now
 		out.Tools = len(tools)
 	}
 	for _, t := range tools {
@@ -72,8 +72,8 @@ func (a *adding) finish(ctx context.Context, now control.Flow) error {
 	return nil
 }
 
-// unreviewed are the definitions of a server that no person has accepted, and pfar's makers have not read. Its program
-// is none: the person has just had it installed, and no model reads it.
+// unreviewed returns the definitions of a server that no person has accepted, and that pfar's makers have not read. It
+// leaves out the program: the person has just installed it, and no model reads it.
 func (a *adding) unreviewed(ctx context.Context, server string) (names []string, err error) {
 	p, err := a.pinsOf(ctx, server)
 	if err != nil {
@@ -92,8 +92,8 @@ func (a *adding) unreviewed(ctx context.Context, server string) (names []string,
 	return names, nil
 }
 
-// review shows definitions, what inspectors find suspicious first, and accepts them if the person does. A refusal
-// changes nothing: clients get them as a stranger's text, or not at all.
+// review shows definitions, suspicious ones first, and accepts them if the person says yes. Otherwise nothing changes:
+// clients get them as untrusted text, or not at all.
 func (a *adding) review(ctx context.Context, server string, names []string) {
 	later := "pfar pins accept " + server
 	if a.yes || !isTerminal(a.stdin) {
@@ -111,7 +111,7 @@ func (a *adding) review(ctx context.Context, server string, names []string) {
 	}
 }
 
-// offered are the tools of a server that clients see, and what is known of them.
+// offered returns the tools of a server that clients see, and the facts of the gate.
 func (a *adding) offered(ctx context.Context, server string) ([]tool, facts) {
 	v := toolsVerb{a.pfar}
 	g, tools, err := v.openTools(ctx)
@@ -180,7 +180,7 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 		{{"  pfar client install PROGRAM", ""}, {"let a desktop client use it", ""}},
 	}
 	if out.Verified == "" && a.service.Test != nil && len(a.service.Secrets) > 0 {
-		next = append([][]cell{{{"  pfar test " + out.Server, ""}, {"try again whether its secrets are right", ""}}}, next...)
+		next = append([][]cell{{{"  pfar test " + out.Server, ""}, {"test its secrets again", ""}}}, next...)
 	}
 	if call != "" {
 		next = append([][]cell{{{"  pfar call " + call, ""}, {"call a tool that only reads", ""}}}, next...)

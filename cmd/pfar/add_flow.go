@@ -13,7 +13,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// carry begins a set-up, or with nil joins that of this user, answers what it asks for, and says how it has ended.
+// carry begins a set-up or, if begin is nil, joins that of this user. It answers its questions, and reports how it has
+// ended.
 func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 	if err := units.NoCore(); err != nil { // values pass through this process
 		return err
@@ -52,7 +53,7 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 	return a.finish(ctx, last)
 }
 
-// goOn says how a set-up goes on that waits for a secret.
+// goOn returns a hint how to go on with a set-up that waits for a secret.
 func (a *adding) goOn(w control.Wanted) string {
 	words := "the set-up waits: pfar add " + a.server()
 	if !isTerminal(a.stdin) {
@@ -70,11 +71,11 @@ type talk struct {
 	flows  chan control.Flow
 	ended  chan error
 	values *secretValues
-	said   string // last, of what is being done
-	link   string // of the page, as the person was shown it
+	said   string // the last progress that was printed
+	link   string // of the page, once the person has seen it
 }
 
-// question is a value that is asked for.
+// question asks the person for a value.
 type question struct {
 	flow  control.Flow
 	stop  context.CancelFunc
@@ -151,7 +152,7 @@ func (t *talk) converse(ctx context.Context) (now control.Flow, err error) {
 	}
 }
 
-// tell says what is being done.
+// tell prints the progress of the set-up.
 func (t *talk) tell(now control.Flow) {
 	busy := now.State == control.FlowSpawning || now.State == control.FlowVerifying
 	if !busy || now.Detail == "" || now.Detail == t.said || t.json() {
@@ -161,7 +162,8 @@ func (t *talk) tell(now control.Flow) {
 	fmt.Fprintln(t.stderr, escape(now.Detail, oneLine))
 }
 
-// paged shows the person where the page of a set-up is, and reports whether that takes what is wanted.
+// paged shows the person the link of the set-up's page, and reports whether the page takes the secret that the set-up
+// wants.
 func (t *talk) paged(now control.Flow) bool {
 	if !t.page || t.values.given(now.Wants.Key) {
 		return false
@@ -207,7 +209,7 @@ func (t *talk) supply(ctx context.Context, q *question, a answer) {
 	}()
 }
 
-// signIn has the token obtained that a set-up waits for. pfard ends that when the set-up does not wait for it any more.
+// signIn obtains the token that a set-up waits for. pfard ends the sign-in if the set-up no longer waits for it.
 func (t *talk) signIn(ctx context.Context, now control.Flow, way oauth.Way) error {
 	l := control.Login{Way: way, Flow: now.ID, Key: now.Wants.Key}
 	if !t.json() {

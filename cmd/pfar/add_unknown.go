@@ -13,8 +13,8 @@ import (
 	"github.com/pfar/pfar/units/setup"
 )
 
-// exact has pfard find the newest version of a package that was named without one: the registry's answer is a
-// stranger's text, which a process of its own reads.
+// exact asks pfard for the newest version of a package that was named without one. The registry's answer is untrusted
+// text, which pfard reads in a process of its own.
 func (a *adding) exact(ctx context.Context) error {
 	named := a.service.Program.Package
 	if p, err := source.Parse(named); err != nil || p.Version != "" {
@@ -23,15 +23,16 @@ func (a *adding) exact(ctx context.Context) error {
 	exact, err := a.control().Newest(ctx, named)
 	if err != nil {
 		code, _ := classify(err)
-		return fail(code, "%w", err).withHint("or name a version of %s", named)
+		return fail(code, "%w", err).withHint("name a version of %s", named)
 	}
 	a.service.Program.Package, a.service.Title, a.choices.Origin = exact, exact, "From pfar add: "+exact
 	return nil
 }
 
-// unknown sets up a server of which nothing is known: its secrets are stored, it is installed, declared without a
-// host of its own, and learned from. The person says which of the hosts that it asked for it may reach. What is there
-// already is not done again, so the same command goes on where another one was cut off.
+// unknown sets up a server that the catalogue does not have: it stores the secrets, installs the package, declares the
+// server without hosts of its own, and runs it in learning mode. Then the person chooses which of the requested hosts
+// the server may reach. unknown skips what is already done, so the same command goes on where an earlier one was cut
+// off.
 func (a *adding) unknown(ctx context.Context) error {
 	left, err := a.entrust(ctx)
 	if err != nil {
@@ -45,7 +46,7 @@ func (a *adding) unknown(ctx context.Context) error {
 	}
 	done, err := a.control().Declare(ctx, a.server(), control.Text{New: a.text})
 	if err != nil {
-		return undeclared(err, left)
+		return undeclared(err, left, "")
 	}
 	writeDiagnostics(a.stderr, done.Diagnostics)
 	if !done.Done {
@@ -66,8 +67,8 @@ func (a *adding) unknown(ctx context.Context) error {
 	return a.carry(ctx, &control.SetUp{Server: a.server(), Page: a.page})
 }
 
-// entrust asks for the secrets of an unknown server, and stores those that the vault does not have: it has to run with
-// them in learning mode already. It says what stays if nothing more is done.
+// entrust asks for the secrets of an unknown server, and stores those that the vault does not have: the server needs
+// them in learning mode. left says what stays if nothing more is done.
 func (a *adding) entrust(ctx context.Context) (left string, err error) {
 	left = "nothing was changed"
 	if len(a.service.Secrets) == 0 {
@@ -106,8 +107,8 @@ func (a *adding) entrust(ctx context.Context) (left string, err error) {
 	return left, nil
 }
 
-// learned runs the server in learning mode, and lets it reach the hosts that the person agrees to: with --yes none,
-// for nobody has looked at them.
+// learned runs the server in learning mode, and allows the hosts that the person agrees to. With --yes it allows none,
+// because nobody has looked at them.
 func (a *adding) learned(ctx context.Context) error {
 	result, why, err := learnVerb{a.pfar}.lesson(ctx, a.server(), a.learn)
 	switch {
@@ -144,7 +145,7 @@ func (a *adding) learned(ctx context.Context) error {
 			return err
 		}
 		a.tellFault(err)
-		a.hintAt("pfar allow " + a.server() + " HOST... does it later")
+		a.hintAt("to allow them later: pfar allow " + a.server() + " HOST...")
 		return nil
 	}
 	if len(e.Added) > 0 {
@@ -153,7 +154,7 @@ func (a *adding) learned(ctx context.Context) error {
 	return a.given(ctx, unused)
 }
 
-// given asks whether the server gets its secrets although it reaches more hosts by now. Until then it runs as before.
+// given asks whether the server gets its secrets although it may reach more hosts now. Until then it runs as before.
 // unused is why the hosts are not in force yet.
 func (a *adding) given(ctx context.Context, unused error) error {
 	v := vaultVerb{a.pfar}
@@ -170,7 +171,7 @@ func (a *adding) given(ctx context.Context, unused error) error {
 			return err
 		}
 		a.tellFault(err)
-		a.hintAt("pfar vault give " + a.server() + " does it later")
+		a.hintAt("to grant them later: pfar vault give " + a.server())
 	}
 	return nil
 }

@@ -18,9 +18,9 @@ import (
 // secretValues reads the secrets that a set-up waits for.
 type secretValues struct {
 	*adding
-	files  map[string]string // by key of the vault, those that were not read yet
+	files  map[string]string // by key of the vault, not read yet
 	piped  bool              // standard input has been read
-	shown  map[string]bool   // keys whose origin was told
+	shown  map[string]bool   // keys that were explained
 	inFile map[string]bool   // keys of secrets that are whole files
 }
 
@@ -116,7 +116,7 @@ func (v *secretValues) prompt(ctx context.Context, w control.Wanted) answer {
 	}
 }
 
-// chosen is what an answer means where the person may sign in instead.
+// chosen interprets an answer where the person may sign in instead.
 func chosen(ways []string, a answer) answer {
 	word := strings.TrimSpace(a.value)
 	way, named := map[string]oauth.Way{

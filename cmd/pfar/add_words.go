@@ -24,7 +24,7 @@ type proposal struct {
 	remarks []string // for the person who asks
 }
 
-// propose finds what words name. command reports that they are a command line, and come after "--".
+// propose returns the server that words name. command reports that the words are a command line after "--".
 func propose(known catalog.Set, words []string, command bool) (proposal, error) {
 	if command {
 		return ofCommand(known, words)
@@ -89,8 +89,8 @@ func ofPackage(known catalog.Set, p source.Package, args []string) (proposal, er
 	return stranger(nameOfPackage(p), named, catalog.Program{Package: named, Bin: p.Bin, Args: args})
 }
 
-// argumentsOf reads arguments as the entry of a service writes them: those words, with answers in the places of {NAME}.
-// No arguments leave the answers open.
+// argumentsOf compares arguments with those of a service's entry, and returns the answers that stand in the places of
+// {NAME}. Without arguments it returns no answers.
 func argumentsOf(s catalog.Service, args []string) (answers map[string]string, ok bool) {
 	answers = map[string]string{}
 	if len(args) == 0 {
@@ -129,8 +129,8 @@ func stranger(name, title string, p catalog.Program) (proposal, error) {
 	}, nil
 }
 
-// need adds secrets that a server needs of which nothing is known, each as VARIABLE or VARIABLE@HOST. One that belongs
-// to a host goes there alone, and the server has a placeholder.
+// need adds the secrets of a server that pfar does not know, each as VARIABLE or VARIABLE@HOST. A secret with a host
+// goes only there, and the server has a placeholder.
 func (p *proposal) need(known catalog.Set, variables []string) error {
 	if len(variables) > 0 && p.known {
 		return usage("--secret: pfar knows which secrets %s needs", p.service.Title).
@@ -161,7 +161,7 @@ func (p *proposal) need(known catalog.Set, variables []string) error {
 		}
 		if p.service.Program.URL != "" {
 			if at && !slices.Contains(p.service.Domains, host) {
-				return usage("--secret %s: the secret of the server at %s goes there alone", word, p.service.Domains[0])
+				return usage("--secret %s: a secret of the server at %s goes only there", word, p.service.Domains[0])
 			}
 			k.Deliver, k.Hosts, k.In = broker.OnWire, p.service.Domains, broker.Standard()
 		}
@@ -175,7 +175,7 @@ func (p *proposal) need(known catalog.Set, variables []string) error {
 	return nil
 }
 
-// nameOfPackage is a server's name for a package: the words that all such packages have are left out.
+// nameOfPackage returns a server's name for a package. It leaves out the words "mcp" and "server".
 func nameOfPackage(p source.Package) string {
 	scope, name, scoped := strings.Cut(strings.TrimPrefix(p.Name, "@"), "/")
 	if !scoped {
@@ -192,7 +192,7 @@ func nameOfPackage(p source.Package) string {
 	return declaration.NameNear(strings.Join(words, "-"))
 }
 
-// ofCommand proposes what a command line runs: a package, where it is one of a runner of packages, or a program.
+// ofCommand proposes what a command line runs: a package, if a runner such as npx runs it, or a program.
 func ofCommand(known catalog.Set, words []string) (proposal, error) {
 	base := path.Base(words[0])
 	if names, ok := source.Container(words); ok {
@@ -267,8 +267,8 @@ func ofURL(known catalog.Set, text string) (proposal, error) {
 	}, nil
 }
 
-// speaksMCP reports whether an address is one of an MCP server, as far as it says so. pfar asks nobody before the
-// person has agreed.
+// speaksMCP reports whether the words of an address name an MCP server. pfar connects to nobody before the person has
+// agreed.
 func speaksMCP(u *url.URL) bool {
 	words := append(strings.Split(u.Path, "/"), strings.Split(u.Hostname(), ".")...)
 	return slices.Contains(words, "mcp") || slices.Contains(words, "sse")

@@ -36,7 +36,7 @@ type allowVerb struct{ *pfar }
 func (c allowVerb) allowCommand() *cobra.Command {
 	var yes bool
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "allow NAME HOST[:PORT]...", Short: "Allow a server to reach hosts, in its declaration", Long: allowHelp,
+		Use: "allow NAME HOST[:PORT]...", Short: "Add hosts to the declaration of a server", Long: allowHelp,
 		Example: example("pfar allow notion api.notion.com", `pfar allow notion "*.example.com" db.lan:5432 --yes`),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {

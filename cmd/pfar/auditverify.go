@@ -25,8 +25,9 @@ import (
 
 const auditVerifyHelp = `Read all records and check that none was changed, removed, inserted or moved. Each record has the digest of
 the one before. About once a minute, the gateway and pfard write the digest of their last record to the journal, or
-to their logs without systemd. To find a cut end or an older copy, this compares these digests too, if you may read
-the journal. After a new installation, use --since to skip the digests of the earlier one.
+to their logs without systemd. If you may read the journal, the command compares these digests too. So it finds out
+whether the last records are missing, or whether an older copy has replaced the records. After a new installation,
+use --since to skip the digests of the earlier one.
 
 If something is wrong, the exit code is 1, and each line says where and what. The command also names calls whose
 record was never closed. Such a call is no error: it is still in flight, or the gateway was killed.`

@@ -34,9 +34,9 @@ const clientHelp = `Declare the MCP clients that may use servers, each with a to
 client's token once; pfar keeps only its SHA-256. The client may use only the servers that --servers names. You may edit
 the file: pfard reads it again. pfar-clients(5) describes its keys.
 
-Two clients exist without a file and may use everything. "default" is each program that has the
-endpoint's own token, that comes by "pfar connect", or that an operator runs on the Unix socket.
-"operator" is "pfar call", and each program of an operator that asks for it. A file default.hcl
+Two clients exist without a file and may use everything. "default" is any program that has the endpoint's own
+token, that uses "pfar connect" without --client, or that connects to the Unix socket as an operator.
+"operator" is "pfar call", and any program of an operator that asks to be this client. A file default.hcl
 restricts "default".`
 
 // clientVerb declares clients, and prints their configuration.
@@ -90,7 +90,7 @@ func (c clientVerb) clientAddCommand() *cobra.Command {
 	f.StringSliceVar(&n.Allow, "allow", nil, "`PATTERNS` of tools that it may use (notion.search*); by default all tools of its servers")
 	f.StringSliceVar(&n.Hide, "hide", nil, "`PATTERNS` of tools that it may not use")
 	f.BoolVar(&n.Connect, "connect", false, "let its model ask a person to connect services (pfar__connect)")
-	f.BoolVar(&n.Search, "search", false, "list it three tools to find and call others with, in place of all tools")
+	f.BoolVar(&n.Search, "search", false, "offer it only three tools, with which it finds and calls all others")
 	f.StringVar(&n.Description, "description", "", "describe it in a `SENTENCE`")
 	f.StringSliceVar(&n.uids, "uid", nil, "`UIDS` of users who are this client on the Unix socket")
 	f.BoolVar(&n.noToken, "no-token", false, "give it no token, with --uid")

@@ -78,7 +78,7 @@ func (c toolsVerb) describe(ctx context.Context, words []string) error {
 	return nil
 }
 
-// addPin takes the tool's own descriptor. Without one the pin is not known.
+// addPin adds the server's version and the tool's own descriptor. On an error it adds nothing.
 func (d *described) addPin(p pinned, err error) {
 	if err != nil {
 		return

@@ -20,7 +20,7 @@ copy with all other declarations, and puts it in place of the file only if nothi
 prints the mistakes and offers the editor again. If a package installed the declaration, pfar saves your
 version as a file of yours, which hides the installed one.`
 
-// editVerb has the owner edit a declaration, which counts once it is sound.
+// editVerb opens a declaration in the owner's editor. It counts once it has no mistakes.
 type editVerb struct{ *pfar }
 
 func (c editVerb) editCommand() *cobra.Command {
@@ -53,7 +53,7 @@ func (c editVerb) edit(ctx context.Context, name string) error {
 		}
 		text.Old = ""
 	}
-	// Whoever may not change it learns so before the work, not after it.
+	// A user who may not change it gets the error before the work, not after it.
 	asked := control.Text{New: before, Old: text.Old, Dry: true}
 	if _, err := c.control().Declare(ctx, name, asked); err != nil {
 		return err
@@ -72,8 +72,10 @@ func (c editVerb) edit(ctx context.Context, name string) error {
 			os.RemoveAll(dir)
 			return err
 		}
-		code, _ := classify(err)
-		return fail(code, "%w", err).withHint("nothing was changed; your text is in %s", copied)
+		if f, ok := errors.AsType[*failure](err); ok && f.hint != "" {
+			return err
+		}
+		return fail(exitFailed, "%w", err).withHint("nothing was changed; your text is in %s", copied)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -98,8 +100,11 @@ func (c editVerb) untilSound(ctx context.Context, name, copied string, before []
 		}
 		text.New = now
 		done, err := c.control().Declare(ctx, name, text)
-		if err != nil || done.Done {
-			return done, err
+		if err != nil {
+			return nil, undeclared(err, "nothing was changed; your text is in "+copied, "; your text is in "+copied)
+		}
+		if done.Done {
+			return done, nil
 		}
 		show := func(w io.Writer) { writeDiagnostics(w, done.Diagnostics) }
 		mistaken := fail(exitFailed, "the new text has mistakes")
@@ -163,7 +168,7 @@ func (c editVerb) printEdited(d *control.Declared) error {
 	return nil
 }
 
-// writeDiagnostics prints what pfard says of a text.
+// writeDiagnostics prints pfard's diagnostics of a text.
 func writeDiagnostics(w io.Writer, list []control.Diagnostic) {
 	for _, g := range list {
 		fmt.Fprint(w, escape(g.Text, keepLines))

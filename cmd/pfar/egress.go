@@ -22,7 +22,7 @@ with the reason.
 
 With -f, print a line when a connection opens, closes or is refused. A connection that is refused
 repeatedly appears at its first, second, fourth and eighth refusal, and so on. With --json, each connection is
-an object on its own line; with -f, each change prints the object again.`
+an object on its own line; with -f, pfar prints the object again at each change.`
 
 const (
 	egressTimeout  = 5 * time.Second // for a bridge to start and answer

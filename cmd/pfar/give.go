@@ -13,9 +13,9 @@ import (
 const giveHelp = `Show which secrets pfar withholds from a server, and why, and grant exactly those, for the declaration as it is
 now. Without a terminal this needs --yes. If the declaration changes meanwhile, this grants nothing.
 
-pfar withholds a secret that other servers have. It also withholds secrets from a server whose declaration has
-changed what runs, its variables, the hosts that it reaches, or the places where its bridge puts them. A running
-server goes on as it was; a stopped one waits.`
+pfar withholds a secret that other servers have. It also withholds secrets if the declaration of the server has
+changed: another program, other variables, other hosts, or other places where the bridge puts the secrets. A
+running server keeps its old declaration and secrets; a stopped one waits.`
 
 func (c vaultVerb) giveCommand() *cobra.Command {
 	var yes bool

@@ -86,7 +86,7 @@ func (v importVerb) run(ctx context.Context, w importWish) error {
 	return v.finish(ctx, out, w, failed)
 }
 
-// told is for an import that changes nothing.
+// told prints an import that changes nothing.
 func (v importVerb) told(out imported, wanted []*planned) error {
 	if v.json() {
 		if err := v.printJSON(out); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// apply imports one server after the other. It returns the error that kept it from going on; what a single server lacks
-// stands with that.
+// apply imports one server after the other. It returns the error that stopped the import. The error of a single server
+// is in its Failed.
 func (v importVerb) apply(ctx context.Context, out *imported) error {
 	before, err := v.vaultKeys(ctx)
 	if err != nil {
@@ -41,7 +41,8 @@ func (v importVerb) apply(ctx context.Context, out *imported) error {
 	return nil
 }
 
-// install has the package of a server installed: no declaration counts without. It stays if the import is undone.
+// install installs the package of a server: a declaration is invalid without it. The package stays if the import is
+// undone.
 func (v importVerb) install(ctx context.Context, s *planned) error {
 	if !s.absent {
 		return nil
@@ -64,7 +65,7 @@ func stopped(out *imported, at *planned, err error) error {
 		withHint("pfar import --undo takes back what was imported; or import the rest again")
 }
 
-// vaultKeys has the secrets of the vault, by key.
+// vaultKeys returns the secrets of the vault, by key.
 func (v importVerb) vaultKeys(ctx context.Context) (map[string]control.Secret, error) {
 	list, err := vaultVerb(v).secrets(ctx)
 	all := map[string]control.Secret{}
@@ -74,7 +75,7 @@ func (v importVerb) vaultKeys(ctx context.Context) (map[string]control.Secret, e
 	return all, err
 }
 
-// begin writes down what is to be done for a server before anything is done.
+// begin records the steps for a server before the first of them.
 func (v importVerb) begin(book *book, s *planned, before map[string]control.Secret) (*entry, error) {
 	one := &entry{Server: s.Server, Digest: control.DigestOf([]byte(s.Text)), Begun: v.now().UTC(), State: begun}
 	for _, secret := range s.Secrets {
@@ -86,7 +87,8 @@ func (v importVerb) begin(book *book, s *planned, before map[string]control.Secr
 	return one, book.write()
 }
 
-// importOne stores the secrets of a server, and then writes its declaration. If that fails, the secrets go again.
+// importOne stores the secrets of a server, and then writes its declaration. If that fails, it removes the secrets
+// again.
 func (v importVerb) importOne(ctx context.Context, book *book, s *planned, one *entry) error {
 	if err := v.storeAll(ctx, s, one); err != nil {
 		return v.withdraw(ctx, book, one, err, false)
@@ -128,7 +130,8 @@ func (v importVerb) storeAll(ctx context.Context, s *planned, one *entry) error 
 	return v.datesOf(ctx, one)
 }
 
-// datesOf notes when secrets were stored: one that was stored again since is no more of this import.
+// datesOf notes when the secrets were stored. A secret that somebody has stored again since does not belong to this
+// import.
 func (v importVerb) datesOf(ctx context.Context, one *entry) error {
 	if len(one.Secrets) == 0 {
 		return nil
@@ -140,8 +143,9 @@ func (v importVerb) datesOf(ctx context.Context, one *entry) error {
 	return err
 }
 
-// withdraw takes back what is done of a server that could not be imported. written says that pfard may have written the
-// declaration and not have answered: one that it refused may be there as another's. An error says what is left.
+// withdraw undoes the steps of a server that could not be imported. written says that pfard may have written the
+// declaration without an answer. A declaration that pfard refused stays: it may be somebody else's. An error says what
+// is left.
 func (v importVerb) withdraw(ctx context.Context, book *book, one *entry, why error, written bool) error {
 	if ctx.Err() != nil {
 		return why // the record has it: undo takes it back
@@ -159,7 +163,7 @@ func (v importVerb) withdraw(ctx context.Context, book *book, one *entry, why er
 	return why
 }
 
-// removeSecrets removes those of an import that are as it stored them, and that nothing else uses.
+// removeSecrets removes the secrets that the import stored, if nobody has changed them and nothing else uses them.
 func (v importVerb) removeSecrets(ctx context.Context, one *entry) (kept []string, err error) {
 	if len(one.Secrets) == 0 {
 		return nil, nil

@@ -21,7 +21,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// proposals reads the files, and has pfard check what they come to.
+// proposals reads the files, makes a declaration of each server, and has pfard check it.
 func (v importVerb) proposals(ctx context.Context, w importWish) ([]readFile, error) {
 	files, err := v.sources(ctx, w)
 	if err != nil {
@@ -51,12 +51,12 @@ func (v importVerb) proposals(ctx context.Context, w importWish) ([]readFile, er
 		}
 	}
 	if err := only(files, w.only); err != nil || unasked != nil || w.dryRun && v.guest() {
-		return files, err // who may only look cannot ask pfard about a declaration
+		return files, err // a guest may not ask pfard about a declaration
 	}
 	return files, v.check(ctx, files)
 }
 
-// catalogue has the services of the operator's folder, and the shipped ones.
+// catalogue returns the services of the operator's folder, and the shipped ones.
 func (v importVerb) catalogue() catalog.Set {
 	dir := v.dirs.Services()
 	set := catalog.Load(os.DirFS(dir), dir)
@@ -66,7 +66,7 @@ func (v importVerb) catalogue() catalog.Set {
 	return set
 }
 
-// only leaves the servers with these names.
+// only keeps the servers with these names, and drops all others.
 func only(files []readFile, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func only(files []readFile, names []string) error {
 	return nil
 }
 
-// check has pfard judge each declaration as part of all.
+// check has pfard check each declaration together with all others.
 func (v importVerb) check(ctx context.Context, files []readFile) error {
 	for i := range files {
 		for j := range files[i].Servers {
@@ -99,7 +99,7 @@ func (v importVerb) check(ctx context.Context, files []readFile) error {
 			if err != nil && !errors.Is(err, control.ErrChanged) {
 				return err
 			}
-			if err != nil { // a file of this name is there, which declares nothing that is known
+			if err != nil { // there is a file of this name, which declares no known server
 				s.Refused = err.Error()
 				s.Notes = append(s.Notes, importer.Note{Line: s.Line, Text: s.Refused})
 			} else {
@@ -131,7 +131,7 @@ func (s *planned) judged(d *control.Declared) {
 	}
 }
 
-// sources opens the files that are meant.
+// sources reads the files that the arguments name.
 func (v importVerb) sources(ctx context.Context, w importWish) (files []readFile, err error) {
 	if w.from != "" {
 		f, err := v.ofProgram(w)
@@ -147,7 +147,7 @@ func (v importVerb) sources(ctx context.Context, w importWish) (files []readFile
 	return files, nil
 }
 
-// ofProgram reads the file of a program of the user's.
+// ofProgram reads the configuration file of a program in the user's home.
 func (v importVerb) ofProgram(w importWish) (readFile, error) {
 	whose, err := v.owner(w.user)
 	if err != nil {
@@ -199,7 +199,7 @@ func (v importVerb) named(ctx context.Context, name, of string) (readFile, error
 	return readFile{File: path, source: s}, nil
 }
 
-// homeOf is the home of the user whose file it is: "~" in it is theirs.
+// homeOf returns the home of the file's owner: "~" in the file means that home.
 func (v importVerb) homeOf(info os.FileInfo, of string) string {
 	if of != "" || v.uid != 0 {
 		whose, _ := v.owner(of)
@@ -212,7 +212,7 @@ func (v importVerb) homeOf(info os.FileInfo, of string) string {
 	return u.HomeDir
 }
 
-// projectOf is the project that a file is of; "" for a file of the user's own.
+// projectOf returns the project that a file belongs to; "" for a file of the user's own.
 func projectOf(path, home string) string {
 	dir := filepath.Dir(path)
 	if strings.HasPrefix(filepath.Base(dir), ".") { // .vscode, .cursor

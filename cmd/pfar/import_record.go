@@ -40,7 +40,7 @@ type entry struct {
 // storedKey is a secret of the vault.
 type storedKey struct {
 	Key    string     `json:"key"`
-	Stored *time.Time `json:"stored,omitempty"` // nil: it is not known that it was
+	Stored *time.Time `json:"stored,omitempty"` // nil: not known
 }
 
 // States of an entry.
@@ -50,13 +50,13 @@ const (
 	undone  = "undone"
 )
 
-// forget says that a secret is none of the import's.
+// forget drops a secret that the import did not store.
 func (e *entry) forget(key string) {
 	e.Secrets = slices.DeleteFunc(e.Secrets, func(s storedKey) bool { return s.Key == key })
 }
 
-// made reports whether the import has stored a secret that was stored at this time. An import that was killed does not
-// know when it did; the vault did not have the secret before.
+// made reports whether the import has stored a secret that was stored at this time. A killed import has not recorded
+// its time: then any time after its begin counts, because the vault did not have the secret before.
 func (e *entry) made(s storedKey, stored *time.Time) bool {
 	switch {
 	case stored == nil:

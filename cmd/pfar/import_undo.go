@@ -11,7 +11,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// takenBack is what has become of one server of an import.
+// takenBack is the result for one server of an import.
 type takenBack struct {
 	Server  string   `json:"server"`
 	Result  string   `json:"result"`
@@ -65,7 +65,7 @@ func (v importVerb) takeBack(ctx context.Context, w importWish) error {
 
 const (
 	undoneGone = "removed"
-	undoneKept = "stays: its declaration is another one by now"
+	undoneKept = "stays: its declaration has changed"
 	undoneNone = "was not declared"
 )
 
@@ -116,7 +116,7 @@ func (v importVerb) printUndone(all []takenBack) {
 	for _, t := range all {
 		kept := ""
 		if len(t.Secrets) > 0 {
-			kept = "in the vault stay " + strings.Join(t.Secrets, ", ")
+			kept = "the vault keeps " + strings.Join(t.Secrets, ", ")
 		}
 		rows = append(rows, []cell{{t.Server, bold}, {t.Result, ""}, {kept, ""}})
 	}

@@ -4,10 +4,10 @@ import (
 	"github.com/pfar/pfar/generator/importer"
 )
 
-// importVerb makes declarations of what clients start themselves.
+// importVerb makes declarations of the servers that clients start themselves.
 type importVerb struct{ *pfar }
 
-// importWish is what pfar import is told.
+// importWish is what pfar import has to do.
 type importWish struct {
 	files      []string
 	from, user string
@@ -17,7 +17,7 @@ type importWish struct {
 	yes        bool
 }
 
-// imported is what an import does, as JSON has it.
+// imported is the result of an import, as JSON.
 type imported struct {
 	Files  []readFile `json:"files"`
 	Record string     `json:"record,omitempty"` // the file that --undo reads
@@ -32,7 +32,7 @@ type readFile struct {
 	source  importer.Source
 }
 
-// planned is one server of it.
+// planned is one server of such a file.
 type planned struct {
 	importer.Proposal
 	File   string `json:"declared,omitempty"` // of the declaration, once it is written

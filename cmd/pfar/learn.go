@@ -18,8 +18,8 @@ paste them into its declaration, or have --write add them to it: pfar shows the 
 
 Learning mode allows only the connections that were allowed before, and sends no undeclared name to a name
 server. Every name gets an address inside the sandbox, which shows the port that the server wants. A server
-may ask for more hosts after it reaches the first ones. The command restarts the server twice: in learning
-mode, and at the end as declared.`
+may ask for more hosts after it reaches the first ones. The command starts or restarts the server in learning
+mode. At the end the server restarts as declared, or stops if it was stopped before.`
 
 // lastWordsTimeout is how long a bridge that ends may take to say what it has seen last.
 const lastWordsTimeout = 2 * time.Second

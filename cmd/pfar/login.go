@@ -25,16 +25,16 @@ it offers both, pfar uses the browser if the client has a secret, else the code.
 pfar never starts a browser: every user of this machine could read the link
 among the browser's arguments, and sign in with another account.
 
-A remote server names its provider itself. pfar shows you whom it names, and
-connects there only if you say yes. --yes says yes to nothing new: it accepts
-what you have confirmed at an earlier login, or written into oauth.d.
+A remote server names its provider itself. pfar shows you this provider, and
+connects there only if you say yes. --yes confirms no new provider: it accepts
+only one that you confirmed at an earlier login, or wrote into oauth.d.
 
 The token goes from the provider to the vault. This command does not see it.
 Press Ctrl-C to give up; then nothing is stored. You first register an OAuth
 client with the provider, unless a remote server's provider registers pfar by
 itself; pfar-oauth(5) says how to configure it.`
 
-// loginVerb has tokens obtained.
+// loginVerb obtains tokens.
 type loginVerb struct{ *pfar }
 
 func (c loginVerb) loginCommand() *cobra.Command {
@@ -108,7 +108,7 @@ func (c loginVerb) login(ctx context.Context, name string, yes bool, l control.L
 	return nil
 }
 
-// agreed is obtain with the person's word on whom a remote server names.
+// agreed is obtain, but has the person confirm the provider that a remote server names.
 func (c loginVerb) agreed(ctx context.Context, name string, yes bool, l control.Login) (control.SignIn, error) {
 	for range maxConfirmed {
 		got, err := c.obtain(ctx, name, l, "pfar login "+name+" --device")
@@ -128,7 +128,7 @@ type signedIn struct {
 	Reason control.Code `json:"reason,omitempty"` // why no token is stored
 }
 
-// codeOf says in one word why pfard has not done something.
+// codeOf returns a code for why a login has failed.
 func codeOf(err error) control.Code {
 	var refused *control.Refused
 	switch {
@@ -144,11 +144,12 @@ func codeOf(err error) control.Code {
 	return "failed"
 }
 
-// maxConfirmed is how often a login is tried: without a word, with one on the provider, and with one on endpoints at
-// other hosts; and once more, for a provider that has changed meanwhile.
+// maxConfirmed is how often a login is tried: without a confirmation, with that of the provider, with that of endpoints
+// at other hosts, and once more for a provider that has changed meanwhile.
 const maxConfirmed = 4
 
-// confirm has the person look at whom a remote server names. Only a person's own word says yes to a stranger's.
+// confirm shows the person the provider that a remote server names, and asks. Only a person at a terminal can say yes,
+// because the server is not trusted.
 func (c loginVerb) confirm(ctx context.Context, yes bool, k control.Consent) error {
 	line := func(text string) string { return escape(text, oneLine) }
 	show := func(w io.Writer) {
@@ -171,7 +172,8 @@ func (c loginVerb) confirm(ctx context.Context, yes bool, k control.Consent) err
 	return c.ask(ctx, false, "Sign in there?", show)
 }
 
-// obtain has a token obtained, and shows the person what there is to do. With a code instead, it is another command.
+// obtain obtains a token, and shows the person what to do. instead is a command that works without a browser on this
+// machine.
 func (c loginVerb) obtain(ctx context.Context, name string, l control.Login, instead string) (control.SignIn, error) {
 	var shown control.Step
 	got, err := c.control().Login(ctx, name, l, func(s control.SignIn) {
@@ -190,7 +192,7 @@ func (c loginVerb) obtain(ctx context.Context, name string, l control.Login, ins
 	return got, err
 }
 
-// show says what the person is to do.
+// show prints what the person has to do.
 func (c loginVerb) show(s control.SignIn, instead string) {
 	p := page{columns: columnsOf(c.stderr)}
 	say := func(words, whole string) { // a link or a command, which is never broken

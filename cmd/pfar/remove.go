@@ -16,7 +16,7 @@ const removeHelp = `Ask, remove a server's declaration, and wait until the serve
 declaration, pfar hides it by a link to /dev/null. The server's files stay until "pfar clean"; --purge deletes them as
 well, with the secrets that only this server had. Without a terminal the command needs --yes.`
 
-// removeVerb takes a declaration away.
+// removeVerb removes a declaration.
 type removeVerb struct{ *pfar }
 
 func (c removeVerb) removeCommand() *cobra.Command {
@@ -34,7 +34,7 @@ func (c removeVerb) removeCommand() *cobra.Command {
 	return cmd
 }
 
-// removed is what has gone.
+// removed is the result of a removal.
 type removed struct {
 	*control.Declared
 	Left *left `json:"left,omitempty"` // what --purge has deleted
@@ -61,7 +61,7 @@ func (c removeVerb) remove(ctx context.Context, name string, purge, yes bool) er
 	}
 	gone, err := c.control().Undeclare(ctx, name, control.Text{Old: before.Digest})
 	if err != nil {
-		return fail(exitFailed, "%w", err).withHint("the declaration is still there: pfar explain %s", name)
+		return undeclared(err, "the declaration is still there: pfar explain "+name, "")
 	}
 	out := removed{Declared: gone}
 	if err := c.awaitGone(ctx, name); err != nil {
@@ -97,7 +97,7 @@ func removalRows(d *control.Declared, purge bool) (rows [][]cell) {
 	return rows
 }
 
-// awaitGone waits until pfard knows nothing of a server: it has stopped.
+// awaitGone waits until a server has stopped: then pfard no longer reports it.
 func (c removeVerb) awaitGone(ctx context.Context, name string) error {
 	late := fmt.Errorf("%q did not stop within %s", name, settleTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, late)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 
 const servicesHelp = `List the services that pfar knows, or those that have every word of TEXT in their name,
 summary, package or hosts. Entries in services.d replace shipped ones. The column PACKAGE names the
-package that the server runs.
+package that the server runs, or the address of the vendor's own server.
 
 With the name of one service, print the files, hosts and secrets of its server, how to get the secrets,
 and the call that tests them.`
@@ -93,7 +94,7 @@ type knownSignIn struct {
 type knownTest struct {
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments"`
-	Answer    string          `json:"answer,omitempty"` // what a good one has, as a regular expression
+	Answer    string          `json:"answer,omitempty"` // regular expression that a good answer matches
 }
 
 // knownOf is a service as JSON.
@@ -123,7 +124,7 @@ func knownOf(s catalog.Service) knownService {
 	return k
 }
 
-// catalogue reads the services, and says that there are mistakes in them.
+// catalogue reads the services, and prints a warning if they have mistakes.
 func (c servicesVerb) catalogue(ctx context.Context) catalog.Set {
 	dir := c.folder(ctx)
 	set := catalog.Load(os.DirFS(dir), dir)
@@ -133,7 +134,7 @@ func (c servicesVerb) catalogue(ctx context.Context) catalog.Set {
 	return set
 }
 
-// naming reads the one service of a name or, if there is none, all services.
+// naming reads only the service of a name. If there is none, or a mistake, it reads all services.
 func (c servicesVerb) naming(ctx context.Context, name string) catalog.Set {
 	dir := c.folder(ctx)
 	set := catalog.LoadOne(os.DirFS(dir), dir, name)
@@ -161,7 +162,7 @@ func (c servicesVerb) listServices(cmd *cobra.Command, text string) error {
 	for _, s := range found {
 		p := s.Program
 		list = append(list, knownOf(s))
-		runs := p.Package + p.Command + p.Gone // it has one of them
+		runs := cmp.Or(p.Package, p.Command, s.Remote.URL, p.Gone)
 		rows = append(rows, []cell{{s.Name, ""}, {s.Summary, ""}, {runs, ""}})
 	}
 	switch {

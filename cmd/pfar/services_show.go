@@ -116,7 +116,7 @@ func reachedBy(s catalog.Service) string {
 	return strings.Join(s.Domains, ", ") + ", and nothing else"
 }
 
-// heldBy says what a server has of its secrets.
+// heldBy says how a server gets its secrets.
 func heldBy(s catalog.Service) string {
 	var list []string
 	for _, k := range s.Secrets {
@@ -141,7 +141,7 @@ func heldBy(s catalog.Service) string {
 	return strings.Join(list, "; ")
 }
 
-// hostOf is where people sign in.
+// hostOf returns the host at which people sign in.
 func hostOf(s *catalog.SignIn) string {
 	if s == nil {
 		return ""

@@ -28,7 +28,7 @@ label, for another task. The client uses it at /mcp/CLIENT/HANDLE.
 If a client comes back to a labelled session after an hour or more without a call, "list", "pfar status" and
 "pfar approvals show" say so for an hour. If its program has begun a new conversation, reset the session.
 
-A frozen session may make no calls, because five of them in a row were denied, until "thaw".
+pfar freezes a session after five denials in a row, and then denies all its calls until "thaw".
 
 If a session writes to a server, the server gets a stain: the label of the session. Its output has at least that
 label, until "clear".`

@@ -14,7 +14,7 @@ type toolFilter struct{ search, does string }
 
 func (f *toolFilter) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.search, "search", "", "list only tools that contain all words of `TEXT`")
-	cmd.Flags().StringVar(&f.does, "filter", "", "list only tools that `read`, write, or are held")
+	cmd.Flags().StringVar(&f.does, "filter", "", "list only the tools of this `KIND`: read, write or held")
 	cmd.RegisterFlagCompletionFunc("filter", cobra.FixedCompletions([]string{"read", "write", "held"}, noFiles))
 }
 

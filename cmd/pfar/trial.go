@@ -131,7 +131,7 @@ func (c trialVerb) printTested(list []tested) error {
 
 const refreshHelp = `Ask a server again for its tools, prompts and resources, and print the changes. Changes that
 break callers come first: removed tools, new required arguments, and arguments that allow fewer values. pfar
-starts a server that sleeps. pfar marks the definitions that it holds back; "pfar pins" shows them.`
+starts a server that sleeps. pfar marks the definitions that it holds; "pfar pins" shows them.`
 
 func (c trialVerb) refreshCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{

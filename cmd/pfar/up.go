@@ -29,7 +29,7 @@ With --metrics 127.0.0.1:9464, pfar serves metrics at http://127.0.0.1:9464/metr
 user of this machine can read them, with the names of servers and tools. OTEL_EXPORTER_OTLP_ENDPOINT says
 where traces go.
 
-With --json, each change prints one report, on a line.`
+With --json, pfar prints one report for each change, on one line.`
 
 // upOptions are the flags of pfar up.
 type upOptions struct {

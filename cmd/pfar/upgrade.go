@@ -22,14 +22,15 @@ import (
 
 const upgradeHelp = `Install another version of a server's package beside the present one, show what it changes,
 ask, write it into the declaration, and wait until the server runs. Changes that break callers come first.
-pfar holds back tools whose definition has changed, until you accept them (pfar pins). The new version gets
+pfar holds tools whose definition has changed until you accept them (pfar pins). The new version gets
 the secrets that the server has. If the declaration names that version already, pfar only waits for the
 server. Without VERSION, pfar asks the registry for the newest one. Without NAME, pfar lists all servers
 with a package, their versions and the newest ones.
 
-To find the changes, pfard starts both versions in the server's sandbox, without network, secrets and the
-server's files, and asks what they offer. If a version does not start so, pfar says why, asks all the same,
-and prints the changes once the server runs.
+To find the changes, pfard starts both versions in the server's sandbox and asks what they offer. They have no
+network and no secrets, their home is in memory, and they can only read the folders that the server may write
+to. If a version does not start like this, pfar says why, asks all the same, and prints the changes once the
+server runs.
 
 --back returns to the version that the server had before the last upgrade. --dry-run shows the changes and
 leaves the declaration as it is; the new version stays installed.`
@@ -81,7 +82,7 @@ type upgradeOptions struct {
 type choice struct {
 	to    source.Package
 	back  bool   // it is the one before
-	words string // said in place of a change, where there is nothing to change
+	words string // a hint, if there is nothing to change
 }
 
 // declaredPackage is a declaration with one package.
@@ -89,7 +90,7 @@ type declaredPackage struct {
 	server  control.Server // as it was
 	text    []byte
 	pkg     source.Package
-	written string           // in text
+	written string           // the package as text has it, in quotes
 	last    *control.Upgrade // nil: there was none
 }
 
@@ -98,7 +99,7 @@ func (d declaredPackage) with(to source.Package) []byte {
 	return []byte(strings.Replace(string(d.text), d.written, `"`+to.String()+`"`, 1))
 }
 
-// upgraded is what has become of a server.
+// upgraded is the result of an upgrade.
 type upgraded struct {
 	Server string        `json:"server"`
 	File   string        `json:"file"`
@@ -109,7 +110,7 @@ type upgraded struct {
 	DryRun bool          `json:"dry_run,omitempty"` // nothing was switched
 
 	Secrets  []string       `json:"secrets,omitempty"`  // that the other version gets as well
-	Changes  []drift.Change `json:"changes,omitempty"`  // in what it offers
+	Changes  []drift.Change `json:"changes,omitempty"`  // in its definitions
 	Unlisted string         `json:"unlisted,omitempty"` // why they were not known before it was switched
 
 	offered []drift.Definition // before
@@ -170,14 +171,14 @@ func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions)
 	next := control.Text{New: d.with(to), Old: control.DigestOf(d.text), Back: chosen.back}
 	done, err := c.control().Declare(ctx, name, next)
 	if err != nil {
-		return undeclared(err, fmt.Sprintf("nothing was changed: %s goes on with %s", name, from))
+		return undeclared(err, fmt.Sprintf("nothing was changed: %s goes on with %s", name, from), "")
 	}
 	if !done.Done {
 		writeDiagnostics(c.stderr, done.Diagnostics)
 		return fail(exitFailed, "the server cannot run %s", to).withHint("nothing was changed: it goes on with %s", from)
 	}
 	_, err = secrets.grant(ctx, name, func(g control.Gift) error {
-		if len(out.Secrets) > 0 { // it was asked about that: nothing else was kept from it
+		if len(out.Secrets) > 0 { // the person has seen them: pfar withheld none before
 			return nil
 		}
 		return secrets.askToGive(ctx, g, false)
@@ -188,8 +189,8 @@ func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions)
 	return c.await(ctx, d.server, out)
 }
 
-// secretsOf are the secrets that a server has now, and that another version is to have. There are none if pfar keeps
-// some from it: then its owner has to look at that.
+// secretsOf returns the secrets that a server has now, and that another version is to have. It returns none if pfar
+// withholds some from the server: then the owner has to decide about these.
 func (c upgradeVerb) secretsOf(ctx context.Context, name string) (keys []string, err error) {
 	kept, err := (vaultVerb(c)).gift(ctx, control.Request{Verb: control.Give, Server: name})
 	if err != nil || len(kept.Keys) > 0 {
@@ -220,7 +221,7 @@ func (c upgradeVerb) read(ctx context.Context, name string) (d declaredPackage, 
 	if d.text, err = os.ReadFile(file); err != nil {
 		return d, fmt.Errorf("reading the declaration: %w", err)
 	}
-	// Whoever may not change it learns so before anything is installed.
+	// A user who may not change it gets the error before pfar installs anything.
 	asked := control.Text{New: d.text, Old: control.DigestOf(d.text), Dry: true}
 	now, err := c.control().Declare(ctx, name, asked)
 	if err != nil {
@@ -233,12 +234,12 @@ func (c upgradeVerb) read(ctx context.Context, name string) (d declaredPackage, 
 	return d, nil
 }
 
-// undeclared is an error of a declaration that was to be written. left says what is so if pfard has refused it: one
-// that has gone may have written it.
-func undeclared(err error, left string) error {
+// undeclared returns the error of a declaration that was to be changed. left is the hint if pfard has refused it. If
+// the connection broke, pfard may have changed it; more is then said behind that.
+func undeclared(err error, left, more string) error {
 	code, _ := classify(err)
 	if _, refused := errors.AsType[*control.Refused](err); !refused {
-		left = "pfar status says whether it was written; the same command goes on from there"
+		left = "pfar status says whether it was changed; the same command goes on from there" + more
 	}
 	return fail(code, "%w", err).withHint("%s", left)
 }
@@ -297,7 +298,7 @@ func packageIn(text []byte) (p source.Package, written string, err error) {
 	return p, written, nil
 }
 
-// in is a package in another version.
+// in returns a package in another version.
 func in(from source.Package, version string) (to source.Package, err error) {
 	from.Version = version
 	if to, err = source.ParseExact(from.String()); err != nil {
@@ -306,19 +307,19 @@ func in(from source.Package, version string) (to source.Package, err error) {
 	return to, nil
 }
 
-// newest is a package in the version that the registry says is the newest.
+// newest returns a package in the version that the registry says is the newest.
 func (c upgradeVerb) newest(ctx context.Context, d declaredPackage) (choice, error) {
 	named := source.Package{Kind: d.pkg.Kind, Name: d.pkg.Name}.String()
 	exact, err := c.control().Newest(ctx, named)
 	if err != nil {
 		code, _ := classify(err)
-		return choice{}, fail(code, "%w", err).withHint("or name a version of %s", named)
+		return choice{}, fail(code, "%w", err).withHint("name a version of %s", named)
 	}
 	to, err := source.ParseExact(exact)
 	return choice{to: to}, err
 }
 
-// earlier is a package in the version that the server had before its last upgrade.
+// earlier returns a package in the version that the server had before its last upgrade.
 func (c upgradeVerb) earlier(_ context.Context, d declaredPackage) (choice, error) {
 	name, now := d.server.Name, d.pkg.String()
 	switch {
@@ -342,7 +343,7 @@ func versionOf(pkg string) string {
 	return p.Version
 }
 
-// installed are commands that change to other versions that are installed.
+// installed returns the command that changes the version, and the other versions that are installed.
 func (c upgradeVerb) installed(d declaredPackage) string {
 	records, _ := filepath.Glob(filepath.Join(c.dirs.Packages(), string(d.pkg.Kind), d.pkg.Name, "*", "record.json"))
 	words := []string{"pfar upgrade " + d.server.Name + " VERSION"}

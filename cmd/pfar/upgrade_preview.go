@@ -11,8 +11,8 @@ import (
 	"github.com/pfar/pfar/policies/drift"
 )
 
-// preview finds out what another version of a server's package changes, or why that cannot be known. Both versions are
-// asked in the same way: what a server offers may depend on its network and its secrets, and it has neither then.
+// preview finds out what another version of a server's package changes, or why that cannot be known. It lists both
+// versions without network and secrets, because the definitions may depend on them.
 func (c upgradeVerb) preview(ctx context.Context, d declaredPackage, to source.Package, out *upgraded) error {
 	name := d.server.Name
 	next, err := c.listed(ctx, name, d.with(to))
@@ -34,7 +34,7 @@ func (c upgradeVerb) preview(ctx context.Context, d declaredPackage, to source.P
 	return nil
 }
 
-// listed is what a server offers with a text as its declaration.
+// listed returns the definitions of a server with a text as its declaration.
 func (c upgradeVerb) listed(ctx context.Context, name string, text []byte) ([]drift.Definition, error) {
 	found, err := c.control().List(ctx, name, text)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c upgradeVerb) listed(ctx context.Context, name string, text []byte) ([]dr
 	return nil, errors.New(why)
 }
 
-// held marks what no client sees until its owner accepts it: tools and prompts that are not as they were accepted.
+// held marks the tools and prompts that no client sees until the owner accepts them: new and changed ones.
 func held(changes []drift.Change) []drift.Change {
 	for i, c := range changes {
 		changes[i].Held = c.What != drift.Gone && (c.Kind == drift.Tool || c.Kind == drift.Prompt)

@@ -10,17 +10,17 @@ import (
 	"github.com/pfar/pfar/generator/source"
 )
 
-// version is which version of its package a server has, and which one is the newest.
+// version is the version of a server's package, and the newest one.
 type version struct {
 	Server  string `json:"server"`
 	Package string `json:"package,omitempty"`
 	Version string `json:"version,omitempty"`
 	Newest  string `json:"newest,omitempty"`
-	Next    string `json:"next,omitempty"` // what changes to the newest; "": nothing to do
+	Next    string `json:"next,omitempty"` // the command that changes to the newest; "": there is nothing to do
 	Error   string `json:"error,omitempty"`
 }
 
-// asksAtOnce is how many registries are asked at once: each answer takes an npm or pip.
+// asksAtOnce is how many registries pfar asks at once: each answer takes an npm or a pip.
 const asksAtOnce = 4
 
 // versions lists the servers that are declared with a package.
@@ -70,7 +70,7 @@ func (c upgradeVerb) compare(ctx context.Context, v *version, own bool) {
 	case v.Newest == v.Version:
 	case own:
 		v.Next = "pfar upgrade " + v.Server
-	default: // an installed one
+	default: // a package has installed the declaration
 		v.Next = "pfar edit " + v.Server
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// flows has set-ups carried out by the parts of pfard. It is setups.Vault, setups.Servers and setups.Records.
+// flows connects set-ups to the parts of pfard that carry them out. It is setups.Vault, setups.Servers and
+// setups.Records.
 type flows struct {
 	*setups.Flows
 	inbox
@@ -30,9 +31,9 @@ type flows struct {
 	redaction *redaction
 	installs  *installs
 	around    around
-	turn      func(control.Verb, string) error // has a server started or stopped, in the loop
-	fresh     map[string]bool                  // servers that start with another secret already; of the loop
-	clients   *rate.Limiter                    // of the set-ups that clients begin: each leaves records
+	turn      func(control.Verb, string) error // starts, restarts or stops a server; for the loop
+	fresh     map[string]bool                  // servers that already start with the new secret; of the loop
+	clients   *rate.Limiter                    // limits set-ups of clients: each writes audit records
 }
 
 // wallClock is a setups.Clock.
@@ -41,7 +42,7 @@ type wallClock struct{ wall }
 func (c wallClock) Now() time.Time          { return c.now() }
 func (c wallClock) Wake(at time.Time) error { return c.wake(at) }
 
-// close leaves all set-ups to the next pfard.
+// close stops all set-ups; the next pfard resumes them.
 func (f *flows) close() {
 	f.Close()
 	if c, ok := f.Clock.(wallClock); ok {
@@ -51,13 +52,13 @@ func (f *flows) close() {
 	}
 }
 
-// Append records what becomes of a set-up.
+// Append writes an audit record of a set-up.
 func (f *flows) Append(r audit.Record) error { return f.audit.append(r) }
 
-// Clean takes out what must not be shown.
+// Clean removes secrets from a text, and makes it one printable line.
 func (f *flows) Clean(text string) string { return printable(f.redaction.clean(text)) }
 
-// Stored returns those of the keys that the vault has, in a file that can be read.
+// Stored returns those keys whose secret is in the vault, in a file that is not damaged.
 func (f *flows) Stored(keys []string) (there []string, err error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -71,7 +72,7 @@ func (f *flows) Stored(keys []string) (there []string, err error) {
 	return there, err
 }
 
-// Store puts a value into the vault, over another one.
+// Store puts a value into the vault. It replaces an existing one.
 func (f *flows) Store(uid int, key string, v setups.Value) error {
 	there, err := f.Stored([]string{key})
 	if err != nil {
@@ -89,8 +90,8 @@ func (f *flows) Store(uid int, key string, v setups.Value) error {
 	return err
 }
 
-// arrived has set-ups go on that wait for a secret which has come into the vault. Their servers may start with it
-// already.
+// arrived tells set-ups that a secret that they wait for is in the vault. It notes which of their servers already start
+// with it.
 func (f *flows) arrived(c control.Change) {
 	err := f.do(func() error {
 		for _, use := range c.Uses {
@@ -100,12 +101,12 @@ func (f *flows) arrived(c control.Change) {
 		}
 		return nil
 	})
-	if err == nil { // else the next pfard looks
+	if err == nil { // else pfard is ending, and the next one looks into the vault
 		f.Arrived(c.Key)
 	}
 }
 
-// Install has a package installed. If ctx ends, that goes on.
+// Install installs a package. If ctx ends, the installation goes on.
 func (f *flows) Install(ctx context.Context, text string) error {
 	p, err := source.ParseExact(text)
 	if err != nil {
@@ -119,7 +120,7 @@ func (f *flows) Install(ctx context.Context, text string) error {
 	return job.Watch(ctx, func(control.Installing) error { return nil })
 }
 
-// Write writes the declaration of an order, and gives its server the secrets that a person has brought for it.
+// Write writes the declaration of an order, and grants its server the secrets that a person has entered for it.
 func (f *flows) Write(o setups.Order) error {
 	peer, name := control.Peer{UID: o.UID}, o.Flow.Server
 	text, err := f.text(o)
@@ -136,7 +137,7 @@ func (f *flows) Write(o setups.Order) error {
 		return err
 	}
 	for _, key := range r.Gift.Keys {
-		if !slices.Contains(o.Flow.Taken(), key) { // nobody has said so
+		if !slices.Contains(o.Flow.Taken(), key) { // no person has entered it for this server
 			return fmt.Errorf("%s; to grant it: pfar vault give %s", strings.Join(r.Gift.Why, "; "), name)
 		}
 	}
@@ -144,7 +145,7 @@ func (f *flows) Write(o setups.Order) error {
 	return err
 }
 
-// write writes a declaration that is not there yet.
+// write writes a declaration, unless the file has that text already.
 func (f *flows) write(p control.Peer, name string, t control.Text) error {
 	has, err := f.owned(name)
 	if err != nil || has.digest() == control.DigestOf(t.New) {
@@ -159,7 +160,7 @@ func (f *flows) write(p control.Peer, name string, t control.Text) error {
 
 func (f *flows) declarer() declarer { return declarer{f.inbox, f.reader, f.audit, f.around} }
 
-// owned is the owner's file for a server, as it is.
+// owned returns the owner's file for a server, as it is now.
 func (f *flows) owned(name string) (has owned, err error) {
 	w := f.declarer()
 	err = f.do(func() error {
@@ -172,7 +173,7 @@ func (f *flows) owned(name string) (has owned, err error) {
 	return has, err
 }
 
-// faulty says what is wrong with a declaration.
+// faulty returns the mistakes in a declaration as one error; nil: there are none.
 func faulty(r *control.Declared) error {
 	var all []string
 	for _, g := range r.Diagnostics {
@@ -186,7 +187,7 @@ func faulty(r *control.Declared) error {
 	return fmt.Errorf("%w: %s", control.ErrInvalid, strings.Join(all, "\n"))
 }
 
-// Start has a server run, and returns when it does, with the number of its tools.
+// Start starts a server, waits until it runs, and returns the number of its tools.
 func (f *flows) Start(ctx context.Context, name string, again bool) (tools int, err error) {
 	err = f.do(func() error {
 		fresh := f.fresh[name]
@@ -195,9 +196,9 @@ func (f *flows) Start(ctx context.Context, name string, again bool) (tools int, 
 		switch {
 		case err != nil:
 			return err
-		case s.under(): // with what there is now
+		case s.under(): // it gets the present secrets
 			return nil
-		case again && !fresh: // it may have drawn its conclusions from the value before
+		case again && !fresh: // it may have acted on the old value
 			return f.turn(control.Restart, name)
 		case s.status.State == control.Running:
 			return nil
@@ -221,7 +222,7 @@ func (s *server) under() bool {
 	return s.again || s.has.Stopping || s.has.Next != nil || s.has.Started != nil && s.status.State == control.Starting
 }
 
-// hopeless says why a server is not going to run by itself; nil: it may.
+// hopeless returns why a set-up need not wait for a server; nil: the server may still run.
 func (s *server) hopeless() error {
 	switch s.status.State {
 	case control.Failed, control.Waiting, control.BackOff, control.Offline, control.Stopped, control.Sleeping:
@@ -230,7 +231,8 @@ func (s *server) hopeless() error {
 	return nil
 }
 
-// await waits until a server is as it should be and nothing of it is under way, or never will be.
+// await calls is for a server, now and after each change, until is reports true or returns an error. It makes no call
+// while the server stops, is about to start again, or waits for its package.
 func (f *flows) await(ctx context.Context, name string, is func(*server) (bool, error)) error {
 	changed, leave, err := f.followers.follow()
 	if err != nil {
@@ -263,8 +265,8 @@ func (f *flows) await(ctx context.Context, name string, is func(*server) (bool, 
 	}
 }
 
-// Verify returns what a call that only reads has shown about the secrets of a server that runs. The gateway makes it;
-// what it says of earlier secrets does not count.
+// Verify returns what the gateway's test call has shown about the secrets of a running server. The call only reads.
+// Verify waits for a result about the server's present secrets.
 func (f *flows) Verify(ctx context.Context, name string) (p setups.Proof, err error) {
 	err = f.await(ctx, name, func(s *server) (bool, error) {
 		if s.status.State != control.Running {
@@ -293,7 +295,7 @@ func (f *flows) Stop(name string) error {
 	return err
 }
 
-// answer begins a set-up or joins one, and tells of it until it has ended.
+// answer begins or joins a set-up, and sends its state until it has ended.
 func (f *flows) answer(
 	ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error,
 ) error {
@@ -335,12 +337,12 @@ func (f *flows) answer(
 // operates reports whether a peer may do everything that pfard may.
 func operates(p control.Peer) bool { return p.UID == 0 || p.UID == os.Getuid() }
 
-// principalOf is whose set-up it is.
+// principalOf returns the user or client that a set-up belongs to.
 func principalOf(p control.Peer, wish control.SetUp) (string, error) {
 	switch {
 	case wish.For == "" && operates(p):
 		return fmt.Sprintf("uid %d", p.UID), nil
-	case !units.IsServer(wish.For): // clients are called like servers
+	case !units.IsServer(wish.For): // client names have the form of server names
 		return "", fmt.Errorf("%w: %q is not the name of a client", control.ErrInvalid, wish.For)
 	}
 	return "client " + wish.For, nil

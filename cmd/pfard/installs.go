@@ -18,24 +18,24 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// installs has the packages of declarations installed. It is install.Around.
+// installs installs the packages that declarations name. It is install.Around.
 type installs struct {
 	jobs      *install.Jobs
 	inbox     inbox
 	reader    *reader
 	redaction *redaction
 	around    around
-	tries     map[source.Package]*installTry // of packages that are declared and not there
+	tries     map[source.Package]*installTry // of declared packages that are not installed
 }
 
-// installTry is what pfard does by itself about a package that is not there.
+// installTry is pfard's own attempt to install a declared package.
 type installTry struct {
-	words string // why it is not there; "": it is being installed
+	words string // why it failed; "": it is under way
 	retry retry
 }
 
-// want has the packages of declarations installed that are not there: each once, and after a failure again in time. One
-// that nobody wants any more is forgotten.
+// want installs the packages that declarations name and that are not installed. After a failure pfard tries again
+// later. want forgets a package that no declaration needs any more.
 func (i *installs) want(servers []declaration.Server) {
 	missing, host := map[source.Package]bool{}, i.reader.host()
 	for _, s := range servers {
@@ -75,12 +75,12 @@ func (i *installs) try(p source.Package, t *installTry) {
 	}()
 }
 
-// tried takes what has come of it.
+// tried takes the outcome of an installation.
 func (i *installs) tried(p source.Package, t *installTry, err error) {
 	if i.tries[p] != t {
 		return
 	}
-	if err == nil { // the declarations are read again for that (Installed)
+	if err == nil { // Installed makes pfard read the declarations again
 		delete(i.tries, p)
 		return
 	}
@@ -97,7 +97,7 @@ func (i *installs) tried(p source.Package, t *installTry, err error) {
 	i.around.reload()
 }
 
-// of is what pfard does about the package of a declaration; nil: nothing.
+// of returns the package of the declaration in a file, and pfard's attempt to install it; nil: there is none.
 func (i *installs) of(file string) (p source.Package, t *installTry) {
 	at := slices.IndexFunc(i.reader.declared, func(s declaration.Server) bool { return s.File == file })
 	if at < 0 {
@@ -107,7 +107,7 @@ func (i *installs) of(file string) (p source.Package, t *installTry) {
 	return p, i.tries[p]
 }
 
-// faultOf says why a declaration cannot be used whose package is not there; "": that is not why.
+// faultOf returns why the declaration in a file cannot be used, if its package is missing; "": that is not why.
 func (i *installs) faultOf(file string) string {
 	switch p, t := i.of(file); {
 	case t == nil:
@@ -119,8 +119,8 @@ func (i *installs) faultOf(file string) string {
 	}
 }
 
-// shown are the diagnostics of a declaration as they are told: that a package is missing is no mistake while it is
-// being installed, and why it could not be is more than that it is missing.
+// shown returns the diagnostics of a declaration for people. It leaves out that a package is missing while pfard
+// installs it. If the installation failed, it says why.
 func (i *installs) shown(s declaration.Server, diags hcl.Diagnostics) (list hcl.Diagnostics) {
 	p, _ := packageOf(s)
 	t := i.tries[p]
@@ -139,7 +139,7 @@ func (i *installs) shown(s declaration.Server, diags hcl.Diagnostics) (list hcl.
 	return list
 }
 
-// rest keeps servers from being started whose package is being installed, and which have none to run meanwhile.
+// rest keeps pfard from starting servers that wait for their package.
 func (i *installs) rest() {
 	for _, s := range i.reader.fleet.servers {
 		if i.under(s) {
@@ -157,7 +157,7 @@ func (i *installs) under(s *server) bool {
 	return t != nil && t.words == ""
 }
 
-// show has a server's status say that its package is being installed.
+// show sets the status of a server whose package is being installed.
 func (i *installs) show(s *server, c *control.Server) {
 	if i.under(s) && s.has.Started == nil {
 		p, _ := i.of(s.want.File)
@@ -165,18 +165,19 @@ func (i *installs) show(s *server, c *control.Server) {
 	}
 }
 
-// Settings are those of this host. A person's own count where pfard is that person's.
+// Settings returns the reader of this host's npm and pip settings. It reads a person's own settings only if pfard runs
+// as that person.
 func (i *installs) Settings() installer.Reader {
 	return installer.Reader{Host: i.reader.host(), Own: os.Getuid() != 0, Env: os.Getenv}
 }
 
-// Clean takes out what must not be shown.
+// Clean removes secrets from a text, and makes it one printable line.
 func (i *installs) Clean(text string) string { return printable(i.redaction.clean(text)) }
 
-// Installed has declarations that name the package be read again.
+// Installed makes pfard read the declarations again after an installation.
 func (i *installs) Installed(source.Package) { i.inbox.post(i.around.reload) }
 
-// Log says where the process of a job writes. Without systemd, those of all jobs write to one file.
+// Log says where to find the output of a job's process. Without systemd, all jobs write to one file.
 func (i *installs) Log(instance string) string {
 	if i.reader.options.local {
 		instance = installer.Server
@@ -184,7 +185,7 @@ func (i *installs) Log(instance string) string {
 	return i.reader.fleet.runner.Log(instance)
 }
 
-// packageNamed is what the declaration of a server names as its package.
+// packageNamed returns the package that the declaration of a server names.
 func (i *installs) packageNamed(server string) (string, error) {
 	at := slices.IndexFunc(i.reader.declared, func(s declaration.Server) bool { return s.Name == server })
 	switch {

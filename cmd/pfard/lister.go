@@ -19,7 +19,7 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// lister has servers say what they offer, before they are switched to another version. It keeps nothing.
+// lister lists the definitions of a server's version before the server is switched to it. It stores nothing.
 type lister struct {
 	declarer
 	delivery *delivery
@@ -32,7 +32,7 @@ func (d *daemon) lister() lister {
 	return lister{d.declarer(), d.delivery, i.jobs, i.Clean}
 }
 
-// answer carries out a request. That the server cannot be listed is no error: the answer says why.
+// answer answers a request for a listing. If the listing fails, that is no error: the answer says why.
 func (w lister) answer(ctx context.Context, q control.Request, send func(control.Response) error) error {
 	l, err := w.list(ctx, q)
 	if err != nil {
@@ -64,7 +64,7 @@ func (w lister) list(ctx context.Context, q control.Request) (control.Listing, e
 	return l, nil
 }
 
-// wanted is the server as it is declared, or as it would be with another text.
+// wanted returns the server as it is declared or, if the request has a text, as that text declares it.
 func (w lister) wanted(q control.Request) (s declaration.Server, err error) {
 	set, err := w.load("", nil)
 	if err != nil {
@@ -98,8 +98,8 @@ func (w lister) wanted(q control.Request) (s declaration.Server, err error) {
 	return set.Servers[at], nil
 }
 
-// invented is what a server that is only listed finds in place of its credentials: texts that look like them, and are
-// good for nothing. They are not the placeholders that the server gets when it runs.
+// invented returns fake credentials for a server that is only listed, by variable. They look like real ones, but no
+// service accepts them. They differ from the placeholders of the running server.
 func (d delivery) invented(credentials []declaration.Credential) map[string]string {
 	all := map[string]string{}
 	for _, c := range credentials {
@@ -108,7 +108,7 @@ func (d delivery) invented(credentials []declaration.Credential) map[string]stri
 	return all
 }
 
-// shapeless is what a credential looks like of which nothing is known.
+// shapeless is the fake credential if the form of the real one is not known.
 var shapeless = strings.Repeat("x", 40)
 
 func (d delivery) looksLike(c declaration.Credential) string {

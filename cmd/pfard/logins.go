@@ -20,15 +20,15 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// logins have token sets obtained, each by a process that reaches the provider and nothing else. pfard itself reads
-// nothing of the network: what a provider says comes as data, and is looked at as such.
+// logins obtains token sets, each by a process that reaches only the provider. pfard itself reads nothing from the
+// network: the process hands over the provider's answer as data, and pfard checks it.
 type logins struct {
 	keeper  *keeper
 	signIns *signIns
-	reader  *reader                // to find what a name means
+	reader  *reader                // has the declared servers
 	flows   loginFlows             // set-ups, which may wait for a token
-	runs    loginRunner            // nil: nothing can obtain a set
-	handed  func(key string) error // a process is about to be given the secret of a client; with an error it must not be
+	runs    loginRunner            // nil: pfard is only starting
+	handed  func(key string) error // called before a process gets a client's secret; an error forbids that
 
 	mu sync.Mutex
 	of map[string]*signingIn // by key
@@ -41,7 +41,7 @@ type loginFlows interface {
 	NotSignedIn(id, words string)
 }
 
-// loginRunner has a process obtain a set.
+// loginRunner runs the process that obtains a set.
 type loginRunner interface {
 	login(ctx context.Context, key string, e errand) error // returns when the process has ended
 }
@@ -51,15 +51,15 @@ type signingIn struct {
 	*logins
 	task   oauth.Task
 	text   []byte // of the task
-	secret string // the key of the client's; "": it has none
+	secret string // vault key of the client's secret; "": a public client
 	flow   string // the set-up that it is for; "": none
 
-	finding *finding // what is asked before; nil: all is known
+	finding *finding // finds out the task first; nil: the task is known
 
 	ctx  context.Context
 	end  context.CancelCauseFunc
 	over chan struct{}       // closed when its process has ended
-	told chan control.SignIn // what has changed
+	told chan control.SignIn // the newest state that run has not sent
 
 	progress sync.Mutex
 	state    control.SignIn
@@ -68,13 +68,14 @@ type signingIn struct {
 
 var errLoginTime = signInError{fmt.Errorf("it took more than %s", oauth.LoginTime), control.ErrSignInExpired}
 
-// signInError is why a login has brought no token, in words, and of which kind that is.
+// signInError is why a login brought no token: words for a person, and the kind of error.
 type signInError struct{ words, kind error }
 
 func (e signInError) Error() string   { return e.words.Error() }
 func (e signInError) Unwrap() []error { return []error{e.words, e.kind} }
 
-// kindOf is what the code of a provider's endpoint comes to. The process of the login may bring any text.
+// kindOf returns the error of package control for the code of a provider's endpoint. The code may be any text: the
+// process of the login reports it.
 func kindOf(code string) error {
 	switch code {
 	case oauth.CodeDenied:
@@ -85,9 +86,9 @@ func kindOf(code string) error {
 	return control.ErrProvider
 }
 
-// run obtains the token set that a request means, and calls told with each change. It returns when the set is stored,
-// or why it is not. When ctx ends, the login has ended when run returns: nothing asks for a code any more. A second
-// login of the same key ends the first.
+// run obtains the token set that a request names, and calls told with each change. It returns when the login has ended:
+// nil if the set is stored or a person has to confirm the provider first, else why there is none. If ctx ends, run ends
+// the login before it returns. A second login of the same key ends the first.
 func (l *logins) run(ctx context.Context, p control.Peer, q control.Request,
 	told func(control.SignIn) error) (err error) {
 	one, err := l.prepare(q)
@@ -137,7 +138,8 @@ func (l *logins) run(ctx context.Context, p control.Peer, q control.Request,
 	}
 }
 
-// prepare makes the login that a request means. What is to be discovered for it, it lacks.
+// prepare makes the login that a request names. If pfar still has to discover the provider, the login has a finding and
+// no task yet.
 func (l *logins) prepare(q control.Request) (*signingIn, error) {
 	c, err := l.choose(q)
 	if err != nil {
@@ -182,7 +184,7 @@ func (l *logins) clientSecret(p signin.Provider) (string, error) {
 	return string(secret.Value), nil
 }
 
-// carries has a process be given a task. secret is the key of the client's.
+// carries sets the task that the process of the login gets. secret is the vault key of the client's secret.
 func (s *signingIn) carries(task oauth.Task, secret string) error {
 	text, err := task.Encode()
 	if err != nil {
@@ -194,7 +196,8 @@ func (s *signingIn) carries(task oauth.Task, secret string) error {
 	return nil
 }
 
-// choose returns what a request means: by a name, or by what a set-up waits for.
+// choose returns the provider and the way of a login. The request names a server or provider, or the set-up that waits
+// for a token.
 func (l *logins) choose(q control.Request) (c choice, err error) {
 	var declared []declaration.Server
 	if err := l.keeper.do(func() error { declared = l.reader.declared; return nil }); err != nil {
@@ -208,7 +211,7 @@ func (l *logins) choose(q control.Request) (c choice, err error) {
 		return c, err
 	}
 	if q.Login.Key != "" && q.Login.Key != wanted.Key {
-		return c, fmt.Errorf("%w: the set-up waits for %s by now", control.ErrInvalid, wanted.Variable)
+		return c, fmt.Errorf("%w: the set-up now waits for %s", control.ErrInvalid, wanted.Variable)
 	}
 	p, known := l.signIns.now().OfKey(wanted.Key)
 	if !known {
@@ -217,7 +220,7 @@ func (l *logins) choose(q control.Request) (c choice, err error) {
 	return choice{provider: p, name: p.Name, key: p.Key, way: cmp.Or(q.Login.Way, p.First())}, nil
 }
 
-// begin makes a login that of its key, once the one before it has ended.
+// begin registers a login under its key. It ends an earlier login of that key first, and waits until that has ended.
 func (l *logins) begin(key string, one *signingIn) error {
 	for {
 		l.mu.Lock()
@@ -244,15 +247,15 @@ func (l *logins) forget(key string, one *signingIn) {
 	close(one.over)
 }
 
-// carryOut has processes find out what is to be asked whom, if that is not known, and obtain the set. It returns when
-// they have ended.
+// carryOut obtains the set and, if the provider is not known yet, discovers it first. Each step is a process of its
+// own. carryOut returns when these have ended.
 func (s *signingIn) carryOut() error {
 	if s.finding == nil {
 		return s.runs.login(s.ctx, s.state.Key, s)
 	}
 	task, confirm, err := s.finding.task(s.ctx)
 	if err == nil && confirm != nil && s.flow != "" {
-		return fmt.Errorf("a person is to confirm the authorization server first: run %s%s", units.LoginCommand, s.state.Name)
+		return fmt.Errorf("a person must confirm the authorization server first: run %s%s", units.LoginCommand, s.state.Name)
 	}
 	s.progress.Lock()
 	s.state.Confirm = confirm
@@ -266,7 +269,7 @@ func (s *signingIn) carryOut() error {
 	return s.runs.login(s.ctx, s.state.Key, s)
 }
 
-// joins has a login that is for a set-up end when that does not wait for the token any more.
+// joins ties a login to the set-up that it is for: the login ends when the set-up no longer waits for the token.
 func (s *signingIn) joins(l *control.Login) error {
 	if l.Flow == "" {
 		return nil
@@ -290,7 +293,7 @@ func (s *signingIn) leaves(err error, gaveUp bool) {
 	s.flows.NotSignedIn(s.flow, words)
 }
 
-// outcome is how a login has ended whose process has, with an error or without.
+// outcome returns how a login has ended after its process ended with err.
 func (s *signingIn) outcome(err error, told func(control.SignIn) error) error {
 	if state := s.now(); state.Done || state.Confirm != nil {
 		return told(state)
@@ -298,7 +301,7 @@ func (s *signingIn) outcome(err error, told func(control.SignIn) error) error {
 	return s.failure(err)
 }
 
-// failure is why a login has ended without a token.
+// failure returns why a login has ended without a token.
 func (s *signingIn) failure(err error) error {
 	s.progress.Lock()
 	failed := s.err
@@ -331,14 +334,14 @@ func (s *signingIn) handOver() ([]byte, error) {
 
 func (s *signingIn) policy() (egress.Policy, error) { return s.task.Policy() }
 
-// show passes on what the person is to do. The process, which may have been taken over by what it reads, can show no
-// other page than one of the provider's, and have no more of this host connect to it than one port.
+// show tells the person what to do next. A hostile answer may have taken over the process. So show accepts only pages
+// of the provider, and lets this host connect to only one port of the process.
 func (s *signingIn) show(p attach.Progress, through gates) error {
 	step := control.Step{URL: p.URL, Code: p.Code, Port: p.Port}
 	switch s.task.Way {
 	case oauth.ByCode:
 		if !s.task.Leads(p.URL) || p.Code != "" || p.Port < firstPort {
-			return errors.New("the process of the login shows a page that is none of the provider's")
+			return errors.New("the process of the login shows a page that is not the provider's")
 		}
 		if err := through.Listen(p.Port); err != nil {
 			return err
@@ -363,14 +366,14 @@ func (s *signingIn) show(p attach.Progress, through gates) error {
 	defer s.progress.Unlock()
 	s.state.Step = step
 	select {
-	case <-s.told: // nobody has taken that one
+	case <-s.told: // drop the older state that run has not sent
 	default:
 	}
 	s.told <- s.state
 	return nil
 }
 
-// firstPort is the first one that needs no right to listen on.
+// firstPort is the lowest port on which a process may listen without privileges.
 const firstPort = 1024
 
 // take stores the set, unless the login has ended meanwhile. When it returns, all of it is stored or nothing.

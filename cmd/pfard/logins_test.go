@@ -344,7 +344,8 @@ func TestSignInOfASetUp(t *testing.T) {
 		t.Errorf("no such set-up: %v", err)
 	}
 	follow, asked := begin()
-	if err := <-signs(asked.ID, "other"); !errors.Is(err, control.ErrInvalid) || !strings.Contains(err.Error(), "by now") {
+	err := <-signs(asked.ID, "other")
+	if !errors.Is(err, control.ErrInvalid) || !strings.Contains(err.Error(), "now waits for TOKEN") {
 		t.Errorf("for another secret: %v", err)
 	}
 	ended := signs(asked.ID, "drive")

@@ -21,16 +21,15 @@ import (
 	"github.com/pfar/pfar/units/setup"
 )
 
-// pages has the one-time pages of set-ups served, each by a process of its own. That process parses HTTP. This one
-// hands it what to show, takes the bytes of a value, and reads of the rest no more than which button was pressed. It is
-// setups.Pages.
+// pages serves the one-time pages of set-ups, each in a process of its own, which parses HTTP. pfard sends the process
+// the contents of the page. It gets back which button was pressed, and the bytes of a value. It is setups.Pages.
 type pages struct {
 	log   *slog.Logger
 	flows pageFlows
-	shows func(setups.Order) (page.Task, error) // what the page of an order tells
+	shows func(setups.Order) (page.Task, error) // returns the page of an order
 	runs  pageRunner
 	signs pageLogins
-	port  uint16 // that a page listens on; 0: each on one that is free
+	port  uint16 // that pages listen on; 0: each on a free one
 
 	mu sync.Mutex
 	of map[string]*servedPage // by flow
@@ -51,14 +50,14 @@ type pageFlows interface {
 	Lost(id, words string)
 }
 
-// pageLogins have a token obtained that a set-up waits for (logins).
+// pageLogins obtain the token that a set-up waits for (logins).
 type pageLogins interface {
 	run(ctx context.Context, p control.Peer, q control.Request, told func(control.SignIn) error) error
 }
 
 const (
-	pageStart = 30 * time.Second // for the process of a page to be there
-	pageEnd   = time.Minute      // for it to end by itself, when its set-up has
+	pageStart = 30 * time.Second // for the process of a page to listen
+	pageEnd   = time.Minute      // that a page stays after its set-up has ended
 )
 
 var errPageGone = errors.New("the process of its page has ended")
@@ -71,7 +70,7 @@ type servedPage struct {
 	flows   pageFlows
 	task    page.Task
 	end     context.CancelFunc
-	listens chan attach.Listens // has one when the process has said where the page is
+	listens chan attach.Listens // gets one message, when the page can be opened
 	gone    chan struct{}       // closed when the process has ended; then why is valid
 	why     error
 
@@ -84,11 +83,11 @@ type servedPage struct {
 
 // pageSignIn is the sign-in that a person has begun on a page.
 type pageSignIn struct {
-	device *page.Device       // what the person does for it; nil: nothing yet
-	giveUp context.CancelFunc // nil: there is none
+	device *page.Device       // address and code for the person; nil: none came yet
+	giveUp context.CancelFunc // ends the sign-in; nil: there is none
 }
 
-// Open has a page served, and returns its URL when it can be used.
+// Open starts the process of a page, and returns the page's URL when it can be opened.
 func (p *pages) Open(o setups.Order) (string, error) {
 	t, err := p.shows(o)
 	if err != nil {
@@ -128,7 +127,7 @@ func (s *servedPage) begun() (string, error) {
 	select {
 	case l := <-s.listens:
 		if l.Error != "" || l.Port == 0 {
-			return "", errors.New(printable(l.Error))
+			return "", errors.New(printable(cmp.Or(l.Error, "its process names no port")))
 		}
 		return page.Link(s.task.Nonce, l.Port), nil
 	case <-s.gone:
@@ -137,12 +136,12 @@ func (s *servedPage) begun() (string, error) {
 		}
 		return "", errPageGone
 	case <-start.C:
-		return "", fmt.Errorf("the process of its page was not there within %s", pageStart)
+		return "", fmt.Errorf("the process of its page did not listen within %s", pageStart)
 	}
 }
 
-// enter makes room for a page. A set-up has one, and so has a port: of those that have it, one whose set-up has ended
-// only shows how.
+// enter adds a page, and first ends those in its way: an earlier page of the same set-up and, if all pages share one
+// port, those whose set-up has ended.
 func (p *pages) enter(s *servedPage) {
 	var gone []chan struct{}
 	p.mu.Lock()
@@ -167,7 +166,7 @@ func (p *pages) leave(s *servedPage) {
 	}
 }
 
-// watch tells the set-up that its page has closed. One that has ended does not mind.
+// watch tells the set-up that its page has closed. A set-up that has ended ignores that.
 func (s *servedPage) watch() {
 	<-s.gone
 	words := "its page was closed"
@@ -183,7 +182,7 @@ func (s *servedPage) ended() bool {
 	return s.over
 }
 
-// Close ends the page of a set-up that has ended. A browser has some time to show how.
+// Close ends the page of a set-up that has ended, after a time in which the browser can show the result.
 func (p *pages) Close(flow string) {
 	p.mu.Lock()
 	s := p.of[flow]
@@ -197,7 +196,7 @@ func (p *pages) Close(flow string) {
 	time.AfterFunc(pageEnd, s.end)
 }
 
-// servePages has set-ups use one-time pages, which these processes serve.
+// servePages lets set-ups use one-time pages, in processes that runs starts.
 func (d *daemon) servePages(runs pageRunner) {
 	f := d.orders.flows
 	f.UsePages(&pages{
@@ -207,7 +206,7 @@ func (d *daemon) servePages(runs pageRunner) {
 	d.clientele.pages.Store(true)
 }
 
-// talk hands the page over, tells how far its set-up has come, and takes what a person does, until the process has
+// talk sends the page and the states of its set-up to the process, and takes what a person does, until the process has
 // ended.
 func (s *servedPage) talk(conn *attach.Conn) {
 	text, err := json.Marshal(s.task)
@@ -239,7 +238,7 @@ func (s *servedPage) talk(conn *attach.Conn) {
 		case m.Listens != nil:
 			select {
 			case s.listens <- *m.Listens:
-			default: // it says so once
+			default: // only the first message counts
 			}
 		case m.Acted != nil:
 			s.take(ctx, conn, *m.Acted, files)
@@ -249,7 +248,7 @@ func (s *servedPage) talk(conn *attach.Conn) {
 	}
 }
 
-// tell has the process show another state of the set-up.
+// tell sends a new state of the set-up to the process.
 func (s *servedPage) tell(conn *attach.Conn, state page.State) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,7 +259,8 @@ func (s *servedPage) tell(conn *attach.Conn, state page.State) error {
 	return s.show(conn, "")
 }
 
-// show has the process show what there is to be shown, and words if it asks. Called with s.mu held.
+// show sends the process what it is to show: the sign-in that is under way, else the state of the set-up. If the page
+// asks for a secret, words replace those of the state. Called with s.mu held.
 func (s *servedPage) show(conn *attach.Conn, words string) error {
 	state := s.flowed
 	switch {
@@ -282,7 +282,7 @@ func equalStates(a, b page.State) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// take takes what a person has done. The set-up may refuse it: then the page asks again, and says why.
+// take passes on what a person has done. If the set-up refuses it, the page says why and asks again.
 func (s *servedPage) take(ctx context.Context, conn *attach.Conn, a attach.Acted, files []*os.File) {
 	if len(files) == 0 && (a.Act == page.SignIn || a.Act == page.GiveUp) {
 		s.sign(ctx, conn, a)
@@ -298,16 +298,16 @@ func (s *servedPage) take(ctx context.Context, conn *attach.Conn, a attach.Acted
 	}
 }
 
-// again has the process ask once more, though nothing of the set-up has changed.
+// again makes the page ask once more, although the set-up has not changed.
 func (s *servedPage) again(conn *attach.Conn, words string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.show(conn, words)
 }
 
-// sign begins a sign-in with a code for what the set-up waits for, or has the person give it up. The page shows what
-// the provider wants of the person. It sees no token: that goes from the process of the login to the vault, and the
-// set-up goes on when it is there.
+// sign begins a sign-in, with a code, for the secret that the set-up waits for, or ends it if the person gives up. The
+// page shows the provider's address and code, but never the token. The token goes from the process of the login to the
+// vault, and then the set-up goes on.
 func (s *servedPage) sign(ctx context.Context, conn *attach.Conn, a attach.Acted) {
 	s.mu.Lock()
 	giveUp := s.signIn.giveUp
@@ -325,7 +325,7 @@ func (s *servedPage) sign(ctx context.Context, conn *attach.Conn, a attach.Acted
 	}
 }
 
-// login has the token obtained that a page's set-up waits for.
+// login obtains the token that the page's set-up waits for.
 func (s *servedPage) login(ctx context.Context, conn *attach.Conn, key string) {
 	login := control.Login{Way: oauth.ByDevice, Flow: s.flow, Key: key}
 	q := control.Request{Verb: control.LogIn, SettingUp: control.SettingUp{Login: &login}}
@@ -352,7 +352,7 @@ func (s *servedPage) login(ctx context.Context, conn *attach.Conn, key string) {
 	}
 }
 
-// answerOf is what an act means for a set-up.
+// answerOf turns an act on the page into an answer to the set-up.
 func answerOf(act page.Act, files []*os.File) (a setups.Answer, err error) {
 	switch {
 	case act == page.Enter && len(files) == 1:
@@ -364,7 +364,7 @@ func answerOf(act page.Act, files []*os.File) (a setups.Answer, err error) {
 	case act == page.Cancel:
 		a.Cancel = true
 	case act != page.Enter || len(files) > 0:
-		err = errors.New("the page has sent what no button does")
+		err = errors.New("the page has sent an act that no button has")
 	}
 	attach.CloseAll(files)
 	return a, err
@@ -403,7 +403,7 @@ func pageState(f control.Flow) page.State {
 	return s
 }
 
-// isWaiting reports whether a set-up says no more than that it waits: the page's form says so.
+// isWaiting reports whether the detail of a set-up only says that it waits. The page's form says that too.
 func isWaiting(f control.Flow) bool {
 	return f.Wants == nil || f.Detail == "waiting for "+f.Wants.Variable
 }

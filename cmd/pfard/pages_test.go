@@ -221,7 +221,7 @@ func TestPageSignIn(t *testing.T) {
 		t.Fatalf("%+v", wanted)
 	}
 	w.actsFor(t, "other", page.SignIn, "")
-	w.until(t, func(s page.State) bool { return s.Phase == page.Waiting && strings.Contains(s.Words, "by now") })
+	w.until(t, func(s page.State) bool { return s.Phase == page.Waiting && strings.Contains(s.Words, "now waits for") })
 	w.acts(t, page.GiveUp, "")
 	w.until(t, phase(page.Waiting))
 

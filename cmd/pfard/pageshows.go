@@ -10,8 +10,8 @@ import (
 	"github.com/pfar/pfar/units/page"
 )
 
-// shows is what the page of an order tells a person: whose server it is, and what it will see, reach and hold by its
-// declaration. Without that nobody can say yes to it.
+// shows returns the page of an order: the server, the client that asks for it, and the files, hosts and secrets of its
+// declaration. A person needs these to decide.
 func (f *flows) shows(o setups.Order) (page.Task, error) {
 	t := page.Task{Title: o.Flow.Server, Server: o.Flow.Server, Program: o.Flow.Package}
 	if o.Client {

@@ -16,7 +16,7 @@ import (
 	"github.com/pfar/pfar/units/setup"
 )
 
-// order makes an order of what a peer wishes. done is the answer if there is nothing to do.
+// order turns a peer's request for a set-up into an order. If the server already runs as requested, done is the answer.
 func (f *flows) order(p control.Peer, wish control.SetUp) (o setups.Order, done *control.Flow, err error) {
 	o = setups.Order{UID: p.UID, Client: wish.For != "" || !operates(p), Answers: wish.Answers}
 	if o.Client {
@@ -52,17 +52,18 @@ func (f *flows) order(p control.Peer, wish control.SetUp) (o setups.Order, done 
 	return f.declared(p, o, has)
 }
 
-// ofClient refuses what a client of the gateway may not ask for: the gateway reads what strangers write.
+// ofClient refuses a set-up that a client of the gateway may not ask for, because the gateway reads untrusted text. A
+// client may only name a service that needs nothing but secrets, and only with a page.
 func (f *flows) ofClient(wish control.SetUp) error {
 	switch {
 	case wish.Text != nil || len(wish.Answers) > 0 || wish.Service == "" ||
 		wish.Server != "" && wish.Server != wish.Service:
 		return fmt.Errorf(
-			"%w: a client may name a service of the catalogue, and say no more about it",
+			"%w: a client may only name a service of the catalogue",
 			control.ErrDenied,
 		)
 	case !wish.Page:
-		return fmt.Errorf("%w: a set-up that a client begins goes on from a page", control.ErrDenied)
+		return fmt.Errorf("%w: a set-up that a client begins needs a page", control.ErrDenied)
 	}
 	s, known := f.services().Find(wish.Service)
 	if !known {
@@ -80,7 +81,8 @@ func (f *flows) ofClient(wish control.SetUp) error {
 // services is the catalogue.
 func (f *flows) services() catalog.Set { return f.reader.services.now() }
 
-// healthy reports whether a server runs and serves tools, with secrets that are known not to be wrong.
+// healthy reports whether a server runs and serves tools. If it has secrets, their verification must have ended without
+// a refusal.
 func (f *flows) healthy(name string) (now control.Flow, is bool) {
 	_ = f.do(func() error {
 		s := f.fleet.servers[name]
@@ -101,10 +103,10 @@ func (f *flows) healthy(name string) (now control.Flow, is bool) {
 	return now, is
 }
 
-// declared completes an order by what its declaration says, which is checked as if it were to be written now.
+// declared completes an order with the facts of its declaration. It checks the declaration as for writing it now.
 func (f *flows) declared(p control.Peer, o setups.Order, has owned) (setups.Order, *control.Flow, error) {
 	text, name := o.Text, o.Flow.Server
-	if len(text) > 0 && control.DigestOf(text) == has.digest() { // it is there already
+	if len(text) > 0 && control.DigestOf(text) == has.digest() { // the file has this text already
 		o.Text, text = nil, nil
 	}
 	s, err := declaration.Server{}, error(nil)
@@ -131,7 +133,8 @@ func (f *flows) declared(p control.Peer, o setups.Order, has owned) (setups.Orde
 	return o, nil, nil
 }
 
-// check says what is wrong with a declaration that is to be written later, when its package is installed.
+// check returns what is wrong with a declaration. A missing package does not count: the set-up installs it before it
+// writes the declaration.
 func (f *flows) check(p control.Peer, name string, t control.Text) error {
 	r, err := f.declarer().answer(p, control.Request{Verb: control.Declare, Server: name, Text: &t})
 	if err != nil {
@@ -143,7 +146,7 @@ func (f *flows) check(p control.Peer, name string, t control.Text) error {
 	return faulty(r)
 }
 
-// made is the declaration of a service of the catalogue, without the secrets that a person has left out.
+// made returns the declaration of a service of the catalogue, without the secrets that a person has left out.
 func (f *flows) made(o setups.Order) ([]byte, error) {
 	s, known := f.services().Find(o.Flow.Service)
 	if !known {
@@ -152,7 +155,7 @@ func (f *flows) made(o setups.Order) ([]byte, error) {
 	return s.Declaration(catalog.Choices{Server: o.Flow.Server, Answers: o.Answers, Omitted: o.Flow.Omitted()})
 }
 
-// text is the declaration that an order has written; none: the one that is there stays.
+// text returns the declaration that an order writes; nil: the existing one stays.
 func (f *flows) text(o setups.Order) ([]byte, error) {
 	if o.Made {
 		return f.made(o)
@@ -160,7 +163,7 @@ func (f *flows) text(o setups.Order) ([]byte, error) {
 	return o.Text, nil
 }
 
-// read is a server as all files declare it, with another text of the owner's.
+// read returns a server as all files declare it. A text, if not nil, replaces that of the owner's file.
 func (f *flows) read(name string, has owned, text []byte) (s declaration.Server, err error) {
 	w := f.declarer()
 	err = f.do(func() error {
@@ -182,8 +185,8 @@ func (f *flows) read(name string, has owned, text []byte) (s declaration.Server,
 	return s, err
 }
 
-// secrets are those of the vault that a declaration names, with what the catalogue knows of them, in its order. free
-// says that those may be left out that the service can do without.
+// secrets returns the vault secrets that a declaration names, with the facts and in the order of the catalogue. If free
+// is set, a person may leave out those that are optional.
 func (f *flows) secrets(service string, s declaration.Server, free bool) (list []setup.Secret) {
 	known, _ := f.services().Find(service)
 	place := func(variable string) int {

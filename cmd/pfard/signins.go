@@ -22,7 +22,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// signIns are the owner's clients with OAuth providers, as their folder was when it was read last.
+// signIns are the owner's OAuth clients, as pfard last read them from oauth.d.
 type signIns struct {
 	dir     string
 	open    func(dir string) fs.FS
@@ -37,7 +37,7 @@ func newSignIns(dirs control.Dirs, known func() catalog.Set) *signIns {
 	return &signIns{dir: dirs.OAuth(), open: os.DirFS, catalog: known}
 }
 
-// read reads the folder, and returns what is wrong with it. A file with a mistake has no provider.
+// read reads oauth.d, and returns its mistakes. It leaves out a provider with a mistake.
 func (s *signIns) read() (map[string]*hcl.File, hcl.Diagnostics) {
 	set := signin.Load(s.open(s.dir), s.dir, s.catalog)
 	s.mu.Lock()
@@ -55,7 +55,7 @@ func (s *signIns) now() signin.Set {
 	return s.set
 }
 
-// serve says which servers are declared.
+// serve takes the declared servers, and notes which remote server uses which token.
 func (s *signIns) serve(declared []declaration.Server) {
 	remotes := map[string]string{}
 	for _, d := range declared {
@@ -68,7 +68,7 @@ func (s *signIns) serve(declared []declaration.Server) {
 	s.remotes = remotes
 }
 
-// remote is the remote server whose token has a key; "": none.
+// remote returns the remote server whose token is stored under a key; "": there is none.
 func (s *signIns) remote(key string) string {
 	if s == nil {
 		return ""
@@ -78,7 +78,7 @@ func (s *signIns) remote(key string) string {
 	return s.remotes[key]
 }
 
-// login is the command that obtains the token of a key, "" if nobody is known who gives it.
+// login returns the command that obtains the token of a key; "": no provider of it is known.
 func (s *signIns) login(key string) string {
 	if p, ok := s.now().OfKey(key); ok {
 		return units.LoginCommand + p.Name
@@ -89,24 +89,24 @@ func (s *signIns) login(key string) string {
 	return ""
 }
 
-// command is what stores another token set under a key.
+// command returns the command that stores another token set under a key.
 func (s *signIns) command(key string) string {
 	return cmp.Or(s.login(key), "pfar vault set "+key+" --oauth")
 }
 
-// choice is what a login is to be with.
+// choice is the provider and the way of a login.
 type choice struct {
-	provider signin.Provider // zero: nothing in oauth.d is of the server
-	way      oauth.Way       // "": the authorization server's first
+	provider signin.Provider // zero: oauth.d has none for the server
+	way      oauth.Way       // "": the first that the authorization server offers
 	name     string
 	key      string             // of the vault
-	remote   declaration.Server // whose token it is; zero: of no remote server
+	remote   declaration.Server // that the token is for; zero: no remote server
 }
 
-// discovers reports whether the server and its authorization server are to say where to sign in.
+// discovers reports whether pfar asks the server and its authorization server where to sign in.
 func (c choice) discovers() bool { return c.provider.Discovers() }
 
-// choose returns what a request means. declared are the servers.
+// choose returns the choice for the name in a request. declared has all declared servers.
 func (s *signIns) choose(q control.Request, declared []declaration.Server) (c choice, err error) {
 	if q.Login == nil || q.Server == "" {
 		return c, fmt.Errorf("%w: want a name", control.ErrInvalid)
@@ -139,7 +139,7 @@ func (s *signIns) choose(q control.Request, declared []declaration.Server) (c ch
 	return c, nil
 }
 
-// signsIn has the choice be a sign-in to its remote server.
+// signsIn makes the choice a sign-in to its remote server.
 func (c *choice) signsIn(q control.Request) error {
 	name := c.remote.Name
 	encrypted, key := tokenOf(c.remote)
@@ -155,11 +155,11 @@ func (c *choice) signsIn(q control.Request) error {
 	return nil
 }
 
-// keyOfRemote is where the token of a remote server may lie in the vault.
+// keyOfRemote suggests a vault key for the token of a remote server.
 func keyOfRemote(name string) string { return strings.ReplaceAll(name, "-", "_") + "_token" }
 
-// tokenOf is where the token lies that a remote server's requests have, as the only proof of who sends them; "": they
-// have none of the vault. Without encryption there is none either.
+// tokenOf returns the vault key of the token that a remote server expects in the Authorization header; "": it has none
+// from the vault. encrypted reports whether its URL is an https one; otherwise tokenOf returns no key.
 func tokenOf(d declaration.Server) (encrypted bool, key string) {
 	if !d.Remote() || !strings.HasPrefix(d.URL, "https:") {
 		return false, ""
@@ -182,7 +182,7 @@ func vaultKeys(d declaration.Server) (keys []string) {
 	return keys
 }
 
-// missing says which file an owner is to write for a login.
+// missing returns the error of a login without a client. It says which file the owner has to write.
 func (s *signIns) missing(name string, set signin.Set) error {
 	if set.Diags.HasErrors() {
 		return fmt.Errorf("%w: %s has a mistake, and no provider for %q: pfar check says more", control.ErrInvalid, s.dir,
@@ -205,7 +205,7 @@ func (s *signIns) missing(name string, set signin.Set) error {
 		control.ErrInvalid, name, where, oauth.RedirectPath, file, name)
 }
 
-// ways are those in which a key's token can be obtained.
+// ways returns the ways to obtain the token of a key.
 func (s *signIns) ways(key string) (ways []string) {
 	if p, ok := s.now().OfKey(key); ok {
 		for _, way := range p.Ways() {
@@ -216,7 +216,7 @@ func (s *signIns) ways(key string) (ways []string) {
 	return ways
 }
 
-// certificates reads the file that a provider's endpoints are checked by.
+// certificates reads the CA file for a provider's endpoints; "" for no path.
 func (s *signIns) certificates(path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -228,5 +228,5 @@ func (s *signIns) certificates(path string) (string, error) {
 	return string(b), nil
 }
 
-// streams reports whether a remote server is asked for a stream of events first.
+// streams reports whether a remote server uses the transport sse.
 func streams(d declaration.Server) bool { return d.Transport == declaration.SSE }

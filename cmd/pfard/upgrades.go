@@ -13,13 +13,13 @@ import (
 	"github.com/pfar/pfar/units/durable"
 )
 
-// upgrades is the directory in which pfard notes which version the package of each server had before. The note is
-// written before the declaration is: what it says counts only where the declaration has one of its two versions.
+// upgrades is the directory in which pfard records the last upgrade of each server's package. pfard writes the record
+// before the declaration, so the record counts only if the declaration has one of its two versions.
 type upgrades string
 
 func (u upgrades) file(server string) string { return filepath.Join(string(u), server+".json") }
 
-// of is the last upgrade of a server; nil: there was none, or it cannot be read.
+// of returns the last upgrade of a server; nil: there was none, or its record cannot be read.
 func (u upgrades) of(server string) *control.Upgrade {
 	var last control.Upgrade
 	b, err := os.ReadFile(u.file(server))
@@ -29,7 +29,8 @@ func (u upgrades) of(server string) *control.Upgrade {
 	return &last
 }
 
-// note remembers that a declaration that is about to be written changes the version of its package.
+// note records an upgrade if a declaration changes the version of its package. Call it before the declaration is
+// written.
 func (u upgrades) note(q control.Request, now, then declaration.Set) error {
 	from, had := packageIn(now, q.Server)
 	to, has := packageIn(then, q.Server)
@@ -47,10 +48,10 @@ func (u upgrades) note(q control.Request, now, then declaration.Set) error {
 	return nil
 }
 
-// forget is for a server that is declared no more. What stays by mistake counts for nothing.
+// forget removes the record of a server that is no longer declared. A record that stays by mistake has no effect.
 func (u upgrades) forget(server string) { _ = os.Remove(u.file(server)) }
 
-// packageIn is the package of a server among declarations.
+// packageIn returns the package of a server in a set of declarations.
 func packageIn(set declaration.Set, server string) (source.Package, bool) {
 	at := slices.IndexFunc(set.Servers, func(s declaration.Server) bool { return s.Name == server })
 	if at < 0 {

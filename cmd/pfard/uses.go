@@ -17,7 +17,7 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// uses knows which servers use which secrets, and has them run with what there is under a key now.
+// uses knows which servers use which secrets, and passes changed secrets on to them.
 type uses struct {
 	inbox
 	log        *slog.Logger
@@ -29,10 +29,10 @@ type uses struct {
 	tokens     *tokens
 	delivery   *delivery
 	redaction  *redaction
-	bridges    interface{ Changed(server string) } // are told that the secrets of a server's are others
+	bridges    interface{ Changed(server string) } // to tell when the secrets of a server have changed
 }
 
-// valueChanged has the servers that use a key run with what is under it now, and returns what becomes of them.
+// valueChanged passes the new value of a key on to the servers that use it, and returns what becomes of each.
 func (u *uses) valueChanged(key string, when urgency) []control.Use {
 	u.inspectors.rekey(key)
 	var uses []control.Use
@@ -55,9 +55,9 @@ func (u *uses) valueChanged(key string, when urgency) []control.Use {
 	return uses
 }
 
-// revalue has one server run with what there is now. Its bridge has it at once, and a server that waits for it. One
-// whose launcher would be given the same as it was goes on: the value is with its bridge, and the placeholder has not
-// changed. One whose tokens lack a scope that it requires stops at once.
+// revalue passes the present values on to one server. Its bridge gets them at once. A server that waits for them
+// starts. If the launcher would get the same as before, the server runs on: its bridge has the value, and the
+// placeholder has not changed. A server whose tokens lack a required scope stops at once.
 func (u *uses) revalue(s *server, when urgency) control.Then {
 	now := u.delivery.handout(*s.want)
 	lacks := now == ""
@@ -92,7 +92,7 @@ func (u *uses) revalue(s *server, when urgency) control.Then {
 	return control.Restarts
 }
 
-// tokenChanged has servers get a refreshed token.
+// tokenChanged passes a refreshed token on to the servers that use it.
 func (u *uses) tokenChanged(key string) {
 	u.post(func() {
 		u.valueChanged(key, whenIdle)
@@ -100,8 +100,8 @@ func (u *uses) tokenChanged(key string) {
 	})
 }
 
-// giveLauncher takes it that systemd fetches what a launcher gets, or is told why it does not. With an error it must
-// not get it.
+// giveLauncher records that systemd gets the secrets of a launcher, or why it does not (err). If giveLauncher returns
+// an error, systemd must not get them.
 func (u *uses) giveLauncher(p plan.Plan, secrets units.Secrets, err error) error {
 	if unrecorded := u.delivery.record(p, secrets, err); unrecorded != nil {
 		return unrecorded
@@ -110,7 +110,7 @@ func (u *uses) giveLauncher(p plan.Plan, secrets units.Secrets, err error) error
 		return nil
 	}
 	digest := u.delivery.digest(secrets)
-	go u.post(func() { // systemd is not to wait for what else there is to do
+	go u.post(func() { // systemd must not wait for the loop
 		if s := u.fleet.servers[p.Name]; s != nil {
 			s.given = digest
 			u.fleet.intents.keep(s)
@@ -119,18 +119,18 @@ func (u *uses) giveLauncher(p plan.Plan, secrets units.Secrets, err error) error
 	return nil
 }
 
-// outdated has servers started again, when they are idle, that an earlier pfard has given something else than there is
-// now: a variable of its environment, or a token that was refreshed as it ended.
+// outdated restarts servers, when they are idle, that an earlier pfard gave other secrets than there are now: a
+// variable of pfard's environment has changed, or a token was refreshed while that pfard ended.
 func (u *uses) outdated() {
 	for _, s := range u.fleet.servers {
 		if s.has.Started == nil || len(s.want.Credentials) == 0 {
 			continue
 		}
 		if u.delivery.compare(*s.want).mismatch() != "" { // a token was refreshed as that pfard ended
-			s.again = true // it stops with the first look at the declarations
+			s.again = true // it stops when pfard first reads the declarations
 			continue
 		}
-		now := u.delivery.handout(*s.want) // by which what it was given is recognised again as well
+		now := u.delivery.handout(*s.want) // this also lets redaction learn the values
 		if s.given != "" && now != "" && now != s.given {
 			s.renew = renewalDue
 			u.fleet.intents.keep(s)
@@ -138,7 +138,7 @@ func (u *uses) outdated() {
 	}
 }
 
-// wakeWaiting starts what may have got its credential.
+// wakeWaiting tries again the servers that wait for a secret.
 func (u *uses) wakeWaiting() {
 	for _, s := range u.fleet.servers {
 		u.fleet.retryWaiting(s)
@@ -146,7 +146,7 @@ func (u *uses) wakeWaiting() {
 	u.around.tell()
 }
 
-// keysInUse are those of the vault that servers use which may run.
+// keysInUse returns the vault keys of the servers that may run, and of the policy's models.
 func (u *uses) keysInUse() (keys []string) {
 	for _, s := range u.fleet.servers {
 		if s.want == nil || !s.want.Enabled || s.off {
@@ -186,7 +186,7 @@ func (u *uses) tokenKnown(key string, values [][]byte) { u.redaction.addAll(key,
 
 func (u *uses) tokenHanded(key string) error { return u.delivery.over(toRefresh, key, "", "", nil) }
 
-// tokenRefused has those told who must do something about a token set.
+// tokenRefused tells the owner, and the servers that use it, why a token set is no longer refreshed.
 func (u *uses) tokenRefused(key, words string) {
 	if u.fleet.owner != nil {
 		u.fleet.owner.tell(failure{secret: key, reason: words})
@@ -219,7 +219,7 @@ func (u *uses) usersOf(key string) []string {
 
 func (u *uses) askersWith(key string) []string { return u.inspectors.askersWith(key) }
 
-// keysLeft are the keys of the vault that were given to a server alone, and that nothing names.
+// keysLeft returns the vault keys that were granted to a server alone and that nothing names any more.
 func (u *uses) keysLeft(name string) []string {
 	stored, err := u.vault.List()
 	if err != nil {
@@ -234,8 +234,8 @@ func (u *uses) keysLeft(name string) []string {
 	return keys
 }
 
-// holdBack has a server that runs go on as it was while its declaration asks for secrets that it is not given any more.
-// One that does not run waits for them instead.
+// holdBack keeps a running server as it is while its new declaration asks for secrets that it is not granted. A server
+// that does not run waits for them instead.
 func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostics) {
 	have := u.fleet.servers[s.Name]
 	if have == nil || have.has.Started == nil || have.want == nil || !p.Enabled || !have.runs() {
@@ -246,7 +246,7 @@ func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostic
 	default:
 		return nil
 	}
-	if words := u.delivery.given.refusal(*have.has.Started); words != "" { // it has none, and waits
+	if words := u.delivery.given.refusal(*have.has.Started); words != "" { // it waits for its secrets already
 		return nil
 	}
 	list, _ := u.delivery.given.check(p) // of an error, what runs has heard
@@ -258,7 +258,7 @@ func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostic
 		at := s.Place(place)
 		diags = diags.Append(&hcl.Diagnostic{
 			Severity: hcl.DiagError, Summary: "Secret not given", Subject: &at,
-			Detail: fmt.Sprintf("%s. It runs on as it was. If that is as you want it, run \"pfar vault give %s\".", w, s.Name),
+			Detail: fmt.Sprintf("%s. The server runs on as it was. To grant the secret, run \"pfar vault give %s\".", w, s.Name),
 		})
 	}
 	if !diags.HasErrors() {
@@ -274,7 +274,7 @@ func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostic
 	return diags
 }
 
-// receivers has a secret that is new given to the servers that name it, and one that is gone to none.
+// receivers grants a new secret to the servers that name it, and ends the grants of a removed one.
 func (u *uses) receivers(c vault.Change) error {
 	var plans []plan.Plan
 	switch c.Outcome {
@@ -289,7 +289,8 @@ func (u *uses) receivers(c vault.Change) error {
 	return u.delivery.given.anew(c.Key, plans)
 }
 
-// give tells what a server is not given, and gives it if that is what digest is of.
+// give returns the secrets that a server is not granted, with a digest. If the caller passes that digest, give grants
+// them.
 func (u *uses) give(name, digest string) (*control.Gift, error) {
 	s := u.fleet.servers[name]
 	if s == nil || s.want == nil {
@@ -329,15 +330,15 @@ func (u *uses) give(name, digest string) (*control.Gift, error) {
 	}
 	g.Given = true
 	u.around.reload()
-	if !held { // the bridge that runs is that of the plan before: being handed its secrets would take this back
+	if !held { // the bridge of a held server has the earlier plan: giving it secrets would undo the grant
 		u.bridges.Changed(name)
 	}
 	u.wakeWaiting()
 	return g, nil
 }
 
-// replaced notes that a server runs on with other secrets than before. Unless they are known to be wired, nothing that
-// it answers is known to be about them.
+// replaced notes that a server runs on with other secrets. wired reports whether its bridge has them: otherwise its
+// answers show nothing about them.
 func (u *uses) replaced(name string, wired bool) (p plan.Plan, ok bool) {
 	s := u.fleet.servers[name]
 	if s == nil || s.want == nil || s.has.Started == nil || s.has.Stopping {

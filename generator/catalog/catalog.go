@@ -43,7 +43,7 @@ type Program struct {
 	Integrity string // of an npm package, as the registry has it: "sha512-..."
 	Bin       string // the package's program; "": its only one
 	Command   string // a local program instead of a package
-	Gone      string // why there is neither
+	Gone      string // why there is neither package nor command
 	URL       string // of a remote server instead of all these
 	Args      []string
 	Env       map[string]string // settings that are no secret
@@ -54,8 +54,8 @@ type Program struct {
 // Remote is the vendor's own server.
 type Remote struct {
 	URL    string       // "": none is known
-	Token  string       // variable of the secret that it takes as well; "": it has people sign in
-	In     broker.Place // where in a request it wants that, Authorization by default
+	Token  string       // variable of the secret that it also accepts; "": people sign in
+	In     broker.Place // where in a request it wants the secret; Authorization by default
 	Scopes []string     // to ask for when somebody signs in
 }
 
@@ -63,7 +63,7 @@ type Remote struct {
 type Secret struct {
 	Env, Key string   // variable of the server, and name in the vault
 	Prefixes []string // that values begin with, the longest first
-	Pattern  string   // that a whole value fits, as an expression of Go; "": none is known
+	Pattern  string   // regular expression that a whole value matches; "": none is known
 	Where    string   // how a person gets one, in words
 	URL      string   // the page for that
 	Scopes   []string // to ask for
@@ -73,12 +73,12 @@ type Secret struct {
 	Optional bool
 }
 
-// Parameter is asked for and no secret.
+// Parameter is a setting that pfar asks for, and no secret.
 type Parameter struct {
 	Name, Question, Example string
 	Env                     string // variable that it goes into; "": {Name} stands in args, env or domains
 	Optional                bool
-	Access                  string // "read" or "write": the answer is a path, and the server may do that there
+	Access                  string // "read" or "write": the answer is a path that the server may read or write
 }
 
 // SignIn has the endpoints of a way to get a token.
@@ -92,7 +92,7 @@ type SignIn struct {
 type Test struct {
 	Tool      string
 	Arguments json.RawMessage
-	Answer    string // that a good answer has, as an expression of Go; "": one that is no error is good
+	Answer    string // regular expression that a good answer matches; "": any that is no error
 }
 
 // Good reports whether an answer shows that the secrets are right.
@@ -103,15 +103,15 @@ func (t Test) Good(isError bool, text string) bool {
 // Reviewed returns the digests of definitions that pfar's makers have read, nil without any.
 func (s Service) Reviewed() *reviewed.Definitions { return reviewed.Of(s.Name, nil) }
 
-// Set is what the files come to.
+// Set is the content of the files.
 type Set struct {
 	services map[string]Service
 	Diags    hcl.Diagnostics
 	Files    map[string]*hcl.File // of the operator's folder
 }
 
-// Load reads the operator's folder and the shipped files, of which the former comes first. fsys is rooted in the
-// folder, and nil without one; dir is its path, for messages. A folder that is not there is an empty one.
+// Load reads the shipped files and the operator's folder, whose services replace shipped ones. fsys is rooted in the
+// folder; nil: there is none. dir is its path, for messages. A missing folder counts as empty.
 func Load(fsys fs.FS, dir string) Set {
 	s := Set{services: map[string]Service{}, Files: map[string]*hcl.File{}}
 	s.folder(services.Files, "services", true)
@@ -119,8 +119,7 @@ func Load(fsys fs.FS, dir string) Set {
 	return s
 }
 
-// LoadOne is Load without the shipped files of other services than this one: to read them all takes longer than a
-// person's command may.
+// LoadOne is Load with the shipped file of only one service: a command would take too long to read them all.
 func LoadOne(fsys fs.FS, dir, name string) Set {
 	s := Set{services: map[string]Service{}, Files: map[string]*hcl.File{}}
 	if b, err := fs.ReadFile(services.Files, name+".hcl"); err == nil {
@@ -166,7 +165,7 @@ func (s Set) Find(name string) (Service, bool) {
 	return found, ok
 }
 
-// Instead returns the service of a package that does what the image of a container is for, by names of the image.
+// Instead returns a service with a package that replaces the image of a container. names are names of the image.
 func (s Set) Instead(names []string) (Service, bool) {
 	for _, n := range names {
 		if found, ok := s.Find(n); ok && found.Program.Gone == "" && found.Program.Package != "" {

@@ -168,11 +168,11 @@ func TestMistakes(t *testing.T) {
 		{`    domains`,
 			"    secret \"T\" {\n      key = \"Wiki\"\n      where = \"Ask.\"\n      deliver = \"env\"\n    }\n    " +
 				"domains",
-			`A secret has a name in the vault`},
+			`A vault key has only a to z`},
 		{`    domains`,
 			"    secret \"T\" {\n      key = \"wiki\"\n      where = \"Ask.\"\n      deliver = \"broker\"\n      " +
 				"pattern = \"(\"\n    }\n    domains",
-			`The pattern is no regular expression`},
+			`The pattern is not a regular expression`},
 		{`    domains`,
 			"    secret \"T\" {\n      key = \"wiki\"\n      where = \"Ask.\"\n      deliver = \"broker\"\n      in " +
 				"= [\"header:host\"]\n    }\n    domains",

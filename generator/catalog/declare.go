@@ -22,7 +22,7 @@ import (
 
 const (
 	maxAnswer = 4096
-	column    = 78 // that no line passes which could be several: it is shown on terminals of 80
+	column    = 78 // longer lists take several lines, for terminals with 80 columns
 )
 
 // Choices are what a person decides about a server of a service. The zero value takes what the entry says.
@@ -33,11 +33,11 @@ type Choices struct {
 	Package string            // the entry's package in another exact version; "": the entry's
 	Keys    map[string]string // names in the vault, by variable, in place of the entry's
 	Origin  string            // where the declaration is from, for its comment; "": the entry
-	Learns  bool              // more hosts may come, which get no secret: the hosts of each are said
+	Learns  bool              // more hosts may be added later: each secret names its hosts
 }
 
-// Declaration writes the declaration of a server, as short as a person would: what a declaration says anyway is left
-// out. Its errors say what to choose instead. The text is one that declaration.Parse reads without a mistake.
+// Declaration writes the declaration of a server, as short as a person would: it leaves out defaults. Its errors say
+// what to choose instead. declaration.Parse reads the text without a mistake.
 func (s Service) Declaration(c Choices) ([]byte, error) {
 	c.Server = cmp.Or(c.Server, s.Name)
 	d := draft{Service: s, Choices: c}
@@ -139,7 +139,7 @@ func (s Service) CheckAnswer(p Parameter, answer string) error {
 		return fmt.Errorf("the answer to %s, %q, would be read as an option; write it without the dash%s", p.Name, answer,
 			example)
 	case p.Access != "" && (!path.IsAbs(answer) || path.Clean(answer) != answer):
-		return fmt.Errorf("the answer to %s, %q, is not a full path; write all of it, without .. and a slash at its end%s",
+		return fmt.Errorf("the answer to %s, %q, is not a full path; begin with a slash, without .. or a slash at the end%s",
 			p.Name, answer, example)
 	}
 	for _, host := range s.Domains {
@@ -147,7 +147,7 @@ func (s Service) CheckAnswer(p Parameter, answer string) error {
 			continue
 		}
 		if _, err := egress.ParseEndpoint(strings.ReplaceAll(host, "{"+p.Name+"}", answer)); err != nil {
-			return fmt.Errorf("the answer to %s, %q, makes no host: %w; write another%s", p.Name, answer, err, example)
+			return fmt.Errorf("the answer to %s, %q, gives no valid host: %w; write another%s", p.Name, answer, err, example)
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func (d *draft) held() error {
 		i := slices.IndexFunc(d.Secrets, func(k Secret) bool { return k.Env == name })
 		switch {
 		case i < 0:
-			return fmt.Errorf("%s has no secret in %q that could be left out", d.Title, name)
+			return fmt.Errorf("%s has no secret %q to leave out", d.Title, name)
 		case !d.Secrets[i].Optional:
 			return fmt.Errorf("%s does not run without %s", d.Title, name)
 		}
@@ -191,7 +191,7 @@ func (d *draft) text() []byte {
 	if d.Label != declaration.Sensitive {
 		line("label", declaration.Text(string(d.Label)))
 	}
-	unsaid := d.Package == "" && d.Origin == "" || d.Program.URL != "" // nothing else says it
+	unsaid := d.Package == "" && d.Origin == "" || d.Program.URL != "" // nothing else names the service
 	if d.Name != "" && (d.Server != d.Name || unsaid) {
 		line("service", declaration.Text(d.Name))
 	}
@@ -205,7 +205,7 @@ func (d *draft) text() []byte {
 	return hclwrite.Format(b.Bytes())
 }
 
-// section writes a block with its lines, or nothing. One line stands beside its braces where there is room.
+// section writes a block with its lines, or nothing. A single line goes between its braces if it fits.
 func section(b *bytes.Buffer, open string, lines []string) {
 	switch one := strings.Join(lines, ""); {
 	case len(lines) == 0:
@@ -313,13 +313,13 @@ func (d *draft) envLines() (lines []string) {
 	return lines
 }
 
-// filledWord has the answers in the places of a word. It reports false if one of them was not given.
+// filledWord puts the answers into a word. It reports false if one of them was not given.
 func (d *draft) filledWord(w string) (string, bool) {
 	lacks := slices.ContainsFunc(d.missing, func(m string) bool { return strings.Contains(w, m) })
 	return d.fill.Replace(w), !lacks
 }
 
-// filled is filledWord of a list, without those words.
+// filled puts the answers into words. It leaves out those whose answer was not given.
 func (d *draft) filled(words []string) (list []string) {
 	for _, w := range words {
 		if v, ok := d.filledWord(w); ok {
@@ -329,7 +329,7 @@ func (d *draft) filled(words []string) (list []string) {
 	return list
 }
 
-// list writes words as HCL has them: on one line where there is room, else one a line.
+// list writes words as a list of HCL: on one line if they fit, else one word a line.
 func list(key string, words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {

@@ -28,8 +28,8 @@ func KeyFor(server, variable string) string {
 	return key
 }
 
-// Brokered finds how a secret in this variable reaches the hosts of the service that has it. It reports false unless
-// services agree on that.
+// Brokered returns the secret with this variable, if the bridge puts it into requests to fixed hosts. It reports false
+// if no service has one, or if services disagree about the hosts or places.
 func (s Set) Brokered(variable string) (found Secret, ok bool) {
 	for _, service := range s.All() {
 		for _, k := range service.Secrets {
@@ -47,5 +47,5 @@ func (s Set) Brokered(variable string) (found Secret, ok bool) {
 	return found, ok
 }
 
-// isPattern reports whether a host is not a whole one.
+// isPattern reports whether a host has a wildcard or a parameter in it.
 func isPattern(host string) bool { return strings.ContainsAny(host, "{*") }

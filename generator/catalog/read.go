@@ -39,7 +39,7 @@ type entry struct {
 	Service
 }
 
-// read reads the services of a file. What is shipped has facts beside the setup, which package policies reads.
+// read reads the services of a file. Shipped files also have facts, which package policies reads.
 func (s *Set) read(name string, b []byte, shipped bool) (list []found) {
 	r, root := policies.Open(name, b)
 	if root != nil {
@@ -55,7 +55,7 @@ func (s *Set) read(name string, b []byte, shipped bool) (list []found) {
 	return list
 }
 
-// service reads the block of a service, and reports whether that says how it is set up.
+// service reads the block of a service, and reports whether it has a setup.
 func (e *entry) service(f *block.Field, shipped bool) bool {
 	if !e.labelled(f, serviceName, "a name of at most 23 letters, digits and dashes") {
 		return false
@@ -171,7 +171,7 @@ func (e *entry) whole(f *block.Field) {
 	e.checkRemote(f)
 }
 
-// hosts finds the hosts of brokered secrets: those that are said, or the only one of the service.
+// hosts sets the hosts of brokered secrets: those of the entry, or the only domain of the service.
 func (e *entry) hosts(f *block.Field) {
 	for i := range e.Secrets {
 		s := &e.Secrets[i]
@@ -304,7 +304,7 @@ func (e *entry) secret(f *block.Field) {
 	switch {
 	case !declaration.IsVaultKey(s.Key):
 		e.Problem(f.At, "Invalid key",
-			"A secret has a name in the vault of a to z, 0 to 9, _ and -. Write key = \"example_token\" in it.")
+			"A vault key has only a to z, 0 to 9, _ and -. Write key = \"example_token\" in it.")
 	case s.Where == "":
 		e.Problem(f.At, "Missing where", "A secret says how a person gets it. Write where = \"...\" in it.")
 	case !said:
@@ -329,7 +329,7 @@ func (e *entry) pattern(to *string) block.Value {
 		}
 		if _, err := regexp.Compile(s); err != nil || len(s) > 256 {
 			e.Problem(f.Val.At, "Invalid pattern",
-				"The pattern is no regular expression of at most 256 bytes. Write %s.", f.Example)
+				"The pattern is not a regular expression of at most 256 bytes. Write %s.", f.Example)
 			return
 		}
 		*to = s

@@ -8,7 +8,7 @@ import (
 	"github.com/pfar/pfar/policies/broker"
 )
 
-// Elsewhere is the service as its vendor runs it: the server is a remote one, which gets at most one of the secrets.
+// Elsewhere returns the service as its vendor runs it: with a remote server, which gets at most one of the secrets.
 func (s Service) Elsewhere() Service {
 	s.Program = Program{URL: s.Remote.URL}
 	s.Parameters, s.Test, s.Device, s.Code, s.Domains = nil, nil, nil, nil, nil
@@ -49,7 +49,7 @@ func (e *entry) remote(f *block.Field) {
 	e.Remote.In = in[0]
 }
 
-// checkRemote wants the token of a remote server among the secrets.
+// checkRemote checks that the token of a remote server is one of the secrets.
 func (e *entry) checkRemote(f *block.Field) {
 	token := e.Remote.Token
 	if token == "" || slices.ContainsFunc(e.Secrets, func(k Secret) bool { return k.Env == token }) {

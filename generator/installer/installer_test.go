@@ -86,7 +86,7 @@ func TestSettings(t *testing.T) {
 		"not encrypted": {npm, texts{rc: "registry=http://a.example/"}, nil, !own,
 			faulty(`registry in /etc/npmrc: "http://a.example/" is not encrypted`)},
 		"a password": {pypi, nil, texts{"PIP_INDEX_URL": "https://u:hunter2@a.example/"}, !own,
-			faulty("index-url in PIP_INDEX_URL: a password")},
+			faulty("index-url in PIP_INDEX_URL: this URL has a password")},
 		"no URL":     {npm, texts{rc: "registry=a.example"}, nil, !own, faulty("not the URL of a registry")},
 		"a wildcard": {npm, texts{rc: "registry=https://*/"}, nil, !own, faulty("registry in /etc/npmrc")},
 		"a bad scope": {npm, texts{rc: "@corp:registry=http://a.example/"},

@@ -41,8 +41,9 @@ type Job struct {
 	Stage   string // folder on the host in which it leaves the package; nothing is in there yet
 }
 
-// Plan returns what runs a job: a sandbox that reaches the registry alone, and writes into one folder. That folder is
-// shown where the package will be, for the scripts of a virtual environment name the place of their interpreter.
+// Plan returns the plan of a job: a sandbox that reaches only the registries, and writes to one folder. The sandbox has
+// that folder at the path where the package will be, because the scripts of a virtual environment name the path of
+// their interpreter.
 func (r Reader) Plan(j Job) (plan.Plan, error) {
 	s, err := r.Read(j.Package.Kind)
 	if err != nil {
@@ -88,7 +89,7 @@ func (r Reader) Plan(j Job) (plan.Plan, error) {
 	return p, box.Validate()
 }
 
-// authorities finds the file of certificates, and has the settings name it by its own path.
+// authorities resolves the file of certificates, and puts its real path into the settings.
 func (r Reader) authorities(s *Settings) (string, error) {
 	if s.CA == "" {
 		return "", nil
@@ -104,7 +105,7 @@ func (r Reader) authorities(s *Settings) (string, error) {
 	return f.Real, nil
 }
 
-// sandbox is that of a server which needs the tool and the registry.
+// sandbox returns the plan of a server that needs only the tool and the registries.
 func (r Reader) sandbox(s Settings, program string) (plan.Plan, error) {
 	d := declaration.Server{
 		Name: "install", File: "pfar install", Label: declaration.Public, Transport: declaration.Stdio,
@@ -133,7 +134,7 @@ const (
 	pipScript = begin + `"$2" -m venv --without-pip tree; shift; "$@"; ` + end
 )
 
-// command is the arguments of the shell.
+// command returns the shell's arguments for a job.
 func (r Reader) command(p source.Package, s Settings, program, place string) []string {
 	if p.Kind == source.PyPI {
 		args := []string{

@@ -17,29 +17,29 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// outPlace is where the job of a listing has the file that it writes.
+// outPlace is the path in the sandbox of the file that a listing writes.
 const outPlace = "/run/pfar/listing"
 
 const (
 	adapterMemory = 128 << 20 // beside the server's own
-	largestFile   = 64 << 20  // bytes: what the job writes lies on the host's disk
+	largestFile   = 64 << 20  // bytes: the job's file is on the host's disk
 )
 
-// Listing is one run of a server that only says what it offers.
+// Listing is one run of a server that only lists its definitions.
 type Listing struct {
 	Session string            // handle of its process
-	Out     string            // file on the host that it writes: the one thing there that it may
+	Out     string            // file on the host, the only one that the run may write
 	Values  map[string]string // what the server finds in place of each credential's value
 }
 
-// List returns what runs a server for a listing: its own sandbox without all that could do something. It reaches
-// nothing, knows no secret, has its home in memory, and only reads the folders that it may write to otherwise.
+// List returns the plan of a listing: the server's own sandbox, but without network and secrets. Its home is in memory,
+// and the folders that the server may write to are read-only.
 func List(s declaration.Server, h generator.Host, l Listing) (plan.Plan, error) {
 	s.Allowed, s.Private, s.Sandbox.State = nil, nil, false
 	s.Sandbox.ReadOnly, s.Sandbox.Writable = slices.Concat(s.Sandbox.ReadOnly, s.Sandbox.Writable), nil
 	s.Credentials = slices.Clone(s.Credentials)
 	for i, c := range s.Credentials {
-		if c.Deliver == broker.OnWire { // no bridge opens its connections: there are none
+		if c.Deliver == broker.OnWire { // without network there is no bridge
 			s.Credentials[i].Deliver, s.Credentials[i].Hosts, s.Credentials[i].Places = broker.InEnvironment, nil, nil
 		}
 	}
@@ -73,7 +73,7 @@ func List(s declaration.Server, h generator.Host, l Listing) (plan.Plan, error) 
 	return p, l.own(h, box)
 }
 
-// own adds what the job itself needs.
+// own adds the mounts of the job itself: the adapter, and the file that it writes.
 func (l Listing) own(h generator.Host, box *sandbox.Sandbox) error {
 	adapter, err := hostfs.Resolve(h.FS, h.Adapter)
 	if err != nil {

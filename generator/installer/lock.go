@@ -21,8 +21,8 @@ func tool(k source.Kind) string {
 	return "npm"
 }
 
-// CheckLock wants a lock to name the package that was asked for, and a digest for each package in the tree. npm and pip
-// have compared the digests with what they have fetched.
+// CheckLock checks that a lock names the package that was asked for, and a digest for each package in the tree. npm and
+// pip have compared the digests with the files that they fetched.
 func CheckLock(p source.Package, lock []byte) error {
 	check := checkNPM
 	if p.Kind == source.PyPI {
@@ -34,7 +34,7 @@ func CheckLock(p source.Package, lock []byte) error {
 	return nil
 }
 
-// digests are those that npm takes and nobody can forge.
+// digests are the prefixes of digests that npm accepts and nobody can forge.
 var digests = []string{"sha512-", "sha384-", "sha256-"}
 
 func checkNPM(p source.Package, lock []byte) error {
@@ -68,7 +68,7 @@ func checkNPM(p source.Package, lock []byte) error {
 	return nil
 }
 
-// report is what pip says that it has installed, or would.
+// report is pip's report of what it has installed, or would install.
 type report struct {
 	Install []struct {
 		Metadata struct{ Name, Version string }
@@ -79,7 +79,7 @@ type report struct {
 	}
 }
 
-// Newest reads the newest version of a package from what a job without a version has left in place of a lock.
+// Newest reads the newest version of a package from the file that a job without a version leaves in place of a lock.
 func Newest(p source.Package, left []byte) (source.Package, error) {
 	var err error
 	if p.Kind == source.PyPI {
@@ -94,7 +94,7 @@ func Newest(p source.Package, left []byte) (source.Package, error) {
 		err = json.Unmarshal(left, &p.Version)
 	}
 	if err != nil {
-		return p, fmt.Errorf("reading what %s says of the newest version: %w", tool(p.Kind), err)
+		return p, fmt.Errorf("reading the newest version from the output of %s: %w", tool(p.Kind), err)
 	}
 	return source.ParseExact(p.String())
 }

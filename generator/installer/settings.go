@@ -23,7 +23,7 @@ type Registry struct {
 	hosts []string
 }
 
-// Settings are what the host's npm or pip says of registries.
+// Settings are the registry settings of the host's npm or pip.
 type Settings struct {
 	Registry
 	Scopes map[string]Registry // of npm, by "@scope"
@@ -39,10 +39,10 @@ func (s Settings) all() []Registry {
 	return all
 }
 
-// Reader finds settings on a host. Its zero value reads none of a person's own.
+// Reader finds settings on a host. Its zero value ignores a person's own settings.
 type Reader struct {
 	Host generator.Host
-	Own  bool                // the person whose pfar this is has settings in their home directory
+	Own  bool                // read settings in the home directory of the person whose pfar this is
 	Env  func(string) string // variables of pfard's environment
 }
 
@@ -86,14 +86,14 @@ func (r Reader) Read(k source.Kind) (Settings, error) {
 
 var scopeName = regexp.MustCompile(`^@[a-z0-9][a-z0-9._~-]*$`)
 
-// check wants a registry that can be asked over TLS and without a secret, and finds its host.
+// check checks that a registry has an https URL without a password, and adds its host to hosts.
 func (r *Registry) check() error {
 	u, err := url.Parse(r.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Opaque != "":
 		return fmt.Errorf("not the URL of a registry; write \"https://registry.example/\"")
 	case u.User != nil:
-		return fmt.Errorf("a password is in this URL, and pfar installs without secrets; name a mirror that asks for none")
+		return fmt.Errorf("this URL has a password, and pfar installs without secrets; name a mirror that needs none")
 	case u.Scheme != "https":
 		return fmt.Errorf("%q is not encrypted, so anyone on the way could change a package; write an https:// URL", r.URL)
 	}
@@ -113,7 +113,7 @@ func (r *Registry) check() error {
 	return nil
 }
 
-// reach is what an installer may reach: the registries alone.
+// reach returns the endpoints that an installer may reach: only the registries.
 func (s Settings) reach() (all []egress.Endpoint, private []egress.Private) {
 	for _, r := range s.all() {
 		for _, h := range r.hosts {
@@ -131,10 +131,10 @@ func (s Settings) reach() (all []egress.Endpoint, private []egress.Private) {
 	return all, private
 }
 
-// value is a setting, and the file or variable that it is from.
+// value is a setting, with the file or variable that it comes from.
 type value struct{ text, from string }
 
-// npm reads npmrc files as npm does, the last of which wins, and then the environment.
+// npm reads npmrc files in npm's order, and then the environment. A later value replaces an earlier one.
 func (r Reader) npm() map[string]value {
 	all := map[string]value{}
 	file := func(at string) {
@@ -173,7 +173,7 @@ func (r Reader) npm() map[string]value {
 	return all
 }
 
-// pip reads pip.conf files as pip does, the last of which wins, and then the environment.
+// pip reads pip.conf files in pip's order, and then the environment. A later value replaces an earlier one.
 func (r Reader) pip() map[string]value {
 	all := map[string]value{}
 	files := []string{"/etc/xdg/pip/pip.conf", "/etc/pip.conf"}
@@ -198,7 +198,7 @@ func (r Reader) pip() map[string]value {
 	return all
 }
 
-// find looks up a program. Those that only choose among versions are passed over: they need the home directory.
+// find looks up a program. It skips shims, which only choose a version: they need the home directory.
 func (r Reader) find(name string) (hostfs.File, bool) {
 	for _, dir := range r.Host.Path {
 		at := path.Join(dir, name)
@@ -213,7 +213,8 @@ func (r Reader) find(name string) (hostfs.File, bool) {
 
 var reference = regexp.MustCompile(`\$\{([A-Za-z0-9_]+)\}`)
 
-// parse reads a file of settings: "key = value" below a "[section]", "" for none. A file that is not there has none.
+// parse reads the "key = value" lines of a settings file that stand in a "[section]", or before any section for "". A
+// missing file has none.
 func (r Reader) parse(at, section string) map[string]value {
 	all := map[string]value{}
 	f, err := hostfs.Resolve(r.Host.FS, at)

@@ -15,7 +15,7 @@ import (
 	"github.com/pfar/pfar/policies/oauth"
 )
 
-// name is as long as a service's.
+// name is the form of a provider's name. Services have the same.
 var name = block.MustBound(23, `^[a-z][a-z0-9-]*$`)
 
 const example = `provider "github" { client_id = "..." }`
@@ -49,7 +49,7 @@ func (s *Set) read(file string, b []byte, services catalog.Set, given map[string
 	s.Diags = append(s.Diags, r.Finish()...)
 }
 
-// document reads where the owner publishes what pfar login --print-client-metadata prints.
+// document reads the address at which the owner publishes the output of pfar login --print-client-metadata.
 func (s *Set) document(r *block.Reader, f *block.Field) {
 	text, ok := r.Line(f)
 	switch {
@@ -133,7 +133,7 @@ func (e *entry) whole(f *block.Field) {
 			"The provider gives you a client id when you register a client. Write client_id = \"...\" with it.")
 	case e.Key == "":
 		e.Problem(e.at, "Missing key",
-			"It is not known under which key of the vault the token is stored. Write key = \"%s_token\".",
+			"pfar does not know the vault key of the token. Write key = \"%s_token\".",
 			strings.ReplaceAll(e.Name, "-", "_"))
 	case e.Discovers() && e.Issuer == "":
 		e.Problem(e.at, "Missing endpoints", "pfar knows no endpoints of %s. Write device { url = \"https://...\", "+
@@ -177,7 +177,8 @@ func (e *entry) discovers(f *block.Field) {
 	}
 }
 
-// clientID refuses what stands in examples: it would fail at the provider, and nobody would know why.
+// clientID reads a client id. It refuses the placeholders of examples: they would fail at the provider without a clear
+// reason.
 func (e *entry) clientID(f *block.Field) {
 	s, ok := e.Line(f)
 	if !ok {
@@ -191,7 +192,7 @@ func (e *entry) clientID(f *block.Field) {
 	e.ID = s
 }
 
-// reference reads where the client's secret is.
+// reference reads the vault key of the client's secret.
 func (e *entry) reference(f *block.Field) {
 	s, ok := e.Text(f)
 	if !ok {
@@ -245,7 +246,7 @@ func (e *entry) file(f *block.Field) {
 		return
 	}
 	if !path.IsAbs(s) || path.Clean(s) != s {
-		e.Problem(f.Val.At, "Invalid path", "%s is no whole path of a file. Write %s.", block.Quote(s), f.Example)
+		e.Problem(f.Val.At, "Invalid path", "%s is not an absolute path. Write %s.", block.Quote(s), f.Example)
 		return
 	}
 	e.CA = s

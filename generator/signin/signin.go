@@ -20,8 +20,8 @@ import (
 // Provider is one that the owner has a client with.
 type Provider struct {
 	Name    string
-	Service string // of the catalogue, from which comes what the file does not say; "": none
-	Key     string // of the vault, under which its tokens are stored
+	Service string // of the catalogue, which completes the file; "": none
+	Key     string // under which the vault stores its tokens
 
 	Client
 	Device, Code *catalog.SignIn // nil: it has no such way
@@ -41,10 +41,10 @@ type Client struct {
 	AuthStyle oauth.Style
 }
 
-// Discovers reports whether the issuer is to say which endpoints it has.
+// Discovers reports whether pfar asks the issuer for its endpoints.
 func (p Provider) Discovers() bool { return p.Device == nil && p.Code == nil }
 
-// First is the way that is taken if nobody chooses; "": the issuer's choice.
+// First returns the way to sign in if nobody chooses; "": the issuer decides.
 func (p Provider) First() oauth.Way {
 	if ways := p.Ways(); len(ways) > 0 {
 		return ways[0]
@@ -52,8 +52,8 @@ func (p Provider) First() oauth.Way {
 	return ""
 }
 
-// Ways are those in which a person can sign in, the one that is taken first. Without a secret that is a code on another
-// device: some providers give no token for a browser's code then.
+// Ways returns the ways in which a person can sign in, the default first. Without a client secret that is a code on
+// another device: then some providers give no token for the code of a browser.
 func (p Provider) Ways() (ways []oauth.Way) {
 	if p.Code != nil {
 		ways = append(ways, oauth.ByCode)
@@ -87,7 +87,7 @@ func (p Provider) Task(way oauth.Way) (oauth.Task, error) {
 	return t, nil
 }
 
-// Set is what the files come to.
+// Set is the content of the files.
 type Set struct {
 	Providers []Provider // by name
 	Document  string     // where the owner publishes the client's metadata, which is its id; "": nowhere
@@ -95,8 +95,8 @@ type Set struct {
 	Files     map[string]*hcl.File
 }
 
-// Load reads the folder that fsys is rooted in; dir is its path, for messages. One that is not there is an empty one.
-// known is called if there is a file.
+// Load reads the folder that fsys is rooted in; dir is its path, for messages. A missing folder counts as empty. Load
+// calls known only if there is a file.
 func Load(fsys fs.FS, dir string, known func() catalog.Set) Set {
 	s := Set{Files: map[string]*hcl.File{}}
 	services := sync.OnceValue(known)
@@ -121,8 +121,8 @@ func (s Set) OfKey(key string) (Provider, bool) {
 // ErrNone is the error of Choose where no provider is configured.
 var ErrNone = errors.New("no provider is configured")
 
-// Choose returns the provider that a name means: one of that name, or of that service, the one whose tokens the
-// declared server of that name uses, which has these keys, or the one of that key.
+// Choose returns the provider that a name means: the one of that name, the one whose tokens the declared server of that
+// name uses (keys are the server's), the one of that service, or the one of that key.
 func (s Set) Choose(name string, keys []string) (Provider, error) {
 	for _, fits := range []func(Provider) bool{
 		func(p Provider) bool { return p.Name == name },

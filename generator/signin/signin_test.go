@@ -27,7 +27,7 @@ const device = ` device { url = "https://a.test/d", token = "https://a.test/t" }
 func TestMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing known": {`provider "acme" { client_id = "x" }`,
-			"x.hcl:1,10-16: Missing key: It is not known under which key of the vault the token is stored. " +
+			"x.hcl:1,10-16: Missing key: pfar does not know the vault key of the token. " +
 				"Write key = \"acme_token\"."},
 		"no client": {`provider "github" {}`,
 			"1,10-18: Missing client_id: The provider gives you a client id when you register a client. " +

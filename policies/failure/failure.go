@@ -42,7 +42,7 @@ func (c Class) Passing() bool {
 	return false
 }
 
-// Failure is what is known of one. It holds no text that a server or a service has chosen.
+// Failure is what pfar knows of a failed request. It holds no text that a server or a service has chosen.
 type Failure struct {
 	Class  Class `json:"class"`
 	After  int64 `json:"retry_after,omitempty"` // seconds after which the request may be sent again; 0: not said
@@ -50,17 +50,17 @@ type Failure struct {
 	Tries  int   `json:"tries,omitempty"`       // how often it was sent; 0: never
 }
 
-// Key names the member of an error's data, and of _meta, that a Failure stands in.
+// Key is the member of an error's data, and of _meta, that holds a Failure.
 const Key = "pfar/error"
 
-// Ours reports whether a member is of pfar alone, by its name. No server may set it.
+// Ours reports whether the name of a member is reserved for pfar. No server may set such a member.
 func Ours(name []byte) bool { return strings.HasPrefix(strings.ToLower(string(name)), "pfar/") }
 
 // longest bounds After: nobody waits for longer.
 const longest = int64(30 * 24 * time.Hour / time.Second)
 
-// Read reads what a process in a server's sandbox says of a failure, the value of Key. What is not of the vocabulary is
-// left out. It returns the zero value if no class is left.
+// Read reads the value of Key that a process in a server's sandbox has written. It leaves out values that the
+// vocabulary does not have. Without a known class it returns the zero value.
 func Read(raw []byte) Failure {
 	var f struct {
 		Class  Class           `json:"class"`
@@ -75,7 +75,7 @@ func Read(raw []byte) Failure {
 	}
 }
 
-// number is an integer. One that is too high is the highest, and what is no such number is 0.
+// number reads an integer. It returns most for a higher one, and 0 for one below least or for anything else.
 func number(raw []byte, least, most int64) int64 {
 	var n float64
 	if raw == nil || json.Unmarshal(raw, &n) != nil || n < float64(least) {
@@ -87,9 +87,9 @@ func number(raw []byte, least, most int64) int64 {
 // Error is an error whose class is known.
 type Error struct {
 	Failure
-	Server string // that it is about; "": none that there is
+	Server string // that it is about; "": no known one
 	Writes bool   // the request may have changed something
-	Advice string // what to do about it, if more is known than its class says; "": no more is
+	Advice string // what to do, if pfar knows more than the class says; "": it does not
 	Err    error
 }
 
@@ -100,7 +100,7 @@ func As(class Class, server string, err error) *Error {
 
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap returns what it is, apart from its class.
+// Unwrap returns the error without its class.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Of returns what is known of an error, the zero value for nothing.

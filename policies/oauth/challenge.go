@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Demand is what a server's 401 or 403 asks for (RFC 6750 section 3, RFC 9728 section 5.1). All of it is a
-// stranger's word.
+// Demand is the challenge in a server's 401 or 403 (RFC 6750 section 3, RFC 9728 section 5.1). All of it is untrusted.
 type Demand struct {
 	Code     string   // "insufficient_scope", for example; "": none, or one of no known form
 	Scopes   []string // that the refused request needs; empty: the server does not say
@@ -49,11 +48,11 @@ func areScopes(list []string) bool {
 // challenge.
 type challenges struct{ rest string }
 
-// next reads one challenge. Of a parameter that stands twice the first counts.
+// next reads one challenge. If a parameter stands twice, the first counts.
 func (c *challenges) next() (scheme string, of map[string]string) {
 	c.skip(", \t")
 	scheme, of = c.token(), map[string]string{}
-	if scheme == "" { // what stands here begins nothing
+	if scheme == "" { // no challenge begins here
 		c.rest = c.rest[min(1, len(c.rest)):]
 		return "", of
 	}

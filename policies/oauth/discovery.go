@@ -25,30 +25,30 @@ const (
 type Question struct {
 	Of      Subject  `json:"of"`
 	URL     string   `json:"url"`              // of the server, the issuer, or the registration endpoint
-	Stream  bool     `json:"stream,omitempty"` // OfServer: it is asked for a stream of events, as the transport sse is
+	Stream  bool     `json:"stream,omitempty"` // OfServer: ask for a stream of events, as the transport sse does
 	Client  *Client  `json:"client,omitempty"` // OfClient
-	Issuer  string   `json:"issuer,omitempty"` // that the owner has named: it may be anywhere, as others may not
+	Issuer  string   `json:"issuer,omitempty"` // that the owner has named: only it may have a private address
 	CA      string   `json:"ca,omitempty"`
 	Private []string `json:"allow_private,omitempty"`
 }
 
-// Found is what came of a Question: the member that it is about. A process that reads a stranger's bytes has made it,
-// and Check is to see it before anybody else.
+// Found is the answer to a Question: only the member for its subject is set. The process that made it has read
+// untrusted bytes, so Question.Finds has to check it before any use.
 type Found struct {
 	Server *Resource   `json:"server,omitempty"`
 	Issuer *Metadata   `json:"issuer,omitempty"`
 	Client *Registered `json:"client,omitempty"`
 }
 
-// Resource is what a server says of who signs people in.
+// Resource is a server's metadata about who signs people in.
 type Resource struct {
 	ID      string   `json:"id"`      // that a token is asked for (RFC 8707)
-	Issuers []string `json:"issuers"` // authorization servers, by its choice
+	Issuers []string `json:"issuers"` // authorization servers, in its order
 	Scopes  []string `json:"scopes,omitempty"`
 	Wanted  []string `json:"wanted,omitempty"` // scopes of its challenge
 }
 
-// Metadata is what an authorization server says of itself.
+// Metadata is the metadata of an authorization server.
 type Metadata struct {
 	Issuer        string   `json:"issuer"`
 	Authorization string   `json:"authorization,omitempty"` // endpoints; "": it has none
@@ -72,7 +72,7 @@ const (
 	scopeOffline = "offline_access" // OpenID Connect Core 11
 )
 
-// Host is whom the question goes to, and the policy that lets a process connect there and nowhere else.
+// Host returns the host that the question goes to, and a policy that lets a process connect only there.
 func (q Question) Host() (host string, port uint16, policy egress.Policy, err error) {
 	return hostOf("url", "a host that can be asked", q.URL, q.Private)
 }
@@ -83,7 +83,7 @@ func (q Question) Check() error {
 		return err
 	}
 	if !slices.Contains([]Subject{OfServer, OfIssuer, OfClient}, q.Of) || (q.Of == OfClient) != (q.Client != nil) {
-		return errors.New("it asks nothing")
+		return errors.New("the question has no valid subject")
 	}
 	return CheckCA(q.CA)
 }
@@ -96,7 +96,7 @@ func (q Question) Encode() ([]byte, error) {
 	return json.Marshal(q)
 }
 
-// DecodeQuestion reads what Encode wrote. A Task is none.
+// DecodeQuestion reads what Encode wrote. It reports false for a Task.
 func DecodeQuestion(text []byte) (q Question, ok bool) {
 	if json.Unmarshal(text, &q) != nil || q.Check() != nil {
 		return Question{}, false
@@ -104,7 +104,8 @@ func DecodeQuestion(text []byte) (q Question, ok bool) {
 	return q, true
 }
 
-// Documents are the addresses at which metadata may lie, the one that is asked first. c is the server's challenge.
+// Documents returns the addresses at which metadata may be, in the order in which pfar asks them. c is the server's
+// challenge.
 func (q Question) Documents(c Demand) ([]string, error) {
 	u, err := url.Parse(q.URL)
 	if err != nil {
@@ -143,7 +144,7 @@ func portOf(u *url.URL) string {
 	return "443"
 }
 
-// ReadDocument reads metadata that lies at one of the Documents.
+// ReadDocument reads the metadata from one of the Documents.
 func (q Question) ReadDocument(r Response, c Demand) (Found, error) {
 	m, err := r.members(nil)
 	if err != nil {
@@ -167,7 +168,8 @@ func (q Question) ReadDocument(r Response, c Demand) (Found, error) {
 	return f, q.Finds(f)
 }
 
-// NoDocument is what is found where a server has no metadata: as before June 2025, it is its own authorization server.
+// NoDocument returns what is found for a server without metadata. As before June 2025, such a server is its own
+// authorization server.
 func (q Question) NoDocument(c Demand) (Found, error) {
 	u, err := url.Parse(q.URL)
 	if err != nil {
@@ -227,7 +229,7 @@ func (q Question) Finds(f Found) error {
 	case q.Of == OfClient && f.Client != nil:
 		return f.Client.check(*q.Client)
 	}
-	return errors.New("it answers something else than it was asked")
+	return errors.New("the answer is not about the question")
 }
 
 func (r *Resource) check(q Question) error {
@@ -253,8 +255,8 @@ func (r *Resource) check(q Question) error {
 	return nil
 }
 
-// Covers reports whether a token for a resource is one for the server, and whether for it alone: the resource may be
-// the server's host, or a path above it.
+// Covers reports whether a token for a resource is good for the server (ok), and for nothing else (alone). The resource
+// may be the server itself, its host, or a path above it.
 func Covers(resource, server string) (alone, ok bool) {
 	r, err := url.Parse(resource)
 	s, failed := url.Parse(server)
@@ -271,15 +273,15 @@ func Covers(resource, server string) (alone, ok bool) {
 	return false, false
 }
 
-// isIssuer reports whether a stranger may name a text as an issuer (RFC 8414 section 2).
+// isIssuer reports whether an untrusted server may name a text as an issuer (RFC 8414 section 2).
 func isIssuer(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && isIdentifier(text) && !strings.Contains(text, "?") && isPublic("issuer", text) &&
 		!strings.Contains(u.EscapedPath(), wellKnown)
 }
 
-// isPublic reports whether an address leads to a host by name, or to an address of the internet. What a name leads to
-// is vetted when it is connected to.
+// isPublic reports whether an address has a host name or a public IP address. What a name leads to is checked when a
+// process connects.
 func isPublic(key, address string) bool {
 	host, _, _, err := hostOf(key, "", address, nil)
 	if err != nil {
@@ -324,8 +326,8 @@ func (d *Metadata) check(q Question) error {
 	return nil
 }
 
-// Hosts are those of the endpoints, and of the issuer, each once: "HOST:PORT". The person's browser goes to the first,
-// if there is an authorization endpoint.
+// Hosts returns the hosts of the endpoints and of the issuer, each once: "HOST:PORT". If there is an authorization
+// endpoint, its host comes first: the person's browser goes there.
 func (d Metadata) Hosts() (list []string) {
 	for _, address := range []string{d.Authorization, d.Issuer, d.Token, d.Device, d.Registration} {
 		if h := HostPort(address); h != "" && !slices.Contains(list, h) {

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// Response is an endpoint's answer, as far as a decision on it goes.
+// Response is the part of an endpoint's answer that decisions need.
 type Response struct {
 	Status int
 	Type   string // its Content-Type
-	Body   []byte // whole; a longer one than may be read is no Response
+	Body   []byte // complete; a body over the limit makes no Response
 }
 
-// Refused is an answer that grants nothing. It holds no text of the endpoint's but its code: what else an endpoint says
-// may repeat what it was sent.
+// Refused is an answer that grants nothing. It holds no text of the endpoint but the code: other texts may repeat what
+// was sent.
 type Refused struct {
 	Status int
 	Code   string // of RFC 6749 section 5.2 or RFC 8628 section 3.5; "": it has none, or one of no known form
@@ -65,7 +65,7 @@ const (
 // ErrLate is the error of a sign-in for which no browser has come back.
 var ErrLate = errors.New("the browser did not come back in time")
 
-// Ended is the code of the error by which a sign-in has ended; "": it has none.
+// Ended returns the code of the error that ended a sign-in; "": it has none.
 func Ended(err error) string {
 	var refused Refused
 	if errors.Is(err, ErrLate) {
@@ -81,7 +81,7 @@ const (
 	maxCode      = 40 // bytes of an error's code
 )
 
-// codeOf is an error's code, "" for anything else. It is compared with the secrets that were sent.
+// codeOf returns an error's code; "": the text is no code, or contains one of the secrets that were sent.
 func codeOf(text string, sent ...string) string {
 	if len(text) > maxCode || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return ""
@@ -92,7 +92,7 @@ func codeOf(text string, sent ...string) string {
 	return text
 }
 
-// members reads a good answer. Some providers answer 200 to what they refuse. Sent are the secrets that it may repeat.
+// members reads a good answer. Some providers refuse with status 200. sent are the secrets that an answer may repeat.
 func (r Response) members(sent []string) (map[string]json.RawMessage, error) {
 	media, _, err := mime.ParseMediaType(r.Type)
 	isJSON := err == nil && media == "application/json"
@@ -125,8 +125,8 @@ func text(m map[string]json.RawMessage, name string) string {
 	return s
 }
 
-// seconds returns a member that is a whole number of seconds, also as a string; 0 if there is none. None is longer than
-// nothing lives.
+// seconds returns a member that is a whole number of seconds, also as a string; 0 if there is none. It returns at most
+// unlimited.
 func seconds(m map[string]json.RawMessage, name string) time.Duration {
 	digits := strings.Trim(string(m[name]), `"`)
 	n, err := strconv.ParseFloat(digits, 64)
@@ -142,7 +142,7 @@ type DeviceGrant struct {
 	UserCode   string
 	URL        string        // where to enter it
 	Complete   string        // the same with the code in it; "": there is none
-	Interval   time.Duration // between two questions at the token endpoint
+	Interval   time.Duration // between two requests to the token endpoint
 	Life       time.Duration
 }
 
@@ -163,7 +163,7 @@ func (t Task) Device(r Response) (DeviceGrant, error) {
 		Complete: text(m, "verification_uri_complete"),
 		Interval: seconds(m, "interval"), Life: seconds(m, "expires_in"),
 	}
-	if g.URL == "" { // as Google has it
+	if g.URL == "" { // as Google names it
 		g.URL = text(m, "verification_url")
 	}
 	if !IsPage(g.Complete) {
@@ -210,7 +210,7 @@ func (t Task) Tokens(r Response, sent ...string) (Answer, error) {
 			"scope")),
 	}
 	if a.TokenType != "" && !strings.EqualFold(a.TokenType, "bearer") {
-		return Answer{}, errors.New("the provider's token is no bearer token, and nothing else can be used")
+		return Answer{}, errors.New("the provider's token is not a bearer token; pfar cannot use another type")
 	}
 	if _, err := t.Obtained(a, time.Unix(0, 0)); err != nil {
 		return Answer{}, fmt.Errorf("the provider's answer is of no use: %w", err)
@@ -218,10 +218,10 @@ func (t Task) Tokens(r Response, sent ...string) (Answer, error) {
 	return a, nil
 }
 
-// Polling is how often a token endpoint is asked whether the person has come to an end.
+// Polling is how often pfar asks a token endpoint whether the person has signed in.
 type Polling struct {
-	Interval time.Duration // until it is asked again
-	silent   int           // how often in a row it has not answered
+	Interval time.Duration // until the next request
+	silent   int           // requests in a row without an answer
 }
 
 const (
@@ -236,8 +236,8 @@ type Silent struct{ Reason error }
 func (s Silent) Error() string { return s.Reason.Error() }
 func (s Silent) Unwrap() error { return s.Reason }
 
-// After says how to go on after an error, and whether to. That the endpoint cannot be reached for a moment, or fails,
-// says nothing of the login: it is asked again, less often (RFC 8628 section 3.5).
+// After returns how to go on after an error, and whether to ask again. An endpoint that cannot be reached for a moment,
+// or fails, does not end the login: pfar asks again, less often (RFC 8628 section 3.5).
 func (p Polling) After(err error) (next Polling, again bool) {
 	var refused Refused
 	errors.As(err, &refused)

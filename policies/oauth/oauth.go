@@ -19,11 +19,11 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 )
 
-// Set is a token set. It holds secrets: it stays in the vault, with pfard and, while it is refreshed, with the process
-// that does so. A server gets the access token at most.
+// Set is a token set. It holds secrets: only the vault, pfard and the process that refreshes it may have it. A server
+// gets the access token at most.
 type Set struct {
 	AccessToken  string    `json:"access_token"`
-	RefreshToken string    `json:"refresh_token"` // "": the set is never refreshed, and needs neither TokenURL nor ClientID
+	RefreshToken string    `json:"refresh_token"` // "": never refreshed; TokenURL and ClientID may be empty
 	TokenType    string    `json:"token_type,omitempty"`
 	Expiry       time.Time `json:"expiry,omitzero"`   // of the access token; zero: not known, and it is never refreshed
 	Obtained     time.Time `json:"obtained,omitzero"` // when the access token was stored
@@ -32,28 +32,28 @@ type Set struct {
 	ClientSecret string    `json:"client_secret,omitempty"` // "": a public client
 	AuthStyle    Style     `json:"auth_style,omitempty"`
 	Scopes       []string  `json:"scopes,omitempty"`        // as granted; empty: not known. A refresh asks for the same
-	AllowPrivate []string  `json:"allow_private,omitempty"` // addresses and prefixes that the host of TokenURL may have, as in declarations
+	AllowPrivate []string  `json:"allow_private,omitempty"` // private addresses and prefixes of TokenURL's host
 	CA           string    `json:"ca,omitempty"`            // certificates in PEM, in place of the system's
 	Resource     string    `json:"resource,omitempty"`      // that the token is for (RFC 8707); "": the provider's choice
-	Origin       *Origin   `json:"origin,omitempty"`        // nil: its owner has written where it is from
+	Origin       *Origin   `json:"origin,omitempty"`        // nil: the owner has written the endpoints
 }
 
-// Origin is where a set is from whose provider a remote server has named, and a person has confirmed. The next login is
-// to find the same.
+// Origin describes the provider that a remote server has named and a person has confirmed. The next login has to find
+// the same provider.
 type Origin struct {
 	Server        string `json:"server"` // URL
 	Issuer        string `json:"issuer"`
 	Authorization string `json:"authorization,omitempty"` // endpoints, beside the set's token endpoint
 	Device        string `json:"device,omitempty"`
-	Registered    bool   `json:"registered,omitempty"` // the issuer has given the client's id, and nobody else knows it
+	Registered    bool   `json:"registered,omitempty"` // the client's id is from a registration (RFC 7591)
 	Port          uint16 `json:"port,omitempty"`       // of the redirect address that was registered
 }
 
-// Style is how a client says to the token endpoint who it is (RFC 6749 section 2.3.1).
+// Style is how a client authenticates at the token endpoint (RFC 6749 section 2.3.1).
 type Style string
 
 const (
-	Auto     Style = ""       // Header first; Params if the client is unknown so. What has worked is kept.
+	Auto     Style = ""       // InHeader first, then InParams. The set keeps what worked.
 	InHeader Style = "header" // client_secret_basic
 	InParams Style = "params" // client_secret_post; of a public client its id alone
 )
@@ -64,21 +64,21 @@ const (
 	maxList    = 64       // scopes, and private prefixes
 	maxCA      = 32 << 10 // bytes of certificates
 	tlsPort    = 443
-	unlimited  = 10 * 365 * 24 * time.Hour // what nothing lives longer than
-	soonest    = 5 * time.Minute           // before its end an access token is refreshed
-	fraction   = 5                         // or so much of its life, if that is more
-	jitterPart = 10                        // of that is the most by which it is done earlier
-	leastLife  = 2 * soonest               // that a token is taken to have whose endpoint does not say
-	slack      = time.Minute               // that a clock may be set back by without anything having been wrong
+	unlimited  = 10 * 365 * 24 * time.Hour // no token lives longer
+	soonest    = 5 * time.Minute           // a token is refreshed this long before its end
+	fraction   = 5                         // or this part of its life, if that is longer
+	jitterPart = 10                        // part of that time by which jitter may extend it
+	leastLife  = 2 * soonest               // least life of a token, if the endpoint does not say it
+	slack      = time.Minute               // tolerated if the clock was set back
 )
 
-// Host is where the set is refreshed, and the policy that lets a process connect there and nowhere else.
+// Host returns the host of the token endpoint, and a policy that lets a process connect only there.
 func (s Set) Host() (host string, port uint16, policy egress.Policy, err error) {
 	return hostOf("token_url", "a token endpoint", s.TokenURL, s.AllowPrivate)
 }
 
-// hostOf is where an endpoint is, and the policy that lets a process connect there and nowhere else. Errors name the
-// key that has the address.
+// hostOf returns the host and port of an endpoint, and a policy that lets a process connect only there. Its errors name
+// key, the setting that has the address.
 func hostOf(key, what, address string, private []string) (host string, port uint16, policy egress.Policy, err error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Opaque != "" {
@@ -88,7 +88,7 @@ func hostOf(key, what, address string, private []string) (host string, port uint
 	if p := u.Port(); p != "" {
 		n, ok := egress.ParsePort(p)
 		if !ok {
-			return "", 0, egress.Policy{}, fmt.Errorf("%s: its port is none", key)
+			return "", 0, egress.Policy{}, fmt.Errorf("%s: its port is invalid", key)
 		}
 		port = n
 	}
@@ -98,7 +98,7 @@ func hostOf(key, what, address string, private []string) (host string, port uint
 	}
 	e, err := egress.ParseEndpoint(name + ":" + strconv.Itoa(int(port)))
 	if err != nil || e.Wildcard || e.Host == "" && !e.Prefix.IsSingleIP() {
-		return "", 0, egress.Policy{}, fmt.Errorf("%s: its host is no name of a host, and no address", key)
+		return "", 0, egress.Policy{}, fmt.Errorf("%s: its host is neither a host name nor an IP address", key)
 	}
 	policy.Endpoints = []egress.Endpoint{e}
 	if host = e.Host; host == "" {
@@ -118,7 +118,7 @@ func hostOf(key, what, address string, private []string) (host string, port uint
 	return host, port, policy, nil
 }
 
-// check returns what is wrong with a set. No error quotes a value but those of AllowPrivate, which are no secrets.
+// check returns what is wrong with a set. Its errors quote only values of AllowPrivate, which are no secrets.
 func (s Set) check() error {
 	refreshed := s.RefreshToken != ""
 	for _, m := range []struct {
@@ -189,7 +189,7 @@ func CheckCA(text string) error {
 	return nil
 }
 
-// printable reports whether s is of VSCHAR alone (RFC 6749 appendix A): what else a token has, no header could carry.
+// printable reports whether s has only VSCHAR (RFC 6749 appendix A). A header cannot carry other characters.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -199,14 +199,14 @@ func printable(s string) bool {
 	return true
 }
 
-// within reports whether a text has one of the secrets in it that are long enough for that to be no chance.
+// within reports whether a text contains one of the secrets. It ignores short secrets, which a text may contain by
+// chance.
 func (s Set) within(text string) bool {
 	return slices.ContainsFunc(s.Secrets(), func(secret string) bool { return len(secret) >= minToken && strings.Contains(text, secret) })
 }
 
-// Lacking returns those of the required scopes that are in none of the lists, each of what one set was granted. Scopes
-// are compared as they are (RFC 6749 section 3.3), and a comma ends one as well as a space: some providers write them
-// so.
+// Lacking returns the required scopes that no list has. Each list is what one set was granted. Lacking compares scopes
+// exactly (RFC 6749 section 3.3). It splits granted scopes at commas and spaces: some providers write commas.
 func Lacking(required []string, granted ...[]string) (lacking []string) {
 	has := map[string]bool{}
 	for _, list := range granted {
@@ -225,19 +225,19 @@ func Lacking(required []string, granted ...[]string) (lacking []string) {
 	return lacking
 }
 
-// Secrets are the values in the set that nobody may see but who is given them.
+// Secrets returns the secret values in the set.
 func (s Set) Secrets() []string {
 	list := []string{s.AccessToken, s.RefreshToken, s.ClientSecret}
 	return slices.DeleteFunc(list, func(secret string) bool { return secret == "" })
 }
 
-// Expired reports whether the access token is good no more at a time.
+// Expired reports whether the access token has ended at a time.
 func (s Set) Expired(now time.Time) bool { return !s.Expiry.IsZero() && !now.Before(s.Expiry) }
 
-// RefreshAt is when the set is to be refreshed; zero: never. That is before its end by a fifth of its life or five
-// minutes, whichever is more, but not in the first half of its life: the next one would be as old at once. Jitter, from
-// 0 to 1, puts it forward a little, so that of many sets not all are due at once. If the clock was ahead when the set
-// was obtained, its end says nothing, and it is to be refreshed now.
+// RefreshAt returns when to refresh the set; zero: never. That is a fifth of its life or five minutes before its end,
+// whichever is earlier, but not in the first half of its life: otherwise the next set would be due at once. Jitter,
+// from 0 to 1, makes it a little earlier, so that many sets are not due at the same time. If the clock was ahead when
+// the set was obtained, the expiry says nothing, and the set is due now.
 func (s Set) RefreshAt(now time.Time, jitter float64) time.Time {
 	switch {
 	case s.Expiry.IsZero(), s.RefreshToken == "":
@@ -253,7 +253,7 @@ func (s Set) RefreshAt(now time.Time, jitter float64) time.Time {
 	return s.Expiry.Add(-margin - early)
 }
 
-// Answer is what a refresh brings. The endpoint, and the process that has asked it, change nothing else of a set.
+// Answer is the result of a refresh. The endpoint, and the process that asked it, change nothing else in a set.
 type Answer struct {
 	AccessToken  string   `json:"access_token"`
 	RefreshToken string   `json:"refresh_token,omitempty"` // "": the one before stays
@@ -263,11 +263,11 @@ type Answer struct {
 	Scopes       []string `json:"scopes,omitempty"`     // if it says so; empty: those before (RFC 6749 section 5.1)
 }
 
-// minToken is the length from which on a token of an endpoint's is taken, in bytes.
+// minToken is the length of the shortest token that pfar accepts from an endpoint, in bytes.
 const minToken = 16
 
-// checkAccess and checkRefresh return what is wrong with the tokens, which are taken out of all that servers say: no
-// endpoint is to choose what stands there anyway, or what takes the marks out of JSON.
+// checkAccess and checkRefresh return what is wrong with the tokens. pfar removes tokens from all output of servers. So
+// an endpoint must not choose a token that is a common text, or one that removes the quotation marks from JSON.
 func (a Answer) checkAccess() error {
 	if len(a.AccessToken) < minToken {
 		return fmt.Errorf("access_token has fewer than %d bytes", minToken)
@@ -291,8 +291,8 @@ func (a Answer) checkRefresh() error {
 // bearer is b64token.
 var bearer = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
-// Refreshed returns the set after a refresh that was asked for at a time. With an error the answer is of no use, and
-// the set is as it was, but for a refresh token that the answer has: the one before may be good no more.
+// Refreshed returns the set after a refresh that began at a time. With an error it returns the set as it was, except
+// that it takes a valid refresh token of the answer: the one before may no longer work.
 func (s Set) Refreshed(a Answer, asked time.Time) (Set, error) {
 	if err := a.checkRefresh(); err != nil {
 		return s, err
@@ -322,8 +322,8 @@ func (s Set) Refreshed(a Answer, asked time.Time) (Set, error) {
 	return next, nil
 }
 
-// lifeAfter is how long the access token of an answer is good; 0: not known. An endpoint need not say (RFC 6749 section
-// 5.1): then as long as the one before, though that may have been counted from when its owner stored it.
+// lifeAfter returns the life of the access token in an answer; 0: not known. If the endpoint does not say it (RFC 6749
+// section 5.1), the life is that of the token before, although its owner may have stored that one late.
 func (s Set) lifeAfter(a Answer) time.Duration {
 	switch {
 	case a.ExpiresIn > 0:
@@ -336,7 +336,7 @@ func (s Set) lifeAfter(a Answer) time.Duration {
 	return max(s.Expiry.Sub(s.Obtained), leastLife)
 }
 
-// Unrefreshed says why a set is never refreshed, and what would mend it; "" if it is.
+// Unrefreshed returns why a set is never refreshed, and the remedy; "": it is refreshed.
 func (s Set) Unrefreshed() string {
 	if s.RefreshToken == "" {
 		return "it has no refresh_token: when its access token ends, obtain another one and store it"

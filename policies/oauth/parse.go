@@ -12,19 +12,20 @@ import (
 	"time"
 )
 
-// given is what an owner may write. It is what golang.org/x/oauth2 writes of a token, or a token endpoint answers (RFC
-// 6749 section 5.1), with what is needed to refresh it beside that.
+// given is a token set as an owner may write it: the JSON of golang.org/x/oauth2, or the answer of a token endpoint
+// (RFC 6749 section 5.1), with the members that a refresh needs.
 type given struct {
 	Set
 	ExpiresIn json.Number `json:"expires_in"` // seconds from now, if there is no expiry
 	Scope     string      `json:"scope"`      // scopes, separated by spaces
 }
 
-// dropped are members of endpoints' answers that no set has: nothing here needs them. Of an ID token only a login could
-// make use (OpenID Connect Core 3.1.3.3), and it names a person. When a refresh token ends, its endpoint says then.
+// dropped are members of an endpoint's answer that no set needs. Only a login could use an ID token (OpenID Connect
+// Core 3.1.3.3), and the token names a person. When a refresh token ends, its endpoint says so.
 var dropped = []string{"id_token", "refresh_token_expires_in"}
 
-// Parse reads a token set that somebody has obtained until now. No error quotes what it read.
+// Parse reads a token set that an owner has written. It takes now as the time at which the set was obtained. No error
+// quotes the text.
 func Parse(text []byte, now time.Time) (Set, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil || members == nil {
@@ -47,7 +48,7 @@ func Parse(text []byte, now time.Time) (Set, error) {
 		}
 	}
 	s := g.Set
-	s.Origin = nil // a login alone writes what a person has confirmed
+	s.Origin = nil // only a login writes it
 	if s.Obtained = now.UTC().Truncate(time.Second); s.AuthStyle == "auto" {
 		s.AuthStyle = Auto
 	}
@@ -82,7 +83,7 @@ const maxMember = 31
 
 var memberName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]*$`)
 
-// shown is a member's name, unless it may be a value in the wrong place.
+// shown returns a member's name for an error, but "something" if it may be a value in the wrong place.
 func shown(name string) string {
 	if len(name) <= maxMember && memberName.MatchString(name) {
 		return name

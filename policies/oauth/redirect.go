@@ -15,18 +15,18 @@ const RedirectPath = "/callback"
 type Redirect struct {
 	Host   string // with the port
 	State  string // that the authorization URL had
-	Issuer string // who is to have answered (RFC 9207); "": whoever is at the authorization endpoint
+	Issuer string // that iss has to name (RFC 9207); "": the one at the authorization endpoint
 	At     string // the authorization endpoint
 
-	Unnamed bool // an answer need not say that it is of Issuer
+	Unnamed bool // an answer need not have iss
 }
 
-// Judgement is what becomes of a request to the place of the redirect. The zero value refuses it, and the login goes on
-// waiting: anybody on this machine can ask there.
+// Judgement is the decision about a request to the redirect address. The zero value refuses it, and the login goes on
+// waiting: any process on this machine can send one.
 type Judgement struct {
 	Code   string // that the token endpoint gives a token for
 	Status int    // of the refusal; 0 with Code or End: it is the answer
-	End    error  // the login ends so
+	End    error  // the error that ends the login; nil: it does not end
 }
 
 const (
@@ -73,13 +73,13 @@ func (r Redirect) Judge(method, host, path, query string) Judgement {
 	return Judgement{End: errors.New("the browser has come back without a code")}
 }
 
-// from wants the answer to be of the provider that was asked: a code of another one is not to get to this one's token
-// endpoint, nor the other way round. A provider whose issuer is not known is to be where its authorization endpoint is.
+// from checks that the answer comes from the provider that was asked: no token endpoint may get a code of another
+// provider. If the issuer is not known, iss has to name the host of the authorization endpoint.
 func (r Redirect) from(iss []string) error {
 	switch {
 	case r.Issuer != "" && len(iss) == 0 && r.Unnamed:
 	case r.Issuer != "" && len(iss) == 0:
-		return fmt.Errorf("the browser's answer does not say that it is of %q, which issuer wants", r.Issuer)
+		return fmt.Errorf("the browser's answer does not name its issuer; want %q", r.Issuer)
 	case r.Issuer != "" && iss[0] != r.Issuer:
 		return fmt.Errorf("the browser's answer is of another provider than %q; nothing was sent anywhere", r.Issuer)
 	case r.Issuer == "" && len(iss) > 0:

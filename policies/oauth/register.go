@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// Client is what a registration is to have: a public client if the authorization server takes one.
+// Client is the client to register: a public one if the authorization server accepts that.
 type Client struct {
 	Port   uint16 `json:"port"`             // of 127.0.0.1, to which a browser comes back
 	Method string `json:"method"`           // of its authentication at the token endpoint
@@ -36,7 +36,7 @@ const (
 	grantDevice = "urn:ietf:params:oauth:grant-type:device_code"
 )
 
-// ClientFor is the client to register with an authorization server. port is where a browser comes back to: some
+// ClientFor returns the client to register with an authorization server. port is that of the redirect address: some
 // servers compare it, against RFC 8252.
 func (d Metadata) ClientFor(port uint16) (Client, error) {
 	c := Client{Port: port, Method: methodNone, Device: d.Device != ""}
@@ -73,7 +73,7 @@ func (c Client) document() document {
 	return d
 }
 
-// Loopback is the address to which a browser comes back; without a port, to any.
+// Loopback returns the redirect address; without a port if port is 0.
 func Loopback(port uint16) string {
 	host := "127.0.0.1"
 	if port != 0 {
@@ -85,8 +85,8 @@ func Loopback(port uint16) string {
 // Request is the body of the registration.
 func (c Client) Request() ([]byte, error) { return json.Marshal(c.document()) }
 
-// ClientDocument is what an owner publishes at an address, which is the client's id from then on (Client ID Metadata
-// Document).
+// ClientDocument returns the document that an owner publishes at an address. The address is the client's id from then
+// on (Client ID Metadata Document).
 func ClientDocument(address string) ([]byte, error) {
 	if !IsClientDocument(address) {
 		return nil, fmt.Errorf("%s is no address of a client's metadata: write https://HOST/PATH", quoted(address))

@@ -23,8 +23,8 @@ const (
 	ByCode   Way = "code"   // a browser on this machine, which comes back with a code (RFC 8252)
 )
 
-// Task is what a process needs that obtains a token set. It holds the client's secret: it travels from pfard to that
-// process, and nowhere else.
+// Task is what a process needs to obtain a token set. It holds the client's secret: only pfard and that process may
+// have it.
 type Task struct {
 	Way          Way      `json:"way"`
 	Endpoint     string   `json:"endpoint"` // of device authorization, or of authorization
@@ -45,7 +45,7 @@ type Task struct {
 // LoginTime is how long a person may take for a login.
 const LoginTime = 10 * time.Minute
 
-// style is how the client says who it is. Auto would try a code twice, which is good for one time.
+// style is how the client authenticates. It replaces Auto, which would try a code twice: a code works only once.
 func (t Task) style() Style {
 	switch {
 	case t.AuthStyle != Auto:
@@ -56,8 +56,8 @@ func (t Task) style() Style {
 	return InHeader
 }
 
-// base is the set that a login makes, without its tokens. An endpoint that names no scopes grants those that it was
-// asked for (RFC 6749 section 5.1).
+// base returns the set that a login makes, without its tokens. An endpoint that names no scopes grants those that were
+// requested (RFC 6749 section 5.1).
 func (t Task) base() Set {
 	return Set{
 		TokenURL: t.TokenURL, ClientID: t.ClientID, ClientSecret: t.ClientSecret, AuthStyle: t.style(),
@@ -65,8 +65,8 @@ func (t Task) base() Set {
 	}
 }
 
-// Obtained returns the set of an answer that was asked for at a time. The endpoint, and the process that has asked it,
-// choose nothing but the tokens, their end and their scopes.
+// Obtained returns the set of an answer to a request made at a time. The endpoint, and the process that asked it,
+// choose only the tokens, their expiry and their scopes.
 func (t Task) Obtained(a Answer, asked time.Time) (Set, error) {
 	s := t.base()
 	s.AccessToken, s.RefreshToken = a.AccessToken, a.RefreshToken
@@ -103,7 +103,8 @@ func isIdentifier(text string) bool {
 		maxName)
 }
 
-// Policy lets a process connect to the hosts of the login, and nowhere else. A browser asks the authorization endpoint.
+// Policy returns a policy that lets a process connect only to the hosts of the login. The authorization endpoint is not
+// among them: the browser connects there.
 func (t Task) Policy() (egress.Policy, error) {
 	_, _, policy, err := t.base().Host()
 	if err != nil {
@@ -127,12 +128,12 @@ func (t Task) Policy() (egress.Policy, error) {
 	return policy, nil
 }
 
-// TokenHost is where the token endpoint is, and the policy that lets a process connect there and nowhere else.
+// TokenHost returns the host of the token endpoint, and a policy that lets a process connect only there.
 func (t Task) TokenHost() (host string, port uint16, policy egress.Policy, err error) {
 	return t.base().Host()
 }
 
-// DeviceHost is the same of the device authorization endpoint.
+// DeviceHost is TokenHost for the device authorization endpoint.
 func (t Task) DeviceHost() (host string, port uint16, policy egress.Policy, err error) {
 	return hostOf("url", "a device authorization endpoint", t.Endpoint, t.AllowPrivate)
 }
@@ -154,8 +155,8 @@ func DecodeTask(text []byte) (Task, error) {
 	return t, t.Check()
 }
 
-// Form is the body of a request to an endpoint, with what says who the client is. Basic is what a header field says of
-// that as well, user and password already encoded (RFC 6749 section 2.3.1); nil: there is none.
+// Form returns the body of a request to an endpoint, with the client's authentication. If that goes into a header,
+// basic has the user and password, already encoded (RFC 6749 section 2.3.1); nil: there is no such header.
 func (t Task) Form(values map[string]string) (body url.Values, basic *[2]string) {
 	body = url.Values{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -176,8 +177,8 @@ func (t Task) Form(values map[string]string) (body url.Values, basic *[2]string)
 	return body, nil
 }
 
-// Authorization is the URL that a person opens in a browser. What the endpoint's own query has is kept (RFC 6749
-// section 3.1), but for what the protocol says.
+// Authorization returns the URL that a person opens in a browser. It keeps the endpoint's own query (RFC 6749 section
+// 3.1), except parameters of the protocol.
 func (t Task) Authorization(redirect, state, challenge string) (string, error) {
 	u, err := url.Parse(t.Endpoint)
 	if err != nil {
@@ -203,9 +204,9 @@ func (t Task) Leads(address string) bool {
 	return err == nil && failed == nil && IsPage(address) && u.Host == at.Host && u.EscapedPath() == at.EscapedPath()
 }
 
-// Shows reports whether a person may be led to a page to enter a code. If a server has named the provider, the page is
-// at one of the hosts that the person has confirmed: a provider that means ill would have a code of another one
-// approved.
+// Shows reports whether pfar may lead a person to a page to enter a code. If a server has named the provider, the page
+// has to be at a host that the person has confirmed: a hostile provider could have the person approve the code of
+// another provider.
 func (t Task) Shows(page string) bool {
 	if !IsPage(page) {
 		return false
@@ -217,7 +218,7 @@ func (t Task) Shows(page string) bool {
 		func(address string) bool { return HostPort(address) == HostPort(page) && address != "" })
 }
 
-// HostPort is the host of an address, with its port; "": it has none that can be connected to.
+// HostPort returns the host of an address, with its port; "": nobody can connect to it.
 func HostPort(address string) string {
 	host, port, _, err := hostOf("", "", address, nil)
 	if err != nil {
@@ -234,13 +235,13 @@ func netip6(host string) string {
 	return host
 }
 
-// Challenge is what an authorization endpoint is told of a verifier, by the method S256 (RFC 7636 section 4.2).
+// Challenge returns the challenge for a verifier, by the method S256 (RFC 7636 section 4.2).
 func Challenge(verifier string) string {
 	sum := sha256.Sum256([]byte(verifier))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// isLine reports whether a text is of printable ASCII without a blank, and at most so long.
+// isLine reports whether a text is printable ASCII without a blank, not empty, and at most that long in bytes.
 func isLine(text string, most int) bool {
 	return text != "" && len(text) <= most && printable(text) && !strings.Contains(text, " ")
 }

@@ -1,5 +1,5 @@
-// Package setup decides about set-ups of servers: events and texts of people in, the next state and what is to be done
-// out. It is pure.
+// Package setup decides about set-ups of servers: events and people's texts in, next states and actions out. It is
+// pure.
 package setup
 
 import (
@@ -30,7 +30,7 @@ type Flow struct {
 	Result
 }
 
-// Asked is how the set-up was asked for, and what that has led to.
+// Asked is how somebody asked for the set-up, and what has happened since.
 type Asked struct {
 	Page    bool `json:"page,omitempty"`     // a one-time page takes what is missing
 	Consent bool `json:"consent,omitempty"`  // nothing is written or started before a person has used the page
@@ -73,10 +73,10 @@ const (
 	Left  Fate = "left"  // the server does without
 )
 
-// Limits of the states that somebody or something is waited for in.
+// Limits of the states in which a flow waits for a person or a process.
 const (
 	PersonTime  = 10 * time.Minute
-	SignInTime  = oauth.LoginTime + 2*time.Minute // more than a sign-in takes: its own end is told, not the set-up's
+	SignInTime  = oauth.LoginTime + 2*time.Minute // longer than a sign-in, whose own end comes first
 	InstallTime = 25 * time.Minute                // more than an installation may take
 	StartTime   = 5 * time.Minute                 // more than systemd gives a unit
 	VerifyTime  = 3 * time.Minute
@@ -85,10 +85,10 @@ const (
 // MaxRefused is how many values may be refused in one set-up, all in all.
 const MaxRefused = 3
 
-// MaxSignIns is how many sign-ins may be begun in one set-up: each has a person waited for anew.
+// MaxSignIns is how many sign-ins a person may begin in one set-up: each one extends the deadline.
 const MaxSignIns = 10
 
-// View is what is told of a flow.
+// View returns the state of a flow for people.
 func (f Flow) View() control.Flow {
 	v := control.Flow{
 		ID: f.ID, Server: f.Server, Service: f.Service, Principal: f.Principal, State: f.State, Detail: f.Detail,
@@ -113,7 +113,7 @@ func (f Flow) waits() bool {
 	return f.State == control.AwaitingCredential || f.State == control.CredentialRefused
 }
 
-// wants is the secret that a person is asked for; nil: none is.
+// wants returns the secret that the flow waits for; nil: it waits for none.
 func (f Flow) wants() *Secret {
 	if !f.waits() || f.Step == AwaitingConsent || f.At >= len(f.Secrets) {
 		return nil
@@ -121,8 +121,8 @@ func (f Flow) wants() *Secret {
 	return &f.Secrets[f.At]
 }
 
-// skippable reports whether the server may do without the secret that is asked for or, after values were refused,
-// whether it may be another one that was wrong.
+// skippable reports whether a person may skip the secret that the flow waits for: the server runs without it or, after
+// a refusal, another secret may have been the wrong one.
 func (f Flow) skippable() bool {
 	if f.Again {
 		return f.others() > 0
@@ -130,7 +130,7 @@ func (f Flow) skippable() bool {
 	return f.Secrets[f.At].Optional
 }
 
-// others is how many secrets there are that may be wrong, beside the one that is asked for.
+// others counts the secrets that may be wrong, apart from the one that the flow waits for.
 func (f Flow) others() (n int) {
 	for i, s := range f.Secrets {
 		if i != f.At && s.Fate != Left && s.Fate != "" {

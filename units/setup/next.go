@@ -13,8 +13,8 @@ import (
 type Event struct {
 	Kind   Kind
 	Now    time.Time
-	Words  string   // why, of what went wrong; of NotSignedIn "": the person gave up
-	Key    string   // of Value, Skipped, SigningIn: what a person was asked for ("": whatever that is); of Arrived
+	Words  string   // why something failed; of NotSignedIn "": the person gave up
+	Key    string   // of Arrived; of Value, Skipped, SigningIn: what the person was asked for ("": anything)
 	Stored []string // of Begun and Resumed: keys of the flow that are in the vault
 	Tools  int      // of Listed
 	Tool   string   // of Verified
@@ -78,10 +78,10 @@ var (
 	ErrRequired   = errors.New("the server cannot do without it")
 )
 
-// Next returns what becomes of a flow by an event, and what is to be done then, in this order. The error is for the
-// person who caused the event: nothing has changed. What comes too late changes nothing either.
+// Next returns a flow after an event, and the actions to do then, in this order. An error is for the person who caused
+// the event; the flow has not changed then. An event that comes too late changes nothing either.
 func Next(f Flow, e Event) (Flow, []Action, error) {
-	f.Secrets = slices.Clone(f.Secrets) // the one before stays as it was
+	f.Secrets = slices.Clone(f.Secrets) // leave the caller's flow as it was
 	switch e.Kind {
 	case Value, Skipped, SigningIn, Confirmed, Cancelled:
 		return f.person(e)
@@ -158,7 +158,7 @@ func (f Flow) person(e Event) (Flow, []Action, error) {
 	return f, nil, fmt.Errorf("%w: %s", ErrNotWaiting, f.place())
 }
 
-// outcome takes what has come of an action.
+// outcome takes the outcome of an action.
 func (f Flow) outcome(e Event) (Flow, []Action, error) {
 	at := func(s Step) bool { return f.State == control.FlowSpawning && f.Step == s }
 	verifying := f.State == control.FlowVerifying
@@ -201,8 +201,8 @@ func (f Flow) outcome(e Event) (Flow, []Action, error) {
 	return f, nil, nil
 }
 
-// arrived goes on with a secret that has come into the vault. A set-up of the operator's names it as a declaration
-// does: whoever stores it means this server too. That is no consent to a set-up that a client has begun, unless a
+// arrived goes on with a secret that is in the vault now. The operator's set-up names the secret as a declaration does:
+// whoever stores it means this server too. If a client has begun the set-up, storing the secret is no consent, unless a
 // person has signed in for it there.
 func (f Flow) arrived(e Event) (Flow, []Action, error) {
 	s := f.wants()
@@ -219,7 +219,7 @@ func (f Flow) arrived(e Event) (Flow, []Action, error) {
 	return f.ask(e.Now)
 }
 
-// unsigned waits for another answer after a sign-in that has brought no token. It is no refused value.
+// unsigned waits for another answer after a sign-in without a token. That does not count as a refused value.
 func (f Flow) unsigned(e Event) (Flow, []Action, error) {
 	f.Step, f.Deadline = "", e.Now.Add(PersonTime)
 	if f.Detail = e.Words; e.Words == "" {
@@ -228,7 +228,7 @@ func (f Flow) unsigned(e Event) (Flow, []Action, error) {
 	return f, nil, nil
 }
 
-// begin looks which secrets there are.
+// begin marks the secrets that the vault has, and asks for the others.
 func (f Flow) begin(e Event) (Flow, []Action, error) {
 	for i, s := range f.Secrets {
 		if slices.Contains(e.Stored, s.Key) {
@@ -260,7 +260,7 @@ func (f Flow) ask(now time.Time) (Flow, []Action, error) {
 	return f.spawn(now)
 }
 
-// spawn has all secrets that it will get.
+// spawn begins to install, when the flow waits for no more secrets.
 func (f Flow) spawn(now time.Time) (Flow, []Action, error) {
 	if f.State = control.FlowSpawning; f.Package == "" {
 		return f.write()
@@ -280,14 +280,14 @@ func (f Flow) start(now time.Time) (Flow, []Action, error) {
 	return f, []Action{{Do: Start, Again: f.Again}}, nil
 }
 
-// refused asks for other values, if there were any and not too many.
+// refused asks for other values, if the server has secrets and not too many values were refused.
 func (f Flow) refused(e Event) (Flow, []Action, error) {
 	f.Attempts++
 	f.At, f.Again, f.Tools = len(f.Secrets), true, 0
 	switch {
 	case f.others() == 0:
 		return f.fail(control.FlowRefused,
-			"the service refuses, and the server has no secret that could be another: "+e.Words)
+			"the service refuses the server, which has no secret to replace: "+e.Words)
 	case f.Attempts >= MaxRefused:
 		return f.fail(control.FlowRefused, fmt.Sprintf("%d values were refused: %s", f.Attempts, e.Words))
 	}
@@ -297,7 +297,7 @@ func (f Flow) refused(e Event) (Flow, []Action, error) {
 	return next, actions, err
 }
 
-// resume goes on where another pfard has ended. What was under way is done again: each action may be.
+// resume goes on where another pfard has ended. It repeats the action that was under way: every action may be repeated.
 func (f Flow) resume(e Event) (Flow, []Action, error) {
 	if !f.Deadline.IsZero() && !e.Now.Before(f.Deadline) {
 		return f.late()
@@ -337,7 +337,8 @@ func (f Flow) fail(why control.FlowReason, words string) (Flow, []Action, error)
 	return f, f.ending(), nil
 }
 
-// another says how to store another value, where one that was just given may be why a server does not start.
+// another says how to replace the secrets that a person has just given: one of them may be why the server does not
+// start.
 func (f Flow) another() (words string) {
 	for _, s := range f.Secrets {
 		switch {

@@ -21,7 +21,7 @@ func Cancels(text string) bool {
 // Skips reports whether a person's text leaves out a secret, where that is possible.
 func Skips(text string) bool { return strings.ToLower(strings.TrimSpace(text)) == "skip" }
 
-// Bounds of a text that looks like a credential though nothing is known of it.
+// Bounds of a text that guessed takes for a credential.
 const (
 	minGuess = 15 // characters
 	maxGuess = 500
@@ -37,8 +37,8 @@ func Credential(text string, w control.Wanted) (value string, is bool) {
 	return "", false
 }
 
-// prefixed reports whether a text is one word that has more than one of the prefixes. The longest counts: what it is
-// followed by is the secret, and there has to be some.
+// prefixed reports whether a text is one word that begins with one of the prefixes and has more after it. It takes the
+// longest prefix that fits.
 func prefixed(text string, prefixes []string) bool {
 	if strings.ContainsFunc(text, blank) {
 		return false
@@ -61,7 +61,7 @@ func fits(text, pattern string) bool {
 	return err == nil && whole.MatchString(text)
 }
 
-// guessed reports whether a text looks like a secret of a service of which nothing is known.
+// guessed reports whether a text looks like a secret, if nothing is known of the service's secrets.
 func guessed(text string) bool {
 	all, plain := 0, 0
 	for _, r := range text {
@@ -82,7 +82,7 @@ func blank(r rune) bool {
 // command is a text that asks for a set-up: a verb and one word.
 var command = regexp.MustCompile(`(?i)\A\s*(?:connect|add|setup|set\s+up|integrate|enable)\s+(\S{1,64})\s*\z`)
 
-// name is what a service may be called that the catalogue does not know.
+// name is the form of a service's name that the catalogue does not know.
 var name = regexp.MustCompile(`\A[a-z0-9_-]{1,50}\z`)
 
 // Command takes the name of a service out of a person's text that asks for its set-up. known reports whether the

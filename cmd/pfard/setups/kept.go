@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	format = 1 // of kept; one of another program's is not gone on with
+	format = 1 // of kept; a flow in another format is not resumed
 	suffix = ".json"
 )
 
@@ -25,7 +25,7 @@ type kept struct {
 	Order
 }
 
-// folder has the files of the flows that are under way.
+// folder is where the files of the flows under way are.
 type folder struct {
 	dir   string
 	write func(path string, text []byte) error
@@ -55,8 +55,8 @@ func (d folder) forget(id string) error {
 	return nil
 }
 
-// Resume goes on with what an earlier pfard has begun. A file that cannot be read is told and removed: the set-up has
-// to be begun again.
+// Resume continues the flows that an earlier pfard has begun. It logs and removes a file that cannot be read: somebody
+// has to begin that set-up again.
 func (f *Flows) Resume() {
 	entries, err := os.ReadDir(f.kept.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,7 @@ func (f *Flows) Resume() {
 	}
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), suffix)
-		if !ok || strings.HasPrefix(id, ".") { // of a pfard that was killed as it wrote
+		if !ok || strings.HasPrefix(id, ".") { // left by a pfard that was killed while it wrote
 			_ = os.Remove(filepath.Join(f.kept.dir, e.Name()))
 			continue
 		}

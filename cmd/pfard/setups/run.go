@@ -11,18 +11,18 @@ import (
 	"github.com/pfar/pfar/units/setup"
 )
 
-// running is a flow that is under way. Its fields belong to Flows.mu, but for those that stay.
+// running is a flow that is under way. Flows.mu guards its fields, except those that never change.
 type running struct {
 	id      string
 	order   Order
 	shown   control.Flow  // as followers know it
-	changed bell          // when shown is another
+	changed bell          // rings when shown changes
 	over    chan struct{} // closed when nothing is left to do
 
-	turn   int           // of the last change: what was begun before it does not count any more
+	turn   int           // number of the last change: outcomes of earlier turns do not count
 	tasks  []task        // to be done, in this order
-	more   chan struct{} // holds one message if there are
-	cancel func()        // ends what is waited for; nil: nothing is
+	more   chan struct{} // holds one message if there are tasks
+	cancel func()        // ends the present task; nil: there is none
 	paged  bool          // its page is open
 }
 
@@ -60,9 +60,9 @@ func (b *bell) ring() {
 	*b = make(bell)
 }
 
-// event has a flow take that something has happened. What becomes of the flow is on the disk before it is done. turn is
-// that of the action which the event is the outcome of; anyTurn: it came from outside. The error is for the person who
-// caused the event; nothing has changed then.
+// event applies an event to a flow. The next state is on the disk before its actions begin. turn is that of the action
+// whose outcome the event is; anyTurn: the event came from outside. An error is for the person who caused the event;
+// the flow has not changed then.
 func (f *Flows) event(id string, e setup.Event, g *gift, turn int) error {
 	defer f.wake()
 	f.mu.Lock()
@@ -92,7 +92,7 @@ func (f *Flows) event(id string, e setup.Event, g *gift, turn int) error {
 		case setup.Begun, setup.Value, setup.Skipped, setup.SigningIn, setup.Confirmed:
 			return err
 		}
-		if !next.Over() { // what the disk still says is taken over by the next pfard, and may be done twice
+		if !next.Over() { // the disk has the state before: the next pfard may repeat its actions
 			o.Flow, actions, _ = setup.Next(before, setup.Event{Kind: setup.Broken, Words: err.Error(), Now: e.Now})
 		}
 	}
@@ -122,14 +122,14 @@ func (f *Flows) turn(r *running, o Order, actions []setup.Action, g *gift) {
 	case r.more <- struct{}{}:
 	default:
 	}
-	if o.Flow.Over() { // how it ended is told when all is done
+	if o.Flow.Over() { // followers learn its end when all is done
 		f.changed.ring()
 	} else {
 		f.show(r)
 	}
 }
 
-// show tells followers of a flow as it is. Called with f.mu held.
+// show gives followers the present state of a flow. Called with f.mu held.
 func (f *Flows) show(r *running) {
 	page := r.shown.Page
 	r.shown = r.order.Flow.View()
@@ -140,7 +140,7 @@ func (f *Flows) show(r *running) {
 	f.changed.ring()
 }
 
-// carry does what is to be done about a flow, one thing after another, until it has ended.
+// carry does the tasks of a flow, one after another, until the flow has ended.
 func (f *Flows) carry(r *running) {
 	for {
 		f.mu.Lock()
@@ -170,8 +170,8 @@ func (f *Flows) carry(r *running) {
 	}
 }
 
-// do does one thing, and reports whether the flow has ended with it. What a later turn has made needless is not begun,
-// but for what ends a flow.
+// do does one task, and reports whether that ended the flow. It skips a task that a later turn has made needless,
+// except tasks that end a flow or that a person waits for.
 func (f *Flows) do(ctx context.Context, r *running, t task, stale bool) (ended bool) {
 	var e setup.Event
 	switch {
@@ -188,7 +188,7 @@ func (f *Flows) do(ctx context.Context, r *running, t task, stale bool) (ended b
 		return false
 	case t.Do == setup.End:
 		return f.end(r)
-	case t.Do == setup.Store: // somebody waits for what comes of it
+	case t.Do == setup.Store: // a person waits for the outcome
 		f.store(t, stale)
 		return false
 	case stale:
@@ -222,7 +222,7 @@ func outcome(r Records, err error, good, bad setup.Kind) setup.Event {
 	return setup.Event{Kind: good}
 }
 
-// store puts a value into the vault, and tells the person how that went, when the flow has gone on.
+// store puts a value into the vault, and tells the person the outcome after the flow has gone on.
 func (f *Flows) store(t task, stale bool) {
 	err := fmt.Errorf("%w: it has ended", control.ErrNoFlow)
 	if !stale {
@@ -248,8 +248,8 @@ func (f *Flows) verify(ctx context.Context, t task) setup.Event {
 	return setup.Event{Kind: setup.Unverified, Words: cleaned(f.Records, p.Words)}
 }
 
-// ask opens the page of a flow that has one, and waits no longer than that takes. Nobody is asked for what came into
-// the vault before the flow waited for it.
+// ask opens the page of a flow that has one. It waits until the page is open, not for the person. If the secret has
+// come into the vault meanwhile, ask asks nobody.
 func (f *Flows) ask(r *running, t task) (ended bool) {
 	if w := t.order.Flow.View().Wants; w != nil && !t.order.Flow.Again {
 		stored, err := f.Vault.Stored([]string{w.Key})
@@ -314,12 +314,12 @@ func (f *Flows) end(r *running) bool {
 	return true
 }
 
-// record records what has become of a flow. That it could not be is told where that is told of all records.
+// record writes the audit record of a flow, and logs if that fails.
 func (f *Flows) record(o setup.Flow, method string) {
 	if err := f.Records.Append(recordOf(o, method)); err != nil {
 		f.Log.Error("recording a set-up", "server", o.Server, "method", method, "error", err)
 	}
 }
 
-// NotShown is how many tools a server has of which nobody sees any before its secrets are known to be right.
+// NotShown is the number of tools of a server whose tools are hidden until its secrets are verified.
 const NotShown = -1

@@ -18,13 +18,14 @@ import (
 	"github.com/pfar/pfar/units/setup"
 )
 
-// Vault is what set-ups want of the vault.
+// Vault is the part of the vault that set-ups use.
 type Vault interface {
 	Stored(keys []string) ([]string, error) // those of the keys that are in it
 	Store(uid int, key string, v Value) error
 }
 
-// Servers is what set-ups want of the declarations, packages and servers. What does not take a context is short.
+// Servers installs packages, writes declarations, and starts and stops servers for set-ups. A method without a context
+// returns soon.
 type Servers interface {
 	Install(ctx context.Context, pkg string) error
 	Write(o Order) error
@@ -40,13 +41,13 @@ type Pages interface {
 	Close(flow string)
 }
 
-// Clock is the one that people set: it goes on while the machine sleeps, and it jumps.
+// Clock is the wall clock: it goes on while the machine sleeps, and it jumps when somebody sets it.
 type Clock interface {
 	Now() time.Time
-	Wake(at time.Time) error // has Flows.Due called then, or when the clock is set; zero: never
+	Wake(at time.Time) error // calls Flows.Due then, or when somebody sets the clock; zero: never
 }
 
-// Records is the audit, and what keeps secrets and control characters out of words.
+// Records writes audit records, and removes secrets and control characters from texts.
 type Records interface {
 	Append(r audit.Record) error
 	Clean(text string) string
@@ -58,14 +59,14 @@ type Value struct {
 	OAuth bool // a token set in JSON
 }
 
-// Proof is what a call of the server has shown about its secrets. The zero value is that nothing is known.
+// Proof is what a test call has shown about the secrets of a server. The zero value means that nothing is known.
 type Proof struct {
 	Result string // as units.Verification has it
 	Tool   string
 	Words  string
 }
 
-// Order is what a flow is to bring about. It is kept until the flow has ended, and has no secret.
+// Order is what a flow has to do. pfard keeps it on the disk until the flow has ended. It holds no secret.
 type Order struct {
 	Flow setup.Flow `json:"flow"`
 
@@ -101,7 +102,7 @@ type Flows struct {
 	of     map[string]*running     // by ID
 	ended  map[string]control.Flow // by principal, the last one
 
-	changed bell // when of, or what is told of one of them, is another
+	changed bell // rings when a flow comes, changes or ends
 }
 
 // New returns the flows of a pfard. Resume takes over those of an earlier one.
@@ -135,7 +136,7 @@ func (f *Flows) Close() {
 	f.closed = true
 	f.stop()
 	for _, r := range f.of {
-		r.turn++ // what is under way changes nothing any more
+		r.turn++ // outcomes of what is under way no longer count
 		r.changed.ring()
 	}
 }
@@ -147,8 +148,7 @@ const (
 	maxEnded = 64
 )
 
-// Begin begins what an order says, after it has ended the flow of the same principal. The order's own ID does not
-// count.
+// Begin begins the flow of an order, after it has ended the principal's other flow. It ignores the ID in the order.
 func (f *Flows) Begin(o Order) (id string, err error) {
 	o.Flow.ID, o.Flow.State = newID(), control.FlowStart
 	for {
@@ -168,7 +168,8 @@ func (f *Flows) Begin(o Order) (id string, err error) {
 	}
 }
 
-// enter takes a place for a flow, unless another one has to end before. A client keeps nobody from a server.
+// enter adds the flow of an order, or returns another one that has to end first. A client's flow gives way to a user's
+// flow for the same server.
 func (f *Flows) enter(o Order) (before *running, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,7 +219,7 @@ func (f *Flows) begin(o Order) error {
 	return nil
 }
 
-// leave gives up a flow that nothing was done for.
+// leave removes a flow that has not done anything.
 func (f *Flows) leave(r *running) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -243,8 +244,8 @@ func (f *Flows) Of(principal string) (id string, err error) {
 	return "", fmt.Errorf("%w of %s", control.ErrNoFlow, principal)
 }
 
-// Follow sends a flow as it is and after each change, until it has ended or ctx ends. The flow goes on. withPage tells
-// the page's URL as well.
+// Follow sends the state of a flow now and after each change, until the flow or ctx has ended. It never ends the flow.
+// If withPage is set, the state has the page's URL.
 func (f *Flows) Follow(ctx context.Context, id string, withPage bool, send func(control.Flow) error) error {
 	f.mu.Lock()
 	r := f.of[id]
@@ -284,8 +285,8 @@ type Answer struct {
 	UID   int    // who brings it
 }
 
-// Supply takes an answer, and returns the flow when that has had its effect. An error about a value is for the person
-// who gave it: the flow waits as before.
+// Supply takes an answer, waits until it has had its effect, and returns the flow. An error about a value is for the
+// person who gave it; the flow waits as before.
 func (f *Flows) Supply(a Answer) (control.Flow, error) {
 	e := setup.Event{Kind: setup.Confirmed, Key: a.Key}
 	switch {
@@ -317,7 +318,7 @@ func (f *Flows) Supply(a Answer) (control.Flow, error) {
 	return f.look(a.ID)
 }
 
-// Arrived has the flows go on that wait for the secret of a key, which is in the vault now.
+// Arrived tells the flows that wait for the secret of a key that it is in the vault now.
 func (f *Flows) Arrived(key string) {
 	f.mu.Lock()
 	var waiting []string
@@ -334,13 +335,13 @@ func (f *Flows) Arrived(key string) {
 	}
 }
 
-// UnderWay are the set-ups that are under way, by server and without their pages, and a channel that is closed when
-// one of them is not so any more.
+// UnderWay returns the set-ups that are under way, sorted by server and without their pages' URLs, and a channel that
+// is closed when one of them changes.
 func UnderWay(f *Flows) (list []control.Flow, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.of {
-		if r.order.Flow.Over() { // what is left to do is told by how it ended
+		if r.order.Flow.Over() { // followers learn its end when all is done
 			continue
 		}
 		now := r.shown
@@ -371,7 +372,7 @@ func (f *Flows) optional(id string) bool {
 	return err == nil && now.Wants != nil && now.Wants.Optional
 }
 
-// look is a flow as it is told, without its page.
+// look returns the state of a flow for people, without its page.
 func (f *Flows) look(id string) (control.Flow, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -386,8 +387,8 @@ func (f *Flows) look(id string) (control.Flow, error) {
 	return control.Flow{}, fmt.Errorf("%w: %q", control.ErrNoFlow, id)
 }
 
-// Lost records that the page of a flow has closed before its flow ended. A flow that waits for a person ends with it.
-// Another one goes on, and opens another page for what it asks next.
+// Lost records that the page of a flow has closed before its flow ended. A flow that waits for a person fails then. Any
+// other flow goes on, and opens another page when it asks again.
 func (f *Flows) Lost(id, words string) {
 	f.mu.Lock()
 	if r := f.of[id]; r != nil {
@@ -399,7 +400,7 @@ func (f *Flows) Lost(id, words string) {
 	_ = f.event(id, e, nil, anyTurn) // no person waits for it
 }
 
-// Due ends the flows whose deadline has passed, and has itself called again when that of the next one has.
+// Due ends the flows whose deadline has passed, and sets the clock for the next deadline.
 func (f *Flows) Due() {
 	now := f.Clock.Now()
 	f.mu.Lock()
@@ -427,11 +428,11 @@ func (f *Flows) wake() {
 		}
 	}
 	if err := f.Clock.Wake(next); err != nil {
-		f.Log.Error("no set-up ends in time", "error", err)
+		f.Log.Error("setting the clock for the deadline of a set-up", "error", err)
 	}
 }
 
-// cleaned are a stranger's words, as they may be kept and shown.
+// cleaned returns untrusted words as pfard may keep and show them.
 func cleaned(r Records, text string) string {
 	text = r.Clean(text)
 	if all := []rune(text); len(all) > maxWords {
@@ -442,7 +443,7 @@ func cleaned(r Records, text string) string {
 
 const maxWords = 500
 
-// recordOf is what is recorded of a flow.
+// recordOf returns the audit record of a flow.
 func recordOf(f setup.Flow, method string) audit.Record {
 	return audit.Record{
 		Kind: audit.SetUp, Method: method, Server: f.Server, Subject: f.Service, User: f.Principal,
@@ -450,7 +451,8 @@ func recordOf(f setup.Flow, method string) audit.Record {
 	}
 }
 
-// remember keeps how a flow of a principal has ended, until the machine's memory is needed. Called with f.mu held.
+// remember keeps how the last flow of a principal has ended. If there are too many, it drops any one of them. Called
+// with f.mu held.
 func (f *Flows) remember(now control.Flow) {
 	now.Page = ""
 	if _, has := f.ended[now.Principal]; !has && len(f.ended) >= maxEnded {

@@ -8,7 +8,7 @@ import (
 	"github.com/pfar/pfar/units/setup"
 )
 
-// SignIns are those that persons begin for secrets which flows wait for.
+// SignIns are the sign-ins that people begin for secrets that flows wait for.
 type SignIns struct{ *Flows }
 
 // Wanted is the secret that a flow waits for.
@@ -42,7 +42,7 @@ func (f SignIns) SigningIn(ctx context.Context, id, key string) (context.Context
 	return ctx, nil
 }
 
-// NotSignedIn records that such a sign-in has ended without a token. No words: the person gave up.
+// NotSignedIn records that a sign-in has ended without a token. Without words, the person gave up.
 func (f SignIns) NotSignedIn(id, words string) {
 	e := setup.Event{Kind: setup.NotSignedIn, Words: cleaned(f.Records, words)}
 	_ = f.event(id, e, nil, anyTurn) // it may have ended
