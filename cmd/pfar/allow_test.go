@@ -149,7 +149,7 @@ func TestWants(t *testing.T) {
 	waits := units.Wait{For: units.WaitCredentials, Remedy: "pfar vault set crm_token"}
 	report := control.Report{Servers: []control.Server{
 		{
-			Name: "notion", State: control.Running, Domains: []string{"now.example.com"},
+			Name: "notion", State: control.Running, Reach: control.Reach{Domains: []string{"now.example.com"}},
 			Denial: control.Denial{Refusals: refused},
 		},
 		{Name: "crm", State: control.Waiting, Detail: "waiting for credentials: crm_token", Owed: control.Owed{Wait: waits}},

@@ -208,7 +208,9 @@ type teacher struct {
 
 func (b *bench) teacher(t *testing.T, state control.State, refuse error) *teacher {
 	t.Helper()
-	report := control.Report{Servers: []control.Server{{Name: "notion", State: state, File: "/d/notion.hcl", Domains: []string{"api.notion.com"}}}}
+	reach := control.Reach{Domains: []string{"api.notion.com"}}
+	server := control.Server{Name: "notion", State: state, File: "/d/notion.hcl", Reach: reach}
+	report := control.Report{Servers: []control.Server{server}}
 	p := &teacher{&fakePfard{report: report, changed: make(chan struct{})}, make(chan struct{}, 9), make(chan struct{}, 9), make(chan error, 1)}
 	l := b.listen(t, b.dirs.Control())
 	ctx, cancel := context.WithCancel(context.Background())

@@ -151,6 +151,8 @@ func (c statusVerb) printServer(s control.Server, report control.Report, wants [
 		add("credentials", verifiedWords(v))
 	}
 	add("description", strings.Join(strings.Fields(s.Description), " "))
+	add("url", s.URL)
+	add("attached to", s.Attached)
 	add("label", s.Label)
 	add("tools", fmt.Sprint(s.Tools))
 	add("unknown", s.Unknown)

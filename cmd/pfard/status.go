@@ -108,6 +108,7 @@ func (s *server) report(log string) control.Server {
 	}
 	if p != nil {
 		r.File, r.Description, r.Label = p.File, p.Gateway.Description, p.Gateway.Label
+		r.URL, r.Attached = p.Sandbox.Remote, p.Sandbox.Attached
 		for _, e := range p.Egress.Endpoints {
 			r.Domains = append(r.Domains, e.String())
 		}

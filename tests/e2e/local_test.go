@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -247,6 +248,10 @@ func TestAttached(t *testing.T) {
 	}
 	echo("socket", "the first")
 	echo("old", "the old one")
+	shown := regexp.MustCompile(`(?m)^attached to +` + regexp.QuoteMeta(path) + "$")
+	if out := p.succeeds("status", "socket"); !shown.MatchString(out) {
+		t.Errorf("pfar status does not show the socket:\n%s", out)
+	}
 
 	// It is killed in a call, which fails and says so.
 	failed := make(chan string, 1)

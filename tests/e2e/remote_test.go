@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -173,7 +174,8 @@ func TestRemote(t *testing.T) {
 	if s := server(p.last(), "down"); s.State != control.Offline || !strings.Contains(s.Detail, "503") {
 		t.Errorf("a server that is down: %+v", s)
 	}
-	if out, stderr, code := p.command("status", "down"); code != 0 || !strings.Contains(out, "offline") {
+	if out, stderr, code := p.command("status", "down"); code != 0 || !strings.Contains(out, "offline") ||
+		!regexp.MustCompile(`(?m)^url +https://`).MatchString(out) {
 		t.Errorf("%d %s %s", code, out, stderr)
 	}
 }

@@ -268,16 +268,23 @@ type Server struct {
 	Crashes     int       `json:"crashes"`            // in a row
 	Denial
 	Owed
-	Log         string    `json:"log"`                       // path of its log or, if that is in the journal, the command that shows it
-	Shared      string    `json:"shared,omitempty"`          // files of the host that it shares with it, locks and all, and why; "": none
-	Limits      string    `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
-	Unknown     string    `json:"unknown,omitempty"`         // that nothing is known of what its tools do, and what to write
-	Stale       bool      `json:"stale,omitempty"`           // its file is broken now; the last good version runs
-	Broken      bool      `json:"broken,omitempty"`          // its file is broken, and there is no earlier version to run
-	Domains     []string  `json:"allowed_domains,omitempty"` // declared, in the declaration's order
-	Learning    bool      `json:"learning,omitempty"`        // somebody records what it wants to reach (Learn)
-	SessionsMax int       `json:"sessions_max,omitempty"`    // processes that client sessions may have to themselves; 0: all share one
-	Sessions    []Session `json:"sessions,omitempty"`        // those that have one, by handle
+	Log     string `json:"log"`               // path of its log or, if that is in the journal, the command that shows it
+	Shared  string `json:"shared,omitempty"`  // files of the host that it shares with it, locks and all, and why; "": none
+	Limits  string `json:"limits,omitempty"`  // how memory, tasks and CPU are held, or that they are not
+	Unknown string `json:"unknown,omitempty"` // that nothing is known of what its tools do, and what to write
+	Stale   bool   `json:"stale,omitempty"`   // its file is broken now; the last good version runs
+	Broken  bool   `json:"broken,omitempty"`  // its file is broken, and there is no earlier version to run
+	Reach
+	SessionsMax int       `json:"sessions_max,omitempty"` // processes that client sessions may have to themselves; 0: all share one
+	Sessions    []Session `json:"sessions,omitempty"`     // those that have one, by handle
+}
+
+// Reach is where a server is, and what it may connect to.
+type Reach struct {
+	URL      string   `json:"url,omitempty"`             // of a remote server; "": it runs on this machine
+	Attached string   `json:"attached,omitempty"`        // socket or FIFO pair of a server that runs without pfar; "": pfar starts it
+	Domains  []string `json:"allowed_domains,omitempty"` // declared, in the declaration's order
+	Learning bool     `json:"learning,omitempty"`        // somebody records what it wants to reach (Learn)
 }
 
 // Owed is what a server owes to its owner: a word, a secret, or a better one.
