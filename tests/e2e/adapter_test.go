@@ -335,7 +335,7 @@ func TestAdapterOverTLS(t *testing.T) {
 }
 
 // pss is a process's own share of memory, in bytes.
-func pss(t *testing.T, pid int) int {
+func pss(t testing.TB, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	check(t, err)
