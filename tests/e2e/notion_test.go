@@ -29,7 +29,8 @@ const roleVariable = "PFAR_TEST_ROLE"
 func playRole(role string) int {
 	serve := map[string]func(certificate string) error{
 		"notion": serveNotion, "apis": serveAPIs, "workspace": serveWorkspace, "internet": internet.Serve,
-		"bench": serveBench, "company": serveCompany, "remote": serveRemote, "resource": serveResource, "socket": serveSocket,
+		"bench": serveBench, "company": serveCompany, "remote": serveRemote, "resource": serveResource,
+		"socket": serveSocket, "writes": serveWrites,
 	}[role]
 	if serve == nil {
 		fmt.Fprintf(os.Stderr, "no role %q\n", role)
