@@ -20,6 +20,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-adapter/local"
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote"
+	"github.com/pfar/pfar/units"
 )
 
 // verbs are the functions of pfar-adapter, by the first argument.
@@ -50,6 +51,7 @@ func speak(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	units.Settle()
 	return remote.Run(ctx, o, os.Stdin, os.Stdout, os.Stderr)
 }
 

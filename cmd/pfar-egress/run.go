@@ -85,6 +85,7 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 	p.out.firewall, p.secrets, p.pins, p.trusted = pfard, keep, pl.TLSPins, pl.CA
 	s := &service{sources: p.sources(passed, table), idle: idle, log: log}
 	notify("READY=1")
+	units.Settle()
 	if err = s.run(serving); err == nil && ctx.Err() == nil {
 		err = context.Cause(serving)
 	}
