@@ -69,6 +69,19 @@ func becomes(t *testing.T, m runner, name string, state control.State) (s contro
 	return s
 }
 
+// waitsItself waits until a server waits by the word of its own launcher. Before, pfard says so, and then for a moment
+// that the launcher starts.
+func waitsItself(t *testing.T, m runner, name string) {
+	t.Helper()
+	bed.Eventually(t, soon, func() error {
+		s, err := server(m, name)
+		if err == nil && (s.State != control.Waiting || s.PID == 0) {
+			err = fmt.Errorf("%s is %s (%s), process %d", name, s.State, s.Detail, s.PID)
+		}
+		return err
+	})
+}
+
 // TestDropAFile is what the product is for.
 func TestDropAFile(t *testing.T) {
 	t.Parallel()

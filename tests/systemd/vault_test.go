@@ -64,8 +64,8 @@ func TestVault(t *testing.T) {
 	m := appliance(t)
 	wantSealed(t, m)
 	m.Put(t, "/etc/pfar/mcp.d/keyed.hcl", echo("auth = { TOKEN = \"vault:some_token\" }"), 0o644)
-	becomes(t, m, "keyed", control.Waiting)
-	if out := m.Shell(t, "echo -n hunter2-one | pfar vault set some_token"); !strings.HasPrefix(out, "keyed: starts") { // its launcher may not have said yet that it waits
+	waitsItself(t, m, "keyed")
+	if out := m.Shell(t, "echo -n hunter2-one | pfar vault set some_token"); !strings.HasPrefix(out, "keyed: starts") {
 		t.Errorf("set says %q", out)
 	}
 	wantToken(t, m, "keyed", "hunter2-one")
@@ -106,7 +106,7 @@ func TestVault(t *testing.T) {
 
 	m.Put(t, "/root/identity", identity, 0o600)
 	m.Shell(t, "umask 0; cd /root; pfar vault export secrets.age --recipient "+recipient+"; pfar vault remove some_token")
-	becomes(t, m, "keyed", control.Waiting)
+	waitsItself(t, m, "keyed")
 	if mode := m.Shell(t, "stat -c %a /root/secrets.age; grep -c hunter2 /root/secrets.age || true"); mode != "600\n0\n" {
 		t.Errorf("the exported file: %s", mode)
 	}
