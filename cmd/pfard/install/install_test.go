@@ -74,13 +74,14 @@ func (b *bench) Start(p plan.Plan, _ units.Secrets) error {
 	b.mu.Lock()
 	b.starts++
 	b.mu.Unlock()
+	u := units.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStopped, Ended: true}
+	u.Refusal = b.refused
+	jobs, does := b.jobs, b.does // a process may end after the test has gone on to others
 	go func() {
-		u := units.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStopped, Ended: true}
-		u.Refusal = b.refused
-		if why := b.does(p.PrivateHome()); why != "" {
+		if why := does(p.PrivateHome()); why != "" {
 			u.State, u.Detail = units.StateFailed, why
 		}
-		b.jobs.Take(u)
+		jobs.Take(u)
 	}()
 	return nil
 }
