@@ -22,8 +22,8 @@ func (c *findings) proofs(s *declaration.Server, h Host) plan.Proofs {
 	}
 	text, err := Authorities(s.CA, h)
 	if err != nil {
-		const end = "Write the path of a file with the certificates of authorities (-----BEGIN CERTIFICATE-----), which " +
-			"root or pfar's own user has, and nobody else may write."
+		const end = "Write the path of a file with the certificates of authorities (-----BEGIN CERTIFICATE-----), " +
+			"which root or pfar's own user has, and nobody else may write."
 		c.lack([]string{s.CA, h.real(s.CA)}, "ca", "No authorities", "%s: %v. "+end, quote(s.CA), err)
 		return p
 	}

@@ -197,8 +197,8 @@ func explainCredentials(b *strings.Builder, p plan.Plan) {
 			"in place of the system's. The file's SHA-256 is %s.\n", host, digest(p.CA[host]))
 	}
 	if len(p.TLSPins) > 0 {
-		fmt.Fprintf(b, "\nThe bridge opens the connections to these hosts, and talks to them only if one of their certificates has\n"+
-			"one of these keys:\n")
+		fmt.Fprintf(b, "\nThe bridge opens the connections to these hosts, and talks to them only if one of their "+
+			"certificates has\none of these keys:\n")
 		var pinned []string
 		for _, host := range slices.Sorted(maps.Keys(p.TLSPins)) {
 			for _, pin := range p.TLSPins[host] {

@@ -29,8 +29,8 @@ func defaultLimits() limits {
 	return limits{whole: 40 * time.Second, probe: 5 * time.Second, bytes: 16 << 20, pages: 256, items: 4096}
 }
 
-// list runs a server and writes a drift.Listing to the file --out: the server's definitions, or why there are none. A
-// server that cannot be listed is no error; only a listing that cannot be written is one.
+// list runs a server and writes a drift.Listing to the file --out: the server's definitions, or the reason why it gives
+// none. It returns an error only if it cannot write the listing.
 func list(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("list", flag.ContinueOnError)
 	f.SetOutput(io.Discard)

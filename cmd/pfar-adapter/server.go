@@ -292,7 +292,8 @@ func (s *server) pages(ctx context.Context, f form) (items []json.RawMessage, er
 		next := members["nextCursor"]
 		cursor = ""
 		if len(next) > 0 && json.Unmarshal(next, &cursor) != nil || len(cursor) > maxCursor {
-			return nil, fmt.Errorf("it answered %s with a cursor that is not a string of at most %d bytes", f.method, maxCursor)
+			const format = "it answered %s with a cursor that is not a string of at most %d bytes"
+			return nil, fmt.Errorf(format, f.method, maxCursor)
 		}
 		if cursor == "" {
 			return items, nil

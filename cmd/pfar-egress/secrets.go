@@ -26,10 +26,10 @@ const (
 var errNoSecret = &refusal{503, "secret-unavailable", "A secret is to be put into requests to this host, and this " +
 	"machine has not handed it over. It can be tried again; the owner of this machine finds the reason in pfar status."}
 
-// secrets is what is put on the wire towards hosts whose connections are opened: in this process's memory, and nowhere
-// else of it. Nil is none.
+// secrets holds the secrets that the bridge puts into requests, in the memory of this process alone, and the hosts
+// whose connections it opens for that or to look at their certificates. Nil: it opens none.
 type secrets struct {
-	planned egress.Policy // hosts whose connections the plan has opened
+	planned egress.Policy // hosts whose connections the bridge opens by the plan
 	wire    wire.Source
 	wait    time.Duration // for what is to come
 
@@ -37,7 +37,7 @@ type secrets struct {
 	come chan struct{} // closed when something was taken
 }
 
-// newSecrets returns nil if the plan has no connection opened.
+// newSecrets returns nil if the bridge opens no connection by the plan.
 func newSecrets(p plan.Plan) *secrets {
 	s := &secrets{wait: askWait, come: make(chan struct{}), planned: egress.Policy{Endpoints: p.Proven()}}
 	for _, c := range p.Credentials {
@@ -73,8 +73,8 @@ func (s *secrets) take(f *os.File) error {
 	return nil
 }
 
-// opened reports whether connections to what was decided on are opened, so that a secret can be put into their
-// requests, or the host's certificates be looked at. Port 80 is for what is not encrypted, and gets none.
+// opened reports whether the bridge opens connections to this host and port, to put a secret into requests or to look
+// at certificates. It opens none to port 80, which is not encrypted.
 func (s *secrets) opened(d egress.Decision, port uint16) bool {
 	return s != nil && port != 80 && (s.planned.Decide(d.Host, port).Verdict == egress.Allow || s.wire.For(d, port))
 }

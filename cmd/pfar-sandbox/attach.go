@@ -45,7 +45,8 @@ const (
 func newAttachment(path, digest string) *attachment {
 	return &attachment{
 		path: path, digest: digest, answers: make(chan attach.Message, 1), found: make(chan found, 1),
-		over: make(chan error, 1), wanted: make(chan struct{}, 1), turned: make(chan struct{}), told: map[string]string{},
+		over: make(chan error, 1), wanted: make(chan struct{}, 1), turned: make(chan struct{}),
+		told: map[string]string{},
 	}
 }
 

@@ -144,7 +144,8 @@ func (c declaredVerb) host(dir string) generator.Host {
 	home, _ := os.UserHomeDir()                 // without one there is none to protect
 	adapter, _ := c.findProgram("pfar-adapter") // without it remote servers are refused
 	return generator.Host{
-		FS: os.DirFS("/").(fs.ReadLinkFS), Ours: control.OurFiles(), Path: filepath.SplitList(c.getenv("PATH")), Home: home,
+		FS: os.DirFS("/").(fs.ReadLinkFS), Ours: control.OurFiles(),
+		Path: filepath.SplitList(c.getenv("PATH")), Home: home,
 		StateDir: c.dirs.Homes(), Packages: c.dirs.Packages(), Private: c.dirs.Private(dir),
 		Adapter: adapter, UID: os.Getuid(),
 		Services: sync.OnceValue(func() catalog.Set { return catalog.Load(os.DirFS(c.dirs.Services()), c.dirs.Services()) }),

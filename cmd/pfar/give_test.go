@@ -28,7 +28,8 @@ func TestVaultGive(t *testing.T) {
 	if code := n.run(t.Context(), []string{"vault", "give", "mail"}); code != exitOK || n.err.String() != "no secret is kept from \"mail\"\n" || !slices.Equal(asked(), []string{""}) {
 		t.Errorf("nothing to give: exit %d, %s", code, n.err)
 	}
-	p.gift = control.Gift{Server: "mail", Keys: []string{"token"}, Why: []string{"\x1b[2Jit also reaches collect.example"}, Digest: "d1"}
+	why := []string{"\x1b[2Jit also reaches collect.example"}
+	p.gift = control.Gift{Server: "mail", Keys: []string{"token"}, Why: why, Digest: "d1"}
 	n = b.again("y\n") // no terminal
 	if code := n.run(t.Context(), []string{"vault", "give", "mail"}); code != exitUsage || !strings.Contains(n.err.String(), "--yes") || !slices.Equal(asked(), []string{""}) {
 		t.Errorf("nobody to ask: exit %d, %s", code, n.err)
@@ -43,7 +44,8 @@ func TestVaultGive(t *testing.T) {
 		if code := n.run(t.Context(), []string{"vault", "give", "mail"}); code != want {
 			t.Errorf("%q: exit %d, %s", answer, code, n.err)
 		}
-		if shown := n.err.String(); !strings.Contains(shown, "it also reaches collect.example") || !strings.Contains(shown, "[y/N]") || strings.Contains(shown, "\x1b[2J") {
+		if shown := n.err.String(); !strings.Contains(shown, "it also reaches collect.example") ||
+			!strings.Contains(shown, "[y/N]") || strings.Contains(shown, "\x1b[2J") {
 			t.Errorf("%q: asked with %q", answer, shown)
 		}
 		digests := []string{""}

@@ -24,7 +24,8 @@ type grantsVerb struct{ *pfar }
 
 func (c grantsVerb) grantsCommand() *cobra.Command {
 	root := c.outputFlag(&cobra.Command{
-		Use: "grants", Short: "List the grants, which let calls run without a question, and revoke them", Long: grantsHelp,
+		Use: "grants", Short: "List the grants, which let calls run without a question, and revoke them",
+		Long:    grantsHelp,
 		Example: example("pfar grants", "pfar grants revoke k3bq7x-...", "pfar grants revoke --all"),
 		RunE:    alone(c.list),
 	})

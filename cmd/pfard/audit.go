@@ -422,7 +422,9 @@ func (a *auditor) lifecycle(servers map[string]life) {
 func (a *auditor) declarations(servers map[string]life) {
 	for name, s := range servers {
 		was := a.words[name]
-		r := audit.Record{Kind: audit.Declaration, Server: name, Subject: s.file, Old: was, New: s.word, Reason: s.insecure}
+		r := audit.Record{
+			Kind: audit.Declaration, Server: name, Subject: s.file, Old: was, New: s.word, Reason: s.insecure,
+		}
 		if was != s.word && a.record(r) {
 			a.words[name] = s.word
 		}

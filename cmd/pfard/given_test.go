@@ -55,7 +55,8 @@ func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
 		t.Errorf("what runs is, with another argument, %+v", s)
 	}
 	const why = keptFromA + `the command was /usr/bin/sh -s and is /usr/bin/sh -e`
-	if g := d.reportNow(t).Diagnostics; len(g) != 1 || g[0].Line != 2 || !strings.HasPrefix(g[0].Detail, why+`. The server runs on as it was.`) {
+	if g := d.reportNow(t).Diagnostics; len(g) != 1 || g[0].Line != 2 ||
+		!strings.HasPrefix(g[0].Detail, why+`. The server runs on as it was.`) {
 		t.Errorf("the diagnostics are %+v", g)
 	}
 

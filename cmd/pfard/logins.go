@@ -255,7 +255,8 @@ func (s *signingIn) carryOut() error {
 	}
 	task, confirm, err := s.finding.task(s.ctx)
 	if err == nil && confirm != nil && s.flow != "" {
-		return fmt.Errorf("a person must confirm the authorization server first: run %s%s", units.LoginCommand, s.state.Name)
+		const format = "a person must confirm the authorization server first: run %s%s"
+		return fmt.Errorf(format, units.LoginCommand, s.state.Name)
 	}
 	s.progress.Lock()
 	s.state.Confirm = confirm

@@ -285,7 +285,8 @@ func (r *reader) host() generator.Host {
 	home, _ := os.UserHomeDir() // without one there is none to protect
 	dirs := r.options.dirs
 	return generator.Host{
-		FS: os.DirFS("/").(fs.ReadLinkFS), Ours: control.OurFiles(), Path: filepath.SplitList(os.Getenv("PATH")), Home: home,
+		FS: os.DirFS("/").(fs.ReadLinkFS), Ours: control.OurFiles(),
+		Path: filepath.SplitList(os.Getenv("PATH")), Home: home,
 		StateDir: dirs.Homes(), Packages: dirs.Packages(), Private: dirs.Private(r.options.declarations),
 		Services: r.services.now, SignIn: r.signIns.login, Adapter: adapter(), UID: os.Getuid(),
 	}

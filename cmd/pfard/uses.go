@@ -46,7 +46,8 @@ func (u *uses) valueChanged(key string, when urgency) []control.Use {
 			}
 		}
 		uses = append(uses, use)
-		if next := u.delivery.scoped(*s.want); plan.Digest(next) != plan.Digest(*s.want) { // tools may be called, or not
+		// The tokens may have gained or lost a scope that single tools need.
+		if next := u.delivery.scoped(*s.want); plan.Digest(next) != plan.Digest(*s.want) {
 			s.want = &next
 			u.fleet.rewant(s)
 			u.fleet.converge(s)
@@ -256,9 +257,10 @@ func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostic
 			place = w.excess[0].Key
 		}
 		at := s.Place(place)
+		const format = "%s. The server runs on as it was. To grant the secret, run \"pfar vault give %s\"."
 		diags = diags.Append(&hcl.Diagnostic{
 			Severity: hcl.DiagError, Summary: "Secret not given", Subject: &at,
-			Detail: fmt.Sprintf("%s. The server runs on as it was. To grant the secret, run \"pfar vault give %s\".", w, s.Name),
+			Detail: fmt.Sprintf(format, w, s.Name),
 		})
 	}
 	if !diags.HasErrors() {

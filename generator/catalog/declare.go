@@ -139,15 +139,17 @@ func (s Service) CheckAnswer(p Parameter, answer string) error {
 		return fmt.Errorf("the answer to %s, %q, would be read as an option; write it without the dash%s", p.Name, answer,
 			example)
 	case p.Access != "" && (!path.IsAbs(answer) || path.Clean(answer) != answer):
-		return fmt.Errorf("the answer to %s, %q, is not a full path; begin with a slash, without .. or a slash at the end%s",
-			p.Name, answer, example)
+		const format = "the answer to %s, %q, is not a full path; " +
+			"begin with a slash, without .. or a slash at the end%s"
+		return fmt.Errorf(format, p.Name, answer, example)
 	}
 	for _, host := range s.Domains {
 		if !strings.Contains(host, "{"+p.Name+"}") {
 			continue
 		}
 		if _, err := egress.ParseEndpoint(strings.ReplaceAll(host, "{"+p.Name+"}", answer)); err != nil {
-			return fmt.Errorf("the answer to %s, %q, gives no valid host: %w; write another%s", p.Name, answer, err, example)
+			const format = "the answer to %s, %q, gives no valid host: %w; write another%s"
+			return fmt.Errorf(format, p.Name, answer, err, example)
 		}
 	}
 	return nil

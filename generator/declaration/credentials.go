@@ -226,8 +226,8 @@ func scopesOf(d *reader, f *block.Field, who string) (list []string) {
 		case n.Kind == block.Broken:
 		case n.Kind != block.Text || !scopePattern.MatchString(n.Text) || block.SecretLooking(n.Text):
 			d.Hidden.All(n)
-			d.Problem(n.At, "Invalid scope", "A scope is one word in quotes, without spaces. Write scopes = [\"repo:read\", "+
-				"\"user:read\"].")
+			d.Problem(n.At, "Invalid scope", "A scope is one word in quotes, without spaces. "+
+				"Write scopes = [\"repo:read\", \"user:read\"].")
 		case slices.Contains(list, n.Text):
 			d.Caution(n.At, "Duplicate scope", "The scope %s is listed twice. Remove one of the two.", block.Quote(n.Text))
 		default:

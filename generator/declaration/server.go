@@ -53,7 +53,7 @@ type Server struct {
 type Address struct {
 	URL      string // sse, stream-http; uds: the path alone matters, "" for /mcp
 	Insecure string `json:",omitempty"` // why URL may be without encryption; "": it has it, or leads to this machine
-	CA       string `json:",omitempty"` // file of the authorities that URL's host is verified by, in place of the system's
+	CA       string `json:",omitempty"` // file of the authorities for URL's host, in place of the system's
 	Path     string // uds: the socket; pipe: of its FIFOs, without ".in" and ".out"
 	Owner    string `json:",omitempty"` // the user of a server that pfar does not start; "": root, or pfar's own
 }

@@ -59,11 +59,11 @@ func (d *launch) checkCA() {
 	}
 	switch {
 	case !d.encrypted:
-		d.Problem(f.At, "Nothing to verify", "url begins with http://, so the server shows no certificate. Write https://, "+
-			"or remove ca.")
+		d.Problem(f.At, "Nothing to verify", "url begins with http://, so the server shows no certificate. "+
+			"Write https://, or remove ca.")
 	case d.remote.Host == "":
-		d.Problem(d.Given["url"].Val.At, "Address as a host", "The host of url is an address, and ca is for certificates of "+
-			"names. Write the host's name, or remove ca.")
+		d.Problem(d.Given["url"].Val.At, "Address as a host", "The host of url is an address, and ca is for "+
+			"certificates of names. Write the host's name, or remove ca.")
 	}
 }
 

@@ -121,7 +121,8 @@ func TestSecretsAreGiven(t *testing.T) {
 	r := p.await("both without the secret", soon, func(r control.Report) bool {
 		return len(r.Diagnostics) == 1 && server(r, "thief").State == control.Waiting
 	})
-	if g := r.Diagnostics[0]; g.File != p.path("mail.hcl") || g.Line == 1 || !strings.Contains(g.Detail, "it also reaches collect.example") {
+	if g := r.Diagnostics[0]; g.File != p.path("mail.hcl") || g.Line == 1 ||
+		!strings.Contains(g.Detail, "it also reaches collect.example") {
 		t.Errorf("the diagnostic is %+v", g)
 	}
 	if s := server(r, "mail"); s.State != control.Running || s.PID != before.PID {

@@ -32,7 +32,7 @@ const (
 	Learn       Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
 	Open        Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
 	Close       Verb = "close-session" // stop that process; answered at once, and what is not open is closed
-	Wake        Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way. Try it if it is offline, answered at once
+	Wake        Verb = "wake"          // a call wants Server: start it if it sleeps, answered when it is under way; try it if it is offline, answered at once
 	Sleep       Verb = "sleep"         // stop Server, which nobody calls, until Wake; if it Renews start it again. Answered as Wake is
 	Demand      Verb = "demand"        // the servers on demand and those that renew, now and after each change
 	Redaction   Verb = "redaction"     // what secrets are recognised by, now and after each change
@@ -268,21 +268,21 @@ type Server struct {
 	Crashes     int       `json:"crashes"`            // in a row
 	Denial
 	Owed
-	Log     string `json:"log"`               // path of its log or, if that is in the journal, the command that shows it
-	Shared  string `json:"shared,omitempty"`  // files of the host that it shares with it, locks and all, and why; "": none
+	Log     string `json:"log"`               // path of its log, or the command that shows it in the journal
+	Shared  string `json:"shared,omitempty"`  // the machine's files that it shares, locks and all, and why
 	Limits  string `json:"limits,omitempty"`  // how memory, tasks and CPU are held, or that they are not
 	Unknown string `json:"unknown,omitempty"` // that nothing is known of what its tools do, and what to write
 	Stale   bool   `json:"stale,omitempty"`   // its file is broken now; the last good version runs
 	Broken  bool   `json:"broken,omitempty"`  // its file is broken, and there is no earlier version to run
 	Reach
-	SessionsMax int       `json:"sessions_max,omitempty"` // processes that client sessions may have to themselves; 0: all share one
+	SessionsMax int       `json:"sessions_max,omitempty"` // processes for one client session each, at most; 0: all share one
 	Sessions    []Session `json:"sessions,omitempty"`     // those that have one, by handle
 }
 
 // Reach is where a server is, and what it may connect to.
 type Reach struct {
 	URL      string   `json:"url,omitempty"`             // of a remote server; "": it runs on this machine
-	Attached string   `json:"attached,omitempty"`        // socket or FIFO pair of a server that runs without pfar; "": pfar starts it
+	Attached string   `json:"attached,omitempty"`        // socket or FIFO pair of a server that pfar does not start
 	Domains  []string `json:"allowed_domains,omitempty"` // declared, in the declaration's order
 	Learning bool     `json:"learning,omitempty"`        // somebody records what it wants to reach (Learn)
 }

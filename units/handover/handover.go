@@ -63,7 +63,7 @@ type Tool struct {
 	Description string `json:"description,omitempty"` // that clients see in place of the server's own
 
 	Scopes []string `json:"scopes,omitempty"` // that a call needs the server's tokens to have been granted
-	Lacks  string   `json:"lacks,omitempty"`  // which they lack for certain, and what to type; "": none, or nobody knows
+	Lacks  string   `json:"lacks,omitempty"`  // scopes that they lack for certain, and what to type
 }
 
 // Sessions says whether each client session has a process of the server's to itself. The zero value is one process for

@@ -68,7 +68,8 @@ func TestTurnedAway(t *testing.T) {
 					return
 				}
 				err := <-w.done
-				if want := "the server does not accept the token any more: " + refused; !strings.Contains(fmt.Sprint(err), want) {
+				want := "the server does not accept the token any more: " + refused
+				if !strings.Contains(fmt.Sprint(err), want) {
 					t.Errorf("the adapter ended with %v", err)
 				}
 				w.done <- nil

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestStepUpWithoutEnd: a server that wants one more scope whatever it is shown is asked once for each call, each call
-// says what its owner can do, and the adapter neither tries again nor ends.
+// TestStepUpWithoutEnd: a server refuses every token for want of one more scope. The adapter sends each call once, says
+// each time which command asks for the scope, and does not end.
 func TestStepUpWithoutEnd(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
@@ -29,8 +29,8 @@ func TestStepUpWithoutEnd(t *testing.T) {
 		w.begin()
 		for id := 2; id < 5; id++ {
 			w.send(call, id)
-			w.wantFault(id, "forbidden", "HTTP 403 Forbidden, for want of a scope: its owner asks for it with pfar login "+
-				thisHost()+" --scope write")
+			w.wantFault(id, "forbidden", "HTTP 403 Forbidden, for want of a scope: "+
+				"its owner asks for it with pfar login "+thisHost()+" --scope write")
 			w.silent(time.Hour)
 		}
 	})

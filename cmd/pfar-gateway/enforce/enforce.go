@@ -73,11 +73,11 @@ type Point struct {
 type started struct {
 	make, close sync.Once
 	heard       chan struct{} // closed when there is a policy
-	notes       *rate.Limiter // of records of what was found outside of any other
+	notes       *rate.Limiter // of records of findings that belong to no open record
 }
 
 const (
-	foundAtOnce = 64 // records of what was found where no record was open
+	foundAtOnce = 64 // records of findings that belong to no open record
 	foundEvery  = 5 * time.Second
 )
 

@@ -417,9 +417,9 @@ func (p *Point) Dismiss(gone func(*approval.Request) bool) {
 	p.Grants.Dismiss(gone)
 }
 
-// tells is what a client hears of a denial. The record has the reason; that of a secret names it, and whoever guesses
-// at secrets is told neither that it was one nor which. If the owner's words deny it, the client hears that the owner
-// can allow it, so that a model can say so in place of trying on.
+// tells returns the words of a denial for the client. The record has the whole reason. If the request held a secret,
+// the client hears neither that nor which one: it may be guessing. If the owner's words deny the request, the client
+// hears that the owner can allow it, so that a model says so and does not try other ways.
 func (p *Point) tells(who Identity, w *weighed, call string) string {
 	if w.decision.Rule != gate.VaultRule || who.Person {
 		said := lower(w.decision.Reason)
@@ -439,10 +439,12 @@ func (p *Point) guessed(who Identity, w *weighed, call string) {
 	p.guesses.add(who.Client)
 	frozen, err := p.Sessions.Answered(who.Client, who.Handle, false)
 	if err != nil {
-		p.Log.Warn("counting a call that held a secret, ignoring", "call", call, "client", who.Client, "error", err.Error())
+		p.Log.Warn("counting a call that held a secret, ignoring",
+			"call", call, "client", who.Client, "error", err.Error())
 	}
 	if frozen {
 		p.Approvals.Froze(who.Client, who.Handle)
-		p.Log.Warn("a session is frozen, for its calls held secrets", "client", who.Client, "session", who.Handle, "call", call)
+		p.Log.Warn("a session is frozen, for its calls held secrets",
+			"client", who.Client, "session", who.Handle, "call", call)
 	}
 }

@@ -112,16 +112,17 @@ func (it *Item) unfit() []audit.Finding {
 	return []audit.Finding{{Inspector: "undo", Kind: unkeptKind, Detail: it.unkept}}
 }
 
-// noted records what inspectors found in what a server said when the request's record was closed, or without a request.
-// A server can say much: beyond what the limit allows for, it is in the log.
+// noted records the findings in a message that came after the record of its request was closed, or without a request.
+// A server can send many: those beyond the limit go to the log.
 func (p *Point) noted(g *Passage, found []audit.Finding, withheld *audit.Arguments) {
 	if !p.began().notes.Allow() {
-		p.Log.Warn("inspectors found something, and there is no room to record it", "server", g.item.Server, "method", g.method, "kind", found[0].Kind)
+		p.Log.Warn("inspectors found something, and there is no room to record it",
+			"server", g.item.Server, "method", g.method, "kind", found[0].Kind)
 		return
 	}
 	err := p.Trail.Append(&audit.Record{
-		Kind: audit.Session, ID: g.id, Client: g.who.Client, Session: g.who.Handle, Server: g.item.Server, Method: g.method,
-		Findings: found, Withheld: withheld, Outcome: "withheld", Reason: errSuspicious.Error(),
+		Kind: audit.Session, ID: g.id, Client: g.who.Client, Session: g.who.Handle,
+		Server: g.item.Server, Method: g.method, Findings: found, Withheld: withheld, Outcome: "withheld", Reason: errSuspicious.Error(),
 	})
 	if err != nil {
 		p.Log.Warn("recording what inspectors found, ignoring", "server", g.item.Server, "error", err.Error())

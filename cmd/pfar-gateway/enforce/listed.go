@@ -89,13 +89,13 @@ func (p *Point) Clean(ctx context.Context, who Identity, l Lister) bool {
 	return err == nil && gate.Joined(gate.Session{Label: gate.Start}, w.call.Facts).Integrity == gate.Clean
 }
 
-// Facts are those of an item for every client: a client's own declaration may make them stricter.
+// Facts returns the facts of an item for every client. A client's own declaration may make them stricter.
 func (p *Point) Facts(it Item) gate.Facts {
 	return p.facts.of(p.policy.Load(), &it).facts.Stained(p.Sessions.Stained(it.Server))
 }
 
-// Offers reports whether a client can ever call a tool, as far as its profile says: another session, or other
-// arguments, would not do. As long as there is no policy, nobody can tell.
+// Offers reports whether a client's profile ever allows a call of a tool, in some session and with some arguments. It
+// also reports true while there is no policy.
 func (p *Point) Offers(who Identity, it Item) bool {
 	policy := p.policy.Load()
 	return policy == nil || !policy.Never(who.Profile, tightened(p.facts.of(policy, &it).facts, who.Rights, it.Server))

@@ -43,7 +43,7 @@ func laxnessOf(d gate.Decision) laxness {
 	return denied
 }
 
-// offers are tools of which each fact is said by the owner, by a service or by nobody.
+// offers yields tools whose facts come from the owner, from a service or from nobody, in all combinations.
 func offers(yield func(gate.Offer) bool) {
 	for label := gate.Public; label <= gate.Secret; label++ {
 		for audience := gate.Confidentiality(0); audience <= gate.Sensitive; audience++ {

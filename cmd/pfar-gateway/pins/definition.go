@@ -15,7 +15,7 @@ const (
 	Tool         Kind = "tool"
 	Prompt       Kind = "prompt"
 	Instructions Kind = "instructions"
-	Program      Kind = "program" // no model reads it: a fingerprint of the server's program, whose other definitions go with it
+	Program      Kind = "program" // fingerprint of the server's program: no model reads it, and it decides for all others
 	Resource     Kind = "resource"
 	Template     Kind = "template"
 )
@@ -77,8 +77,8 @@ type Verdict struct {
 	Digest string // SHA-256 in hexadecimal; "": the definition is none that can be accepted
 	Person bool   // of Accepted: a person has, who may have looked at it
 
-	// Reviewed: a person has accepted it, or it is one that pfar ships the digest of. Accepted without that, it was only
-	// the first of its name, and its words are still a stranger's.
+	// Reviewed: a person has accepted it, or pfar ships its digest. A definition that is accepted but not reviewed was
+	// only the first of its name, and its words are still a stranger's.
 	Reviewed bool
 	Raw      []byte // of Reviewed: the definition as it was then, with the members that no digest covers
 }

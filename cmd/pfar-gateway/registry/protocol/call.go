@@ -20,7 +20,7 @@ type Call struct {
 	Client string              // whose call it is: what a server asks is asked of exactly that client
 	Ask    func(*Ask) bool     // takes what the server asks in the course of the call, unless it reports false; must not block
 	Log    func(params []byte) // takes log messages of a server of 2026-07-28; must not block
-	Own    bool                // the gateway's own: takes none of the places for calls, and not the declaration's timeout
+	Own    bool                // the gateway's own: it takes no client's place, and has not the declaration's timeout
 	Meta   bool                // Params has what a server of 2026-07-28 wants in _meta
 
 	// Withdraw reports whether the server may hear that the caller has left before the answer came, and for this cause;
