@@ -70,7 +70,7 @@ var varies = []struct {
 }{
 	{"times", regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{5} [A-Z+0-9]{3,5}`), "2026-01-02 03:04 UTC"},
 	{"what is left of a time", regexp.MustCompile(`at most [0-9]+ minutes?`), "at most 10 minutes"},
-	{"directories", regexp.MustCompile(`/tmp/pfar-e2e-[0-9]+`), "/tmp/home"},
+	{"directories", regexp.MustCompile(`/tmp/pfar-e2e-[0-9]+-[0-9]+`), "/tmp/home"},
 	{"packages of the tests", regexp.MustCompile(`/\S+/node_modules/`), "/servers/"},
 	{"digests", regexp.MustCompile(`\b[0-9a-f]{64}\b`), "DIGEST"},
 	{"ports", regexp.MustCompile(`(127\.0\.0\.1(?::|%3A))[0-9]+`), "${1}8400"},

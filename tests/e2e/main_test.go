@@ -31,7 +31,7 @@ const (
 
 // scratch is a directory that every user may enter, for what all tests share.
 var scratch = sync.OnceValue(func() string {
-	dir, err := os.MkdirTemp("", "pfar-e2e-")
+	dir, err := os.MkdirTemp("", directoryPattern)
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}

@@ -86,10 +86,13 @@ func start(t testing.TB, declarations map[string]string) *pfar {
 	return p
 }
 
+// directoryPattern names the process, so that what one run of the tests leaves behind is not taken for another's.
+var directoryPattern = fmt.Sprintf("pfar-e2e-%d-", os.Getpid())
+
 // directory makes a temporary directory that every user may enter, as t.TempDir does not.
 func directory(t testing.TB, parent string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(parent, "pfar-e2e-")
+	dir, err := os.MkdirTemp(parent, directoryPattern)
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}

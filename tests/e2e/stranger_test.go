@@ -12,12 +12,13 @@ import (
 	"testing"
 )
 
-// stranger is another uid that no account has.
-const stranger = ordinary - 1
+// stranger is another uid that no account has, and that another run of the tests hardly has.
+var stranger = uint32(ordinary - 1 - os.Getpid()%1000)
 
 // strangersHunt looks for the text on stdin in what its user may look at of processes, of files that are younger than
 // half an hour and of pfar's sockets, and says where it is; whatever lets itself be connected to is "open". The tests'
-// own programs have some of the texts in them. The text is in nobody's arguments.
+// own programs have some of the texts in them, and so has what another run of the tests has in its directories, or left
+// there when it was killed. The text is in nobody's arguments.
 const strangersHunt = `
 umask 077
 cd "$DIR"
@@ -25,7 +26,7 @@ cat >text
 cut -c1-12 text >beginning
 find /proc/[0-9]* -maxdepth 1 \( -name cmdline -o -name environ -o -name status -o -name mountinfo \) ! -path "/proc/$$/*" 2>/dev/null >list
 find /proc/[0-9]*/fd -type l -xtype f 2>/dev/null >>list
-find /dev/shm /run /tmp /var/tmp /var/lib /var/log -name 'go-build*' -prune -o -type f -cmin -30 -size -32768k ! -path "$DIR/*" ! -name '*.test' ! -name '*_test.go' -print 2>/dev/null >>list
+find /dev/shm /run /tmp /var/tmp /var/lib /var/log \( -name 'go-build*' -o -name 'pfar-e2e-*' ! -name "$OURS*" \) -prune -o -type f -cmin -30 -size -32768k ! -path "$DIR/*" ! -name '*.test' ! -name '*_test.go' -print 2>/dev/null >>list
 xargs -r -d '\n' -a list grep -laF -f text -- 2>/dev/null | sed 's/^/found /'
 for socket in $SOCKETS; do
 	for path in /mcp /metrics /pins /approvals /sessions; do
@@ -57,7 +58,7 @@ func strangersFind(t *testing.T, p *pfar, secret string) {
 	defer os.Remove(careless)
 	own := directory(t, "")
 	defer os.RemoveAll(own) // the secret is in it, and the next hunt is the same stranger's
-	check(t, os.Chown(own, stranger, stranger))
+	check(t, os.Chown(own, int(stranger), int(stranger)))
 	var sockets []string // that a stranger cannot list, but knows
 	check(t, filepath.WalkDir(p.run, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type() == fs.ModeSocket {
@@ -70,7 +71,9 @@ func strangersFind(t *testing.T, p *pfar, secret string) {
 	}
 	c := exec.Command("sh", "-c", strangersHunt)
 	c.Dir = "/"
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "DIR=" + own, "SOCKETS=" + strings.Join(sockets, " "), "ENDPOINT=" + strings.TrimSuffix(strings.TrimPrefix(p.last().Endpoint, "http://"), "/mcp")}
+	endpoint := strings.TrimSuffix(strings.TrimPrefix(p.last().Endpoint, "http://"), "/mcp")
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "DIR=" + own, "OURS=" + directoryPattern,
+		"SOCKETS=" + strings.Join(sockets, " "), "ENDPOINT=" + endpoint}
 	c.Stdin = strings.NewReader(secret)
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
 	out, err := c.CombinedOutput()
