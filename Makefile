@@ -155,7 +155,7 @@ LONG      = -timeout 60m
 # Not of make test: cmd/pfar takes 117 seconds of processor with it, and 31 without.
 RACED     = $(if $(ALL),$(PACKAGES),$(filter-out ./cmd/pfar,$(RACING)))
 # How the tests of whole programs are built: go test then has what the programs are built of, too.
-BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race,env CGO_ENABLED=0 go test -trimpath -short)
+BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race -trimpath,env CGO_ENABLED=0 go test -trimpath -short)
 
 # At most twelve minutes on two processors.
 test:
@@ -173,7 +173,7 @@ test-packages:
 
 test-race:
 	@tests/setup.sh bwrap ip nft curl openssl requests gcc dbus-daemon $(if $(ALL),lintian man rpmlint debootstrap qemu-aarch64-static zstd)
-	$(stage) env CGO_ENABLED=1 go test -race -p 4 $(SHORT) $(LIMIT) $(RACED)
+	$(stage) env CGO_ENABLED=1 go test -race -trimpath -p 4 $(SHORT) $(LIMIT) $(RACED)
 
 test-conformance: $(SUITES)/.installed
 	@tests/setup.sh bwrap ip curl $(if $(ALL),gcc)
