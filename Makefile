@@ -12,11 +12,10 @@ RELEASE   := 0.1.0
 VERSION   := $(shell packaging/version.sh $(RELEASE))
 STAMP     := -X github.com/pfar/pfar/units.version=$(VERSION)
 GO_BUILD  := CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS) -ldflags "-s -w $(STAMP)"
-# make install RACE=1: programs that find their own races, for the machines of the tests. Without -trimpath, as go test has
-# no such flag here and its cache serves both.
+# make install RACE=1: programs that find their own races, for the machines of the tests.
 ifneq ($(RACE),)
 BIN       := build/race
-GO_BUILD  := CGO_ENABLED=1 go build -race -buildvcs=$(VCS) -ldflags "$(STAMP)"
+GO_BUILD  := CGO_ENABLED=1 go build -race -trimpath -buildvcs=$(VCS) -ldflags "$(STAMP)"
 endif
 # Where packages go: the units name /usr/lib/pfar.
 PREFIX    := /usr

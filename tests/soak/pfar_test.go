@@ -52,12 +52,12 @@ var programs = sync.OnceValues(func() (string, error) {
 		args []string
 	}{
 		{"CGO_ENABLED=0", []string{
-			"-trimpath", "./cmd/pfar", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-setup",
+			"./cmd/pfar", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-setup",
 			"./cmd/pfar-adapter", "./tests/echo", "./tests/soak/server",
 		}},
 		{"CGO_ENABLED=1", []string{"-race", "./cmd/pfar-gateway", "./cmd/pfard"}},
 	} {
-		c := exec.Command("go", append([]string{"build", "-buildvcs=false", "-o", dir + "/"}, build.args...)...)
+		c := exec.Command("go", append([]string{"build", "-trimpath", "-buildvcs=false", "-o", dir + "/"}, build.args...)...)
 		c.Dir, c.Env = filepath.Join("..", ".."), append(os.Environ(), build.cgo)
 		if out, err := c.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("building: %w\n%s", err, out)
