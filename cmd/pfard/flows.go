@@ -217,9 +217,10 @@ func (f *flows) Start(ctx context.Context, name string, again bool) (tools int, 
 	return tools, err
 }
 
-// under reports whether a server is on its way up or down.
+// under reports whether a server is on its way up, also by way of down.
 func (s *server) under() bool {
-	return s.again || s.has.Stopping || s.has.Next != nil || s.has.Started != nil && s.status.State == control.Starting
+	starts := s.has.Started != nil && s.status.State == control.Starting
+	return s.run && (s.again || s.has.Stopping || s.has.Next != nil || starts)
 }
 
 // hopeless returns why a set-up need not wait for a server; nil: the server may still run.

@@ -291,6 +291,41 @@ func TestSetUpCancelled(t *testing.T) {
 	again.until(control.FlowComplete)
 }
 
+// TestSetUpWhileTheLastOneStops: a set-up starts the server that the one before it is stopping.
+func TestSetUpWhileTheLastOneStops(t *testing.T) {
+	d, m, _ := fixture(t)
+	stopping, stopped := make(chan struct{}, 1), make(chan struct{})
+	m.gate = func(string) {
+		select {
+		case stopping <- struct{}{}:
+		default: // at the end
+		}
+		<-stopped
+	}
+	f := d.begins(t, operator(), texted("a", withToken))
+	asked := f.until(control.AwaitingCredential)
+	if _, err := d.supplies(t, asked.ID, "hunter2-hunter2"); err != nil {
+		t.Fatal(err)
+	}
+	d.comesUp(t, m, "a", 1, units.Verification{Result: units.Invalid, Words: "no"})
+	f.until(control.CredentialRefused)
+	if _, err := d.supplies(t, asked.ID, "cancel"); err != nil {
+		t.Fatal(err)
+	}
+	f.until(control.FlowFailed)
+	<-stopping
+	again := d.begins(t, operator(), texted("a", withToken))
+	for runs, deadline := false, time.Now().Add(time.Minute); !runs; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody has the server started")
+		}
+		d.within(t, func() { runs = d.fleet.servers["a"].run })
+	}
+	close(stopped)
+	d.comesUp(t, m, "a", 2, proven())
+	again.until(control.FlowComplete)
+}
+
 // TestSetUpGrants: a value that a person gives for a server is given to it, whoever else is. One that is there and
 // somebody else's is not.
 func TestSetUpGrants(t *testing.T) {
