@@ -216,7 +216,9 @@ func (t *Trace) enter(tid int, c call) {
 	t.mu.Lock()
 	t.changes = append(t.changes, name)
 	t.mu.Unlock()
-	if name == t.At {
+	here := name == t.At
+	if here {
+		t.full.Store(t.Full) // before Reached says so: whoever then makes room has room
 		t.reached.Store(true)
 		if t.Come != nil {
 			t.Come()
@@ -225,9 +227,8 @@ func (t *Trace) enter(tid int, c call) {
 			_ = unix.Kill(t.pid, unix.SIGKILL)
 			return
 		}
-		t.full.Store(true)
 	}
-	if grows && t.full.Load() {
+	if grows && (here || t.full.Load()) {
 		t.refused[tid] = true
 		skip(tid)
 	}
