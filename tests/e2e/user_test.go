@@ -21,8 +21,8 @@ var byUser = []string{"TestHostile", "TestMemoryLimit", "TestPlantedLinks", "Tes
 	"TestCredentialAsAFile", "TestPlaceholder", "TestSecretsAreGiven", "TestEverything", "TestExamples", "TestDescriptorsRunOut",
 	"TestStopSequence", "TestNothingOutlivesPfard", "TestEndLeavesNothing", "TestGatewayIsReplaced", "TestSessions", "TestPfarDemo"}
 
-// notByUser are those for which the user makes no difference, as the gate decides the same for everybody, and those that
-// need the repository, go or a namespace of root's.
+// notByUser are those for which the user makes no difference, as the gate decides the same for everybody, and those
+// that need the repository, go or a namespace of root's.
 var notByUser = []string{"TestHeists", "TestHeistsAround", "TestTraces",
 	"TestAdapterReference", "TestAllow", "TestExamplesTyped", "TestReviewedDefinitions"}
 
