@@ -40,8 +40,9 @@ func TestCrash(t *testing.T) {
 		t.Errorf("after the first crash: %+v", got)
 	}
 	names := c.names()
-	if inState("fragile", control.BackOff)(p.last()) && slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "fragile__") }) {
-		t.Errorf("tools of a server that is gone: %q", names)
+	listed := slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "fragile__") })
+	if took := time.Since(crashed); listed && took < time.Second { // later ones may be of the next run
+		t.Errorf("tools of a server that is gone for %v: %q", took, names)
 	}
 	if got := c.must("steady__label", map[string]any{}); got != "steady" {
 		t.Errorf("the neighbour answers %q", got)
