@@ -18,11 +18,41 @@ type Wait struct {
 const (
 	WaitCredentials = "credentials"
 	WaitProgram     = "program" // that it has is to be accepted
-	WaitLogin       = "login"   // a remote server has refused the token that is there, or has none
+	WaitLogin       = "login"   // a remote server wants a token, another one, or one with more scopes
 )
 
 // LoginCommand begins the command that obtains an OAuth token.
 const LoginCommand = "pfar login "
+
+// Bounds of what ScopeOptions returns, in bytes.
+const (
+	maxScope   = 128
+	maxOptions = 400
+)
+
+// ScopeOptions returns options of LoginCommand that ask for scopes which a server names. It returns "" if there are
+// none, if one may be more than one word to a shell, and if they are too long for a person to type.
+func ScopeOptions(scopes []string) string {
+	var options strings.Builder
+	for _, s := range scopes {
+		if !isWord(s) || options.Len() > maxOptions {
+			return ""
+		}
+		options.WriteString(" --scope " + s)
+	}
+	if options.Len() > maxOptions {
+		return ""
+	}
+	return options.String()
+}
+
+// isWord reports whether a scope is one word to every shell, and no option.
+func isWord(s string) bool {
+	isPlain := func(c rune) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
+	return s != "" && len(s) <= maxScope && isPlain(rune(s[0])) && !strings.ContainsFunc(s, func(c rune) bool {
+		return !isPlain(c) && !strings.ContainsRune("._:/-", c)
+	})
+}
 
 // NeedsLogin reports whether a person is to sign in.
 func (w Wait) NeedsLogin() bool {

@@ -1,6 +1,10 @@
 package units
 
-import "testing"
+import (
+	"slices"
+	"strings"
+	"testing"
+)
 
 // A server waits for what its launcher says last, and only in that state.
 func TestWait(t *testing.T) {
@@ -18,6 +22,28 @@ func TestWait(t *testing.T) {
 		u := Update{Wait: Wait{For: WaitCredentials}}
 		if u.Take(c.vars); u.Wait != c.want {
 			t.Errorf("%s: %+v, want %+v", name, u.Wait, c.want)
+		}
+	}
+}
+
+// TestScopeOptions: what a server names stands in a command only if every shell takes it for words, and a person can
+// type it.
+func TestScopeOptions(t *testing.T) {
+	long := strings.Repeat("a", maxScope)
+	for want, scopes := range map[string][]string{
+		" --scope a:b --scope https://c.example/d": {"a:b", "https://c.example/d"},
+		" --scope " + long:                         {long},
+	} {
+		if got := ScopeOptions(scopes); got != want {
+			t.Errorf("%q: %q", scopes, got)
+		}
+	}
+	for _, scopes := range [][]string{
+		nil, {""}, {"a", ""}, {"a b"}, {"--yes"}, {"a;id"}, {"$(id)"}, {"a\n"}, {"a\x1b[2J"}, {"\u00e4"}, {"a\u202e"},
+		{long + "a"}, {long, long, long}, slices.Repeat([]string{"a"}, 100), {".a"}, {"a&b"}, {"a*"}, {"~a"}, {"a\\b"},
+	} {
+		if got := ScopeOptions(scopes); got != "" {
+			t.Errorf("%q: %q", scopes, got)
 		}
 	}
 }

@@ -313,14 +313,14 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 			}
 			m := l.failed(messages, lost)
 			if m.Unauthorized && l.history.Remote && l.plan.Gateway.Session == "" {
-				return l.waitForLogin(ctx, m.Failed)
+				return l.waitForLogin(ctx, m)
 			}
 			return l.crashed(cmp.Or(m.Failed, bubblewrap.ExitWords(err)), bubblewrap.WasKilled(err))
 		case m := <-messages:
 			if m.Failed != "" {
 				l.stop(s)
 				if m.Unauthorized && l.history.Remote && l.plan.Gateway.Session == "" {
-					return l.waitForLogin(ctx, m.Failed)
+					return l.waitForLogin(ctx, m)
 				}
 				return l.crashed(m.Failed, s.EndedKilled())
 			}

@@ -487,23 +487,29 @@ func TestWaysToEnd(t *testing.T) {
 // TestRefusedToken: a remote server that wants another token is not tried again, and says what to type; any other
 // server that a gateway says that of has crashed.
 func TestRefusedToken(t *testing.T) {
-	refuse := func(r *run) {
-		r.say(handover.Message{Failed: "remote server: 401", Unauthorized: true})
+	refuse := func(r *run, scopes ...string) {
+		login := handover.Login{Unauthorized: true, Scopes: scopes}
+		r.say(handover.Message{Failed: "remote server: 401", Login: login})
 		r.stdin.Close()
 	}
 	remote := script("cat")
 	remote.Remote = "https://mcp.example/mcp"
-	r := begin(t, remote, nil)
-	r.hello()
-	refuse(r)
-	eventually(t, r, func() bool { return strings.Contains(r.noted("STATUS"), "pfar login ") })
-	if state, wait := r.noted(units.NotifyState), r.noted(units.NotifyWait); state != units.StateWaiting ||
-		!units.IsForLogin(wait) || !strings.Contains(r.noted("STATUS"), "remote server: 401") {
-		t.Errorf("it is %s, %s: %s", state, wait, r.noted("STATUS"))
-	}
-	r.cmd.Process.Signal(syscall.SIGTERM)
-	if code := r.exit(2 * time.Minute); code != 0 {
-		t.Errorf("exit code %d\n%s", code, r.logged())
+	for want, scopes := range map[string][]string{
+		"pfar login x": nil, "pfar login x --scope a:b --scope c": {"a:b", "c"},
+	} {
+		r := begin(t, remote, nil)
+		r.hello()
+		refuse(r, scopes...)
+		eventually(t, r, func() bool { return strings.Contains(r.noted("STATUS"), "pfar login ") })
+		state, wait := r.noted(units.NotifyState), r.noted(units.NotifyWait)
+		if state != units.StateWaiting || wait != (units.Wait{For: units.WaitLogin, Remedy: want}).Notification() ||
+			!strings.Contains(r.noted("STATUS"), want+": remote server: 401") {
+			t.Errorf("it is %s, %s: %s", state, wait, r.noted("STATUS"))
+		}
+		r.cmd.Process.Signal(syscall.SIGTERM)
+		if code := r.exit(2 * time.Minute); code != 0 {
+			t.Errorf("exit code %d\n%s", code, r.logged())
+		}
 	}
 	local := begin(t, script("cat"), nil)
 	local.hello()

@@ -10,6 +10,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-sandbox/bubblewrap"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // wait keeps the unit up, as waiting, until it is stopped: pfard starts it again when the credential is there. It is no
@@ -21,10 +22,10 @@ func (l *launcher) wait(ctx context.Context, s units.Secrets) int {
 
 // waitForLogin does the same for a remote server that has refused the token which it was given, or wants one: to ask
 // it again would not help, and pfard starts the unit when there is another token.
-func (l *launcher) waitForLogin(ctx context.Context, why string) int {
+func (l *launcher) waitForLogin(ctx context.Context, m handover.Message) int {
 	l.gateway.Close()
-	remedy := units.LoginCommand + l.plan.Name
-	return l.waitFor(ctx, units.Wait{For: units.WaitLogin, Remedy: remedy}, remedy+": "+why)
+	remedy := units.LoginCommand + l.plan.Name + units.ScopeOptions(m.Scopes)
+	return l.waitFor(ctx, units.Wait{For: units.WaitLogin, Remedy: remedy}, remedy+": "+m.Failed)
 }
 
 func (l *launcher) waitFor(ctx context.Context, w units.Wait, words string) int {

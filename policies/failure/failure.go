@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pfar/pfar/policies/oauth"
 )
 
 // Class is the kind of a failure. The zero value is one that is not known.
@@ -75,6 +77,19 @@ func Read(raw []byte) Failure {
 	}
 }
 
+// ReadDemand reads, from the same value, which scopes the service finds missing. It returns the zero value if the
+// service does not say that any are.
+func ReadDemand(raw []byte) oauth.Demand {
+	var f struct {
+		Reason string `json:"error"`
+		Scope  string `json:"scope"`
+	}
+	if json.Unmarshal(raw, &f) != nil || f.Reason != oauth.InsufficientScope {
+		return oauth.Demand{}
+	}
+	return oauth.Demand{Code: f.Reason, Scopes: strings.Fields(f.Scope)}
+}
+
 // number reads an integer. It returns most for a higher one, and 0 for one below least or for anything else.
 func number(raw []byte, least, most int64) int64 {
 	var n float64
@@ -87,9 +102,10 @@ func number(raw []byte, least, most int64) int64 {
 // Error is an error whose class is known.
 type Error struct {
 	Failure
-	Server string // that it is about; "": no known one
-	Writes bool   // the request may have changed something
-	Advice string // what to do, if pfar knows more than the class says; "": it does not
+	Server string       // that it is about; "": no known one
+	Writes bool         // the request may have changed something
+	Advice string       // what to do, if pfar knows more than the class says; "": it does not
+	Wants  oauth.Demand // of the service; only for the owner
 	Err    error
 }
 

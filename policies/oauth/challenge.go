@@ -5,9 +5,12 @@ import (
 	"strings"
 )
 
+// InsufficientScope is the Demand.Code of a server that wants a token with more scopes.
+const InsufficientScope = "insufficient_scope"
+
 // Demand is the challenge in a server's 401 or 403 (RFC 6750 section 3, RFC 9728 section 5.1). All of it is untrusted.
 type Demand struct {
-	Code     string   // "insufficient_scope", for example; "": none, or one of no known form
+	Code     string   // InsufficientScope, for example; "": none, or one of no known form
 	Scopes   []string // that the refused request needs; empty: the server does not say
 	Metadata string   // where the server's own metadata is; "": it does not say
 }

@@ -43,8 +43,8 @@ type vendorSays struct {
 
 // serveResource is a vendor whose server wants people to sign in: one of MCP's own library, behind its middleware, and
 // oidc-provider, which the arguments start: Node.js, the script, how long a token and a code live, and where it is.
-// After a request for /revoke it refuses tokens that may not write, and after one for /end its authorization server
-// refuses all that came of the login.
+// After a request for /revoke it refuses tokens that may not write, after one for /demand it asks for more scopes in
+// place of that, and after one for /end its authorization server refuses all that came of the login.
 func serveResource(certificate string) error {
 	pair, err := tls.LoadX509KeyPair(certificate, certificate)
 	if err != nil {
@@ -128,8 +128,22 @@ func guardedServer(api string, said chan<- any) http.Handler {
 		ResourceMetadataURL: "https://" + resourceHost + "/.well-known/oauth-protected-resource/mcp",
 		Scopes:              []string{"read"},
 	})(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	var demanding atomic.Bool
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", guarded)
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, q *http.Request) {
+		token, found := strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
+		lacks := func() bool {
+			info, err := verify(q.Context(), token, q)
+			return err == nil && !slices.Contains(info.Scopes, "write")
+		}
+		if found && demanding.Load() && lacks() {
+			w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="write"`)
+			http.Error(w, "who reads here may write", http.StatusForbidden)
+			return
+		}
+		guarded.ServeHTTP(w, q)
+	})
+	mux.HandleFunc("/demand", func(http.ResponseWriter, *http.Request) { demanding.Store(true) })
 	mux.Handle("/.well-known/oauth-protected-resource/mcp", auth.ProtectedResourceMetadataHandler(
 		&oauthex.ProtectedResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{issuerURL},
 			ScopesSupported: []string{"read", "write"}}))
@@ -334,4 +348,56 @@ func TestRemoteSignIn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRemoteWantsScopes signs in to a real remote server that lets nobody begin without a scope, of which it tells only
+// who has signed in: pfar says which scope is missing, and what to type, and asks the server nothing more until then.
+func TestRemoteWantsScopes(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // another network takes root, and the test has run as root
+	}
+	t.Parallel()
+	said, wrap := startVendor(t, 3600)
+	p := prepare(t, map[string]string{"vendor.hcl": "auth = { token = \"vault:vendor_token\" }\nserver {\n" +
+		"  transport = \"stream-http\"\n  url = \"" + resourceURL + "\"\n}\n"})
+	p.up(wrap...)
+	needs := func(command string) {
+		t.Helper()
+		p.await("the command", soon, func(r control.Report) bool {
+			s := server(r, "vendor")
+			return s.State == control.NeedsLogin && s.Remedy == command
+		})
+	}
+	needs("pfar login vendor")
+	demand := p.inside(exec.Command("curl", "-skf", "https://"+resourceHost+"/demand"))
+	if out, err := demand.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	first := p.atTerminal("login", "vendor")
+	first.reply(1, "Sign in there? [y/N]", "y")
+	p.consents(t, first.link(1))
+	if code := first.ended(); code != 0 {
+		t.Fatalf("%d, %s", code, first.text())
+	}
+	const command = "pfar login vendor --scope write"
+	needs(command)
+	out, _, _ := p.command("status", "vendor")
+	if !strings.Contains(out, command) || !strings.Contains(out, "HTTP 403") || !strings.Contains(out, "needs-login") {
+		t.Errorf("pfar status says %s", out)
+	}
+	for len(said) > 0 {
+		<-said
+	}
+	again := p.login(t, "vendor", "--yes", "--scope", "write")
+	link := again.shows(`sign in:\n\n  (https://\S+)`)
+	for len(said) > 0 {
+		if s := <-said; strings.HasPrefix(s.Authorization, "Bearer") {
+			t.Errorf("nobody has signed in, and it is asked %+v", s)
+		}
+	}
+	p.consents(t, link)
+	if code := again.ends(); code != 0 {
+		t.Errorf("%d, %s%s", code, &again.stdout, &again.stderr)
+	}
+	p.awaitRunning("vendor")
 }

@@ -88,7 +88,7 @@ func (s Server) Process() Server {
 	return s
 }
 
-// Message is one packet. Exactly one member is set, beside At, Secrets, Proof and Unauthorized.
+// Message is one packet. Exactly one member is set, beside At, Secrets, Proof and Login.
 type Message struct {
 	Change  *Server `json:"change,omitempty"`  // pfard, first and instead of Expect: what a server that runs is by now; answered by Ready or Failed
 	At      int64   `json:"at,omitempty"`      // with Expect: before the declaration was read; with Change: after (Now)
@@ -102,14 +102,18 @@ type Message struct {
 	Begin    *Begin `json:"begin,omitempty"`    // gateway: the answer to an Expect with Files
 	Ready    *Ready `json:"ready,omitempty"`    // gateway: handshake and discovery done, or done again
 	Failed   string `json:"failed,omitempty"`   // gateway: the server does not speak MCP; why
-
-	// Unauthorized says, with Failed, that a remote server wants a token, or another one.
-	Unauthorized bool `json:"unauthorized,omitempty"`
+	Login           // gateway, with Failed
 
 	Keep   *Keep   `json:"keep,omitempty"`   // gateway
 	Kept   *Kept   `json:"kept,omitempty"`   // launcher: the answer
 	Undo   *Undo   `json:"undo,omitempty"`   // gateway
 	Undone *Undone `json:"undone,omitempty"` // launcher: the answer, with a file
+}
+
+// Login says whether a remote server wants a token, or another one.
+type Login struct {
+	Unauthorized bool     `json:"unauthorized,omitempty"`
+	Scopes       []string `json:"scopes,omitempty"` // that its token lacks, if the server names some
 }
 
 // Begin says whether the program that Expect tells of may be started. If not, the gateway hangs up once it may: then a

@@ -160,6 +160,26 @@ func TestPair(t *testing.T) {
 	}
 }
 
+// TestPairWantsAScope: whoever refuses the event stream for want of a scope has the pair, and is asked nothing else.
+func TestPairWantsAScope(t *testing.T) {
+	for name, args := range map[string][]string{"declared": {"--sse"}, "found": nil} {
+		t.Run(name, func(t *testing.T) {
+			h := &honest{t: t, get: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="a"`)
+				w.WriteHeader(http.StatusForbidden)
+			}, other: func(w http.ResponseWriter, _ *http.Request, m received) bool {
+				w.WriteHeader(http.StatusNotFound)
+				return true
+			}}
+			inWorld(t, place{handler: h, args: args}, func(t *testing.T, w *world) {
+				w.send(initialize)
+				w.wantFault(1, "forbidden", "HTTP 403 Forbidden, for want of a scope: "+
+					"its owner asks for it with pfar login "+thisHost()+" --scope a")
+			})
+		})
+	}
+}
+
 // TestDeclaredPairIsNone: what a declaration says is tried first, and no more.
 func TestDeclaredPairIsNone(t *testing.T) {
 	for name, get := range map[string]func(w http.ResponseWriter, r *http.Request){

@@ -130,7 +130,7 @@ func (ss *sessions) begin(f *inbox.Flight, m message, s *session, pairFirst bool
 	switch none := ss.pair(f.Context(), s); {
 	case none == nil:
 		return ss.exchange(f, m, s)
-	case !errors.Is(none, errNoPair) && (fault.Is(none, fault.Schema) || fault.Is(none, fault.Unauthorized)):
+	case !errors.Is(none, errNoPair) && (fault.Is(none, fault.Schema) || fault.NeedsLogin(none)):
 		return none
 	}
 	return err

@@ -279,6 +279,9 @@ func TestInitialize(t *testing.T) {
 		{"400", status(400), "schema", "HTTP 400 Bad Request", ""},
 		{"404", status(404), "not_found", "HTTP 404 Not Found", ""},
 		{"401", status(401), "unauthorized", "HTTP 401 Unauthorized", ""},
+		{"403 for a scope", status(403, "WWW-Authenticate", `Bearer error="insufficient_scope", scope="a:b"`),
+			"forbidden", "HTTP 403 Forbidden, for want of a scope: its owner asks for it with pfar login " + thisHost() +
+				" --scope a:b", ""},
 		{"500", status(500), "server_error", "HTTP 500 Internal Server Error", ""},
 		{"nothing", body(""), "schema", "what it says is no JSON-RPC message: JSON ends too early", ""},
 		{"the same by a stream", stream("data: " + welcome + "\n\n"), "", "", welcome},

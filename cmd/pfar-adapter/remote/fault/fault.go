@@ -77,11 +77,18 @@ func Is(err error, class Class) bool {
 	return errors.As(err, &f) && f.Class == class
 }
 
+// NeedsLogin reports whether an error is a fault that a person ends who signs in: the server wants a token, another
+// one, or one with more scopes.
+func NeedsLogin(err error) bool {
+	f := new(Fault)
+	return errors.As(err, &f) && (f.Class == Unauthorized || f.Auth.Code == oauth.InsufficientScope)
+}
+
 // seconds rounds up: whoever waits for less is refused once more.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // maxText bounds each text in a fault, in bytes.
-const maxText = 300
+const maxText = 512
 
 // Plain is a text of the server's that is fit for an error or a log line: short, shown as what it is, and without
 // secrets, of which the known ones are in the set.

@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"net/http"
 	"os"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
@@ -141,20 +140,12 @@ func decimal(s string) (time.Duration, bool) {
 	return time.Duration(min(n, most) * float64(time.Second)), true
 }
 
-// scope is one that may stand in a command which a person copies.
-var scope = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`)
-
-// maxAsked is how many scopes the command may have.
-const maxAsked = 16
-
 // asks says with which command the owner of a server asks for the scopes that the token lacks; "": it lacks none, or
 // the server names what is not fit for a command.
 func asks(d oauth.Demand, server string) string {
-	unfit := func(s string) bool { return !scope.MatchString(s) }
-	if d.Code != "insufficient_scope" || len(d.Scopes) == 0 || len(d.Scopes) > maxAsked ||
-		slices.ContainsFunc(d.Scopes, unfit) {
+	options := units.ScopeOptions(d.Scopes)
+	if d.Code != oauth.InsufficientScope || options == "" {
 		return ""
 	}
-	return ", for want of a scope: its owner asks for it with pfar login " + server + " --scope " +
-		strings.Join(d.Scopes, " --scope ")
+	return ", for want of a scope: its owner asks for it with " + units.LoginCommand + server + options
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -20,19 +21,20 @@ func reported(server handover.Server, raw []byte) error {
 	if err != nil { // jsonrpc.ValidError has read it
 		return &jsonrpc.Error{Raw: raw}
 	}
-	f := failure.Failure{}
+	f, wants := failure.Failure{}, oauth.Demand{}
 	data, noData := jsonrpc.Object(ms.Get("data"), nil)
 	switch {
 	case !server.Adapted:
 		f.Class = classOf((&jsonrpc.Error{Raw: raw}).Number())
 	case noData == nil:
-		f = failure.Read(data.Get(failure.Key))
+		told := data.Get(failure.Key)
+		f, wants = failure.Read(told), failure.ReadDemand(told)
 	}
 	e := &jsonrpc.Error{Raw: unforged(raw, ms)}
 	if f.Class == "" {
 		return e
 	}
-	return &failure.Error{Failure: f, Server: server.Name, Err: e}
+	return &failure.Error{Failure: f, Server: server.Name, Wants: wants, Err: e}
 }
 
 // unforged is an error object without what it says in pfar's name.
