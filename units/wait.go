@@ -18,6 +18,7 @@ type Wait struct {
 const (
 	WaitCredentials = "credentials"
 	WaitProgram     = "program" // that it has is to be accepted
+	WaitRefresh     = "refresh" // of the token that a remote server has refused
 	WaitLogin       = "login"   // a remote server wants a token, another one, or one with more scopes
 )
 

@@ -29,6 +29,10 @@ type delivery struct {
 		Deliver(key string) ([]byte, error) // vault.ErrNotFound, if there is none
 		Tokens(key string) (set oauth.Set, text []byte, ok bool, err error)
 		Seed() ([]byte, error)
+		// Refused takes it that a server has refused the token under a key. Refreshes reports whether another one is being
+		// obtained, or why the last try failed.
+		Refused(key string)
+		Refreshes(key string) (now bool, problem string)
 	}
 	learn func(name string, value []byte) // is called with each value before anybody gets it
 	stood *stood
@@ -340,6 +344,12 @@ type served struct {
 	*vault.Vault
 	tokens *tokens
 }
+
+// Refused passes it on to who refreshes token sets.
+func (s served) Refused(key string) { s.tokens.refused(key) }
+
+// Refreshes asks who does.
+func (s served) Refreshes(key string) (now bool, problem string) { return s.tokens.refreshes(key) }
 
 func (s served) Deliver(key string) ([]byte, error) {
 	if wait := s.tokens.awaits(key); wait.words != "" {

@@ -39,6 +39,10 @@ func (v values) Deliver(key string) ([]byte, error) {
 
 func (v values) Tokens(string) (oauth.Set, []byte, bool, error) { return oauth.Set{}, nil, false, nil }
 
+func (v values) Refused(string) {}
+
+func (v values) Refreshes(string) (bool, string) { return false, "" }
+
 func (v values) Seed() ([]byte, error) { return bytes.Repeat([]byte{7}, 32), nil }
 
 func TestDelivery(t *testing.T) {

@@ -84,6 +84,7 @@ func (f *fleet) changed(u units.Update) {
 		default:
 			before := s.status.State
 			f.take(s, u)
+			s.renewRefused(f.delivery)
 			f.failed(s, before)
 			f.retryCrashed(s)
 			f.retryWaiting(s)

@@ -263,6 +263,11 @@ func fullDisk(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(
 
 // retryWaiting starts a server again that waits for credentials if they are there by now.
 func (f *fleet) retryWaiting(s *server) {
+	if s.renews() && s.want != nil && !s.has.Stopping && !s.awaitsRefresh(f.delivery) {
+		s.again = s.has.Started != nil
+		f.converge(s)
+		return
+	}
 	if s.status.State != control.Waiting || s.undecided() || s.refused() || s.want == nil || s.has.Stopping {
 		return
 	}
@@ -278,6 +283,47 @@ func (f *fleet) retryWaiting(s *server) {
 		s.again = s.has.Started != nil
 		f.converge(s)
 	}
+}
+
+// renewRefused has a server whose remote has refused its token wait for another one, if pfar obtains that without a
+// person. Of a server that wants more scopes it obtains none.
+func (s *server) renewRefused(d *delivery) {
+	if login := units.LoginCommand + s.name; s.want == nil || !s.refused() || s.status.Wait.Remedy != login {
+		return
+	}
+	if key := bearerOf(*s.want); key != "" {
+		d.vault.Refused(key)
+		s.awaitsRefresh(d)
+	}
+}
+
+// awaitsRefresh shows what becomes of the token that a remote has refused, and reports false if the server may try
+// again.
+func (s *server) awaitsRefresh(d *delivery) bool {
+	key := bearerOf(*s.want)
+	now, problem := d.vault.Refreshes(key)
+	switch login := units.LoginCommand + s.name; {
+	case problem != "":
+		if s.renews() {
+			s.set(control.Waiting, login+": "+problem)
+			s.status.Wait = units.Wait{For: units.WaitLogin, Remedy: login}
+		}
+		return true
+	case now:
+		s.set(control.Waiting, fmt.Sprintf("the server has refused the OAuth token %q, which is being refreshed", key))
+		s.status.Wait = units.Wait{For: units.WaitRefresh}
+	}
+	return now
+}
+
+// bearerOf is the key of the token that goes out in its standard place; "": there is none.
+func bearerOf(p plan.Plan) string {
+	for _, c := range p.Credentials {
+		if slices.Equal(c.Places, broker.Standard()) {
+			return c.Key
+		}
+	}
+	return ""
 }
 
 // withheld is for what a launcher waits whose secrets are there, and cannot be recorded to be handed to it.

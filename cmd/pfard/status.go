@@ -188,7 +188,12 @@ func (s *server) undecided() bool {
 
 // refused reports whether a remote server waits because it has refused the token that it was given, or wants one.
 func (s *server) refused() bool {
-	return s.status.State == control.Waiting && s.status.Wait.For == units.WaitLogin
+	return s.status.State == control.Waiting && s.status.Wait.For == units.WaitLogin || s.renews()
+}
+
+// renews reports whether a server waits for another token than the one that it has refused.
+func (s *server) renews() bool {
+	return s.status.State == control.Waiting && s.status.Wait.For == units.WaitRefresh
 }
 
 // lacks has a server wait for credentials.

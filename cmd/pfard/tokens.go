@@ -71,13 +71,15 @@ type tokenSet struct {
 	pause    time.Duration // before the next try, after one that failed
 	problem  string        // why the last try failed; "": it did not
 	final    bool          // and there will be no other
+	refused  bool          // by a server that wants another one
 	awaited  time.Time     // since when a server waits for it; zero: none does, or has in vain
 }
 
 const (
 	firstRetry   = 30 * time.Second
 	lastRetry    = 30 * time.Minute
-	refreshLimit = 2 * time.Minute // for one refresh: more than its process takes
+	youngest     = 10 * time.Minute // age of an access token from which on another one may help where it is refused
+	refreshLimit = 2 * time.Minute  // for one refresh: more than its process takes
 	// patience is how long a server waits for a set whose access token has ended. Then it gets what there is: it may have
 	// tools that need none, and says better what fails.
 	patience   = 2 * time.Minute
@@ -194,6 +196,32 @@ func (t *tokens) due() {
 	if err := t.wall.wake(next); err != nil {
 		t.log.Error("no OAuth token set is refreshed in time", "error", err)
 	}
+}
+
+// refused takes it that a server has refused the access token of a set, and has another one obtained. One that was
+// obtained just now is not replaced: whoever refuses it would refuse the next one, too, and could have refresh tokens
+// used up without end.
+func (t *tokens) refused(key string) {
+	t.mu.Lock()
+	k, now := t.of[key], t.wall.now()
+	if k == nil || !k.set || k.fixed || k.final || k.refused || now.Sub(k.obtained) < youngest {
+		t.mu.Unlock()
+		return
+	}
+	k.refused, k.next, k.within = true, now, 0
+	t.mu.Unlock()
+	t.log.Info("a server has refused an OAuth token, which is refreshed", "key", key)
+	t.due()
+}
+
+// refreshes reports whether a refused token is being replaced. problem says why the last try has failed.
+func (t *tokens) refreshes(key string) (now bool, problem string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.of[key]; k != nil && k.refused {
+		return k.problem == "", k.problem
+	}
+	return false, ""
 }
 
 // refresh has a process refresh a set, and makes of its silence a failure.

@@ -509,6 +509,71 @@ func TestStartWithAnExpiredToken(t *testing.T) {
 	}
 }
 
+// TestTokenThatAServerRefuses: another one is obtained before a person is asked to sign in, and not again at once if
+// the server refuses that one, too. A person is told as soon as that does not work.
+func TestTokenThatAServerRefuses(t *testing.T) {
+	d, m, changed, h, e, _ := clerk(t)
+	d.holdTokens(t, noon, 10*time.Hour)
+	d.put(t, "a.hcl", "allowed_domains = [\"a.example\"]\nserver {\n  command = \"sh\"\n}\n"+
+		"auth = { TOKEN = { secret = \"vault:drive\", deliver = \"broker\" } }\n")
+	changed <- struct{}{}
+	d.state(t)
+	refuses := func(more string) {
+		wait := units.Wait{For: units.WaitLogin, Remedy: "pfar login a" + more}
+		d.fleet.changed(units.Update{
+			Server: "a", State: units.StateWaiting, Detail: wait.Remedy + ": refused", Wait: wait,
+		})
+	}
+	during := func(what string, state control.State, detail string, starts int) {
+		t.Helper()
+		s := d.state(t)["a"]
+		if s.State != state || !strings.Contains(s.Detail, detail) || m.count("a") != starts {
+			t.Errorf("%s: it is %s: %s, %d starts", what, s.State, s.Detail, m.count("a"))
+		}
+		if state == control.NeedsLogin && !strings.HasPrefix(s.Remedy, "pfar login a") {
+			t.Errorf("%s: the remedy is %q", what, s.Remedy)
+		}
+	}
+	h.advance(youngest - time.Second)
+	refuses("")
+	during("a young one is refused", control.NeedsLogin, "refused", 1)
+	e.rests(t)
+	h.advance(time.Hour)
+	refuses(" --scope x")
+	during("more scopes are wanted", control.NeedsLogin, "refused", 1)
+	e.rests(t)
+	refuses("")
+	during("refused", control.Waiting, "which is being refreshed", 1)
+	refuses("") // it says so again
+	during("refused", control.Waiting, "which is being refreshed", 1)
+	e.succeeds(t, 1, 10*time.Hour)
+	during("refreshed", control.Starting, "starting", 2)
+	for range 3 {
+		refuses("")
+		during("refused again", control.NeedsLogin, "refused", 2)
+		e.rests(t)
+	}
+
+	h.advance(time.Hour)
+	refuses("")
+	e.fails(t, attach.Refreshed{Error: "it answered 503"})
+	during("not refreshed yet", control.NeedsLogin, "503", 2)
+	refuses("")
+	during("not refreshed yet", control.NeedsLogin, "refused", 2)
+	h.advance(firstRetry)
+	e.succeeds(t, 2, 10*time.Hour)
+	during("refreshed after all", control.Starting, "starting", 3)
+
+	h.advance(time.Hour)
+	refuses("")
+	e.fails(t, attach.Refreshed{Error: "it answered 400 (invalid_grant)", Code: "invalid_grant", Final: true})
+	during("with its refresh token", control.NeedsLogin, "invalid_grant", 3)
+	d.within(t, d.uses.wakeWaiting)
+	refuses("")
+	during("with its refresh token", control.NeedsLogin, "refused", 3)
+	e.rests(t)
+}
+
 // TestTokensThatWereReplaced: what the owner stores while a set is refreshed stays.
 func TestTokensThatWereReplaced(t *testing.T) {
 	d, _, changed, h, e, _ := clerk(t)
