@@ -21,7 +21,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	roles := map[string]func(string) error{roleClient: playClient, roleSignIn: playSignIn}
+	roles := map[string]func(string) error{
+		roleClient: playClient, roleRemoteClient: playRemoteClient, roleSignIn: playSignIn,
+	}
 	if play := roles[os.Getenv(roleVariable)]; play != nil {
 		if err := play(os.Args[len(os.Args)-1]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
