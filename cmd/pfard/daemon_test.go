@@ -366,7 +366,18 @@ func TestARefusedTokenWaits(t *testing.T) {
 	if s := d.state(t)["a"]; s.State != control.NeedsLogin || s.Wait != wait || m.count("a") != starts {
 		t.Errorf("it is %s: %s; %d starts, then %d", s.State, s.Detail, starts, m.count("a"))
 	}
+	told := func(want bool) {
+		t.Helper()
+		var list []control.OnDemand
+		d.within(t, func() { list = d.orders.onDemand() })
+		login := func(o control.OnDemand) bool { return o.Server.Name == "a" && o.Login && !o.Sleeps }
+		if slices.ContainsFunc(list, login) != want {
+			t.Errorf("the gateway is told %+v", list)
+		}
+	}
+	told(true)
 	r := ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter3"})
+	told(false)
 	if s := d.state(t)["a"]; s.State == control.NeedsLogin || m.count("a") != starts+1 {
 		t.Errorf("with another token it is %s: %s; %d starts, then %d", s.State, s.Detail, starts, m.count("a"))
 	}

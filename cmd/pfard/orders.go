@@ -151,13 +151,15 @@ func (o *orders) onDemand() []control.OnDemand {
 	var list []control.OnDemand
 	for _, s := range o.fleet.servers {
 		offline := s.runs() && s.status.State == control.Offline
-		if s.want == nil || !s.want.Gateway.OnDemand && s.renew == noRenewal && !s.returns() && !offline {
+		login := s.runs() && s.status.State == control.Waiting && s.status.Wait.NeedsLogin()
+		if s.want == nil ||
+			!s.want.Gateway.OnDemand && s.renew == noRenewal && !s.returns() && !offline && !login {
 			continue
 		}
 		d := control.OnDemand{
 			Server: s.want.Gateway, Returns: s.returns(),
 			Renews:  s.renew == renewalDue && s.status.State == control.Running,
-			Offline: offline,
+			Offline: offline, Login: login,
 		}
 		if offline {
 			d.Next = s.status.Wait.Until
@@ -166,7 +168,7 @@ func (o *orders) onDemand() []control.OnDemand {
 		case control.Sleeping:
 			d.Sleeps = true
 		case control.Waiting: // a call looks whether it is there by now, and says what is not
-			d.Sleeps = s.run
+			d.Sleeps = s.run && (!login || s.want.Gateway.OnDemand)
 		case control.Stopped, control.Failed, control.BackOff, control.Offline:
 			d.Stays = !s.status.State.TriedAgain()
 			d.Down = strings.TrimSuffix("it is "+string(s.status.State)+": "+s.status.Detail, ": "+string(s.status.State))

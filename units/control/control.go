@@ -183,6 +183,7 @@ type OnDemand struct {
 	Stays   bool            `json:"stays,omitempty"`   // down until somebody starts it
 	Offline bool            `json:"offline,omitempty"` // pfar tries again and again to reach it: Wake has it tried now
 	Next    time.Time       `json:"next,omitzero"`     // with Offline: when that is done without Wake
+	Login   bool            `json:"login,omitempty"`   // it waits until a person signs in
 }
 
 // State is where a server is in its life.

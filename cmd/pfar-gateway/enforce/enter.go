@@ -96,6 +96,10 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 			return nil, err
 		}
 	case gate.Ask:
+		if it.Vain != nil {
+			pass.end("denied")
+			return nil, it.Vain
+		}
 		if err := p.ask(ctx, pass, &w, &r, found); err != nil {
 			return nil, err
 		}

@@ -34,6 +34,8 @@ type Item struct {
 	Typed    func() bool                 // whether an accepted schema leaves no free text in its output; nil: no
 	FreeText func(arguments []byte) bool // whether they hold text that the schema does not bound; nil: they may
 
+	Vain error // why a person would allow it in vain, and is not asked; nil: nothing is known
+
 	unkept string // why pfar keeps no version of its folders; "": it does, or nobody has asked
 }
 

@@ -53,8 +53,8 @@ func (d *demand) OnDemand(list []control.OnDemand) {
 	}
 	for name, e := range d.entries {
 		e.renews = e.renews && named[name]
-		if (e.returns || e.stays || e.offline) && !named[name] {
-			e.returns, e.stays, e.offline = false, false, false
+		if (e.returns || e.stays || e.offline || e.login) && !named[name] {
+			e.returns, e.stays, e.offline, e.login = false, false, false, false
 			d.publish(0)
 		}
 		if named[name] || e.sleeps == nil && !e.rests() {
@@ -89,8 +89,8 @@ func (d *demand) demanded(o control.OnDemand) bool {
 		d.entries[o.Server.Name] = e
 		d.publish(0)
 	}
-	if e.offline != o.Offline || !e.next.Equal(o.Next) {
-		e.offline, e.next = o.Offline, o.Next
+	if e.offline != o.Offline || !e.next.Equal(o.Next) || e.login != o.Login {
+		e.offline, e.next, e.login = o.Offline, o.Next, o.Login
 		defer d.publish(0)
 	}
 	if e.renews = o.Renews; e.renews {

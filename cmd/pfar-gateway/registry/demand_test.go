@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -517,6 +518,30 @@ func TestDown(t *testing.T) {
 	}
 	if wakes, _ := m.counts(); wakes != 0 {
 		t.Error("it was woken")
+	}
+}
+
+// TestNeedsLogin: what waits for a person to sign in is neither listed nor woken, and a call says so without waiting,
+// until pfard says otherwise.
+func TestNeedsLogin(t *testing.T) {
+	m := learned(t, limits(), time.Minute)
+	m.tell(control.OnDemand{Login: true, Down: "it waits"})
+	if m.listed() != "" {
+		t.Errorf("listed %q", m.listed())
+	}
+	for range 3 {
+		_, err := m.use(t.Context(), "")
+		if f := failure.Of(err); f.Class != failure.Unauthorized || code(err) != protocol.CodeUnavailable ||
+			!strings.Contains(remedy(err), "pfar login s") {
+			t.Errorf("calling it: %v; %s", err, remedy(err))
+		}
+	}
+	if wakes, _ := m.counts(); wakes != 0 {
+		t.Error("it was woken")
+	}
+	m.tell(control.OnDemand{Down: "it is stopped", Stays: true})
+	if _, err := m.use(t.Context(), ""); failure.Of(err).Class != failure.Died {
+		t.Errorf("calling it later: %v", err)
 	}
 }
 

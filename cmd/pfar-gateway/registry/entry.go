@@ -51,9 +51,10 @@ type sleep struct {
 	outage
 }
 
-// outage is what is known of a server that pfard tries again and again to reach.
+// outage is what is known of a server that pfard tries again and again to reach, or not before a person has signed in.
 type outage struct {
 	offline bool
+	login   bool          // a person is to sign in
 	next    time.Time     // when it is tried, with offline
 	trying  chan struct{} // closed when it has been tried for a request; nil: it is not
 }

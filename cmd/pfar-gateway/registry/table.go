@@ -51,7 +51,7 @@ func (t *table) publish(changed Kinds) {
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
 		state := e.state
-		state.Offline, state.Next = e.offline, e.next
+		state.Offline, state.Next, state.Login = e.offline, e.next, e.login
 		states[name] = state
 		if e.served != nil {
 			serving = append(serving, e.served)

@@ -42,9 +42,15 @@ type Upstream struct {
 	marked  atomic.Pointer[marked]
 	retells *rate.Limiter // of changes that change nothing
 	level   atomic.Int32  // the most verbose of log messages that it has been told; 0: none
-	untried atomic.Bool   // it was started to learn what it offers, and nobody has wanted anything of it yet
+	use
 
 	writing sync.Mutex // held from reading what is remembered until it is written
+}
+
+// use is what has come of calls.
+type use struct {
+	untried atomic.Bool // it was started to learn what it offers, and nobody has wanted anything of it yet
+	closed  sync.Map    // names of tools whose last call it has refused for want of a token that it accepts
 }
 
 // past is how a server's process came here.
@@ -240,6 +246,26 @@ func (u *Upstream) Granted(tool string) error {
 		}
 	}
 	return nil
+}
+
+// Called takes what came of a call of a tool.
+func (u *Upstream) Called(tool string, err error) {
+	if failure.Of(err).Class == failure.Unauthorized {
+		u.closed.Store(tool, nil)
+	} else {
+		u.closed.Delete(tool)
+	}
+}
+
+// Vain returns why nobody is asked about a call of a tool: the server has refused the last one, whoever calls. Another
+// token is for another process.
+func (u *Upstream) Vain(tool string) error {
+	if _, closed := u.closed.Load(tool); !closed {
+		return nil
+	}
+	server := u.Server().Name
+	return signedOut(server, "server %q has refused tool %s for want of a token that it accepts: nobody is asked about "+
+		"another call before its owner has signed in", server, protocol.Quote(tool))
 }
 
 // newProof takes it that pfard has told which secrets a live server has by now.

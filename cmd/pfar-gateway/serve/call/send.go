@@ -11,6 +11,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
@@ -112,7 +113,13 @@ func (c *Call) once() (reply.Reply, Target, error) {
 // Forward sends the request once.
 func (c *Call) Forward(t Target) (reply.Reply, error) {
 	c.tries++
-	return c.observed(c.Ctx, t.server(), t.Item.Name, func(ctx context.Context) (reply.Reply, error) { return c.send(ctx, t) })
+	return c.observed(c.Ctx, t.server(), t.Item.Name, func(ctx context.Context) (reply.Reply, error) {
+		re, err := c.send(ctx, t)
+		if t.Kind == gate.Tool {
+			t.Upstream.Called(t.Item.Name, err)
+		}
+		return re, err
+	})
 }
 
 // send calls the server, and again with the client's answers as long as the server asks. A client of 2026-07-28 answers

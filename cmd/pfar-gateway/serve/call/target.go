@@ -56,7 +56,7 @@ func (t Target) Judged() enforce.Item {
 		Kind: t.Kind, Name: t.Name, Pin: t.Item.Pin, Fits: t.Fits,
 	}
 	if t.Kind == gate.Tool {
-		it.FreeText = t.Item.FreeText
+		it.FreeText, it.Vain = t.Item.FreeText, t.Upstream.Vain(t.Item.Name)
 		if t.Item.Reviewed {
 			it.Hints, it.Typed = func() *gate.Hints { return hints(t.Item) }, func() bool { return t.Item.Extracts() }
 		}
