@@ -144,7 +144,7 @@ func (p *Policy) denied(found []*cell, t *table, s Session, c Call) []*cell {
 	for i := range p.Rules {
 		if r := &p.Rules[i]; r.fits(s, c) {
 			says := said(r.Verdict, r.At+": "+r.Verdict.String()+" "+r.Name, r.Reason)
-			says.inspect = s.Label.Integrity == Raw
+			says.inspect = s.Label.Integrity != Clean
 			found = append(found, says)
 		}
 	}

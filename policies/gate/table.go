@@ -146,7 +146,7 @@ func (p Profile) decide(c Case) cell {
 		rule := p.At + ": no row"
 		return cell{rule: rule, fired: []string{rule}, reason: "The profile has no row for this case: session " + where + c.words() + ", effect " + c.Effect.String() + "."}
 	}
-	made := cell{verdict: outcome.Verdict, once: outcome.Once, inspect: outcome.Verdict == Inspect || c.Session == Raw && outcome.Verdict == Ask}
+	made := cell{verdict: outcome.Verdict, once: outcome.Once, inspect: outcome.Verdict == Inspect || c.Session != Clean && outcome.Verdict == Ask}
 	made.rule = by.At + ": " + where + by.Data.String() + ", " + c.Effect.String()
 	if outcome.Verdict == Inspect {
 		made.verdict = min(p.Inspect, Inspect)

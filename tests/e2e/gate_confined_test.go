@@ -171,7 +171,7 @@ func percents(s string) (all string) {
 // may get what a session looks up there, but no page that a stranger chose, and none that is named by private data.
 func TestHeistsByAddress(t *testing.T) {
 	t.Parallel()
-	for _, profile := range []string{"strict", "balanced", "everyday"} {
+	for _, profile := range deciding {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
 			s := prepareStage(t, profile)

@@ -136,17 +136,11 @@ func done(out http.ResponseWriter, err error) {
 // facts all, and notion as in examples/.
 const wiki, notion = "wiki", "notion"
 
-// newHeistStage brings up a stage for heists, with a file of policies if there is one. Notion belongs to it if that can
-// be.
-func newHeistStage(t *testing.T, profile, policy string) *stage {
+// newHeistStage brings up a stage for heists. Notion belongs to it if that can be.
+func newHeistStage(t *testing.T, profile string) *stage {
 	t.Helper()
 	s := prepareStage(t, profile)
 	more := append(s.declareHeistServers(), s.declareConfined()...)
-	if policy != "" {
-		dir := filepath.Join(s.home, "policies.d")
-		check(t, os.Mkdir(dir, 0o755))
-		check(t, os.WriteFile(filepath.Join(dir, "local.hcl"), []byte(policy), 0o644))
-	}
 	if os.Getuid() != 0 {
 		s.begin() // another network takes root, and the test has run as root
 		s.awaitRunning(more...)
@@ -217,15 +211,15 @@ func heistsWith(server string) []heist {
 	moved := func(_ *stage, a *agent, _ string) {
 		call(a, "move-page", object{"page_id": ownPage(a), "parent": shared})
 	}
-	encode, unsaid := encodings(), server == wiki
+	encode := encodings()
 	all := []heist{
-		{name: "private page by mail", read: private, internal: unsaid},
-		{name: "private page by the tracker's comment", read: private, internal: unsaid, leave: ways()["comment"]},
+		{name: "private page by mail", read: private},
+		{name: "private page by the tracker's comment", read: private, leave: ways()["comment"]},
 		{name: "private page into a shared one", read: private, leave: toPage},
 		{name: "comment has file mailed", arrive: comment},
 		{name: "page has file mailed, protocol of 2026", arrive: page, modern: true},
-		{name: "comment has private page mailed", arrive: comment, read: private, internal: unsaid},
-		{name: "page has private page searched for", arrive: page, read: private, internal: unsaid, leave: ways()["search"]},
+		{name: "comment has private page mailed", arrive: comment, read: private},
+		{name: "page has private page searched for", arrive: page, read: private, leave: ways()["search"]},
 		{name: "comment has private page commented", arrive: comment, read: private, leave: toComment},
 		{name: "page has private page shared", arrive: page, read: private, leave: toPage},
 		{name: "page has private page moved", arrive: page, read: private, leave: moved},

@@ -104,7 +104,7 @@ func overlapping() []heist {
 		{name: "before the private read returns, searched for", read: saysFirst(vaultServer), leave: besides(search), overlaps: true},
 		{name: "before the private read returns, by another session", read: saysFirst(vaultServer), overlaps: true,
 			leave: besides(func(s *stage, a *agent, data string) { mail(s, a.twin(false), data) })},
-		{name: "internal data, while the issue is read", internal: true, overlaps: true, arrive: issue,
+		{name: "internal data, while the issue is read", overlaps: true, arrive: issue,
 			read: func(_ *stage, a *agent) { reading(a, memoServer, 0, "text", a.notes) }, leave: besides(search)},
 		{name: "both reads at once", arrive: nothing, overlaps: true, read: func(s *stage, a *agent) {
 			a.beside(func() {
@@ -234,8 +234,8 @@ func poisoned() (all []heist) {
 	)
 }
 
-// listed are heists of which the text stands at one of the places where the hostile server puts it. The data leaves by
-// a tool that only reads, if nobody has said that it is more than internal, and else by mail.
+// listed are heists of which the text stands at one of the places where the hostile server puts it. Data that is
+// internal leaves by a tool that only reads, and sensitive data by mail.
 func listed() (all []heist) {
 	for i, place := range listing.Places() {
 		if place.Never || place.Method == "tools/call" || strings.Contains(place.Name, "pattern") { // what there is left of a pattern is escaped
@@ -254,7 +254,6 @@ func listed() (all []heist) {
 			a.ask(place.Method, params)
 		}
 		if i%2 == 0 {
-			th.internal = true
 			th.read = func(_ *stage, a *agent) { reading(a, memoServer, 0, "text", a.notes) }
 			th.leave = func(_ *stage, a *agent, data string) { a.call(listerServer+"__look", map[string]any{"query": data}) }
 		}

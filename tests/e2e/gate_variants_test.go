@@ -22,7 +22,6 @@ type heist struct {
 	carries  string // what the stranger's text has to be like, if it arrives; "": plan
 	held     bool   // where the gate decides, that does not
 	overlaps bool   // requests are under way at the same time
-	internal bool   // nobody has said that what leaves is more than internal, and balanced lets inspectors answer for that
 	search   bool   // the client finds and calls tools by search_tools and call_tool
 }
 
