@@ -16,13 +16,14 @@ import (
 
 // BenchmarkKeepWrite is what keeping adds to a write of 1 MiB over 1 MiB: it reports how many times as long the write
 // takes with it, each next to one without. Neither waits for the disk, and a call does not. BenchmarkKeep has what the
-// other files of a folder add. The file system is that of TMPDIR, and for root another one, which shares blocks. To
-// share the blocks of a file, the kernel first writes to the disk what it has not written yet: "written" has the disk
-// take the file before the next write begins.
+// other files of a folder add. The file system is that of TMPDIR, and for root also empty ones, of which btrfs
+// shares blocks. To share the blocks of a file, the kernel first writes to the disk what it has not written yet:
+// "written" has the disk take the file before the next write begins.
 func BenchmarkKeepWrite(b *testing.B) {
 	b.Run("here", func(b *testing.B) { benchmarkKeepWrite(b, b.TempDir(), false) })
-	b.Run("reflinks", func(b *testing.B) { benchmarkKeepWrite(b, shares(b), false) })
-	b.Run("reflinks/written", func(b *testing.B) { benchmarkKeepWrite(b, shares(b), true) })
+	b.Run("ext4", func(b *testing.B) { benchmarkKeepWrite(b, mounted(b, "ext4"), false) })
+	b.Run("reflinks", func(b *testing.B) { benchmarkKeepWrite(b, mounted(b, "btrfs"), false) })
+	b.Run("reflinks/written", func(b *testing.B) { benchmarkKeepWrite(b, mounted(b, "btrfs"), true) })
 }
 
 func benchmarkKeepWrite(b *testing.B, root string, written bool) {
@@ -62,7 +63,7 @@ func benchmarkKeepWrite(b *testing.B, root string, written bool) {
 				b.Fatal(err)
 			}
 		}
-		s.syncing.Wait()
+		s.settle() // as between calls
 		return took
 	}
 	write(plain)
@@ -88,12 +89,13 @@ func onDisk(file string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// shares mounts a file system whose files can share blocks (ioctl_ficlone(2)), in a file of 8 GiB with holes.
-func shares(t testing.TB) string {
+// mounted mounts an empty file system, in a file of 8 GiB with holes. Files of btrfs can share blocks
+// (ioctl_ficlone(2)), and those of ext4 cannot.
+func mounted(t testing.TB, kind string) string {
 	t.Helper()
-	mkfs, err := exec.LookPath("mkfs.btrfs")
+	mkfs, err := exec.LookPath("mkfs." + kind)
 	if err != nil || os.Getuid() != 0 {
-		t.Skip("NOT RUN: it takes root and mkfs.btrfs (package btrfs-progs)")
+		t.Skipf("NOT RUN: it takes root and mkfs.%s (packages btrfs-progs and e2fsprogs)", kind)
 	}
 	dir := t.TempDir()
 	image, at := filepath.Join(dir, "image"), filepath.Join(dir, "at")
@@ -105,11 +107,11 @@ func shares(t testing.TB) string {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(mkfs, "-q", image).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.btrfs: %v: %s", err, out)
+		t.Fatalf("mkfs.%s: %v: %s", kind, err, out)
 	}
 	private(t)
 	if out, err := exec.Command("mount", "-o", "loop", image, at).CombinedOutput(); err != nil {
-		t.Skipf("NOT RUN: this kernel mounts no btrfs: %v: %s", err, out)
+		t.Skipf("NOT RUN: this kernel mounts no %s: %v: %s", kind, err, out)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 	return at
@@ -117,7 +119,7 @@ func shares(t testing.TB) string {
 
 // TestReflinks: where files can share blocks, what is kept costs no copy, and is restored like any other.
 func TestReflinks(t *testing.T) {
-	b := bedIn(t, shares(t))
+	b := bedIn(t, mounted(t, "btrfs"))
 	b.furnish()
 	before := b.state()
 	b.keeps("1")

@@ -234,6 +234,15 @@ func TestExpires(t *testing.T) {
 // TestFullDisk: at every step at which the disk can be full nothing that was kept is lost, a version that is not made
 // is an error, and the next is made as if nothing had been.
 func TestFullDisk(t *testing.T) {
+	for name, settle := range map[string]struct{ before, then bool }{
+		"first version": {}, "next object made": {before: true}, "next object not made": {then: true},
+	} {
+		t.Run(name, func(t *testing.T) { fullDisk(t, settle.before, settle.then) })
+	}
+}
+
+// fullDisk settles the store before the disk is full, or while it is.
+func fullDisk(t *testing.T, before, then bool) {
 	for step := 0; ; step++ {
 		b := newBed(t)
 		b.furnish()
@@ -243,12 +252,18 @@ func TestFullDisk(t *testing.T) {
 		b.write("in/deep/c", "second")
 		b.must(os.Remove(b.path("in/b")))
 		second := b.state()
+		if before {
+			b.settle()
+		}
 		n := 0
 		b.step = func(string) error {
 			if n++; n > step {
 				return unix.ENOSPC
 			}
 			return nil
+		}
+		if then {
+			b.settle()
 		}
 		err := b.Keep(handover.Call{ID: "2"})
 		b.step = func(string) error { return nil }
@@ -306,6 +321,12 @@ func TestSmallDisk(t *testing.T) {
 
 // TestKilled: a launcher that is killed at any step leaves what was kept before, and no version that is not whole.
 func TestKilled(t *testing.T) {
+	for name, settle := range map[string]string{"first version": "", "next object made": "1"} {
+		t.Run(name, func(t *testing.T) { killedAtEachStep(t, settle) })
+	}
+}
+
+func killedAtEachStep(t *testing.T, settle string) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -322,7 +343,8 @@ func TestKilled(t *testing.T) {
 		b.write("in/deep/c", "second")
 		second := b.state()
 		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), "PFAR_TEST_KILLED="+root, "PFAR_TEST_STEP="+fmt.Sprint(step))
+		cmd.Env = append(os.Environ(), "PFAR_TEST_KILLED="+root, "PFAR_TEST_STEP="+fmt.Sprint(step),
+			"PFAR_TEST_SETTLE="+settle)
 		died := cmd.Run() != nil
 		b.open()
 		if _, err := b.since(handover.Undo{Since: "2"}); err == nil && died {
@@ -356,12 +378,63 @@ func killed(root, at string) {
 			return nil
 		})
 	if err == nil {
+		s.settling.after = time.Hour
+		if os.Getenv("PFAR_TEST_SETTLE") != "" {
+			s.settle()
+		}
 		err = s.Keep(handover.Call{ID: "2"})
 	}
 	if err != nil {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// TestSettled: what is made ready between calls is no version, holds what it is used for, and is not used once old
+// versions were dropped, when all that no version needs is removed.
+func TestSettled(t *testing.T) {
+	b := newBed(t)
+	for i, what := range []string{"used", "dropped", "closed"} {
+		b.write("a", what+" before")
+		b.keeps(fmt.Sprint("first", i))
+		b.write("a", what)
+		b.settle()
+		if b.settling.spare == nil {
+			t.Fatal("no object is made ready")
+		}
+		switch what {
+		case "dropped":
+			b.must(b.drop(1))
+		case "closed":
+			b.Store.Close()
+			b.settle()
+			b.open()
+		}
+		b.keeps(fmt.Sprint("second", i))
+		b.open()
+		b.write("a", "other")
+		b.restore(fmt.Sprint("second", i))
+		if got, _ := os.ReadFile(b.path("a")); string(got) != what {
+			t.Errorf("%s: restored: %q", what, got)
+		}
+	}
+}
+
+// TestSettles: versions are whole while the disk takes them.
+func TestSettles(t *testing.T) {
+	b := newBed(t)
+	b.settling.after = 0
+	for i := range 50 {
+		b.write("a", fmt.Sprint("version ", i))
+		b.keeps(fmt.Sprint(i))
+	}
+	b.open()
+	for i := 49; i >= 0; i-- {
+		b.restore(fmt.Sprint(i))
+		if got, _ := os.ReadFile(b.path("a")); string(got) != fmt.Sprint("version ", i) {
+			t.Errorf("%d: restored: %q", i, got)
+		}
+	}
 }
 
 // TestDamaged: what a power cut left of the last records and objects is not taken for what it is not.

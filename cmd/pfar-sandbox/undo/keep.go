@@ -203,9 +203,12 @@ func (s *Store) equal(in *os.File, object uint64, size int64) (bool, error) {
 		return false, err
 	}
 	defer o.Close()
-	part := min(size+1, 64<<10) // one more byte, so that the end shows
-	a, b := make([]byte, part), make([]byte, part)
+	first, part := min(size+1, 4<<10), min(size+1, 64<<10) // one more byte, so that the end shows
+	a, b := make([]byte, first), make([]byte, first)
 	for at := int64(0); ; {
+		if at == first && part > first { // most that differ do so at once
+			a, b = make([]byte, part), make([]byte, part)
+		}
 		n, err := in.ReadAt(a, at)
 		m, oerr := o.ReadAt(b, at)
 		if n != m || !bytes.Equal(a[:n], b[:m]) {
@@ -228,16 +231,16 @@ func (p *pass) store(in *os.File, size int64) (uint64, error) {
 	if p.used += size; p.bytes+p.used > p.limits.Bytes {
 		return 0, p.full()
 	}
-	id := max(p.next, 1)
-	p.next = id + 1
-	if err := p.step("make an object"); err != nil {
-		return 0, err
-	}
-	out, err := os.OpenFile(p.object(id), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return 0, err
+	out := p.settling.spare
+	if p.settling.spare = nil; out == nil {
+		var err error
+		if out, err = p.create(); err != nil {
+			return 0, err
+		}
 	}
 	defer out.Close()
+	id := p.next
+	p.next++
 	p.made = append(p.made, id)
 	if err := p.step("copy a file"); err != nil {
 		return 0, err
@@ -247,14 +250,25 @@ func (p *pass) store(in *os.File, size int64) (uint64, error) {
 
 // clone copies a file, without its bytes where the file system can (ioctl_ficlone(2)).
 func clone(out, in *os.File, size int64) error {
+	var n int64
 	if unix.IoctlFileClone(int(out.Fd()), int(in.Fd())) == nil {
-		return out.Truncate(size)
+		st, err := out.Stat()
+		if err != nil {
+			return err
+		}
+		n = st.Size()
+	} else {
+		_ = unix.Fallocate(int(out.Fd()), 0, 0, size) // as a whole, if it can: not for each block as it comes
+		var err error
+		n, err = io.Copy(out, io.LimitReader(in, size)) // in the kernel, if it can (copy_file_range(2))
+		if err != nil {
+			return err
+		}
 	}
-	n, err := io.Copy(out, io.LimitReader(in, size)) // in the kernel, if it can (copy_file_range(2))
-	if err == nil && n != size {
-		err = errMoved
+	if n != size {
+		return errMoved
 	}
-	return err
+	return nil
 }
 
 // commit writes the version down.
@@ -296,28 +310,6 @@ func (p *pass) commit(calls []handover.Call) error {
 			p.bytes += c.Now.Size
 		}
 	}
-	p.sync(p.made)
+	p.settleLater(p.made)
 	return nil
-}
-
-// sync has the disk take what was kept. No call waits for that: a power cut can lose what was kept in the last second,
-// as it can lose the file itself.
-func (s *Store) sync(made []uint64) {
-	if len(made) == 0 {
-		return
-	}
-	log, err := unix.Dup(int(s.log.Fd()))
-	if err != nil {
-		return
-	}
-	s.syncing.Go(func() {
-		for _, id := range made {
-			if f, err := os.Open(s.object(id)); err == nil {
-				_ = unix.Fdatasync(int(f.Fd()))
-				f.Close()
-			}
-		}
-		_ = unix.Fdatasync(log)
-		unix.Close(log)
-	})
 }

@@ -226,6 +226,7 @@ func (s *Store) load() error {
 // sweep removes objects that no version needs, and notes those that are not whole: after a power cut a file can be
 // empty that was written before it.
 func (s *Store) sweep() error {
+	s.discardSpare()
 	needed := map[uint64]*entry{}
 	need := func(e *entry) {
 		if e != nil && e.Object != 0 {

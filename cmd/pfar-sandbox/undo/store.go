@@ -31,7 +31,7 @@ type Store struct {
 	next    uint64
 	broken  error // why nothing can be kept; nil: it can
 
-	syncing sync.WaitGroup
+	settling settling
 }
 
 // Open opens a store, which is made if it is not there, and the folders. The store is this process's alone.
@@ -40,7 +40,7 @@ func Open(dir string, folders []Folder, limits Limits) (*Store, error) {
 }
 
 func open(dir string, folders []Folder, l Limits, now func() time.Time, step func(string) error) (*Store, error) {
-	s := &Store{dir: dir, limits: l, now: now, step: step}
+	s := &Store{dir: dir, limits: l, now: now, step: step, settling: settling{after: settleAfter}}
 	for _, f := range folders {
 		t, err := openTree(f)
 		if err != nil {
@@ -69,9 +69,13 @@ func (s *Store) make() error {
 
 // Close gives up what is open, once all that was kept has been synced.
 func (s *Store) Close() {
-	s.syncing.Wait()
+	s.flush()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.settling.timer != nil {
+		s.settling.timer.Stop()
+	}
+	s.discardSpare()
 	for _, t := range s.trees {
 		t.at.Close()
 	}

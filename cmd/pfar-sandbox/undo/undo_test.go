@@ -54,6 +54,7 @@ func (b *bed) open() {
 	if err != nil {
 		b.Fatal(err)
 	}
+	s.settling.after = time.Hour // when a test says so
 	b.Store = s
 }
 

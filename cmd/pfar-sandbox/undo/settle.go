@@ -1,0 +1,85 @@
+package undo
+
+import (
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// settleAfter is how long the disk has nothing to do with what was kept. The calls are sent as soon as copies are made,
+// and while the disk takes those, what a call writes would wait for it.
+const settleAfter = 50 * time.Millisecond
+
+// cached is how much of each copy stays in memory, which is the server's: the beginning tells most files from others.
+const cached = 64 << 10
+
+// settling is what is done after calls were sent.
+type settling struct {
+	after time.Duration
+	timer *time.Timer
+	made  []uint64   // objects that the disk may not have yet
+	disk  sync.Mutex // held while it takes them. Who has Store.mu does not wait for it
+	spare *os.File   // the next object, empty, as making one can take longer than to fill it; nil: it is not made yet
+}
+
+// settleLater has the disk take objects soon. No call waits for that: a power cut can lose what was kept in the last
+// second, as it can lose the file itself.
+func (s *Store) settleLater(made []uint64) {
+	if len(made) > 0 && len(s.settling.made) == 0 {
+		s.settling.timer = time.AfterFunc(s.settling.after, s.settle)
+	}
+	s.settling.made = append(s.settling.made, made...)
+}
+
+// settle has the disk take what was kept, and makes the next object.
+func (s *Store) settle() {
+	s.flush()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken == nil && s.settling.spare == nil {
+		s.settling.spare, _ = s.create() // or the next version does
+	}
+}
+
+// flush has the disk take what was kept.
+func (s *Store) flush() {
+	s.settling.disk.Lock()
+	defer s.settling.disk.Unlock()
+	s.mu.Lock()
+	made := s.settling.made
+	s.settling.made = nil
+	log := -1
+	if len(made) > 0 {
+		log, _ = unix.Dup(int(s.log.Fd()))
+	}
+	s.mu.Unlock()
+	for _, id := range made {
+		if f, err := os.Open(s.object(id)); err == nil {
+			_ = unix.Fdatasync(int(f.Fd()))
+			_ = unix.Fadvise(int(f.Fd()), cached, 0, unix.FADV_DONTNEED)
+			f.Close()
+		}
+	}
+	if log >= 0 {
+		_ = unix.Fdatasync(log)
+		unix.Close(log)
+	}
+}
+
+// create makes the next object, which is empty.
+func (s *Store) create() (*os.File, error) {
+	if err := s.step("make an object"); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(s.object(s.next), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// discardSpare gives up the next object. Its file is one that nothing needs.
+func (s *Store) discardSpare() {
+	if s.settling.spare != nil {
+		s.settling.spare.Close()
+		s.settling.spare = nil
+	}
+}
