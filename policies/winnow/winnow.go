@@ -36,13 +36,13 @@ func Append(dst []uint64, text string) []uint64 {
 			plain[n] = randoms[b]
 			n += int(counts[b])
 			if n == block {
-				dst, n = winnow(dst, plain[:])
+				dst, n = room.evens.winnow(dst, plain[:])
 			}
 		}
 		text = text[k-behind:]
-		dst, behind = winnow(dst, seen[:k])
+		dst, behind = room.evens.winnow(dst, seen[:k])
 	}
-	dst, _ = winnow(dst, plain[:n])
+	dst, _ = room.evens.winnow(dst, plain[:n])
 	return dst
 }
 
@@ -50,7 +50,13 @@ func Append(dst []uint64, text string) []uint64 {
 const block = 1 << 9
 
 // room is what a text is worked on in. It is used again as it is: to zero it would take longer than a short text does.
-type room struct{ seen, plain [block]uint64 }
+type room struct {
+	seen, plain [block]uint64
+	evens       evens
+}
+
+// evens are the hashes at even places of a block.
+type evens [block / 2]uint64
 
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
@@ -89,33 +95,47 @@ var randoms, counts = func() (r [256]uint64, counts [256]byte) {
 
 // winnow appends the least hash of each window of a block, once where windows side by side have the same one. It moves
 // the end of the block, which the next one needs too, to its beginning, and returns how much that is.
-func winnow(dst, text []uint64) ([]uint64, int) {
+func (evens *evens) winnow(dst, text []uint64) ([]uint64, int) {
 	if len(text) < Run {
 		return dst, len(text)
 	}
 	const most = ^uint64(0)
 	var of, last uint64
-	one := most                            // the hash one place back
-	two, two1 := most, most                // the least of two, one and two places back
-	four, four1, four2 := most, most, most // the least of four, one to
-	four3, eight := most, most             // four places back; the least of eight, one place back
 	for i, c := range text[:gram-1] {
 		of ^= bits.RotateLeft64(c, gram-2-i)
 	}
+	// Two windows side by side, of which the first ends at an even place, have eight hashes in common: four pairs, each of
+	// an odd place and the even one behind it.
+	odd, pair, four, four1 := most, most, most, most
 	ins := text[gram-1:]
-	for i, out := range text[:len(ins)] {
+	outs := text[:len(ins)]
+	for i := 0; i+1 < len(ins) && i+1 < len(outs); i += 2 {
 		of = bits.RotateLeft64(of, 1) ^ ins[i]
-		h := mixed(of)
-		of ^= bits.RotateLeft64(out, gram-1)
-		a := min(h, one)
-		b := min(a, two1)
-		c := min(b, four3)
-		least := min(c, eight)
-		one, two, two1 = h, a, two
-		four, four1, four2, four3 = b, four, four1, four2
-		eight = c
-		if least != last && i >= window-1 {
+		a := mixed(of)
+		of = bits.RotateLeft64(of^bits.RotateLeft64(outs[i], gram-1), 1) ^ ins[i+1]
+		b := mixed(of)
+		of ^= bits.RotateLeft64(outs[i+1], gram-1)
+		p := min(odd, a)
+		q := min(p, pair)
+		eight := min(q, four1)
+		evens[i/2&(block/2-1)] = a
+		odd, pair, four, four1 = b, p, q, four
+		if i < window-1 {
+			continue
+		}
+		if least := min(eight, evens[(i/2-4)&(block/2-1)]); least != last {
 			dst, last = append(dst, least), least
+		}
+		if least := min(eight, b); least != last {
+			dst, last = append(dst, least), least
+		}
+	}
+	if i := len(ins) - 1; i%2 == 0 { // one is left
+		of = bits.RotateLeft64(of, 1) ^ ins[i]
+		a := mixed(of)
+		eight := min(min(min(odd, a), pair), four1)
+		if least := min(eight, evens[(i/2-4)&(block/2-1)]); least != last && i >= window-1 {
+			dst = append(dst, least)
 		}
 	}
 	copy(text, text[len(text)-Run+1:])

@@ -266,12 +266,14 @@ func (r *memory) carries(k key, arguments []byte, audience gate.Confidentiality,
 		return ""
 	}
 	found := false
-	var room [512]uint64
+	room := rooms.Get().(*[]uint64)
+	defer rooms.Put(room)
 	whole := inspect.Readings(arguments, func(text string) {
 		if found {
 			return
 		}
-		for _, f := range winnow.Append(room[:0], text) {
+		*room = winnow.Append((*room)[:0], text)
+		for _, f := range *room {
 			if s.prints.is(f) > audience {
 				found = true
 				return
@@ -286,6 +288,9 @@ func (r *memory) carries(k key, arguments []byte, audience gate.Confidentiality,
 	}
 	return ""
 }
+
+// rooms are for fingerprints of arguments.
+var rooms = sync.Pool{New: func() any { return new([]uint64) }}
 
 // backwards has the characters of a text in the other order.
 func backwards(s string) string {
