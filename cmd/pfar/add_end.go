@@ -25,6 +25,7 @@ type added struct {
 	Reads      []string `json:"reads,omitempty"`  // tools that only read
 	Writes     []string `json:"writes,omitempty"` // the others
 	Unreviewed []string `json:"unreviewed,omitempty"`
+	Unknown    string   `json:"unknown,omitempty"` // that nothing is known of what its tools do, and what to write
 }
 
 // outcome is how a set-up has ended.
@@ -43,7 +44,7 @@ func (a *adding) finish(ctx context.Context, now control.Flow) error {
 	}
 	if report, err := a.report(ctx); err == nil {
 		if s, err := findServer(report, now.Server); err == nil {
-			out.File = s.File
+			out.File, out.Unknown = s.File, s.Unknown
 		}
 	}
 	names, err := a.unreviewed(ctx, now.Server)
@@ -174,6 +175,11 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 		}
 	}
 	a.table(a.stdout, rows)
+	if out.Unknown != "" {
+		judged := page{columns: columnsOf(a.stdout)}
+		judged.words(escape(out.Unknown, oneLine))
+		fmt.Fprintf(a.stdout, "\n%s", judged.String())
+	}
 	fmt.Fprintf(a.stdout, "\n%s\n", a.paint(a.stdout, bold, "Next"))
 	next := [][]cell{
 		{{"  pfar tools " + out.Server, ""}, {"all that it offers", ""}},

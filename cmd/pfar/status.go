@@ -95,7 +95,8 @@ func unjudged(servers []control.Server) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{"nothing is known of the tools of " + strings.Join(names, ", ") + ", so their calls wait for approval: pfar explain " + names[0] + " says what to write"}
+	return []string{"nothing is known of the tools of " + strings.Join(names, ", ") + ", so their calls wait for approval until service, " +
+		"trust or tool in the declaration says what they do: pfar explain " + names[0]}
 }
 
 func (c statusVerb) serverRows(servers []control.Server) [][]cell {

@@ -46,6 +46,7 @@ func TestAddScreens(t *testing.T) {
 			s.reply(1, `Set up "quiet"? [y/N]`, "y")
 			s.reply(1, `of "quiet"? [y/N]`, "y")
 			s.same(t, "npm", columns)
+			unknownTools(t, p, "quiet", s.text())
 
 			s = p.atColumns(columns, "add", "pypi:acme-notes", "--secret", "ACME_TOKEN@api.acme.example:8443")
 			s.reply(1, `Set up "acme-notes"? [y/N]`, "y")
@@ -59,6 +60,24 @@ func TestAddScreens(t *testing.T) {
 			}
 			assertSecretNowhere(t, p, token)
 		})
+	}
+}
+
+// unknownTools wants each command of a server of whose tools nothing is known to say what that costs, and which words of
+// the declaration change it; also what pfar add has said.
+func unknownTools(t *testing.T, p *pfar, name, added string) {
+	t.Helper()
+	check, warning, _ := p.command("check") // it warns, and nothing of a declaration is wrong
+	for command, said := range map[string]string{
+		"add": added, "check": check + warning, "status": p.succeeds("status"),
+		"status NAME": p.succeeds("status", name), "explain": p.succeeds("explain", name),
+	} {
+		said = strings.ToLower(strings.Join(strings.Fields(strings.ReplaceAll(said, "\n  + ", " ")), " "))
+		for _, words := range []string{"nothing is known of ", "wait for approval", "service", "trust", "tool"} {
+			if !strings.Contains(said, words) {
+				t.Errorf("pfar %s does not say %q: %s", command, words, said)
+			}
+		}
 	}
 }
 
