@@ -15,16 +15,25 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 )
 
-const installed = "/opt/servers"
+const installed, adapter = "/opt/servers", "/usr/lib/pfar/pfar-adapter"
 
-// host has the programs that the examples' arguments name, and a node.
+// host has the programs that the examples' arguments name, a node and a shell, and the servers of the user notes that
+// run without pfar.
 func host(t *testing.T, files []string) generator.Host {
 	t.Helper()
-	m := fstest.MapFS{"usr/bin/node": {Data: []byte("\x7fELF"), Mode: 0o755}}
+	m := fstest.MapFS{
+		"etc/passwd":         {Data: []byte("notes:x:998:998::/:/sbin/nologin\n"), Mode: 0o644},
+		"run/graph/mcp.in":   {Mode: fs.ModeNamedPipe | 0o666},
+		"run/graph/mcp.out":  {Mode: fs.ModeNamedPipe | 0o666},
+		"run/notes/mcp.sock": {Mode: fs.ModeSocket | 0o666},
+	}
+	for _, program := range []string{"usr/bin/node", "usr/bin/sh", adapter[1:]} {
+		m[program] = &fstest.MapFile{Data: []byte("\x7fELF"), Mode: 0o755}
+	}
 	for _, dir := range []string{"etc", "home", "var/tmp", "tmp", "run", "proc/sys", "dev"} {
 		m[dir] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 	}
-	program := regexp.MustCompile(`\$\{servers\}/([^"]+)`)
+	program := regexp.MustCompile(`\$\{servers\}/([^" ]+\.m?js)`)
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
@@ -34,14 +43,21 @@ func host(t *testing.T, files []string) generator.Host {
 			m[installed[1:]+"/"+string(p[1])] = &fstest.MapFile{Data: []byte("#!/usr/bin/env node\n"), Mode: 0o644}
 		}
 	}
-	return generator.Host{FS: m, Path: []string{"/usr/bin"}, Home: "/root", StateDir: "/var/lib/pfar/home"}
+	return generator.Host{
+		FS: m, Path: []string{"/usr/bin"}, Home: "/root", StateDir: "/var/lib/pfar/home", Adapter: adapter,
+	}
 }
 
-// The examples are what users copy: each loads and compiles without a word.
+// TestExamples: the examples are what users copy: each loads and compiles without a word.
 func TestExamples(t *testing.T) {
-	const dir = "../examples"
+	checkFolder(t, "../examples", 10)
+	checkFolder(t, "../examples/attached", 2)
+}
+
+func checkFolder(t *testing.T, dir string, least int) {
+	t.Helper()
 	files, err := filepath.Glob(dir + "/*.*")
-	if err != nil || len(files) < 4 {
+	if err != nil || len(files) < least {
 		t.Fatalf("examples %q, %v", files, err)
 	}
 	set := declaration.Load([]declaration.Folder{{Path: "examples", FS: os.DirFS(dir)}},

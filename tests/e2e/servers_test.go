@@ -132,11 +132,22 @@ func TestExamples(t *testing.T) {
 		t.Errorf("pfar check: %d\n%s%s", code, stdout, stderr)
 	}
 	p.up()
-	r := p.awaitRunning("everything", "files", "memory")
+	r := p.awaitRunning("everything", "files", "memory", "pipe")
+	if s := server(r, "linear"); s.State != control.NeedsLogin || s.Remedy != "pfar login linear" {
+		t.Errorf("linear is %s: %s; %s", s.State, s.Detail, s.Remedy)
+	}
 	if s := server(r, "notion"); s.State != control.Waiting || !strings.Contains(s.Detail, "notion_token") {
 		t.Errorf("notion is %s: %s", s.State, s.Detail)
 	}
-	for _, name := range []string{"everything", "files", "memory", "notion"} {
+	p.await("socket and port asleep", soon, func(r control.Report) bool {
+		return server(r, "socket").State == control.Sleeping && server(r, "port").State == control.Sleeping
+	})
+	for _, call := range []string{"socket.echo --message here", "port.echo --message here", "pipe.read_graph"} {
+		if stdout, stderr, code := p.command(append([]string{"call"}, strings.Fields(call)...)...); code != 0 {
+			t.Errorf("pfar call %s: %d\n%s%s", call, code, stdout, stderr)
+		}
+	}
+	for _, name := range []string{"everything", "files", "memory", "notion", "linear", "pipe", "port", "socket"} {
 		for _, verb := range []string{"plan", "explain"} {
 			if stdout, stderr, code := p.command(verb, name); code != 0 || !strings.Contains(stdout, name) {
 				t.Errorf("pfar %s %s: %d\n%s%s", verb, name, code, stdout, stderr)

@@ -34,6 +34,9 @@ func TestExamples(t *testing.T) {
 		if named.Match(text) {
 			state = control.Waiting // for what is not in the vault
 		}
+		if bytes.Contains(text, []byte("= \"https://")) {
+			state = control.NeedsLogin // at a remote server
+		}
 		if bytes.Contains(text, []byte("\nautostart       = false\n")) {
 			if version := m.Shell(t, "node --version"); strings.HasPrefix(version, "v18.") {
 				t.Logf("NOT RUN: %s, as Debian's Node.js is %s", name, version)
