@@ -155,6 +155,7 @@ const (
 	NotifyLimits  = "X_PFAR_LIMITS"  // how limits are held, in words
 	NotifyShared  = "X_PFAR_SHARED"  // what the server sees of the host without a view of its own, in words; "": nothing
 	NotifyVersion = "X_PFAR_VERSION" // of the launcher that speaks
+	NotifySpeech  = "X_PFAR_SPEECH"  // with StateRunning: a Speech, in JSON
 	NotifyWait    = "X_PFAR_WAIT"    // with StateWaiting and StateOffline: a Wait, in JSON
 
 	// NotifyVerification comes with StateRunning: a Verification, in JSON.

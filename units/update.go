@@ -1,6 +1,7 @@
 package units
 
 import (
+	"encoding/json"
 	"strconv"
 
 	"github.com/pfar/pfar/policies/egress"
@@ -48,9 +49,28 @@ type Update struct {
 	Ended   bool           // no process is left, and none will be started again
 	Outside bool           // the service manager was asked by somebody else to start it or, with Ended, to stop it
 
-	Wait         Wait         // with StateWaiting and StateOffline
-	Verification Verification // with StateRunning
+	Wait  Wait // with StateWaiting and StateOffline
+	Found      // with StateRunning
 }
+
+// Found is what the gateway has found out about a server that runs.
+type Found struct {
+	Speech
+	Verification Verification
+}
+
+// Speech is how pfar speaks with a server that runs.
+type Speech struct {
+	Protocol  string `json:"protocol,omitempty"`  // revision of MCP, such as "2025-11-25"
+	Transport string `json:"transport,omitempty"` // found by pfar's adapter: TransportHTTP or TransportSSE
+}
+
+// The adapter names the transport that it has found in the _meta of the handshake's result, by the first of these.
+const (
+	TransportKey  = "pfar/transport"
+	TransportHTTP = "stream-http"
+	TransportSSE  = "sse"
+)
 
 // Confinement is how a server is confined, in words.
 type Confinement struct {
@@ -62,7 +82,7 @@ type Confinement struct {
 // Take applies what a process says to its service manager (sd_notify(3)), by variable.
 func (u *Update) Take(vars map[string]string) {
 	if v, ok := vars[NotifyState]; ok {
-		u.State, u.Tools, u.Wait, u.Verification = v, 0, Wait{}, Verification{}
+		u.State, u.Tools, u.Wait, u.Found = v, 0, Wait{}, Found{}
 		if v == StateWaiting || v == StateOffline {
 			u.Wait = parseWait(vars[NotifyWait])
 		}
@@ -72,6 +92,9 @@ func (u *Update) Take(vars map[string]string) {
 	}
 	if v, ok := vars["STATUS"]; ok {
 		u.Detail = v
+	}
+	if v, ok := vars[NotifySpeech]; ok {
+		_ = json.Unmarshal([]byte(v), &u.Speech) // or as much as can be read
 	}
 	if v, err := strconv.Atoi(vars[NotifyTools]); err == nil {
 		u.Tools = v

@@ -393,6 +393,9 @@ func (l *launcher) served(r *handover.Ready) {
 		units.NotifyState: units.StateRunning, units.NotifyTools: fmt.Sprint(r.Tools),
 		units.NotifyCrashes: fmt.Sprint(l.history.InRow),
 	}
+	if b, err := json.Marshal(r.Speech); err == nil {
+		vars[units.NotifySpeech] = string(b)
+	}
 	status := fmt.Sprintf("%d tools", r.Tools)
 	if r.Tools == 1 {
 		status = "1 tool"

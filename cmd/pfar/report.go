@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -67,6 +68,14 @@ func detail(s control.Server) string {
 		parts = append(parts, "its file is broken: the last good version is in force")
 	}
 	return strings.Join(parts, "; ")
+}
+
+// place is where a server is that pfar does not start: its host, or its socket or FIFOs. "": pfar starts it.
+func place(r control.Reach) string {
+	if u, err := url.Parse(r.URL); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return r.Attached
 }
 
 func stateColour(s control.State) string {

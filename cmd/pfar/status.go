@@ -113,8 +113,12 @@ func (c statusVerb) serverRows(servers []control.Server) [][]cell {
 		if s.PID != 0 {
 			uid = fmt.Sprint(s.UID)
 		}
+		more := detail(s)
+		if at := place(s.Reach); at != "" {
+			more = strings.TrimSuffix("at "+at+": "+more, ": ")
+		}
 		rows = append(rows, []cell{
-			{s.Name, ""}, {string(s.State), stateColour(s.State)}, {fmt.Sprint(s.Tools), ""}, {uid, ""}, {since, ""}, {detail(s), ""},
+			{s.Name, ""}, {string(s.State), stateColour(s.State)}, {fmt.Sprint(s.Tools), ""}, {uid, ""}, {since, ""}, {more, ""},
 		})
 	}
 	if own {
@@ -154,6 +158,8 @@ func (c statusVerb) printServer(s control.Server, report control.Report, wants [
 	add("description", strings.Join(strings.Fields(s.Description), " "))
 	add("url", s.URL)
 	add("attached to", s.Attached)
+	add("transport", s.Transport)
+	add("protocol", s.Protocol)
 	add("label", s.Label)
 	add("tools", fmt.Sprint(s.Tools))
 	add("unknown", s.Unknown)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -57,6 +58,46 @@ note:  memory limits do not hold
 	b = first.again("")
 	if code := b.run(t.Context(), []string{"status", "notoin"}); code != 4 {
 		t.Errorf("exit %d, %s", code, b.err)
+	}
+}
+
+// TestStatusElsewhere: pfar status says where a server is that pfar does not start, and how pfar speaks with it.
+func TestStatusElsewhere(t *testing.T) {
+	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+	first := newBench(t, "")
+	r := sampleReport(now)
+	r.Servers[0].Attached = "/run/fs/mcp.sock"
+	r.Servers[1].Reach = control.Reach{
+		URL: "https://mcp.notion.example:8443/mcp", Speech: units.Speech{Protocol: "2025-11-25", Transport: "sse\x1b[2J"},
+	}
+	first.pfard(t, r, nil)
+	run := func(args ...string) string {
+		t.Helper()
+		b := first.again("")
+		b.now = func() time.Time { return now }
+		if code := b.run(t.Context(), append([]string{"status"}, args...)); code != 0 {
+			t.Error(code, b.err)
+		}
+		return b.out.String()
+	}
+	const table = `NAME    STATE    TOOLS  UID    SINCE  DETAIL
+fs      failed   0             3h     at /run/fs/mcp.sock: crashed \x1b[2Jthree times
+notion  running  24     61200  1m     at mcp.notion.example:8443: evil.example:443; its file is`
+	if got := run(); !strings.HasPrefix(got, table) {
+		t.Errorf("got:\n%s\nwant:\n%s", got, table)
+	}
+	const one = `
+url           https://mcp.notion.example:8443/mcp
+transport     sse\x1b[2J
+protocol      2025-11-25
+`
+	if got := run("notion"); !strings.Contains(got, one) {
+		t.Errorf("got:\n%s\nwant:\n%s", got, one)
+	}
+	var report control.Report
+	if err := json.Unmarshal([]byte(run("-o", "json")), &report); err != nil || len(report.Servers) != 2 ||
+		report.Servers[1].Reach.Speech != r.Servers[1].Reach.Speech {
+		t.Errorf("%v, %+v", err, report.Servers)
 	}
 }
 

@@ -21,7 +21,8 @@ const topHelp = `Show each second, until q or Ctrl-C, what each server does and 
 
 Calls per second cover the last second; latencies and errors cover the last minute, as clients see them.
 Refused calls are errors, cancelled ones are not. MEMORY is the memory of the server's processes, with
-their share of common pages; CPU is in percent of one processor.
+their share of common pages; CPU is in percent of one processor. Of a server that pfar does not start, these
+are pfar's adapter alone, and a line below the table says where the server is.
 
 Keys: n sorts by name, c by calls, a by calls in flight, p by p50, l by p99, e by errors, m by memory,
 u by CPU, s by sessions; r reverses the order, q ends.
@@ -68,11 +69,23 @@ type topServer struct {
 	P50      float64       `json:"p50"` // seconds, as are the next two
 	P99      float64       `json:"p99"`
 	Max      float64       `json:"max"`
-	Total    uint64        `json:"calls_total"` // since the gateway's start, as is the next one
-	Failures uint64        `json:"errors_total"`
-	Memory   *uint64       `json:"memory,omitempty"` // bytes
-	CPU      *float64      `json:"cpu,omitempty"`    // processors
-	Sessions int           `json:"sessions"`         // processes for one client session each
+	topTotal
+	Memory   *uint64  `json:"memory,omitempty"` // bytes
+	CPU      *float64 `json:"cpu,omitempty"`    // processors
+	Sessions int      `json:"sessions"`         // processes for one client session each
+	topPlace
+}
+
+// topTotal counts since the gateway's start.
+type topTotal struct {
+	Total    uint64 `json:"calls_total"`
+	Failures uint64 `json:"errors_total"`
+}
+
+// topPlace is where a server is that pfar does not start.
+type topPlace struct {
+	URL      string `json:"url,omitempty"`      // of a remote server
+	Attached string `json:"attached,omitempty"` // a socket, or a pair of FIFOs
 }
 
 // topTable is all that pfar top shows at one time.
@@ -204,6 +217,7 @@ func (v *topView) sample(ctx context.Context) (topTable, error) {
 	calls, cpu := map[string]uint64{}, map[string]time.Duration{}
 	for _, s := range report.Servers {
 		row := topServer{Name: s.Name, State: s.State, Tools: s.Tools, Sessions: len(s.Sessions)}
+		row.URL, row.Attached = s.URL, s.Attached
 		v.measureCalls(&row, stats, passed, calls)
 		v.measureProcesses(&row, processes, launchers(s), passed, cpu)
 		t.Servers = append(t.Servers, row)

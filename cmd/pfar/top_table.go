@@ -3,9 +3,12 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rivo/uniseg"
 
 	"github.com/pfar/pfar/units/control"
 )
@@ -173,5 +176,23 @@ func (v *topView) lines(t topTable) []string {
 		}
 		rows = append(rows, row)
 	}
-	return v.aligned(v.stdout, rows, words)
+	return append(v.aligned(v.stdout, rows, words), v.elsewhere(t.Servers)...)
+}
+
+// elsewhere says where servers are that pfar does not start, in lines as wide as the terminal.
+func (v *topView) elsewhere(servers []topServer) []string {
+	var list []string
+	for _, s := range servers {
+		if at := place(control.Reach{URL: s.URL, Attached: s.Attached}); at != "" {
+			list = append(list, s.Name+" at "+at)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	columns, _ := sizeOf(v.stdout)
+	if columns == 0 {
+		columns = math.MaxInt
+	}
+	return breakLines("elsewhere: "+escape(strings.Join(list, ", "), oneLine), columns, columns, uniseg.StringWidth)
 }

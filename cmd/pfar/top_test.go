@@ -86,8 +86,13 @@ func topReport() control.Report {
 // newTop is a bench with servers, statistics and processes; each sample is a second after the last.
 func newTop(t *testing.T) (*bench, *statistician, topOptions) {
 	t.Helper()
+	return newTopOf(t, topReport())
+}
+
+func newTopOf(t *testing.T, r control.Report) (*bench, *statistician, topOptions) {
+	t.Helper()
 	b := newBench(t, "")
-	b.pfard(t, topReport(), nil)
+	b.pfard(t, r, nil)
 	s := &statistician{code: 200, body: someStats}
 	b.serveOperator(t, s)
 	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
@@ -109,6 +114,23 @@ notion     running       20       3  12 ms  1.5 s       7  400 KiB    -         
 `
 	if b.out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", b.out, want)
+	}
+}
+
+// TestTopElsewhere: the table is as it would be without servers that pfar does not start, and tells where they are
+// below.
+func TestTopElsewhere(t *testing.T) {
+	r := topReport()
+	r.Servers[0].Attached = "/run/fs/\x1b[2J.sock"
+	r.Servers[1].URL = "https://mcp.notion.example:8443/mcp?key=1"
+	b, _, o := newTopOf(t, r)
+	if err := (topVerb{b.pfar}).top(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	const want = "\n(gateway)               0.1       0  40 us  90 us       0        -    -         0\n" +
+		`elsewhere: fs\x1b[2J at /run/fs/\x1b[2J.sock, notion at mcp.notion.example:8443` + "\n"
+	if !strings.HasSuffix(b.out.String(), want) {
+		t.Errorf("got:\n%s\nwant at its end:\n%s", b.out, want)
 	}
 }
 
@@ -135,7 +157,7 @@ func TestTopJSON(t *testing.T) {
 	n.Memory = nil
 	want := topServer{
 		Name: "notion", State: control.Running, Tools: 24, Held: 2, Rate: 20, InFlight: 3, Recent: 1200, Errors: 7,
-		P50: 0.0123, P99: 1.5, Max: 2, Total: 5000, Failures: 70, Sessions: 2,
+		P50: 0.0123, P99: 1.5, Max: 2, topTotal: topTotal{Total: 5000, Failures: 70}, Sessions: 2,
 	}
 	if n != want {
 		t.Errorf("got  %+v\nwant %+v", n, want)

@@ -113,7 +113,7 @@ func TestVerification(t *testing.T) {
 	}
 	says := func(v units.Verification) control.Server {
 		t.Helper()
-		d.fleet.changed(units.Update{Server: "held", State: units.StateRunning, PID: 7, Verification: v})
+		d.fleet.changed(units.Update{Server: "held", State: units.StateRunning, PID: 7, Found: units.Found{Verification: v}})
 		return d.state(t)["held"]
 	}
 	proof := func() string { return d.delivery.proof(*d.fleet.servers["held"].want) }
@@ -162,7 +162,7 @@ func TestVerifiesWhatSleeps(t *testing.T) {
 		units.Verified: "a changed, held later"} {
 		d, _ := verifiable(t, idle)
 		d.fleet.changed(units.Update{Server: "held", State: units.StateRunning, PID: 7,
-			Verification: units.Verification{Result: result}})
+			Found: units.Found{Verification: units.Verification{Result: result}}})
 		d.state(t)
 		if err := demand(t, d, control.Sleep, "held"); err != nil {
 			t.Fatal(err)

@@ -84,7 +84,7 @@ func (s *server) take(u units.Update) {
 	if s.status.State == control.Running {
 		s.shows(u.Verification)
 	}
-	s.status.UID, s.status.Tools, s.status.Crashes = u.UID, u.Tools, u.Crashes
+	s.status.UID, s.status.Tools, s.status.Crashes, s.status.Speech = u.UID, u.Tools, u.Crashes, u.Speech
 	s.status.Limits, s.status.Shared = u.Limits, u.Shared
 	s.status.Launcher = otherLauncher(u)
 }

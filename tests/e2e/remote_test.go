@@ -24,6 +24,7 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -212,6 +213,19 @@ func TestRemote(t *testing.T) {
 		if code != 0 || !strings.Contains(out, "Echo: hello") {
 			t.Errorf("%s: %d %s %s", name, code, out, stderr)
 		}
+	}
+	for name, want := range map[string]units.Speech{
+		"vendor": {Protocol: "2025-11-25", Transport: "stream-http"}, "guess": {Protocol: "2025-11-25", Transport: "sse"},
+	} {
+		if got := server(p.last(), name).Speech; got != want {
+			t.Errorf("pfar speaks with %s by %+v, want %+v", name, got, want)
+		}
+	}
+	if out := p.succeeds("status"); !regexp.MustCompile(`(?m)^vendor .* at ` + remoteHost + ": ").MatchString(out) {
+		t.Errorf("the table does not say where the vendor's server is:\n%s", out)
+	}
+	if out := p.succeeds("top", "--once"); !strings.Contains(out, "vendor at "+remoteHost) {
+		t.Errorf("pfar top does not say where the vendor's server is:\n%s", out)
 	}
 	names := p.client("/mcp").names()
 	if !slices.Contains(names, "vendor__echo") ||

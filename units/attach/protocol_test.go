@@ -22,7 +22,7 @@ func TestProtocol(t *testing.T) {
 	}
 	for _, name := range []string{
 		"READY", "STATUS", units.NotifyTools, units.NotifyCrashes, units.NotifyLimits, units.NotifyShared, units.NotifyVersion,
-		units.NotifyAnchor, units.NotifyLogFull,
+		units.NotifyAnchor, units.NotifyLogFull, units.NotifySpeech,
 	} {
 		told = append(told, Message{Notify: map[string]string{name: "text"}})
 	}

@@ -280,8 +280,9 @@ type Server struct {
 	Sessions    []Session `json:"sessions,omitempty"`     // those that have one, by handle
 }
 
-// Reach is where a server is, and what it may connect to.
+// Reach is where a server is, how pfar speaks with it, and what it may connect to.
 type Reach struct {
+	units.Speech
 	URL      string   `json:"url,omitempty"`             // of a remote server; "": it runs on this machine
 	Attached string   `json:"attached,omitempty"`        // socket or FIFO pair of a server that pfar does not start
 	Domains  []string `json:"allowed_domains,omitempty"` // declared, in the declaration's order

@@ -5,12 +5,15 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/pfar/pfar/units"
 )
 
 // FuzzMessage: what is received is what is sent on, to the last member.
 func FuzzMessage(f *testing.F) {
 	for _, m := range []Message{
-		{Expect: &expected, Secrets: 7}, {Hello: &Hello{"notion", "0123456789abcdef"}}, {Stopping: true}, {Failed: "why"}, {Begin: &Begin{Wait: "for you"}}, {Ready: &Ready{Tools: 1, Protocol: "2025-11-25", Server: "x 1", Why: []string{"a"}}},
+		{Expect: &expected, Secrets: 7}, {Hello: &Hello{"notion", "0123456789abcdef"}}, {Stopping: true}, {Failed: "why"}, {Begin: &Begin{Wait: "for you"}},
+		{Ready: &Ready{Speech: units.Speech{Protocol: "2025-11-25"}, Tools: 1, Server: "x 1", Why: []string{"a"}}},
 		{Expect: &Server{Name: "a", Sessions: Sessions{Own: true, Max: 3, Idle: time.Minute}, OnDemand: true, Declared: json.RawMessage(`{"a":[1]}`), Capabilities: []string{"roots"}}},
 	} {
 		b, err := json.Marshal(m)

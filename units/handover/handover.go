@@ -126,10 +126,10 @@ type Begin struct {
 
 // Ready is what the gateway found behind a server's stdio.
 type Ready struct {
+	units.Speech
 	Tools     int    `json:"tools"`
 	Prompts   int    `json:"prompts"`
 	Resources int    `json:"resources"`
-	Protocol  string `json:"protocol"`       // revision agreed on, "2025-11-25"
 	Server    string `json:"server"`         // the server's own name and version, as it says them
 	Held      int    `json:"held,omitempty"` // definitions that are not served until the owner accepts them
 

@@ -115,9 +115,11 @@ func (c *conversation) spec(m message) (inbox.Spec, func(*inbox.Flight) error) {
 	case mcp.MethodInitialize:
 		s := newSession(c.ctx)
 		spec.Hook = func(answer jsonrpc.Message) { c.begun(m, s, answer) }
+		spec.Meta = s.transport
 		send = func(f *inbox.Flight) error { return c.open(f, m, s) }
 	case mcp.MethodServerDiscover:
 		granted(func([]byte) { c.reach.meet() })
+		spec.Meta = (*session)(nil).transport
 	case mcp.MethodSubscriptionsListen:
 		spec.Endless = true
 	case mcp.MethodToolsList:

@@ -50,7 +50,7 @@ func TestTurnedAway(t *testing.T) {
 				if c.modern {
 					more = meta + ","
 					w.send(discover)
-					w.want(discovered)
+					w.want(named(discovered, "stream-http"))
 				} else {
 					w.begin()
 				}

@@ -62,7 +62,7 @@ func TestStateless(t *testing.T) {
 	})
 	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
 		w.send(discover)
-		w.want(discovered)
+		w.want(named(discovered, "stream-http"))
 		w.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{` + meta + `}}`)
 		w.next()
 		for id, text := range map[int]string{
@@ -115,7 +115,7 @@ func TestStatelessErrors(t *testing.T) {
 	})
 	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
 		w.send(discover)
-		w.want(discovered)
+		w.want(named(discovered, "stream-http"))
 		for _, id := range []string{"2", "3", "4"} {
 			w.send(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{%s,"name":"x"}}`, id, meta)
 			if id == "4" {
@@ -156,7 +156,7 @@ func TestStatelessStreams(t *testing.T) {
 	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
 		left = make(chan string, 8)
 		w.send(discover)
-		w.want(discovered)
+		w.want(named(discovered, "stream-http"))
 		w.send(`{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{` + meta + `}}`)
 		w.want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
 		w.send(`{"jsonrpc":"2.0","id":3,"method":"prompts/list","params":{` + meta + `}}`)

@@ -142,7 +142,7 @@ func TestPair(t *testing.T) {
 			o.call = o.answers
 			inWorld(t, place{handler: o, path: "/sse", args: test.args}, func(t *testing.T, w *world) {
 				w.send(initialize)
-				w.want(welcomeOlder)
+				w.want(named(welcomeOlder, "sse"))
 				w.send(initialized)
 				w.send(call, 2)
 				w.want(fmt.Sprintf(answer, 2))
@@ -195,7 +195,7 @@ func TestDeclaredPairIsNone(t *testing.T) {
 			h := &honest{t: t, get: get, call: func(w http.ResponseWriter, r *http.Request, m received) { asJSON(w, answer, 2) }}
 			inWorld(t, place{handler: h, args: []string{"--sse"}}, func(t *testing.T, w *world) {
 				w.send(initialize)
-				w.want(welcome)
+				w.want(named(welcome, "stream-http"))
 				w.send(call, 2)
 				w.want(fmt.Sprintf(answer, 2))
 			})
@@ -235,7 +235,7 @@ func TestEndpoints(t *testing.T) {
 			inWorld(t, place{handler: o, path: "/sse", args: []string{"--sse"}, token: secret}, func(t *testing.T, w *world) {
 				w.send(initialize)
 				if detail == "" {
-					w.want(welcomeOlder)
+					w.want(named(welcomeOlder, "sse"))
 				} else {
 					w.wantFault(1, "schema", detail)
 				}
@@ -303,7 +303,7 @@ func TestEvilPair(t *testing.T) {
 			}
 			inWorld(t, place{handler: o, path: "/sse", args: []string{"--sse"}, token: secret}, func(t *testing.T, w *world) {
 				w.send(initialize)
-				w.want(welcomeOlder)
+				w.want(named(welcomeOlder, "sse"))
 				w.send(initialized)
 				synctest.Wait()
 				w.send(call, 2)
@@ -347,7 +347,7 @@ func TestPairComesBack(t *testing.T) {
 	o.call = o.answers
 	inWorld(t, place{handler: o, path: "/sse"}, func(t *testing.T, w *world) {
 		w.send(initialize)
-		w.want(welcomeOlder)
+		w.want(named(welcomeOlder, "sse"))
 		w.send(initialized)
 		synctest.Wait()
 		o.down.Store(true)
@@ -368,7 +368,7 @@ func TestAway(t *testing.T) {
 		o := newOlder(t)
 		inWorld(t, place{handler: o, path: "/sse", token: secret}, func(t *testing.T, w *world) {
 			w.send(initialize)
-			w.want(welcomeOlder)
+			w.want(named(welcomeOlder, "sse"))
 			w.send(initialized)
 			synctest.Wait()
 			o.down.Store(true)

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote/fault"
+	"github.com/pfar/pfar/units"
 )
 
 // session is what initialize begins with a server of a revision before 2026-07-28. Of some servers it has no id.
@@ -34,6 +36,15 @@ func newSession(ctx context.Context) *session {
 }
 
 func (s *session) isPair() bool { return s.endpoint != nil }
+
+// transport is the member that names the transport to the gateway. Without a session it is Streamable HTTP.
+func (s *session) transport() []byte {
+	name := units.TransportHTTP
+	if s != nil && s.isPair() {
+		name = units.TransportSSE
+	}
+	return fmt.Appendf(nil, "%q:%q", units.TransportKey, name)
+}
 
 // names returns the id and the revision, "" for none.
 func (s *session) names() (id, version string) {

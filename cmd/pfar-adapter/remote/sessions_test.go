@@ -130,7 +130,7 @@ func TestSessionLostBeforeItsBeginning(t *testing.T) {
 	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
 		release = make(chan bool)
 		w.send(initialize)
-		w.want(welcome)
+		w.want(named(welcome, "stream-http"))
 		h.forgot.Store(1)
 		w.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
 		synctest.Wait()
@@ -275,7 +275,7 @@ func TestInitialize(t *testing.T) {
 	}{
 		{"a refusal", body(refusal), "", "", refusal},
 		{"a refusal by 400", status(400, "body", refusal), "", "", refusal},
-		{"a revision of its own", body(strange), "", "", strange},
+		{"a revision of its own", body(strange), "", "", named(strange, "stream-http")},
 		{"400", status(400), "schema", "HTTP 400 Bad Request", ""},
 		{"404", status(404), "not_found", "HTTP 404 Not Found", ""},
 		{"401", status(401), "unauthorized", "HTTP 401 Unauthorized", ""},
@@ -284,7 +284,7 @@ func TestInitialize(t *testing.T) {
 				" --scope a:b", ""},
 		{"500", status(500), "server_error", "HTTP 500 Internal Server Error", ""},
 		{"nothing", body(""), "schema", "what it says is no JSON-RPC message: JSON ends too early", ""},
-		{"the same by a stream", stream("data: " + welcome + "\n\n"), "", "", welcome},
+		{"the same by a stream", stream("data: " + welcome + "\n\n"), "", "", named(welcome, "stream-http")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := &honest{t: t}
@@ -303,7 +303,7 @@ func TestInitialize(t *testing.T) {
 					w.want(test.line)
 				}
 				w.send(strings.Replace(initialize, `"id":1`, `"id":5`, 1)) // the gateway tries again
-				w.want(strings.Replace(welcome, `"id":1`, `"id":5`, 1))
+				w.want(named(strings.Replace(welcome, `"id":1`, `"id":5`, 1), "stream-http"))
 			})
 		})
 	}

@@ -51,6 +51,23 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// TestTransportIsOurs: the server does not say by which transport it was found, and what else is in _meta stays.
+func TestTransportIsOurs(t *testing.T) {
+	h := &honest{t: t}
+	h.other = func(w http.ResponseWriter, _ *http.Request, m received) bool {
+		if m.Method == "initialize" {
+			asJSON(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{},`+
+				`"_meta":{"PFAR/transport":"sse","a":[1],"pfar/transport":"sse"}}}`, m.ID)
+		}
+		return m.Method == "initialize"
+	}
+	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
+		w.send(initialize)
+		w.want(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},` +
+			`"_meta":{"a":[1],"pfar/transport":"stream-http"}}}`)
+	})
+}
+
 // TestAnswerOnStream: notifications and questions go out before the answer, and the answer is the message with our id.
 func TestAnswerOnStream(t *testing.T) {
 	replied := make(chan received, 1)

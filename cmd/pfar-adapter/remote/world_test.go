@@ -385,11 +385,16 @@ const (
 	answer = `{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}`
 )
 
+// named is the answer to the handshake as the gateway gets it, with the transport.
+func named(answer, transport string) string {
+	return strings.TrimSuffix(answer, "}}") + `,"_meta":{"pfar/transport":"` + transport + `"}}}`
+}
+
 // begin is the handshake with a server that has sessions.
 func (w *world) begin() {
 	w.t.Helper()
 	w.send(initialize)
-	w.want(welcome)
+	w.want(named(welcome, "stream-http"))
 	w.send(initialized)
 }
 

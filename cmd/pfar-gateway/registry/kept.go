@@ -15,6 +15,7 @@ import (
 type offered struct {
 	Program      string // SHA-256 of the command and arguments that offered it, in hexadecimal
 	Protocol     string
+	Transport    string
 	Versions     []string
 	Capabilities []byte
 	Info         []byte
@@ -26,7 +27,8 @@ type offered struct {
 func (u *Upstream) offers(found *Listing) offered {
 	a := u.Agreed()
 	o := offered{
-		Program: u.Server().Program, Protocol: a.Protocol, Versions: a.Versions, Info: a.Info, Instructions: a.Said,
+		Program: u.Server().Program, Protocol: a.Protocol, Transport: a.Transport, Versions: a.Versions,
+		Info: a.Info, Instructions: a.Said,
 		Capabilities: a.Capabilities.Merge(nil, func([]byte) bool { return true }, nil),
 	}
 	for k, items := range found {
@@ -39,7 +41,9 @@ func (u *Upstream) offers(found *Listing) offered {
 
 // agreement is what the handshake had settled.
 func (o offered) agreement() (a protocol.Agreement, err error) {
-	a = protocol.Agreement{Protocol: o.Protocol, Versions: o.Versions, Info: o.Info, Said: o.Instructions}
+	a = protocol.Agreement{
+		Protocol: o.Protocol, Transport: o.Transport, Versions: o.Versions, Info: o.Info, Said: o.Instructions,
+	}
 	a.Capabilities, err = jsonrpc.Object(o.Capabilities, nil)
 	return a, err
 }

@@ -47,13 +47,13 @@ func listen(c *handover.Conn, u *Upstream, stopping func()) (left <-chan struct{
 }
 
 func ready(u *Upstream, l *Listing, v reviewed) handover.Message {
-	found := u.lists.now()
+	found, a := u.lists.now(), u.Agreed()
 	d := found.dropped()
 	return handover.Message{Ready: &handover.Ready{
 		Dropped: d.Count, Why: d.Why,
 		Tools: len(l[Tools]), Prompts: len(l[Prompts]), Resources: len(l[Resources]),
-		Protocol: u.Agreed().Protocol, Server: u.Agreed().Title(), Held: v.count, Unreviewed: v.strange,
-		Verification: u.trial.verification(),
+		Speech: units.Speech{Protocol: a.Protocol, Transport: a.Transport}, Server: a.Title(),
+		Held: v.count, Unreviewed: v.strange, Verification: u.trial.verification(),
 	}}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote/fault"
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote/notes"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -56,6 +57,7 @@ type Spec struct {
 	Endless bool                         // its response stays open for good
 	Own     bool                         // the adapter asks, and the gateway does not hear of it
 	Hook    func(answer jsonrpc.Message) // sees the answer before the gateway does; nil: nobody
+	Meta    func() []byte                // returns a member for the _meta of the result, after Hook; nil: none
 }
 
 // Flight is a request whose answer has not come.
@@ -267,10 +269,31 @@ func (b *Inbox) answered(m jsonrpc.Message, raw []byte, broken error, from *Flig
 	if f.Hook != nil {
 		f.Hook(m)
 	}
+	if f.Meta != nil {
+		raw = withMeta(raw, f.Meta())
+	}
 	if !f.Own {
 		b.write(append(raw, '\n'))
 	}
 	time.AfterFunc(b.limits.Linger, f.End)
 	b.finish(f)
 	return nil
+}
+
+// withMeta adds a member of pfar's to the _meta of an answer's result, in place of what the server says in pfar's name.
+func withMeta(raw []byte, member []byte) []byte {
+	ms, err := jsonrpc.Object(raw, make(jsonrpc.Members, 0, 4))
+	i := ms.Index("result")
+	if err != nil || i < 0 {
+		return raw
+	}
+	of, err := jsonrpc.Object(ms[i].Raw(), nil)
+	if err != nil {
+		return raw
+	}
+	theirs := func(name []byte) bool { return !failure.Ours(name) }
+	meta := jsonrpc.Amend(of.Get("_meta"), theirs, member)
+	others := func(name []byte) bool { return string(name) != "_meta" }
+	result := of.Merge(nil, others, append([]byte(`"_meta":`), meta...))
+	return jsonrpc.Splice(nil, raw, ms.Replace(i, result))
 }

@@ -14,6 +14,7 @@ import (
 // Agreement is what the handshake settled.
 type Agreement struct {
 	Protocol     string
+	Transport    string   // that pfar's adapter has found, see units.Speech
 	Versions     []string // that it supports, of a server of 2026-07-28
 	Capabilities jsonrpc.Members
 	Info         []byte // serverInfo as it came

@@ -167,6 +167,33 @@ func TestTimeoutIsOfCalls(t *testing.T) {
 	})
 }
 
+// TestTransport: only pfar's adapter says by which transport it has found a server, and only words that there are.
+func TestTransport(t *testing.T) {
+	for _, test := range []struct {
+		adapted    bool
+		meta, want string
+	}{
+		{true, `{"pfar/transport":"sse"}`, "sse"},
+		{true, `{"pfar/transport":"stream-http"}`, "stream-http"},
+		{true, `{"pfar/transport":"\u001b[2J"}`, ""},
+		{true, `{"pfar/transport":["sse"]}`, ""},
+		{true, `"sse"`, ""},
+		{false, `{"pfar/transport":"sse"}`, ""},
+	} {
+		c, m := speak(t, handover.Server{Name: "s", Calls: handover.Calls{Adapted: test.adapted}})
+		go func() {
+			q, _ := jsonrpc.Parse([]byte(<-m.sent))
+			result := `{"protocolVersion":"2025-11-25","capabilities":{},"_meta":` + test.meta + `}`
+			m.says <- `{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":` + result + `}`
+		}()
+		client := Client{Protocol: "2025-11-25", Capabilities: []byte("{}"), Info: []byte("{}")}
+		a, err := c.Handshake(t.Context(), client, true)
+		if err != nil || a.Transport != test.want || a.Protocol != "2025-11-25" {
+			t.Errorf("%v: %+v, %v", test, a, err)
+		}
+	}
+}
+
 // TestNotSent: a call that the transport does not take has not reached the server, or may have.
 func TestNotSent(t *testing.T) {
 	for _, tt := range []struct {

@@ -10,6 +10,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
@@ -86,7 +88,7 @@ func discover(ctx context.Context, c *Conversation, client Client) (Agreement, e
 		return Agreement{}, fmt.Errorf("discovering: reading capabilities: %w", err)
 	}
 	meta, _ := jsonrpc.Object(ms.Get("_meta"), nil) // it need not say who it is
-	a.Info = plainInfo(meta.Get(mcp.MetaKeyServerInfo), c.name())
+	a.Info, a.Transport = plainInfo(meta.Get(mcp.MetaKeyServerInfo), c.name()), transportOf(c.Server(), meta)
 	a.Said = textOf(ms.Get("instructions"))
 	return a, nil
 }
@@ -110,6 +112,8 @@ func initialize(ctx context.Context, c *Conversation, client Client) (Agreement,
 		return Agreement{}, fmt.Errorf("initializing: the server speaks protocol %s, pfar speaks %q",
 			Quote(a.Protocol), mcp.LegacyProtocolVersions())
 	}
+	meta, _ := jsonrpc.Object(ms.Get("_meta"), nil)
+	a.Transport = transportOf(c.Server(), meta)
 	if a.Capabilities, err = jsonrpc.Object(ms.Get("capabilities"), nil); err != nil {
 		return Agreement{}, fmt.Errorf("initializing: reading capabilities: %w", err)
 	}
@@ -118,6 +122,15 @@ func initialize(ctx context.Context, c *Conversation, client Client) (Agreement,
 		return Agreement{}, fmt.Errorf("initializing: %w", c.writeError(ctx, err))
 	}
 	return a, nil
+}
+
+// transportOf is the one that pfar's adapter names in the _meta of the handshake's result, "" if the server is none.
+func transportOf(server handover.Server, meta jsonrpc.Members) string {
+	said := textOf(meta.Get(units.TransportKey))
+	if !server.Adapted || said != units.TransportHTTP && said != units.TransportSSE {
+		return ""
+	}
+	return said
 }
 
 // textOf decodes a string that may be missing.
