@@ -130,6 +130,14 @@ func wants(scope, resource, reason string) func(t *testing.T, f failure) {
 	}
 }
 
+// longScopes are as many as fit into a text of a fault, and not into a command.
+func longScopes() (list []string) {
+	for i := range 24 {
+		list = append(list, fmt.Sprintf("scope:%02d", i))
+	}
+	return list
+}
+
 // thisHost is what a sandbox has its server's name in.
 func thisHost() string {
 	name, _ := os.Hostname()
@@ -165,6 +173,19 @@ var evilStatuses = []evil{
 	{name: "403 for a scope", do: status(403, "WWW-Authenticate", `Bearer error="insufficient_scope", scope="repo:write"`),
 		class: "forbidden", detail: "HTTP 403 Forbidden, for want of a scope: its owner asks for it with pfar login " +
 			thisHost() + " --scope repo:write", also: wants("repo:write", "", "insufficient_scope")},
+	{name: "401 that names another host's metadata", do: status(401, "WWW-Authenticate",
+		`Bearer resource_metadata="https://evil.test/.well-known/x", authorization_uri="https://evil.test/authorize"`,
+		"Link", `<https://evil.test/>; rel="authorization_server"`),
+		class: "unauthorized", detail: "HTTP 401 Unauthorized", also: wants("", "https://evil.test/.well-known/x", "")},
+	{name: "403 for commands in place of scopes", do: status(403, "WWW-Authenticate",
+		`Bearer error="insufficient_scope", scope="$(id) --yes a;id"`), class: "forbidden",
+		detail: "HTTP 403 Forbidden", also: wants("$(id) --yes a;id", "", "insufficient_scope")},
+	{name: "403 for scopes without end", do: status(403, "WWW-Authenticate",
+		`Bearer error="insufficient_scope", scope="`+strings.Repeat("a ", 100)+`"`), class: "forbidden",
+		detail: "HTTP 403 Forbidden", also: wants("", "", "insufficient_scope")},
+	{name: "403 for more scopes than anybody types", do: status(403, "WWW-Authenticate",
+		`Bearer error="insufficient_scope", scope="`+strings.Join(longScopes(), " ")+`"`), class: "forbidden",
+		detail: "HTTP 403 Forbidden", also: wants(strings.Join(longScopes(), " "), "", "insufficient_scope")},
 	{name: "403 of too many", do: status(403, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "946684860"),
 		class: "rate_limited", detail: "HTTP 403 Forbidden", also: retry(60)},
 	{name: "404 without a session", do: status(404), class: "not_found", detail: "HTTP 404 Not Found"},
@@ -488,7 +509,7 @@ var evilWords = []evil{
 		detail: "HTTP 500 Internal Server Error: Authorization: [removed]"},
 	{name: "a long text", do: status(500, "Content-Type", "text/plain", "body", strings.Repeat("é", 5000)),
 		class:  "server_error",
-		detail: "HTTP 500 Internal Server Error: " + strings.Repeat("é", 134) + "..."},
+		detail: "HTTP 500 Internal Server Error: " + strings.Repeat("é", 240) + "..."},
 	{name: "another session", do: func(w http.ResponseWriter, r *http.Request, m received) {
 		w.Header().Set("Mcp-Session-Id", "evil")
 		asJSON(w, done)
