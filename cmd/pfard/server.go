@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/converge"
@@ -291,10 +292,17 @@ func (s *server) renewRefused(d *delivery) {
 	if login := units.LoginCommand + s.name; s.want == nil || !s.refused() || s.status.Wait.Remedy != login {
 		return
 	}
-	if key := bearerOf(*s.want); key != "" {
-		d.vault.Refused(key)
-		s.awaitsRefresh(d)
+	key := bearerOf(*s.want)
+	if key == "" {
+		return
 	}
+	d.vault.Refused(key)
+	set, _, ok, err := d.vault.Tokens(key)
+	if _, good := oauth.Covers(set.Resource, s.want.Sandbox.Remote); s.awaitsRefresh(d) || !ok || err != nil || good ||
+		set.Resource == "" {
+		return
+	}
+	s.status.Detail += fmt.Sprintf("; the OAuth token %q was issued for %q", key, set.Resource)
 }
 
 // awaitsRefresh shows what becomes of the token that a remote has refused, and reports false if the server may try

@@ -29,12 +29,14 @@ const (
 	resourceHost = "mcp.vendor.example"
 	issuerHost   = "login.vendor.example"
 	resourceURL  = "https://" + resourceHost + "/mcp"
+	otherHost    = "mcp.other.example"
+	otherURL     = "https://" + otherHost + "/mcp" // which the same authorization server has tokens for
 	issuerURL    = "https://" + issuerHost + ":8443"
 )
 
 // vendorSays is what the role says: of a request to the server, or a line of its authorization server.
 type vendorSays struct {
-	Path, Authorization string
+	Host, Path, Authorization string
 
 	Grant, Client, Resource string
 	Registered              []string
@@ -155,7 +157,9 @@ func guardedServer(api string, said chan<- any) http.Handler {
 		}
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		said <- vendorSays{Path: q.Method + " " + q.URL.Path, Authorization: q.Header.Get("Authorization")}
+		said <- vendorSays{
+			Host: q.Host, Path: q.Method + " " + q.URL.Path, Authorization: q.Header.Get("Authorization"),
+		}
 		mux.ServeHTTP(w, q)
 	})
 }
@@ -163,9 +167,10 @@ func guardedServer(api string, said chan<- any) http.Handler {
 // startVendor starts it with access tokens that live for so many seconds.
 func startVendor(t *testing.T, life int) (said <-chan vendorSays, wrap []string) {
 	t.Helper()
-	elsewhere := fmt.Sprintf(`{"port":8443,"host":%q,"resource":%q}`, issuerHost, resourceURL)
+	elsewhere := fmt.Sprintf(`{"port":8443,"host":%q,"resource":%q,"other":%q}`, issuerHost, resourceURL, otherURL)
 	script := clientScript(t, "provider.mjs", fmt.Sprint(life), "600", elsewhere)
-	return startStandIn[vendorSays](t, "resource", []string{resourceHost, issuerHost}, script.Args...)
+	return startStandIn[vendorSays](t, "resource", []string{resourceHost, issuerHost, otherHost},
+		script.Args...)
 }
 
 // inside runs a command where pfar's network and names are.
@@ -310,6 +315,12 @@ func TestRemoteSignIn(t *testing.T) {
 			s := server(r, "vendor")
 			return s.State == control.NeedsLogin && s.Remedy == "pfar login vendor" && strings.Contains(s.Detail, "401")
 		})
+		eventually(t, func() bool {
+			r, err := c.call("vendor__whoami", nil)
+			said := r.text + fmt.Sprint(err)
+			return strings.Contains(said, "before its owner has signed in") &&
+				strings.Contains(said, "pfar login vendor")
+		})
 	}
 	refuses("/revoke")
 	drain()
@@ -400,4 +411,49 @@ func TestRemoteWantsScopes(t *testing.T) {
 		t.Errorf("%d, %s%s", code, &again.stdout, &again.stderr)
 	}
 	p.awaitRunning("vendor")
+}
+
+// TestRemoteRefusesAnothersToken: a token that was issued for another resource is of no use. The server refuses it,
+// pfar says what it was issued for, and no other host sees it.
+func TestRemoteRefusesAnothersToken(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // another network takes root, and the test has run as root
+	}
+	t.Parallel()
+	said, wrap := startVendor(t, 3600)
+	p := prepare(t, map[string]string{"vendor.hcl": "auth = { token = \"vault:vendor_token\" }\nserver {\n" +
+		"  transport = \"stream-http\"\n  url = \"" + resourceURL + "\"\n}\n"})
+	p.configure("elsewhere", fmt.Sprintf("  client_id = \"owners-client\"\n  key = \"vendor_token\"\n"+
+		"  scopes = [\"read\"]\n  resource = %q\n  code {\n    url = %q\n    token = %q\n  }",
+		otherURL, issuerURL+"/auth", issuerURL+"/token"))
+	p.up(wrap...)
+	p.await("it needs a login", soon, inState("vendor", control.NeedsLogin))
+	login := p.login(t, "elsewhere")
+	p.consents(t, login.shows(`sign in:\n\n  (https://\S+)`))
+	if code := login.ends(); code != 0 {
+		t.Fatalf("%d, %s%s", code, &login.stdout, &login.stderr)
+	}
+	p.await("a refused token", soon, func(r control.Report) bool {
+		s := server(r, "vendor")
+		return s.State == control.NeedsLogin && strings.Contains(s.Detail, "401") &&
+			strings.Contains(s.Detail, fmt.Sprintf(`the OAuth token "vendor_token" was issued for %q`, otherURL))
+	})
+	var issued []string
+	seen := false
+	for len(said) > 0 {
+		s := <-said
+		seen = seen || s.Host == resourceHost && strings.HasPrefix(s.Authorization, "Bearer ")
+		if s.Path != "" && s.Host != resourceHost {
+			t.Errorf("another host is asked: %+v", s)
+		}
+		issued = append(issued, s.Issued...)
+	}
+	if !seen || len(issued) == 0 {
+		t.Errorf("the server has seen a token: %t; issued are %d", seen, len(issued))
+	}
+	for _, token := range issued {
+		if len(token) > 8 {
+			assertSecretNowhere(t, p, token)
+		}
+	}
 }

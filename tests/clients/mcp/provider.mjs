@@ -1,7 +1,7 @@
 // An OAuth authorization server for the tests: oidc-provider on loopback over TLS, with its own development pages for
 // signing in and for consent. The arguments are files with its key and certificate, and how long an access token lives,
 // in seconds, and if given how long a device code does. A fifth one in JSON has it be elsewhere: the port on all addresses,
-// the host of its issuer, and the resource that tokens are for; clients register themselves then. It says where it is, and
+// the host of its issuer, and the resource that tokens are for, and another one; clients register themselves then. It says where it is, and
 // then each grant that it makes, and its tokens, a line of JSON each. At the address of its API, which
 // is without TLS, a good token is answered with what it is for; DELETE takes back all that was granted with it.
 import fs from "node:fs";
@@ -41,7 +41,7 @@ server.listen(at.port ?? 0, at.port ? "0.0.0.0" : "127.0.0.1", () => {
       resourceIndicators: {
         enabled: true,
         getResourceServerInfo: (ctx, indicator) => {
-          if (indicator !== resource) throw new Error("no such resource");
+          if (indicator !== resource && indicator !== at.other) throw new Error("no such resource");
           return { scope: "read write", accessTokenTTL: Number(life), accessTokenFormat: "opaque" };
         },
       },
