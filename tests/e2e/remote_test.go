@@ -122,7 +122,7 @@ func serveRemote(certificate string) error {
 			opened = true
 		case r.Host == closedHost && !opened:
 			w.WriteHeader(http.StatusServiceUnavailable)
-			io.WriteString(w, "closed for today")
+			io.WriteString(w, `{"error":"closed for today"}`)
 		case r.Host == remoteHost && r.Header.Get("Authorization") != "Bearer "+remoteToken:
 			w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 			w.WriteHeader(http.StatusUnauthorized)
@@ -253,6 +253,10 @@ func TestRemote(t *testing.T) {
 
 	// It is tried again, and for as long as that takes it is starting.
 	p.await("a server that is down", soon, offline("down", "503"))
+	if why := server(p.last(), "down").Detail; strings.ContainsAny(why, `{\`) ||
+		!strings.HasSuffix(why, `server_error: "HTTP 503 Service Unavailable: closed for today"`) {
+		t.Errorf("its reason is %s", why)
+	}
 	if out, stderr, code := p.command("status", "down"); code != 0 || !strings.Contains(out, "offline") ||
 		!regexp.MustCompile(`(?m)^url +https://`).MatchString(out) {
 		t.Errorf("%d %s %s", code, out, stderr)

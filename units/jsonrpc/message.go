@@ -7,7 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/pfar/pfar/policies/visible"
 )
 
 // Message is one message; its members are the bytes that came, nil where there is none.
@@ -158,9 +162,27 @@ func Errorf(code int, format string, args ...any) *Error {
 
 func (e *Error) Error() string {
 	if e.Raw != nil {
-		return "the server answered with the error " + strconv.Quote(string(e.Raw))
+		text := fmt.Sprintf("the server answered with error %d", e.Number())
+		ms, _ := Object(e.Raw, make(Members, 0, 4))
+		if said, _ := String(ms.Get("message")); said != "" {
+			text += ": " + Quoted(said)
+		}
+		return text
 	}
 	return e.Text
+}
+
+// maxQuoted bounds what Quoted returns of a text, in bytes.
+const maxQuoted = 1 << 10
+
+// Quoted is the beginning of a server's text for a person who reads it: safe to look at, and between quotation marks,
+// of which it has none itself.
+func Quoted(text string) string {
+	if len(text) > maxQuoted {
+		text = strings.ToValidUTF8(text[:maxQuoted], "") + "..."
+	}
+	shown := visible.Escape(text, func(r rune) bool { return visible.Deceptive(r) || !unicode.IsPrint(r) })
+	return `"` + strings.ReplaceAll(shown, `"`, "'") + `"`
 }
 
 // Number returns the code, also of an error that a server sent; 0 if that has none.

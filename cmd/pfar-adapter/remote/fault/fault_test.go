@@ -2,8 +2,10 @@ package fault
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/policies/redact"
@@ -69,6 +71,35 @@ func FuzzStrip(f *testing.F) {
 			t.Errorf("%s became what is no JSON: %s", line, got)
 		}
 	})
+}
+
+// TestSaid: of an error's body, a person reads the sentence and no JSON.
+func TestSaid(t *testing.T) {
+	const ofAnother = `{"error":{"code":7,"message":"of another kind"}}`
+	for _, test := range []struct{ kind, body, want string }{
+		{"application/json", `{"error":"overloaded"}`, ": overloaded"},
+		{"text/plain", `{"error":"overloaded"}`, ": overloaded"},
+		{"application/json", ofAnother, ": of another kind"},
+		{"application/json", `{"error":"busy","error_description":"come back later"}`,
+			": come back later"},
+		{"application/problem+json", `{"title":"Out","detail":"for lunch"}`, ": for lunch"},
+		{"application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}`, ": m"},
+		{"application/json", `{"error":{"a":[1]}}`, ""},
+		{"application/json", `["x"]`, ""},
+		{"text/html", "<p>x", ""},
+		{"text/plain", "closed\nfor today", ": closed"},
+	} {
+		f := OfResponse(503, http.Header{"Content-Type": {test.kind}}, []byte(test.body), time.Now())
+		if want := "HTTP 503 Service Unavailable" + test.want; f.Detail != want {
+			t.Errorf("%s: %q, want %q", test.body, f.Detail, want)
+		}
+	}
+	body := `{"error":"\u001b[2J\u202e` + strings.Repeat("x", 10<<20) + `"}`
+	long := OfResponse(503, http.Header{}, []byte(body), time.Now())
+	line := string(long.Answer(redact.New(nil), []byte("7")))
+	if len(line) > 2000 || strings.ContainsAny(line, "\x1b\u202e") || strings.Contains(line, `\u001b`) {
+		t.Errorf("%d bytes: %.300s", len(line), line)
+	}
 }
 
 // TestAnswer: a fault is one line that no text can break, and has no secret in it.

@@ -75,14 +75,32 @@ func classOfRefusal(reason string) Class {
 	return NetworkError
 }
 
-// said is what an error's body says: the message of a JSON-RPC error, or a short text.
+// said is what an error's body says: the message of a JSON-RPC error, what APIs write in its place, or a short text.
 func said(header http.Header, excerpt []byte) string {
-	if m, err := jsonrpc.Parse(excerpt); err == nil && m.Error != nil {
+	if m, err := jsonrpc.Parse(excerpt); err == nil && isObject(m.Error) {
 		return Said(m.Error)
+	}
+	if ms, err := jsonrpc.Object(excerpt, nil); err == nil {
+		return sentence(ms)
 	}
 	if strings.HasPrefix(header.Get("Content-Type"), "text/plain") {
 		first, _, _ := strings.Cut(strings.TrimSpace(string(excerpt)), "\n")
 		return first
+	}
+	return ""
+}
+
+// sentence is the member of an API's error that a person may read (RFC 6749 section 5.2, RFC 9457 section 3.1, and what
+// else is common), "" if there is none.
+func sentence(ms jsonrpc.Members) string {
+	for _, name := range [...]string{"error_description", "message", "detail", "error", "title"} {
+		value := ms.Get(name)
+		if name == "error" && isObject(value) {
+			return Said(value)
+		}
+		if text, err := jsonrpc.String(value); err == nil && text != "" {
+			return text
+		}
 	}
 	return ""
 }

@@ -194,6 +194,30 @@ func TestTransport(t *testing.T) {
 	}
 }
 
+// TestRefusedHandshake: of why a server cannot be had, its owner reads a sentence. The adapter's has its class.
+func TestRefusedHandshake(t *testing.T) {
+	const refusal = `{"code":-32010,"message":"remote server: a\u001b[2J",` +
+		`"data":{"pfar/error":{"class":"server_error","status":503,"detail":"HTTP 503: \"a\u001b[2J\u202eb"}}}`
+	for adapted, want := range map[bool]string{
+		true:  `initializing: server_error: "HTTP 503: 'a\x1b[2J\u202eb"`,
+		false: `initializing: the server answered with error -32010: "remote server: a\x1b[2J"`,
+	} {
+		c, m := speak(t, handover.Server{Name: "s", Calls: handover.Calls{Adapted: adapted}})
+		go func() {
+			q, _ := jsonrpc.Parse([]byte(<-m.sent))
+			m.says <- `{"jsonrpc":"2.0","id":` + string(q.ID) + `,"error":` + refusal + `}`
+		}()
+		client := Client{Protocol: "2025-11-25", Capabilities: []byte("{}"), Info: []byte("{}")}
+		_, err := c.Handshake(t.Context(), client, true)
+		if err == nil || err.Error() != want {
+			t.Errorf("adapted %t: got  %v\nwant %s", adapted, err, want)
+		}
+		if answer, ok := errors.AsType[*jsonrpc.Error](err); !ok || answer.Number() != -32010 {
+			t.Errorf("adapted %t: what was answered is lost: %v", adapted, err)
+		}
+	}
+}
+
 // TestNotSent: a call that the transport does not take has not reached the server, or may have.
 func TestNotSent(t *testing.T) {
 	for _, tt := range []struct {

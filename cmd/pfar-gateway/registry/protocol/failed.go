@@ -21,7 +21,7 @@ func reported(server handover.Server, raw []byte) error {
 	if err != nil { // jsonrpc.ValidError has read it
 		return &jsonrpc.Error{Raw: raw}
 	}
-	f, wants := failure.Failure{}, oauth.Demand{}
+	f, wants, detail := failure.Failure{}, oauth.Demand{}, ""
 	data, noData := jsonrpc.Object(ms.Get("data"), nil)
 	switch {
 	case !server.Adapted:
@@ -29,13 +29,28 @@ func reported(server handover.Server, raw []byte) error {
 	case noData == nil:
 		told := data.Get(failure.Key)
 		f, wants = failure.Read(told), failure.ReadDemand(told)
+		ours, _ := jsonrpc.Object(told, nil)
+		detail, _ = jsonrpc.String(ours.Get("detail"))
 	}
-	e := &jsonrpc.Error{Raw: unforged(raw, ms)}
-	if f.Class == "" {
+	var e error = &jsonrpc.Error{Raw: unforged(raw, ms)}
+	switch {
+	case f.Class == "":
 		return e
+	case detail != "":
+		e = adapterError{e, f.Class, detail}
 	}
 	return &failure.Error{Failure: f, Server: server.Name, Wants: wants, Err: e}
 }
+
+// adapterError is an error of pfar's adapter, which says what has happened, partly in the server's words.
+type adapterError struct {
+	answer error
+	class  failure.Class
+	detail string
+}
+
+func (e adapterError) Error() string { return string(e.class) + ": " + jsonrpc.Quoted(e.detail) }
+func (e adapterError) Unwrap() error { return e.answer }
 
 // unforged is an error object without what it says in pfar's name.
 func unforged(raw []byte, ms jsonrpc.Members) []byte {
