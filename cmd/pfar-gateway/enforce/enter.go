@@ -70,7 +70,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	if err != nil {
 		w.decision.Reason = cmp.Or(w.decision.Reason, err.Error())
 	}
-	if v := w.decision.Verdict; v == gate.Inspect || v == gate.Ask && w.decision.Inspect {
+	if v := w.decision.Verdict; v == gate.Inspect || v == gate.Ask && (w.decision.Inspect || p.Grants.Any()) {
 		about := fence.Meta{Server: it.Server, Tool: it.Name, Label: w.decision.Data}
 		w.report = p.others(ctx, w.policy.Asks(who.Profile), inspector.Outbound, about, r.Params, w.report)
 		still(p, who, &it, &w) // they take their time
@@ -301,9 +301,10 @@ func (p *Point) open(pass *Passage, w *weighed, r *Request, after gate.Label, fo
 // grantChannel is the channel of an approval that was given beforehand. The record's subject names the grant.
 const grantChannel = "grant"
 
-// granted reports whether a grant covers a call that the gate asks about. The call is counted by then.
+// granted reports whether a grant covers a call that the gate asks about. A grant answers for the person alone:
+// inspectors have looked at the call, and all were content. The call is counted by then.
 func granted(p *Point, pass *Passage, w *weighed, r *Request, found []audit.Finding) bool {
-	if r.Answer || !p.Grants.Any() {
+	if r.Answer || w.report.Outcome != inspect.Clean || !p.Grants.Any() {
 		return false
 	}
 	q := p.request(pass, w, r, found)

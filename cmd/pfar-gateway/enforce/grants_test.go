@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/inspect"
 	"github.com/pfar/pfar/units/operator"
 )
 
@@ -446,5 +447,36 @@ func TestGrantRevoked(t *testing.T) {
 	}
 	if _, err := h.Enter(t.Context(), h.who, it, answer); err == nil {
 		t.Error("a grant covers the answer to a server's question")
+	}
+}
+
+// TestGrantedInspected: a grant answers for the person, and for no inspector of the owner's: those look at each call
+// that it covers, also in a session that has read nothing of strangers, and what they flag or do not answer a person
+// decides.
+func TestGrantedInspected(t *testing.T) {
+	for _, profile := range []string{"strict", "balanced"} {
+		for name, c := range map[string]struct {
+			says inspect.Report
+			runs bool
+		}{
+			"clean":   {inspect.Report{Outcome: inspect.Clean}, true},
+			"flagged": {inspect.Report{Outcome: inspect.Flagged, Findings: []inspect.Finding{{Inspector: "model"}}}, false},
+			"silent":  {inspect.Report{Outcome: inspect.Flagged}, false},
+			"missing": {inspect.Report{Reason: "timeout"}, false},
+		} {
+			h := newHeist(t, profile)
+			k := &looker{says: inspect.Report{Outcome: inspect.Clean}}
+			h.Inspectors = k
+			needs(t, h.Point, "model")
+			h.reads(private, minutes)
+			it := search(t, "web", "search")
+			if err := h.granted(it, bounds); err != nil {
+				t.Fatal(err)
+			}
+			k.says = c.says
+			if h.asks(it, quoted("weather")) != c.runs {
+				t.Errorf("%s, %s: a granted call runs: %t", profile, name, !c.runs)
+			}
+		}
 	}
 }
