@@ -70,6 +70,14 @@ func granted() []heist {
 		{name: "granted, protocol of 2026", modern: true, arrive: sure("tracker__search"), leave: search},
 		{name: "granted, by mail", arrive: sure("mail__send_mail")},
 		{name: "granted, letter by letter", arrive: sure("tracker__search"), leave: letterByLetter, got: spelled},
+		{name: "granted, by _meta", arrive: sure("tracker__search"), leave: ways()["_meta"]},
+		{name: "granted, by argument that is none", arrive: sure("tracker__search"), leave: ways()["argument that is none"]},
+		{name: "granted, in a resource's address", arrive: sure("tracker__search"), leave: ways()["resource's address"]},
+		{name: "granted, searched for", search: true, arrive: sure("tracker__search"), leave: search},
+		{name: "granted, letter by letter, searched for", search: true, arrive: sure("tracker__search"),
+			leave: letterByLetter, got: spelled},
+		{name: "granted to a client that searches, by _meta", search: true, arrive: sure("tracker__search"),
+			leave: ways()["_meta"]},
 		{name: "granted, after connecting anew", arrive: sure("tracker__search"),
 			leave: func(s *stage, a *agent, data string) {
 				a.connect()

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -478,5 +479,24 @@ func TestGrantedInspected(t *testing.T) {
 				t.Errorf("%s, %s: a granted call runs: %t", profile, name, !c.runs)
 			}
 		}
+	}
+}
+
+// TestGrantedUnkept: a grant for what can be taken back covers no call whose writes could not be kept.
+func TestGrantedUnkept(t *testing.T) {
+	h := newHeist(t, "strict")
+	s := &shelf{}
+	h.Keeper = s
+	h.reads(gate.Label{Confidentiality: gate.Public, Integrity: gate.Raw}, "a stranger's text")
+	it := undoable(t, gate.Reversible)
+	if err := h.granted(it, bounds); err != nil {
+		t.Fatal(err)
+	}
+	if !h.asks(it, quoted("weather")) {
+		t.Fatal("what was granted does not run, so that this shows nothing")
+	}
+	s.err = errors.New("the shelf is full")
+	if h.asks(it, quoted("weather again")) {
+		t.Error("it runs, though nothing was kept")
 	}
 }
