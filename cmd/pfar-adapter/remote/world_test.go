@@ -60,7 +60,7 @@ type dialer struct {
 	asked []string
 }
 
-func (d *dialer) dial(ctx context.Context, _, address string) (net.Conn, error) {
+func (d *dialer) dial(ctx context.Context, _, address string) (conn net.Conn, err error) {
 	d.mu.Lock()
 	d.asked = append(d.asked, address)
 	l := d.to[strings.ToLower(address)]
@@ -68,15 +68,23 @@ func (d *dialer) dial(ctx context.Context, _, address string) (net.Conn, error) 
 	if l == nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("connect: connection refused")}
 	}
-	client, server := net.Pipe()
+	client, server := newPipe()
 	select {
 	case l.conns <- server:
+		select {
+		case <-l.closed:
+			l.drop()
+		default:
+		}
 		return client, nil
 	case <-l.closed:
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("connect: connection refused")}
+		err = &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("connect: connection refused")}
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
 	}
+	client.Close()
+	server.Close()
+	return nil, err
 }
 
 // addresses are those that were dialled, each once.
@@ -114,7 +122,24 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *listener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	l.drop()
+	return nil
+}
+
+// drop closes connections that nobody has accepted.
+func (l *listener) drop() {
+	for {
+		select {
+		case c := <-l.conns:
+			c.Close()
+		default:
+			return
+		}
+	}
+}
+
 func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: "mcp.test", Net: "pipe"} }
 
 // place is where a server of the test is, and how.
@@ -297,6 +322,7 @@ func (w *world) close() {
 		w.t.Error("the adapter does not end")
 	}
 	w.stop()
+	time.Sleep(time.Hour) // what waits for the other end of a connection, or for a time, ends meanwhile
 }
 
 func (w *world) send(format string, args ...any) {
