@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/signin"
 	"github.com/pfar/pfar/policies"
@@ -53,8 +52,10 @@ func (c declaredVerb) checkCommand() *cobra.Command {
 			read := policies.Load(os.DirFS(where.policies), where.policies)
 			if len(args) == 0 {
 				set.readPolicies(read)
-				set.readServices(filepath.Join(filepath.Dir(where.policies), "services.d"))
-				set.readProviders(filepath.Join(filepath.Dir(where.policies), "oauth.d"))
+				known := set.host.Services()
+				set.add(known.Files, known.Diags)
+				clients := signin.Load(os.DirFS(where.providers()), where.providers(), set.host.Services)
+				set.add(clients.Files, clients.Diags)
 			}
 			set.unknown(read.Policy)
 			if err := set.addClients(where.clients, set.servers, read.Policy); err != nil {
@@ -96,10 +97,15 @@ func (out *compiled) addClients(dir string, servers []declaration.Server, policy
 		o.Servers = append(o.Servers, s.Name)
 	}
 	set := declaration.LoadClients(os.DirFS(dir), dir, o)
-	maps.Copy(out.files, set.Files)
-	out.diags = append(out.diags, set.Diags...)
+	out.add(set.Files, set.Diags)
 	out.clientsDir, out.clients = dir, len(set.Clients)
 	return nil
+}
+
+// add adds what is wrong with other files.
+func (out *compiled) add(files map[string]*hcl.File, diags hcl.Diagnostics) {
+	maps.Copy(out.files, files)
+	out.diags = append(out.diags, diags...)
 }
 
 // compile reads and compiles a directory as pfard does.
@@ -119,7 +125,7 @@ func (c declaredVerb) compile(from sources) (compiled, error) {
 	set := declaration.Load(folders, declaration.Options{Servers: servers})
 	out := compiled{dir: dir, below: from.below, servers: set.Servers, files: set.Files, diags: set.Diags,
 		hidden: set.Hidden}
-	out.host = c.host(dir)
+	out.host = c.host(dir, from)
 	for _, b := range set.Broken {
 		out.broken = append(out.broken, b.Name)
 	}
@@ -140,7 +146,7 @@ func (c declaredVerb) compile(from sources) (compiled, error) {
 }
 
 // host is what the compiler may know of this machine.
-func (c declaredVerb) host(dir string) generator.Host {
+func (c declaredVerb) host(dir string, from sources) generator.Host {
 	home, _ := os.UserHomeDir()                 // without one there is none to protect
 	adapter, _ := c.findProgram("pfar-adapter") // without it remote servers are refused
 	return generator.Host{
@@ -148,15 +154,14 @@ func (c declaredVerb) host(dir string) generator.Host {
 		Path: filepath.SplitList(c.getenv("PATH")), Home: home,
 		StateDir: c.dirs.Homes(), Packages: c.dirs.Packages(), Private: c.dirs.Private(dir),
 		Adapter: adapter, UID: os.Getuid(),
-		Services: sync.OnceValue(func() catalog.Set { return catalog.Load(os.DirFS(c.dirs.Services()), c.dirs.Services()) }),
+		Services: sync.OnceValue(from.known),
 	}
 }
 
 // readPolicies adds what is wrong with the folder of policies: calls are decided by all of it or, if there is a
 // mistake, by its last good version.
 func (c *compiled) readPolicies(set policies.Set) {
-	maps.Copy(c.files, set.Files)
-	c.diags = append(c.diags, set.Diags...)
+	c.add(set.Files, set.Diags)
 	if set.Policy == nil {
 		return
 	}
@@ -164,22 +169,6 @@ func (c *compiled) readPolicies(set policies.Set) {
 		_, diags := generator.Inspector(e, set.Places[e.Name], c.host)
 		c.diags = append(c.diags, diags...)
 	}
-}
-
-// readServices adds what is wrong with the operator's entries of the catalogue.
-func (c *compiled) readServices(dir string) {
-	set := catalog.Load(os.DirFS(dir), dir)
-	maps.Copy(c.files, set.Files)
-	c.diags = append(c.diags, set.Diags...)
-}
-
-// readProviders adds what is wrong with the owner's clients of OAuth providers.
-func (c *compiled) readProviders(dir string) {
-	services := filepath.Join(filepath.Dir(dir), "services.d")
-	known := func() catalog.Set { return catalog.Load(os.DirFS(services), services) }
-	set := signin.Load(os.DirFS(dir), dir, known)
-	maps.Copy(c.files, set.Files)
-	c.diags = append(c.diags, set.Diags...)
 }
 
 // unknown warns of servers of whose tools nothing is known: their calls wait for approval, and nobody would know why.

@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/foreign"
 	"github.com/pfar/pfar/generator/importer"
 	"github.com/pfar/pfar/policies"
@@ -31,7 +30,7 @@ func (v importVerb) proposals(ctx context.Context, w importWish) ([]readFile, er
 	if unasked != nil && (!w.dryRun || !errors.Is(unasked, control.ErrNotRunning)) {
 		return nil, unasked
 	}
-	o := importer.Options{Services: v.catalogue(), Facts: policies.Load(nil, "").Policy.Services, Exists: exists,
+	o := importer.Options{Services: v.catalogue(ctx), Facts: policies.Load(nil, "").Policy.Services, Exists: exists,
 		Taken: map[string]string{}}
 	for _, s := range report.Servers {
 		o.Taken[s.Name] = s.File
@@ -54,16 +53,6 @@ func (v importVerb) proposals(ctx context.Context, w importWish) ([]readFile, er
 		return files, err // a guest may not ask pfard about a declaration
 	}
 	return files, v.check(ctx, files)
-}
-
-// catalogue returns the services of the operator's folder, and the shipped ones.
-func (v importVerb) catalogue() catalog.Set {
-	dir := v.dirs.Services()
-	set := catalog.Load(os.DirFS(dir), dir)
-	if set.Diags.HasErrors() {
-		fmt.Fprintf(v.stderr, "services.d has mistakes: pfar check shows them\n")
-	}
-	return set
 }
 
 // only keeps the servers with these names, and drops all others.

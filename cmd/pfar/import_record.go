@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/durable"
 )
@@ -131,7 +132,7 @@ func (v importVerb) lastBook() (*book, error) {
 }
 
 func readBook(path string) (*book, error) {
-	text, err := os.ReadFile(path)
+	text, err := policies.ReadFile(os.DirFS(filepath.Dir(path)), filepath.Base(path), maxBook)
 	if err != nil {
 		return nil, err
 	}

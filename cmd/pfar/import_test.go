@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -440,6 +441,33 @@ func TestImportUnrecorded(t *testing.T) {
 	}
 	if text, code := b.said(t, "import --undo --yes"); code != 0 || k.String() != before {
 		t.Errorf("undo: %d, %s\n%s", code, text, k)
+	}
+}
+
+// TestImportRecordBounded: undo reads no record beyond its bound, and waits for no FIFO.
+func TestImportRecordBounded(t *testing.T) {
+	b, _ := withFile(t, clientsFile)
+	record := filepath.Join(importRecords(b.dirs), "20260101T000000.000000000Z-AAAAAA.json")
+	if err := os.MkdirAll(filepath.Dir(record), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for want, put := range map[string]func() error{
+		"it has more than 4194304 bytes": func() error {
+			return firstOf(os.WriteFile(record, []byte(`{"version": 1}`), 0o600), os.Truncate(record, 1<<40))
+		},
+		"it is no regular file": func() error { return syscall.Mkfifo(record, 0o600) },
+	} {
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		n := b.again("")
+		if code := n.run(t.Context(), []string{"import", "--undo", "--yes"}); code != exitFailed ||
+			!strings.Contains(n.err.String(), want) {
+			t.Errorf("%s: %d, %s", want, code, n.err)
+		}
+		if err := os.Remove(record); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -124,29 +123,14 @@ func knownOf(s catalog.Service) knownService {
 	return k
 }
 
-// catalogue reads the services, and prints a warning if they have mistakes.
-func (c servicesVerb) catalogue(ctx context.Context) catalog.Set {
-	dir := c.folder(ctx)
-	set := catalog.Load(os.DirFS(dir), dir)
-	if set.Diags.HasErrors() {
-		fmt.Fprintf(c.stderr, "services.d has mistakes: pfar check shows them\n")
-	}
-	return set
-}
-
 // naming reads only the service of a name. If there is none, or a mistake, it reads all services.
 func (c servicesVerb) naming(ctx context.Context, name string) catalog.Set {
-	dir := c.folder(ctx)
+	dir := c.located(ctx, sources{}).services()
 	set := catalog.LoadOne(os.DirFS(dir), dir, name)
 	if _, ok := set.Find(name); ok && !set.Diags.HasErrors() {
 		return set
 	}
 	return c.catalogue(ctx)
-}
-
-// folder is that of the operator's services.
-func (c servicesVerb) folder(ctx context.Context) string {
-	return filepath.Join(filepath.Dir(c.located(ctx, sources{}).policies), "services.d")
 }
 
 // listServices prints the services that a text finds.

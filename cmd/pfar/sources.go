@@ -3,9 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/generator/catalog"
 )
 
 // sources are the directories that a server is made from. An empty one was not named.
@@ -16,6 +20,24 @@ type sources struct {
 	clients string   // of the declared clients
 
 	policies string // of the gate's policies; never named
+}
+
+// services is the directory of the operator's entries of the catalogue.
+func (s sources) services() string { return filepath.Join(filepath.Dir(s.policies), "services.d") }
+
+// known reads the catalogue.
+func (s sources) known() catalog.Set { return catalog.Load(os.DirFS(s.services()), s.services()) }
+
+// providers is the directory of the owner's clients with OAuth providers.
+func (s sources) providers() string { return filepath.Join(filepath.Dir(s.policies), "oauth.d") }
+
+// catalogue reads the services, and prints a warning if they have mistakes.
+func (c *pfar) catalogue(ctx context.Context) catalog.Set {
+	set := c.located(ctx, sources{}).known()
+	if set.Diags.HasErrors() {
+		fmt.Fprintf(c.stderr, "services.d has mistakes: pfar check shows them\n")
+	}
+	return set
 }
 
 // located fills in what was not named: the directories of the pfard that runs, so that what is checked is what counts,

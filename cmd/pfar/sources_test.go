@@ -105,14 +105,29 @@ func TestExplainOrigins(t *testing.T) {
 	run("\nIt is declared in "+mine+".\n  - "+vendor.dir+"/search.hcl does not count", 0, "explain", "search")
 }
 
-// TestCheckReadsServices wants a mistake of services.d among those of the running pfar.
-func TestCheckReadsServices(t *testing.T) {
+// TestRunningServices: check and import read services.d beside the directory of the running pfar, not their own.
+func TestRunningServices(t *testing.T) {
+	const wiki = "service \"wiki\" {\n  setup {\n    title = \"Wiki\"\n    summary = \"Pages\"\n    package = " +
+		"\"npm:wiki@1.2.3\"\n  }\n}\n"
+	const container = "label = \"internal\"\nserver {\n  command = \"docker\"\n  args = [\"run\", \"us/wiki-mcp\"]\n}\n"
+	for _, c := range []struct{ line, service, want string }{
+		{"check", strings.Replace(wiki, "package", "pakage", 1), `"pakage" is not known in setup. Did you mean package?`},
+		{"check", wiki, `Write package = "npm:wiki@1.2.3" (pfar add wiki).`},
+		{"import FILE --dry-run", wiki, "pfar add wiki runs npm:wiki@1.2.3 instead"},
+	} {
+		readsRunning(t, c.line, c.want, map[string]string{
+			"mcp.d/x.hcl": container, "services.d/w.hcl": c.service,
+			"client.json": `{"mcpServers": {"wiki": {"command": "docker", "args": ["run", "us/wiki-mcp"]}}}`,
+		})
+	}
+}
+
+// readsRunning wants a command line to fail with words that come from files of the running pfar. FILE is client.json.
+func readsRunning(t *testing.T, line, want string, files map[string]string) {
+	t.Helper()
 	b := newBench(t, "")
 	config := t.TempDir()
-	for name, text := range map[string]string{
-		"mcp.d/x.hcl":      "label = \"internal\"\nserver {\n  command = \"/bin/true\"\n}\n",
-		"services.d/w.hcl": "service \"wiki\" {\n  setup {\n    pakage = \"npm:wiki@1.2.3\"\n  }\n}\n",
-	} {
+	for name, text := range files {
 		file := filepath.Join(config, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
@@ -123,11 +138,10 @@ func TestCheckReadsServices(t *testing.T) {
 	}
 	r := control.Report{Directory: filepath.Join(config, "mcp.d"), Policies: filepath.Join(config, "policies.d")}
 	b.pfard(t, r, nil)
-	code := b.run(t.Context(), []string{"check"})
-	const want = `"pakage" is not known in setup. Did you mean package?`
+	code := b.run(t.Context(), strings.Fields(strings.Replace(line, "FILE", filepath.Join(config, "client.json"), 1)))
 	all := strings.Join(strings.Fields(b.out.String()+b.err.String()), " ")
 	if code != 1 || !strings.Contains(all, want) {
-		t.Errorf("exit %d, want 1\n%s", code, all)
+		t.Errorf("%s: exit %d, want 1\n%s", line, code, all)
 	}
 }
 
