@@ -171,6 +171,38 @@ func TestRemoteLogin(t *testing.T) {
 	}
 }
 
+// TestUnknownClient: only the code of the provider's answer says that the registered client is unknown, not its words.
+func TestUnknownClient(t *testing.T) {
+	d, f, _, _ := travels(t, declaresRemote)
+	_, last, err := d.abroadLogin(t, f, control.Login{})
+	if err != nil || last.Confirm == nil {
+		t.Fatalf("%+v, %v", last, err)
+	}
+	confirmed := last.Confirm
+	for _, c := range []struct {
+		code, words string
+		remedy      bool
+	}{
+		{oauth.CodeClient, "no", true}, {"invalid_scope", "no (invalid_client)", false}, {"", "(invalid_client)", false},
+	} {
+		ended := make(chan error, 1)
+		q := control.Request{Verb: control.LogIn, Server: "far",
+			SettingUp: control.SettingUp{Login: &control.Login{Confirmed: confirmed}}}
+		go func() {
+			ended <- d.answer(t.Context(), operator(), q, func(control.Response) error { return nil })
+		}()
+		f.acts <- func(_ oauth.Task, e errand) error {
+			e.take(attach.Refreshed{Error: c.words, Code: c.code, Final: true}, nil)
+			return nil
+		}
+		err := <-ended
+		if err == nil || !strings.Contains(err.Error(), c.words) ||
+			strings.Contains(err.Error(), "to register another client, run pfar vault remove far_token") != c.remedy {
+			t.Errorf("%q, %q: %v", c.code, c.words, err)
+		}
+	}
+}
+
 // TestRemoteLoginConfirmsAll: endpoints at other hosts, and a token for more than the server, want a yes of their own.
 func TestRemoteLoginConfirmsAll(t *testing.T) {
 	const login = "login.example:443"

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -395,7 +394,7 @@ func (s *signingIn) take(r attach.Refreshed, content []byte) {
 func (s *signingIn) store(r attach.Refreshed, content []byte) ([]control.Change, []string, error) {
 	if r.Error != "" {
 		words := s.keeper.redaction.clean(r.Error)
-		if o := s.task.Origin; o != nil && o.Registered && strings.Contains(words, "(invalid_client)") {
+		if o := s.task.Origin; o != nil && o.Registered && r.Code == oauth.CodeClient {
 			words += "; to register another client, run pfar vault remove " + s.state.Key
 		}
 		return nil, nil, signInError{errors.New(printable(words)), kindOf(r.Code)}

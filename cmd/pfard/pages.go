@@ -379,8 +379,8 @@ func pageState(f control.Flow) page.State {
 		if f.State == control.CredentialRefused {
 			s.Left = max(0, setup.MaxRefused-f.Attempts)
 		}
-		if f.State == control.AwaitingCredential && f.Attempts == 0 && isWaiting(f) {
-			s.Words = ""
+		if f.State == control.AwaitingCredential && f.Attempts == 0 && !f.Retry {
+			s.Words = "" // the page's form says what it waits for
 		}
 		if w := f.Wants; w != nil {
 			s.Wanted = &page.Wanted{
@@ -401,9 +401,4 @@ func pageState(f control.Flow) page.State {
 		s.Phase = page.Working
 	}
 	return s
-}
-
-// isWaiting reports whether the detail of a set-up only says that it waits. The page's form says that too.
-func isWaiting(f control.Flow) bool {
-	return f.Wants == nil || f.Detail == "waiting for "+f.Wants.Variable
 }

@@ -403,11 +403,11 @@ func TestPageStates(t *testing.T) {
 			page.State{Phase: page.Waiting},
 		},
 		"unstored": {
-			control.Flow{State: control.AwaitingCredential, Detail: "the disk is full", Wants: wants},
+			control.Flow{State: control.AwaitingCredential, Detail: "the disk is full", Retry: true, Wants: wants},
 			page.State{Phase: page.Waiting, Words: "the disk is full"},
 		},
 		"refused": {
-			control.Flow{State: control.CredentialRefused, Detail: "401", Attempts: 2, Wants: wants},
+			control.Flow{State: control.CredentialRefused, Detail: "401", Retry: true, Attempts: 2, Wants: wants},
 			page.State{Phase: page.Waiting, Words: "401", Left: 1},
 		},
 		"at work": {

@@ -396,7 +396,7 @@ func remedy(key, command string, r attach.Refreshed) string {
 	case r.Code == "invalid_grant":
 		return fmt.Sprintf("the refresh token of %q was refused (%s): obtain a new one and store it with %s", key, r.Code,
 			command)
-	case r.Code == "invalid_client", r.Code == "unauthorized_client":
+	case r.Code == oauth.CodeClient, r.Code == "unauthorized_client":
 		where := "store it with"
 		if login {
 			where = "run"

@@ -153,9 +153,9 @@ func (e *entry) whole(f *block.Field) {
 		if err == nil {
 			continue
 		}
-		at, key := e.at, strings.Fields(err.Error())[0]
-		if key = strings.TrimSuffix(key, ":"); f.Val.Index[key] != nil {
-			at = f.Val.Index[key].Val.At
+		at := e.at
+		if wrong, ok := errors.AsType[oauth.KeyError](err); ok && f.Val.Index[wrong.Key] != nil {
+			at = f.Val.Index[wrong.Key].Val.At
 		} else if k := f.Val.Index[string(way)]; k != nil {
 			at = k.At
 		}

@@ -43,7 +43,7 @@ func (r Refused) Error() string {
 var codeWords = map[string]string{
 	CodeDenied:                  "the sign-in was refused, by you or by the provider",
 	CodeExpired:                 "the code has expired before it was entered",
-	"invalid_client":            "the provider does not know the client: check client_id, client_secret and auth_style",
+	CodeClient:                  "the provider does not know the client: check client_id, client_secret and auth_style",
 	"unauthorized_client":       "the provider does not let this client sign in this way",
 	"unsupported_grant_type":    "the provider does not offer this way to sign in",
 	"unsupported_response_type": "the provider does not offer this way to sign in",
@@ -61,6 +61,9 @@ const (
 	CodeDenied  = "access_denied"
 	CodeExpired = "expired_token"
 )
+
+// CodeClient is the code for a client that the provider does not know (RFC 6749 section 5.2).
+const CodeClient = "invalid_client"
 
 // ErrLate is the error of a sign-in for which no browser has come back.
 var ErrLate = errors.New("the browser did not come back in time")

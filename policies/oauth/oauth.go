@@ -77,18 +77,29 @@ func (s Set) Host() (host string, port uint16, policy egress.Policy, err error) 
 	return hostOf("token_url", "a token endpoint", s.TokenURL, s.AllowPrivate)
 }
 
+// KeyError is what is wrong with the value of one setting. Its text begins with the setting's name.
+type KeyError struct {
+	Key string
+	err error
+}
+
+func (e KeyError) Error() string { return e.Key + e.err.Error() }
+func (e KeyError) Unwrap() error { return e.err }
+
+func about(key, format string, args ...any) error { return KeyError{key, fmt.Errorf(format, args...)} }
+
 // hostOf returns the host and port of an endpoint, and a policy that lets a process connect only there. Its errors name
 // key, the setting that has the address.
 func hostOf(key, what, address string, private []string) (host string, port uint16, policy egress.Policy, err error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Opaque != "" {
-		return "", 0, egress.Policy{}, fmt.Errorf(`%s is no address of %s: write "https://HOST/PATH"`, key, what)
+		return "", 0, egress.Policy{}, about(key, ` is no address of %s: write "https://HOST/PATH"`, what)
 	}
 	port = tlsPort
 	if p := u.Port(); p != "" {
 		n, ok := egress.ParsePort(p)
 		if !ok {
-			return "", 0, egress.Policy{}, fmt.Errorf("%s: its port is invalid", key)
+			return "", 0, egress.Policy{}, about(key, ": its port is invalid")
 		}
 		port = n
 	}
@@ -98,7 +109,7 @@ func hostOf(key, what, address string, private []string) (host string, port uint
 	}
 	e, err := egress.ParseEndpoint(name + ":" + strconv.Itoa(int(port)))
 	if err != nil || e.Wildcard || e.Host == "" && !e.Prefix.IsSingleIP() {
-		return "", 0, egress.Policy{}, fmt.Errorf("%s: its host is neither a host name nor an IP address", key)
+		return "", 0, egress.Policy{}, about(key, ": its host is neither a host name nor an IP address")
 	}
 	policy.Endpoints = []egress.Endpoint{e}
 	if host = e.Host; host == "" {
@@ -109,7 +120,7 @@ func hostOf(key, what, address string, private []string) (host string, port uint
 		for _, text := range private {
 			p, err := egress.ParsePrivate(text)
 			if err != nil {
-				return "", 0, egress.Policy{}, fmt.Errorf("allow_private: %w", err)
+				return "", 0, egress.Policy{}, about("allow_private", ": %w", err)
 			}
 			own.Prefixes = append(own.Prefixes, p)
 		}
@@ -132,38 +143,38 @@ func (s Set) check() error {
 	} {
 		switch {
 		case m.value == "" && m.needed:
-			return fmt.Errorf("%s is missing", m.name)
+			return about(m.name, " is missing")
 		case len(m.value) > m.limit:
-			return fmt.Errorf("%s exceeds %d bytes", m.name, m.limit)
+			return about(m.name, " exceeds %d bytes", m.limit)
 		case !printable(m.value):
-			return fmt.Errorf("%s has characters that are not printable ASCII (RFC 6749 appendix A)", m.name)
+			return about(m.name, " has characters that are not printable ASCII (RFC 6749 appendix A)")
 		}
 	}
 	if !slices.Contains([]Style{Auto, InHeader, InParams}, s.AuthStyle) {
-		return errors.New(`auth_style is none: write "header", "params" or "auto"`)
+		return about("auth_style", ` is none: write "header", "params" or "auto"`)
 	}
 	if s.AuthStyle == InHeader && s.ClientSecret == "" {
-		return errors.New(`auth_style is "header", and client_secret is missing: a public client has "params"`)
+		return about("auth_style", ` is "header", and client_secret is missing: a public client has "params"`)
 	}
 	if err := CheckCA(s.CA); err != nil {
 		return err
 	}
 	if len(s.Scopes) > maxList || len(s.AllowPrivate) > maxList {
-		return fmt.Errorf("scopes or allow_private have more than %d entries", maxList)
+		return about("scopes", " or allow_private have more than %d entries", maxList)
 	}
 	for _, scope := range s.Scopes {
 		if scope == "" || len(scope) > maxName || !printable(scope) || s.within(scope) {
-			return errors.New("scopes has an entry that is no scope")
+			return about("scopes", " has an entry that is no scope")
 		}
 	}
 	if s.Resource != "" && !isIdentifier(s.Resource) {
-		return errors.New(`resource is no URL: write "https://HOST/PATH"`)
+		return about("resource", ` is no URL: write "https://HOST/PATH"`)
 	}
 	if o := s.Origin; o != nil && (!isIdentifier(o.Server) || !isIdentifier(o.Issuer)) {
-		return errors.New("origin names no server, or no issuer")
+		return about("origin", " names no server, or no issuer")
 	}
 	if !s.Expiry.IsZero() && (s.Expiry.Year() < 1970 || s.Expiry.Sub(s.Obtained) > unlimited && !s.Obtained.IsZero()) {
-		return errors.New("expiry is no time at which a token may end")
+		return about("expiry", " is no time at which a token may end")
 	}
 	if !refreshed && s.TokenURL == "" {
 		return nil
@@ -175,15 +186,15 @@ func (s Set) check() error {
 // CheckCA wants certificates, or nothing.
 func CheckCA(text string) error {
 	if len(text) > maxCA {
-		return fmt.Errorf("ca exceeds %d bytes", maxCA)
+		return about("ca", " exceeds %d bytes", maxCA)
 	}
 	for rest := []byte(text); len(bytes.TrimSpace(rest)) > 0; {
 		var b *pem.Block
 		if b, rest = pem.Decode(rest); b == nil || b.Type != "CERTIFICATE" {
-			return errors.New("ca holds something that is no certificate in PEM")
+			return about("ca", " holds something that is no certificate in PEM")
 		}
 		if _, err := x509.ParseCertificate(b.Bytes); err != nil {
-			return errors.New("ca holds a certificate that cannot be read")
+			return about("ca", " holds a certificate that cannot be read")
 		}
 	}
 	return nil

@@ -37,6 +37,7 @@ type Asked struct {
 	Again   bool `json:"again,omitempty"`    // values were refused: all are asked for again
 	Touched bool `json:"touched,omitempty"`  // it has begun to write and start: a failure stops the server
 	SignIns int  `json:"sign_ins,omitempty"` // that a person has begun
+	Retry   bool `json:"retry,omitempty"`    // it waits once more, and Detail says why the last answer did not serve
 }
 
 // Result is what the end of a flow tells.
@@ -92,7 +93,7 @@ const MaxSignIns = 10
 func (f Flow) View() control.Flow {
 	v := control.Flow{
 		ID: f.ID, Server: f.Server, Service: f.Service, Principal: f.Principal, State: f.State, Detail: f.Detail,
-		Reason: f.Reason, Attempts: f.Attempts, Tools: f.Tools, Verified: f.Verified,
+		Retry: f.Retry, Reason: f.Reason, Attempts: f.Attempts, Tools: f.Tools, Verified: f.Verified,
 	}
 	if f.waits() {
 		v.Deadline = f.Deadline

@@ -138,10 +138,11 @@ func (f Flow) person(e Event) (Flow, []Action, error) {
 	case e.Kind == SigningIn && s != nil:
 		f.SignIns++
 		f.Step, f.Detail, f.Deadline = SignIn, "waiting for "+s.Variable, e.Now.Add(SignInTime)
+		f.Retry = false
 		return f, nil, nil
 	case e.Kind == Value && s != nil:
 		f.State, f.Step, f.Detail, f.Deadline = control.FlowSpawning, Storing, "storing "+s.Key, time.Time{}
-		f.Consent = false
+		f.Consent, f.Retry = false, false
 		return f, []Action{{Do: Store, Key: s.Key}}, nil
 	case e.Kind == Skipped && s != nil && !f.skippable():
 		return f, nil, fmt.Errorf("%w: %s", ErrRequired, s.Variable)
@@ -169,7 +170,7 @@ func (f Flow) outcome(e Event) (Flow, []Action, error) {
 		return f.ask(e.Now)
 	case e.Kind == NotStored && at(Storing):
 		next, actions, err := f.ask(e.Now)
-		next.Detail = e.Words
+		next.Detail, next.Retry = e.Words, true
 		return next, actions, err
 	case e.Kind == Installed && at(Installing):
 		return f.write()
@@ -222,7 +223,7 @@ func (f Flow) arrived(e Event) (Flow, []Action, error) {
 // unsigned waits for another answer after a sign-in without a token. That does not count as a refused value.
 func (f Flow) unsigned(e Event) (Flow, []Action, error) {
 	f.Step, f.Deadline = "", e.Now.Add(PersonTime)
-	if f.Detail = e.Words; e.Words == "" {
+	if f.Detail, f.Retry = e.Words, e.Words != ""; !f.Retry {
 		f.Detail = "waiting for " + f.Secrets[f.At].Variable
 	}
 	return f, nil, nil
@@ -240,6 +241,7 @@ func (f Flow) begin(e Event) (Flow, []Action, error) {
 
 // ask waits for the next secret that is missing, or goes on without a person.
 func (f Flow) ask(now time.Time) (Flow, []Action, error) {
+	f.Retry = false
 	for ; f.At < len(f.Secrets); f.At++ {
 		fate := f.Secrets[f.At].Fate
 		if missing := fate == ""; missing && !f.Again || f.Again && !missing && fate != Left {
@@ -293,7 +295,7 @@ func (f Flow) refused(e Event) (Flow, []Action, error) {
 	}
 	f.At = 0
 	next, actions, err := f.ask(e.Now)
-	next.Detail = e.Words
+	next.Detail, next.Retry = e.Words, true
 	return next, actions, err
 }
 
@@ -333,6 +335,7 @@ func (f Flow) resume(e Event) (Flow, []Action, error) {
 // fail ends a flow. What a person has stored stays.
 func (f Flow) fail(why control.FlowReason, words string) (Flow, []Action, error) {
 	f.State, f.Step, f.Detail, f.Deadline = control.FlowFailed, "", words, time.Time{}
+	f.Retry = false
 	f.Result = Result{Reason: why}
 	return f, f.ending(), nil
 }

@@ -303,6 +303,9 @@ func TestWhole(t *testing.T) {
 			t.Fatalf("%s: %v", e.Kind, err)
 		}
 		all = append(all, told(f, next, actions, err)+" | "+next.Detail)
+		if retry := e.Kind == Refused || e.Kind == NotStored; next.View().Retry != retry {
+			t.Errorf("%s: it waits once more: %v", e.Kind, !retry)
+		}
 		f = next
 	}
 	want := []string{
@@ -360,11 +363,11 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("the set-up ends before the sign-in: %+v", got)
 	}
 	failed := next(signing, Event{Kind: NotSignedIn, Words: "denied", Now: noon.Add(9 * time.Minute)})
-	if v := failed.View(); v.Attempts != 0 || v.Wants == nil || v.Detail != "denied" ||
+	if v := failed.View(); v.Attempts != 0 || v.Wants == nil || v.Detail != "denied" || !v.Retry ||
 		!v.Deadline.Equal(noon.Add(9*time.Minute+PersonTime)) || !failed.Consent {
 		t.Errorf("it fails: %+v", v)
 	}
-	if got := next(signing, Event{Kind: NotSignedIn}); got.Detail != "waiting for FIRST" {
+	if got := next(signing, Event{Kind: NotSignedIn}); got.Detail != "waiting for FIRST" || got.Retry {
 		t.Errorf("the person gave up: %+v", got)
 	}
 	if done := next(signing, Event{Kind: Arrived, Key: "first"}); done.Step != Writing || done.Consent ||
