@@ -1,6 +1,6 @@
 # The browser of browser.hcl, whose comments hold here as well, with a display that its operator can look at, and type and
 # click on, as to sign in by hand: apt install chromium tigervnc-standalone-server. Its X server, Xtigervnc, draws in memory,
-# inside of the sandbox. Viewers see that over a socket in the server's home, which on the host nobody can open but root and
+# inside of the sandbox. Viewers see that over a socket in the server's home, which on the machine nobody can open but root and
 # the server's user: where pfar is not root's, whoever runs it. A viewer decodes what the server sends, which may be hostile,
 # and tells it what is typed and copied. So run it as an ordinary user, never as root, without the clipboards:
 #     vncviewer -AcceptClipboard=0 -SendClipboard=0 ~/.local/state/pfar/home/browser-headed/display

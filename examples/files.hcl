@@ -1,9 +1,9 @@
-# Files in a private folder that outlives the server. To give it files of
-# yours, name their folder here
+# Files in a private directory, which outlives the server. To give it your
+# own files, name their directory here
 #   sandbox { read_only = ["/srv/documents"] }
-# and among the arguments. Of your folders, the server can read only those
+# and among the arguments. Of your directories, it can read only those
 # in the sandbox block, even if its arguments name others.
-description = "A folder of files"
+description = "A directory of files"
 label       = "internal"
 
 server {

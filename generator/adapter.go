@@ -66,7 +66,8 @@ func (c *findings) ownPort(s *declaration.Server) {
 	port, _ := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
 	for _, e := range s.Allowed {
 		if e.Prefix.IsValid() && e.Prefix.Addr().IsLoopback() && (e.AnyPort || uint64(e.Port) == port) {
-			c.fail("url", "Port of the host", "allowed_domains has %s, so port %d of the server's loopback leads to the host. "+
+			c.fail("url", "Port of the machine", "allowed_domains has %s, so port %d of the server's loopback leads to "+
+				"the machine. "+
 				"Have the server listen at another port.", e, port)
 		}
 	}
@@ -153,13 +154,14 @@ func (c *findings) door(p string, fifo bool, h Host) (hostfs.File, bool) {
 	case err != nil:
 		c.lack(paths(f), key, "Server not found", "%v. Start the server, or write its command to have pfar start it.", err)
 	case f.Real != path.Join(h.real(path.Dir(p)), path.Base(p)):
-		c.lack(paths(f), key, "Link in place of a server", "%s is a link, which whoever owns its folder may lead elsewhere. "+
+		c.lack(paths(f), key, "Link in place of a server", "%s is a link, which whoever owns its directory may lead "+
+			"elsewhere. "+
 			"Write the path that it leads to.", where(f))
 	case f.Info.Mode().Type() != kind:
 		c.lack(paths(f), key, "Server not found", "%s is not %s. Start the server, or write where it listens.", where(f),
 			what)
 	case declaration.NotASocket(f.Real):
-		c.fail(key, "Refused path", "%s belongs to the host. Write the path of the server's own socket.", where(f))
+		c.fail(key, "Refused path", "%s belongs to the machine. Write the path of the server's own socket.", where(f))
 	default:
 		return f, true
 	}
@@ -199,7 +201,8 @@ func (a *adapter) inside(c *findings, s declaration.Server, base []sandbox.Mount
 	switch {
 	case slices.ContainsFunc(base, private):
 	case !sandbox.Below(dir, "/run") || dir == "/run" || slices.ContainsFunc(base, taken):
-		c.fail("path", "Refused path", "The server listens in its sandbox, in a folder in memory that is its own, and %s is "+
+		c.fail("path", "Refused path", "The server listens in its sandbox, in a directory in memory that is its "+
+			"own, and %s is "+
 			"none. Write path = %q, and have the command listen there.", quote(dir), "/run/"+s.Name+"/"+path.Base(s.Path))
 	default:
 		a.mounts = append(a.mounts, sandbox.Mount{

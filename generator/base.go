@@ -33,7 +33,7 @@ func (c *base) mounts() []sandbox.Mount {
 	mounts = append(mounts, c.etc()...)
 	mounts = append(mounts, c.proc()...)
 	mounts = append(mounts,
-		sandbox.Mount{Kind: sandbox.Dev, Dest: "/dev", Why: "null, zero, random and the like; no device of the host"},
+		sandbox.Mount{Kind: sandbox.Dev, Dest: "/dev", Why: "null, zero, random and the like; no device of the machine"},
 		sandbox.Mount{Kind: sandbox.Tmpfs, Dest: "/dev/shm", Size: scratch, Perms: 0o1777, Why: "shared memory of its own"},
 	)
 	if b.AllowTmp {
@@ -42,9 +42,9 @@ func (c *base) mounts() []sandbox.Mount {
 		mounts = append(mounts, sandbox.Mount{Kind: sandbox.Dir, Dest: c.host.real("/var"), Why: "empty"})
 	}
 	secrets := c.secretFiles()
-	why := "empty: no socket of the host"
+	why := "empty: no socket of the machine"
 	if len(secrets) > 0 {
-		why = "no socket of the host"
+		why = "no socket of the machine"
 	}
 	mounts = append(mounts, sandbox.Mount{Kind: sandbox.Dir, Dest: "/run", Why: why})
 	mounts = append(mounts, secrets...)
@@ -76,17 +76,20 @@ func (c *base) system() []sandbox.Mount {
 	if f, err := c.host.resolve("/usr"); err == nil && f.Directory() {
 		c.follow(f, "command")
 		c.shown = append(c.shown, f.Real)
-		mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: f.Real, Dest: f.Real, Why: "programs and libraries of the host"})
+		mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: f.Real, Dest: f.Real,
+			Why: "programs and libraries of the machine"})
 	}
 	for _, dir := range []string{"/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"} {
 		f, err := c.host.resolve(dir)
 		switch {
 		case err != nil:
 		case len(f.Links) > 0 && f.Links[0].At == dir:
-			mounts = append(mounts, sandbox.Mount{Kind: sandbox.Symlink, Source: f.Links[0].Text, Dest: dir, Why: "as on the host"})
+			mounts = append(mounts, sandbox.Mount{Kind: sandbox.Symlink, Source: f.Links[0].Text, Dest: dir,
+				Why: "as on the machine"})
 		case f.Directory():
 			c.shown = append(c.shown, dir)
-			mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: dir, Dest: dir, Why: "programs and libraries of the host"})
+			mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: dir, Dest: dir,
+				Why: "programs and libraries of the machine"})
 		}
 	}
 	return mounts
@@ -110,13 +113,13 @@ func (c *base) etc() []sandbox.Mount {
 	}
 	mounts := []sandbox.Mount{
 		{Kind: sandbox.Tmpfs, Dest: "/etc", Size: rootSize, Why: "an empty /etc"},
-		data("/etc/group", "mcp:x:"+gid+":\nnogroup:x:65534:\n", "the server's group, nobody of the host"),
-		data("/etc/hostname", c.server.Name+"\n", "not the host's"),
+		data("/etc/group", "mcp:x:"+gid+":\nnogroup:x:65534:\n", "the server's group, nobody of the machine"),
+		data("/etc/hostname", c.server.Name+"\n", "not the machine's"),
 		data("/etc/hosts", "127.0.0.1 localhost "+c.server.Name+"\n::1 localhost ip6-localhost ip6-loopback\n", "loopback alone"),
-		data("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n", "no service of the host"),
-		data("/etc/passwd", "mcp:x:"+uid+":"+gid+":mcp:"+serverHome+":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", "the server's user, nobody of the host"),
+		data("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n", "no service of the machine"),
+		data("/etc/passwd", "mcp:x:"+uid+":"+gid+":mcp:"+serverHome+":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", "the server's user, nobody of the machine"),
 		// Nothing but the server's own loopback can answer.
-		data("/etc/resolv.conf", "nameserver 127.0.0.1\n", "no resolver of the host"),
+		data("/etc/resolv.conf", "nameserver 127.0.0.1\n", "no resolver of the machine"),
 	}
 	bundles := c.bundles()
 	for _, p := range etcOfHost() {
@@ -145,5 +148,6 @@ func (c *base) addHost(mounts []sandbox.Mount, real string) []sandbox.Mount {
 	if sandbox.Below(real, "/usr") {
 		return mounts
 	}
-	return append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: real, Dest: real, Why: "certificates, time zone or libraries' index of the host"})
+	return append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: real, Dest: real,
+		Why: "certificates, time zone or libraries' index of the machine"})
 }

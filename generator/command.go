@@ -199,7 +199,8 @@ func (c *software) shim(f hostfs.File, key string) bool {
 		} else {
 			remedy += ", which `" + strings.TrimPrefix(path.Base(root), ".") + " which " + name + "` prints"
 		}
-		c.fail(key, "Version manager's shim", "%s only chooses among versions of %s, by settings in the home folder that no server sees. %s.", quote(p), name, remedy)
+		c.fail(key, "Version manager's shim", "%s only chooses among versions of %s, by settings in the home directory "+
+			"that no server sees. %s.", quote(p), name, remedy)
 		return true
 	}
 	return false

@@ -30,7 +30,8 @@ func (c facts) secretFiles() []sandbox.Mount {
 	if !c.opens() {
 		return mounts
 	}
-	bundle := sandbox.Mount{Kind: sandbox.Data, Dest: bundleFile, Authority: true, Why: "certificates of its egress bridge; the host has none"}
+	bundle := sandbox.Mount{Kind: sandbox.Data, Dest: bundleFile, Authority: true, Why: "certificates of its egress " +
+		"bridge; the machine has none"}
 	if all := c.bundles(); len(all) > 0 {
 		bundle = sandbox.Mount{Kind: sandbox.Symlink, Source: all[0].Dest, Dest: bundleFile, Why: all[0].Why}
 	}
@@ -66,7 +67,8 @@ func (c facts) bundles() []sandbox.Mount {
 		if err != nil || !f.Regular() || slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Dest == f.Real }) {
 			continue
 		}
-		mounts = append(mounts, sandbox.Mount{Kind: sandbox.Data, Source: f.Real, Dest: f.Real, Authority: true, Why: "certificates of the host and of its egress bridge"})
+		mounts = append(mounts, sandbox.Mount{Kind: sandbox.Data, Source: f.Real, Dest: f.Real, Authority: true,
+			Why: "certificates of the machine and of its egress bridge"})
 	}
 	return mounts
 }

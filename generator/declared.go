@@ -39,16 +39,19 @@ func (c shares) declare(p string, b bind) {
 		return
 	}
 	if !f.Regular() && !f.Directory() {
-		c.fail(b.key, "Refused path", "%s is neither a file nor a folder: a socket or a device leads out of the sandbox. Remove it from %s.", where(f), list)
+		c.fail(b.key, "Refused path", "%s is neither a file nor a directory: a socket or a device leads out of the "+
+			"sandbox. Remove it from %s.", where(f), list)
 		return
 	}
 	if why := c.withheld(f.Real); why != "" {
-		c.fail(b.key, "Refused path", "%s cannot be in %s: %s. Name the folder that the server works on.", where(f), list, why)
+		c.fail(b.key, "Refused path", "%s cannot be in %s: %s. Name the directory that the server works on.", where(f), list,
+			why)
 		return
 	}
 	for _, root := range append(softwareRoots(), "/bin", "/sbin", "/lib", "/lib64") {
 		if b.writable && sandbox.Below(f.Real, root) {
-			c.fail(b.key, "Refused path", "%s cannot be in %s: %s is the system's installation, which no server may change. Name the folder that the server works on.", where(f), list, root)
+			c.fail(b.key, "Refused path", "%s cannot be in %s: %s is the system's installation, which no server may change. "+
+				"Name the directory that the server works on.", where(f), list, root)
 			return
 		}
 	}
@@ -104,7 +107,8 @@ func (c shares) checkArgs(args []string) {
 		}
 		f, err := c.host.resolve(path.Clean(a))
 		if err == nil && !c.visible(f.Real) && !sandbox.Below(f.Real, serverHome) && f.Real != "/tmp" {
-			c.warn(fmt.Sprintf("args[%d]", i), "Path not visible", "%q is there on this host, and the server does not see it. Name it in sandbox.read_only or sandbox.writable if it should.", a)
+			c.warn(fmt.Sprintf("args[%d]", i), "Path not visible", "%q is there on this machine, and the server does not see "+
+				"it. Name it in sandbox.read_only or sandbox.writable if it should.", a)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func Explain(p plan.Plan, policy *gate.Policy) string {
 	var b strings.Builder
 	switch {
 	case p.Sandbox.Attached != "":
-		fmt.Fprintf(&b, "%s runs on this host without pfar, at %s.\npfar cannot confine it. What runs here is pfar's "+
+		fmt.Fprintf(&b, "%s runs on this machine without pfar, at %s.\npfar cannot confine it. What runs here is pfar's "+
 			"adapter, which connects to it; all that\nfollows is about the adapter.\n", p.Name, quote(p.Sandbox.Attached))
 	case p.Sandbox.Remote == "":
 		fmt.Fprintf(&b, "%s runs %s.\n", p.Name, commandLine(p))
@@ -41,7 +41,9 @@ func Explain(p plan.Plan, policy *gate.Policy) string {
 		cpu = fmt.Sprintf("%d %% of one processor core", l.CPU)
 	}
 	fmt.Fprintf(&b, "\nIt may use %s of memory, %d processes and threads, and %s.\n", size(l.Memory), l.Tasks, cpu)
-	fmt.Fprintf(&b, "\nEverything else is not there for it: your home folder and your keys, other servers and their files, the host's\nprocesses, sockets and devices, and pfar's own files. It holds no privilege, cannot gain one, and ends with pfar.\n")
+	fmt.Fprintf(&b, "\nEverything else is not there for it: your home directory and your keys, other servers and their "+
+		"files, the machine's\nprocesses, sockets and devices, and pfar's own files. It holds no privilege, cannot gain "+
+		"one, and ends with pfar.\n")
 	return b.String()
 }
 
@@ -82,7 +84,7 @@ func explainFiles(b *strings.Builder, p plan.Plan) {
 			writes = append(writes, entry)
 		case m.Kind == sandbox.Bind:
 			shares = true
-			writes = append(writes, entry+", on the host")
+			writes = append(writes, entry+", on the machine")
 		case m.Kind == sandbox.Tmpfs && m.Why != "" && (m.Perms != 0 || m.Size > rootSize):
 			writes = append(writes, fmt.Sprintf("%s, up to %s in memory, gone when it ends", entry, size(m.Size)))
 		case m.Door != nil:
@@ -91,10 +93,12 @@ func explainFiles(b *strings.Builder, p plan.Plan) {
 			reads = append(reads, entry+", "+m.Why)
 		}
 	}
-	fmt.Fprintf(b, "\nOf the host's files it can read:\n")
+	fmt.Fprintf(b, "\nOf the machine's files it can read:\n")
 	bullets(b, append(reads, "certificates, time zone and the like in /etc, nothing of it private"))
-	fmt.Fprintf(b, "It sees these over its own file systems: no lock, watch, socket or pipe in them leads to the host or to another\n"+
-		"server. pfar status says where the host cannot do that. A file that is replaced may stay as it was until the server restarts.\n")
+	fmt.Fprintf(b, "It sees these over its own file systems: no lock, watch, socket or pipe in them leads to the "+
+		"machine or to another\n"+
+		"server. pfar status says where the machine cannot do that. A file that is replaced may stay as it was until the "+
+		"server restarts.\n")
 	if live {
 		fmt.Fprintf(b, "In a directory of read_only it sees a replaced, new or removed file within about a second, unless it holds that file open.\n")
 	}
@@ -105,7 +109,8 @@ func explainFiles(b *strings.Builder, p plan.Plan) {
 	fmt.Fprintf(b, "\nIt can write to:\n")
 	bullets(b, writes)
 	if shares {
-		fmt.Fprintf(b, "It shares the folders on the host with their other users, with locks, watches, sockets and pipes.\n")
+		fmt.Fprintf(b, "It shares the directories on the machine with their other users, with locks, watches, sockets "+
+			"and pipes.\n")
 	}
 	explainUndo(b, p)
 }
@@ -159,7 +164,7 @@ func explainClients(b *strings.Builder, p plan.Plan) {
 	}
 	meaning := map[string]string{
 		"elicitation": "elicitation: it asks the client's user questions, in its own words, and gets the answers",
-		"roots":       "roots: it learns which folders the client works in",
+		"roots":       "roots: it learns which directories the client works in",
 		"sampling":    "sampling: it runs the client's model, at the client's expense, on any text",
 	}
 	fmt.Fprintf(b, "\nOf the client whose call it serves, and of no other, it may ask:\n")

@@ -126,7 +126,7 @@ func (i installation) programs() (inside string, all map[string]string, err erro
 	}
 	folder := path.Join(i.tree(), "node_modules", i.pkg.Name)
 	if i.host.real(folder) != path.Join(i.host.real(i.tree()), "node_modules", i.pkg.Name) {
-		return "", nil, errors.New("its folder is a link")
+		return "", nil, errors.New("its directory is a link")
 	}
 	var m packageManifest
 	if !i.host.manifest(i.host.real(folder), &m) {
@@ -157,7 +157,7 @@ func (i installation) scripts() (inside string, all map[string]string, err error
 	case len(in) != 1:
 		return "", nil, fmt.Errorf("its environment has it %d times", len(in))
 	case !sandbox.Below(i.host.real(in[0].folder), i.host.real(i.tree())):
-		return "", nil, errors.New("its folder is a link")
+		return "", nil, errors.New("its directory is a link")
 	}
 	for _, name := range in[0].scripts() {
 		if !source.ValidBin(name) {

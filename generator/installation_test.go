@@ -57,7 +57,7 @@ func TestProgramOfAPackage(t *testing.T) {
 			[]string{recorded, manifest(`"../b2/x.js"`), n + "/tree/node_modules/@a/b2/x.js *"}, "leads out"},
 		"a link out": {npm, "",
 			[]string{recorded, manifest(`"x"`), b + "/x -> /usr/bin/sh"}, "leads out"},
-		"a folder out": {npm, "",
+		"a directory out": {npm, "",
 			[]string{recorded, manifest(`"d/sh"`), b + "/d -> /usr/bin"}, "leads out"},
 		"dangling out": {npm, "",
 			[]string{recorded, manifest(`"x"`), b + "/x -> /srv/later"}, "leads out"},

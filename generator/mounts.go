@@ -32,7 +32,7 @@ func (c *base) assemble(base []sandbox.Mount) []sandbox.Mount {
 		own = append(own, m)
 	}
 	for _, l := range c.links {
-		m := sandbox.Mount{Kind: sandbox.Symlink, Source: l.Text, Dest: l.At, Why: "a link on the way, as on the host"}
+		m := sandbox.Mount{Kind: sandbox.Symlink, Source: l.Text, Dest: l.At, Why: "a link on the way, as on the machine"}
 		at := func(other sandbox.Mount) bool { return other.Dest == m.Dest }
 		if covered(l.At, true) || slices.ContainsFunc(base, at) || slices.ContainsFunc(own, at) {
 			continue
@@ -41,7 +41,8 @@ func (c *base) assemble(base []sandbox.Mount) []sandbox.Mount {
 	}
 	closed := sealed(base, own)
 	for _, dir := range closed {
-		own = append(own, sandbox.Mount{Kind: sandbox.Tmpfs, Dest: dir, Size: rootSize, Why: "the folder of what is shown in it, and nothing else"})
+		own = append(own, sandbox.Mount{Kind: sandbox.Tmpfs, Dest: dir, Size: rootSize, Why: "the directory of what is " +
+			"shown in it, and nothing else"})
 	}
 	slices.SortFunc(own, func(a, b sandbox.Mount) int { return strings.Compare(a.Dest, b.Dest) }) // what is above comes first
 	// Certificates of ours come last, whatever shows the host's.

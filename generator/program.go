@@ -87,7 +87,7 @@ func (c *software) program(command string) {
 	case err != nil:
 		c.lack(paths(f), key, "Program not found", "%v. Install it, or write where it is.", err)
 	case !f.Regular() && !f.Directory():
-		c.fail(key, "Not a program", "%s is neither a file nor a folder. Write the path of a program.", where(f))
+		c.fail(key, "Not a program", "%s is neither a file nor a directory. Write the path of a program.", where(f))
 	case c.permitted(f, key):
 		c.showProgram(f, key)
 	}
@@ -96,12 +96,14 @@ func (c *software) program(command string) {
 func (c *software) showProgram(f hostfs.File, key string) {
 	tree := c.treeOfProgram(f)
 	if f.Directory() && c.broad(tree) {
-		c.fail(key, "Refused path", "%s is a folder that no server sees whole. Write the path of the program's own folder.", where(f))
+		c.fail(key, "Refused path", "%s is a directory that no server sees whole. Write the path of the program's "+
+			"own directory.", where(f))
 		return
 	}
 	c.show(f, bind{real: tree, key: key, why: "the program"})
 	if i := slices.IndexFunc(c.private, func(dir string) bool { return overlap(path.Dir(f.Real), dir) }); tree == f.Real && i >= 0 && !f.Directory() {
-		c.warn(key, "Only the file is shown", "The server sees %s alone, without the other files of its folder: pfar's own %s is beside it. Install the program elsewhere if it needs them.", where(f), c.private[i])
+		c.warn(key, "Only the file is shown", "The server sees %s alone, without the other files of its directory: pfar's "+
+			"own %s is beside it. Install the program elsewhere if it needs them.", where(f), c.private[i])
 	}
 }
 

@@ -39,7 +39,7 @@ func (c facts) ofRunner(r source.Runner, program hostfs.File, words []string) or
 	case here && (found.certain() || told.Folder != ""):
 		return found
 	case here:
-		return uncertain(pkg, "the host has a program "+quote(told.Command)+", which "+called+" runs in its place")
+		return uncertain(pkg, "the machine has a program "+quote(told.Command)+", which "+called+" runs in its place")
 	case told.From && (r.Kind == source.NPM || source.Normal(told.Command) != source.Normal(name)):
 		return uncertain(pkg, "nothing says that "+quote(told.Command)+" is a command of it")
 	case c.server.Sandbox.State:

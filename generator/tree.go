@@ -98,7 +98,7 @@ func (b *bounds) withheld(p string) string {
 	}
 	switch home := b.homeOf(p); {
 	case p == home, b.home != "" && sandbox.Below(b.home, p):
-		return "it holds a whole home folder"
+		return "it holds a whole home directory"
 	}
 	if dir := b.hidden(p); dir != "" {
 		return "keys, passwords and settings are kept in places like " + dir

@@ -44,7 +44,7 @@ func undo(c facts, binds []bind) *plan.Undo {
 func explainUndo(b *strings.Builder, p plan.Plan) {
 	switch outlives := func(m sandbox.Mount) bool { return m.Kind == sandbox.Bind }; {
 	case p.Undo != nil:
-		fmt.Fprintf(b, "What a call overwrites in its folders can be taken back for %s (pfar undo %s), up to %s.\n",
+		fmt.Fprintf(b, "What a call overwrites in its directories can be taken back for %s (pfar undo %s), up to %s.\n",
 			declaration.Short(p.Undo.Time), p.Name, size(p.Undo.Size))
 	case !slices.ContainsFunc(p.Sandbox.Mounts, outlives):
 	case p.Gateway.Sessions.Own:

@@ -34,7 +34,7 @@ func (v *view) show(f hostfs.File, b bind) {
 	v.follow(f, b.key)
 	for _, root := range softwareRoots() {
 		if sandbox.Below(f.Real, root) && !b.writable {
-			b.real, b.live, b.why = root, false, "software of the host, readable by all its users"
+			b.real, b.live, b.why = root, false, "software of the machine, readable by all its users"
 		}
 	}
 	for i, have := range v.binds {

@@ -26,7 +26,7 @@ func Words(p plan.Plan) string {
 		fmt.Fprintf(&b, "a remote server, at %s\n", quote(p.Sandbox.Remote))
 	}
 	if p.Sandbox.Attached != "" {
-		fmt.Fprintf(&b, "a server that runs on this host without pfar, at %s\n", quote(p.Sandbox.Attached))
+		fmt.Fprintf(&b, "a server that runs on this machine without pfar, at %s\n", quote(p.Sandbox.Attached))
 	}
 	fmt.Fprintf(&b, "\nProcesses\n")
 	table(&b, [][]string{
@@ -218,7 +218,7 @@ func mayLeadTo(p plan.Plan, e egress.Endpoint) string {
 		for _, prefix := range x.Prefixes {
 			entry := egress.Endpoint{Prefix: prefix}.String()
 			if prefix.Addr().IsLoopback() {
-				entry += " (this host)"
+				entry += " (this machine)"
 			}
 			list = append(list, entry)
 		}

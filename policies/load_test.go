@@ -229,14 +229,14 @@ func TestUnknownIsNotLoosened(t *testing.T) {
 
 func TestFolder(t *testing.T) {
 	if s := Load(os.DirFS(filepath.Join(t.TempDir(), "none")), dir); s.Policy == nil || len(s.Diags) > 0 {
-		t.Errorf("a folder that is not there: %v", s.Diags)
+		t.Errorf("a directory that is not there: %v", s.Diags)
 	}
 	at := t.TempDir()
 	if err := os.Mkdir(filepath.Join(at, "x.hcl"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if s := Load(os.DirFS(at), at); s.Policy != nil || !strings.Contains(render(s.Diags), "no regular file") {
-		t.Errorf("a folder as a file: %s", render(s.Diags))
+		t.Errorf("a directory as a file: %s", render(s.Diags))
 	}
 	if s := loadFiles(map[string]string{"big.hcl": strings.Repeat("#\n", MaxSize)}); s.Policy != nil || !strings.Contains(render(s.Diags), "File too large") {
 		t.Errorf("a large file: %s", render(s.Diags))
@@ -261,7 +261,7 @@ func TestFingerprint(t *testing.T) {
 		seen[mark] = name
 	}
 	if mark := Fingerprint(os.DirFS(filepath.Join(t.TempDir(), "none"))); mark == "" || seen[mark] != "" {
-		t.Error("a folder that is not there is like one that is")
+		t.Error("a directory that is not there is like one that is")
 	}
 }
 

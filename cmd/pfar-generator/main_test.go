@@ -149,8 +149,8 @@ func TestItNeverStopsTheBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, root+"/etc/pfar/mcp.d", "no directory")
-	if out, err := generator(root, root+"/normal", "", "").CombinedOutput(); err != nil || !strings.Contains(string(out), "Folder not readable") {
-		t.Errorf("without a folder: %v, %s", err, out)
+	if out, err := generator(root, root+"/normal", "", "").CombinedOutput(); err != nil || !strings.Contains(string(out), "Directory not readable") {
+		t.Errorf("without a directory: %v, %s", err, out)
 	}
 	if err := generator(root).Run(); err == nil {
 		t.Error("without arguments it does as if it were run by systemd")

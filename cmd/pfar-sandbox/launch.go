@@ -294,7 +294,8 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 	lost := make(chan error, 1)
 	go func() { lost <- l.receive(messages) }()
 	defer rootfs.Follow(s.Live, func(err error) {
-		l.log.Say(fmt.Sprintf("pfar-sandbox: %v; files that the host replaces look as before until a restart, ignoring", err))
+		l.log.Say(fmt.Sprintf("pfar-sandbox: %v; files that the machine replaces look as before until a restart, ignoring",
+			err))
 	})()
 	for {
 		select {

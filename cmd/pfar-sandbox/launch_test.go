@@ -515,7 +515,7 @@ func TestRefusedToken(t *testing.T) {
 	local.hello()
 	refuse(local)
 	if code := local.exit(2 * time.Minute); code != units.ExitCrashed {
-		t.Errorf("a server on this host: exit code %d\n%s", code, local.logged())
+		t.Errorf("a server on this machine: exit code %d\n%s", code, local.logged())
 	}
 }
 

@@ -171,7 +171,7 @@ func (a *adding) given(ctx context.Context, unused error) error {
 			return err
 		}
 		a.tellFault(err)
-		a.hintAt("to grant them later: pfar vault give " + a.server())
+		a.hintAt("to give them later: pfar vault give " + a.server())
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ import (
 
 const clientHelp = `Declare the MCP clients that may use servers, each with a token of its own.
 
-"pfar client add NAME" writes NAME.hcl in clients.d, beside the folder of declarations, and prints the
+"pfar client add NAME" writes NAME.hcl in clients.d, beside the directory of declarations, and prints the
 client's token once; pfar keeps only its SHA-256. The client may use only the servers that --servers names. You may edit
 the file: pfard reads it again. pfar-clients(5) describes its keys.
 

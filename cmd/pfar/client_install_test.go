@@ -85,10 +85,10 @@ func TestInstallRefuses(t *testing.T) {
 			return firstOf(os.WriteFile(other, []byte("{}"), 0o600), os.Link(other, path))
 		},
 		"a folder": func(_, path string) error { return os.Mkdir(path, 0o700) },
-		"a folder that others may write": func(_, path string) error {
+		"a directory that others may write": func(_, path string) error {
 			return os.Chmod(filepath.Dir(path), 0o777)
 		},
-		"a folder that is a link": func(home, path string) error {
+		"a directory that is a link": func(home, path string) error {
 			elsewhere := filepath.Join(filepath.Dir(home), "elsewhere")
 			return firstOf(os.Remove(filepath.Dir(path)), os.Mkdir(elsewhere, 0o700),
 				os.Symlink(elsewhere, filepath.Dir(path)))
@@ -100,7 +100,7 @@ func TestInstallRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		f, err := openForeign(owner{os.Getuid(), home}, programs["cursor"].home, "")
-		if err == nil && name == "a folder that is a link" {
+		if err == nil && name == "a directory that is a link" {
 			_, err = f.replace([]byte("{}")) // nothing is there yet
 		}
 		if err == nil {

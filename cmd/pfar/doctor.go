@@ -9,11 +9,11 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const doctorHelp = `Check whether this host can run servers in sandboxes, and say what to do where it cannot.
+const doctorHelp = `Check whether this machine can run servers in sandboxes, and say what to do where it cannot.
 
 If root runs this, it tests the sandbox as an unprivileged user, like the servers. If a check fails, the exit
 code is 1. A warning means that pfar runs with less protection. n/a means that the check does not concern
-this host, or not yet.`
+this machine, or not yet.`
 
 // doctorVerb finds what is missing on this machine.
 type doctorVerb struct{ *pfar }
@@ -23,7 +23,7 @@ func (c doctorVerb) doctorCommand() *cobra.Command {
 	var page uint16
 	cmd := c.outputFlag(&cobra.Command{
 		Use:   "doctor",
-		Short: "Check whether this host can run pfar",
+		Short: "Check whether this machine can run pfar",
 		Long:  doctorHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.printFindings(c.diagnose(cmd.Context(), c.thisHost(), listen, page))

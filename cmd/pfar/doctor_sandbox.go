@@ -249,7 +249,7 @@ func (h host) bareSandbox(ctx context.Context, bwrap string) (time.Duration, err
 
 // ownViews looks whether a sandbox gets the host's programs over an overlayfs of its own.
 func (h host) ownViews(ctx context.Context) finding {
-	const name = "files of the host"
+	const name = "files of the machine"
 	program, err := h.program("pfar-sandbox")
 	if err != nil {
 		return finding{name, none, err.Error(), ""}
@@ -267,6 +267,7 @@ func (h host) ownViews(ctx context.Context) finding {
 		return finding{name, pass, "each sandbox sees them over an overlayfs of its own", ""}
 	}
 	return finding{name, warn, "shared as they are: " + shared,
-		"Servers can signal to each other by locks and watches on these files, and see which the host uses. Use Linux 5.11\n" +
-			"or later with overlayfs, and mount nothing below these folders."}
+		"Servers can signal to each other by locks and watches on these files, and see which the machine uses. Use " +
+			"Linux 5.11\n" +
+			"or later with overlayfs, and mount nothing below these directories."}
 }

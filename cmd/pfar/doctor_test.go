@@ -186,7 +186,7 @@ func TestDoctor(t *testing.T) {
 		}, []string{"empty sandbox fail: No permissions to create new namespace more|docker run --security-opt"}},
 		{"something mounted below /usr", func(h *host) {
 			saying(h, "pfar-sandbox probe", "12.3; \"/usr\": something is mounted below it\n")
-		}, []string{"files of the host warn: shared as they are: \"/usr\": something is mounted below it|Linux 5.11"}},
+		}, []string{"files of the machine warn: shared as they are: \"/usr\": something is mounted below it|Linux 5.11"}},
 		{"pfar-sandbox of another version", func(h *host) { saying(h, "pfar-sandbox probe", "usage") }, []string{"empty sandbox fail: says \"usage\"|"}},
 		{"bwrap alone fails", func(h *host) {
 			h.program = func(name string) (string, error) {
@@ -206,7 +206,7 @@ func TestDoctor(t *testing.T) {
 			saying(h, "pfar-sandbox probe", "!Read-only file system")
 		}, nil},
 		{"units that share files", func(h *host) { asUnits(h, "12.3; \"/usr\": something is mounted below it") }, []string{
-			"files of the host warn: shared as they are: \"/usr\": something is mounted below it|Linux 5.11"}},
+			"files of the machine warn: shared as they are: \"/usr\": something is mounted below it|Linux 5.11"}},
 		{"units of another version", func(h *host) { asUnits(h, "") }, []string{"empty sandbox fail: says \"\", not how long|"}},
 		{"no nft", func(h *host) { without(h, "nft") }, []string{"nftables warn: nft is not installed|apt install nftables"}},
 		{"no nf_tables", func(h *host) { saying(h, "nft list", "!Error: Could not process rule: Operation not supported") }, []string{"nftables warn: Operation not supported|modprobe nf_tables"}},

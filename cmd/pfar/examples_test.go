@@ -58,14 +58,14 @@ func TestExamplesCanBeTyped(t *testing.T) {
 		if dir := cmd.Flags().Lookup("dir"); dir != nil && dir.Changed {
 			args = append(slices.Clone(args), dir.Value.String())
 			if !isFolder(dir.Value.String()) {
-				t.Errorf("pfar %s: no folder %q", line[1], dir.Value)
+				t.Errorf("pfar %s: no directory %q", line[1], dir.Value)
 			}
 		} else if folder := slices.Contains([]string{"check", "up"}, cmd.Name()); len(args) > 0 && isFolder(args[0]) != folder {
-			t.Errorf("pfar %s: %q is a folder: %t, want %t", line[1], args[0], !folder, folder)
+			t.Errorf("pfar %s: %q is a directory: %t, want %t", line[1], args[0], !folder, folder)
 		}
 		up = up || cmd.Name() == "up"
 		if f := cmd.Flags().Lookup("servers"); f != nil && (!up || cmd.Name() == "up") && (f.Value.String() != "build/servers" || len(args) == 0) {
-			t.Errorf("pfar %s: before pfar runs it takes a folder and --servers build/servers", line[1])
+			t.Errorf("pfar %s: before pfar runs it takes a directory and --servers build/servers", line[1])
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const giveHelp = `Show which secrets pfar withholds from a server, and why, and grant exactly those, for the declaration as it is
-now. Without a terminal this needs --yes. If the declaration changes meanwhile, this grants nothing.
+const giveHelp = `Show which secrets pfar withholds from a server, and why, and give exactly those, for the declaration as it is
+now. Without a terminal this needs --yes. If the declaration changes meanwhile, this gives nothing.
 
 pfar withholds a secret that other servers have. It also withholds secrets if the declaration of the server has
 changed: another program, other variables, other hosts, or other places where the bridge puts the secrets. A
@@ -20,7 +20,7 @@ running server keeps its old declaration and secrets; a stopped one waits.`
 func (c vaultVerb) giveCommand() *cobra.Command {
 	var yes bool
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "give SERVER", Short: "Grant a server the secrets that its declaration names now", Long: giveHelp,
+		Use: "give SERVER", Short: "Give a server the secrets that its declaration names now", Long: giveHelp,
 		Example:           example("pfar vault give notion", "pfar vault give notion --yes"),
 		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.vaultGive(cmd.Context(), args[0], yes) },
@@ -30,7 +30,7 @@ func (c vaultVerb) giveCommand() *cobra.Command {
 }
 
 func (c vaultVerb) vaultGive(ctx context.Context, server string, yes bool) error {
-	gift, err := c.grant(ctx, server, func(gift control.Gift) error { return c.askToGive(ctx, gift, yes) })
+	gift, err := c.give(ctx, server, func(gift control.Gift) error { return c.askToGive(ctx, gift, yes) })
 	if err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func (c vaultVerb) vaultGive(ctx context.Context, server string, yes bool) error
 	return nil
 }
 
-// grant gives a server what is kept from it, once that is confirmed.
-func (c vaultVerb) grant(ctx context.Context, server string, confirm func(control.Gift) error) (control.Gift, error) {
+// give gives a server what is kept from it, once that is confirmed.
+func (c vaultVerb) give(ctx context.Context, server string, confirm func(control.Gift) error) (control.Gift, error) {
 	request := control.Request{Verb: control.Give, Server: server}
 	gift, err := c.gift(ctx, request)
 	if err != nil || len(gift.Keys) == 0 {

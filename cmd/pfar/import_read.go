@@ -30,7 +30,7 @@ func (v importVerb) proposals(ctx context.Context, w importWish) ([]readFile, er
 	if unasked != nil && (!w.dryRun || !errors.Is(unasked, control.ErrNotRunning)) {
 		return nil, unasked
 	}
-	o := importer.Options{Services: v.catalogue(ctx), Facts: policies.Load(nil, "").Policy.Services, Exists: exists,
+	o := importer.Options{Services: servicesVerb(v).catalogue(ctx), Facts: policies.Load(nil, "").Policy.Services, Exists: exists,
 		Taken: map[string]string{}}
 	for _, s := range report.Servers {
 		o.Taken[s.Name] = s.File

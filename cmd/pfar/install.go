@@ -14,7 +14,7 @@ import (
 const packageHelp = `Install a package, or the package of a declared server, and wait until it is installed.
 Write an exact version: npm:NAME@VERSION or pypi:NAME==VERSION. An installed package stays as it is.
 
-pfard runs npm or pip in a sandbox that reaches only the registry, or the mirror that the host's npm or
+pfard runs npm or pip in a sandbox that reaches only the registry, or the mirror that the machine's npm or
 pip is configured for. Install scripts do not run. If you interrupt the command, the installation goes on.`
 
 // packageVerb installs packages.

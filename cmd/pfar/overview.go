@@ -196,7 +196,7 @@ func (s situation) next() []advice {
 	case s.denied():
 		return []advice{{"pfar tools", "what you may call, if you are a declared client"}, {"sudo pfar", "look as root"}, demo, help}
 	case s.err != nil && !errors.Is(s.err, control.ErrNotRunning):
-		return []advice{{"pfar doctor", "see what is wrong on this host"}, help}
+		return []advice{{"pfar doctor", "see what is wrong on this machine"}, help}
 	case s.report == nil:
 		return append(s.start(), help)
 	}
@@ -206,7 +206,7 @@ func (s situation) next() []advice {
 // start is what to do where pfar does not run.
 func (s situation) start() []advice {
 	demo := advice{"pfar demo", "see what pfar does, in a minute"}
-	check := advice{"pfar doctor", "see whether this host can run it"}
+	check := advice{"pfar doctor", "see whether this machine can run it"}
 	declare := advice{"man pfar-declaration", "how to declare a server"}
 	up := advice{"pfar up", "run your servers, until Ctrl-C"}
 	if s.declared == 0 {

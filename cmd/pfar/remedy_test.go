@@ -25,8 +25,8 @@ func TestRemedies(t *testing.T) {
 			Detail: "for credentials: A: pfar vault set a_token; B: pfar vault set b", Owed: owed("pfar vault set a_token")},
 			"waiting: for credentials", "pfar vault set a_token"},
 		{"not given", control.Server{State: control.Waiting,
-			Detail: `for credentials: "a" is granted to "b", not to this server, which runs echo "pfar vault set c"; ` +
-				"to grant it: pfar vault give x",
+			Detail: `for credentials: "a" is given to "b", not to this server, which runs echo "pfar vault set c"; ` +
+				"to give it: pfar vault give x",
 			Owed: owed("pfar vault give x")}, "waiting: for credentials", "pfar vault give x"},
 		{"a login", control.Server{State: control.NeedsLogin, Detail: "pfar login x: 401", Owed: owed("pfar login x")},
 			"needs-login: pfar login x", "pfar login x"},

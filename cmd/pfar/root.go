@@ -107,7 +107,7 @@ func rootCommand(c *pfar) *cobra.Command {
 			grantsVerb{c}.grantsCommand(), sessionsVerb{c}.sessionsCommand(), auditVerb{c}.auditCommand(),
 			installVerb{clientVerb{c}}.withInstall(),
 		}},
-		{"host", "Host and secrets:", []*cobra.Command{
+		{"host", "Machine and secrets:", []*cobra.Command{
 			loginVerb{c}.loginCommand(), vaultVerb{c}.vaultCommand(), doctorVerb{c}.doctorCommand(),
 		}},
 		{"more", "More:", []*cobra.Command{versionVerb{c.streams}.versionCommand()}},

@@ -123,6 +123,15 @@ func knownOf(s catalog.Service) knownService {
 	return k
 }
 
+// catalogue reads the services, and prints a warning if they have mistakes.
+func (c servicesVerb) catalogue(ctx context.Context) catalog.Set {
+	set := c.located(ctx, sources{}).known()
+	if set.Diags.HasErrors() {
+		fmt.Fprintf(c.stderr, "services.d has mistakes: pfar check shows them\n")
+	}
+	return set
+}
+
 // naming reads only the service of a name. If there is none, or a mistake, it reads all services.
 func (c servicesVerb) naming(ctx context.Context, name string) catalog.Set {
 	dir := c.located(ctx, sources{}).services()

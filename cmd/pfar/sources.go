@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -30,15 +29,6 @@ func (s sources) known() catalog.Set { return catalog.Load(os.DirFS(s.services()
 
 // providers is the directory of the owner's clients with OAuth providers.
 func (s sources) providers() string { return filepath.Join(filepath.Dir(s.policies), "oauth.d") }
-
-// catalogue reads the services, and prints a warning if they have mistakes.
-func (c *pfar) catalogue(ctx context.Context) catalog.Set {
-	set := c.located(ctx, sources{}).known()
-	if set.Diags.HasErrors() {
-		fmt.Fprintf(c.stderr, "services.d has mistakes: pfar check shows them\n")
-	}
-	return set
-}
 
 // located fills in what was not named: the directories of the pfard that runs, so that what is checked is what counts,
 // else the defaults.

@@ -44,7 +44,7 @@ func TestSources(t *testing.T) {
 		{"default, not running", []string{"check"}, false, 0, byDefault.dir + ": 0 errors", ""},
 		{"not of the default while it runs", []string{"explain", "default"}, true, 4, "", "no declaration in " + running.dir + " has that name"},
 		{"near", []string{"explain", "runing"}, true, 4, "", `did you mean "running"?`},
-		{"a folder where a name belongs", []string{"plan", other.dir}, true, 4, "", "hint: pfar plan --dir " + other.dir + "\n"},
+		{"a directory where a name belongs", []string{"plan", other.dir}, true, 4, "", "hint: pfar plan --dir " + other.dir + "\n"},
 		{"and for one that needs a name too", []string{"explain", other.dir}, true, 4, "", "hint: pfar explain NAME --dir " + other.dir + "\n"},
 		{"completion", []string{"__complete", "explain", ""}, true, 0, "running\n", ""},
 		{"completion, not running", []string{"__complete", "explain", ""}, false, 0, "default\n", ""},

@@ -14,14 +14,14 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-const undoHelp = `List what has changed in the folders that a server writes to, and after which call. Before
+const undoHelp = `List what has changed in the directories that a server writes to, and after which call. Before
 each call that may write, pfar keeps what is there (undo in the declaration).
 
 --since restores everything to what it was before a call (its ID) or before the first call since a
-TIME. --path restores one file, or one folder with everything below it; without --since, to the
+TIME. --path restores one file, or one directory with everything below it; without --since, to the
 oldest version that is kept. The command shows what it would do and asks first. It keeps what it
 overwrites, so that you can undo it with the ID of its own entry in the list. If a server has filled
-the disk or the folder, there is no room for that: --discard restores without it.
+the disk or the directory, there is no room for that: --discard restores without it.
 
 pfar-declaration(5), UNDO, says what cannot be restored.`
 
@@ -42,7 +42,7 @@ func (c undoVerb) undoCommand() *cobra.Command {
 		},
 	})
 	cmd.Flags().StringVar(&since, "since", "", "restore what changed since the call with this ID, or since `TIME`")
-	cmd.Flags().StringVar(&path, "path", "", "only this file or folder")
+	cmd.Flags().StringVar(&path, "path", "", "only this file or directory")
 	cmd.Flags().BoolVar(&discard, "discard", false, "do not keep what is there now, if there is no room for it")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd

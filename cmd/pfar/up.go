@@ -20,7 +20,7 @@ import (
 )
 
 const upHelp = `Run every declaration in DIR until Ctrl-C, as this user, without systemd and without installation.
-Without DIR, pfar uses the folder of PFAR_CONFIG_DIR, and creates it if it does not exist.
+Without DIR, pfar uses the directory of PFAR_CONFIG_DIR, and creates it if it does not exist.
 
 A new, changed or removed file starts, changes or stops its own server. The first Ctrl-C stops
 everything cleanly; a second one kills everything.

@@ -28,7 +28,7 @@ server. Without VERSION, pfar asks the registry for the newest one. Without NAME
 with a package, their versions and the newest ones.
 
 To find the changes, pfard starts both versions in the server's sandbox and asks what they offer. They have no
-network and no secrets, their home is in memory, and they can only read the folders that the server may write
+network and no secrets, their home is in memory, and they can only read the directories that the server may write
 to. If a version does not start like this, pfar says why, asks all the same, and prints the changes once the
 server runs.
 
@@ -139,7 +139,7 @@ func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions)
 	}
 	if to == from { // it may have been written by a command that was cut off
 		d.server.Since = time.Time{}
-		_, err := secrets.grant(ctx, name, func(g control.Gift) error { return secrets.askToGive(ctx, g, o.yes) })
+		_, err := secrets.give(ctx, name, func(g control.Gift) error { return secrets.askToGive(ctx, g, o.yes) })
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions)
 		writeDiagnostics(c.stderr, done.Diagnostics)
 		return fail(exitFailed, "the server cannot run %s", to).withHint("nothing was changed: it goes on with %s", from)
 	}
-	_, err = secrets.grant(ctx, name, func(g control.Gift) error {
+	_, err = secrets.give(ctx, name, func(g control.Gift) error {
 		if len(out.Secrets) > 0 { // the person has seen them: pfar withheld none before
 			return nil
 		}

@@ -19,7 +19,7 @@ import (
 const vaultHelp = `Store the secrets that declarations name as "vault:KEY".
 
 "pfar vault set KEY" asks for the value without showing it, or reads it from standard input or a
-file. It never takes the value as an argument: every user of the host can read the arguments of a process.
+file. It never takes the value as an argument: every user of the machine can read the arguments of a process.
 Servers that use the old value restart. Servers that have only a placeholder go on.
 
 With --oauth the value is an OAuth 2.0 token set in JSON, which pfar refreshes: access_token,
@@ -27,7 +27,7 @@ refresh_token, expiry or expires_in, token_url, client_id; and optionally client
 ("header", "params", "auto"), scopes and allow_private. Servers get the access token. Without
 refresh_token, or without expiry or expires_in, pfar never refreshes it.
 
-pfar grants a new secret to the servers that name it then, or to the first server that names it later.
+pfar gives a new secret to the servers that name it then, or to the first server that names it later.
 Any other server needs "pfar vault give". A server also needs it if its declaration later changes the
 program, or where the program can send the secret.
 
@@ -107,7 +107,7 @@ func (c vaultVerb) storeCommand(verb control.Verb, name, short string) *cobra.Co
 // records what it is told.
 func onlyKey(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 || len(args) == 1 && strings.Contains(args[0], "=") {
-		return usage("a secret is never an argument, where every user of the host can read it").
+		return usage("a secret is never an argument, where every user of the machine can read it").
 			withHint("%s %s < FILE, or without the value for a prompt; and change the secret that you just typed", cmd.CommandPath(), "KEY")
 	}
 	return aKey(cmd, args)

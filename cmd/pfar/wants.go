@@ -15,7 +15,7 @@ import (
 )
 
 // want is one thing that a server asks for and does not have, or that would do a client's session good, with the
-// command that grants it.
+// command that allows it.
 type want struct {
 	Server  string `json:"server,omitempty"`
 	Session string `json:"session,omitempty"`
@@ -97,7 +97,7 @@ func (c *pfar) printWants(list []want) {
 	if len(list) == 0 {
 		return
 	}
-	rows := [][]cell{heading("WHO", "WANTS", "TO GRANT IT")}
+	rows := [][]cell{heading("WHO", "WANTS", "TO ALLOW IT")}
 	for _, w := range list {
 		who, what := cmp.Or(w.Server, w.Session), strings.Join(strings.Fields(w.What), " ")
 		rows = append(rows, []cell{{who, ""}, {what, ""}, {w.Command, cyan}})

@@ -130,11 +130,11 @@ func TestLastGoodClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := f.look(); got != "" || f.errors() != 1 {
-		t.Errorf("a folder that is a file: %q, %+v", got, f.seen)
+		t.Errorf("a directory that is a file: %q, %+v", got, f.seen)
 	}
 	fresh := &clientFolder{t: t, clientele: newClientele(f.dir), d: f.d}
 	if got := fresh.look(); got != "default off, operator off" {
-		t.Errorf("a folder that is a file, from the beginning: %q", got)
+		t.Errorf("a directory that is a file, from the beginning: %q", got)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestClientsAreTold(t *testing.T) {
 func TestKnownFiles(t *testing.T) {
 	f := newClientFolder(t)
 	if f.look(); len(f.known()) != 0 {
-		t.Errorf("of an empty folder: %v", f.known())
+		t.Errorf("of an empty directory: %v", f.known())
 	}
 	f.write("desk.hcl", "servers = [\"one\"]\nuid = [1000]\n")
 	f.full = errors.New("no space left")

@@ -307,7 +307,7 @@ func unwritten(doing, path string, err error) error {
 	err = fmt.Errorf("%s %q: %w", doing, path, err)
 	if errors.Is(err, unix.EROFS) || strings.Contains(err.Error(), "read-only") {
 		return fmt.Errorf("%w; pfard's unit may write /etc/pfar/mcp.d alone: start it again if that was made anew "+
-			"(systemctl restart pfard), and name another folder in ReadWritePaths= (systemctl edit pfard)", err)
+			"(systemctl restart pfard), and name another directory in ReadWritePaths= (systemctl edit pfard)", err)
 	}
 	return err
 }

@@ -126,7 +126,7 @@ func TestDeclareRefuses(t *testing.T) {
 		t.Errorf("only asked: %+v, %v", r, err)
 	}
 	if got := d.folderText(t); got != before || d.reportNow(t).Directory == "" || m.starts["a"] != starts {
-		t.Errorf("the folder has changed:\n%s\nwas:\n%s", got, before)
+		t.Errorf("the directory has changed:\n%s\nwas:\n%s", got, before)
 	}
 	for _, r := range d.audit.recorded(t, ownChain) {
 		if r.Method == string(control.Declare) || r.Method == string(control.Undeclare) {

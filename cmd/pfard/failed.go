@@ -113,7 +113,7 @@ func monitored(getenv func(string) string) string {
 	case result == "timeout":
 		return "it did not start in time"
 	case result == "exit-code" && status == fmt.Sprint(units.ExitDisabled):
-		return "crashed too often, or cannot start on this host"
+		return "crashed too often, or cannot start on this machine"
 	case status == "":
 		return result
 	}

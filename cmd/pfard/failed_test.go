@@ -96,7 +96,7 @@ func TestTellFailed(t *testing.T) {
 		"pfard knows why":       {"notion", []control.Report{report("notion", control.Failed, crashed)}, []string{"MONITOR_SERVICE_RESULT=exit-code"}, "2", crashed, true},
 		"pfard will know":       {"notion", []control.Report{report("notion", control.BackOff, "x"), report("notion", control.Failed, crashed)}, nil, "2", crashed, true},
 		"pfard knows otherwise": {"notion", []control.Report{report("notion", control.Running, "3 tools")}, []string{"MONITOR_SERVICE_RESULT=oom-kill"}, "2", "killed by the kernel: out of memory", true},
-		"no pfard":              {"notion", nil, []string{"MONITOR_SERVICE_RESULT=exit-code", "MONITOR_EXIT_STATUS=78"}, "2", "crashed too often, or cannot start on this host", true},
+		"no pfard":              {"notion", nil, []string{"MONITOR_SERVICE_RESULT=exit-code", "MONITOR_EXIT_STATUS=78"}, "2", "crashed too often, or cannot start on this machine", true},
 		"a signal":              {"notion", nil, []string{"MONITOR_SERVICE_RESULT=signal", "MONITOR_EXIT_STATUS=KILL"}, "2", "signal, status KILL", true},
 		"nobody knows":          {"notion", nil, nil, "2", "unknown", true},
 		"a session's process":   {"notion_abcdefg2", nil, []string{"MONITOR_SERVICE_RESULT=signal", "MONITOR_EXIT_STATUS=SEGV"}, "4", "signal, status SEGV", false},

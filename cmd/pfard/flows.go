@@ -120,7 +120,7 @@ func (f *flows) Install(ctx context.Context, text string) error {
 	return job.Watch(ctx, func(control.Installing) error { return nil })
 }
 
-// Write writes the declaration of an order, and grants its server the secrets that a person has entered for it.
+// Write writes the declaration of an order, and gives its server the secrets that a person has entered for it.
 func (f *flows) Write(o setups.Order) error {
 	peer, name := control.Peer{UID: o.UID}, o.Flow.Server
 	text, err := f.text(o)
@@ -138,7 +138,7 @@ func (f *flows) Write(o setups.Order) error {
 	}
 	for _, key := range r.Gift.Keys {
 		if !slices.Contains(o.Flow.Taken(), key) { // no person has entered it for this server
-			return fmt.Errorf("%s; to grant it: pfar vault give %s", strings.Join(r.Gift.Why, "; "), name)
+			return fmt.Errorf("%s; to give it: pfar vault give %s", strings.Join(r.Gift.Why, "; "), name)
 		}
 	}
 	_, err = f.keeper.answer(peer, control.Request{Verb: control.Give, Server: name, Gift: r.Gift.Digest})

@@ -220,7 +220,7 @@ func TestSetUpRefuses(t *testing.T) {
 		}
 	}
 	if got := d.folderText(t); got != before || len(m.instances()) != 1 {
-		t.Errorf("the folder has changed: %s", got)
+		t.Errorf("the directory has changed: %s", got)
 	}
 	for _, r := range d.audit.recorded(t, ownChain) {
 		if r.Kind == audit.SetUp {

@@ -76,7 +76,7 @@ func TestFoldersOfTheMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(filepath.Join(vendor, "a.hcl"), fmt.Sprintf(good, "another's"))
-	want("a folder that anybody may write", "vendor", true)
+	want("a directory that anybody may write", "vendor", true)
 	if g := d.reportNow(t).Diagnostics; len(g) != 1 || !strings.Contains(g[0].Detail, "could be another user's") {
 		t.Errorf("diagnostics %+v", g)
 	}

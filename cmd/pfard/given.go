@@ -19,20 +19,20 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// given has the grants of the vault's secrets: which servers may get each secret, and on what terms. A new secret is
-// granted to the servers that name it when it is stored, or else to the first that names it later. Other servers and
-// wider terms wait until the owner grants the secret: it is not enough that a declaration names it.
+// given says to which servers each secret of the vault is given, and on what terms. A new secret is
+// given to the servers that name it when it is stored, or else to the first that names it later. Other servers and
+// wider terms wait until the owner gives the secret: it is not enough that a declaration names it.
 type given struct {
 	path string
 
 	mu     sync.Mutex
 	of     map[string]map[string]generator.Terms // by key and server; replaced, never changed
-	newest map[string]string                     // by server: digest of the plan of the owner's last grant
-	broken error                                 // why the file cannot be read: then nothing is granted
+	newest map[string]string                     // by server: digest of the plan that the owner last gave secrets to
+	broken error                                 // why the file cannot be read: then nothing is given
 	none   bool                                  // there was no file
 }
 
-// newGiven reads the grants in the file at path.
+// newGiven reads the file at path.
 func newGiven(path string, log *slog.Logger) *given {
 	g := &given{path: path, of: map[string]map[string]generator.Terms{}, newest: map[string]string{}}
 	text, err := os.ReadFile(path)
@@ -40,10 +40,10 @@ func newGiven(path string, log *slog.Logger) *given {
 		err = json.Unmarshal(text, &g.of)
 	}
 	if g.none = errors.Is(err, fs.ErrNotExist); err != nil && !g.none {
-		const format = "the grants of secrets cannot be read: %w; " +
+		const format = "the list of given secrets cannot be read: %w; " +
 			"to begin anew, remove %s and start pfar again"
 		g.broken = fmt.Errorf(format, err, path)
-		log.Error("reading the grants of secrets", "error", err)
+		log.Error("reading the list of given secrets", "error", err)
 	}
 	if g.of == nil {
 		g.of = map[string]map[string]generator.Terms{}
@@ -51,24 +51,24 @@ func newGiven(path string, log *slog.Logger) *given {
 	return g
 }
 
-// withheld is a secret that a plan names and that its server is not granted, with the reason.
+// withheld is a secret that a plan names and that is not given to its server, with the reason.
 type withheld struct {
 	key    string             // of the vault
-	others []string           // it is granted to these, and not to the server
+	others []string           // it is given to these, and not to the server
 	terms  generator.Terms    // that the server asks for
-	excess []generator.Excess // how these terms exceed those of its grant
+	excess []generator.Excess // how these terms exceed those on which it was given
 }
 
 // String tells the owner why the secret is withheld, without the remedy.
 func (w withheld) String() string {
 	if len(w.others) > 0 {
-		return fmt.Sprintf("%q is granted to %s, not to this server, which %s", w.key, listed(w.others), w.terms)
+		return fmt.Sprintf("%q is given to %s, not to this server, which %s", w.key, listed(w.others), w.terms)
 	}
 	var what []string
 	for _, e := range w.excess {
 		what = append(what, e.What)
 	}
-	return fmt.Sprintf("%q was granted to an earlier version of this server: %s", w.key, strings.Join(what, "; "))
+	return fmt.Sprintf("%q was given to an earlier version of this server: %s", w.key, strings.Join(what, "; "))
 }
 
 // refusal returns why a server does not get its secrets, and the remedy; "": it gets them.
@@ -84,7 +84,7 @@ func refused(p plan.Plan, list []withheld) string {
 	if len(list) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s; to grant it: pfar vault give %s", sentence(list), p.Name)
+	return fmt.Sprintf("%s; to give it: pfar vault give %s", sentence(list), p.Name)
 }
 
 func sentence(list []withheld) string {
@@ -95,7 +95,7 @@ func sentence(list []withheld) string {
 	return strings.Join(all, "; ")
 }
 
-// check returns the secrets that a plan asks for and that its server is not granted, and why.
+// check returns the secrets that a plan asks for and that are not given to its server, and why.
 func (g *given) check(p plan.Plan) (list []withheld, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,8 +123,8 @@ func (g *given) judge(p plan.Plan) (list []withheld, err error) {
 	return list, nil
 }
 
-// concerned returns the secrets that a plan names. If the server has a persistent home, it adds the secrets of earlier
-// grants: an earlier version may have stored them there.
+// concerned returns the secrets that a plan names. If the server has a persistent home, it adds those that it was
+// given before: an earlier version may have stored them there.
 func (g *given) concerned(p plan.Plan) []string {
 	keys := keysOf(p)
 	if !p.State {
@@ -138,7 +138,7 @@ func (g *given) concerned(p plan.Plan) []string {
 	return keys
 }
 
-// only reports whether a secret is granted to one server alone.
+// only reports whether a secret is given to one server alone.
 func (g *given) only(key, server string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,8 +146,8 @@ func (g *given) only(key, server string) bool {
 	return g.broken == nil && has && len(g.of[key]) == 1
 }
 
-// terms returns the terms on which a plan asks for a secret. If the plan does not name the secret, the delivery of the
-// earlier grant stays.
+// terms returns the terms on which a plan asks for a secret. If the plan does not name the secret, the delivery
+// stays that it had before.
 func (g *given) terms(p plan.Plan, key string) generator.Terms {
 	t := generator.TermsOf(p, key)
 	if old, ok := g.of[key][p.Name]; ok && !slices.Contains(keysOf(p), key) {
@@ -156,9 +156,9 @@ func (g *given) terms(p plan.Plan, key string) generator.Terms {
 	return t
 }
 
-// claim is called before a server gets these secrets. It grants a secret that no server holds, and records terms that
+// claim is called before a server gets these secrets. It gives a secret that no server holds, and records terms that
 // have become narrower. refusal says why the server gets none; "": it gets them. On an error it must not get them. A
-// process of an earlier plan does not narrow what the owner has granted for the next plan.
+// process of an earlier plan does not narrow what the owner has given for the next plan.
 func (g *given) claim(p plan.Plan, keys []string) (refusal string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -178,7 +178,7 @@ func (g *given) claim(p plan.Plan, keys []string) (refusal string, err error) {
 	return "", g.put(p, keys...)
 }
 
-// give grants secrets to a server on the terms of its plan.
+// give gives secrets to a server on the terms of its plan.
 func (g *given) give(p plan.Plan, keys ...string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -189,8 +189,8 @@ func (g *given) give(p plan.Plan, keys ...string) error {
 	return nil
 }
 
-// declared takes the plans of the present declarations. If a declaration has changed since the owner's last grant, its
-// server may narrow the terms again.
+// declared takes the plans of the present declarations. If a declaration has changed since the owner last gave it
+// secrets, its server may narrow the terms again.
 func (g *given) declared(plans map[string]plan.Plan) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -213,8 +213,8 @@ func (g *given) put(p plan.Plan, keys ...string) error {
 	})
 }
 
-// begin grants each stored secret to all servers that name it. It does so once, for a vault that is older than the
-// grants.
+// begin gives each stored secret to all servers that name it. It does so once, for a vault that is older than the
+// file.
 func (g *given) begin(plans map[string]plan.Plan, list func() ([]vault.Entry, error)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -242,7 +242,7 @@ func (g *given) begin(plans map[string]plan.Plan, list func() ([]vault.Entry, er
 	return err
 }
 
-// anew grants a secret to these servers, and ends its other grants.
+// anew gives a secret to these servers alone.
 func (g *given) anew(key string, plans []plan.Plan) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -272,7 +272,7 @@ func (g *given) change(by func(map[string]map[string]generator.Terms)) error {
 		err = durable.WriteFile(g.path, text)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the grants of secrets: %w", err)
+		return fmt.Errorf("writing the list of given secrets: %w", err)
 	}
 	g.of = next
 	return nil

@@ -28,7 +28,7 @@ func asks(argument, more string) string {
 	return fmt.Sprintf("server {\n  command = \"sh\"\n  args = [%q]\n}\nauth = { TOKEN = \"vault:a\" }\n%s", argument, more)
 }
 
-const keptFromA = `"a" was granted to an earlier version of this server: `
+const keptFromA = `"a" was given to an earlier version of this server: `
 
 // TestAChangedDeclarationIsNotGivenTheSecret: what runs goes on as it was, also in the next pfard, and what does not
 // run waits, until the owner gives it the secret as its declaration is then.
@@ -78,7 +78,7 @@ func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
 	}
 	starts := other.count("mine")
 	ask(t, next, control.Request{Verb: control.Start, Server: "mine"})
-	if s := next.state(t)["mine"]; s.State != control.Waiting || s.Detail != "for credentials: "+why+"; to grant it: pfar vault give mine" || other.count("mine") != starts {
+	if s := next.state(t)["mine"]; s.State != control.Waiting || s.Detail != "for credentials: "+why+"; to give it: pfar vault give mine" || other.count("mine") != starts {
 		t.Errorf("started as its file says it is %+v", s)
 	} else if s.Wait != (units.Wait{For: units.WaitCredentials, Remedy: "pfar vault give mine"}) {
 		t.Errorf("it waits for %+v", s.Wait)
@@ -119,7 +119,7 @@ func TestAnotherServerIsNotGivenTheSecret(t *testing.T) {
 	d.put(t, "second.hcl", asks("-s", "allowed_domains = [\"collect.example\"]\n"))
 	changed <- struct{}{}
 	states := d.state(t)
-	if s := states["second"]; s.State != control.Waiting || s.Detail != `for credentials: "a" is granted to "first", not to this server, which runs /usr/bin/sh -s, reaches collect.example; to grant it: pfar vault give second` || m.count("second") != 0 {
+	if s := states["second"]; s.State != control.Waiting || s.Detail != `for credentials: "a" is given to "first", not to this server, which runs /usr/bin/sh -s, reaches collect.example; to give it: pfar vault give second` || m.count("second") != 0 {
 		t.Errorf("the second is %+v", s)
 	}
 	if s := states["first"]; s.State != control.Starting {
@@ -167,7 +167,7 @@ func TestGivenIsKept(t *testing.T) {
 		t.Fatalf("the first is refused: %v, %q", err, words)
 	}
 	g = newGiven(path, log)
-	if words, err := g.claim(other, keysOf(other)); err != nil || !strings.Contains(words, `"b" is granted to "mine", not to this server`) || g.refusal(p) != "" {
+	if words, err := g.claim(other, keysOf(other)); err != nil || !strings.Contains(words, `"b" is given to "mine", not to this server`) || g.refusal(p) != "" {
 		t.Errorf("the next pfard says %v, %q, %q", err, words, g.refusal(p))
 	}
 	full := newGiven(filepath.Join(path, "none"), log) // not a directory

@@ -290,10 +290,12 @@ func (h *hold) Unheld() []string {
 		return nil
 	}
 	if h.lame != nil && len(h.want.Bridges) > 0 {
-		list = append(list, fmt.Sprintf("the host's firewall does not hold the bridges, which go by their own rules alone: %v", h.lame))
+		list = append(list, fmt.Sprintf("the machine's firewall does not hold the bridges, which go by their own "+
+			"rules alone: %v", h.lame))
 	}
 	for _, instance := range slices.Sorted(maps.Keys(h.free)) {
-		list = append(list, fmt.Sprintf("the host's firewall does not hold the bridge of %q, which goes by its own rules alone: %v", instance, h.free[instance].why))
+		list = append(list, fmt.Sprintf("the machine's firewall does not hold the bridge of %q, which goes by its own "+
+			"rules alone: %v", instance, h.free[instance].why))
 	}
 	return list
 }
@@ -376,7 +378,7 @@ func (h *hold) lost() {
 	if h.want.Slice == (egress.Cgroup{}) {
 		return // it was clear
 	}
-	h.cfg.Log.Warn("the table that holds bridges was removed from the host's nftables: it is put back")
+	h.cfg.Log.Warn("the table that holds bridges was removed from the machine's nftables: it is put back")
 	h.change()
 }
 

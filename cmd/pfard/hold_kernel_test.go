@@ -60,7 +60,7 @@ func TestABridgeIsHeld(t *testing.T) {
 	cmd.Env = append(os.Environ(), heldHost+"="+root, "PFAR_BRIDGE="+bridge, "GORACE=atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	out, err := cmd.CombinedOutput()
-	t.Logf("on the host:\n%s", out)
+	t.Logf("on the machine:\n%s", out)
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestABridgeIsHeld") {
 		t.Error(err)
 	}

@@ -28,7 +28,7 @@ func main() {
 	flag.StringVar(&o.metrics, "metrics", "", "loopback `address` of Prometheus metrics, such as 127.0.0.1:9464; none if empty")
 	flag.Func("page-port", "`port` of one-time pages, 19275 to 19338; by default each has a free one", o.pagePort)
 	failed := flag.String("failed", "", "tell the owner that the server of this `name` has failed, and end; for pfar-failed@.service")
-	end := flag.Bool("unhold", false, "remove the host's table that holds bridges, and end; for pfar-base.service")
+	end := flag.Bool("unhold", false, "remove the machine's table that holds bridges, and end; for pfar-base.service")
 	seal := flag.Bool("seal", false, "seal the vault's key to this machine, and end; for pfar-vault-key.service")
 	flag.Parse()
 	o.dirs = dirs

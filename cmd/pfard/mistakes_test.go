@@ -130,10 +130,10 @@ func TestAFolderThatIsGoneEndsNothing(t *testing.T) {
 	for range 2 {
 		changed <- struct{}{}
 		if s := d.state(t); len(s) != 2 || !s["a"].Stale || m.starts["a"] != 1 || len(m.runs) != 2 {
-			t.Fatalf("without the folder: %+v, runs %v", s, m.runs)
+			t.Fatalf("without the directory: %+v, runs %v", s, m.runs)
 		}
 	}
-	if got := entries(); len(got) != 1 || !strings.Contains(got[0], "Folder not readable") {
+	if got := entries(); len(got) != 1 || !strings.Contains(got[0], "Directory not readable") {
 		t.Errorf("told %q", got)
 	}
 	if err := os.WriteFile(dir, nil, 0o600); err != nil { // no folder
@@ -193,7 +193,7 @@ func TestTheLastGoodVersionOutlivesTheBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, runs := boot(); len(s) != 2 || !s["a"].Stale || runs["b"].Gateway.Description != "good" {
-		t.Errorf("after a boot without the folder: %+v, %+v", s, runs)
+		t.Errorf("after a boot without the directory: %+v, %+v", s, runs)
 	}
 	info, err := os.Stat(first.options.dirs.Kept())
 	if err != nil || info.Mode().Perm() != 0o700 {

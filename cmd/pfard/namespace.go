@@ -103,7 +103,8 @@ func checkNamespace(netns *os.File, pid int) error {
 		return err
 	}
 	if theirs.Ino == ours.Ino && theirs.Dev == ours.Dev {
-		return fmt.Errorf("%w: its unit is in the network of the host, for systemd has ignored PrivateNetwork=", errForGood)
+		return fmt.Errorf("%w: its unit is in the network of the machine, for systemd has ignored PrivateNetwork=",
+			errForGood)
 	}
 	f, err := os.Open(fmt.Sprintf("/proc/%d/net/tcp", pid))
 	if err != nil {

@@ -46,7 +46,7 @@ func sees(s declaration.Server) (list []string) {
 		list = append(list, path+", to read and write")
 	}
 	if s.Sandbox.State {
-		list = append(list, "a folder of its own")
+		list = append(list, "a directory of its own")
 	}
 	return list
 }

@@ -38,7 +38,7 @@ func TestPolicyIsTold(t *testing.T) {
 	}()
 	select {
 	case <-heard:
-		t.Fatal("something is told before the folder was read")
+		t.Fatal("something is told before the directory was read")
 	case <-time.After(50 * time.Millisecond):
 	}
 	write := func(name, text string) {
@@ -66,7 +66,7 @@ func TestPolicyIsTold(t *testing.T) {
 	}
 	write("local.hcl", `deny "mail" {}`)
 	if p := read(1, "the policies in "+dir+" have mistakes, and there was no good version since pfar was started: no call is allowed", false); p != nil {
-		t.Errorf("a broken folder is told: %+v", p)
+		t.Errorf("a broken directory is told: %+v", p)
 	}
 	d.policy.outlived = true
 	read(1, "the policies in "+dir+" have mistakes, and there was no good version since pfar was started: calls are decided by what was in force before, and none is allowed if nothing was", false)
@@ -79,7 +79,7 @@ func TestPolicyIsTold(t *testing.T) {
 	}
 	write("more.hcl", `profile "strict" { inspect = "inspect" }`)
 	if p := read(1, "the policies in "+dir+" have mistakes: their last good version is in force", false); p != nil {
-		t.Errorf("a broken folder is told: %+v", p)
+		t.Errorf("a broken directory is told: %+v", p)
 	}
 	write("more.hcl", "profile \"strict\" {\n  inspect = \"inspect\"\n  relax = \"We look.\"\n}\n")
 	if p := read(0, "", true); p == nil || len(p.Relaxed) != 1 || len(p.Rules) != 1 {

@@ -17,7 +17,7 @@ import (
 // those who are none any more not. Whom it lets in the gateway decides all the same.
 func (c *clientele) reach(socket string, log *slog.Logger) {
 	list, _, _ := c.now()
-	if err := grant(socket, usersOf(list)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := admit(socket, usersOf(list)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		log.Warn("letting users who are declared clients connect to the gateway, ignoring", "error", err)
 	}
 }
@@ -48,9 +48,9 @@ const (
 	readWrite = 6 // connect(2) takes leave to write
 )
 
-// grant makes users the only ones, beside its owner, who may connect to a socket. With none there is no list, and the
+// admit makes users the only ones, beside its owner, who may connect to a socket. With none there is no list, and the
 // mode alone counts.
-func grant(path string, users []uint32) error {
+func admit(path string, users []uint32) error {
 	have := make([]byte, 64<<10)
 	n, err := unix.Lgetxattr(path, aclName, have)
 	switch {

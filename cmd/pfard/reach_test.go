@@ -41,7 +41,7 @@ func TestGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "gateway.sock")
-	if err := grant(path, []uint32{1}); !errors.Is(err, os.ErrNotExist) {
+	if err := admit(path, []uint32{1}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a socket: %v", err)
 	}
 	l, err := net.Listen("unix", path)
@@ -62,10 +62,10 @@ func TestGrant(t *testing.T) {
 		{[]uint32{60998, 60999}, map[int]bool{60997: false, 60998: true, 60999: true}},
 		{nil, map[int]bool{60997: false, 60998: false, 60999: false}},
 	} {
-		if err := grant(path, step.users); err != nil {
+		if err := admit(path, step.users); err != nil {
 			t.Fatalf("%v: %v", step.users, err)
 		}
-		if err := grant(path, step.users); err != nil {
+		if err := admit(path, step.users); err != nil {
 			t.Errorf("%v once more: %v", step.users, err)
 		}
 		info, err := os.Stat(path)

@@ -16,7 +16,7 @@ import (
 // rootless reports whether this is an ordinary user's pfard.
 func rootless() bool { return os.Getuid() != 0 }
 
-var errRootless = errors.New("only root's pfard sets the host's firewall")
+var errRootless = errors.New("only root's pfard sets the machine's firewall")
 
 // unheld has every bridge run on the strength of its own rules, and be told so.
 func (c *holdConfig) unheld() {
@@ -25,4 +25,5 @@ func (c *holdConfig) unheld() {
 	c.cgroups = func(int, string, string) (own, above egress.Cgroup, err error) { return own, above, errRootless }
 }
 
-const rootlessNote = "the host's firewall does not hold the bridges of an ordinary user: they go by their own rules alone (pfar doctor)"
+const rootlessNote = "the machine's firewall does not hold the bridges of an ordinary user: they go by their own " +
+	"rules alone (pfar doctor)"

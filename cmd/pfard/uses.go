@@ -220,7 +220,7 @@ func (u *uses) usersOf(key string) []string {
 
 func (u *uses) askersWith(key string) []string { return u.inspectors.askersWith(key) }
 
-// keysLeft returns the vault keys that were granted to a server alone and that nothing names any more.
+// keysLeft returns the vault keys that were given to a server alone and that nothing names any more.
 func (u *uses) keysLeft(name string) []string {
 	stored, err := u.vault.List()
 	if err != nil {
@@ -235,7 +235,7 @@ func (u *uses) keysLeft(name string) []string {
 	return keys
 }
 
-// holdBack keeps a running server as it is while its new declaration asks for secrets that it is not granted. A server
+// holdBack keeps a running server as it is while its new declaration asks for secrets that it is not given. A server
 // that does not run waits for them instead.
 func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostics) {
 	have := u.fleet.servers[s.Name]
@@ -257,7 +257,7 @@ func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostic
 			place = w.excess[0].Key
 		}
 		at := s.Place(place)
-		const format = "%s. The server runs on as it was. To grant the secret, run \"pfar vault give %s\"."
+		const format = "%s. The server runs on as it was. To give the secret, run \"pfar vault give %s\"."
 		diags = diags.Append(&hcl.Diagnostic{
 			Severity: hcl.DiagError, Summary: "Secret not given", Subject: &at,
 			Detail: fmt.Sprintf(format, w, s.Name),
@@ -276,7 +276,7 @@ func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostic
 	return diags
 }
 
-// receivers grants a new secret to the servers that name it, and ends the grants of a removed one.
+// receivers gives a new secret to the servers that name it, and a removed one to none.
 func (u *uses) receivers(c vault.Change) error {
 	var plans []plan.Plan
 	switch c.Outcome {
@@ -291,7 +291,7 @@ func (u *uses) receivers(c vault.Change) error {
 	return u.delivery.given.anew(c.Key, plans)
 }
 
-// give returns the secrets that a server is not granted, with a digest. If the caller passes that digest, give grants
+// give returns the secrets that are not given to a server, with a digest. If the caller passes that digest, it gives
 // them.
 func (u *uses) give(name, digest string) (*control.Gift, error) {
 	s := u.fleet.servers[name]
@@ -332,7 +332,7 @@ func (u *uses) give(name, digest string) (*control.Gift, error) {
 	}
 	g.Given = true
 	u.around.reload()
-	if !held { // the bridge of a held server has the earlier plan: giving it secrets would undo the grant
+	if !held { // the bridge of a held server has the earlier plan: giving it secrets would undo that
 		u.bridges.Changed(name)
 	}
 	u.wakeWaiting()

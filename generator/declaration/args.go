@@ -44,13 +44,17 @@ func (d *launch) secretArgument(n *block.Node) {
 	const remedy = " Store it with `pfar vault set KEY` and give it in auth = { NAME = \"vault:KEY\" }, as a variable or a file, if the server can read one."
 	switch _, _, reference := reference(n); {
 	case strings.HasPrefix(n.Text, "vault:") && reference:
-		d.Caution(n.At, "Reference in args", "It is passed on as it stands: every user of this host can read arguments while the server runs, so the vault gives nothing to them. Write auth = { NAME = %s } with the variable that the server reads.", block.Quote(n.Text))
+		d.Caution(n.At, "Reference in args", "It is passed on as it stands: every user of this machine can read arguments "+
+			"while the server runs, so the vault gives nothing to them. Write auth = { NAME = %s } with the variable that the "+
+			"server reads.", block.Quote(n.Text))
 	case block.TokenPrefix(n.Text) || block.TokenPrefix(n.Text[strings.LastIndexByte(n.Text, '=')+1:]):
 		d.Hidden.Add(n.At)
-		d.Caution(n.At, "Secret in args", "The argument looks like a token, and every user of this host can read the arguments of a process."+remedy)
+		d.Caution(n.At, "Secret in args", "The argument looks like a token, and every user of this machine can read the "+
+			"arguments of a process."+remedy)
 	case block.PasswordWithin(n.Text):
 		d.Hidden.Add(n.At)
-		d.Caution(n.At, "Secret in args", "The address has a password in it, and every user of this host can read the arguments of a process."+remedy)
+		d.Caution(n.At, "Secret in args", "The address has a password in it, and every user of this machine can read the "+
+			"arguments of a process."+remedy)
 	}
 }
 
@@ -63,7 +67,10 @@ func (d *launch) checkShell() {
 	}
 	for _, m := range reveals.FindAllStringSubmatch(d.server.Args[i+1], -1) {
 		if slices.ContainsFunc(d.server.Credentials, func(c Credential) bool { return c.Env == m[1] && c.Deliver == broker.InEnvironment }) {
-			d.Caution(d.server.Place(f.Key+"["+strconv.Itoa(i+1)+"]"), "Secret in args", "The shell puts %s where every user of this host can read it, if it becomes an argument; and pfar cannot tell which package runs, so that nothing is known of its tools. Have the server read the variable, and write service = \"NAME\" if it is of a known service.", block.Quote(m[1]))
+			d.Caution(d.server.Place(f.Key+"["+strconv.Itoa(i+1)+"]"), "Secret in args", "The shell puts %s where every user "+
+				"of this machine can read it, if it becomes an argument; and pfar cannot tell which package runs, so that "+
+				"nothing is known of its tools. Have the server read the variable, and write service = \"NAME\" if it is of a "+
+				"known service.", block.Quote(m[1]))
 			return
 		}
 	}

@@ -71,7 +71,8 @@ func LoadClients(fsys fs.FS, dir string, o ClientOptions) ClientSet {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Unread = true
 		at := hcl.Range{Filename: dir, Start: hcl.InitialPos, End: hcl.InitialPos}
-		s.Diags = s.Diags.Append(block.Problem(at, "Folder not readable", "Reading the folder of clients: %s. Make it a folder that pfar may read, or remove it.", block.Escape(policies.Reason(err))))
+		s.Diags = s.Diags.Append(block.Problem(at, "Directory not readable", "Reading the directory of clients: %s. Make "+
+			"it a directory that pfar may read, or remove it.", block.Escape(policies.Reason(err))))
 	}
 	taken := owners{map[string]string{}, map[access.Digest]string{}, map[uint32]string{}}
 	for _, e := range entries {

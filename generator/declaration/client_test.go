@@ -147,7 +147,7 @@ func TestLoadClients(t *testing.T) {
 		t.Errorf("a new file took a known client's user: %+v", set.Clients)
 	}
 	if set := LoadClients(fstest.MapFS{}, "/c", ClientOptions{}); len(set.Clients)+len(set.Diags) > 0 {
-		t.Errorf("an empty folder declares %+v, %v", set.Clients, set.Diags)
+		t.Errorf("an empty directory declares %+v, %v", set.Clients, set.Diags)
 	}
 }
 

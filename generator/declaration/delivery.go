@@ -137,7 +137,7 @@ func (d *deliveries) checkDelivered(f *block.Field) {
 	how, given := f.Val.Index["deliver"]
 	switch {
 	case d.launch.elsewhere() && given && !x.unsaid && x.Deliver != broker.OnWire:
-		d.Problem(how.At, "Keys that exclude each other", "deliver says how a program on this host gets the secret, and "+
+		d.Problem(how.At, "Keys that exclude each other", "deliver says how a program on this machine gets the secret, and "+
 			"this server runs elsewhere: pfar puts the secret into its requests. Remove deliver.")
 	case !d.launch.elsewhere() && x.Deliver != broker.InEnvironment && !d.launch.starts() && d.server.Transport != Stdio:
 		d.Problem(how.At, "Keys that exclude each other", "deliver says how a program that pfar starts gets the secret, and this server has no command. Remove deliver.")

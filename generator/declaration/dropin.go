@@ -133,9 +133,9 @@ func (all dropIns) orphans(declared map[string]string) (diags hcl.Diagnostics) {
 		stem, _ := block.SplitName(declaration)
 		file := path.Base(declared[stem])
 		if list := all.of(declaration); len(list) > 0 && file != declaration {
-			hint := "Name the folder after a declaration, such as notion.hcl.d, or remove it."
+			hint := "Name the directory after a declaration, such as notion.hcl.d, or remove it."
 			if declared[stem] != "" {
-				hint = "Rename the folder to " + block.Quote(file+extDropIns) + "."
+				hint = "Rename the directory to " + block.Quote(file+extDropIns) + "."
 			}
 			diags = diags.Append(block.Caution(start(list[0].file()), "Drop-in without a declaration",
 				"There is no %s for it to change. %s", block.Quote(declaration), hint))

@@ -135,7 +135,7 @@ func (d identity) service(f *block.Field) {
 	}
 	known := policies.Services()
 	if !slices.Contains(known, s) {
-		hint := `Nothing is known of its tools, unless the folder of policies has a service of this name.`
+		hint := `Nothing is known of its tools, unless the directory of policies has a service of this name.`
 		if near := nearest.Keyword(strings.ToLower(s), known); near != "" {
 			hint = "Did you mean " + block.Quote(near) + "? " + hint
 		}

@@ -32,10 +32,10 @@ func clientLanguage() block.Language {
 func variable(servers string) block.Variable {
 	return block.Variable{
 		Name: "servers", Value: servers,
-		Unknown: "%s is not known: ${servers}, the folder of installed servers, is the only variable. " +
+		Unknown: "%s is not known: ${servers}, the directory of installed servers, is the only variable. " +
 			"Write $${%[2]s} for these characters themselves.",
 		Capital: ` In env and auth, a whole value "$%[2]s" is a variable of pfar's environment.`,
-		None:    "No folder of installed servers was given, so ${servers} stands for nothing. Write the path itself.",
+		None:    "No directory of installed servers was given, so ${servers} stands for nothing. Write the path itself.",
 	}
 }
 

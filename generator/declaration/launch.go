@@ -93,7 +93,8 @@ func (d *launch) path(f *block.Field) {
 	case len(s) > maxSocketPath:
 		d.Problem(f.Val.At, "Too long", "The path of a socket has room for %d bytes, and this one has %d. Write a shorter one.", maxSocketPath, len(s))
 	case NotASocket(s):
-		d.Problem(f.Val.At, "Refused path", "%s belongs to the host, and no MCP server listens there. Write the path of the server's own socket, such as %s.", block.Quote(s), f.Example)
+		d.Problem(f.Val.At, "Refused path", "%s belongs to the machine, and no MCP server listens there. Write the path of "+
+			"the server's own socket, such as %s.", block.Quote(s), f.Example)
 	default:
 		d.server.Path = s
 	}

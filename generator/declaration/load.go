@@ -116,8 +116,8 @@ func Load(folders []Folder, o Options) Set {
 		entries, err := f.list(l.known)
 		if err != nil && (i == 0 || !errors.Is(err, fs.ErrNotExist)) {
 			s.Unread = true
-			s.Diags = s.Diags.Append(block.Problem(start(f.Path), "Folder not readable",
-				"Reading the folder of declarations: %s. Make it, or name another one.", block.Escape(policies.Reason(err))))
+			s.Diags = s.Diags.Append(block.Problem(start(f.Path), "Directory not readable",
+				"Reading the directory of declarations: %s. Make it, or name another one.", block.Escape(policies.Reason(err))))
 		}
 		l.entries = append(l.entries, entries)
 	}

@@ -100,7 +100,7 @@ func TestLoadMissingFolder(t *testing.T) {
 		t.Errorf("unread %v, diagnostics %v", s.Unread, s.Diags)
 	}
 	if s := Load([]Folder{{mcpd, fstest.MapFS{}}}, testOptions()); s.Unread {
-		t.Error("an empty folder says that there are no servers")
+		t.Error("an empty directory says that there are no servers")
 	}
 }
 

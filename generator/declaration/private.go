@@ -147,7 +147,8 @@ func (d *private) prefix(n *block.Node, example string) (netip.Prefix, bool) {
 		d.Problem(n.At, "Prefix too wide", "%s %s. Write %s, or the addresses that are meant.", block.Quote(n.Text), why, block.Quote(part.String()))
 		return netip.Prefix{}, false
 	case why != "" && p.IsSingleIP():
-		d.Caution(n.At, "No effect", "%s %s; it matters only where the address is this host's own. Remove it, or write a private address.", block.Quote(n.Text), why)
+		d.Caution(n.At, "No effect", "%s %s; it matters only where the address is this machine's own. Remove it, or write "+
+			"a private address.", block.Quote(n.Text), why)
 	case why != "":
 		d.Caution(n.At, "No effect", "%s %s. Remove it, or write a private address.", block.Quote(n.Text), why)
 	}

@@ -122,14 +122,15 @@ func (d *box) mounts(to *[]string, writable bool) block.Value {
 	return func(f *block.Field) {
 		for i, n := range d.Texts(f) {
 			if i == maxMounts {
-				d.Problem(n.At, "Too many paths", "%s has room for %d entries. Name the folder above.", f.Key, maxMounts)
+				d.Problem(n.At, "Too many paths", "%s has room for %d entries. Name the directory above.", f.Key, maxMounts)
 				break
 			}
 			if !d.absolute(n) {
 				continue
 			}
 			if why := refusedMount(n.Text, writable); why != "" {
-				d.Problem(n.At, "Refused path", "%s cannot be in %s: %s. Name the folder that the server works on, such as %s.", block.Quote(n.Text), f.Key, why, f.Example)
+				d.Problem(n.At, "Refused path", "%s cannot be in %s: %s. Name the directory that the server works on, such as %s.",
+					block.Quote(n.Text), f.Key, why, f.Example)
 				continue
 			}
 			d.paths = append(d.paths, mount{n.Text, writable, n.At})
@@ -191,7 +192,9 @@ func (d *box) check() {
 			case m.path == other.path && i > j:
 				d.Problem(m.at, "Duplicate path", "%s is listed already in line %d. Keep one: writable includes reading.", block.Quote(m.path), other.at.Start.Line)
 			case m.path != other.path && other.writable && below(m.path, other.path):
-				d.Problem(m.at, "Path within a writable one", "%s lies within %s of line %d, where the server could replace it. Remove it, or make folders beside each other.", block.Quote(m.path), block.Quote(other.path), other.at.Start.Line)
+				d.Problem(m.at, "Path within a writable one", "%s lies within %s of line %d, where the server could replace it. "+
+					"Remove it, or make directories beside each other.", block.Quote(m.path), block.Quote(other.path),
+					other.at.Start.Line)
 			}
 		}
 	}

@@ -191,7 +191,7 @@ func (d arguments) secretOption(a, next Word) (took, joined bool) {
 	}
 	if m != nil && secretName("_"+variable) && !strings.HasPrefix(value.Text, "-") && !trivial.MatchString(value.Text) &&
 		!path.IsAbs(value.Text) {
-		d.refuse(a.Line, "the argument %s has a secret, and every user of this host can read arguments; have the server "+
+		d.refuse(a.Line, "the argument %s has a secret, and every user of this machine can read arguments; have the server "+
 			"take it from a variable, and name that in env", block.QuoteName(strings.SplitN(a.Text, "=", 2)[0]))
 	}
 	return false, joined
@@ -200,7 +200,7 @@ func (d arguments) secretOption(a, next Word) (took, joined bool) {
 // unfit refuses an argument that has a secret, or that is not known.
 func (d arguments) unfit(a Word) {
 	if d.unfitButPassword(a); d.Refused == "" && (block.PasswordWithin(a.Text) || queried(a.Text)) {
-		d.refuse(a.Line, "an argument is an address with a password or a token, and every user of this host can read "+
+		d.refuse(a.Line, "an argument is an address with a password or a token, and every user of this machine can read "+
 			"arguments; have the server take it from a variable, and name that in env")
 	}
 }
@@ -212,7 +212,7 @@ func (d arguments) unfitButPassword(a Word) {
 		d.refuse(a.Line, "an argument needs %s, and the file does not have its value; write the value into the file",
 			block.QuoteName(a.lacks[0].written))
 	case block.SecretWithin(stripped) && !filePath.MatchString(a.Text), redact.Strip(stripped) != stripped:
-		d.refuse(a.Line, "an argument looks like a secret, and every user of this host can read arguments; have the "+
+		d.refuse(a.Line, "an argument looks like a secret, and every user of this machine can read arguments; have the "+
 			"server take it from a variable, and name that in env")
 	}
 }

@@ -113,7 +113,7 @@ func (d *draft) shown(file, variable string, line int, access string) string {
 	}
 	words := "the server may read %s; if it writes there, move it to writable: pfar edit %s"
 	if access == "write" {
-		words = "the server may write %s, like the folder before it (pfar edit %s)"
+		words = "the server may write %s, like the directory before it (pfar edit %s)"
 	}
 	d.note(line, words, block.Quote(file), d.p.Server)
 	for _, p := range d.service.Parameters {

@@ -138,7 +138,7 @@ func (d *draft) folder() {
 		d.note(d.cwd.Line, "cwd is not translated: the server starts in its own home")
 	}
 	if d.Entry.Folder != "" {
-		d.note(d.Line, "its program uses it in the folder %s only; pfar serves it to every client that may use it",
+		d.note(d.Line, "its program uses it in the directory %s only; pfar serves it to every client that may use it",
 			block.Quote(d.Entry.Folder))
 	}
 	if d.Disabled {

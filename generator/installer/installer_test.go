@@ -216,7 +216,7 @@ func TestNoJob(t *testing.T) {
 	none := func(string) string { return "" }
 	for want, r := range map[string]Reader{
 		"npm is not installed": {Host: generator.Host{FS: fstest.MapFS{}, Packages: packages}, Env: none},
-		"no folder":            {Host: generator.Host{FS: fstest.MapFS{}}, Env: none},
+		"no directory":         {Host: generator.Host{FS: fstest.MapFS{}}, Env: none},
 		"certificates":         reader(map[string]string{"/etc/npmrc": "cafile=/srv/none.pem"}, nil, false),
 		"is not a file":        reader(map[string]string{"/etc/npmrc": "cafile=/usr"}, nil, false),
 		"not encrypted":        reader(map[string]string{"/etc/npmrc": "registry=http://a.example/"}, nil, false),

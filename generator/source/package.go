@@ -104,7 +104,7 @@ func named(k Kind, name, version string, said bool) (Package, error) {
 	case !names.MatchString(name) || len(name) > maxName:
 		return Package{}, fmt.Errorf("%q is not the name of a package of %s", name, k)
 	case name == "node_modules" || strings.HasSuffix(name, "/node_modules"): // npm refuses it as well
-		return Package{}, fmt.Errorf("%q is the folder of npm's packages, and not a package", name)
+		return Package{}, fmt.Errorf("%q is the directory of npm's packages, and not a package", name)
 	case said && !versions.MatchString(version):
 		return Package{}, fmt.Errorf("%q is not an exact version of %s; write one such as %q", version, name,
 			k.mark()+"1.2.3")

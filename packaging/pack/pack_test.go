@@ -134,7 +134,7 @@ func TestTheSameBytes(t *testing.T) {
 		}
 	}
 	if digests[0] != digests[1] || strings.Count(digests[0], "\n") != len(strings.Fields(arches))*len(strings.Fields(formats)) {
-		t.Errorf("the first folder has\n%s\nthe second\n%s", digests[0], digests[1])
+		t.Errorf("the first directory has\n%s\nthe second\n%s", digests[0], digests[1])
 	}
 }
 

@@ -178,7 +178,7 @@ func parseName(s, host string, port uint16) (Endpoint, error) {
 		return Endpoint{}, fmt.Errorf("%s %w", quote(s), err)
 	}
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
-		return Endpoint{}, fmt.Errorf(`%s is the sandbox itself, which needs no permission: for a service of this host write its address and port, such as "127.0.0.1:5432"`, quote(s))
+		return Endpoint{}, fmt.Errorf(`%s is the sandbox itself, which needs no permission: for a service of this machine write its address and port, such as "127.0.0.1:5432"`, quote(s))
 	}
 	return Endpoint{Host: name, Wildcard: wildcard, Port: port}, nil
 }

@@ -1,4 +1,4 @@
-# Files of a folder. They are the owner's; a folder for downloads is not: for one, say output = "sensitive raw" in the declaration.
+# Files of a directory. They are the owner's; a directory for downloads is not: for one, say output = "sensitive raw" in the declaration.
 
 service "filesystem" {
   packages = ["@modelcontextprotocol/server-filesystem"]
@@ -11,14 +11,14 @@ service "filesystem" {
 
   setup {
     title     = "Files"
-    summary   = "Files of one folder"
+    summary   = "Files of one directory"
     label     = "sensitive"
     package   = "npm:@modelcontextprotocol/server-filesystem@2026.8.31"
     integrity = "sha512-kKaFkyAh6oipvc9+EAbJ552JafnMnOq5nzmzWkp1jJdBhTAAGpmIpWihUG1+rfNhmEFM98gUZDdCHCDD4v6a7Q=="
     args      = ["{folder}"]
 
     parameter "folder" {
-      question = "Which folder?"
+      question = "Which directory?"
       example  = "/srv/notes"
       access   = "write"
     }

@@ -44,7 +44,7 @@ service "gmail" {
     secret "GMAIL_CREDENTIALS_PATH" {
       key     = "gmail_tokens"
       deliver = "file"
-      where   = "With the client's file in the folder, run the package once with the argument auth, and store the file of tokens that it writes."
+      where   = "With the client's file in the directory, run the package once with the argument auth, and store the file of tokens that it writes."
       url     = "https://console.cloud.google.com/apis/credentials"
       scopes = [
         "https://www.googleapis.com/auth/gmail.modify", "https://www.googleapis.com/auth/gmail.settings.basic",

@@ -123,7 +123,7 @@ func pages() map[string]page.Task {
 	})
 	add("optional", func(k *page.Task) {
 		k.Asker, k.State.Wanted.Optional, k.State.Wanted.Scopes = "", true, []string{"repo", "read:org", "workflow"}
-		k.Sees = []string{"/home/alice/Documents, to read", "/srv/reports, to read and write", "a folder of its own"}
+		k.Sees = []string{"/home/alice/Documents, to read", "/srv/reports, to read and write", "a directory of its own"}
 	})
 	add("long", func(k *page.Task) {
 		k.Title = "Knowledge Repository and Collaboration Suite for Regulated Industries (European Region)"

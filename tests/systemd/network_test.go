@@ -15,10 +15,10 @@ func TestNoNetworkOfItsOwn(t *testing.T) {
 	m.Put(t, "/etc/systemd/system/pfar-mcp@open.service.d/open.conf", "[Service]\nPrivateNetwork=no\n", 0o644)
 	m.Run(t, "systemctl", "daemon-reload")
 	m.Put(t, "/etc/pfar/mcp.d/open.hcl", echo(""), 0o644)
-	if s := becomes(t, m, "open", control.Failed); !strings.Contains(s.Detail, "in the network of the host") {
+	if s := becomes(t, m, "open", control.Failed); !strings.Contains(s.Detail, "in the network of the machine") {
 		t.Errorf("%q", s.Detail)
 	}
 	if found := m.Try("pgrep", "-f", programs+"/echo"); found.Stdout != "" {
-		t.Errorf("a server runs in the network of the host: %s", found)
+		t.Errorf("a server runs in the network of the machine: %s", found)
 	}
 }

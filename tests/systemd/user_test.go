@@ -136,7 +136,7 @@ func TestUserDropsAFile(t *testing.T) {
 	if r := o.Try("pfar", "call", "hello.echo", "--message", "there"); r.Code != 0 || !strings.Contains(r.Stdout, "there") {
 		t.Errorf("pfar call: %s", r)
 	}
-	if status := o.Run(t, "pfar", "status"); !strings.Contains(status, "the host's firewall does not hold") {
+	if status := o.Run(t, "pfar", "status"); !strings.Contains(status, "the machine's firewall does not hold") {
 		t.Errorf("pfar status does not say what holds no bridge:\n%s", status)
 	}
 	if list := o.m.Run(t, "systemctl", "list-units", "--state=active,activating,failed", "--plain", "--no-legend", "pfar*", "-t", "service"); list != "" {

@@ -70,7 +70,7 @@ func TestFolders(t *testing.T) {
 		t.Errorf("of the machine: %q", got)
 	}
 	if got := d.Folders("/srv/mine"); !slices.Equal(got, []string{"/srv/mine"}) {
-		t.Errorf("of a folder: %q", got)
+		t.Errorf("of a directory: %q", got)
 	}
 	got := d.Private("/etc/pfar/mcp.d")
 	if !slices.Contains(got, "/etc/pfar/mcp.d") || !slices.Contains(got, "/run/pfar/mcp.d") || slices.Contains(got,

@@ -29,7 +29,7 @@ type Flow struct {
 	Principal string     `json:"principal"` // "uid 1000", or "client NAME"
 	State     FlowState  `json:"state"`
 	Detail    string     `json:"detail,omitempty"`   // what is being done, or why it has failed, in words
-	Retry     bool       `json:"retry,omitempty"`    // it waits once more, and Detail says why the last answer did not serve
+	Retry     bool       `json:"retry,omitempty"`    // it waits once more, and Detail says why
 	Reason    FlowReason `json:"reason,omitempty"`   // of FlowFailed: the same in one word
 	Wants     *Wanted    `json:"wants,omitempty"`    // of AwaitingCredential and CredentialRefused
 	Attempts  int        `json:"attempts,omitempty"` // values that were refused

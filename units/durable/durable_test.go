@@ -34,7 +34,7 @@ func TestReplace(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := replace(filepath.Join(dir, "folder"), nil); err == nil {
-				t.Error("a folder is replaced")
+				t.Error("a directory is replaced")
 			}
 			if err := replace(filepath.Join(dir, "nowhere", "file"), nil); err == nil {
 				t.Error("a file is written into no folder")

@@ -80,7 +80,7 @@ func TestCache(t *testing.T) {
 		{"a dependency that comes", func() error {
 			return os.CopyFS(at("none"), os.DirFS(at("dep")))
 		}},
-		{"a folder instead of another one", func() error {
+		{"a directory instead of another one", func() error {
 			return errors.Join(os.Rename(at("x"), at("y")), os.CopyFS(at("x"), os.DirFS(at("y"))), replaceText(at("x/index.js"), "3"))
 		}},
 		{"a dependency nearer by", func() error {

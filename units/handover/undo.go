@@ -57,7 +57,7 @@ type Step struct {
 // Change is one file that was another one before.
 type Change struct {
 	Path  string `json:"path"`
-	Kind  string `json:"kind"`            // "file", "folder", "link", "fifo" or "special"
+	Kind  string `json:"kind"`            // "file", "directory", "link", "fifo" or "special"
 	What  string `json:"what"`            // "created", "changed" or "deleted"; of what is restored: as restoring does it
 	Was   int64  `json:"was"`             // bytes
 	Now   int64  `json:"now"`             // bytes

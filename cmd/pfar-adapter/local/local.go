@@ -84,7 +84,7 @@ func (a Adapter) UDS(ctx context.Context, args []string) error {
 	}
 	if command != nil {
 		if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
-			return fmt.Errorf("making the folder of the socket: %w", err)
+			return fmt.Errorf("making the directory of the socket: %w", err)
 		}
 	}
 	return a.with(ctx, command, func(ctx context.Context) error {

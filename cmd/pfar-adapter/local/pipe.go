@@ -62,7 +62,7 @@ func (a Adapter) Pipe(ctx context.Context, args []string) error {
 // makeFIFOs makes the two, for a server that finds or makes them.
 func makeFIFOs(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("making the folder of the FIFOs: %w", err)
+		return fmt.Errorf("making the directory of the FIFOs: %w", err)
 	}
 	for _, end := range []string{".in", ".out"} {
 		if err := unix.Mkfifo(path+end, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -59,7 +59,7 @@ func judge(f *os.File, m sandbox.Mount) error {
 	kind := st.Mode & unix.S_IFMT
 	if m.Door == nil {
 		if kind != unix.S_IFDIR && kind != unix.S_IFREG {
-			return fmt.Errorf("showing %q: it is neither a file nor a folder: a socket or a device leads out of the sandbox",
+			return fmt.Errorf("showing %q: it is neither a file nor a directory: a socket or a device leads out of the sandbox",
 				m.Source)
 		}
 		return nil
@@ -118,6 +118,6 @@ func mayUse(f *os.File, m sandbox.Mount) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %q does not let user %d in, who this server runs as here. Have its server make it with "+
-		"mode 0666 in a folder that nobody else may enter, or, after each of its starts: setfacl -m u:%d:rw %s",
+		"mode 0666 in a directory that nobody else may enter, or, after each of its starts: setfacl -m u:%d:rw %s",
 		ErrDoor, m.Source, os.Geteuid(), os.Geteuid(), m.Source)
 }

@@ -95,7 +95,7 @@ func refresh(live []*os.File, tick <-chan time.Time, done <-chan struct{}) error
 				err = unix.FsconfigReconfigure(int(f.Fd()))
 			}
 			if err != nil {
-				return fmt.Errorf("refreshing the server's view of the host's files: %w", err)
+				return fmt.Errorf("refreshing the server's view of the machine's files: %w", err)
 			}
 		}
 	}

@@ -17,7 +17,7 @@ func TestRefreshFails(t *testing.T) {
 	tick := make(chan time.Time, 1)
 	tick <- time.Time{}
 	err = refresh([]*os.File{null}, tick, nil)
-	if err == nil || !strings.HasPrefix(err.Error(), "refreshing the server's view of the host's files: ") {
+	if err == nil || !strings.HasPrefix(err.Error(), "refreshing the server's view of the machine's files: ") {
 		t.Errorf("%v", err)
 	}
 }

@@ -95,11 +95,11 @@ func newTree(sources []Source) (*tree, error) {
 			options := fmt.Sprintf("mode=0755,size=%d", 16<<20+t.content)
 			return unix.Mount("pfar", viewsDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
 		}},
-		{"making an empty folder", func() error { return unix.Mkdir(emptyDir, 0o755) }},
+		{"making an empty directory", func() error { return unix.Mkdir(emptyDir, 0o755) }},
 		{"making an empty file", func() error {
 			return unix.Mknod(viewsDir+"/nothing", unix.S_IFREG|sandbox.DataPerms, 0)
 		}},
-		{"making a folder", func() error { return errors.Join(unix.Mkdir(sealedDir, 0o755), unix.Mkdir(Dir, 0o755)) }},
+		{"making a directory", func() error { return errors.Join(unix.Mkdir(sealedDir, 0o755), unix.Mkdir(Dir, 0o755)) }},
 		{"binding the views", func() error { return unix.Mount(viewsDir, sealedDir, "", unix.MS_BIND, "") }},
 		{"remounting the views", func() error { return remountReadOnly(sealedDir) }},
 		{"mounting the root", func() error { return mountTmpfs(root, Dir, t.size(root)) }},
@@ -187,7 +187,7 @@ func (t *tree) leave(s Source) error {
 	case s.Kind == sandbox.Remount:
 		return nil
 	case s.Kind == sandbox.Dev:
-		return fmt.Errorf("making %q: it lies below a mount of the host's", s.Dest)
+		return fmt.Errorf("making %q: it lies below a mount of the machine's", s.Dest)
 	case s.Kind == sandbox.ROOverlay:
 		if err := t.put(s); err != nil {
 			if err := t.share(s, err); err != nil {

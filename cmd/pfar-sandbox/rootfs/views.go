@@ -120,7 +120,7 @@ func (v View) open() (s Source, err error) {
 		s.dir, err = units.OpenNoLinks(filepath.Dir(v.Source))
 		return s, err
 	}
-	return s, errors.New("it is neither a file nor a folder: a socket or a device leads out of the sandbox")
+	return s, errors.New("it is neither a file nor a directory: a socket or a device leads out of the sandbox")
 }
 
 // put has the view's descriptor lead to what bwrap is to bind.
@@ -299,7 +299,7 @@ func searchDoors(folder string, dir *os.File) error {
 		}
 		door := filepath.Join(folder, strings.TrimPrefix(p, root))
 		return fmt.Errorf("showing %q: it holds %q, a socket or FIFO that leads out of the sandbox, and an overlayfs, "+
-			"which would close it, cannot be mounted here. Name folders without it in read_only", folder, door)
+			"which would close it, cannot be mounted here. Name directories without it in read_only", folder, door)
 	})
 }
 

@@ -275,7 +275,7 @@ func TestViewsOfFoldersWithMounts(t *testing.T) {
 	below := filepath.Join(dir, "below")
 	l := look(t, true, below, dir)
 	if !strings.Contains(l.Error, "leads out of the sandbox") || !strings.Contains(l.Error, filepath.Join(dir, "fifo")) {
-		t.Errorf("a folder with a FIFO is shared: %+v", l)
+		t.Errorf("a directory with a FIFO is shared: %+v", l)
 	}
 	for _, name := range []string{"fifo", "socket"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
@@ -296,7 +296,7 @@ func TestViewsOfWhatWasReplaced(t *testing.T) {
 	dir := folder(t)
 	text := fmt.Sprintf(`[{"kind": "ro-overlay", "fd": 0, "source": %q}]`, dir)
 	if _, err := Open(text); !errors.Is(err, ErrReplaced) {
-		t.Errorf("another folder: %v", err)
+		t.Errorf("another directory: %v", err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(dir, link); err != nil {
@@ -312,7 +312,7 @@ func TestViewsOfWhatWasReplaced(t *testing.T) {
 	}
 	defer unix.Close(socket)
 	text = fmt.Sprintf(`[{"kind": "ro-overlay", "fd": %d, "source": %q}]`, socket, dir+"/socket")
-	if _, err := Open(text); err == nil || !strings.Contains(err.Error(), "neither a file nor a folder") {
+	if _, err := Open(text); err == nil || !strings.Contains(err.Error(), "neither a file nor a directory") {
 		t.Errorf("a socket: %v", err)
 	}
 }

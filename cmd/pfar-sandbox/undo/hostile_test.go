@@ -149,7 +149,7 @@ func TestTooMuch(t *testing.T) {
 		}, "more than 1000 files"},
 		"depth": {func(b *bed) {
 			b.must(os.MkdirAll(b.path(strings.Repeat("d/", maxDepth+2)), 0o755))
-		}, "folders in each other"},
+		}, "directories in each other"},
 	} {
 		b := newBed(t)
 		b.limits.Files = 1000
@@ -164,7 +164,7 @@ func TestTooMuch(t *testing.T) {
 		if b.bytes != kept {
 			t.Errorf("%s: %d bytes are kept, want %d", name, b.bytes, kept)
 		}
-		if c.want == "folders in each other" {
+		if c.want == "directories in each other" {
 			continue
 		}
 		if _, err := b.Restore(handover.Undo{Since: "1", Discard: true}); err != nil {

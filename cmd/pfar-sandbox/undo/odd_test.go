@@ -43,7 +43,7 @@ func TestOddFiles(t *testing.T) {
 		"a socket in the place of a file": {
 			after: func(b *bed) { b.must(os.Remove(b.path("a"))); b.socket("a") },
 		},
-		"a folder of pfar's own name": {
+		"a directory of pfar's own name": {
 			after: func(b *bed) { b.write(".pfar-undo/full", "x"); b.must(os.Remove(b.path("a"))) },
 		},
 		"a FIFO of pfar's own name": {

@@ -54,7 +54,7 @@ type kind string
 
 const (
 	regular   kind = "file"
-	directory kind = "folder"
+	directory kind = "directory"
 	link      kind = "link"
 	fifo      kind = "fifo"
 	special   kind = "special" // a socket or a device: noted, never opened or restored

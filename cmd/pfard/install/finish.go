@@ -116,7 +116,7 @@ func own(root *os.Root) error {
 		case info.Mode()&fs.ModeSymlink != 0:
 			return root.Lchown(at, uid, gid)
 		case !info.Mode().IsRegular():
-			return fmt.Errorf("%q is neither a file nor a folder", at)
+			return fmt.Errorf("%q is neither a file nor a directory", at)
 		}
 		if err := root.Lchown(at, uid, gid); err != nil {
 			return err

@@ -243,7 +243,7 @@ func TestInstallFails(t *testing.T) {
 			os.Remove(s + "/lock.json")
 			os.Symlink("/etc/passwd", s+"/lock.json")
 		}),
-		"is neither a file nor a folder": also(func(s string) { unix.Mkfifo(s+"/tree/fifo", 0o644) }),
+		"is neither a file nor a directory": also(func(s string) { unix.Mkfifo(s+"/tree/fifo", 0o644) }),
 		"the disk is full; make room": func(string) string {
 			return "exit status 228: npm error nospc Clear up some disk space and try again."
 		},
@@ -254,7 +254,7 @@ func TestInstallFails(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		if _, err := os.Lstat(b.folder()); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: the folder is there", want)
+			t.Errorf("%s: the directory is there", want)
 		}
 		if b.installed > 0 || b.jobs.Under(wanted) || len(b.stopped) != 1 {
 			t.Errorf("%s: told %d times, stopped %q", want, b.installed, b.stopped)

@@ -31,7 +31,7 @@ const (
 // nothing, in one transaction that no packet sees half of. It wants CAP_NET_ADMIN over the namespace.
 func Apply(h egress.Hold, now time.Time) error {
 	if h.Slice == (egress.Cgroup{}) {
-		return errors.New("loading the host's table: the slice has no cgroup") // the rule would be about everybody
+		return errors.New("loading the machine's table: the slice has no cgroup") // the rule would be about everybody
 	}
 	t := h.Table(now)
 	c, table, err := begin(t.Name)
@@ -52,7 +52,7 @@ func Remove() error {
 		err = flush(c)
 	}
 	if err != nil {
-		return fmt.Errorf("removing the host's table: %w", err)
+		return fmt.Errorf("removing the machine's table: %w", err)
 	}
 	return nil
 }
@@ -90,14 +90,15 @@ func loading(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("loading the host's table: this process may not change nftables (CAP_NET_ADMIN): %w", err)
+		return fmt.Errorf("loading the machine's table: this process may not change nftables (CAP_NET_ADMIN): %w", err)
 	}
 	for _, lacks := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP, unix.ENOENT} {
 		if errors.Is(err, lacks) {
-			return fmt.Errorf("loading the host's table: the kernel has no nf_tables, or not all of it (modprobe -a nf_tables nft_socket nft_reject_inet; cgroups v2 since Linux 5.13): %w", err)
+			return fmt.Errorf("loading the machine's table: the kernel has no nf_tables, or not all of it (modprobe -a "+
+				"nf_tables nft_socket nft_reject_inet; cgroups v2 since Linux 5.13): %w", err)
 		}
 	}
-	return fmt.Errorf("loading the host's table: %w", err)
+	return fmt.Errorf("loading the machine's table: %w", err)
 }
 
 func add(c *nftables.Conn, table *nftables.Table, t egress.HostTable) error {

@@ -17,11 +17,11 @@ import (
 func Watch(ctx context.Context, lost func()) error {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
-		return fmt.Errorf("watching the host's tables: %w", err)
+		return fmt.Errorf("watching the machine's tables: %w", err)
 	}
 	defer c.Close()
 	if err := c.JoinGroup(unix.NFNLGRP_NFTABLES); err != nil {
-		return fmt.Errorf("watching the host's tables: %w", err)
+		return fmt.Errorf("watching the machine's tables: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })()
 	gone := false
@@ -34,7 +34,7 @@ func Watch(ctx context.Context, lost func()) error {
 			lost()
 			continue
 		case err != nil:
-			return fmt.Errorf("watching the host's tables: %w", err)
+			return fmt.Errorf("watching the machine's tables: %w", err)
 		}
 		for _, m := range list {
 			switch m.Header.Type &^ (unix.NFNL_SUBSYS_NFTABLES << 8) {
