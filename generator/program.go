@@ -143,10 +143,7 @@ func (in interpreter) cluster(a string) bool {
 	if strings.HasPrefix(a, "--") || len(a) < 3 || len(a) > 4 || in.file != "" {
 		return false
 	}
-	for _, end := range strings.Fields(in.ends) {
-		if len(end) == 2 && end[0] == '-' && a[len(a)-1] == end[1] && !strings.ContainsAny(a, "=:/.") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Fields(in.ends), func(end string) bool {
+		return len(end) == 2 && end[0] == '-' && a[len(a)-1] == end[1] && !strings.ContainsAny(a, "=:/.")
+	})
 }

@@ -2,6 +2,7 @@ package generator
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/units/hostfs"
@@ -122,12 +123,7 @@ func (b *bounds) broad(p string) bool {
 			return true
 		}
 	}
-	for _, dir := range b.private {
-		if overlap(p, dir) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.private, func(dir string) bool { return overlap(p, dir) })
 }
 
 // treeOfProgram is what a script needs to run: its package, or the folder of node_modules that it was installed in.
@@ -173,12 +169,8 @@ func (b *bounds) treeOfCommand(f hostfs.File) string {
 
 // installation reports whether a prefix holds more than programs, as that of a language's runtime does.
 func (b *bounds) installation(prefix string) bool {
-	for _, part := range []string{"lib", "lib64", "libexec", "share", "pyvenv.cfg"} {
-		if b.on.exists(path.Join(prefix, part)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"lib", "lib64", "libexec", "share", "pyvenv.cfg"},
+		func(part string) bool { return b.on.exists(path.Join(prefix, part)) })
 }
 
 // narrow returns tree, or the file alone if that is too much.

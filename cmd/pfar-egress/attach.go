@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -261,12 +262,9 @@ func (a *attachment) allow(ctx context.Context, name string, port uint16, addrs 
 func (a *attachment) known(name string, port uint16, addrs []netip.Addr, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, addr := range addrs {
-		if !a.allowed[destination{name, netip.AddrPortFrom(addr, port)}].After(now) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(addrs, func(addr netip.Addr) bool {
+		return !a.allowed[destination{name, netip.AddrPortFrom(addr, port)}].After(now)
+	})
 }
 
 // learn notes what is allowed, and forgets what is not any more: pfard's own list is bounded, so is this one.

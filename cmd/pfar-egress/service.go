@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -162,15 +163,10 @@ func (s *service) do(ctx context.Context, src source, work func(context.Context)
 
 // passing reports whether accept(2) may succeed later: the system lacks something, or the connection was bad.
 func passing(err error) bool {
-	for _, e := range []unix.Errno{
+	return slices.ContainsFunc([]unix.Errno{
 		unix.EMFILE, unix.ENFILE, unix.ENOSPC, unix.ENOBUFS, unix.ENOMEM, unix.EPROTO, unix.EPERM,
 		unix.ENETDOWN, unix.EHOSTDOWN, unix.ENETUNREACH, unix.EHOSTUNREACH,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	}, func(e unix.Errno) bool { return errors.Is(err, e) })
 }
 
 func (s *service) begin() {

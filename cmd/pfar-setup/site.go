@@ -152,12 +152,7 @@ func navigated(h http.Header) bool {
 		if len(got) == 0 {
 			return true
 		}
-		for _, w := range want {
-			if len(got) == 1 && got[0] == w {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(want, func(w string) bool { return len(got) == 1 && got[0] == w })
 	}
 	return is("Sec-Fetch-Dest", "document") && is("Sec-Fetch-Mode", "navigate")
 }

@@ -109,12 +109,11 @@ func (c allowVerb) edited(ctx context.Context, name string, hosts []string) (*ed
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(set.servers, func(s declaration.Server) bool { return s.Name == name })
-	if i < 0 || slices.Contains(set.broken, name) {
+	before, ok := declaration.Find(set.servers, name)
+	if !ok || slices.Contains(set.broken, name) {
 		_, err := declaredVerb(c).choose(set, []string{name})
 		return nil, err
 	}
-	before := set.servers[i]
 	for _, h := range hosts {
 		if err := allowable(before, h); err != nil {
 			return nil, err
@@ -240,25 +239,17 @@ func (e *edit) write() error {
 func (c allowVerb) awaitDomains(ctx context.Context, e *edit) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTime, fmt.Errorf("pfard has not read it within %s", readTime))
 	defer cancel()
-	inForce := false
-	err := c.control().Watch(ctx, func(r control.Report) error {
+	err := c.control().Await(ctx, func(r control.Report) (bool, error) {
 		for _, d := range r.Diagnostics { // the file had none before
 			if d.File == e.File && d.Severity == "error" {
-				return errors.New(d.Detail)
+				return false, errors.New(d.Detail)
 			}
 		}
 		s, err := findServer(r, e.Server)
 		lacks := func(a string) bool { return !slices.Contains(s.Domains, a) }
-		inForce = err == nil && !slices.ContainsFunc(e.Added, lacks)
-		if inForce {
-			return io.EOF
-		}
-		return nil
+		return err == nil && !slices.ContainsFunc(e.Added, lacks), nil
 	})
-	if inForce {
-		return nil
-	}
-	if cause := context.Cause(ctx); cause != nil {
+	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return cause
 	}
 	return err

@@ -175,11 +175,11 @@ func (c *compiled) readPolicies(set policies.Set) {
 func (c *compiled) unknown(policy *gate.Policy) {
 	for _, p := range c.plans {
 		words := generator.Unknown(p, policy)
-		i := slices.IndexFunc(c.servers, func(s declaration.Server) bool { return s.Name == p.Name })
-		if words == "" || i < 0 {
+		s, ok := declaration.Find(c.servers, p.Name)
+		if words == "" || !ok {
 			continue
 		}
-		at := c.servers[i].Place("command")
+		at := s.Place("command")
 		c.diags = append(c.diags, &hcl.Diagnostic{Severity: hcl.DiagWarning, Summary: "Unknown tools", Detail: words, Subject: &at})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -224,18 +223,10 @@ func (c clientVerb) awaitClient(ctx context.Context, src []byte) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTime, fmt.Errorf("it did not within %s", readTime))
 	defer cancel()
 	sum := sha256.Sum256(src)
-	read := false
-	err := c.control().Watch(ctx, func(r control.Report) error {
-		read = r.ClientFiles == nil || slices.Contains(slices.Collect(maps.Values(r.ClientFiles)), hex.EncodeToString(sum[:]))
-		if read {
-			return io.EOF
-		}
-		return nil
+	return c.control().Await(ctx, func(r control.Report) (bool, error) {
+		all := slices.Collect(maps.Values(r.ClientFiles))
+		return r.ClientFiles == nil || slices.Contains(all, hex.EncodeToString(sum[:])), nil
 	})
-	if read {
-		return nil
-	}
-	return err
 }
 
 // writeNew writes a file that was not there, for its owner alone.

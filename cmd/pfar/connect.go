@@ -74,23 +74,20 @@ func (c connectVerb) connectCommand() *cobra.Command {
 func (c connectVerb) awaitServer(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("%q did not settle within %s", name, settleTimeout))
 	defer cancel()
-	var settled bool
-	err := c.control().Watch(ctx, func(r control.Report) error {
+	err := c.control().Await(ctx, func(r control.Report) (bool, error) {
 		s, err := findServer(r, name)
 		if err != nil {
-			return err
+			return false, err
 		}
 		switch s.State {
 		case control.Starting, control.BackOff, control.Offline, control.Fetching:
-			return nil
+			return false, nil
 		case control.Running, control.Sleeping: // the first request wakes it
-			settled = true
-			return io.EOF
+			return true, nil
 		}
-		return fail(exitFailed, "cannot connect to %s: it is %s", name, describe(s)).withHint("%s", remedy(s))
+		return false, fail(exitFailed, "cannot connect to %s: it is %s", name, describe(s)).withHint("%s", remedy(s))
 	})
-	switch {
-	case settled, errors.Is(err, io.EOF), errors.Is(err, control.ErrNotRunning), errors.Is(err, control.ErrDenied):
+	if errors.Is(err, io.EOF) || errors.Is(err, control.ErrNotRunning) || errors.Is(err, control.ErrDenied) {
 		return nil // whoever may not ask pfard hears it from the gateway
 	}
 	return err

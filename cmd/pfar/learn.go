@@ -124,15 +124,11 @@ func (c learnVerb) lesson(ctx context.Context, name string, limit time.Duration)
 func (c learnVerb) ended(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	_ = c.control().Watch(ctx, func(r control.Report) error { // without pfard there is nothing to wait for
-		if s, err := findServer(r, name); err != nil || !s.Learning {
-			return errNoticed
-		}
-		return nil
+	_ = c.control().Await(ctx, func(r control.Report) (bool, error) { // without pfard there is nothing to wait for
+		s, err := findServer(r, name)
+		return err != nil || !s.Learning, nil
 	})
 }
-
-var errNoticed = errors.New("the learning has ended")
 
 // notLearned explains why there is nothing to print.
 func notLearned(why error, s control.Server, ctx context.Context) error {

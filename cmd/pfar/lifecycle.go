@@ -93,20 +93,11 @@ func (c lifecycleVerb) change(ctx context.Context, verb control.Verb, name strin
 	}
 	idle := verb != control.Restart && before.State == aim(verb)
 	var now control.Server
-	settled := errors.New("settled")
-	err = c.control().Watch(ctx, func(r control.Report) error {
-		if now, err = findServer(r, name); err != nil {
-			return err
-		}
-		if idle || settledSince(before, now) {
-			return settled
-		}
-		return nil
+	err = c.control().Await(ctx, func(r control.Report) (bool, error) {
+		now, err = findServer(r, name)
+		return err == nil && (idle || settledSince(before, now)), err
 	})
-	switch {
-	case errors.Is(err, settled):
-		return now, nil
-	case errors.Is(err, io.EOF):
+	if errors.Is(err, io.EOF) {
 		return now, fmt.Errorf("%w any more", control.ErrNotRunning)
 	}
 	return now, err

@@ -95,12 +95,12 @@ func (c declaredVerb) ofPlans(use, short, long string, args cobra.PositionalArgs
 
 // origins says which file gives which value, and which files of that name do not count.
 func (set compiled) origins(name string) string {
-	i := slices.IndexFunc(set.servers, func(s declaration.Server) bool { return s.Name == name })
-	if i < 0 {
+	s, ok := declaration.Find(set.servers, name)
+	if !ok {
 		return ""
 	}
 	var b strings.Builder
-	for n, o := range set.servers[i].Origins() {
+	for n, o := range s.Origins() {
 		switch {
 		case n == 0:
 			fmt.Fprintf(&b, "\nIt is declared in %s.\n", o.File)
@@ -111,7 +111,7 @@ func (set compiled) origins(name string) string {
 		}
 	}
 	for _, file := range slices.Sorted(maps.Keys(set.hidden)) {
-		if set.hidden[file] == set.servers[i].File {
+		if set.hidden[file] == s.File {
 			fmt.Fprintf(&b, "  - %s does not count: this declaration stands for it.\n", file)
 		}
 	}

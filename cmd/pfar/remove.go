@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -102,17 +100,10 @@ func (c removeVerb) awaitGone(ctx context.Context, name string) error {
 	late := fmt.Errorf("%q did not stop within %s", name, settleTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, late)
 	defer cancel()
-	enough := errors.New("gone")
-	err := c.control().Watch(ctx, func(r control.Report) error {
-		if slices.ContainsFunc(r.Servers, func(s control.Server) bool { return s.Name == name }) {
-			return nil
-		}
-		return enough
+	return c.control().Await(ctx, func(r control.Report) (bool, error) {
+		_, err := findServer(r, name)
+		return err != nil, nil
 	})
-	if errors.Is(err, enough) {
-		return nil
-	}
-	return err
 }
 
 // purge deletes what is left, if anything is.

@@ -272,12 +272,10 @@ func (v *upView) changed(r control.Report) {
 
 // settled reports whether no server is on its way up.
 func settled(r control.Report) bool {
-	for _, s := range r.Servers {
-		if s.State == control.Starting || s.State == control.Fetching {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Servers, func(s control.Server) bool {
+		return s.State == control.Starting ||
+			s.State == control.Fetching
+	})
 }
 
 // spin shows the servers that are starting, until all have.

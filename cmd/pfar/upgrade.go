@@ -249,18 +249,12 @@ func (c upgradeVerb) await(ctx context.Context, before control.Server, out upgra
 	late := fmt.Errorf("%q did not settle within %s", out.Server, settleTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, late)
 	defer cancel()
-	now, settled := before, errors.New("settled")
-	err := c.control().Watch(ctx, func(r control.Report) (err error) {
-		if now, err = findServer(r, out.Server); err != nil {
-			return err
-		}
-		idle := before.State == control.Stopped || before.State == control.Sleeping
-		if idle || settledSince(before, now) {
-			return settled
-		}
-		return nil
+	now, idle := before, before.State == control.Stopped || before.State == control.Sleeping
+	err := c.control().Await(ctx, func(r control.Report) (_ bool, err error) {
+		now, err = findServer(r, out.Server)
+		return err == nil && (idle || settledSince(before, now)), err
 	})
-	if !errors.Is(err, settled) {
+	if err != nil {
 		return fail(exitFailed, "the declaration names %s now, but %w", out.To, err).withHint("pfar status %s", out.Server)
 	}
 	out.State, out.Detail = now.State, detail(now)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -29,12 +30,8 @@ func whose(own, machine control.Dirs, named bool, exists func(path string) bool)
 
 // named reports whether the environment says where pfar is.
 func (c *pfar) named() bool {
-	for _, variable := range []string{"PFAR_RUN_DIR", "PFAR_STATE_DIR", "PFAR_CONFIG_DIR"} {
-		if c.getenv(variable) != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"PFAR_RUN_DIR", "PFAR_STATE_DIR", "PFAR_CONFIG_DIR"},
+		func(variable string) bool { return c.getenv(variable) != "" })
 }
 
 func exists(path string) bool {

@@ -187,12 +187,12 @@ func (i *installs) Log(instance string) string {
 
 // packageNamed returns the package that the declaration of a server names.
 func (i *installs) packageNamed(server string) (string, error) {
-	at := slices.IndexFunc(i.reader.declared, func(s declaration.Server) bool { return s.Name == server })
+	s, ok := declaration.Find(i.reader.declared, server)
 	switch {
-	case at < 0:
+	case !ok:
 		return "", fmt.Errorf("%w: %q", control.ErrNoServer, server)
-	case i.reader.declared[at].Package == "":
-		return "", fmt.Errorf("%w: %q names no package in %s", control.ErrInvalid, server, i.reader.declared[at].File)
+	case s.Package == "":
+		return "", fmt.Errorf("%w: %q names no package in %s", control.ErrInvalid, server, s.File)
 	}
-	return i.reader.declared[at].Package, nil
+	return s.Package, nil
 }

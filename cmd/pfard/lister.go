@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -91,11 +90,11 @@ func (w lister) wanted(q control.Request) (s declaration.Server, err error) {
 	if wrong != nil {
 		return s, fmt.Errorf("%w: %s", control.ErrInvalid, strings.Join(wrong, "; "))
 	}
-	at := slices.IndexFunc(set.Servers, func(s declaration.Server) bool { return s.Name == q.Server })
-	if at < 0 {
+	s, ok := declaration.Find(set.Servers, q.Server)
+	if !ok {
 		return s, fmt.Errorf("%w: %q", control.ErrNoServer, q.Server)
 	}
-	return set.Servers[at], nil
+	return s, nil
 }
 
 // invented returns fake credentials for a server that is only listed, by variable. They look like real ones, but no

@@ -175,11 +175,10 @@ func (f *flows) read(name string, has owned, text []byte) (s declaration.Server,
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(set.Servers, func(s declaration.Server) bool { return s.Name == name })
-		if at < 0 {
+		var ok bool
+		if s, ok = declaration.Find(set.Servers, name); !ok {
 			return fmt.Errorf("%w: %q", control.ErrNoServer, name)
 		}
-		s = set.Servers[at]
 		return nil
 	})
 	return s, err

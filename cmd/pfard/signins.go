@@ -114,7 +114,7 @@ func (s *signIns) choose(q control.Request, declared []declaration.Server) (c ch
 	var keys []string
 	for _, d := range declared {
 		if d.Name == q.Server {
-			keys, c.remote = vaultKeys(d), d
+			keys, c.remote = d.VaultKeys(), d
 		}
 	}
 	set := s.now()
@@ -170,16 +170,6 @@ func tokenOf(d declaration.Server) (encrypted bool, key string) {
 		}
 	}
 	return true, ""
-}
-
-// vaultKeys are the keys of the vault that a declaration names.
-func vaultKeys(d declaration.Server) (keys []string) {
-	for _, c := range d.Credentials {
-		if c.Key != "" {
-			keys = append(keys, c.Key)
-		}
-	}
-	return keys
 }
 
 // missing returns the error of a login without a client. It says which file the owner has to write.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/source"
@@ -53,9 +52,9 @@ func (u upgrades) forget(server string) { _ = os.Remove(u.file(server)) }
 
 // packageIn returns the package of a server in a set of declarations.
 func packageIn(set declaration.Set, server string) (source.Package, bool) {
-	at := slices.IndexFunc(set.Servers, func(s declaration.Server) bool { return s.Name == server })
-	if at < 0 {
+	s, ok := declaration.Find(set.Servers, server)
+	if !ok {
 		return source.Package{}, false
 	}
-	return packageOf(set.Servers[at])
+	return packageOf(s)
 }

@@ -153,19 +153,16 @@ func (u *uses) keysInUse() (keys []string) {
 		if s.want == nil || !s.want.Enabled || s.off {
 			continue
 		}
-		for _, c := range s.want.Credentials {
-			if c.Key != "" && !slices.Contains(keys, c.Key) {
-				keys = append(keys, c.Key)
-			}
-		}
+		keys = append(keys, keysOf(*s.want)...)
 	}
 	models, _ := u.policy.declared()
 	for _, e := range models {
-		if key := e.Secret(); key != "" && !slices.Contains(keys, key) {
+		if key := e.Secret(); key != "" {
 			keys = append(keys, key)
 		}
 	}
-	return keys
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // problems says in words which token sets of a server are not refreshed.

@@ -2,6 +2,7 @@
 package declaration
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -82,6 +83,25 @@ type written struct {
 type Origin struct {
 	File string   `json:"file"`
 	Keys []string `json:"keys"`
+}
+
+// Find returns the server of a name.
+func Find(servers []Server, name string) (Server, bool) {
+	i := slices.IndexFunc(servers, func(s Server) bool { return s.Name == name })
+	if i < 0 {
+		return Server{}, false
+	}
+	return servers[i], true
+}
+
+// VaultKeys returns the keys of the vault that the credentials of a server name.
+func (s *Server) VaultKeys() (keys []string) {
+	for _, c := range s.Credentials {
+		if c.Key != "" {
+			keys = append(keys, c.Key)
+		}
+	}
+	return keys
 }
 
 // Origins are the files of the declaration, its own and then its drop-ins in the order in which they change it.

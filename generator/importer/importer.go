@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/generator/foreign"
@@ -125,12 +126,10 @@ func ofServers(n *foreign.Node) bool {
 	if n == nil {
 		return false
 	}
-	for _, m := range n.Members {
-		if m.Value.Member("command") != nil || m.Value.Member("url") != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Members, func(m foreign.Member) bool {
+		return m.Value.Member("command") != nil ||
+			m.Value.Member("url") != nil
+	})
 }
 
 // projects finds the servers that Claude Code has for single folders.

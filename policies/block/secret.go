@@ -3,6 +3,7 @@ package block
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -110,12 +111,8 @@ func (h *Hidden) known(src []byte, from int) bool {
 // SecretName reports whether a key, or the name of a variable, speaks of a secret.
 func SecretName(key string) bool {
 	up := strings.ToUpper(key)
-	for _, w := range []string{"TOKEN", "SECRET", "PASS", "PWD", "CREDENTIAL", "AUTH", "_KEY", "APIKEY", "BEARER"} {
-		if strings.Contains(up, w) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"TOKEN", "SECRET", "PASS", "PWD", "CREDENTIAL", "AUTH", "_KEY", "APIKEY",
+		"BEARER"}, func(w string) bool { return strings.Contains(up, w) })
 }
 
 // TokenPrefix reports whether a value begins as the tokens of a known provider do.

@@ -136,6 +136,21 @@ func (c Client) Watch(ctx context.Context, changed func(Report) error) error {
 	return c.watch(ctx, Request{Verb: Watch}, changed)
 }
 
+// Await watches until done reports true. Its errors are those of done and of Watch.
+func (c Client) Await(ctx context.Context, done func(Report) (bool, error)) error {
+	over := false
+	err := c.Watch(ctx, func(r Report) (err error) {
+		if over, err = done(r); over && err == nil {
+			err = io.EOF
+		}
+		return err
+	})
+	if over {
+		return nil
+	}
+	return err
+}
+
 // Learn has the server run in learning mode until it returns, and calls changed as Watch does. Its errors are those of
 // Watch, and of pfard when it ends the learning: the server has been stopped, disabled or removed, or learns already.
 func (c Client) Learn(ctx context.Context, server string, changed func(Report) error) error {

@@ -3,6 +3,7 @@ package control
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 )
 
 // Text is what a declaration is to be, and was.
@@ -61,12 +62,7 @@ type Declared struct {
 
 // Sound reports whether nothing is wrong with the declaration but what may stay.
 func (d *Declared) Sound() bool {
-	for _, g := range d.Diagnostics {
-		if g.Severity == "error" {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(d.Diagnostics, func(g Diagnostic) bool { return g.Severity == "error" })
 }
 
 // DigestOf is the digest by which a caller says which text it has seen.

@@ -97,12 +97,12 @@ func (b *bounds) value(s *jsonschema.Schema, v any) bool {
 			return true
 		}
 	}
-	for _, some := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
-		if len(some) > 0 && !slices.ContainsFunc(some, func(one *jsonschema.Schema) bool { return allows(one, v) && !b.value(one, v) }) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([][]*jsonschema.Schema{s.AnyOf, s.OneOf}, func(some []*jsonschema.Schema) bool {
+		return len(some) > 0 && !slices.ContainsFunc(some, func(one *jsonschema.Schema) bool {
+			return allows(one, v) &&
+				!b.value(one, v)
+		})
+	})
 }
 
 // allows reports whether a schema may be what a value conforms to.

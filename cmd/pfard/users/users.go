@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,12 +95,7 @@ func (r *Registry) read(dir string) error {
 }
 
 func inSpans(id int) bool {
-	for _, s := range spans {
-		if s.first <= id && id <= s.last {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(spans, func(s span) bool { return s.first <= id && id <= s.last })
 }
 
 // Of returns the id of a name, which it allots if there is none. A brief one need not outlive the boot.
@@ -231,12 +227,7 @@ func (r *Registry) mapped() (func(id int) bool, error) {
 		return nil
 	})
 	return func(id int) bool {
-		for _, s := range inside {
-			if s.first <= id && id <= s.last {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(inside, func(s span) bool { return s.first <= id && id <= s.last })
 	}, err
 }
 
