@@ -99,7 +99,8 @@ func (c *base) system() []sandbox.Mount {
 // what is not there is left out. None of it is secret.
 func etcOfHost() []string {
 	return []string{
-		"/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/fonts", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",
+		"/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/fonts", "/etc/ld.so.cache",
+		"/etc/localtime", "/etc/mime.types",
 		"/etc/pki/ca-trust/extracted", "/etc/pki/tls/cert.pem", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf",
 		"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
 	}

@@ -29,13 +29,15 @@ func (c *software) command() string {
 	case !strings.Contains(name, "/"):
 		f, ok := c.host.lookup(name)
 		if !ok {
-			c.lack(c.host.candidates(name), key, "Command not found", "No directory in pfar's PATH has %q. Install it, or write the absolute path.", name)
+			c.lack(c.host.candidates(name), key, "Command not found", "No directory in pfar's PATH has %q. Install it, or "+
+				"write the absolute path.", name)
 			return ""
 		}
 		c.addPath(f.Written)
 		return c.executable(f, key)
 	case !path.IsAbs(name):
-		c.fail(key, "Command not absolute", "%q is relative to an unknown directory. Write the absolute path, such as %q.", name, c.absolute(name))
+		c.fail(key, "Command not absolute", "%q is relative to an unknown directory. Write the absolute path, such as %q.",
+			name, c.absolute(name))
 		return ""
 	case path.Clean(name) != name:
 		c.fail(key, "Path not clean", "%q has \"//\", \".\" or \"..\" in it, or ends in \"/\". Write %q.", name, path.Clean(name))
@@ -58,7 +60,8 @@ func (c *software) executable(f hostfs.File, key string) string {
 		c.fail(key, "Not a program", "%s is not a regular file. Write the path of a program.", where(f))
 		return ""
 	case !f.Executable():
-		c.lack(paths(f), key, "Not executable", "%s is not executable. Mark it so with chmod +x, or name its interpreter as the command and the file in args.", where(f))
+		c.lack(paths(f), key, "Not executable", "%s is not executable. Mark it so with chmod +x, or name its interpreter "+
+			"as the command and the file in args.", where(f))
 		return ""
 	}
 	if !c.permitted(f, key) {
@@ -121,7 +124,8 @@ func (c *software) shebang(f hostfs.File, key string) {
 	line, _, _ = strings.Cut(line, "\n")
 	words := strings.Fields(line)
 	if len(words) == 0 || !path.IsAbs(words[0]) {
-		c.fail(key, "Interpreter not found", "%s begins with %q, which names no interpreter. Write its interpreter as the command and the file in args.", where(f), "#!"+line)
+		c.fail(key, "Interpreter not found", "%s begins with %q, which names no interpreter. Write its interpreter as the "+
+			"command and the file in args.", where(f), "#!"+line)
 		return
 	}
 	next, err := c.host.resolve(path.Clean(words[0]))
@@ -147,7 +151,8 @@ func (c *software) shebang(f hostfs.File, key string) {
 			found, ok = f, err == nil && f.Executable()
 		}
 		if !ok {
-			c.lack(c.host.candidates(w), key, "Interpreter not found", "%s needs %q, which no directory in pfar's PATH has. Install it, or write its absolute path as the command and the file in args.", where(f), w)
+			c.lack(c.host.candidates(w), key, "Interpreter not found", "%s needs %q, which no directory in pfar's PATH has. "+
+				"Install it, or write its absolute path as the command and the file in args.", where(f), w)
 			return
 		}
 		c.addPath(found.Written)

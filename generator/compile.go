@@ -64,7 +64,8 @@ func Compile(s declaration.Server, h Host) (plan.Plan, hcl.Diagnostics) {
 		Files: given.files(limits), Scopes: s.Scopes, Setting: setting(s), Undo: undo(given, seen.binds),
 	}
 	for _, k := range s.Credentials {
-		p.Credentials = append(p.Credentials, plan.Credential{Name: k.Env, Key: k.Key, From: k.From, Deliver: k.Deliver, Hosts: k.Hosts, Places: k.Places})
+		p.Credentials = append(p.Credentials, plan.Credential{Name: k.Env, Key: k.Key, From: k.From, Deliver: k.Deliver,
+			Hosts: k.Hosts, Places: k.Places})
 	}
 	return p, f.diags
 }

@@ -24,7 +24,8 @@ func (c facts) secretFiles() []sandbox.Mount {
 	for _, k := range c.server.Credentials {
 		if k.Deliver == broker.InFile {
 			// Programs that read keys from files refuse those that others may read.
-			mounts = append(mounts, sandbox.Mount{Kind: sandbox.Data, Dest: secretFile(k.Env), Perms: 0o400, Credential: k.Env, Why: "a credential, in memory"})
+			mounts = append(mounts, sandbox.Mount{Kind: sandbox.Data, Dest: secretFile(k.Env), Perms: 0o400, Credential: k.Env,
+				Why: "a credential, in memory"})
 		}
 	}
 	if !c.opens() {
@@ -35,7 +36,8 @@ func (c facts) secretFiles() []sandbox.Mount {
 	if all := c.bundles(); len(all) > 0 {
 		bundle = sandbox.Mount{Kind: sandbox.Symlink, Source: all[0].Dest, Dest: bundleFile, Why: all[0].Why}
 	}
-	authority := sandbox.Mount{Kind: sandbox.Data, Dest: authorityFile, Authority: true, Why: "the authority of its egress bridge, this server's alone"}
+	authority := sandbox.Mount{Kind: sandbox.Data, Dest: authorityFile, Authority: true,
+		Why: "the authority of its egress bridge, this server's alone"}
 	return append(mounts, authority, bundle)
 }
 

@@ -30,7 +30,8 @@ func (c shares) declared() {
 func (c shares) declare(p string, b bind) {
 	list, _, _ := strings.Cut(b.key, "[")
 	if !path.IsAbs(p) || path.Clean(p) != p {
-		c.fail(b.key, "Path not absolute", "%q is not an absolute path, or has \"//\", \".\" or \"..\" in it. Write the path from \"/\" on, such as %q.", p, c.absolute(p))
+		c.fail(b.key, "Path not absolute", "%q is not an absolute path, or has \"//\", \".\" or \"..\" in it. Write the "+
+			"path from \"/\" on, such as %q.", p, c.absolute(p))
 		return
 	}
 	f, err := c.host.resolve(p)
@@ -73,12 +74,14 @@ func (c shares) separate() {
 			case b.real == w.real && strings.HasPrefix(b.key, "sandbox.") && w.key != "sandbox.state":
 				c.fail(b.key, "Path both read-only and writable", "%q is both: %s, and %s. Keep one.", b.real, b.why, w.why)
 			default:
-				c.fail(b.key, "Path within a writable one", "%q (%s) lies within %q, where the server could replace it. Put the two beside each other, or remove one.", b.real, b.why, w.real)
+				c.fail(b.key, "Path within a writable one", "%q (%s) lies within %q, where the server could replace it. Put the "+
+					"two beside each other, or remove one.", b.real, b.why, w.real)
 			}
 		}
 		for _, l := range c.links {
 			if sandbox.Below(l.At, w.real) {
-				c.fail(l.key, "Link within a writable path", "%q is reached over the link %q, which lies within %q, where the server could change it. Write the path that the link leads to.", c.writtenAt(l.key), l.At, w.real)
+				c.fail(l.key, "Link within a writable path", "%q is reached over the link %q, which lies within %q, where the "+
+					"server could change it. Write the path that the link leads to.", c.writtenAt(l.key), l.At, w.real)
 			}
 		}
 	}
@@ -88,7 +91,8 @@ func (c shares) separate() {
 func (c shares) writtenAt(key string) string {
 	var i int
 	s := c.server
-	for list, values := range map[string][]string{"args": s.Args, "sandbox.read_only": s.Sandbox.ReadOnly, "sandbox.writable": s.Sandbox.Writable} {
+	for list, values := range map[string][]string{"args": s.Args, "sandbox.read_only": s.Sandbox.ReadOnly,
+		"sandbox.writable": s.Sandbox.Writable} {
 		if n, err := fmt.Sscanf(key, list+"[%d]", &i); n == 1 && err == nil && i < len(values) {
 			return values[i]
 		}

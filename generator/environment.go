@@ -84,7 +84,9 @@ func (c facts) trust(declared []sandbox.Env, f *findings) []sandbox.Env {
 			if slices.ContainsFunc(c.server.Credentials, func(k declaration.Credential) bool { return k.Env == e.Name }) {
 				key = "auth." + e.Name
 			}
-			f.warn(key, "Bridge not trusted", "The bridge opens the connections to the hosts of brokered credentials, and shows certificates that %s would name, did the declaration not set it: programs that heed it refuse these hosts. Remove it.", e.Name)
+			f.warn(key, "Bridge not trusted", "The bridge opens the connections to the hosts of brokered credentials, and "+
+				"shows certificates that %s would name, did the declaration not set it: programs that heed it refuse these "+
+				"hosts. Remove it.", e.Name)
 		}
 	}
 	return own

@@ -56,10 +56,12 @@ func explainStart(b *strings.Builder, p plan.Plan) {
 	case !p.Autostart:
 		fmt.Fprintf(b, "It sleeps until a call starts it, and again after %s without one.\n", declaration.Short(p.Gateway.IdleTimeout))
 	case p.Gateway.IdleTimeout > 0:
-		fmt.Fprintf(b, "It starts with pfar, sleeps after %s without a call, and the next one starts it again.\n", declaration.Short(p.Gateway.IdleTimeout))
+		fmt.Fprintf(b, "It starts with pfar, sleeps after %s without a call, and the next one starts it again.\n",
+			declaration.Short(p.Gateway.IdleTimeout))
 	}
 	if s := p.Gateway.Sessions; s.Own {
-		fmt.Fprintf(b, "Each client session has its own process, at most %d at once. A process without a call for %s\nstops, and its data is gone.\n", s.Max, declaration.Short(s.Idle))
+		fmt.Fprintf(b, "Each client session has its own process, at most %d at once. A process without a call for "+
+			"%s\nstops, and its data is gone.\n", s.Max, declaration.Short(s.Idle))
 	}
 	if n := p.Gateway.Retries; n > 0 {
 		fmt.Fprintf(b, "A call that failed is sent again up to %d times, if it is certain that it only reads.\n", n)
@@ -100,7 +102,8 @@ func explainFiles(b *strings.Builder, p plan.Plan) {
 		"server. pfar status says where the machine cannot do that. A file that is replaced may stay as it was until the "+
 		"server restarts.\n")
 	if live {
-		fmt.Fprintf(b, "In a directory of read_only it sees a replaced, new or removed file within about a second, unless it holds that file open.\n")
+		fmt.Fprintf(b, "In a directory of read_only it sees a replaced, new or removed file within about a second, unless "+
+			"it holds that file open.\n")
 	}
 	if len(doors) > 0 {
 		fmt.Fprintf(b, "\nIt speaks with the server at:\n")
@@ -194,7 +197,8 @@ func explainCredentials(b *strings.Builder, p plan.Plan) {
 		bullets(b, held)
 	}
 	if len(brokered) > 0 {
-		fmt.Fprintf(b, "\nIt can use these but not read them: its egress bridge opens the connections to the named hosts, and there replaces the\nplaceholder of the server by the value:\n")
+		fmt.Fprintf(b, "\nIt can use these but not read them: its egress bridge opens the connections to the named hosts, "+
+			"and there replaces the\nplaceholder of the server by the value:\n")
 		bullets(b, brokered)
 	}
 	for _, host := range slices.Sorted(maps.Keys(p.CA)) {

@@ -35,7 +35,8 @@ func declared(s declaration.Server) gate.Declared {
 	d.Words = append(d.Words, whole)
 	for _, name := range slices.Sorted(maps.Keys(s.Tools)) {
 		t := s.Tools[name]
-		w := gate.Word{Tool: gate.Pattern(name), Confidentiality: t.Output.Confidentiality, Integrity: t.Output.Integrity, Audience: t.Audience, Effect: t.Effect, From: from}
+		w := gate.Word{Tool: gate.Pattern(name), Confidentiality: t.Output.Confidentiality, Integrity: t.Output.Integrity,
+			Audience: t.Audience, Effect: t.Effect, From: from}
 		_ = w.Semantics.UnmarshalText([]byte(t.Semantics)) // "" is not said
 		d.Words = append(d.Words, w)
 	}
@@ -117,7 +118,8 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 		g.Declared, _ = json.Marshal(d) // strings
 	}
 	if b, err := json.Marshal(g); err != nil || len(b) > maxHello {
-		f.fail("tool", "Too many tools", "The blocks of the server's tools take %d bytes, and at most %d fit. Remove tools for which the server's own hints suffice.", len(b), maxHello)
+		f.fail("tool", "Too many tools", "The blocks of the server's tools take %d bytes, and at most %d fit. Remove tools "+
+			"for which the server's own hints suffice.", len(b), maxHello)
 	}
 	return g
 }

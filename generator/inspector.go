@@ -17,7 +17,8 @@ const inspectorTasks = 64
 func Inspector(e inspector.External, at hcl.Range, h Host) (plan.Inspection, hcl.Diagnostics) {
 	e, err := e.Declared()
 	if err != nil {
-		return plan.Inspection{}, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Inspector not possible", Detail: err.Error() + ".", Subject: &at}}
+		return plan.Inspection{}, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Inspector not possible",
+			Detail: err.Error() + ".", Subject: &at}}
 	}
 	if len(e.Exec) == 0 {
 		return plan.Inspection{Inspector: e}, nil

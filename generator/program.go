@@ -21,7 +21,8 @@ type interpreter struct {
 
 // interpreters by name, without a version.
 func interpreters() map[string]interpreter {
-	node := interpreter{valued: "-r --require --import --loader --experimental-loader -C --conditions", ends: "-e --eval -p --print -pe -v --version"}
+	node := interpreter{valued: "-r --require --import --loader --experimental-loader -C --conditions",
+		ends: "-e --eval -p --print -pe -v --version"}
 	shell := interpreter{valued: "-o +o -O +O", ends: "-c"}
 	python := interpreter{valued: "-W -X --check-hash-based-pycs", ends: "-c -m -V --version"}
 	return map[string]interpreter{
@@ -75,7 +76,8 @@ func (c *software) program(command string) {
 		return // standard input, or a module that deno and bun fetch
 	}
 	if !path.IsAbs(name) {
-		c.fail(key, "Program not absolute", "%q is the program that %s is to run, and it is relative, to what is not known. Write the absolute path, such as %q.", name, path.Base(command), c.absolute(name))
+		c.fail(key, "Program not absolute", "%q is the program that %s is to run, and it is relative, to what is not "+
+			"known. Write the absolute path, such as %q.", name, path.Base(command), c.absolute(name))
 		return
 	}
 	if path.Clean(name) != name {
@@ -101,7 +103,8 @@ func (c *software) showProgram(f hostfs.File, key string) {
 		return
 	}
 	c.show(f, bind{real: tree, key: key, why: "the program"})
-	if i := slices.IndexFunc(c.private, func(dir string) bool { return overlap(path.Dir(f.Real), dir) }); tree == f.Real && i >= 0 && !f.Directory() {
+	if i := slices.IndexFunc(c.private, func(dir string) bool { return overlap(path.Dir(f.Real), dir) }); tree == f.Real &&
+		i >= 0 && !f.Directory() {
 		c.warn(key, "Only the file is shown", "The server sees %s alone, without the other files of its directory: pfar's "+
 			"own %s is beside it. Install the program elsewhere if it needs them.", where(f), c.private[i])
 	}

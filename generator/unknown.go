@@ -22,7 +22,8 @@ func Unknown(p plan.Plan, policy *gate.Policy) string {
 		return !w.Silent()
 	}
 	service, certain := policy.Service(d)
-	if certain || slices.ContainsFunc(d.Words, says) || slices.ContainsFunc(policy.Words, func(w gate.Word) bool { return w.Server == p.Name && says(w) }) {
+	if certain || slices.ContainsFunc(d.Words, says) || slices.ContainsFunc(policy.Words,
+		func(w gate.Word) bool { return w.Server == p.Name && says(w) }) {
 		return ""
 	}
 	why := "Nothing is known of its tools"

@@ -38,7 +38,8 @@ func Words(p plan.Plan) string {
 	})
 	fmt.Fprintf(&b, "\nLimits\n")
 	table(&b, limitRows(p))
-	fmt.Fprintf(&b, "\nNamespaces\n  user, pid, mount, ipc, uts, cgroup, network: all its own; user %d, no capabilities, system calls filtered\n", sandbox.UID)
+	fmt.Fprintf(&b, "\nNamespaces\n  user, pid, mount, ipc, uts, cgroup, network: all its own; user %d, no "+
+		"capabilities, system calls filtered\n", sandbox.UID)
 	fmt.Fprintf(&b, "\nFile system\n")
 	var rows [][]string
 	for _, m := range p.Sandbox.Mounts {
@@ -106,7 +107,8 @@ func gatewayRows(p plan.Plan) [][]string {
 	}
 	sessions := "share one process"
 	if g.Sessions.Own {
-		sessions = fmt.Sprintf("have a process each, at most %d at once, stopped after %s without a call", g.Sessions.Max, declaration.Short(g.Sessions.Idle))
+		sessions = fmt.Sprintf("have a process each, at most %d at once, stopped after %s without a call", g.Sessions.Max,
+			declaration.Short(g.Sessions.Idle))
 	}
 	pins := "what it offers first is accepted, what changes is held"
 	if g.Pins == string(declaration.Hold) {

@@ -165,10 +165,13 @@ func (d *decoder) exactly(p string) string {
 // it.
 func (d *decoder) relaxed(at hcl.Range, reason, what, than string) {
 	if reason == "" {
-		d.Problem(at, "Loosened without a reason", `%s than %s has it. Write what is as strict, or relax = "reason" beside it: audit shows the reason.`, block.UpperFirst(what), d.exactly(than))
+		d.Problem(at, "Loosened without a reason",
+			`%s than %s has it. Write what is as strict, or relax = "reason" beside it: audit shows the reason.`,
+			block.UpperFirst(what), d.exactly(than))
 		return
 	}
-	d.policy.Relaxed = append(d.policy.Relaxed, gate.Relaxation{At: d.place(at), What: what + " than " + d.exactly(than) + " has it", Reason: reason})
+	d.policy.Relaxed = append(d.policy.Relaxed, gate.Relaxation{At: d.place(at),
+		What: what + " than " + d.exactly(than) + " has it", Reason: reason})
 }
 
 // wanting reports whether a block has a required key.

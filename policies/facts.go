@@ -207,7 +207,9 @@ func (a *about) output(w *gate.Word) block.Value {
 		}
 		l, err := gate.ParseLabel(s)
 		if err != nil {
-			a.Problem(f.Val.At, "Unknown output", `%q is no label: one of %s, or one of "clean", "extracted" or "raw", or both. Write %s.`, s, block.OneQuoted(gate.Confidentialities()), f.Example)
+			a.Problem(f.Val.At, "Unknown output",
+				`%q is no label: one of %s, or one of "clean", "extracted" or "raw", or both. Write %s.`, s,
+				block.OneQuoted(gate.Confidentialities()), f.Example)
 			return
 		}
 		if l.Confidentiality != 0 {

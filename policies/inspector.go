@@ -181,7 +181,8 @@ func (d *inspectorReader) check() {
 	}
 	for _, name := range known {
 		if at := d.found[name]; !slices.ContainsFunc(d.asked, func(l block.Label) bool { return l.Text == name }) {
-			d.Caution(at, "Inspector not asked", "No profile needs %q. Write profile \"strict\" { inspectors = [%q] }, and so for each profile that is to.", name, name)
+			d.Caution(at, "Inspector not asked", "No profile needs %q. Write profile \"strict\" { inspectors = [%q] }, and so "+
+				"for each profile that is to.", name, name)
 		}
 	}
 }

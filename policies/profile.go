@@ -82,7 +82,8 @@ func (p *profile) base(f *block.Field) {
 		return
 	}
 	if p.there {
-		p.Problem(f.At, "Base not expected", "The profile is there already, and this changes it. Leave base out, or give the profile a name of its own.")
+		p.Problem(f.At, "Base not expected", "The profile is there already, and this changes it. Leave base out, or give "+
+			"the profile a name of its own.")
 		return
 	}
 	b := copied(p.policy.Profiles[name])
@@ -196,7 +197,8 @@ func (p *profile) verdicts(f *block.Field, r *gate.Row, example string) bool {
 		return false
 	}
 	if len(words) != len(r.Outcomes) {
-		p.Problem(f.Val.At, "Wrong number of verdicts", "A row has three, for the effects none, reversible and irreversible, and here are %d. Write %s.", len(words), example)
+		p.Problem(f.Val.At, "Wrong number of verdicts", "A row has three, for the effects none, reversible and "+
+			"irreversible, and here are %d. Write %s.", len(words), example)
 		return false
 	}
 	for i, w := range words {
@@ -225,7 +227,8 @@ func (p *profile) compare(at hcl.Range, r *gate.Row, reason string) {
 		return
 	}
 	if r.Data == gate.RegulatedToLower || r.Data == gate.SecretToLower {
-		p.Problem(at, "Not to be loosened", "What is regulated or secret goes to nobody who may not see it, whatever the reason. Remove the row, or declare the audience that the tool really has.")
+		p.Problem(at, "Not to be loosened", "What is regulated or secret goes to nobody who may not see it, whatever the "+
+			"reason. Remove the row, or declare the audience that the tool really has.")
 		return
 	}
 	r.Relax = reason

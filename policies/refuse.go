@@ -32,7 +32,8 @@ func refuse(name string, src []byte) *hcl.Diagnostic {
 		case visible.Deceptive(r), unicode.Is(unicode.Cf, r):
 			at.Start = hcl.Pos{Line: line, Column: utf8.RuneCount(src[first:i]) + 1, Byte: i}
 			at.End = at.Start
-			return block.Problem(at, "Invisible character", "The character U+%04X is invisible, or shows text in another order than it is read. Remove it.", r)
+			return block.Problem(at, "Invisible character", "The character U+%04X is invisible, or shows text in another "+
+				"order than it is read. Remove it.", r)
 		}
 	}
 	return nil

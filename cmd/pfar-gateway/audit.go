@@ -48,7 +48,8 @@ func (g *gateway) newAudit() *trail.Log {
 				g.log.Info("the audit is written again")
 				return
 			}
-			g.log.Log(context.Background(), journal.LevelCritical, "the audit cannot be written, and nothing is called", slog.String("error", err.Error()))
+			g.log.Log(context.Background(), journal.LevelCritical, "the audit cannot be written, and nothing is called",
+				slog.String("error", err.Error()))
 		},
 	})
 }

@@ -39,7 +39,8 @@ type limited struct {
 }
 
 func limit(l net.Listener, most int, log *slog.Logger) *limited {
-	return &limited{Listener: l, places: make(chan struct{}, most), closed: make(chan struct{}), full: rate.Sometimes{Interval: time.Minute}, log: log}
+	return &limited{Listener: l, places: make(chan struct{}, most), closed: make(chan struct{}),
+		full: rate.Sometimes{Interval: time.Minute}, log: log}
 }
 
 // Accept returns the next connection, once there is a place for it.

@@ -133,7 +133,8 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	version := units.Version()
 	tel := telemetry.New(ctx, log, version)
 	g := &gateway{
-		telemetry: tel, pins: store, registry: registry.New(log, version, registry.DefaultLimits()), changed: make(chan struct{}, 1), secrets: secrets, log: log,
+		telemetry: tel, pins: store, registry: registry.New(log, version, registry.DefaultLimits()),
+		changed: make(chan struct{}, 1), secrets: secrets, log: log,
 		keepAudit: o.keepAudit,
 		kept: keptFiles{
 			secrets: handedDown{name: units.FDSecrets, most: attach.MaxSet},

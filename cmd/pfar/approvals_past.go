@@ -22,7 +22,8 @@ func (c approvalsVerb) approvalsHistory(ctx context.Context) error {
 		if p.By != nil {
 			by = p.By.Name
 		}
-		rows = append(rows, []cell{{minute(p.Asked), ""}, {cut(p.Client, 20), ""}, {cut(visible.Reveal(p.Server+"."+p.Name), 40), ""}, {p.State, ""}, {by, ""}, {visible.Reveal(p.Reason), ""}})
+		rows = append(rows, []cell{{minute(p.Asked), ""}, {cut(p.Client, 20), ""},
+			{cut(visible.Reveal(p.Server+"."+p.Name), 40), ""}, {p.State, ""}, {by, ""}, {visible.Reveal(p.Reason), ""}})
 	}
 	c.table(c.stdout, rows)
 	return nil

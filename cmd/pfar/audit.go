@@ -49,7 +49,8 @@ func (c auditVerb) auditCommand() *cobra.Command {
 		Example: example("pfar audit --since 1h", "pfar audit -f --server notion", "pfar audit --verdict deny --json", "pfar audit verify"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && !audit.IsID(args[0]) {
-				return usage("%q is not a call's ID, which begins with a digit and has 8 characters at least", args[0]).withHint(`"pfar audit" shows them`)
+				return usage("%q is not a call's ID, which begins with a digit and has 8 characters at least",
+					args[0]).withHint(`"pfar audit" shows them`)
 			}
 			return arguments("[ID]")(cmd, args)
 		},

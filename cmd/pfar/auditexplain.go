@@ -118,7 +118,8 @@ func explainOpen(row explainRow, r *audit.Record) {
 	}
 	explainFacts(row, r.Facts)
 	explainText(row, "Arguments", r.Arguments)
-	for _, d := range [][2]string{{"Pin", r.Pin}, {"Policy", r.Policy}, {"Approver", r.Approver}, {"Channel", r.Channel}, {"Outcome", r.Outcome}, {"Reason", r.Reason}} {
+	for _, d := range [][2]string{{"Pin", r.Pin}, {"Policy", r.Policy}, {"Approver", r.Approver}, {"Channel", r.Channel},
+		{"Outcome", r.Outcome}, {"Reason", r.Reason}} {
 		if d[1] != "" {
 			row(d[0], "%s", d[1])
 		}

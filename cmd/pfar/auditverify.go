@@ -175,7 +175,8 @@ func (c auditVerb) printVerified(list []verified) {
 		if v.Anchors > 0 {
 			head += fmt.Sprintf(", %d compared with the journal", v.Anchors)
 		}
-		fmt.Fprintf(c.stdout, "%s  %s\n", c.paint(c.stdout, map[bool]string{true: green, false: red}[len(v.Problems) == 0], map[bool]string{true: "whole ", false: "BROKEN"}[len(v.Problems) == 0]), escape(head, oneLine))
+		fmt.Fprintf(c.stdout, "%s  %s\n", c.paint(c.stdout, map[bool]string{true: green, false: red}[len(v.Problems) == 0],
+			map[bool]string{true: "whole ", false: "BROKEN"}[len(v.Problems) == 0]), escape(head, oneLine))
 		for _, p := range v.Problems {
 			fmt.Fprintf(c.stdout, "  %s\n", escape(p.String(), oneLine))
 		}
@@ -186,7 +187,8 @@ func (c auditVerb) printVerified(list []verified) {
 			fmt.Fprintf(c.stdout, "  note: %s\n", escape(n, oneLine))
 		}
 		if n := len(v.Unmatched); n > 0 {
-			fmt.Fprintf(c.stdout, "  note: %s not closed: under way, or their gateway was killed: %s\n", count(n, "call"), escape(firstIDs(v.Unmatched), oneLine))
+			fmt.Fprintf(c.stdout, "  note: %s not closed: under way, or their gateway was killed: %s\n", count(n, "call"),
+				escape(firstIDs(v.Unmatched), oneLine))
 		}
 	}
 	if len(list) > 0 && list[0].Journal != "" {

@@ -45,7 +45,8 @@ func (c vaultVerb) exportCommand() *cobra.Command {
 	var replace bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "export FILE [KEY...]", Short: "Write secrets to an encrypted file", Long: exportHelp, Args: someFile,
-		Example: example("pfar vault export secrets.age", "pfar vault export - notion_token --recipient age1... | ssh host pfar vault import - --identity key.txt"),
+		Example: example("pfar vault export secrets.age", "pfar vault export - notion_token --recipient age1... | ssh host "+
+			"pfar vault import - --identity key.txt"),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
 				return filesToo(cmd, args, toComplete)

@@ -194,7 +194,8 @@ func (c declaredVerb) printCheck(set compiled) error {
 		} else {
 			warnings++
 		}
-		one := control.Diagnostic{Severity: map[hcl.DiagnosticSeverity]string{hcl.DiagError: "error", hcl.DiagWarning: "warning"}[d.Severity], Summary: d.Summary, Detail: d.Detail}
+		one := control.Diagnostic{Severity: map[hcl.DiagnosticSeverity]string{hcl.DiagError: "error",
+			hcl.DiagWarning: "warning"}[d.Severity], Summary: d.Summary, Detail: d.Detail}
 		if d.Subject != nil {
 			one.File, one.Line, one.Column = d.Subject.Filename, d.Subject.Start.Line, d.Subject.Start.Column
 		}
@@ -218,7 +219,8 @@ func (c declaredVerb) printCheck(set compiled) error {
 	if err := c.printDiagnostics(set); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.stdout, "%s in %s%s: %s, %s\n", count(len(set.plans), "sound server"), escape(set.dir, oneLine), set.others(), count(errs, "error"), count(warnings, "warning"))
+	fmt.Fprintf(c.stdout, "%s in %s%s: %s, %s\n", count(len(set.plans), "sound server"), escape(set.dir, oneLine),
+		set.others(), count(errs, "error"), count(warnings, "warning"))
 	return result
 }
 

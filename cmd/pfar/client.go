@@ -125,7 +125,8 @@ func (c clientVerb) clientAdd(ctx context.Context, n newClient) error {
 		return err
 	}
 	if f := clients.taken(n.Name); f != "" {
-		return fail(exitFailed, "client %q already exists, in %s", n.Name, f).withHint("to change its servers: pfar client set %[1]s --servers NAMES; to change its token: pfar client rotate %[1]s", n.Name)
+		return fail(exitFailed, "client %q already exists, in %s", n.Name, f).withHint("to change its servers: pfar client "+
+			"set %[1]s --servers NAMES; to change its token: pfar client rotate %[1]s", n.Name)
 	}
 	for _, uid := range n.UIDs {
 		for _, other := range clients.Clients {
@@ -357,7 +358,8 @@ func (c clientVerb) clientList(ctx context.Context) error {
 	}
 	rows := [][]cell{heading("CLIENT", "IS", "SERVERS", "TOOLS", "PROFILE", "FILE")}
 	for _, l := range all {
-		rows = append(rows, []cell{{l.Name, ""}, {l.is(), map[bool]string{true: red}[l.Broken || !l.Enabled]}, {l.servers(), ""}, {l.tools(), ""}, {l.Profile, ""}, {l.File, ""}})
+		rows = append(rows, []cell{{l.Name, ""}, {l.is(), map[bool]string{true: red}[l.Broken || !l.Enabled]},
+			{l.servers(), ""}, {l.tools(), ""}, {l.Profile, ""}, {l.File, ""}})
 	}
 	c.table(c.stdout, rows)
 	return nil

@@ -25,7 +25,8 @@ func (c clientVerb) clientConfigCommand() *cobra.Command {
 	var stdio bool
 	var session, reader string
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "config NAME", Short: "Print the configuration of an MCP client, as JSON", Long: clientConfigHelp, ValidArgsFunction: offerFirst(c.offeredClients),
+		Use: "config NAME", Short: "Print the configuration of an MCP client, as JSON", Long: clientConfigHelp,
+		ValidArgsFunction: offerFirst(c.offeredClients),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.clientConfig(cmd.Context(), args[0], session, reader, stdio)
 		},
@@ -117,7 +118,8 @@ func (c clientVerb) endpoint(ctx context.Context) (string, error) {
 	case err == nil && report.Endpoint != "":
 		return report.Endpoint, nil
 	case err == nil && report.Journal && !c.ofMachine():
-		return "", noPort("systemctl --user enable pfar-gateway-http.socket, then systemctl --user restart pfar-gateway-http.socket; or use --stdio")
+		return "", noPort("systemctl --user enable pfar-gateway-http.socket, then systemctl --user restart " +
+			"pfar-gateway-http.socket; or use --stdio")
 	case err == nil && report.Journal:
 		return "", noPort("systemctl status pfar-gateway-http.socket says why; or use --stdio")
 	case err == nil:

@@ -34,9 +34,10 @@ func demoTools() []demoTool {
 	return []demoTool{
 		{"echo", "Returns a text as it is.", "text", func(_ context.Context, text string) (string, error) { return text, nil }},
 		{"fetch", "Reads the first page of a host.", "host", demoFetch},
-		{"publish", "Publishes a text, and cannot take it back. (It does nothing.)", "text", func(_ context.Context, text string) (string, error) {
-			return "published: " + text, nil
-		}},
+		{"publish", "Publishes a text, and cannot take it back. (It does nothing.)", "text",
+			func(_ context.Context, text string) (string, error) {
+				return "published: " + text, nil
+			}},
 	}
 }
 

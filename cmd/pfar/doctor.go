@@ -37,7 +37,8 @@ func (c doctorVerb) doctorCommand() *cobra.Command {
 // diagnose runs every check, each by itself: one that fails explains nothing about the next.
 func (c doctorVerb) diagnose(ctx context.Context, h host, listen string, page uint16) []finding {
 	checks := []func(context.Context) finding{
-		h.bubblewrap, h.bindFD, h.nestedNamespaces, h.namespaceLimit, h.namespaceSwitch, h.apparmor, h.emptySandbox, h.userUnitSandbox, h.ownViews,
+		h.bubblewrap, h.bindFD, h.nestedNamespaces, h.namespaceLimit, h.namespaceSwitch, h.apparmor, h.emptySandbox,
+		h.userUnitSandbox, h.ownViews,
 		h.nftables, h.cgroups, h.oneUser, h.hostFirewall, h.lingering, h.node,
 		func(context.Context) finding { return h.vaultKey(c.own.State) },
 		func(context.Context) finding { return h.auditFiles(c.own.Audit()) },

@@ -92,7 +92,8 @@ func (h host) namespaceLimit(context.Context) finding {
 	const name, key = "user namespace limit", "user.max_user_namespaces"
 	n, ok := h.sysctl(key)
 	if ok && n == 0 {
-		return finding{name, fault, key + " is 0: nobody may make user namespaces", "sysctl -w user.max_user_namespaces=15000, and the same in /etc/sysctl.d/ to keep it"}
+		return finding{name, fault, key + " is 0: nobody may make user namespaces",
+			"sysctl -w user.max_user_namespaces=15000, and the same in /etc/sysctl.d/ to keep it"}
 	}
 	if !ok {
 		return finding{name, pass, "no limit", ""}
@@ -103,7 +104,8 @@ func (h host) namespaceLimit(context.Context) finding {
 func (h host) namespaceSwitch(context.Context) finding {
 	const name, key = "unprivileged user namespaces", "kernel.unprivileged_userns_clone"
 	if n, ok := h.sysctl(key); ok && n == 0 {
-		return finding{name, fault, key + " is 0: only root may make user namespaces", "sysctl -w kernel.unprivileged_userns_clone=1, and the same in /etc/sysctl.d/ to keep it"}
+		return finding{name, fault, key + " is 0: only root may make user namespaces",
+			"sysctl -w kernel.unprivileged_userns_clone=1, and the same in /etc/sysctl.d/ to keep it"}
 	}
 	return finding{name, pass, "allowed", ""}
 }
@@ -119,7 +121,8 @@ func (h host) nftables(ctx context.Context) finding {
 	out, err := h.run(ctx, true, path, "list", "tables")
 	if err != nil {
 		f.Detail = fmt.Sprintf("the kernel refuses nftables in a namespace of its own: %s", outputOr(out, err))
-		f.Remedy = "Load the module (modprobe nf_tables), or use a kernel with CONFIG_NF_TABLES. Without it a server still has\nno network but the bridge; programs that ignore HTTP_PROXY reach nothing."
+		f.Remedy = "Load the module (modprobe nf_tables), or use a kernel with CONFIG_NF_TABLES. Without it a server still " +
+			"has\nno network but the bridge; programs that ignore HTTP_PROXY reach nothing."
 		return f
 	}
 	return finding{f.Check, pass, path + ", and the kernel takes rules in a fresh namespace", ""}
@@ -157,7 +160,8 @@ func (h host) cgroups(context.Context) finding {
 	}
 	if len(missing) > 0 {
 		f.Detail = "not delegated to this user: " + strings.Join(missing, ", ")
-		f.Remedy = "mkdir -p /etc/systemd/system/user@.service.d, write \"[Service]\\nDelegate=cpu memory pids\" into a .conf there,\nthen systemctl daemon-reload and log in again."
+		f.Remedy = "mkdir -p /etc/systemd/system/user@.service.d, write \"[Service]\\nDelegate=cpu memory pids\" into a " +
+			".conf there,\nthen systemctl daemon-reload and log in again."
 		return f
 	}
 	return finding{f.Check, pass, "cgroup v2 with memory, pids and cpu", ""}
@@ -175,7 +179,8 @@ func (h host) oneUser(context.Context) finding {
 		return finding{name, warn, fmt.Sprintf("under pfar up, servers have ids of /etc/subuid; bridges, units, and servers that need files "+
 			"only you may read or write run as you, uid %d, and %s", h.uid, shared), ""}
 	}
-	return finding{name, warn, fmt.Sprintf("servers and bridges run as you, uid %d: one that got out of its sandbox would be you; all of them %s", h.uid, shared),
+	return finding{name, warn, fmt.Sprintf("servers and bridges run as you, uid %d: one that got out of its sandbox "+
+		"would be you; all of them %s", h.uid, shared),
 		why + "; then pfar up gives servers ids of their own."}
 }
 
@@ -189,7 +194,8 @@ func (h host) subordinates() string {
 	for _, file := range []string{"etc/subuid", "etc/subgid"} {
 		text, err := fs.ReadFile(h.fs, file)
 		if err != nil || units.Subordinate(text, h.user, h.uid).Count < units.LeastSubordinates {
-			return fmt.Sprintf("/%s gives you no ids: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s (ids that nobody has)", file, cmp.Or(h.user, "NAME"))
+			return fmt.Sprintf("/%s gives you no ids: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s (ids "+
+				"that nobody has)", file, cmp.Or(h.user, "NAME"))
 		}
 	}
 	return ""
@@ -201,8 +207,10 @@ func (h host) hostFirewall(context.Context) finding {
 	if h.uid == 0 {
 		return finding{name, pass, "holds bridges that are units to what is declared", ""}
 	}
-	return finding{name, warn, "does not hold the bridges of an ordinary user, nor does systemd (IPAddressDeny= has no effect in user units): they go by their own rules alone",
-		"Where that is not enough, have root run pfar for the whole machine: systemctl enable --now pfar.target, with the\ndeclarations in /etc/pfar/mcp.d. Servers then have users of their own, too."}
+	return finding{name, warn, "does not hold the bridges of an ordinary user, nor does systemd (IPAddressDeny= has no " +
+		"effect in user units): they go by their own rules alone",
+		"Where that is not enough, have root run pfar for the whole machine: systemctl enable --now pfar.target, with " +
+			"the\ndeclarations in /etc/pfar/mcp.d. Servers then have users of their own, too."}
 }
 
 func (h host) exists(path string) bool {
@@ -233,7 +241,8 @@ func (h host) vaultKey(state string) finding {
 		return finding{name, pass, "in " + file + ", which only you can read: systemd seals that of root's pfar alone", ""}
 	case h.exists(file) && h.exists("run/systemd/system"):
 		return finding{name, warn, "in " + file + " in the clear: whoever gets the disk or a backup of it has the secrets",
-			"systemctl restart pfard, which seals it to this machine with systemd-creds (systemd 252 or later);\njournalctl -u pfar-vault-key says why it does not."}
+			"systemctl restart pfard, which seals it to this machine with systemd-creds (systemd 252 or later);\njournalctl " +
+				"-u pfar-vault-key says why it does not."}
 	case h.exists(file):
 		return finding{name, pass, "in " + file + ": without systemd nothing seals it", ""}
 	case h.exists(sealed):
@@ -255,7 +264,8 @@ func (h host) auditFiles(dir string) finding {
 	for _, path := range files {
 		if sealed, err := h.sealed(path); err != nil || !sealed {
 			return finding{name, warn, path + " is not append-only: a gateway that is taken over can change what it has recorded",
-				"Put " + filepath.Dir(dir) + " on a file system that has the attribute (ext4, xfs, btrfs; chattr +a), and restart pfard and pfar-gateway.\npfar audit verify finds what was changed in any case."}
+				"Put " + filepath.Dir(dir) + " on a file system that has the attribute (ext4, xfs, btrfs; chattr +a), and " +
+					"restart pfard and pfar-gateway.\npfar audit verify finds what was changed in any case."}
 		}
 	}
 	return finding{name, pass, "append-only, in " + dir, ""}
@@ -265,7 +275,8 @@ func (h host) auditFiles(dir string) finding {
 const minimumNode = "18.0"
 
 func (h host) node(ctx context.Context) finding {
-	f := finding{Check: "node", Outcome: warn, Remedy: "Servers from npm need Node.js 18 or later. Debian, Ubuntu: apt install nodejs npm; or nodejs.org. Others do not."}
+	f := finding{Check: "node", Outcome: warn, Remedy: "Servers from npm need Node.js 18 or later. Debian, Ubuntu: apt " +
+		"install nodejs npm; or nodejs.org. Others do not."}
 	node, err := h.lookPath("node")
 	if err != nil {
 		f.Detail = "node is not in PATH"
@@ -301,7 +312,8 @@ func (h host) runDirectory(dir string) finding {
 		f.Detail = err.Error()
 	case strange != "":
 		f.Detail = strange
-		f.Remedy = fmt.Sprintf("Have its owner remove %s, or set PFAR_RUN_DIR to another directory on a tmpfs. Until then pfar does not start.", dir)
+		f.Remedy = fmt.Sprintf("Have its owner remove %s, or set PFAR_RUN_DIR to another directory on a tmpfs. Until then "+
+			"pfar does not start.", dir)
 	case t != unix.TMPFS_MAGIC && t != unix.RAMFS_MAGIC:
 		f.Outcome = warn
 		f.Detail = dir + " is not in memory, and credentials pass through it"
@@ -337,7 +349,8 @@ func (h host) port(address string, running func() (control.Report, error)) findi
 	switch {
 	case away == nil && report.PortFault != "":
 		f.Detail = report.PortFault
-		f.Remedy = "ss -ltnp says which program has it. End that one, or give pfar another port: systemctl edit pfar-gateway-http.socket, then systemctl restart pfar-gateway-http.socket."
+		f.Remedy = "ss -ltnp says which program has it. End that one, or give pfar another port: systemctl edit " +
+			"pfar-gateway-http.socket, then systemctl restart pfar-gateway-http.socket."
 	case err == nil:
 		return finding{f.Check, pass, address + " is free", ""}
 	case errors.Is(err, syscall.EADDRINUSE) && away == nil:

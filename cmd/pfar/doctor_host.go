@@ -128,7 +128,8 @@ func systemctl(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, unitTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "systemctl", append([]string{"--no-ask-password"}, args...)...)
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", os.Getuid())}
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C",
+		fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", os.Getuid())}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

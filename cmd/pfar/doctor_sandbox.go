@@ -28,7 +28,8 @@ func (h host) apparmor(context.Context) finding {
 	if len(missing) == 0 {
 		return finding{name, pass, "restricted, and profiles in /etc/apparmor.d allow pfar-sandbox and bwrap", ""}
 	}
-	return finding{name, warn, apparmorKey + " is 1, and no profile in /etc/apparmor.d allows " + strings.Join(missing, " and "), h.apparmorRemedy(missing)}
+	return finding{name, warn, apparmorKey + " is 1, and no profile in /etc/apparmor.d allows " + strings.Join(missing,
+		" and "), h.apparmorRemedy(missing)}
 }
 
 // unprofiled are the paths that no AppArmor profile with "userns," names; one that a pattern covers is listed too.
@@ -76,10 +77,12 @@ func (h host) apparmorRemedy(programs []string) string {
 	example, _ := fs.ReadFile(h.fs, apparmorExample[1:]) // without it the text is here
 	unnamed := func(path string) bool { return !named([]string{string(example)}, path) }
 	if len(programs) == 2 && !slices.ContainsFunc(programs, unnamed) {
-		fmt.Fprintf(&b, "Or allow it to these programs only:\n\n  cp %s /etc/apparmor.d/pfar\n  apparmor_parser -r /etc/apparmor.d/pfar", apparmorExample)
+		fmt.Fprintf(&b, "Or allow it to these programs only:\n\n  cp %s /etc/apparmor.d/pfar\n  apparmor_parser -r "+
+			"/etc/apparmor.d/pfar", apparmorExample)
 		return b.String()
 	}
-	b.WriteString("Or allow it to these programs only, in a file of yours below /etc/apparmor.d that you load with apparmor_parser -r FILE:\n\n" +
+	b.WriteString("Or allow it to these programs only, in a file of yours below /etc/apparmor.d that you load with " +
+		"apparmor_parser -r FILE:\n\n" +
 		"  abi <abi/4.0>,\n  include <tunables/global>\n")
 	for _, p := range programs {
 		fmt.Fprintf(&b, "  profile \"%s\" flags=(unconfined) {\n    userns,\n  }\n", p)
@@ -92,7 +95,9 @@ const sandboxRuns = 5
 
 // emptySandbox starts what every server starts, without a server.
 func (h host) emptySandbox(ctx context.Context) finding {
-	f := finding{Check: "empty sandbox", Remedy: "See the checks above. In a container, allow user namespaces and mounts in its seccomp and AppArmor profiles\n(docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined)."}
+	f := finding{Check: "empty sandbox", Remedy: "See the checks above. In a container, allow user namespaces and " +
+		"mounts in its seccomp and AppArmor profiles\n(docker run --security-opt seccomp=unconfined --security-opt " +
+		"apparmor=unconfined --security-opt systempaths=unconfined)."}
 	bwrap, err := h.lookPath("bwrap")
 	if err != nil {
 		f.Detail, f.Remedy = "bwrap is not installed", bubblewrapRemedy
@@ -128,7 +133,8 @@ func (h host) emptySandbox(ctx context.Context) finding {
 	if h.uid == 0 {
 		who = fmt.Sprintf("uid %d", probeUID)
 	}
-	return finding{f.Check, pass, fmt.Sprintf("starts and ends in %.1f ms as %s, the best of %d, started %s", ms(best), who, sandboxRuns, by), ""}
+	return finding{f.Check, pass, fmt.Sprintf("starts and ends in %.1f ms as %s, the best of %d, started %s", ms(best),
+		who, sandboxRuns, by), ""}
 }
 
 // probeUnit is an empty sandbox with the settings of pfar-mcp@.service.
@@ -156,7 +162,8 @@ func (h host) userUnitSandbox(ctx context.Context) finding {
 		return finding{name, warn, "in a unit of yours (" + probeUnit + ") no sandbox starts: " + err.Error(),
 			"Servers start by pfar up, but not as units of yours. journalctl --user -u " + probeUnit + " says more."}
 	}
-	return finding{name, pass, fmt.Sprintf("starts and ends in %.1f ms with the settings of your servers' units (%s)", ms(took), probeUnit), ""}
+	return finding{name, pass, fmt.Sprintf("starts and ends in %.1f ms with the settings of your servers' units (%s)",
+		ms(took), probeUnit), ""}
 }
 
 // probeInUnit has systemd start the empty sandbox, the user's with --user. The unit's status text is the result.
@@ -223,7 +230,8 @@ func probed(by, words string) (took time.Duration, shared string, err error) {
 	first, shared, _ := strings.Cut(words, "; ")
 	ms, err := strconv.ParseFloat(first, 64)
 	if err != nil || !(ms >= 0 && ms < float64(unitTimeout.Milliseconds())) {
-		return 0, "", sandboxFailure(fmt.Sprintf("%s says %q, not how long it took: pfar and pfar-sandbox may be of different versions", by, words))
+		return 0, "", sandboxFailure(fmt.Sprintf("%s says %q, not how long it took: pfar and pfar-sandbox may be of "+
+			"different versions", by, words))
 	}
 	return time.Duration(ms * float64(time.Millisecond)), shared, nil
 }

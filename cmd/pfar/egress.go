@@ -37,10 +37,11 @@ type egressVerb struct{ *pfar }
 func (c egressVerb) egressCommand() *cobra.Command {
 	var follow bool
 	cmd := c.outputFlag(&cobra.Command{
-		Use:               "egress [NAME]",
-		Short:             "Show the connections of servers, and refused ones",
-		Long:              egressHelp,
-		Example:           example("pfar egress notion", "pfar egress -f", "pfar egress notion --json | jq -r 'select(.verdict == \"deny\").host'"),
+		Use:   "egress [NAME]",
+		Short: "Show the connections of servers, and refused ones",
+		Long:  egressHelp,
+		Example: example("pfar egress notion", "pfar egress -f", "pfar egress notion --json | jq -r "+
+			"'select(.verdict == \"deny\").host'"),
 		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := c.report(cmd.Context())

@@ -212,7 +212,8 @@ func (l *learning) dismissed(err error) error {
 	switch {
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%w any more", control.ErrNotRunning)
-	case !l.began.IsZero() && (errors.Is(err, control.ErrStopped) || errors.Is(err, control.ErrDisabled) || errors.Is(err, control.ErrNoServer)):
+	case !l.began.IsZero() && (errors.Is(err, control.ErrStopped) || errors.Is(err, control.ErrDisabled) ||
+		errors.Is(err, control.ErrNoServer)):
 		fmt.Fprintf(l.stderr, "the learning has ended: %s\n", escape(err.Error(), oneLine))
 		return nil
 	}

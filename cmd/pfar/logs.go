@@ -31,10 +31,11 @@ func (c logsVerb) logsCommand() *cobra.Command {
 	var follow, gateway bool
 	count := lineCount(100)
 	cmd := c.outputFlag(&cobra.Command{
-		Use:               "logs [NAME]",
-		Short:             "Print the standard error of a server, or of all servers",
-		Long:              logsHelp,
-		Example:           example("pfar logs notion -n 20", "pfar logs notion -f", "pfar logs notion --json | jq -r .text", "pfar logs --gateway -f"),
+		Use:   "logs [NAME]",
+		Short: "Print the standard error of a server, or of all servers",
+		Long:  logsHelp,
+		Example: example("pfar logs notion -n 20", "pfar logs notion -f", "pfar logs notion --json | jq -r .text",
+			"pfar logs --gateway -f"),
 		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if gateway {

@@ -29,7 +29,10 @@ const (
 func lookAlikes(text string, s suspicion) []string {
 	const most = 4
 	var found []string
-	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) }) {
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsMark(r) &&
+			!unicode.IsDigit(r)
+	}) {
 		var of []string
 		for _, r := range word {
 			if r < 0x80 && !unicode.IsLetter(r) {
@@ -70,5 +73,6 @@ func scriptOf(r rune) string {
 
 // rightToLeft reports whether a terminal may write a letter, and what is around it, in the other direction.
 func rightToLeft(r rune) bool {
-	return unicode.In(r, unicode.Hebrew, unicode.Arabic, unicode.Syriac, unicode.Thaana, unicode.Nko, unicode.Samaritan, unicode.Mandaic, unicode.Adlam)
+	return unicode.In(r, unicode.Hebrew, unicode.Arabic, unicode.Syriac, unicode.Thaana, unicode.Nko, unicode.Samaritan,
+		unicode.Mandaic, unicode.Adlam)
 }

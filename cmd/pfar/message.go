@@ -73,7 +73,8 @@ func (m message) version() string {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
 	var version string
-	if json.Unmarshal(m.Params, &params) != nil || json.Unmarshal(params.Meta[mcp.MetaKeyProtocolVersion], &version) != nil || !mcp.IsModernProtocol(version) {
+	if json.Unmarshal(m.Params, &params) != nil || json.Unmarshal(params.Meta[mcp.MetaKeyProtocolVersion],
+		&version) != nil || !mcp.IsModernProtocol(version) {
 		return ""
 	}
 	return version

@@ -56,8 +56,9 @@ func (c pinsVerb) pinsCommand() *cobra.Command {
 	var yes bool
 	accept := c.outputFlag(&cobra.Command{
 		Use: "accept SERVER [TOOL...]", Short: "Accept held or unreviewed definitions of a server", Long: pinsAcceptHelp,
-		Example: example("pfar pins accept notion", "pfar pins accept notion search prompt:summary", "pfar pins accept notion search@3f2a9c0d1e5b7788 --yes", "pfar pins accept notion --yes --json"),
-		Args:    serverAndMore, ValidArgsFunction: c.completeHeld,
+		Example: example("pfar pins accept notion", "pfar pins accept notion search prompt:summary",
+			"pfar pins accept notion search@3f2a9c0d1e5b7788 --yes", "pfar pins accept notion --yes --json"),
+		Args: serverAndMore, ValidArgsFunction: c.completeHeld,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.pinsAccept(cmd.Context(), args[0], args[1:], yes)
 		},
@@ -73,8 +74,9 @@ func (c pinsVerb) pinsCommand() *cobra.Command {
 	pins.AddCommand(
 		c.outputFlag(&cobra.Command{
 			Use: "show SERVER [TOOL...]", Short: "Show held definitions as a difference to the accepted ones",
-			Example: example("pfar pins show notion", "pfar pins show notion search", "pfar pins show notion --json | jq '.descriptors[].definition'"),
-			Args:    serverAndMore, ValidArgsFunction: c.completeHeld,
+			Example: example("pfar pins show notion", "pfar pins show notion search", "pfar pins show notion --json | jq "+
+				"'.descriptors[].definition'"),
+			Args: serverAndMore, ValidArgsFunction: c.completeHeld,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.pinsShow(cmd.Context(), args[0], args[1:])
 			},
@@ -137,7 +139,8 @@ func (c pinsVerb) pinsList(ctx context.Context) error {
 		if p.Unreviewed > 0 && unreviewed == "" {
 			unreviewed = p.Server
 		}
-		rows = append(rows, []cell{{p.Server, ""}, {strconv.Itoa(p.Accepted), ""}, {strconv.Itoa(p.Unreviewed), ""}, {held, colour}, {waiting, colour}, {p.drift(), ""}})
+		rows = append(rows, []cell{{p.Server, ""}, {strconv.Itoa(p.Accepted), ""}, {strconv.Itoa(p.Unreviewed), ""},
+			{held, colour}, {waiting, colour}, {p.drift(), ""}})
 	}
 	c.table(c.stdout, rows)
 	if example != "" {
@@ -241,7 +244,8 @@ func (c pinsVerb) printDescriptors(list []operator.Known) {
 		if d.Gone {
 			title += " (not offered)"
 		}
-		rows = append(rows, []cell{{title, ""}, {minute(d.At), ""}, {d.By, ""}, {summary(d.Version, 24), ""}, {d.Digest[:min(len(d.Digest), exactly)], ""}})
+		rows = append(rows, []cell{{title, ""}, {minute(d.At), ""}, {d.By, ""}, {summary(d.Version, 24), ""},
+			{d.Digest[:min(len(d.Digest), exactly)], ""}})
 	}
 	c.table(c.stdout, rows)
 }
@@ -389,14 +393,17 @@ func (p pinned) acceptable(names []string) (chosen []string, confirmed []operato
 			has = d.Digest
 			chosen, confirmed = append(chosen, d.Title+"@"+d.Digest), append(confirmed, d)
 		default:
-			return nil, nil, fail(exitNoSuch, "%q of %q is not held: you have accepted it already", title, p.Server).withHint("pfar pins show %s", p.Server)
+			return nil, nil, fail(exitNoSuch, "%q of %q is not held: you have accepted it already", title,
+				p.Server).withHint("pfar pins show %s", p.Server)
 		}
 		if !strings.HasPrefix(has, digest) {
-			return nil, nil, fail(exitFailed, "%q of %q has another digest than %s now", title, p.Server, digest).withHint("%s", pinsShowLine(p.Server, title))
+			return nil, nil, fail(exitFailed, "%q of %q has another digest than %s now", title, p.Server, digest).withHint("%s",
+				pinsShowLine(p.Server, title))
 		}
 	}
 	if p.Error != "" && len(chosen) == 0 {
-		return nil, nil, fail(exitFailed, "cannot accept definitions of %q: %s", p.Server, p.Error).withHint("pfar pins forget %s begins anew", p.Server)
+		return nil, nil, fail(exitFailed, "cannot accept definitions of %q: %s", p.Server,
+			p.Error).withHint("pfar pins forget %s begins anew", p.Server)
 	}
 	return chosen, confirmed, nil
 }
@@ -420,7 +427,8 @@ func (c pinsVerb) pinsForget(ctx context.Context, server string, yes bool) error
 	if err := c.canAsk(yes, "pfar pins show"); err != nil {
 		return err
 	}
-	question := fmt.Sprintf("Forget the accepted definitions of %q? pfar accepts its next ones, unless its declaration says pins = \"hold\".", server)
+	question := fmt.Sprintf("Forget the accepted definitions of %q? pfar accepts its next ones, unless its declaration "+
+		"says pins = \"hold\".", server)
 	if err := c.ask(ctx, yes, question, func(io.Writer) {}); err != nil {
 		return err
 	}

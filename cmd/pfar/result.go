@@ -125,7 +125,8 @@ func renderContent(raw json.RawMessage) (string, bool) {
 		if block.Resource.Text != nil {
 			return *block.Resource.Text, true
 		}
-		return fmt.Sprintf("[resource %s %s, %d bytes; --output json has them]", block.Resource.URI, block.Resource.MIMEType, decodedLen(block.Resource.Blob)), false
+		return fmt.Sprintf("[resource %s %s, %d bytes; --output json has them]", block.Resource.URI, block.Resource.MIMEType,
+			decodedLen(block.Resource.Blob)), false
 	}
 	return indentJSON(raw), false
 }

@@ -49,7 +49,8 @@ func startSupervisedIn(environ []string, program string, args ...string) (*super
 	}
 	s := &supervised{ready: make(chan struct{}), lines: make(chan string), done: make(chan struct{}), notify: conn, dir: dir}
 	s.cmd = exec.Command(program, args...)
-	s.cmd.Env = append(slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, "NOTIFY_SOCKET=") }), "NOTIFY_SOCKET="+path)
+	s.cmd.Env = append(slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, "NOTIFY_SOCKET=") }),
+		"NOTIFY_SOCKET="+path)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	stderr, err := s.cmd.StderrPipe()
 	if err == nil {
@@ -169,7 +170,8 @@ func (c *pfar) findProgram(name string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fail(exitFailed, "cannot find %s beside %s, in /usr/lib/pfar or in PATH", name, self).withHint("install pfar whole, or build it with: make build")
+		return "", fail(exitFailed, "cannot find %s beside %s, in /usr/lib/pfar or in PATH", name,
+			self).withHint("install pfar whole, or build it with: make build")
 	}
 	return path, nil
 }

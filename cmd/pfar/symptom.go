@@ -30,7 +30,8 @@ var symptoms = sync.OnceValue(func() []symptom {
 })
 
 func ownLoopback(file string, found []string) string {
-	return fmt.Sprintf("127.0.0.1 is the sandbox's own; for a service of this machine add \"127.0.0.1:%s\" to allowed_domains in %s", found[1], file)
+	return fmt.Sprintf("127.0.0.1 is the sandbox's own; for a service of this machine add \"127.0.0.1:%s\" to "+
+		"allowed_domains in %s", found[1], file)
 }
 
 func readOnly(file string, found []string) string {

@@ -78,7 +78,8 @@ func (c upVerb) up(ctx context.Context, o upOptions) error {
 			withHint("create it with one file for each server, or name another directory: pfar up DIR")
 	}
 	if report, err := c.report(ctx); err == nil {
-		return fail(exitFailed, "pfar is already running, with the declarations in %q", report.Directory).withHint(`end that one first, or give this one a PFAR_RUN_DIR and a PFAR_STATE_DIR of its own`)
+		return fail(exitFailed, "pfar is already running, with the declarations in %q",
+			report.Directory).withHint(`end that one first, or give this one a PFAR_RUN_DIR and a PFAR_STATE_DIR of its own`)
 	}
 	program, err := c.findProgram("pfard")
 	if err != nil {

@@ -64,7 +64,8 @@ func (c *pfar) hintFor(err error, command string) string {
 	denied := errors.Is(err, control.ErrDenied) || errors.As(err, &path) && errors.Is(err, fs.ErrPermission)
 	switch {
 	case denied && c.guest():
-		return "this machine's pfar runs: sudo " + command + "; members of the group pfar-admin may look (status, top, egress, vault list) and approve"
+		return "this machine's pfar runs: sudo " + command + "; members of the group pfar-admin may look (status, top, " +
+			"egress, vault list) and approve"
 	case !errors.Is(err, control.ErrNotRunning) || c.named() || !c.exists(machineTarget):
 		return hint
 	case c.uid == 0:

@@ -203,7 +203,8 @@ type lesson struct {
 
 // lesson sums up. What is declared by now is not suggested.
 func (w *wishes) lesson(server string, declared []string, took time.Duration) lesson {
-	l := lesson{Server: server, Seconds: took.Seconds(), Declared: append([]string{}, declared...), Suggested: []suggestion{}, Refused: []denial{}, LeftOut: w.left, Lost: w.lost}
+	l := lesson{Server: server, Seconds: took.Seconds(), Declared: append([]string{}, declared...),
+		Suggested: []suggestion{}, Refused: []denial{}, LeftOut: w.left, Lost: w.lost}
 	var policy egress.Policy
 	for _, s := range declared {
 		if e, err := egress.ParseEndpoint(s); err == nil {

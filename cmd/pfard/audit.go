@@ -72,7 +72,10 @@ type auditor struct {
 }
 
 func newAuditor(dirs control.Dirs, log *slog.Logger) *auditor {
-	a := &auditor{dir: trail.Dir{Path: dirs.Audit(), Group: -1}, log: log, anchors: rate.NewLimiter(rate.Every(5*time.Second), 10), told: func() {}, again: func() {}, most: auditMost, begun: make(chan struct{}, 1), lost: map[string]time.Time{}, notes: map[string]string{}, bases: map[string]audit.Anchor{}, states: map[string]string{}, words: map[string]string{}, known: map[string]string{}}
+	a := &auditor{dir: trail.Dir{Path: dirs.Audit(), Group: -1}, log: log,
+		anchors: rate.NewLimiter(rate.Every(5*time.Second), 10), told: func() {}, again: func() {}, most: auditMost,
+		begun: make(chan struct{}, 1), lost: map[string]time.Time{}, notes: map[string]string{},
+		bases: map[string]audit.Anchor{}, states: map[string]string{}, words: map[string]string{}, known: map[string]string{}}
 	a.refusals = refusals{record: a.record, of: map[string]*refusing{}}
 	a.own = trail.New(trail.Options{
 		Writer: ownChain, Turned: a.turned, Greeting: a.greet, Full: a.another, Anchor: a.anchor,
@@ -229,7 +232,8 @@ func (a *auditor) turned(err error) {
 		go a.again()
 		return
 	}
-	a.note("failed", err.Error()+"; until it can be, no secret is stored, exported or handed to a process, and no other policy and no other client counts")
+	a.note("failed", err.Error()+"; until it can be, no secret is stored, exported or handed to a process, and no other "+
+		"policy and no other client counts")
 	a.log.Log(context.Background(), journal.LevelCritical, "the audit cannot be written", "error", err)
 	if before == nil {
 		time.AfterFunc(probeTime, a.probe)
@@ -362,7 +366,8 @@ func (a *auditor) pruneChain(chain string) {
 		if err == nil && !d.Old {
 			a.lost[chain] = d.Until
 			a.log.Warn("an audit file is deleted before its time, for there is too much", "file", d.Path, "why", why)
-			a.note("room "+chain, fmt.Sprintf("the records of %s until %s are deleted, though not 30 days old: there were more than %d MiB (pfar audit --kind retention)", chain, d.Until.Format(time.DateTime), room>>20))
+			a.note("room "+chain, fmt.Sprintf("the records of %s until %s are deleted, though not 30 days old: there were "+
+				"more than %d MiB (pfar audit --kind retention)", chain, d.Until.Format(time.DateTime), room>>20))
 		}
 		return err
 	})

@@ -39,7 +39,8 @@ func (a *auditor) clients(list []access.Client) error {
 		if was == now {
 			continue
 		}
-		if err := a.append(audit.Record{Kind: audit.Policy, Method: "client", Client: c.Name, Subject: c.File, Old: was, New: now, Outcome: laxer(c), Reason: c.Relax}); err != nil {
+		if err := a.append(audit.Record{Kind: audit.Policy, Method: "client", Client: c.Name, Subject: c.File, Old: was,
+			New: now, Outcome: laxer(c), Reason: c.Relax}); err != nil {
 			return err
 		}
 		a.known[c.Name] = now
@@ -63,11 +64,13 @@ func (a *auditor) policies(dir string, now *gate.Policy) error {
 		return nil
 	}
 	for _, r := range now.Relaxed {
-		if err := a.append(audit.Record{Kind: audit.Policy, Method: "relax", Subject: r.At, New: now.Digest, Outcome: r.What, Reason: r.Reason}); err != nil {
+		if err := a.append(audit.Record{Kind: audit.Policy, Method: "relax", Subject: r.At, New: now.Digest, Outcome: r.What,
+			Reason: r.Reason}); err != nil {
 			return err
 		}
 	}
-	err := a.append(audit.Record{Kind: audit.Policy, Method: "policy", Subject: dir, Old: a.policy, New: now.Digest, Outcome: fmt.Sprintf("relaxed %d", len(now.Relaxed))})
+	err := a.append(audit.Record{Kind: audit.Policy, Method: "policy", Subject: dir, Old: a.policy, New: now.Digest,
+		Outcome: fmt.Sprintf("relaxed %d", len(now.Relaxed))})
 	if err == nil {
 		a.policy = now.Digest
 	}

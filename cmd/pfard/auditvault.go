@@ -19,7 +19,8 @@ func (a *auditor) asked(p control.Peer, q control.Request) error {
 	if q.Key != "" {
 		keys = []string{q.Key}
 	}
-	err := a.append(audit.Record{Kind: audit.Vault, Method: string(q.Verb), Subject: strings.Join(keys, ", "), Server: q.Server, New: q.Gift, User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked"})
+	err := a.append(audit.Record{Kind: audit.Vault, Method: string(q.Verb), Subject: strings.Join(keys, ", "),
+		Server: q.Server, New: q.Gift, User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked"})
 	if err != nil {
 		return fmt.Errorf("%w; without a record nothing is done with the vault", err)
 	}

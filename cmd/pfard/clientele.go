@@ -45,7 +45,8 @@ func newClientele(dir string) *clientele {
 // good version stays; where there was none, its client is let in nowhere, also if it is one that is built in: what the
 // file would have kept from it nobody knows. Who may do more than before is in force when all that has changed is
 // recorded.
-func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, describe func(map[string]*hcl.File, hcl.Diagnostics) []control.Diagnostic, record func([]access.Client) error) []control.Diagnostic {
+func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, describe func(map[string]*hcl.File,
+	hcl.Diagnostics) []control.Diagnostic, record func([]access.Client) error) []control.Diagnostic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	good := make(map[string]access.Client, len(c.list))

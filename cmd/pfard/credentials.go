@@ -115,7 +115,8 @@ func (c *credentials) asker(conn *net.UnixConn) (unit, id string, err error) {
 		return "", "", fmt.Errorf("process %d: %w", peer.PID, err)
 	}
 	if !deliverable(unit, id) {
-		return "", "", fmt.Errorf("%q asks for %q: want the launcher of a server, or what asks a model, and %q, or what starts bubblewrap, and %q",
+		return "", "", fmt.Errorf("%q asks for %q: want the launcher of a server, or what asks a model, and %q, or what "+
+			"starts bubblewrap, and %q",
 			unit, id, units.CredentialSecrets, units.CredentialUser)
 	}
 	switch in, err := c.unit(conn, peer.PID); {

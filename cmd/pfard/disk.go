@@ -127,7 +127,8 @@ func (g *diskGuard) look() {
 	if worst == "" {
 		return
 	}
-	why := fmt.Sprintf("stopped: its private home %s has grown by %d MiB since it started, and %d MiB are left of the disk that holds the audit; "+
+	why := fmt.Sprintf("stopped: its private home %s has grown by %d MiB since it started, and %d MiB are left of the "+
+		"disk that holds the audit; "+
 		"free some of it, then pfar start %s", filepath.Join(g.homes, worst), most>>20, free>>20, worst)
 	g.post(func() { g.stop(worst, why) })
 }

@@ -92,7 +92,8 @@ func newHold(cfg holdConfig) (*hold, error) {
 	if cfg.grace == 0 {
 		cfg.grace = returning
 	}
-	h := &hold{cfg: cfg, changed: make(chan struct{}, 1), done: make(chan struct{}), said: map[string]*heldBridge{}, free: map[string]*heldBridge{}, next: newApplication()}
+	h := &hold{cfg: cfg, changed: make(chan struct{}, 1), done: make(chan struct{}), said: map[string]*heldBridge{},
+		free: map[string]*heldBridge{}, next: newApplication()}
 	if err := h.load(); err != nil {
 		cfg.Log.Warn("taking up what holds bridges, ignoring: they say again what they want", "error", err)
 	}

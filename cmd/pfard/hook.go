@@ -121,7 +121,8 @@ func (h hook) run(ctx context.Context, f failure) error {
 // hookEnvironment is what of this process's environment the owner's program gets: what it needs to reach a desktop, and
 // not the secrets that may stand there for servers.
 func hookEnvironment(all []string) []string {
-	pass := []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"}
+	pass := []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS",
+		"DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"}
 	return slices.DeleteFunc(slices.Clone(all), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
 		return !slices.Contains(pass, name)

@@ -90,7 +90,8 @@ func (i *inspectors) unreached(p plan.Inspection, at hcl.Range) (diags hcl.Diagn
 		if m.ReadOnly() && !i.reachable(m.Source) {
 			diags = append(diags, &hcl.Diagnostic{
 				Severity: hcl.DiagError, Summary: "Inspector not possible", Subject: &at,
-				Detail: fmt.Sprintf("%s lies below a directory that not everybody may enter, and an inspector's unit has a user of its own. Move it, to /usr/local/lib or /srv for example, or let others pass (chmod o+x).", m.Source),
+				Detail: fmt.Sprintf("%s lies below a directory that not everybody may enter, and an inspector's unit has a user "+
+					"of its own. Move it, to /usr/local/lib or /srv for example, or let others pass (chmod o+x).", m.Source),
 			})
 		}
 	}

@@ -89,9 +89,11 @@ func (c comparison) unknown() string {
 	case len(c.lacking) == 0 || c.absent:
 		return ""
 	case len(c.sets) == 0:
-		return fmt.Sprintf("whether %s was granted is not known: no credential of it is an OAuth token set (pfar vault set KEY --oauth)", listed(c.lacking))
+		return fmt.Sprintf("whether %s was granted is not known: no credential of it is an OAuth token set (pfar vault set "+
+			"KEY --oauth)", listed(c.lacking))
 	case len(c.silent) > 0:
-		return fmt.Sprintf("whether %s was granted is not known: the OAuth token %q does not say its scopes; store it with them with pfar vault set %s --oauth",
+		return fmt.Sprintf("whether %s was granted is not known: the OAuth token %q does not say its scopes; store it with "+
+			"them with pfar vault set %s --oauth",
 			listed(c.lacking), c.silent[0], c.silent[0])
 	}
 	return ""

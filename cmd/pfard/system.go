@@ -240,13 +240,15 @@ func systemListeners() (sockets, error) {
 		to      **net.UnixListener
 		network string
 	}{
-		units.FDControl: {&s.control, "unix"}, units.FDAttach: {&s.attach, "unixpacket"}, units.FDCredentials: {&s.credentials, "unix"}, units.FDLook: {&s.look, "unix"},
+		units.FDControl: {&s.control, "unix"}, units.FDAttach: {&s.attach, "unixpacket"},
+		units.FDCredentials: {&s.credentials, "unix"}, units.FDLook: {&s.look, "unix"},
 	} {
 		if len(files[name]) == 0 && name == units.FDLook {
 			continue
 		}
 		if len(files[name]) != 1 {
-			return sockets{}, fmt.Errorf("taking over pfard's sockets: got %d named %q, want one: is pfard-%s.socket running? without systemd, run pfar up", len(files[name]), name, name)
+			return sockets{}, fmt.Errorf("taking over pfard's sockets: got %d named %q, want one: is pfard-%s.socket running? "+
+				"without systemd, run pfar up", len(files[name]), name, name)
 		}
 		l, err := net.FileListener(files[name][0])
 		files[name][0].Close()

@@ -25,7 +25,8 @@ func (d *launch) args(f *block.Field) {
 			d.Problem(n.At, "NUL in a value", "An argument cannot contain a NUL. Remove it.")
 			continue
 		case len(n.Text) > maxArg:
-			d.Problem(n.At, "Too long", "The argument has %d bytes, and the kernel passes on %d. Give the server a file to read.", len(n.Text), maxArg)
+			d.Problem(n.At, "Too long", "The argument has %d bytes, and the kernel passes on %d. Give the server a "+
+				"file to read.", len(n.Text), maxArg)
 			continue
 		}
 		d.secretArgument(n)
@@ -41,7 +42,8 @@ var reveals = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
 // host (/proc/PID/cmdline, proc_pid_cmdline(5)), those inside of a sandbox as well. So there is no reference to the
 // vault here either.
 func (d *launch) secretArgument(n *block.Node) {
-	const remedy = " Store it with `pfar vault set KEY` and give it in auth = { NAME = \"vault:KEY\" }, as a variable or a file, if the server can read one."
+	const remedy = " Store it with `pfar vault set KEY` and give it in auth = { NAME = \"vault:KEY\" }, as a variable " +
+		"or a file, if the server can read one."
 	switch _, _, reference := reference(n); {
 	case strings.HasPrefix(n.Text, "vault:") && reference:
 		d.Caution(n.At, "Reference in args", "It is passed on as it stands: every user of this machine can read arguments "+
@@ -62,7 +64,8 @@ func (d *launch) secretArgument(n *block.Node) {
 func (d *launch) checkShell() {
 	f, ok := d.Given["args"]
 	i := slices.Index(d.server.Args, "-c")
-	if name := path.Base(d.server.Command); !ok || i < 0 || i+1 >= len(d.server.Args) || !slices.Contains([]string{"sh", "bash", "dash", "zsh", "ksh", "busybox"}, name) {
+	if name := path.Base(d.server.Command); !ok || i < 0 || i+1 >= len(d.server.Args) ||
+		!slices.Contains([]string{"sh", "bash", "dash", "zsh", "ksh", "busybox"}, name) {
 		return
 	}
 	for _, m := range reveals.FindAllStringSubmatch(d.server.Args[i+1], -1) {
@@ -90,7 +93,9 @@ func (d *launch) checkPinned() {
 		case a == "" || strings.HasPrefix(a, "-") || block.SecretWithin(a):
 			continue
 		case !pinned.MatchString(a):
-			d.Caution(d.server.Place(f.Key+"["+strconv.Itoa(i)+"]"), "Version not pinned", "%s runs the version that the registry has at that time. Write the version too, such as %s.", path.Base(d.server.Command), block.Quote(unpinned.ReplaceAllString(a, "$1")+"@1.2.3"))
+			d.Caution(d.server.Place(f.Key+"["+strconv.Itoa(i)+"]"), "Version not pinned", "%s runs the version that the "+
+				"registry has at that time. Write the version too, such as %s.", path.Base(d.server.Command),
+				block.Quote(unpinned.ReplaceAllString(a, "$1")+"@1.2.3"))
 		}
 		return
 	}

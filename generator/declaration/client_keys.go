@@ -67,16 +67,20 @@ func (d *clientFile) read(root *block.Node) {
 	c, given := d.client, d.Given
 	if given["name"] == nil {
 		if fault := clientNameFault(c.Name); fault != "" {
-			d.Problem(d.Start(), "Invalid name", "The client is named after the file, and the name %s %s. Rename the file, or write name = %q.", block.QuoteName(c.Name), fault, clientNameNear(c.Name))
+			d.Problem(d.Start(), "Invalid name", "The client is named after the file, and the name %s %s. Rename the file, or "+
+				"write name = %q.", block.QuoteName(c.Name), fault, clientNameNear(c.Name))
 		}
 	}
 	reserved := c.Name == access.Operator
 	if reserved {
-		d.Problem(d.nameRange(), "Reserved name", "The operator is the person who types calls, whose calls need no approval; a file cannot declare it. Write another name, such as name = \"desk\"; default.hcl says what the operator's programs may use.")
+		d.Problem(d.nameRange(), "Reserved name", "The operator is the person who types calls, whose calls need no "+
+			"approval; a file cannot declare it. Write another name, such as name = \"desk\"; default.hcl says what the "+
+			"operator's programs may use.")
 	}
 	said := given["token_sha256"] != nil || given["uid"] != nil || d.meant["token_sha256"] || d.meant["uid"]
 	if !said && !reserved && c.Name != access.Default {
-		d.Problem(d.Start(), "Missing key", "Nothing says who this client is. Write token_sha256 = [\"...\"], as pfar client add %s does, or uid = [1000].", c.Name)
+		d.Problem(d.Start(), "Missing key", "Nothing says who this client is. Write token_sha256 = [\"...\"], as pfar "+
+			"client add %s does, or uid = [1000].", c.Name)
 	}
 	relax, connection := given["relax"], c.Sessions == access.Connection
 	if f := given["sessions"]; f != nil && connection && c.Relax == "" && relax == nil {
@@ -110,7 +114,9 @@ func (d *clientFile) tokens(f *block.Field) {
 	for _, n := range d.TextsTo(maxTokens, f, "Too many tokens", "Keep those that are in use.") {
 		var digest access.Digest
 		if !tokenDigest.MatchString(n.Text) {
-			d.Problem(n.At, "Not a digest", "token_sha256 takes the SHA-256 of a token, %d hexadecimal digits, and never the token itself. Have pfar client rotate %s write one; if this is a token, it has been on disk and is to be replaced.", tokenDigits, d.client.Name)
+			d.Problem(n.At, "Not a digest", "token_sha256 takes the SHA-256 of a token, %d hexadecimal digits, and never the "+
+				"token itself. Have pfar client rotate %s write one; if this is a token, it has been on disk and is to "+
+				"be replaced.", tokenDigits, d.client.Name)
 			continue
 		}
 		_ = digest.UnmarshalText([]byte(n.Text)) // as many digits as it takes
@@ -178,9 +184,11 @@ func (d *clientFile) listedServer(n *block.Node, alone bool) bool {
 	case n.Text == access.Every && !alone:
 		d.Problem(n.At, "All and some", `"*" means all servers, also later ones, so it stands alone. Write servers = ["*"], or the names only.`)
 	case n.Text != access.Every && strings.ContainsAny(n.Text, "*?"):
-		d.Problem(n.At, "Invalid server", `%s is a pattern, and servers takes names. Write each name, or "*" alone for all there are.`, block.Quote(n.Text))
+		d.Problem(n.At, "Invalid server",
+			`%s is a pattern, and servers takes names. Write each name, or "*" alone for all there are.`, block.Quote(n.Text))
 	case n.Text != access.Every && !validName(n.Text):
-		d.Problem(n.At, "Invalid server", "%s is not a server name: it %s. Write %s.", block.QuoteName(n.Text), strings.TrimPrefix(nameFault(n.Text), "it "), strconv.Quote(validNameNear(n.Text)))
+		d.Problem(n.At, "Invalid server", "%s is not a server name: it %s. Write %s.", block.QuoteName(n.Text),
+			strings.TrimPrefix(nameFault(n.Text), "it "), strconv.Quote(validNameNear(n.Text)))
 	default:
 		return true
 	}
@@ -227,9 +235,11 @@ func (d *clientFile) settings(f *block.Field) {
 		case s.Val.Kind != block.Table || isKey:
 			d.Problem(s.At, "Server without a name", "%s needs the name of a server. Write it in %s.", block.Quote(s.Key), d.form(serverSection))
 		case !validName(s.Key):
-			d.Problem(s.At, "Invalid server", "%s is not a server name: it %s. Write %s.", block.QuoteName(s.Key), nameFault(s.Key), strconv.Quote(validNameNear(s.Key)))
+			d.Problem(s.At, "Invalid server", "%s is not a server name: it %s. Write %s.", block.QuoteName(s.Key),
+				nameFault(s.Key), strconv.Quote(validNameNear(s.Key)))
 		case len(s.Val.Fields) == 0:
-			d.Problem(s.At, "Missing key", "Nothing is said of the server %s. Write %s in it, or leave it out.", block.Quote(s.Key), d.example("label"))
+			d.Problem(s.At, "Missing key", "Nothing is said of the server %s. Write %s in it, or leave it out.",
+				block.Quote(s.Key), d.example("label"))
 		default:
 			if d.client.Settings == nil {
 				d.client.Settings = map[string]access.Server{}
@@ -241,7 +251,8 @@ func (d *clientFile) settings(f *block.Field) {
 
 // needless warns of a reason for nothing.
 func needless(at hcl.Range) *hcl.Diagnostic {
-	return block.Caution(at, "Reason for nothing", `Nothing in this file is laxer than the default, so there is nothing to give a reason for. Remove relax.`)
+	return block.Caution(at, "Reason for nothing",
+		`Nothing in this file is laxer than the default, so there is nothing to give a reason for. Remove relax.`)
 }
 
 // nameRange is where the file says its client's name, or its beginning.
@@ -261,7 +272,8 @@ func (d *clientFile) checkSettings() {
 	if f := d.Given[serverSection]; f != nil && f.Val.Kind == block.Table {
 		for _, s := range f.Val.Fields {
 			if _, ok := c.Settings[s.Key]; ok && !slices.Contains(c.Servers, s.Key) {
-				d.Caution(s.At, "Server not listed", "servers does not have %s, so the client cannot use it and this says nothing. Add it there, or remove this.", block.Quote(s.Key))
+				d.Caution(s.At, "Server not listed", "servers does not have %s, so the client cannot use it and this says "+
+					"nothing. Add it there, or remove this.", block.Quote(s.Key))
 			}
 		}
 	}
@@ -272,7 +284,8 @@ func (d *clientFile) checkSettings() {
 		for i, p := range list.patterns {
 			server, _, _ := strings.Cut(p, ".")
 			if !strings.ContainsAny(server, "*?") && !slices.Contains(c.Servers, server) {
-				d.Caution(d.Places[listedAt(toolsSection+"."+list.name, i)], "Server not listed", "servers does not have %s, so %s matches no tool. Add it there, or remove this.", block.Quote(server), block.Quote(p))
+				d.Caution(d.Places[listedAt(toolsSection+"."+list.name, i)], "Server not listed", "servers does not have %s, so "+
+					"%s matches no tool. Add it there, or remove this.", block.Quote(server), block.Quote(p))
 			}
 		}
 	}

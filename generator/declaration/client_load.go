@@ -101,7 +101,8 @@ func (s *ClientSet) read(fsys fs.FS, file, entry string, taken owners, policy *g
 	at := hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
 	b, err := policies.ReadFile(fsys, entry, maxSize)
 	if err != nil {
-		s.Diags = s.Diags.Append(block.Problem(at, "File not readable", "Reading the declaration: %s. Make it a regular file that pfar may read, or remove it.", block.Escape(policies.Reason(err))))
+		s.Diags = s.Diags.Append(block.Problem(at, "File not readable", "Reading the declaration: %s. Make it a regular "+
+			"file that pfar may read, or remove it.", block.Escape(policies.Reason(err))))
 		s.broken(base, file, taken)
 		return
 	}
@@ -109,11 +110,13 @@ func (s *ClientSet) read(fsys fs.FS, file, entry string, taken owners, policy *g
 	c, name, diags := parseClient(file, b)
 	s.Diags = append(s.Diags, diags...)
 	if other, twice := taken.names[name]; twice {
-		s.Diags = s.Diags.Append(block.Problem(at, "Duplicate client", "The name %q is taken by %s, which has it already. Write another name = in one of the two, or remove one.", name, block.Quote(other)))
+		s.Diags = s.Diags.Append(block.Problem(at, "Duplicate client", "The name %q is taken by %s, which has it already. "+
+			"Write another name = in one of the two, or remove one.", name, block.Quote(other)))
 		return
 	}
 	if c != nil && len(s.Clients) == MaxClients {
-		s.Diags = s.Diags.Append(block.Problem(at, "Too many clients", "There are %d clients already, and room for no more. Remove those that are not in use.", MaxClients))
+		s.Diags = s.Diags.Append(block.Problem(at, "Too many clients", "There are %d clients already, and room for no "+
+			"more. Remove those that are not in use.", MaxClients))
 		c = nil
 	}
 	if c == nil {
@@ -144,12 +147,15 @@ func (s *ClientSet) broken(name, file string, taken owners) {
 func (o owners) take(c *Client) (diags hcl.Diagnostics) {
 	for i, t := range c.Tokens {
 		if other, ok := o.tokens[t]; ok {
-			diags = diags.Append(block.Problem(c.Place(listedAt("token_sha256", i)), "Token of another client", "%s has the same token, so pfar cannot tell the two apart. Run pfar client rotate %s.", block.Quote(other), c.Name))
+			diags = diags.Append(block.Problem(c.Place(listedAt("token_sha256", i)), "Token of another client",
+				"%s has the same token, so pfar cannot tell the two apart. Run pfar client rotate %s.", block.Quote(other), c.Name))
 		}
 	}
 	for i, u := range c.UIDs {
 		if other, ok := o.uids[u]; ok {
-			diags = diags.Append(block.Problem(c.Place(listedAt("uid", i)), "User of another client", "%s already has uid %d, so pfar cannot tell the two apart. Give the uid to one of them, and a token to the other.", block.Quote(other), u))
+			diags = diags.Append(block.Problem(c.Place(listedAt("uid", i)), "User of another client",
+				"%s already has uid %d, so pfar cannot tell the two apart. Give the uid to one of them, and a token to the other.",
+				block.Quote(other), u))
 		}
 	}
 	if len(diags) > 0 {
@@ -172,13 +178,16 @@ func (c *Client) JudgeProfile(policy *gate.Policy) (diags hcl.Diagnostics) {
 		return nil
 	}
 	if _, there := policy.Profiles[c.Profile]; !there {
-		return diags.Append(block.Problem(c.Place("profile"), "No such profile", "No profile is called %s, so nothing that the client calls would be allowed. There is %s.", block.Quote(c.Profile), block.OneOf(slices.Sorted(maps.Keys(policy.Profiles)))))
+		return diags.Append(block.Problem(c.Place("profile"), "No such profile", "No profile is called %s, so nothing that "+
+			"the client calls would be allowed. There is %s.", block.Quote(c.Profile),
+			block.OneOf(slices.Sorted(maps.Keys(policy.Profiles)))))
 	}
 	_, given := c.places["profile"]
 	_, reasoned := c.places["relax"]
 	switch looser := policy.Looser(c.Profile, access.BuiltIn(access.Default).Profile); {
 	case looser && c.Relax == "":
-		return diags.Append(block.Problem(c.Place("profile"), "Missing reason", "The profile %s allows more than strict does. Write relax = \"why that is right for this client\" beside it.", block.Quote(c.Profile)))
+		return diags.Append(block.Problem(c.Place("profile"), "Missing reason", "The profile %s allows more than strict "+
+			"does. Write relax = \"why that is right for this client\" beside it.", block.Quote(c.Profile)))
 	case !looser && given && reasoned && c.Sessions != access.Connection:
 		return diags.Append(needless(c.Place("relax")))
 	}
@@ -188,7 +197,8 @@ func (c *Client) JudgeProfile(policy *gate.Policy) (diags hcl.Diagnostics) {
 // judge warns of what is right and may not be what was meant.
 func (s *ClientSet) judge(c *Client, servers []string) {
 	if slices.Contains(servers, c.Name) {
-		s.Diags = s.Diags.Append(block.Caution(c.Place("name"), "Name of a server", "A server is called %[1]q as well. For this client /mcp/%[1]s is all that it may use; the server alone is at /mcp/%[1]s/default/%[1]s.", c.Name))
+		s.Diags = s.Diags.Append(block.Caution(c.Place("name"), "Name of a server", "A server is called %[1]q as well. For "+
+			"this client /mcp/%[1]s is all that it may use; the server alone is at /mcp/%[1]s/default/%[1]s.", c.Name))
 	}
 	if servers == nil {
 		return
@@ -201,6 +211,7 @@ func (s *ClientSet) judge(c *Client, servers []string) {
 		if near := nearest.Keyword(name, servers); near != "" {
 			hint = "Did you mean " + near + "?"
 		}
-		s.Diags = s.Diags.Append(block.Caution(c.Place(listedAt("servers", i)), "No such server", "No server of the name %s is declared. %s", block.Quote(name), hint))
+		s.Diags = s.Diags.Append(block.Caution(c.Place(listedAt("servers", i)), "No such server",
+			"No server of the name %s is declared. %s", block.Quote(name), hint))
 	}
 }

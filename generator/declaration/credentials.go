@@ -41,7 +41,8 @@ func reserved(name string) string {
 	switch name {
 	case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "PWD", "OLDPWD":
 		return whySandbox
-	case "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND", "PYTHONSTARTUP", "GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH", "NLSPATH", "IFS":
+	case "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND", "PYTHONSTARTUP", "GCONV_PATH", "GLIBC_TUNABLES",
+		"LOCPATH", "NLSPATH", "IFS":
 		return whyLoader
 	case "NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY", "WATCHDOG_USEC", "WATCHDOG_PID", "MAINPID", "MANAGERPID", "INVOCATION_ID", "JOURNAL_STREAM":
 		return whyLauncher
@@ -67,7 +68,8 @@ func VariableFault(name string) string {
 // variable judges the name that env or auth gives to a variable.
 func (d *variables) variable(f *block.Field) bool {
 	if !variableName.MatchString(f.Key) {
-		d.Problem(f.At, "Invalid variable", "%s is not a variable name: use at most 128 letters, digits and _, not a digit first. Write NOTION_TOKEN, for example.", block.QuoteName(f.Key))
+		d.Problem(f.At, "Invalid variable", "%s is not a variable name: use at most 128 letters, digits and _, not a digit "+
+			"first. Write NOTION_TOKEN, for example.", block.QuoteName(f.Key))
 		return false
 	}
 	if why := reserved(f.Key); why != "" {
@@ -131,15 +133,21 @@ func (d *variables) reference(variable string, f *block.Field) (Credential, bool
 	case f.Val.Kind == block.Broken:
 		d.Hidden.Add(f.Val.At)
 	case f.Val.Kind != block.Text:
-		d.Problem(f.Val.At, "Wrong type", "A credential is a reference in quotes, not %s. Write %s = \"vault:%s\", or \"$NAME\" for a variable of pfar's environment.", f.Val.Kind, quoteKey(f.Key), suggestion)
+		d.Problem(f.Val.At, "Wrong type", "A credential is a reference in quotes, not %s. Write %s = \"vault:%s\", or "+
+			"\"$NAME\" for a variable of pfar's environment.", f.Val.Kind, quoteKey(f.Key), suggestion)
 	case f.Val.Text == "":
-		d.Problem(f.Val.At, "Empty value", "%s has no reference. Write %s = \"vault:%s\", or leave it out.", block.QuoteName(f.Key), quoteKey(f.Key), suggestion)
+		d.Problem(f.Val.At, "Empty value", "%s has no reference. Write %s = \"vault:%s\", or leave it out.",
+			block.QuoteName(f.Key), quoteKey(f.Key), suggestion)
 	case strings.HasPrefix(strings.ToLower(f.Val.Text), "vault"):
-		d.Problem(f.Val.At, "Invalid vault key", "A reference is \"vault:\" and a key of at most 64 characters from a to z, 0 to 9, _ and -. Write %s = \"vault:%s\".", quoteKey(f.Key), suggestion)
+		d.Problem(f.Val.At, "Invalid vault key", "A reference is \"vault:\" and a key of at most 64 characters from a to "+
+			"z, 0 to 9, _ and -. Write %s = \"vault:%s\".", quoteKey(f.Key), suggestion)
 	case strings.HasPrefix(f.Val.Text, "$"):
-		d.Problem(f.Val.At, "Invalid reference", "A reference to a variable of pfar's environment is \"$\" and its name, and nothing else. Write %s = \"$%s\".", quoteKey(f.Key), cmp.Or(variableName.FindString(variable), "NAME"))
+		d.Problem(f.Val.At, "Invalid reference", "A reference to a variable of pfar's environment is \"$\" and its name, "+
+			"and nothing else. Write %s = \"$%s\".", quoteKey(f.Key), cmp.Or(variableName.FindString(variable), "NAME"))
 	default:
-		d.Problem(f.Val.At, "Secret in a declaration", "auth holds references, never a secret. Store it with `pfar vault set %s` and write %s = \"vault:%s\", or \"$NAME\" for a variable of pfar's environment. If this was a real secret, replace it: the file has held it.", suggestion, quoteKey(f.Key), suggestion)
+		d.Problem(f.Val.At, "Secret in a declaration", "auth holds references, never a secret. Store it with `pfar vault "+
+			"set %s` and write %s = \"vault:%s\", or \"$NAME\" for a variable of pfar's environment. If this was a real "+
+			"secret, replace it: the file has held it.", suggestion, quoteKey(f.Key), suggestion)
 	}
 	return Credential{}, false
 }
@@ -176,7 +184,8 @@ func quoteKey(key string) string {
 // tokenEnv names the variable of pfar's environment that holds the token.
 func (d *variables) tokenEnv(f *block.Field) {
 	if d.token != nil {
-		d.Problem(f.At, "Duplicate key", "%s was given already in line %d: it stands at the top or in auth. Keep one of the two.", block.Quote(f.Key), d.token.At.Start.Line)
+		d.Problem(f.At, "Duplicate key", "%s was given already in line %d: it stands at the top or in auth. Keep one "+
+			"of the two.", block.Quote(f.Key), d.token.At.Start.Line)
 		return
 	}
 	d.token = f
@@ -191,7 +200,8 @@ func (d *variables) tokenEnv(f *block.Field) {
 	}
 	if !variableName.MatchString(s) || block.SecretLooking(s) {
 		d.Hidden.Add(f.Val.At)
-		d.Problem(f.Val.At, "Invalid variable", "token_env is the name of the variable that holds the token, never the token. Write %s.", f.Example)
+		d.Problem(f.Val.At, "Invalid variable", "token_env is the name of the variable that holds the token, never the "+
+			"token. Write %s.", f.Example)
 		return
 	}
 	if why := reserved(s); why != "" {
@@ -243,7 +253,9 @@ func (d *variables) checkScopes() {
 		slices.ContainsFunc(d.server.Credentials, func(c Credential) bool { return c.Key != "" }) {
 		return
 	}
-	d.Caution(d.scoped.At, "Scopes not compared", "Scopes are compared with those of OAuth token sets in the vault, and no credential of this server is in it. Write NOTION_TOKEN = \"vault:notion_token\" for one that `pfar vault set notion_token --oauth` has stored, or remove scopes.")
+	d.Caution(d.scoped.At, "Scopes not compared", "Scopes are compared with those of OAuth token sets in the vault, and "+
+		"no credential of this server is in it. Write NOTION_TOKEN = \"vault:notion_token\" for one that `pfar vault set "+
+		"notion_token --oauth` has stored, or remove scopes.")
 }
 
 // env reads the variables that are no secret, and "$NAME", which may be one.
@@ -253,7 +265,8 @@ func (d *variables) env(f *block.Field) {
 		return
 	}
 	if len(n.Fields) > maxVariables {
-		d.Problem(n.Fields[maxVariables].At, "Too many variables", "env has %d, and room for %d. Give the server a file to read.", len(n.Fields), maxVariables)
+		d.Problem(n.Fields[maxVariables].At, "Too many variables", "env has %d, and room for %d. Give the server a "+
+			"file to read.", len(n.Fields), maxVariables)
 		return
 	}
 	for _, v := range n.Fields {
@@ -304,13 +317,18 @@ func (d *variables) envValue(f *block.Field, good bool) {
 		d.server.Credentials = append(d.server.Credentials, Credential{Env: f.Key, From: from})
 		return
 	case expansion.MatchString(s):
-		d.Caution(at, "Not expanded", "Only a whole value \"$NAME\" is taken from pfar's environment. This one is passed on as it stands. Write the value out.")
+		d.Caution(at, "Not expanded", "Only a whole value \"$NAME\" is taken from pfar's environment. This one is passed "+
+			"on as it stands. Write the value out.")
 	case block.PasswordWithin(s):
 		d.Hidden.Add(at)
-		d.Caution(at, "Secret in a declaration", "The address in %s has a password in it, and everyone who may read this file has it. Store the whole address with `pfar vault set %s` and write %s = \"vault:%s\" in auth.", quoteKey(f.Key), vaultName(f.Key), quoteKey(f.Key), vaultName(f.Key))
+		d.Caution(at, "Secret in a declaration", "The address in %s has a password in it, and everyone who may read this "+
+			"file has it. Store the whole address with `pfar vault set %s` and write %s = \"vault:%s\" in auth.",
+			quoteKey(f.Key), vaultName(f.Key), quoteKey(f.Key), vaultName(f.Key))
 	case block.SecretWithin(s):
 		d.Hidden.Add(at)
-		d.Caution(at, "Secret in a declaration", "The value of %s looks like a secret, and everyone who may read this file has it. Store it with `pfar vault set %s` and write %s = \"vault:%s\" in auth.", quoteKey(f.Key), vaultName(f.Key), quoteKey(f.Key), vaultName(f.Key))
+		d.Caution(at, "Secret in a declaration", "The value of %s looks like a secret, and everyone who may read this file "+
+			"has it. Store it with `pfar vault set %s` and write %s = \"vault:%s\" in auth.", quoteKey(f.Key), vaultName(f.Key),
+			quoteKey(f.Key), vaultName(f.Key))
 	}
 	d.server.Env = append(d.server.Env, Variable{Name: f.Key, Value: s})
 }
@@ -320,7 +338,8 @@ func (d *variables) check() {
 	first := map[string]*block.Field{}
 	for _, f := range slices.Concat(d.auths, d.envs) {
 		if have, ok := first[f.Key]; ok {
-			d.Problem(f.At, "Duplicate variable", "%s is set already in line %d: env, auth and token_env all set variables of the server. Keep one.", block.Quote(f.Key), have.At.Start.Line)
+			d.Problem(f.At, "Duplicate variable", "%s is set already in line %d: env, auth and token_env all set variables of "+
+				"the server. Keep one.", block.Quote(f.Key), have.At.Start.Line)
 			d.Hidden.All(f.Val)
 			continue
 		}

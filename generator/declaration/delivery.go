@@ -89,7 +89,8 @@ func (d *deliveries) credential(f *block.Field) (Credential, bool) {
 	d.delivery = delivery{Credential: Credential{Env: f.Key}}
 	d.Section(keys, f.Val)
 	if _, ok := f.Val.Index["secret"]; !ok && !d.meant["secret"] {
-		d.Problem(f.At, "Missing key", "%s does not say which secret it is. Write secret = \"vault:%s\" in it.", block.QuoteName(f.Key), vaultName(f.Key))
+		d.Problem(f.At, "Missing key", "%s does not say which secret it is. Write secret = \"vault:%s\" in it.",
+			block.QuoteName(f.Key), vaultName(f.Key))
 	}
 	d.checkDelivered(f)
 	if c := &d.delivery.Credential; d.launch.elsewhere() {
@@ -140,14 +141,16 @@ func (d *deliveries) checkDelivered(f *block.Field) {
 		d.Problem(how.At, "Keys that exclude each other", "deliver says how a program on this machine gets the secret, and "+
 			"this server runs elsewhere: pfar puts the secret into its requests. Remove deliver.")
 	case !d.launch.elsewhere() && x.Deliver != broker.InEnvironment && !d.launch.starts() && d.server.Transport != Stdio:
-		d.Problem(how.At, "Keys that exclude each other", "deliver says how a program that pfar starts gets the secret, and this server has no command. Remove deliver.")
+		d.Problem(how.At, "Keys that exclude each other", "deliver says how a program that pfar starts gets the secret, "+
+			"and this server has no command. Remove deliver.")
 	}
 	if x.Deliver == broker.OnWire || x.unsaid || d.meant["deliver"] || d.launch.elsewhere() {
 		return
 	}
 	for _, key := range []string{"hosts", "in"} {
 		if k, ok := f.Val.Index[key]; ok {
-			d.Problem(k.At, "Keys that exclude each other", "%s is for a secret that the bridge puts on the wire, and this one is handed to the server. Write deliver = \"broker\", or remove %s.", key, key)
+			d.Problem(k.At, "Keys that exclude each other", "%s is for a secret that the bridge puts on the wire, and this "+
+				"one is handed to the server. Write deliver = \"broker\", or remove %s.", key, key)
 		}
 	}
 }
@@ -165,7 +168,8 @@ func (d *deliveries) listed(f *block.Field, most int) []*block.Node {
 		d.Problem(n.At, "Empty value", "%s has no entry, so the secret could go nowhere. Write %s, or leave the key out.", f.Key, f.Example)
 	case len(n.Items) > most:
 		d.Hidden.All(n)
-		d.Problem(n.Items[most].At, "Too many entries", "%s has %d entries, and room for %d. Write those that the secret is for.", f.Key, len(n.Items), most)
+		d.Problem(n.Items[most].At, "Too many entries", "%s has %d entries, and room for %d. Write those that the "+
+			"secret is for.", f.Key, len(n.Items), most)
 		return nil
 	}
 	var good []*block.Node
@@ -251,17 +255,22 @@ func (d *deliveries) onlyHost(f *block.Field) []egress.Endpoint {
 	}
 	switch standard := slices.IndexFunc(secure, func(e egress.Endpoint) bool { return e.Port == 443 }); {
 	case len(d.server.Allowed) == 0:
-		return fault("The secret of %s has no host. Write allowed_domains = [%s] with its host.", block.QuoteName(f.Key), block.Quote(example.String()))
+		return fault("The secret of %s has no host. Write allowed_domains = [%s] with its host.", block.QuoteName(f.Key),
+			block.Quote(example.String()))
 	case len(exact) == 0:
-		return fault("A secret goes only to hosts with full names, and allowed_domains has none. Add the host of %s, such as %s, and write hosts = [%[2]s].", block.QuoteName(f.Key), block.Quote(example.String()))
+		return fault("A secret goes only to hosts with full names, and allowed_domains has none. Add the host of %s, such "+
+			"as %s, and write hosts = [%[2]s].", block.QuoteName(f.Key), block.Quote(example.String()))
 	case len(exact) > 1 || others > 0:
-		return fault("%s does not say which of the declared hosts may get the secret. Write hosts = [%s] in it, for example.", block.QuoteName(f.Key), block.Quote(example.String()))
+		return fault("%s does not say which of the declared hosts may get the secret. Write hosts = [%s] in it, for example.",
+			block.QuoteName(f.Key), block.Quote(example.String()))
 	case len(secure) == 0:
-		return fault("The one declared host is reached on port 80 only, where the secret of %s would travel in the clear. Write the host without a port in allowed_domains.", block.QuoteName(f.Key))
+		return fault("The one declared host is reached on port 80 only, where the secret of %s would travel in the clear. "+
+			"Write the host without a port in allowed_domains.", block.QuoteName(f.Key))
 	case standard >= 0:
 		return secure[standard : standard+1]
 	case len(secure) > 1:
-		return fault("%s does not say on which port its host may get the secret. Write hosts = [%s] in it, for example.", block.QuoteName(f.Key), block.Quote(example.String()))
+		return fault("%s does not say on which port its host may get the secret. Write hosts = [%s] in it, for example.",
+			block.QuoteName(f.Key), block.Quote(example.String()))
 	}
 	return secure
 }
@@ -281,13 +290,17 @@ func (d *deliveries) brokeredHost(n *block.Node) (egress.Endpoint, bool) {
 	case err != nil:
 		return fault("Invalid host", "%s", domainFault(err))
 	case e.Host == "":
-		return fault("Address as a host", "%s is an address. A certificate for a name must prove who gets the secret. Write the host's name, here and in allowed_domains.", block.Quote(n.Text))
+		return fault("Address as a host", "%s is an address. A certificate for a name must prove who gets the secret. "+
+			"Write the host's name, here and in allowed_domains.", block.Quote(n.Text))
 	case e.Wildcard:
-		return fault("Host not spelt out", "%s covers every name below %s, and the owner of any such name would get the secret. Write each host.", block.Quote(n.Text), block.Quote(e.Host))
+		return fault("Host not spelt out", "%s covers every name below %s, and the owner of any such name would get the "+
+			"secret. Write each host.", block.Quote(n.Text), block.Quote(e.Host))
 	case e.AnyPort:
-		return fault("Every port", "%s stands for every port, and a secret goes to one. Write %s, which is port 443.", block.Quote(n.Text), block.Quote(e.Host))
+		return fault("Every port", "%s stands for every port, and a secret goes to one. Write %s, which is port 443.",
+			block.Quote(n.Text), block.Quote(e.Host))
 	case e.Port == 80:
-		return fault("Secret in the clear", "What goes to port 80 is not encrypted, and a secret never travels so. Write %s, which is port 443.", block.Quote(e.Host))
+		return fault("Secret in the clear", "What goes to port 80 is not encrypted, and a secret never travels so. Write "+
+			"%s, which is port 443.", block.Quote(e.Host))
 	case !d.domains.known():
 		return e, true
 	}
@@ -321,7 +334,8 @@ func (d *deliveries) covered(n *block.Node, e egress.Endpoint) (egress.Endpoint,
 	case named != nil:
 		detail = "allowed_domains has " + block.Quote(named.String()) + ", and not port " + portOf(want) + ". Write " + block.Quote(named.String()) + " if that speaks TLS, or add " + block.Quote(want.String()) + " there."
 	case wild != nil:
-		detail = "allowed_domains has it as one of " + block.Quote(wild.String()) + " only, and a secret goes to hosts that are spelt out. Add " + block.Quote(e.String()) + " there."
+		detail = "allowed_domains has it as one of " + block.Quote(wild.String()) + " only, and a secret goes to hosts " +
+			"that are spelt out. Add " + block.Quote(e.String()) + " there."
 	default:
 		detail = "allowed_domains does not have it, so the server cannot reach it. " + d.domains.declaredNear(e)
 	}

@@ -63,7 +63,9 @@ func parseEndpoint(s string) (egress.Endpoint, error) {
 		return e, err
 	}
 	if suffix, _ := publicsuffix.PublicSuffix(e.Host); suffix == e.Host {
-		return egress.Endpoint{}, fmt.Errorf(`%q covers names that anyone can register (%q is a public suffix): write each host, or "*.example.%s"`, s, e.Host, e.Host)
+		return egress.Endpoint{},
+			fmt.Errorf(`%q covers names that anyone can register (%q is a public suffix): write each host, or "*.example.%s"`, s,
+				e.Host, e.Host)
 	}
 	return e, nil
 }
@@ -99,7 +101,8 @@ func (d *domains) blocked(f *block.Field) {
 		case err != nil:
 			d.Problem(n.At, "Invalid domain", "%s", domainFault(err))
 		case e.Host == "":
-			d.Problem(n.At, "Address as a name", "%s is an address. The server reaches those only that allowed_domains has: leave it out there.", block.Quote(n.Text))
+			d.Problem(n.At, "Address as a name", "%s is an address. The server reaches those only that allowed_domains has: "+
+				"leave it out there.", block.Quote(n.Text))
 		default:
 			d.nodes = append(d.nodes, n)
 			d.server.Blocked = append(d.server.Blocked, e)
@@ -111,7 +114,8 @@ func (d *domains) blocked(f *block.Field) {
 func (d *domains) checkBlocked() {
 	for i, e := range d.server.Blocked {
 		if len(d.server.Allowed) > 0 && d.known() && !slices.ContainsFunc(d.server.Allowed, e.Limits) {
-			d.Caution(d.nodes[i].At, "Nothing to block", "allowed_domains does not allow %s anyway. Remove the entry, or correct it.", block.Quote(d.nodes[i].Text))
+			d.Caution(d.nodes[i].At, "Nothing to block", "allowed_domains does not allow %s anyway. Remove the entry, or "+
+				"correct it.", block.Quote(d.nodes[i].Text))
 		}
 	}
 }
@@ -119,7 +123,8 @@ func (d *domains) checkBlocked() {
 // allow adds a host that no entry covers.
 func (d *domains) allow(e egress.Endpoint) {
 	for _, have := range d.server.Allowed {
-		if have == e || have.Host == e.Host && have.Prefix == e.Prefix && !have.Wildcard && have.Port == 0 && (have.AnyPort || e.Port == 443 || e.Port == 80) {
+		if have == e || have.Host == e.Host && have.Prefix == e.Prefix && !have.Wildcard && have.Port == 0 &&
+			(have.AnyPort || e.Port == 443 || e.Port == 80) {
 			return
 		}
 	}

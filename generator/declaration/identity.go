@@ -107,7 +107,8 @@ func (d identity) check() {
 	}
 	if fault := nameFault(d.server.Name); fault != "" {
 		near := validNameNear(d.server.Name)
-		d.Problem(d.Start(), "Invalid name", "The server is named after the file, and the name %s %s. Rename the file, or write name = %q.", block.QuoteName(d.server.Name), fault, near)
+		d.Problem(d.Start(), "Invalid name", "The server is named after the file, and the name %s %s. Rename the file, or "+
+			"write name = %q.", block.QuoteName(d.server.Name), fault, near)
 	}
 }
 
@@ -120,7 +121,8 @@ func (d *reader) description(to *string) block.Value {
 		case len(s) > maxDescription:
 			d.Problem(f.Val.At, "Too long", "description has %d bytes, and room for %d. Write a sentence.", len(s), maxDescription)
 		case strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && visible.Deceptive(r) }):
-			d.Problem(f.Val.At, "Invisible character", "description holds a control character or one that cannot be seen: %s. Remove it.", block.Quote(s))
+			d.Problem(f.Val.At, "Invisible character", "description holds a control character or one that cannot be seen: "+
+				"%s. Remove it.", block.Quote(s))
 		default:
 			*to = s
 		}

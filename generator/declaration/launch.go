@@ -52,7 +52,8 @@ func (d *launch) command(f *block.Field) {
 		for _, w := range words[1:] {
 			rest = append(rest, block.Quote(w))
 		}
-		d.Problem(f.Val.At, "Invalid command", "command is the program alone, no shell reads it. Write command = %s and args = [%s].", block.Quote(words[0]), strings.Join(rest, ", "))
+		d.Problem(f.Val.At, "Invalid command", "command is the program alone, no shell reads it. Write command = %s and "+
+			"args = [%s].", block.Quote(words[0]), strings.Join(rest, ", "))
 		return
 	}
 	d.server.Command = s
@@ -91,7 +92,8 @@ func (d *launch) path(f *block.Field) {
 		d.Problem(f.Val.At, "Invalid path", `%s is a pipe of Windows. On Linux it is a pair of FIFOs, PATH.in and PATH.out: write path = "/run/notion/pipe" for both.`, block.Quote(s))
 	case !d.absolute(f.Val):
 	case len(s) > maxSocketPath:
-		d.Problem(f.Val.At, "Too long", "The path of a socket has room for %d bytes, and this one has %d. Write a shorter one.", maxSocketPath, len(s))
+		d.Problem(f.Val.At, "Too long", "The path of a socket has room for %d bytes, and this one has %d. Write a "+
+			"shorter one.", maxSocketPath, len(s))
 	case NotASocket(s):
 		d.Problem(f.Val.At, "Refused path", "%s belongs to the machine, and no MCP server listens there. Write the path of "+
 			"the server's own socket, such as %s.", block.Quote(s), f.Example)
@@ -117,7 +119,8 @@ func (d *launch) owner(f *block.Field) {
 
 // NotASocket reports whether services of the host's own listen at a path: no MCP server does.
 func NotASocket(s string) bool {
-	for _, p := range []string{"/proc", "/sys", "/dev", "/etc", "/boot", "/var/lib/pfar", "/run/pfar", "/run/systemd", "/run/dbus", "/run/docker.sock", "/run/containerd", "/run/podman"} {
+	for _, p := range []string{"/proc", "/sys", "/dev", "/etc", "/boot", "/var/lib/pfar", "/run/pfar", "/run/systemd",
+		"/run/dbus", "/run/docker.sock", "/run/containerd", "/run/podman"} {
 		if below(strings.Replace(s, "/var/run/", "/run/", 1), p) {
 			return true
 		}
@@ -136,7 +139,8 @@ func (d *launch) check(to *domains) {
 	d.excludes("insecure", !d.elsewhere(), "insecure is for the url of a remote server, and the transport is "+t+
 		". Remove insecure.")
 	d.excludes("ca", !d.elsewhere(), "ca is for the url of a remote server, and the transport is "+t+". Remove ca.")
-	d.excludes("path", !socket, "path is the socket of a server, and the transport is "+t+`. Write transport = "uds" (or "pipe"), or remove path.`)
+	d.excludes("path", !socket, "path is the socket of a server, and the "+
+		"transport is "+t+`. Write transport = "uds" (or "pipe"), or remove path.`)
 	d.excludes("owner", !d.attaches(), "owner is the user of a server that pfar finds running at path, and this is none. "+
 		"Remove owner.")
 	d.checkProgram()
@@ -217,7 +221,9 @@ func (d *launch) version(f *block.Field) {
 		return
 	}
 	if !versionPattern.MatchString(s) {
-		d.Problem(f.Val.At, "Not a version", `version names one exact version of the server, and %s is not a version. Write %s, or leave the key out.`, block.Quote(s), f.Example)
+		d.Problem(f.Val.At, "Not a version",
+			`version names one exact version of the server, and %s is not a version. Write %s, or leave the key out.`,
+			block.Quote(s), f.Example)
 		return
 	}
 	d.server.Version = s

@@ -76,7 +76,8 @@ type Broken struct {
 // leftovers are the ends, before .hcl or .toml, of names under which editors and package tools leave copies.
 func leftovers() []string {
 	return []string{
-		"~", ".bak", ".orig", ".swp", ".tmp", ".save", ".dpkg-new", ".dpkg-old", ".dpkg-dist", ".dpkg-tmp", ".dpkg-bak", ".dpkg-backup", ".dpkg-remove",
+		"~", ".bak", ".orig", ".swp", ".tmp", ".save", ".dpkg-new", ".dpkg-old", ".dpkg-dist", ".dpkg-tmp", ".dpkg-bak",
+		".dpkg-backup", ".dpkg-remove",
 		".ucf-new", ".ucf-old", ".ucf-dist", ".rpmnew", ".rpmsave", ".rpmorig", ".pacnew", ".pacsave", ".sync-conflict",
 	}
 }

@@ -41,7 +41,9 @@ func (d *private) check() {
 	}
 	fields := d.given.Val.Fields
 	if len(fields) > maxDomains {
-		d.Problem(fields[maxDomains].At, "Too many names", `allow_private has %d names, and allowed_domains room for %d. Write "*.example.com" for the names below one.`, len(fields), maxDomains)
+		d.Problem(fields[maxDomains].At, "Too many names",
+			`allow_private has %d names, and allowed_domains room for %d. Write "*.example.com" for the names below one.`,
+			len(fields), maxDomains)
 		return
 	}
 	seen := map[string]hcl.Range{}
@@ -56,7 +58,8 @@ func (d *private) check() {
 		}
 		p := egress.Private{Host: e.Host, Wildcard: e.Wildcard, Prefixes: prefixes}
 		if first, twice := seen[p.String()]; twice {
-			d.Problem(f.At, "Duplicate name", "%s was given already in line %d. Write all its addresses in one list.", block.Quote(p.String()), first.Start.Line)
+			d.Problem(f.At, "Duplicate name", "%s was given already in line %d. Write all its addresses in one list.",
+				block.Quote(p.String()), first.Start.Line)
 			continue
 		}
 		seen[p.String()] = f.At
@@ -82,13 +85,15 @@ func (d *private) name(f *block.Field) (egress.Endpoint, bool) {
 	}
 	switch {
 	case f.Val.Kind == block.Table && !d.declares(e): // db.lan = [...] in TOML
-		fault("Name without quotes", "%s is one part of a name and so begins a nested table. Write the whole name in quotes: %s.", block.QuoteName(f.Key), privateForm)
+		fault("Name without quotes", "%s is one part of a name and so begins a nested table. Write the whole name in "+
+			"quotes: %s.", block.QuoteName(f.Key), privateForm)
 		return egress.Endpoint{}, false
 	case err != nil:
 		fault("Invalid name", "%s", domainFault(err))
 		return egress.Endpoint{}, false
 	case e.Host == "":
-		fault("Address as a name", "%s is an address, which needs no exception: the server reaches it if allowed_domains has it. Write it there, or remove it.", block.Quote(f.Key))
+		fault("Address as a name", "%s is an address, which needs no exception: the server reaches it if allowed_domains "+
+			"has it. Write it there, or remove it.", block.Quote(f.Key))
 		return egress.Endpoint{}, false
 	case port:
 		fault("Port in a name", "%s has a port, and ports stand in allowed_domains. Write %s.", block.Quote(f.Key), block.Quote(e.String()))
@@ -113,9 +118,12 @@ func (d *private) prefixes(f *block.Field, e egress.Endpoint) []netip.Prefix {
 	}
 	switch {
 	case len(entries) == 0:
-		d.Problem(f.Val.At, "Empty value", "%s has no address, so nothing is allowed by it. Write %s, or leave it out.", block.QuoteName(f.Key), example)
+		d.Problem(f.Val.At, "Empty value", "%s has no address, so nothing is allowed by it. Write %s, or leave it out.",
+			block.QuoteName(f.Key), example)
 	case len(entries) > maxPrefixes:
-		d.Problem(entries[maxPrefixes].At, "Too many addresses", `%s has %d entries, and room for %d. Write a prefix, such as "10.1.0.0/16".`, block.QuoteName(f.Key), len(entries), maxPrefixes)
+		d.Problem(entries[maxPrefixes].At, "Too many addresses",
+			`%s has %d entries, and room for %d. Write a prefix, such as "10.1.0.0/16".`, block.QuoteName(f.Key), len(entries),
+			maxPrefixes)
 		return nil
 	}
 	return block.Entries[netip.Prefix]{
@@ -127,7 +135,8 @@ func (d *private) prefixes(f *block.Field, e egress.Endpoint) []netip.Prefix {
 func (d *private) prefix(n *block.Node, example string) (netip.Prefix, bool) {
 	if n.Kind != block.Text {
 		if n.Kind != block.Broken {
-			d.Problem(n.At, "Wrong type", "A name of allow_private has a list of addresses and prefixes in quotes, not %s. Write %s.", n.Kind, example)
+			d.Problem(n.At, "Wrong type", "A name of allow_private has a list of addresses and prefixes in quotes, not "+
+				"%s. Write %s.", n.Kind, example)
 		}
 		return netip.Prefix{}, false
 	}
@@ -144,7 +153,8 @@ func (d *private) prefix(n *block.Node, example string) (netip.Prefix, bool) {
 	why, part := egress.Futile(p)
 	switch {
 	case part.IsValid():
-		d.Problem(n.At, "Prefix too wide", "%s %s. Write %s, or the addresses that are meant.", block.Quote(n.Text), why, block.Quote(part.String()))
+		d.Problem(n.At, "Prefix too wide", "%s %s. Write %s, or the addresses that are meant.", block.Quote(n.Text), why,
+			block.Quote(part.String()))
 		return netip.Prefix{}, false
 	case why != "" && p.IsSingleIP():
 		d.Caution(n.At, "No effect", "%s %s; it matters only where the address is this machine's own. Remove it, or write "+

@@ -204,7 +204,8 @@ func (d *reader) integer(f *block.Field, n *block.Node, least, most int64) (int6
 	v, err := strconv.ParseInt(n.Text, 10, 64)
 	switch {
 	case !plain:
-		d.Problem(n.At, "Not a plain number", "%s takes a whole number in decimal, without a leading zero, sign or exponent. Write %s.", f.Key, f.Example)
+		d.Problem(n.At, "Not a plain number", "%s takes a whole number in decimal, without a leading zero, sign or "+
+			"exponent. Write %s.", f.Key, f.Example)
 	case err != nil || v < least || v > most:
 		d.outOfRange(f, n.At, strconv.FormatInt(least, 10), strconv.FormatInt(most, 10))
 	default:
@@ -228,7 +229,8 @@ func (d *reader) setDuration(to *time.Duration, least, most time.Duration, never
 		shortest, longest := block.Quote(Short(least)), block.Quote(Short(most))
 		switch {
 		case err != nil:
-			d.Problem(f.Val.At, "Not a duration", `%s is no duration: a number with ms, s, m or h, from %s to %s. Write %s.`, block.Quote(s), shortest, longest, f.Example)
+			d.Problem(f.Val.At, "Not a duration", `%s is no duration: a number with ms, s, m or h, from %s to %s. Write %s.`,
+				block.Quote(s), shortest, longest, f.Example)
 		case never && v == 0, v >= least && v <= most:
 			*to = v
 		default:

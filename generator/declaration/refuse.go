@@ -20,9 +20,11 @@ func refuse(s *block.Source, least string) *hcl.Diagnostic {
 	b := s.Bytes
 	switch {
 	case len(b) > maxSize:
-		return block.Problem(s.Start(), "File too large", "A declaration has at most %d KiB. One file declares one server: look whether this is the right file.", maxSize>>10)
+		return block.Problem(s.Start(), "File too large", "A declaration has at most %d KiB. One file declares one server: "+
+			"look whether this is the right file.", maxSize>>10)
 	case bytes.HasPrefix(b, []byte("\xef\xbb\xbf")):
-		return block.Problem(s.Start(), "Byte order mark", "The file starts with a byte order mark, which is invisible and part of the first key. Save it as UTF-8 without one.")
+		return block.Problem(s.Start(), "Byte order mark", "The file starts with a byte order mark, which is invisible and "+
+			"part of the first key. Save it as UTF-8 without one.")
 	case bytes.HasPrefix(b, []byte("\xff\xfe")), bytes.HasPrefix(b, []byte("\xfe\xff")):
 		return block.Problem(s.Start(), "Not UTF-8", "The file is UTF-16. Save it as UTF-8.")
 	}
@@ -51,11 +53,13 @@ func invisible(at hcl.Range, r rune) *hcl.Diagnostic {
 	case 0:
 		return block.Problem(at, "Not text", "The file has a NUL byte, so it is not a text file. Remove it.")
 	case '\r':
-		return block.Problem(at, "Invisible character", "A carriage return without a line feed hides text on a terminal. End lines with a line feed.")
+		return block.Problem(at, "Invisible character", "A carriage return without a line feed hides text on a terminal. "+
+			"End lines with a line feed.")
 	}
 	code := fmt.Sprintf(`\u%04X`, r)
 	if r > 0xffff {
 		code = fmt.Sprintf(`\U%08X`, r)
 	}
-	return block.Problem(at, "Invisible character", "The character U+%04X is invisible, or shows text in another order than it is read. Remove it, or write it as %s within a string.", r, code)
+	return block.Problem(at, "Invisible character", "The character U+%04X is invisible, or shows text in another order "+
+		"than it is read. Remove it, or write it as %s within a string.", r, code)
 }

@@ -64,7 +64,8 @@ func (d *rights) trusted(to *bool) block.Value {
 		switch v, ok := d.Truth(f); {
 		case !ok:
 		case !v:
-			d.Problem(f.Val.At, "Nothing to relax", "A client's declaration may only make a server's facts stricter, and %[1]s = false would not. Write %[1]s = true, or leave it out and say it in the server's own declaration.", f.Key)
+			d.Problem(f.Val.At, "Nothing to relax", "A client's declaration may only make a server's facts stricter, and "+
+				"%[1]s = false would not. Write %[1]s = true, or leave it out and say it in the server's own declaration.", f.Key)
 		default:
 			*to = true
 		}

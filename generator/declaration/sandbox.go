@@ -100,7 +100,9 @@ func (d *box) cpuQuota(f *block.Field) {
 	}
 	m := quotaPattern.FindStringSubmatch(s)
 	if m == nil {
-		d.Problem(f.Val.At, "Not a quota", `%s is not a share of a processor: "50%%" is half of one, "200%%" two whole ones, from "1%%" to "6400%%". Write %s.`, block.Quote(s), f.Example)
+		d.Problem(f.Val.At, "Not a quota",
+			`%s is not a share of a processor: "50%%" is half of one, "200%%" two whole ones, from "1%%" to "6400%%". Write %s.`,
+			block.Quote(s), f.Example)
 		return
 	}
 	v, err := strconv.Atoi(m[1])
@@ -190,7 +192,8 @@ func (d *box) check() {
 			switch {
 			case i == j:
 			case m.path == other.path && i > j:
-				d.Problem(m.at, "Duplicate path", "%s is listed already in line %d. Keep one: writable includes reading.", block.Quote(m.path), other.at.Start.Line)
+				d.Problem(m.at, "Duplicate path", "%s is listed already in line %d. Keep one: writable includes reading.",
+					block.Quote(m.path), other.at.Start.Line)
 			case m.path != other.path && other.writable && below(m.path, other.path):
 				d.Problem(m.at, "Path within a writable one", "%s lies within %s of line %d, where the server could replace it. "+
 					"Remove it, or make directories beside each other.", block.Quote(m.path), block.Quote(other.path),

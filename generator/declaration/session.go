@@ -26,7 +26,8 @@ func (d *reader) capabilities(to *[]string) block.Value {
 		seen := map[string]hcl.Range{}
 		entries := d.Texts(f)
 		if len(entries) > maxCapabilities {
-			d.Problem(entries[maxCapabilities].At, "Too many capabilities", "client_capabilities has %d entries, and there are %d words. Write each once.", len(entries), len(words))
+			d.Problem(entries[maxCapabilities].At, "Too many capabilities", "client_capabilities has %d entries, and there "+
+				"are %d words. Write each once.", len(entries), len(words))
 			return
 		}
 		for _, n := range entries {
@@ -36,7 +37,8 @@ func (d *reader) capabilities(to *[]string) block.Value {
 				continue
 			}
 			if first, twice := seen[n.Text]; twice {
-				d.Problem(n.At, "Duplicate capability", "%s is in the list already, in line %d. Remove one of the two.", block.Quote(n.Text), first.Start.Line)
+				d.Problem(n.At, "Duplicate capability", "%s is in the list already, in line %d. Remove one of the two.",
+					block.Quote(n.Text), first.Start.Line)
 				continue
 			}
 			seen[n.Text] = n.At
@@ -92,6 +94,7 @@ func (d sessions) sharedMeant() bool {
 
 func (d sessions) ownOnly(key, what string) {
 	if f, ok := d.Given[key]; ok {
-		d.Problem(f.At, "Keys that belong together", `%s is about %s, and this server has one process for all. Write sessions = "own", or remove %s.`, key, what, key)
+		d.Problem(f.At, "Keys that belong together",
+			`%s is about %s, and this server has one process for all. Write sessions = "own", or remove %s.`, key, what, key)
 	}
 }

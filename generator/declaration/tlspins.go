@@ -39,7 +39,8 @@ func (d *tlsPins) check() {
 	fields := d.given.Val.Fields
 	if len(fields) > maxDomains {
 		d.Hidden.Add(d.given.Val.At)
-		d.Problem(fields[maxDomains].At, "Too many names", "tls_pins has %d names, and allowed_domains room for %d. Write those of brokered credentials.", len(fields), maxDomains)
+		d.Problem(fields[maxDomains].At, "Too many names", "tls_pins has %d names, and allowed_domains room for %d. Write "+
+			"those of brokered credentials.", len(fields), maxDomains)
 		return
 	}
 	opened, seen := d.openedHosts(), map[string]hcl.Range{}
@@ -53,7 +54,8 @@ func (d *tlsPins) check() {
 			continue
 		}
 		if first, twice := seen[host]; twice {
-			d.Problem(f.At, "Duplicate name", "%s was given already in line %d. Write all its pins in one list.", block.Quote(host), first.Start.Line)
+			d.Problem(f.At, "Duplicate name", "%s was given already in line %d. Write all its pins in one list.",
+				block.Quote(host), first.Start.Line)
 			continue
 		}
 		seen[host] = f.At
@@ -79,7 +81,8 @@ func (d *tlsPins) pinnedHost(f *block.Field, opened map[string]bool) (string, bo
 	e, err := parseEndpoint(f.Key)
 	switch {
 	case f.Val.Kind == block.Table && !strings.Contains(f.Key, "."): // api.notion.com = [...] in TOML
-		fault("Name without quotes", "%s is one part of a name and so begins a nested table. Write the whole name in quotes: %s.", block.QuoteName(f.Key), tlsForm)
+		fault("Name without quotes", "%s is one part of a name and so begins a nested table. Write the whole name in "+
+			"quotes: %s.", block.QuoteName(f.Key), tlsForm)
 		return "", false
 	case err != nil:
 		fault("Invalid name", "%s", domainFault(err))
@@ -92,7 +95,8 @@ func (d *tlsPins) pinnedHost(f *block.Field, opened map[string]bool) (string, bo
 	case !d.brokersKnown():
 		return e.Host, false
 	}
-	fault("Host not opened", "%s gets no brokered secret, so the bridge does not open its connections and sees no certificate of it. %s", block.Quote(e.String()), pinnable(opened))
+	fault("Host not opened", "%s gets no brokered secret, so the bridge does not open its connections and sees no "+
+		"certificate of it. %s", block.Quote(e.String()), pinnable(opened))
 	return e.Host, false
 }
 
@@ -115,10 +119,12 @@ func (d *tlsPins) pinsOf(f *block.Field) []broker.Pin {
 	}
 	switch {
 	case len(entries) == 0:
-		d.Problem(f.Val.At, "Empty value", "%s has no pin, so nothing could be its certificate. Write %s = [%s], or leave it out.", block.QuoteName(f.Key), block.QuoteName(f.Key), pinExample)
+		d.Problem(f.Val.At, "Empty value", "%s has no pin, so nothing could be its certificate. Write %s = [%s], or "+
+			"leave it out.", block.QuoteName(f.Key), block.QuoteName(f.Key), pinExample)
 		return nil
 	case len(entries) > maxTLSPins:
-		d.Problem(entries[maxTLSPins].At, "Too many pins", "%s has %d pins, and room for %d. Pin the key of an authority instead of each host's own.", block.QuoteName(f.Key), len(entries), maxTLSPins)
+		d.Problem(entries[maxTLSPins].At, "Too many pins", "%s has %d pins, and room for %d. Pin the key of an authority "+
+			"instead of each host's own.", block.QuoteName(f.Key), len(entries), maxTLSPins)
 		return nil
 	}
 	return block.Entries[broker.Pin]{
@@ -134,7 +140,8 @@ func (d *tlsPins) pin(n *block.Node) (broker.Pin, bool) {
 	}
 	if n.Kind != block.Broken {
 		d.Hidden.All(n)
-		d.Problem(n.At, "Invalid pin", "The entry is no pin: \"sha256/\" and the SHA-256 of a public key in Base64, 44 characters. Write %s, for example.", pinExample)
+		d.Problem(n.At, "Invalid pin", "The entry is no pin: \"sha256/\" and the SHA-256 of a public key in Base64, 44 "+
+			"characters. Write %s, for example.", pinExample)
 	}
 	return p, false
 }

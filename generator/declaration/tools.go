@@ -65,18 +65,22 @@ func (d *tools) read(f *block.Field) {
 		_, isKey := keys.Find(t.Key)
 		switch {
 		case !toolPattern.MatchString(t.Key) && !isKey:
-			d.Problem(t.At, "Invalid tool name", "%s is no tool's name: letters, digits and _ . / - are all that one may hold, and * for any of them, and each tool has a section of its own. Write %s.", block.QuoteName(t.Key), d.form(toolSection))
+			d.Problem(t.At, "Invalid tool name", "%s is no tool's name: letters, digits and _ . / - are all that one may "+
+				"hold, and * for any of them, and each tool has a section of its own. Write %s.", block.QuoteName(t.Key),
+				d.form(toolSection))
 		case t.Val.Kind == block.Broken:
 		case t.Val.Kind != block.Table:
 			example := "semantics"
 			if isKey {
 				example = t.Key
 			}
-			d.Problem(t.At, "Tool without a name", "%s needs the name of a tool. Write %s with %s in it.", block.Quote(t.Key), d.form(toolSection), d.example(example))
+			d.Problem(t.At, "Tool without a name", "%s needs the name of a tool. Write %s with %s in it.", block.Quote(t.Key),
+				d.form(toolSection), d.example(example))
 		default:
 			d.tool, d.about = Tool{}, t.Key
 			if len(t.Val.Fields) == 0 {
-				d.Problem(t.At, "Missing key", "Nothing is said of the tool %s. Write %s in it, or leave it out.", block.Quote(t.Key), d.example("semantics"))
+				d.Problem(t.At, "Missing key", "Nothing is said of the tool %s. Write %s in it, or leave it out.",
+					block.Quote(t.Key), d.example("semantics"))
 			}
 			d.Section(keys, t.Val)
 			d.all[t.Key] = d.tool
@@ -91,7 +95,9 @@ func (d *tools) output(f *block.Field) {
 	}
 	l, err := gate.ParseLabel(s)
 	if err != nil {
-		d.Problem(f.Val.At, "Unknown output", `%s is not a label: write one of %s, or one of "clean", "extracted" or "raw", or both. Write %s.`, block.QuoteName(s), `"public", "internal", "sensitive", "regulated" or "secret"`, f.Example)
+		d.Problem(f.Val.At, "Unknown output",
+			`%s is not a label: write one of %s, or one of "clean", "extracted" or "raw", or both. Write %s.`,
+			block.QuoteName(s), `"public", "internal", "sensitive", "regulated" or "secret"`, f.Example)
 		return
 	}
 	d.tool.Output = l
@@ -139,14 +145,16 @@ func (d *tools) described(f *block.Field) {
 func (d *tools) alias(f *block.Field) {
 	entries := d.Texts(f)
 	if strings.Contains(d.about, "*") {
-		d.Problem(f.At, "Alias of many", "An alias is a name of one tool, and %s is about any number. Write it in a section of that one.", block.Quote(d.about))
+		d.Problem(f.At, "Alias of many", "An alias is a name of one tool, and %s is about any number. Write it in a "+
+			"section of that one.", block.Quote(d.about))
 		return
 	}
 	if f.Val.Kind == block.List && len(f.Val.Items) == 0 {
 		d.Problem(f.Val.At, "Empty value", "alias has no name in it. Write %s, or leave the key out.", f.Example)
 	}
 	if len(entries) > maxAliases {
-		d.Problem(entries[maxAliases].At, "Too many aliases", "The tool %s has %d aliases, and room for %d. Keep those that are used.", block.Quote(d.about), len(entries), maxAliases)
+		d.Problem(entries[maxAliases].At, "Too many aliases", "The tool %s has %d aliases, and room for %d. Keep those "+
+			"that are used.", block.Quote(d.about), len(entries), maxAliases)
 		return
 	}
 	for _, n := range entries {
@@ -156,7 +164,8 @@ func (d *tools) alias(f *block.Field) {
 		}
 		folded := strings.ReplaceAll(n.Text, "_", "-")
 		if first, twice := d.alike[folded]; twice {
-			d.Problem(n.At, "Duplicate alias", "%s is an alias of the tool %s already, in line %d: - and _ are alike. Remove one of the two.", block.Quote(n.Text), block.Quote(first.tool), first.at.Start.Line)
+			d.Problem(n.At, "Duplicate alias", "%s is an alias of the tool %s already, in line %d: - and _ are alike. Remove "+
+				"one of the two.", block.Quote(n.Text), block.Quote(first.tool), first.at.Start.Line)
 			continue
 		}
 		d.alike[folded] = alias{d.about, n.At}

@@ -44,24 +44,34 @@ func otherWords() map[string]string {
 		"cmd": "command", "program": "command", "exec": "command", "arguments": "args",
 		"environment": "env", "envs": "env", "vars": "env", "variables": "env",
 		"secrets": "auth", "credentials": "auth", "token": "auth", "api_key": "auth", "password": "auth", "headers": "auth",
-		"domains": "allowed_domains", "hosts": "allowed_domains", "host": "allowed_domains", "network": "allowed_domains", "egress": "allowed_domains", "allowed_origins": "allowed_domains",
+		"domains": "allowed_domains", "hosts": "allowed_domains", "host": "allowed_domains", "network": "allowed_domains",
+		"egress": "allowed_domains", "allowed_origins": "allowed_domains",
 		"blocked_origins": "blocked_domains", "denied_domains": "blocked_domains", "blocklist": "blocked_domains", "deny": "blocked_domains",
-		"private": "allow_private", "private_networks": "allow_private", "private_network": "allow_private", "private_domains": "allow_private", "private_ips": "allow_private",
-		"allow_internal": "allow_private", "allow_local": "allow_private", "allow_lan": "allow_private", "allow_loopback": "allow_private", "allow_rebinding": "allow_private",
-		"internal": "allow_private", "lan": "allow_private", "ssrf": "allow_private", "rebind": "allow_private", "private_addresses": "allow_private",
-		"type": "transport", "protocol": "transport", "endpoint": "url", "uri": "url", "socket": "path",
+		"private": "allow_private", "private_networks": "allow_private", "private_network": "allow_private",
+		"private_domains": "allow_private", "private_ips": "allow_private",
+		"allow_internal": "allow_private", "allow_local": "allow_private", "allow_lan": "allow_private",
+		"allow_loopback": "allow_private", "allow_rebinding": "allow_private",
+		"internal": "allow_private", "lan": "allow_private", "ssrf": "allow_private", "rebind": "allow_private",
+		"private_addresses": "allow_private",
+		"type":              "transport", "protocol": "transport", "endpoint": "url", "uri": "url", "socket": "path",
 		"memory": "memory_limit", "mem": "memory_limit", "memory_max": "memory_limit", "cpu": "cpu_quota", "cpus": "cpu_quota",
 		"pids": "tasks_max", "pids_limit": "tasks_max", "processes": "tasks_max", "tasks": "tasks_max",
 		"disabled": "enabled", "active": "enabled", "start": "autostart", "auto_start": "autostart", "idle": "idle_timeout",
-		"volumes": "writable", "mounts": "writable", "binds": "writable", "rw": "writable", "write": "writable", "ro": "read_only", "read": "read_only",
-		"tmp": "allow_tmp", "persist": "state", "home": "state", "backup": "undo", "snapshots": "undo", "tools": "tool", "security": "label", "sensitivity": "label", "desc": "description",
-		"id": "name", "server_id": "name", "title": "description", "readonly": "read_only_fs", "mcpservers": "server", "servers": "server", "mcp": "server",
-		"capabilities": "client_capabilities", "client": "client_capabilities", "elicit": "client_capabilities", "elicitation": "client_capabilities",
-		"sampling": "client_capabilities", "roots": "client_capabilities",
-		"per_session": "sessions", "session_mode": "sessions", "max_sessions": "sessions_max", "instances": "sessions_max", "session_timeout": "session_idle",
-		"retry": "retries", "max_retries": "retries", "attempts": "retries", "tries": "retries",
+		"volumes": "writable", "mounts": "writable", "binds": "writable", "rw": "writable", "write": "writable",
+		"ro": "read_only", "read": "read_only",
+		"tmp": "allow_tmp", "persist": "state", "home": "state", "backup": "undo", "snapshots": "undo", "tools": "tool",
+		"security": "label", "sensitivity": "label", "desc": "description",
+		"id": "name", "server_id": "name", "title": "description", "readonly": "read_only_fs", "mcpservers": "server",
+		"servers": "server", "mcp": "server",
+		"capabilities": "client_capabilities", "client": "client_capabilities", "elicit": "client_capabilities",
+		"elicitation": "client_capabilities",
+		"sampling":    "client_capabilities", "roots": "client_capabilities",
+		"per_session": "sessions", "session_mode": "sessions", "max_sessions": "sessions_max", "instances": "sessions_max",
+		"session_timeout": "session_idle",
+		"retry":           "retries", "max_retries": "retries", "attempts": "retries", "tries": "retries",
 		"pinning": "pins", "trust_first": "pins", "tofu": "pins", "aliases": "alias", "aka": "alias", "also": "alias",
-		"certificate_pins": "tls_pins", "cert_pins": "tls_pins", "pinned_certificates": "tls_pins", "public_key_pins": "tls_pins", "spki_pins": "tls_pins", "hpkp": "tls_pins",
+		"certificate_pins": "tls_pins", "cert_pins": "tls_pins", "pinned_certificates": "tls_pins",
+		"public_key_pins": "tls_pins", "spki_pins": "tls_pins", "hpkp": "tls_pins",
 		"ca_file": "ca", "cafile": "ca", "ca_cert": "ca", "cacert": "ca", "ca_certs": "ca", "ca_bundle": "ca",
 		"annotations": "tool", "limits": "sandbox", "resources": "sandbox", "isolation": "sandbox",
 	}
@@ -70,8 +80,10 @@ func otherWords() map[string]string {
 // wordsOfCredentials are what a key of a credential is called elsewhere.
 func wordsOfCredentials() map[string]string {
 	return map[string]string{
-		"key": "secret", "value": "secret", "ref": "secret", "reference": "secret", "vault": "secret", "token": "secret", "from": "secret", "source": "secret",
-		"delivery": "deliver", "as": "deliver", "via": "deliver", "mode": "deliver", "type": "deliver", "env": "deliver", "file": "deliver", "broker": "deliver",
+		"key": "secret", "value": "secret", "ref": "secret", "reference": "secret", "vault": "secret", "token": "secret",
+		"from": "secret", "source": "secret",
+		"delivery": "deliver", "as": "deliver", "via": "deliver", "mode": "deliver", "type": "deliver", "env": "deliver",
+		"file": "deliver", "broker": "deliver",
 		"host": "hosts", "domains": "hosts", "allowed_domains": "hosts", "allowed_hosts": "hosts", "to": "hosts",
 		"place": "in", "places": "in", "where": "in", "header": "in", "headers": "in", "query": "in", "body": "in",
 	}
@@ -80,13 +92,15 @@ func wordsOfCredentials() map[string]string {
 // wordsOfLabels are what labels are called elsewhere.
 func wordsOfLabels() map[string]string {
 	return map[string]string{
-		"confidential": "sensitive", "private": "sensitive", "personal": "sensitive", "restricted": "regulated", "pii": "regulated", "open": "public", "top-secret": "secret",
+		"confidential": "sensitive", "private": "sensitive", "personal": "sensitive", "restricted": "regulated",
+		"pii": "regulated", "open": "public", "top-secret": "secret",
 	}
 }
 
 func wordsOfTransports() map[string]string {
 	return map[string]string{
-		"http": "stream-http", "https": "stream-http", "streamable-http": "stream-http", "streamable_http": "stream-http", "streamablehttp": "stream-http", "stream_http": "stream-http",
+		"http": "stream-http", "https": "stream-http", "streamable-http": "stream-http", "streamable_http": "stream-http",
+		"streamablehttp": "stream-http", "stream_http": "stream-http",
 		"unix": "uds", "socket": "uds", "unix-socket": "uds", "fifo": "pipe", "local": "stdio", "stdin": "stdio", "process": "stdio",
 	}
 }
@@ -101,21 +115,24 @@ func wordsOfCapabilities() map[string]string {
 
 func wordsOfSessions() map[string]string {
 	return map[string]string{
-		"session": "own", "per-session": "own", "per_session": "own", "single": "own", "private": "own", "separate": "own", "isolated": "own", "dedicated": "own", "each": "own",
+		"session": "own", "per-session": "own", "per_session": "own", "single": "own", "private": "own", "separate": "own",
+		"isolated": "own", "dedicated": "own", "each": "own",
 		"share": "shared", "common": "shared", "one": "shared", "global": "shared", "all": "shared",
 	}
 }
 
 func wordsOfPins() map[string]string {
 	return map[string]string{
-		"tofu": "trust-first", "trust": "trust-first", "trust_first": "trust-first", "first": "trust-first", "trust-on-first-use": "trust-first", "accept": "trust-first", "auto": "trust-first",
+		"tofu": "trust-first", "trust": "trust-first", "trust_first": "trust-first", "first": "trust-first",
+		"trust-on-first-use": "trust-first", "accept": "trust-first", "auto": "trust-first",
 		"held": "hold", "ask": "hold", "manual": "hold", "review": "hold", "strict": "hold", "quarantine": "hold", "deny": "hold",
 	}
 }
 
 func wordsOfDeliveries() map[string]string {
 	return map[string]string{
-		"environment": "env", "variable": "env", "var": "env", "path": "file", "mount": "file", "brokered": "broker", "proxy": "broker", "bridge": "broker",
+		"environment": "env", "variable": "env", "var": "env", "path": "file", "mount": "file", "brokered": "broker",
+		"proxy": "broker", "bridge": "broker",
 		"egress": "broker", "wire": "broker", "placeholder": "broker",
 	}
 }
@@ -123,13 +140,16 @@ func wordsOfDeliveries() map[string]string {
 // wordsOfClients are what a key of a client is called elsewhere.
 func wordsOfClients() map[string]string {
 	return map[string]string{
-		"token": "token_sha256", "tokens": "token_sha256", "secret": "token_sha256", "password": "token_sha256", "api_key": "token_sha256", "key": "token_sha256",
+		"token": "token_sha256", "tokens": "token_sha256", "secret": "token_sha256", "password": "token_sha256",
+		"api_key": "token_sha256", "key": "token_sha256",
 		"bearer": "token_sha256", "sha256": "token_sha256", "token_hash": "token_sha256", "digest": "token_sha256",
-		"user": "uid", "uids": "uid", "users": "uid", "peer": "uid", "id": "name", "client": "name", "title": "description", "desc": "description",
+		"user": "uid", "uids": "uid", "users": "uid", "peer": "uid", "id": "name", "client": "name", "title": "description",
+		"desc":            "description",
 		"allowed_servers": "servers", "mcpservers": "servers", "access": "servers", "may": "servers",
 		"policy": "profile", "mode": "profile", "gate": "profile",
 		"session": "sessions", "session_mode": "sessions", "reason": "relax", "why": "relax",
-		"tool": "tools", "allowed_tools": "tools", "hidden": "hide", "deny": "hide", "denied": "hide", "block": "hide", "exclude": "hide", "allowed": "allow", "include": "allow", "only": "allow",
+		"tool": "tools", "allowed_tools": "tools", "hidden": "hide", "deny": "hide", "denied": "hide", "block": "hide",
+		"exclude": "hide", "allowed": "allow", "include": "allow", "only": "allow",
 		"disabled": "enabled", "active": "enabled", "sensitivity": "label", "settings": "server", "security": "label",
 		"task": "tasks", "conversations": "tasks", "header": "task_header",
 	}

@@ -33,7 +33,8 @@ func headOf(line []byte) (head, bool) {
 func beginning(line []byte) (h head, at []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(beginSeq))
 	digits, rest, found := bytes.Cut(rest, []byte(beginPrev))
-	if !ok || !found || len(digits) == 0 || len(digits) > 20 || digits[0] == '0' || len(rest) < 64 || !bytes.HasPrefix(rest[64:], []byte(beginTime)) {
+	if !ok || !found || len(digits) == 0 || len(digits) > 20 || digits[0] == '0' || len(rest) < 64 ||
+		!bytes.HasPrefix(rest[64:], []byte(beginTime)) {
 		return h, nil, false
 	}
 	seq, err := strconv.ParseUint(string(digits), 10, 64)

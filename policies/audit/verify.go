@@ -180,7 +180,8 @@ func (v *verifier) explain(r Record) {
 	i := slices.IndexFunc(v.pieces, func(g *garbage) bool { return r.Torn != nil && g.is(*r.Torn) })
 	switch {
 	case i >= 0:
-		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %d bytes of a record that was cut, as record %d says", v.pieces[i].file, v.pieces[i].line, r.Torn.Bytes, r.Seq))
+		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %d bytes of a record that was cut, as record %d says",
+			v.pieces[i].file, v.pieces[i].line, r.Torn.Bytes, r.Seq))
 		v.pieces = slices.Delete(v.pieces, i, i+1)
 	case r.Torn != nil && len(v.pieces) == 0:
 		v.problem(r.Seq, "deleted", fmt.Sprintf("the %d bytes before it that it tells of, which were no record", r.Torn.Bytes))
@@ -244,7 +245,8 @@ func (v *verifier) link(h head, sum [32]byte) {
 	case !v.any && (h.seq != next || h.prev != v.last.prev):
 		v.problem(h.seq, "begins elsewhere", fmt.Sprintf("nothing says that the chain begins with record %d: older ones are gone", h.seq))
 	case h.seq > next:
-		v.gaps = append(v.gaps, gap{next, h.seq - 1, v.problem(h.seq, "deleted", fmt.Sprintf("records %d to %d are missing before it", next, h.seq-1))})
+		v.gaps = append(v.gaps, gap{next, h.seq - 1, v.problem(h.seq, "deleted",
+			fmt.Sprintf("records %d to %d are missing before it", next, h.seq-1))})
 	case h.seq < next && v.fills(h.seq):
 		v.problem(h.seq, "reordered", fmt.Sprintf("record %d comes after record %d", h.seq, v.last.seq))
 		return
@@ -316,7 +318,8 @@ func (v *verifier) content(r Record) {
 // end looks for what should have come. What lies behind the last record is not an error: it may be being written.
 func (v *verifier) end() {
 	for _, g := range v.pieces {
-		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %d bytes behind the last record are none: one that is being written, or was cut; the next writer says so", g.file, g.line, g.bytes))
+		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %d bytes behind the last record are none: one that is "+
+			"being written, or was cut; the next writer says so", g.file, g.line, g.bytes))
 	}
 	v.report.Last, v.report.Hash = v.last.seq, hex.EncodeToString(v.last.prev[:])
 	var beyond uint64

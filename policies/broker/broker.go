@@ -77,7 +77,8 @@ func ParsePlace(s string) (Place, error) {
 	case p == Header && isToken(name):
 		name = strings.ToLower(name)
 		if framing(name) {
-			return Place{}, fmt.Errorf("%q says how a request is read, and holds no secret: write the field that does, such as \"header:authorization\"", s)
+			return Place{}, fmt.Errorf("%q says how a request is read, and holds no secret: write the field that does, such "+
+				"as \"header:authorization\"", s)
 		}
 		return Place{Header, name}, nil
 	case p == Query && name != "":

@@ -26,11 +26,13 @@ func Placeholder(seed []byte, name, value string) (string, error) {
 		return "", fmt.Errorf("%w has %d to %d bytes, this one %d: deliver it as \"env\"", ErrUnfit, MinSecret, MaxSecret, len(value))
 	}
 	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "", fmt.Errorf("%w is one word of visible ASCII, for it travels in fields of HTTP (RFC 9110 section 5.5): deliver it as \"env\" or \"file\"", ErrUnfit)
+		return "", fmt.Errorf("%w is one word of visible ASCII, for it travels in fields of HTTP (RFC 9110 section 5.5): "+
+			"deliver it as \"env\" or \"file\"", ErrUnfit)
 	}
 	prefix := knownPrefix(value)
 	letters := alphabet(value[len(prefix):])
-	random, err := hkdf.Key(sha256.New, seed, nil, fmt.Sprintf("placeholder %s\x00%s\x00%s\x00%d", name, prefix, letters, len(value)), len(value))
+	random, err := hkdf.Key(sha256.New, seed, nil, fmt.Sprintf("placeholder %s\x00%s\x00%s\x00%d", name, prefix, letters,
+		len(value)), len(value))
 	if err != nil {
 		return "", fmt.Errorf("making a placeholder: %w", err)
 	}

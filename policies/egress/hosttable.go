@@ -102,7 +102,8 @@ func (h Hold) Table(now time.Time) HostTable {
 		Comment: "who would listen there has been taken over",
 	})
 	t.Chains = append([]HostChain{
-		{Name: "out", Hook: "output", Rules: []HostRule{{Cgroup: h.Slice, Action: Jump, Chain: bridges.Name, Comment: "egress bridges, and nothing else"}}},
+		{Name: "out", Hook: "output", Rules: []HostRule{{Cgroup: h.Slice, Action: Jump, Chain: bridges.Name,
+			Comment: "egress bridges, and nothing else"}}},
 		in, bridges, dns,
 	}, each...)
 	return t

@@ -69,7 +69,8 @@ func ParsePrivate(s string) (netip.Prefix, error) {
 	name, length, slash := strings.Cut(s, "/")
 	_, err := netip.ParseAddr(name)
 	if err != nil && !strings.Contains(s, ":") && !endsInNumber(name) {
-		return netip.Prefix{}, fmt.Errorf("%s is a name, and where it leads is for its owner to say: write the address, such as %s", quote(s), bareAddress(""))
+		return netip.Prefix{}, fmt.Errorf("%s is a name, and where it leads is for its owner to say: write the "+
+			"address, such as %s", quote(s), bareAddress(""))
 	}
 	if mask, err := netip.ParseAddr(length); slash && err == nil {
 		return netip.Prefix{}, fmt.Errorf("%s has a netmask: write the length of the prefix, such as %s", quote(s), withLength(name, mask))
@@ -78,7 +79,8 @@ func ParsePrivate(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, none
 	} else if perr == nil && p.Bits() < minPrefix {
 		example := map[bool]string{true: "10.0.0.0/8", false: "fd00::/8"}[p.Addr().Is4()]
-		return netip.Prefix{}, fmt.Errorf("%s covers more than one network: write what is meant, of /%d or longer, such as %q", quote(s), minPrefix, example)
+		return netip.Prefix{}, fmt.Errorf("%s covers more than one network: write what is meant, of /%d or "+
+			"longer, such as %q", quote(s), minPrefix, example)
 	}
 	e, err := parsePrefix(s, s, 0)
 	return e.Prefix, err

@@ -124,7 +124,8 @@ func (p Policy) literals() []Rule {
 		}
 	}
 	slices.SortFunc(list, func(a, b Rule) int {
-		return cmp.Or(cmp.Compare(a.Port, b.Port), a.Destination.Addr().Compare(b.Destination.Addr()), cmp.Compare(a.Destination.Bits(), b.Destination.Bits()),
+		return cmp.Or(cmp.Compare(a.Port, b.Port), a.Destination.Addr().Compare(b.Destination.Addr()),
+			cmp.Compare(a.Destination.Bits(), b.Destination.Bits()),
 			cmp.Compare(a.Comment, b.Comment))
 	})
 	first, kept := divert(), list[:0]

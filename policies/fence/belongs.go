@@ -71,8 +71,10 @@ func isEmoji(r rune) bool {
 
 // isJoining reports whether a letter or sign is of a script whose letters join.
 func isJoining(r rune) bool {
-	return within(r, 0x0620, 0x08ff) || within(r, 0x0900, 0x0dff) || within(r, 0x0f00, 0x109f) || within(r, 0x1780, 0x17b3) || within(r, 0x17b6, 0x180a) ||
-		within(r, 0x1820, 0x18aa) || within(r, 0xa840, 0xa877) || within(r, 0xfb50, 0xfdff) || within(r, 0xfe70, 0xfefc) || within(r, 0x11000, 0x11fff)
+	return within(r, 0x0620, 0x08ff) || within(r, 0x0900, 0x0dff) || within(r, 0x0f00, 0x109f) ||
+		within(r, 0x1780, 0x17b3) || within(r, 0x17b6, 0x180a) ||
+		within(r, 0x1820, 0x18aa) || within(r, 0xa840, 0xa877) || within(r, 0xfb50, 0xfdff) || within(r, 0xfe70, 0xfefc) ||
+		within(r, 0x11000, 0x11fff)
 }
 
 func spaceless(r rune) bool {

@@ -15,7 +15,8 @@ var tags = [...]string{
 }
 
 // Tags with the names of roles, which other texts have, too.
-var roles = [...]string{"system", "assistant", "human", "system_prompt", "system-prompt", "system_message", "system_instruction", "system_instructions"}
+var roles = [...]string{"system", "assistant", "human", "system_prompt", "system-prompt", "system_message",
+	"system_instruction", "system_instructions"}
 
 // Tags that have a number behind them: Gemma's, Baichuan's, Nemotron's.
 var numbered = [...]string{"unused", "reserved_", "extra_id_", "special_"}
@@ -35,8 +36,10 @@ var turns = map[string]bool{"|system|": true, "|user|": true, "|assistant|": tru
 
 // Names that are known between bars, and so may have blanks around them; a program could have others there.
 var barred = [...]string{
-	"im_start", "im_end", "im_sep", "endoftext", "begin_of_text", "end_of_text", "start_header_id", "end_header_id", "eot_id", "eom_id", "python_tag",
-	"begin_of_sentence", "end_of_sentence", "start_of_role", "end_of_role", "system", "user", "assistant", "channel", "constrain", "fim_prefix", "fim_suffix", "fim_middle",
+	"im_start", "im_end", "im_sep", "endoftext", "begin_of_text", "end_of_text", "start_header_id", "end_header_id",
+	"eot_id", "eom_id", "python_tag",
+	"begin_of_sentence", "end_of_sentence", "start_of_role", "end_of_role", "system", "user", "assistant", "channel",
+	"constrain", "fim_prefix", "fim_suffix", "fim_middle",
 }
 
 const maxTag = 48 // characters

@@ -118,7 +118,8 @@ func (c *cleaner) mark(i, n int) int {
 var speakers = [...]struct {
 	word, neutral string
 	section       bool // behind three number signs only
-}{{"Human", Neutral, false}, {"Assistant", Neutral, false}, {"System", Role, false}, {"USER", Role, false}, {"Instruction", Role, true}, {"Response", Role, true}}
+}{{"Human", Neutral, false}, {"Assistant", Neutral, false}, {"System", Role, false}, {"USER", Role, false},
+	{"Instruction", Role, true}, {"Response", Role, true}}
 
 const initials = "HASUIR"
 

@@ -17,7 +17,8 @@ import (
 const maxComment = 128
 
 // modules is what a ruleset needs of the kernel; a user namespace may have them loaded.
-const modules = "the kernel has no nf_tables, or not all of it (modprobe -a nf_tables nft_chain_nat nf_nat nft_redir nft_ct nft_limit nft_log nfnetlink_log nft_reject_inet)"
+const modules = "the kernel has no nf_tables, or not all of it (modprobe -a nf_tables nft_chain_nat nf_nat nft_redir " +
+	"nft_ct nft_limit nft_log nfnetlink_log nft_reject_inet)"
 
 // Apply loads r into the calling thread's network namespace, in place of the table of its name if there is one: all of
 // it, or nothing. It wants CAP_NET_ADMIN over the namespace.
@@ -108,7 +109,8 @@ func batch(r egress.Ruleset) (begin, rest []message, err error) {
 
 // request is a message of nf_tables.
 func request(doing string, kind, flags uint16, attributes []byte) message {
-	return message{doing: doing, kind: unix.NFNL_SUBSYS_NFTABLES<<8 | kind, flags: flags, body: append(nfgenmsg(unix.NFPROTO_INET, 0), attributes...)}
+	return message{doing: doing, kind: unix.NFNL_SUBSYS_NFTABLES<<8 | kind, flags: flags,
+		body: append(nfgenmsg(unix.NFPROTO_INET, 0), attributes...)}
 }
 
 // nfgenmsg is what every message of nfnetlink begins with: family, version, resource.

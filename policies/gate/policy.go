@@ -57,7 +57,8 @@ type Outcome struct {
 var outcomes = []struct {
 	word    string
 	outcome Outcome
-}{{"deny", Outcome{}}, {"ask once", Outcome{Ask, true}}, {"ask", Outcome{Verdict: Ask}}, {"inspect", Outcome{Verdict: Inspect}}, {"allow", Outcome{Verdict: Allow}}}
+}{{"deny", Outcome{}}, {"ask once", Outcome{Ask, true}}, {"ask", Outcome{Verdict: Ask}},
+	{"inspect", Outcome{Verdict: Inspect}}, {"allow", Outcome{Verdict: Allow}}}
 
 // OutcomeWords are the words that UnmarshalText knows, strictest first.
 func OutcomeWords() []string {
@@ -113,7 +114,8 @@ const (
 )
 
 var datas = []string{
-	"unknown", "fits", "fits, typed arguments", "fits, free text", "internal to public", "sensitive to lower", "regulated to lower", "secret to lower", "secret-like pattern",
+	"unknown", "fits", "fits, typed arguments", "fits, free text", "internal to public", "sensitive to lower",
+	"regulated to lower", "secret to lower", "secret-like pattern",
 }
 
 // DataWords are the words that UnmarshalText knows.

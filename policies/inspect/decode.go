@@ -208,7 +208,8 @@ func runs(text string, of *scan.Set, least int) []string {
 	f := of.In(text)
 	for start := f.Run(0, least); start >= 0; {
 		i := start + least
-		for i < len(text) && (of.Has(text[i]) || (text[i] == '\n' || text[i] == '\r') && i-start >= 60 && i+1 < len(text) && (of.Has(text[i+1]) || text[i+1] == '\n')) {
+		for i < len(text) && (of.Has(text[i]) || (text[i] == '\n' || text[i] == '\r') && i-start >= 60 && i+1 < len(text) &&
+			(of.Has(text[i+1]) || text[i+1] == '\n')) {
 			i++
 		}
 		all = append(all, text[start:i])

@@ -218,7 +218,8 @@ func (in *Inspection) index() {
 func (in *Inspection) other(view string, i int, word string, within []string) {
 	for _, name := range in.others[word] {
 		end := i + len(name)
-		if end <= len(view) && strings.EqualFold(view[i:end], name) && (end == len(view) || !isPlain.Has(view[end])) && strings.ContainsAny(name, "._-") {
+		if end <= len(view) && strings.EqualFold(view[i:end], name) && (end == len(view) || !isPlain.Has(view[end])) &&
+			strings.ContainsAny(name, "._-") {
 			in.add("tool of another server", Suspicious, within, strings.ToLower(around(view, i, end)), name)
 		}
 	}
@@ -273,7 +274,8 @@ func (in *Inspection) hidden(text string, plain bool, within []string) {
 			break
 		}
 		comment, after, closed := strings.Cut(behind, "-->")
-		if inner := (Inspection{Builtin: in.Builtin, direction: in.direction, limits: in.limits, begins: in.begins, others: in.others}); len(comment) > 12 {
+		if inner := (Inspection{Builtin: in.Builtin, direction: in.direction, limits: in.limits, begins: in.begins,
+			others: in.others}); len(comment) > 12 {
 			inner.instructions(comment, ordinary(comment), nil)
 			if len(inner.findings) > 0 {
 				in.add("hidden text", Severe, within, comment, comment)
@@ -292,7 +294,8 @@ func (in *Inspection) styles(text string, within []string) {
 		return
 	}
 	lower := strings.ToLower(text)
-	for _, style := range [...]string{"display:none", "display: none", "visibility:hidden", "visibility: hidden", "font-size:0", "font-size: 0", "opacity:0;", "opacity: 0;", "color:transparent", "left:-9999", "left: -9999"} {
+	for _, style := range [...]string{"display:none", "display: none", "visibility:hidden", "visibility: hidden",
+		"font-size:0", "font-size: 0", "opacity:0;", "opacity: 0;", "color:transparent", "left:-9999", "left: -9999"} {
 		if k := strings.Index(lower, style); k >= 0 {
 			in.add("hidden text", Note, within, around(lower, k, k+len(style)), "")
 		}

@@ -353,7 +353,8 @@ func (in *Inspection) add(kind string, severity Severity, within []string, excer
 	if !decides {
 		if in.added++; in.added == maxAdded || len(in.findings) >= maxFindings-1 {
 			in.added = maxAdded
-			in.findings = append(in.findings, Finding{Inspector: Name, Kind: "findings", Severity: Suspicious, Excerpt: "there are more than are shown"})
+			in.findings = append(in.findings, Finding{Inspector: Name, Kind: "findings", Severity: Suspicious,
+				Excerpt: "there are more than are shown"})
 			return
 		}
 	}

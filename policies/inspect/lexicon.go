@@ -20,14 +20,20 @@ const (
 // words of the languages that models have most to read in, as they are looked for: in small letters.
 var words = map[byte]string{
 	setsAside: "ignore ignores ignoring disregard disregarding forget override overrule bypass neglect discard " +
-		"ignoriere ignorieren ignoriert missachte vergiss ignorez ignorer oubliez oublie ignora ignorar ignore olvida olvide dimentica ignorate esqueça desconsidere negeer vergeet " +
-		"игнорируй игнорируйте забудь забудьте проигнорируй zignoruj ignoruj zapomnij yoksay unut görmezden ignorera glöm ignorér glem unohda ohita agnoise αγνόησε تجاهل انس",
+		"ignoriere ignorieren ignoriert missachte vergiss ignorez ignorer oubliez oublie ignora ignorar ignore olvida " +
+		"olvide dimentica ignorate esqueça desconsidere negeer vergeet " +
+		"игнорируй игнорируйте забудь забудьте проигнорируй zignoruj ignoruj zapomnij yoksay unut görmezden ignorera glöm " +
+		"ignorér glem unohda ohita agnoise αγνόησε تجاهل انس",
 	earlier: "previous prior above earlier preceding former all your system original initial existing developer safety " +
-		"vorherigen vorigen bisherigen obigen alle früheren deine deinen ihre précédentes précédente antérieures ci toutes tes vos anteriores previas todas precedenti tutte anteriores vorige eerdere bovenstaande " +
+		"vorherigen vorigen bisherigen obigen alle früheren deine deinen ihre précédentes précédente antérieures ci toutes " +
+		"tes vos anteriores previas todas precedenti tutte anteriores vorige eerdere bovenstaande " +
 		"предыдущие предыдущих прошлые все poprzednie wszystkie önceki tüm tidigare tidligere aiemmat السابقة جميع",
-	order: "instruction instructions prompt prompts rule rules guideline guidelines directive directives policy policies constraint constraints " +
-		"anweisung anweisungen vorgaben regeln befehle instructions consignes règles directives instrucciones indicaciones reglas istruzioni regole instruções regras instructies regels " +
-		"инструкции инструкций правила указания instrukcje polecenia zasady talimatları talimatlar kuralları instruktioner regler ohjeet التعليمات الأوامر",
+	order: "instruction instructions prompt prompts rule rules guideline guidelines directive directives policy " +
+		"policies constraint constraints " +
+		"anweisung anweisungen vorgaben regeln befehle instructions consignes règles directives instrucciones indicaciones " +
+		"reglas istruzioni regole instruções regras instructies regels " +
+		"инструкции инструкций правила указания instrukcje polecenia zasady talimatları talimatlar kuralları instruktioner " +
+		"regler ohjeet التعليمات الأوامر",
 	styled: "style",
 	turned: "vafgehpgvba vafgehpgvbaf cebzcg cebzcgf hfre",
 }
@@ -40,14 +46,22 @@ const arguments = `"arguments"`
 // phrases speak to a model rather than to a reader, or hide from one.
 var phrases = []string{
 	"you are now", "from now on you", "your new task", "your new instructions", "new instructions from", "act as if you", "you must now",
-	"do not tell the user", "don't tell the user", "do not mention this", "don't mention this", "do not inform the user", "without telling the user", "without informing the user", "without asking the user",
-	"hide this from the user", "do not reveal this", "keep this from the user", "the user has already approved", "user has approved this", "the user already approved",
-	"reveal your system prompt", "print your system prompt", "repeat your system prompt", "show me your system prompt", "output your instructions", "your system prompt",
+	"do not tell the user", "don't tell the user", "do not mention this", "don't mention this", "do not inform the user",
+	"without telling the user", "without informing the user", "without asking the user",
+	"hide this from the user", "do not reveal this", "keep this from the user", "the user has already approved",
+	"user has approved this", "the user already approved",
+	"reveal your system prompt", "print your system prompt", "repeat your system prompt", "show me your system prompt",
+	"output your instructions", "your system prompt",
 	"before using this tool", "before using any other tool", "before calling any", "always call this tool", "instead of the requested",
-	"attention ai", "attention assistant", "dear ai", "dear assistant", "note to ai", "note to the assistant", "message to the assistant", "instructions for the ai", "if you are an ai", "if you are an llm", "if you are a language model", "ai agents reading this", "as an ai agent you",
+	"attention ai", "attention assistant", "dear ai", "dear assistant", "note to ai", "note to the assistant",
+	"message to the assistant", "instructions for the ai", "if you are an ai", "if you are an llm",
+	"if you are a language model", "ai agents reading this", "as an ai agent you",
 	"developer mode enabled", "jailbreak", "do anything now", "end of user input",
-	"du bist jetzt", "sag dem benutzer nicht", "teile dem benutzer nicht", "neue anweisungen", "tu es maintenant", "ne dis pas à l'utilisateur", "ne le dites pas à l'utilisateur", "vous êtes maintenant", "nouvelles instructions",
-	"ahora eres", "no le digas al usuario", "nuevas instrucciones", "ora sei", "non dire all'utente", "agora você é", "não diga ao usuário", "je bent nu", "vertel de gebruiker niet", "теперь ты", "не говори пользователю", "не сообщай пользователю",
+	"du bist jetzt", "sag dem benutzer nicht", "teile dem benutzer nicht", "neue anweisungen", "tu es maintenant",
+	"ne dis pas à l'utilisateur", "ne le dites pas à l'utilisateur", "vous êtes maintenant", "nouvelles instructions",
+	"ahora eres", "no le digas al usuario", "nuevas instrucciones", "ora sei", "non dire all'utente", "agora você é",
+	"não diga ao usuário", "je bent nu", "vertel de gebruiker niet", "теперь ты", "не говори пользователю",
+	"не сообщай пользователю",
 	"jesteś teraz", "nie mów użytkownikowi", "artık sen", "kullanıcıya söyleme",
 }
 
@@ -56,7 +70,9 @@ var sequences = []string{
 	"忽略之前", "忽略以上", "忽略上述", "忽略所有", "无视之前", "无视以上", "忘记之前", "不要告诉用户", "你现在是", "系统提示词", "新的指令", "忽略先前", "無視之前", "忽略之前的指示", "不要告訴用戶",
 	"以前の指示を無視", "これまでの指示を無視", "上記の指示を無視", "指示を無視", "ユーザーに伝えない", "ユーザーには言わない", "システムプロンプト", "命令を無視",
 	"이전 지시", "이전 지침", "지시를 무시", "지침을 무시", "명령을 무시", "사용자에게 알리지", "시스템 프롬프트",
-	"पिछले निर्देश", "निर्देशों को अनदेखा", "उपयोगकर्ता को न बताएं", "تجاهل التعليمات", "تجاهل جميع", "لا تخبر المستخدم", "התעלם מההוראות", "אל תספר למשתמש", "ละเว้นคำสั่ง", "เพิกเฉยต่อคำสั่ง", "bỏ qua các hướng dẫn", "bỏ qua mọi hướng dẫn", "abaikan instruksi", "abaikan semua instruksi",
+	"पिछले निर्देश", "निर्देशों को अनदेखा", "उपयोगकर्ता को न बताएं", "تجاهل التعليمات", "تجاهل جميع", "لا تخبر المستخدم",
+	"התעלם מההוראות", "אל תספר למשתמש", "ละเว้นคำสั่ง", "เพิกเฉยต่อคำสั่ง", "bỏ qua các hướng dẫn",
+	"bỏ qua mọi hướng dẫn", "abaikan instruksi", "abaikan semua instruksi",
 }
 
 // common words are no good to find a phrase by.

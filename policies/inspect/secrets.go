@@ -122,7 +122,8 @@ func (in *Inspection) tokens(text string, from, to int, within []string) {
 		if !begins[pair(text[i], text[i+1])] {
 			continue
 		}
-		if rest := text[i:to]; strings.HasPrefix(rest, airtable) && len(rest) > 18 && rest[17] == '.' && length(rest[3:18], isPlain) == 14 && length(rest[18:min(len(rest), maxToken)], isHex) >= 60 {
+		if rest := text[i:to]; strings.HasPrefix(rest, airtable) && len(rest) > 18 && rest[17] == '.' &&
+			length(rest[3:18], isPlain) == 14 && length(rest[18:min(len(rest), maxToken)], isHex) >= 60 {
 			in.secret("Airtable", rest[:min(len(rest), maxToken)], within)
 			return
 		}
@@ -154,7 +155,8 @@ func (in *Inspection) tokens(text string, from, to int, within []string) {
 	switch {
 	case isJWT(run):
 		in.secret("JWT", run, within)
-	case to-from >= minAssigned && to-from <= 512 && isAssigned(text[max(from-40, 0):from]) && scan.Entropy(run) > 3.2 && strings.ContainsAny(run, "0123456789") && !isPlaceholder(run):
+	case to-from >= minAssigned && to-from <= 512 && isAssigned(text[max(from-40, 0):from]) && scan.Entropy(run) > 3.2 &&
+		strings.ContainsAny(run, "0123456789") && !isPlaceholder(run):
 		in.secret("assigned to a name of secrets", run, within)
 	}
 }

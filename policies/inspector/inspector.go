@@ -140,7 +140,8 @@ func (e External) Declared() (External, error) {
 	if e.Parallel < 1 || e.Parallel > MaxParallel {
 		bad("parallel", "%d: want 1 to %d", e.Parallel, MaxParallel)
 	} else if most := int64(MaxMemory / e.Parallel); e.Memory > most {
-		bad(sized, "is too much: %d at once with %d MiB each have more than 2 GiB; want a memory of %d MiB at most, or fewer at once", e.Parallel, e.Memory>>20, most>>20)
+		bad(sized, "is too much: %d at once with %d MiB each have more than 2 GiB; want a memory of %d MiB at most, or "+
+			"fewer at once", e.Parallel, e.Memory>>20, most>>20)
 	}
 	if e.Timeout < 100*time.Millisecond || e.Timeout > 5*time.Minute {
 		bad("timeout", "%v: want 100ms to 5m", e.Timeout)

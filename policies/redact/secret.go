@@ -58,7 +58,8 @@ var protocol = []string{
 	"notifications/resources/updated", "notifications/roots/list_changed", "notifications/subscriptions/acknowledged",
 	"notifications/tasks/status", "notifications/tools/list_changed",
 	"assistant", "resource_link", "tool_result", "ref/prompt", "ref/resource", "input_required", "cancelled", "completed",
-	"critical", "emergency", "date-time", "application/json", "application/octet-stream", "text/plain", "text/html", "text/markdown", "image/png", "image/jpeg",
+	"critical", "emergency", "date-time", "application/json", "application/octet-stream", "text/plain", "text/html",
+	"text/markdown", "image/png", "image/jpeg",
 	"https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#",
 }
 
@@ -119,7 +120,8 @@ func tokens(list []string, document any) []string {
 			return append(list, pieces([]byte(d))...)
 		}
 		const digits = "0123456789"
-		if len(d) >= minWord && strings.Trim(d, lower+upper+digits+"+/=_-.~") == "" && strings.ContainsAny(d, digits) && strings.ContainsAny(d, lower+upper) {
+		if len(d) >= minWord && strings.Trim(d, lower+upper+digits+"+/=_-.~") == "" && strings.ContainsAny(d, digits) &&
+			strings.ContainsAny(d, lower+upper) {
 			return append(list, d)
 		}
 	case []any:

@@ -78,7 +78,8 @@ func (r *Refused) Unwrap() error {
 
 func refusals() map[Code]error {
 	return map[Code]error{
-		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeExists: ErrExists, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeOff: ErrOff, CodeInvalid: ErrInvalid,
+		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeExists: ErrExists, CodeDenied: ErrDenied,
+		CodeDisabled: ErrDisabled, CodeOff: ErrOff, CodeInvalid: ErrInvalid,
 		CodeLearning: ErrLearning, CodeStopped: ErrStopped, CodeDown: ErrDown, CodeShared: ErrShared, CodeOpen: ErrOpen, CodeBusy: ErrBusy,
 		CodeDeclared: ErrDeclared, CodeChanged: ErrChanged, CodeNoFlow: ErrNoFlow,
 		CodeSignInDenied: ErrSignInDenied, CodeSignInExpired: ErrSignInExpired, CodeSignInReplaced: ErrSignInReplaced,

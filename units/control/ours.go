@@ -17,7 +17,8 @@ func CheckOurs(path string) error {
 	}
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
 	if owner != 0 && owner != os.Getuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%q could be another user's: it must belong to root or uid %d, and nobody else may write it (owner %d, mode %v); chmod go-w it, or chown it", path, os.Getuid(), owner, info.Mode())
+		return fmt.Errorf("%q could be another user's: it must belong to root or uid %d, and nobody else may write it "+
+			"(owner %d, mode %v); chmod go-w it, or chown it", path, os.Getuid(), owner, info.Mode())
 	}
 	return nil
 }

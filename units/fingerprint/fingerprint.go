@@ -112,7 +112,8 @@ func isCode(name string) bool {
 	case "package.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock", "pyproject.toml", "uv.lock", "poetry.lock", "requirements.txt":
 		return true
 	}
-	return slices.Contains(strings.Fields(".js .mjs .cjs .jsx .ts .mts .cts .tsx .py .rb .pl .pm .lua .php .sh .jar .wasm .node .so"), path.Ext(name))
+	return slices.Contains(strings.Fields(".js .mjs .cjs .jsx .ts .mts .cts .tsx .py .rb .pl .pm .lua .php .sh .jar "+
+		".wasm .node .so"), path.Ext(name))
 }
 
 // dependencies are a package's name and version, and the package.json of all that it depends on: found as Node.js looks

@@ -50,7 +50,8 @@ func openSubtree(k kernel, log *slog.Logger) (*subtree, error) {
 		source = group(filepath.Dir(string(root)))
 	}
 	if source.controllers() == (controllers{}) { // before anything is changed
-		return nil, fmt.Errorf("cgroup v2 has none of the controllers memory, pids and cpu in %q; on a hybrid or v1 layout they are elsewhere (boot with systemd.unified_cgroup_hierarchy=1)", source)
+		return nil, fmt.Errorf("cgroup v2 has none of the controllers memory, pids and cpu in %q; on a hybrid or v1 layout "+
+			"they are elsewhere (boot with systemd.unified_cgroup_hierarchy=1)", source)
 	}
 	if err := k.enter(root, leaf); err != nil {
 		return nil, fmt.Errorf("dividing the cgroup %q: %w", root, err)

@@ -57,7 +57,9 @@ func (r *Runner) startGateway() error {
 				return spec{}, err
 			}
 			return spec{
-				argv: append([]string{program, "--pins", r.dirs.pins(), "--state", r.dirs.gateway(), "--inspectors", units.InspectDir(r.cfg.Run)}, r.cfg.Gateway.arguments()...), env: tracing(os.Environ()), user: user, binds: binds, descriptors: d,
+				argv: append([]string{program, "--pins", r.dirs.pins(), "--state", r.dirs.gateway(), "--inspectors",
+					units.InspectDir(r.cfg.Run)}, r.cfg.Gateway.arguments()...), env: tracing(os.Environ()), user: user, binds: binds,
+				descriptors: d,
 				credentials: map[string][]byte{"token": r.cfg.Gateway.Token}, log: r.dirs.log(units.GatewayLog),
 			}, nil
 		},

@@ -109,7 +109,8 @@ func read(dir string) (m Mark, is bool, err error) {
 	case err != nil:
 		return m, false, fmt.Errorf("reading the format of the state %q: %w", dir, err)
 	case m.Format < unmarked:
-		return m, false, fmt.Errorf("reading the format of the state: %q has format %d; put the file back from a backup of the disk", path, m.Format)
+		return m, false, fmt.Errorf("reading the format of the state: %q has format %d; put the file back from a backup "+
+			"of the disk", path, m.Format)
 	}
 	return m, true, nil
 }

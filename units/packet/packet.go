@@ -50,7 +50,8 @@ func FromFile(f *os.File) (*Conn, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok || u.LocalAddr().Network() != "unixpacket" {
 		c.Close()
-		return nil, fmt.Errorf("taking over the descriptor %q: it is a %T of %s, not a SOCK_SEQPACKET socket", f.Name(), c, c.LocalAddr().Network())
+		return nil, fmt.Errorf("taking over the descriptor %q: it is a %T of %s, not a SOCK_SEQPACKET socket", f.Name(), c,
+			c.LocalAddr().Network())
 	}
 	return New(u), nil
 }

@@ -89,7 +89,8 @@ func dial(ctx context.Context, address string) (*dbus.Conn, error) {
 		return nil, err
 	}
 	if direct(address) { // a question, so that no signal is sent before systemd knows of the connection; it leaves Ping unanswered there
-		err := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, "org.freedesktop.systemd1.Manager", "Version").Err
+		err := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
+			"org.freedesktop.DBus.Properties.Get", 0, "org.freedesktop.systemd1.Manager", "Version").Err
 		if err != nil && !Answered(err) {
 			conn.Close()
 			return nil, err

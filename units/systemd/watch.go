@@ -70,7 +70,8 @@ func subscribe(ctx context.Context, conn *dbus.Conn, address string) error {
 			return err
 		}
 	}
-	return conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx, "org.freedesktop.systemd1.Manager.Subscribe", 0).Err
+	return conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
+		"org.freedesktop.systemd1.Manager.Subscribe", 0).Err
 }
 
 // changedUnit returns the unit that a signal says is in another state; "" if it says something else.

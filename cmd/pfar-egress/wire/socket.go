@@ -36,7 +36,8 @@ func (s *Source) socket(r *http.Response) error {
 		}
 		return now.patterns(use{host: host, place: broker.Place{Part: broker.Body}})
 	}
-	r.Body = &socket{ReadWriteCloser: conn, q: q, in: frames{filter: filter{patterns: s.scrubbing}}, out: frames{masked: true, filter: filter{patterns: say}}}
+	r.Body = &socket{ReadWriteCloser: conn, q: q, in: frames{filter: filter{patterns: s.scrubbing}},
+		out: frames{masked: true, filter: filter{patterns: say}}}
 	return nil
 }
 

@@ -230,7 +230,8 @@ func (s *set) patterns(u use) *patterns {
 	var list []pattern
 	for i, secret := range s.secrets {
 		declared := slices.Contains(secret.Places, u.place)
-		refusal := &Refusal{WrongPlace, fmt.Sprintf("The request holds the placeholder of %s where it is not declared to be, or in another form than that of the variable. Its places can be declared.", secret.Name)}
+		refusal := &Refusal{WrongPlace, fmt.Sprintf("The request holds the placeholder of %s where it is not declared to "+
+			"be, or in another form than that of the variable. Its places can be declared.", secret.Name)}
 		if u.host[i] != '1' {
 			declared = false
 			refusal = &Refusal{WrongHost, fmt.Sprintf("The request holds the placeholder of %s, which is not declared for this host.", secret.Name)}

@@ -125,7 +125,8 @@ func (s *Store) Dismiss(gone func(r *Request) bool) {
 
 // History is the last n of all, the newest first.
 func (s *Store) History(n int) ([]Record, error) {
-	rows, err := s.db.Query("SELECT id, client, session, server, tool, asked, state, reason, answered, uid, name, channel FROM approvals ORDER BY asked DESC LIMIT ?", n)
+	rows, err := s.db.Query("SELECT id, client, session, server, tool, asked, state, reason, answered, uid, name, "+
+		"channel FROM approvals ORDER BY asked DESC LIMIT ?", n)
 	if err != nil {
 		return nil, fmt.Errorf("reading the approvals: %w", err)
 	}
@@ -135,7 +136,8 @@ func (s *Store) History(n int) ([]Record, error) {
 		var r Record
 		var by Approver
 		var asked, answered int64
-		if err := rows.Scan(&r.ID, &r.Client, &r.Session, &r.Server, &r.Name, &asked, &r.State, &r.Reason, &answered, &by.UID, &by.Name, &by.Channel); err != nil {
+		if err := rows.Scan(&r.ID, &r.Client, &r.Session, &r.Server, &r.Name, &asked, &r.State, &r.Reason, &answered, &by.UID,
+			&by.Name, &by.Channel); err != nil {
 			return nil, fmt.Errorf("reading the approvals: %w", err)
 		}
 		r.Asked = time.Unix(0, asked).UTC()

@@ -125,7 +125,8 @@ func (s *Store) enter(r Request, canonical []byte, binding Digest) (*entry, refu
 	}
 	e.Arguments = canonical
 	err := s.db.Do(func(tx *sql.Tx) error {
-		_, err := tx.Exec("INSERT INTO approvals (id, binding, client, session, server, tool, asked, state) VALUES (?, ?, ?, ?, ?, ?, ?, 'pending')",
+		_, err := tx.Exec("INSERT INTO approvals (id, binding, client, session, server, tool, asked, state) VALUES (?, ?, "+
+			"?, ?, ?, ?, ?, 'pending')",
 			e.id, binding[:], r.Client, r.Session, r.Server, r.Name, e.asked.UnixNano())
 		if err == nil {
 			_, err = tx.Exec(prune, s.limits.History)
@@ -283,13 +284,15 @@ func (s *Store) claim(e *entry, again func() (Request, error)) (Outcome, error) 
 		return Outcome{ID: e.id, Reason: e.reason, By: e.by}, nil
 	}
 	if binding != e.binding {
-		return Outcome{ID: e.id, Reason: "its tool, the policy or what its session has seen has changed since it was shown; send it again, and the operator is asked again"}, nil
+		return Outcome{ID: e.id, Reason: "its tool, the policy or what its session has seen has changed since it was " +
+			"shown; send it again, and the operator is asked again"}, nil
 	}
 	err = s.write(e, Approved, Used, e.reason, nil)
 	// Whatever has come of that: it is not used again.
 	s.become(e, Used, e.reason)
 	if err != nil {
-		return Outcome{ID: e.id, Reason: "it cannot be written down that the approval is used"}, fmt.Errorf("using the approval %s: %w", e.id, err)
+		return Outcome{ID: e.id, Reason: "it cannot be written down that the approval is used"},
+			fmt.Errorf("using the approval %s: %w", e.id, err)
 	}
 	return Outcome{State: Approved, ID: e.id, By: e.by}, nil
 }

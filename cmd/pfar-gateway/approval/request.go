@@ -44,7 +44,8 @@ func bind(r *Request) (canonical []byte, _ Digest, err error) {
 }
 
 // errIncomplete is of a request that says too little to be bound to anything.
-var errIncomplete = errors.New("the client, session, server, tool, method, pin, policy and label of a call have to be known for it to be approved")
+var errIncomplete = errors.New("the client, session, server, tool, method, pin, policy and label of a call have to " +
+	"be known for it to be approved")
 
 const (
 	maxName     = 4096 // bytes

@@ -115,7 +115,8 @@ func Open(db *state.DB, sessions *label.Sessions, limits Limits) (*Store, error)
 		rates: make(map[string]*rate.Limiter), inLine: make(map[string]int), room: make(chan struct{}), watchers: make(map[chan Event]struct{}),
 	}
 	err := db.Do(func(tx *sql.Tx) error {
-		_, err := tx.Exec("UPDATE approvals SET state = 'denied', reason = 'pfar was started again', answered = ? WHERE state IN ('pending', 'approved')", s.now().UnixNano())
+		_, err := tx.Exec("UPDATE approvals SET state = 'denied', reason = 'pfar was started again', answered = ? WHERE "+
+			"state IN ('pending', 'approved')", s.now().UnixNano())
 		if err == nil {
 			_, err = tx.Exec(prune, limits.History)
 		}
@@ -221,6 +222,7 @@ func (s *Store) expire(e *entry) bool {
 	}
 	// On the disk it may stay open: here it is not, and a restart denies it.
 	_ = s.write(e, e.state, Expired, "", nil)
-	s.become(e, Expired, map[State]string{Pending: "nobody answered in time", Approved: "it was approved, and not sent again in time"}[e.state])
+	s.become(e, Expired, map[State]string{Pending: "nobody answered in time", Approved: "it was approved, and not sent " +
+		"again in time"}[e.state])
 	return true
 }

@@ -8,7 +8,8 @@ import (
 
 func (s *Store) shown(e *entry) Shown {
 	left := max(0, int((e.deadline-s.clock()).Round(time.Second)/time.Second))
-	shown := Shown{ID: e.id, Digest: e.binding.String(), State: e.state, Reason: e.reason, Asked: e.asked.UTC(), Left: left, By: e.by, Request: e.Request}
+	shown := Shown{ID: e.id, Digest: e.binding.String(), State: e.state, Reason: e.reason, Asked: e.asked.UTC(),
+		Left: left, By: e.by, Request: e.Request}
 	if shown.Arguments == nil {
 		shown.Arguments = json.RawMessage("null")
 	}

@@ -13,7 +13,9 @@ import (
 func (o Outcome) Text(call string) string {
 	switch o.State {
 	case Pending:
-		return fmt.Sprintf("%s has not run: it waits for the approval of the person who runs pfar, who can see it with: pfar approvals show %s. To wait longer, or to run it once after approval, send the same call again, unchanged.", call, o.ID)
+		return fmt.Sprintf("%s has not run: it waits for the approval of the person who runs pfar, who can see it with: "+
+			"pfar approvals show %s. To wait longer, or to run it once after approval, send the same call again, unchanged.",
+			call, o.ID)
 	case Approved:
 		return call + " is approved."
 	}

@@ -50,7 +50,8 @@ var (
 	// messages have one block each, or several.
 	messages = slices.Concat(below("messages/*/content/", content), below("messages/*/content/*/", content))
 	// sampled is what a server wants a model to be asked: messages, in which there may be results of tools.
-	sampled = slices.Concat([]string{"systemPrompt/"}, messages, below("messages/*/content/content/*/", content), below("messages/*/content/*/content/*/", content))
+	sampled = slices.Concat([]string{"systemPrompt/"}, messages, below("messages/*/content/content/*/", content),
+		below("messages/*/content/*/content/*/", content))
 	// asked are the texts of questions that a result of 2026-07-28 has for the client.
 	asked = below("inputRequests/*/params/", append([]string{"message/"}, sampled...))
 )
@@ -89,12 +90,14 @@ func isAddress(text string) bool {
 const maxWord = 128 // bytes
 
 // links are the addresses that a client may follow.
-var links = []string{"content/*/uri/", "content/*/icons/*/src/", "messages/*/content/uri/", "messages/*/content/*/uri/", "messages/*/content/icons/*/src/",
+var links = []string{"content/*/uri/", "content/*/icons/*/src/", "messages/*/content/uri/", "messages/*/content/*/uri/",
+	"messages/*/content/icons/*/src/",
 	"messages/*/content/*/icons/*/src/", "contents/*/icons/*/src/", "icons/*/src/", "inputRequests/*/params/url/", "url/",
 	"data/elicitations/*/url/"}
 
 // embedded are the addresses of resources that are in an answer, which a client may show.
-var embedded = slices.Concat([]string{"contents/*/uri/", "content/*/resource/uri/"}, below("messages/*/content/", inBlocks), below("inputRequests/*/params/messages/*/content/", inBlocks))
+var embedded = slices.Concat([]string{"contents/*/uri/", "content/*/resource/uri/"}, below("messages/*/content/",
+	inBlocks), below("inputRequests/*/params/messages/*/content/", inBlocks))
 
 var inBlocks = []string{"resource/uri/", "*/resource/uri/", "content/*/resource/uri/", "*/content/*/resource/uri/"}
 

@@ -29,7 +29,8 @@ func begins(text, with string) bool {
 // IsPageType reports whether a resource of this MIME type is one.
 func IsPageType(mime string) bool {
 	mime = strings.ToLower(mime)
-	return slices.ContainsFunc([]string{"mcp-app", "mcp-ui", "text/html+mcp", "+skybridge"}, func(s string) bool { return strings.Contains(mime, s) })
+	return slices.ContainsFunc([]string{"mcp-app", "mcp-ui", "text/html+mcp", "+skybridge"},
+		func(s string) bool { return strings.Contains(mime, s) })
 }
 
 // mayRun reports whether some clients run what has this MIME type.

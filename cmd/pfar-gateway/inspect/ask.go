@@ -25,7 +25,8 @@ type asked string
 
 func (s asked) ask(ctx context.Context, p part) (verdict, error) {
 	ask, err := json.Marshal(inspector.Question{
-		Version: 1, Direction: p.Direction.String(), Server: p.Server, Tool: p.Tool, Label: p.Label.String(), Part: p.number, Parts: p.of, Text: p.text,
+		Version: 1, Direction: p.Direction.String(), Server: p.Server, Tool: p.Tool, Label: p.Label.String(), Part: p.number,
+		Parts: p.of, Text: p.text,
 	})
 	if err != nil {
 		return verdict{}, err

@@ -201,7 +201,8 @@ func (s *Sessions) Raise(client, handle string, l gate.Label, by Source) (before
 	}
 	e.used.Store(now.UnixNano())
 	before = unpack(e.label.Load())
-	if l.Below(before) && !slices.ContainsFunc(s.shares(by.Server, l), func(one gate.Source) bool { return !one.Label.Below(e.contributed(one.Server)) }) {
+	if l.Below(before) && !slices.ContainsFunc(s.shares(by.Server, l),
+		func(one gate.Source) bool { return !one.Label.Below(e.contributed(one.Server)) }) {
 		return before, before, nil
 	}
 	return s.rise(key{client, handle}, e, l, by, now)
@@ -232,7 +233,8 @@ func (s *Sessions) rise(k key, e *session, l gate.Label, by Source, now time.Tim
 			return err
 		}
 		for _, one := range more {
-			if _, err := tx.Exec("INSERT OR REPLACE INTO session_servers (client, handle, server, label) VALUES (?, ?, ?, ?)", k.client, k.handle, one.Server, pack(one.Label)); err != nil {
+			if _, err := tx.Exec("INSERT OR REPLACE INTO session_servers (client, handle, server, label) VALUES (?, ?, ?, ?)",
+				k.client, k.handle, one.Server, pack(one.Label)); err != nil {
 				return err
 			}
 		}
@@ -349,7 +351,8 @@ func (s *Sessions) Reset(client, handle, by string) error {
 		if err := keep(tx, k, e, pack(gate.Start)); err != nil {
 			return err
 		}
-		_, err := tx.Exec("UPDATE sessions SET reset = ?, reset_by = ?, frozen = '', denials = 0 WHERE client = ? AND handle = ?", s.Now().UnixNano(), by, client, handle)
+		_, err := tx.Exec("UPDATE sessions SET reset = ?, reset_by = ?, frozen = '', denials = 0 WHERE client = ? "+
+			"AND handle = ?", s.Now().UnixNano(), by, client, handle)
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM session_sources WHERE client = ? AND handle = ?", client, handle)
 		}

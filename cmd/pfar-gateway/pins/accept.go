@@ -91,7 +91,8 @@ func (s *Store) acceptKnown(by By, k *known, server string, choose func(*file) (
 		return nil, false, nil
 	}
 	if len(records) == 0 {
-		records = append(records, audit.Record{Server: server, Method: "settle", Old: k.file.Accepted + " " + k.file.Started, New: next.Accepted + " " + next.Started})
+		records = append(records, audit.Record{Server: server, Method: "settle", Old: k.file.Accepted + " " + k.file.Started,
+			New: next.Accepted + " " + next.Started})
 	}
 	if err := s.recorded(by, records...); err != nil {
 		return nil, false, err
@@ -158,7 +159,8 @@ func (f *file) choose(names []string) ([]int, error) {
 
 // title is how people name a definition: a tool by its name, if that cannot be taken for anything else.
 func (k key) title() string {
-	if k.kind == Tool && !strings.Contains(k.name, ":") && k.name != string(Instructions) && k.name != string(Program) && !exact.MatchString(k.name) {
+	if k.kind == Tool && !strings.Contains(k.name, ":") && k.name != string(Instructions) && k.name != string(Program) &&
+		!exact.MatchString(k.name) {
 		return k.name
 	}
 	return k.fullTitle()

@@ -50,7 +50,8 @@ func (f *file) review(o Offer, now time.Time, left room) reviewed {
 		Format: format, Server: o.Server, Version: o.Version, Program: o.Program,
 		Accepted: f.Accepted, AcceptedBy: f.AcceptedBy, Started: f.Started,
 	}
-	v := reviewed{file: next, verdicts: make([]Verdict, len(o.Definitions)), changed: first || f.Version != o.Version || f.Program != o.Program}
+	v := reviewed{file: next, verdicts: make([]Verdict, len(o.Definitions)), changed: first || f.Version != o.Version ||
+		f.Program != o.Program}
 	have := make(map[key]pinned, len(f.Pins))
 	for _, p := range f.Pins {
 		have[p.key()] = p

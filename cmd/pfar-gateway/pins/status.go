@@ -85,7 +85,8 @@ func (f *file) status(server, text string) ServerStatus {
 }
 
 func (p *pinned) waiting() Held {
-	return Held{Kind: p.Kind, Name: p.Name, Title: p.title(), State: p.state().String(), Digest: p.HeldDigest, Problem: p.Problem, Seen: p.Seen}
+	return Held{Kind: p.Kind, Name: p.Name, Title: p.title(), State: p.state().String(), Digest: p.HeldDigest,
+		Problem: p.Problem, Seen: p.Seen}
 }
 
 // maxDiffs bounds all differences of one answer, in bytes; more are left out whole.

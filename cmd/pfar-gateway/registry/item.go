@@ -184,7 +184,8 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	if err := ms.LookAlike("name", "inputSchema", "outputSchema", "uri", "uriTemplate", "mimeType", "_meta", "icons", "annotations"); err != nil {
+	if err := ms.LookAlike("name", "inputSchema", "outputSchema", "uri", "uriTemplate", "mimeType", "_meta", "icons",
+		"annotations"); err != nil {
 		return Item{}, err
 	}
 	key := k.form().key

@@ -47,7 +47,8 @@ func (k Kind) form() form {
 	case Resources:
 		return form{Resources, string(mcp.MethodResourcesList), "resources", "uri", "resources", mcp.MethodNotificationResourcesListChanged}
 	}
-	return form{Templates, string(mcp.MethodResourcesTemplatesList), "resourceTemplates", "uriTemplate", "resources", mcp.MethodNotificationResourcesListChanged}
+	return form{Templates, string(mcp.MethodResourcesTemplatesList), "resourceTemplates", "uriTemplate", "resources",
+		mcp.MethodNotificationResourcesListChanged}
 }
 
 // changedBy returns what a notification says has changed.

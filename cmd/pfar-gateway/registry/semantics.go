@@ -26,7 +26,8 @@ func semantics(annotations []byte, owner string) string {
 		ReadOnly    *bool `json:"readOnlyHint"`
 		Destructive *bool `json:"destructiveHint"`
 	}
-	if json.Unmarshal(annotations, &hints) != nil || hints.ReadOnly == nil || !*hints.ReadOnly || hints.Destructive != nil && *hints.Destructive {
+	if json.Unmarshal(annotations, &hints) != nil || hints.ReadOnly == nil || !*hints.ReadOnly ||
+		hints.Destructive != nil && *hints.Destructive {
 		return "write"
 	}
 	return "read"

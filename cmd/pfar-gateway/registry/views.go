@@ -211,7 +211,8 @@ func (w *views) part(s *served, v viewer, old *served) *served {
 		return s
 	}
 	p := &served{
-		name: s.name, label: label, of: s, upstream: s.upstream, declared: s.declared, listing: &listing, shown: &shown, found: s.found, held: s.held,
+		name: s.name, label: label, of: s, upstream: s.upstream, declared: s.declared, listing: &listing, shown: &shown,
+		found: s.found, held: s.held,
 		about: s.about, waiting: s.waiting, strange: s.strange,
 	}
 	p.held[Tools] = maps.Clone(s.held[Tools])

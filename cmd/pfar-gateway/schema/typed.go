@@ -68,7 +68,8 @@ func ReadTyped(raw []byte) (*Typed, error) {
 	case most.values > maxTypedValues:
 		return nil, fmt.Errorf("one value may be made of %.0f, at most %d are allowed", most.values, maxTypedValues)
 	case most.words > maxTypedWords:
-		return nil, fmt.Errorf("there are %.0f bits in the choice of words and members, at most %d are allowed", math.Ceil(most.words), maxTypedWords)
+		return nil, fmt.Errorf("there are %.0f bits in the choice of words and members, at most %d are allowed",
+			math.Ceil(most.words), maxTypedWords)
 	case most.bits > maxTypedBits:
 		return nil, fmt.Errorf("%.0f bits fit into one value, at most %d are allowed", math.Ceil(most.bits), maxTypedBits)
 	}

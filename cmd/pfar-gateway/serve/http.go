@@ -165,7 +165,8 @@ func (x *exchange) batch(body []byte) {
 	}
 	messages, err := jsonrpc.Array(body, nil, x.limits.Batch)
 	if err != nil || len(messages) == 0 {
-		reply.WriteError(x.w, http.StatusBadRequest, nil, jsonrpc.Errorf(mcp.PARSE_ERROR, "reading the batch: it is empty, broken or longer than %d", x.limits.Batch))
+		reply.WriteError(x.w, http.StatusBadRequest, nil, jsonrpc.Errorf(mcp.PARSE_ERROR, "reading the batch: it is empty, "+
+			"broken or longer than %d", x.limits.Batch))
 		return
 	}
 	all := []byte{'['}
@@ -261,7 +262,8 @@ func (x *exchange) delete() {
 func (x *exchange) find() *session.Session {
 	id := x.r.Header.Get(request.KeySession)
 	if id == "" {
-		reply.Refuse(x.w, http.StatusBadRequest, "header Mcp-Session-Id is missing: initialize first, or say in MCP-Protocol-Version that the request is of "+mcp.ProtocolVersion20260728)
+		reply.Refuse(x.w, http.StatusBadRequest, "header Mcp-Session-Id is missing: initialize first, or say in "+
+			"MCP-Protocol-Version that the request is of "+mcp.ProtocolVersion20260728)
 		return nil
 	}
 	s := x.sessions.Find(id, x.caller.Bound, x.caller.Endpoint)

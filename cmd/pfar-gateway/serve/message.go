@@ -114,7 +114,8 @@ func status(v *call.Visit, e *jsonrpc.Error) int {
 	switch code := e.Number(); {
 	case code == mcp.METHOD_NOT_FOUND:
 		return http.StatusNotFound
-	case (code == mcp.UNSUPPORTED_PROTOCOL_VERSION || code == mcp.HEADER_MISMATCH) && e.Raw == nil, code == mcp.MISSING_REQUIRED_CLIENT_CAPABILITY,
+	case (code == mcp.UNSUPPORTED_PROTOCOL_VERSION || code == mcp.HEADER_MISMATCH) && e.Raw == nil,
+		code == mcp.MISSING_REQUIRED_CLIENT_CAPABILITY,
 		code == mcp.INVALID_REQUEST, code == mcp.INVALID_PARAMS && e.Raw == nil:
 		return http.StatusBadRequest
 	}

@@ -52,7 +52,8 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Body: 16 << 20, Read: 30 * time.Second, Write: 30 * time.Second,
-		Sessions: 1024, Idle: time.Hour, Streams: 4, Listens: 1024, Queue: 64, Watched: 256, Batch: 32, Parked: 256, Human: 10 * time.Minute, Alive: 25 * time.Second,
+		Sessions: 1024, Idle: time.Hour, Streams: 4, Listens: 1024, Queue: 64, Watched: 256, Batch: 32, Parked: 256,
+		Human: 10 * time.Minute, Alive: 25 * time.Second,
 		Limits: stream.Limits{Replay: 4 << 20, Replays: 64 << 20, Resume: 30 * time.Second}, Last: time.Second,
 	}
 }

@@ -116,7 +116,8 @@ func ours(path string) error {
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	head := make([]byte, 100) // sqlite.org/fileformat.html, section 1.3
-	if _, err := io.ReadFull(f, head); err != nil || !bytes.HasPrefix(head, []byte("SQLite format 3\x00")) || binary.BigEndian.Uint32(head[68:]) != application {
+	if _, err := io.ReadFull(f, head); err != nil || !bytes.HasPrefix(head, []byte("SQLite format 3\x00")) ||
+		binary.BigEndian.Uint32(head[68:]) != application {
 		return fmt.Errorf("it is no file of pfar's: %w", errDamaged)
 	}
 	return nil
@@ -187,7 +188,8 @@ func escape(path string) string {
 }
 
 // errDamaged is what to do about a file that is of no use.
-var errDamaged = errors.New("stop the gateway and put a backup in its place, or move it and the file with -wal behind its name away to begin anew; what sessions have seen is forgotten then")
+var errDamaged = errors.New("stop the gateway and put a backup in its place, or move it and the file with -wal " +
+	"behind its name away to begin anew; what sessions have seen is forgotten then")
 
 // check wants the file to be of this version, and whole.
 func check(db *sql.DB) error {

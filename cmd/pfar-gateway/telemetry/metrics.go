@@ -150,7 +150,8 @@ func constant(d *prometheus.Desc, kind prometheus.ValueType, value float64, labe
 func (t *Telemetry) Metrics() http.Handler {
 	registry := prometheus.NewPedanticRegistry()
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)} // grows if something is never let go
-	registry.MustRegister(exposition{t}, collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(exposition{t}, collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog:            slogPrinter{t.log},
 		MaxRequestsInFlight: 4,

@@ -68,7 +68,8 @@ func (s Sealer) key() (text []byte, from string, err error) {
 		return nil, "", err
 	}
 	entries, err := os.ReadDir(filepath.Dir(s.files.plain))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".age") }) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || slices.ContainsFunc(entries,
+		func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".age") }) {
 		return nil, "", err // its key is missing, and pfard says so
 	}
 	text, err = vault.NewKey()

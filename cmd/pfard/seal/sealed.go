@@ -54,7 +54,8 @@ func (f keyFiles) notSealed(d control.Dirs, uid int) error {
 		return nil
 	}
 	if _, err := os.Lstat(f.sealed); err == nil {
-		return fmt.Errorf("the key of the vault %q is sealed for pfard.service: systemctl start pfar.target, or set PFAR_STATE_DIR to another directory", d.Vault())
+		return fmt.Errorf("the key of the vault %q is sealed for pfard.service: systemctl start pfar.target, or set "+
+			"PFAR_STATE_DIR to another directory", d.Vault())
 	}
 	return nil
 }

@@ -139,7 +139,8 @@ var ErrTaken = errors.New("another process writes to it")
 func (f Files) checked() error {
 	var w, r unix.Stat_t
 	k := kernel{f.W, f.R}
-	err := errors.Join(k.call(f.W, func(fd int) error { return unix.Fstat(fd, &w) }), k.call(f.R, func(fd int) error { return unix.Fstat(fd, &r) }))
+	err := errors.Join(k.call(f.W, func(fd int) error { return unix.Fstat(fd, &w) }),
+		k.call(f.R, func(fd int) error { return unix.Fstat(fd, &r) }))
 	if err != nil {
 		return err
 	}

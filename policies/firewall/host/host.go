@@ -115,11 +115,13 @@ func add(c *nftables.Conn, table *nftables.Table, t egress.HostTable) error {
 	for i, chain := range t.Chains {
 		chains[i] = &nftables.Chain{Table: table, Name: chain.Name}
 		if chain.Hook != "" {
-			hook, accept := map[string]*nftables.ChainHook{"output": nftables.ChainHookOutput, "input": nftables.ChainHookInput}[chain.Hook], nftables.ChainPolicyAccept
+			hook, accept := map[string]*nftables.ChainHook{"output": nftables.ChainHookOutput,
+				"input": nftables.ChainHookInput}[chain.Hook], nftables.ChainPolicyAccept
 			if hook == nil {
 				return fmt.Errorf("chain %q: hook %q is neither output nor input", chain.Name, chain.Hook)
 			}
-			chains[i].Type, chains[i].Hooknum, chains[i].Priority, chains[i].Policy = nftables.ChainTypeFilter, hook, nftables.ChainPriorityFilter, &accept
+			chains[i].Type, chains[i].Hooknum, chains[i].Priority, chains[i].Policy = nftables.ChainTypeFilter, hook,
+				nftables.ChainPriorityFilter, &accept
 		}
 		c.AddChain(chains[i])
 	}

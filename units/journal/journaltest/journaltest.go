@@ -66,7 +66,8 @@ func (j *Journal) Wrap(cmd *exec.Cmd) (stderr func() string) {
 		j.t.Fatal(err)
 	}
 	// /run is a tmpfs of the namespace, so that nothing is made in the host's.
-	cmd.Args = append([]string{bwrap, "--dev-bind", "/", "/", "--tmpfs", "/run", "--bind", j.dir, "/run/systemd/journal", "--die-with-parent", "--", cmd.Path}, cmd.Args[1:]...)
+	cmd.Args = append([]string{bwrap, "--dev-bind", "/", "/", "--tmpfs", "/run", "--bind", j.dir, "/run/systemd/journal",
+		"--die-with-parent", "--", cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = bwrap
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -52,7 +52,8 @@ func (n *incoming) unread(why error) error {
 // unseeable is the error of what a client must not see, for its session's label cannot be raised.
 func (n *incoming) unseeable(err error) error {
 	n.Log.Error("joining the label of what came back; it is withheld", "call", n.Pass.Call(), "error", err.Error())
-	return jsonrpc.Errorf(approval.Code, "pfar has withheld what %s answered: that this session has seen it cannot be written down", n.up.Server().Name)
+	return jsonrpc.Errorf(approval.Code, "pfar has withheld what %s answered: that this session has seen it cannot be "+
+		"written down", n.up.Server().Name)
 }
 
 // misfit is the error of a result that is against its schema. The names in it are the server's words.
@@ -69,7 +70,8 @@ func (n *incoming) misfit(v *schema.Violation) error {
 			text, data = n.Pass.Answer().Text(text), n.Pass.Answer().Data(data)
 		}
 	}
-	e := jsonrpc.Errorf(CodeResult, "server %q has run tool %q, and its result is against its own outputSchema: %s", n.up.Server().Name, n.target.Name, text)
+	e := jsonrpc.Errorf(CodeResult, "server %q has run tool %q, and its result is against its own outputSchema: %s",
+		n.up.Server().Name, n.target.Name, text)
 	e.Data = data
 	return failure.As(failure.Schema, n.up.Server().Name, e)
 }
@@ -123,7 +125,8 @@ func (n *incoming) fenced(e *jsonrpc.Error, f failure.Failure) error {
 		return classed(e)
 	}
 	if !n.Pass.Inbound(n.Ctx, e.Raw) {
-		return jsonrpc.Errorf(approval.Code, "pfar has withheld the error of %s, because inspectors found it suspicious. Its owner sees why: pfar audit %s", n.up.Server().Name, n.Pass.Call())
+		return jsonrpc.Errorf(approval.Code, "pfar has withheld the error of %s, because inspectors found it suspicious. "+
+			"Its owner sees why: pfar audit %s", n.up.Server().Name, n.Pass.Call())
 	}
 	return classed(&jsonrpc.Error{Raw: n.Pass.Answer().Error(e.Raw)})
 }
@@ -134,12 +137,14 @@ func mayNot(up *registry.Upstream, method string) error {
 	if e == nil {
 		return nil
 	}
-	return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name, strings.TrimPrefix(e.Text, "method not found: "))
+	return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name,
+		strings.TrimPrefix(e.Text, "method not found: "))
 }
 
 // incapable is the error of a client that does not say that it can be asked for what the server needs.
 func incapable(server, capability string) *jsonrpc.Error {
-	e := jsonrpc.Errorf(mcp.MISSING_REQUIRED_CLIENT_CAPABILITY, "server %q needs %s of its client, which this one is not capable of", server, capability)
+	e := jsonrpc.Errorf(mcp.MISSING_REQUIRED_CLIENT_CAPABILITY, "server %q needs %s of its client, which this one is "+
+		"not capable of", server, capability)
 	e.Data = fmt.Appendf(nil, `{"requiredCapabilities":{%q:{}}}`, capability)
 	return e
 }

@@ -92,7 +92,8 @@ func (c *Call) recorded(do func() (reply.Reply, error)) (reply.Reply, error) {
 	c.Pass.Failed(failure.Of(err))
 	if unrecorded := c.Pass.End(outcome.String(), re.Size()); unrecorded != nil {
 		c.Log.Error("closing the record of a call; its result is withheld", "call", c.Pass.Call(), "error", unrecorded.Error())
-		return reply.Reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "the request was made, and its result is withheld: the record of it could not be closed")
+		return reply.Reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "the request was made, and its result is withheld: the "+
+			"record of it could not be closed")
 	}
 	return re, err
 }

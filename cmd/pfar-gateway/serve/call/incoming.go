@@ -168,12 +168,14 @@ func (n *incoming) typed(values []byte, err error) (reply.Reply, error) {
 
 // withheld replaces a result that inspectors have flagged. Only the record has the result and the reason.
 func (n *incoming) withheld() (reply.Reply, error) {
-	text := "pfar has withheld what " + n.target.server() + " answered, because inspectors found it suspicious. Its owner sees why: pfar audit " + n.Pass.Call()
+	text := "pfar has withheld what " + n.target.server() + " answered, because inspectors found it suspicious. Its " +
+		"owner sees why: pfar audit " + n.Pass.Call()
 	if mcp.MCPMethod(n.Method) != mcp.MethodToolsCall {
 		return reply.Reply{}, jsonrpc.Errorf(approval.Code, "%s", text)
 	}
-	return reply.Reply{ToolError: true, Result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true,"_meta":{"pfar/server":%s}}`,
-		jsonrpc.Quote(text), jsonrpc.Quote(n.target.server()))}, nil
+	return reply.Reply{ToolError: true,
+		Result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true,"_meta":{"pfar/server":%s}}`,
+			jsonrpc.Quote(text), jsonrpc.Quote(n.target.server()))}, nil
 }
 
 // atLeast returns the higher one of a server's label and its answer's. An unknown label is kept.

@@ -40,7 +40,8 @@ func NewLog(log *slog.Logger, t *telemetry.Telemetry) Log {
 }
 
 // observed runs a call of a server's. It is counted, traced and logged.
-func (c *Call) observed(ctx context.Context, server, name string, do func(context.Context) (reply.Reply, error)) (re reply.Reply, err error) {
+func (c *Call) observed(ctx context.Context, server, name string, do func(context.Context) (reply.Reply,
+	error)) (re reply.Reply, err error) {
 	of := telemetry.Call{Server: server, Method: c.Method, Name: name, Client: c.Bound.Client, Request: c.LogID}
 	if raw := c.Meta.Get("traceparent"); raw != nil {
 		of.Traceparent, _ = jsonrpc.String(raw)

@@ -144,7 +144,8 @@ func (v *Visit) generation(up *registry.Upstream) (added []byte, drop func([]byt
 func (v *Visit) stateFor(up *registry.Upstream) ([]jsonrpc.Edit, error) {
 	if v.Back == nil {
 		if !v.Modern && up.Modern() && (v.Parameters.Index("requestState") >= 0 || v.Parameters.Index("inputResponses") >= 0) {
-			return nil, invalidParams("requestState and inputResponses are of protocol %s: in a session pfar asks and answers in your name", mcp.ProtocolVersion20260728)
+			return nil, invalidParams("requestState and inputResponses are of protocol %s: in a session pfar asks and answers "+
+				"in your name", mcp.ProtocolVersion20260728)
 		}
 		return nil, nil
 	}

@@ -17,7 +17,8 @@ import (
 
 // converse calls, and turns the answer into an event stream with the first thing that comes before the result. It
 // returns a reply instead of the result if the call waits for its client to come back.
-func (c *Call) converse(ctx context.Context, up *registry.Upstream, t Target, call protocol.Call) (result []byte, parked *reply.Reply, err error) {
+func (c *Call) converse(ctx context.Context, up *registry.Upstream, t Target, call protocol.Call) (result []byte,
+	parked *reply.Reply, err error) {
 	logs, asks := c.wantsLog(up), c.answers(up)
 	about := stream.About{Server: up.Server().Name, Profile: c.Member.Profile}
 	if t.Kind == gate.Tool {

@@ -163,7 +163,8 @@ func (c *Caller) route(all *Clients, reg *registry.Registry, path []string) *jso
 			return wrong
 		}
 	default:
-		return jsonrpc.Errorf(CodeNoSession, "there is no session of this handle: the operator makes one with: pfar sessions new %s", c.Bound.Client)
+		return jsonrpc.Errorf(CodeNoSession, "there is no session of this handle: the operator makes one with: pfar "+
+			"sessions new %s", c.Bound.Client)
 	}
 	if len(path) == maxSegments {
 		c.Endpoint = path[2]

@@ -51,7 +51,8 @@ func (a *About) initialized(v *call.Visit, view *registry.View, version string) 
 // discover answers server/discover, which replaces initialize in 2026-07-28.
 func (a *About) discover(v *call.Visit) (reply.Reply, error) {
 	if v.Session != nil {
-		return reply.Reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: %q begins with protocol %s", v.Method, mcp.ProtocolVersion20260728)
+		return reply.Reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: %q begins with protocol %s", v.Method,
+			mcp.ProtocolVersion20260728)
 	}
 	view, err := v.Catalogue(a.Calls.Registry).View(v.Endpoint)
 	if err != nil {

@@ -127,7 +127,8 @@ func (m *misused) answer(calls *call.Calls, v *call.Visit) (reply.Reply, error) 
 	server := m.route.Upstream.Server().Name
 	// The words of the schema are in the answer.
 	if err := show(calls, v, listerOf(m.route.Upstream), false, m.route.Item.Strange()); err != nil {
-		return reply.Reply{}, jsonrpc.Errorf(approval.Code, "the arguments do not fit, and what %q says of them may not be shown: %v", server, err)
+		return reply.Reply{}, jsonrpc.Errorf(approval.Code, "the arguments do not fit, and what %q says of them may not "+
+			"be shown: %v", server, err)
 	}
 	return calls.Unsent(v, server, m.route.Name, reply.Reply{Refused: true, Why: m, Result: fmt.Appendf(nil,
 		`{"content":[{"type":"text","text":%s}],"isError":true,"_meta":{"pfar/server":%s,"pfar/label":%s,"pfar/violation":{"path":%s,"rule":%s}}}`,

@@ -28,7 +28,8 @@ type Listens struct {
 // listen is subscriptions/listen: the stream of 2026-07-28, without a session.
 func (l *Listens) listen(v *call.Visit) (reply.Reply, error) {
 	if !v.Modern || v.Response == nil {
-		return reply.Reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: subscriptions/listen begins with protocol %s", mcp.ProtocolVersion20260728)
+		return reply.Reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: subscriptions/listen begins with "+
+			"protocol %s", mcp.ProtocolVersion20260728)
 	}
 	wanted, err := jsonrpc.Object(v.Parameters.Get("notifications"), nil)
 	if err != nil {

@@ -23,7 +23,8 @@ func (s *Signals) heard(who enforce.Identity, server handover.Server, method mcp
 	if s.Calls.Gate == nil || !s.Quota.Allow(who.Client) {
 		return false
 	}
-	return s.Calls.Gate.Signal(who, enforce.Item{Server: server.Name, Declared: server.Declared, Kind: gate.Resource, Fits: true}, string(method))
+	return s.Calls.Gate.Signal(who, enforce.Item{Server: server.Name, Declared: server.Declared, Kind: gate.Resource,
+		Fits: true}, string(method))
 }
 
 // rootsChanged tells the session's own processes that the client's folders have changed, if they know of roots and may

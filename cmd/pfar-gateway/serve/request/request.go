@@ -75,7 +75,8 @@ func (r *Request) readParams() *jsonrpc.Error {
 	}
 	if meta := r.Parameters.Get("_meta"); err == nil && meta != nil {
 		if r.Meta, err = jsonrpc.Object(meta, make(jsonrpc.Members, 0, 6)); err == nil {
-			err = r.Meta.LookAlike("progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel)
+			err = r.Meta.LookAlike("progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo,
+				mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel)
 		}
 	}
 	if err != nil {

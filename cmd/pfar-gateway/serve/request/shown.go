@@ -89,7 +89,8 @@ func PerRequest(name []byte) bool {
 // PlainMeta reports whether a member of _meta may go to a server with a request that a person has approved without
 // seeing it.
 func PlainMeta(name []byte) bool {
-	return slices.Contains([]string{"progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel}, string(name))
+	return slices.Contains([]string{"progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientCapabilities,
+		mcp.MetaKeyLogLevel}, string(name))
 }
 
 // Digest covers the caller and the request, but for its answers, its state and _meta, which differ when a client comes

@@ -21,7 +21,8 @@ func (t *Table) Kept() []Kept {
 	all := t.All()
 	list := make([]Kept, 0, len(all))
 	for _, s := range all {
-		k := Kept{ID: s.ID, Handle: s.Label, Bound: s.Bound(), Endpoint: s.Endpoint(), Version: s.Version, Abilities: s.Abilities, State: s.Sub.State()}
+		k := Kept{ID: s.ID, Handle: s.Label, Bound: s.Bound(), Endpoint: s.Endpoint(), Version: s.Version,
+			Abilities: s.Abilities, State: s.Sub.State()}
 		k.Owns = make(map[string]string)
 		for server, p := range s.Own.Running() {
 			k.Owns[server] = p.Own.Handle()

@@ -39,7 +39,8 @@ func (p *Response) Header() http.Header { return p.w.Header() }
 
 // Lasting returns a request's context for a client that may come back for the answer: it does not end with the
 // connection once the client has the id of an event, but with stopping.
-func (p *Response) Lasting(ctx, stopping context.Context, all *Replays, owner Owner) (context.Context, context.CancelCauseFunc, func() bool) {
+func (p *Response) Lasting(ctx, stopping context.Context, all *Replays, owner Owner) (context.Context,
+	context.CancelCauseFunc, func() bool) {
 	lasting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	p.resume = &resumption{all: all, owner: owner, cancel: cancel}
 	return lasting, cancel, context.AfterFunc(ctx, func() {
