@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -115,20 +116,32 @@ func BenchmarkRemote(b *testing.B) {
 	const declared = "transport = \"stream-http\"\nurl = \"https://" + benchHost + "/mcp\"\n" + trust.Honest
 	p := prepare(b, nil)
 	p.up(wrap...)
-	var starts []time.Duration
-	for i := range 9 {
-		name := fmt.Sprintf("bench%d", i)
-		put(b, p.path(name+".tmp"), declared)
-		mark, begin := p.mark(), time.Now()
-		check(b, os.Rename(p.path(name+".tmp"), p.path(name+".hcl")))
-		p.awaitFrom(mark, name, soon, inState(name, control.Running))
-		starts = append(starts, time.Since(begin))
-		if i > 0 {
-			check(b, os.Remove(p.path(name+".hcl")))
-			p.await(name+" gone", soon, func(r control.Report) bool { return server(r, name).Name == "" })
+	client := control.Client{Path: filepath.Join(p.run, "control.sock")}
+	starts := func(prefix string, declare func(name string)) (took []time.Duration) {
+		for i := range 9 {
+			name := fmt.Sprint(prefix, i)
+			mark, begin := p.mark(), time.Now()
+			declare(name)
+			p.awaitFrom(mark, name, soon, inState(name, control.Running))
+			took = append(took, time.Since(begin))
+			if name != "bench0" {
+				check(b, os.Remove(p.path(name+".hcl")))
+				p.await(name+" gone", soon, func(r control.Report) bool { return server(r, name).Name == "" })
+			}
 		}
+		return took
 	}
-	b.Run("tools", func(b *testing.B) { limited(b, benchQuiet+100*time.Millisecond, 0, starts) })
+	edited := starts("bench", func(name string) {
+		put(b, p.path(name+".tmp"), declared)
+		check(b, os.Rename(p.path(name+".tmp"), p.path(name+".hcl")))
+	})
+	added := starts("added", func(name string) { // as pfar add and pfar edit do it
+		text := &control.Text{New: []byte(declared)}
+		_, err := client.Do(b.Context(), control.Request{Verb: control.Declare, Server: name, Text: text})
+		check(b, err)
+	})
+	b.Run("tools", func(b *testing.B) { limited(b, benchQuiet+100*time.Millisecond, 0, edited) })
+	b.Run("tools/added", func(b *testing.B) { limited(b, 100*time.Millisecond, 0, added) })
 	c := p.client("/mcp")
 	for _, tool := range []struct {
 		name    string
