@@ -12,6 +12,7 @@ import (
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/operator/wording"
 )
 
 const approvalsHelp = `Show the calls that wait for you, and answer them. If the policy leaves a call to you, it runs only after you
@@ -199,7 +200,7 @@ func (w *waitingCall) approvable(digest string) error {
 	switch {
 	case w.State != operator.Pending:
 		return fail(exitFailed, "the call is already %s", w.State)
-	case digest == "" && len(w.render(columnsOf(nil))) > maxOnScreen:
+	case digest == "" && wording.Read(&w.Shown).TooLong():
 		return fail(exitFailed, "the call is too long to read on a terminal").withHint("pfar approvals show %s >call.txt, read it, and approve it with --digest and the digest at its end", w.ID)
 	case digest != "" && (len(digest) < exactly || !strings.HasPrefix(w.Digest, digest)):
 		return fail(exitFailed, "the call has another digest than %s", digest)

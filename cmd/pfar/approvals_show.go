@@ -2,9 +2,6 @@ package main
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -17,10 +14,6 @@ import (
 
 // waitingCall is a call that waits for the operator, as it is shown.
 type waitingCall struct{ operator.Shown }
-
-// maxOnScreen is how long a call may be, as it is shown, to be approved without being named by its digest: nobody reads
-// more on a terminal, and its beginning may have been written to be all that is read.
-const maxOnScreen = 64 << 10
 
 // what is the tool or other thing that is called.
 func (w *waitingCall) what() string { return w.Server + "." + w.Name }
@@ -91,99 +84,35 @@ func columnsOf(w io.Writer) int {
 // is not the stranger's, so that none of it passes for a part of the question.
 func (w *waitingCall) render(columns int) string {
 	b := page{columns: columns}
-	row := func(name, text string) { b.line(fmt.Sprintf("%-9s ", name), visible.Reveal(text)) }
-	b.line(fmt.Sprintf("%-9s ", "asks"), wording.Sentence(&w.Shown))
-	row("call", w.what())
-	if w.Method != "tools/call" {
-		row("method", w.Method)
+	row := func(name, text string) { b.line(fmt.Sprintf("%-9s ", name), text) }
+	whole := wording.Read(&w.Shown)
+	for _, r := range whole.Head {
+		row(r.Name, r.Text)
 	}
-	for _, odd := range append(lookAlikes(w.Server, ofName), lookAlikes(w.Name, ofName)...) {
-		row("WARNING", "letters that look like others: "+odd)
+	renderGrants(func(name, text string) { row(name, visible.Reveal(text)) }, w.Grants)
+	fmt.Fprintf(&b, "%s:\n", whole.Title)
+	for _, v := range whole.Values {
+		renderValue(&b, v)
 	}
-	row("client", w.Client+", session "+w.Session)
-	if w.Silent > 0 {
-		row("silent", silentWords(w.Silent, w.Client+"/"+w.Session))
+	for _, r := range whole.Foot {
+		row(r.Name, r.Text)
 	}
-	row("effect", fmt.Sprintf("%s (%s)", w.Facts.Effect, w.Facts.From.Effect))
-	row("audience", fmt.Sprintf("%s (%s)", w.Facts.Audience, w.Facts.From.Audience))
-	row("carries", w.Decision.Data.String()+", at most")
-	row("why", w.Decision.Reason)
-	row("rule", w.Decision.Rule)
-	if w.Decision.Once {
-		row("WARNING", "private data and strangers' text have met in this session: this call could carry the one out on behalf of the other")
-	}
-	for _, f := range w.Findings {
-		row("WARNING", "an inspector says: "+f)
-	}
-	for _, s := range w.Sources {
-		row("seen", fmt.Sprintf("%s.%s at %s: %s", s.Server, s.Tool, stamp(s.At), s.Label))
-	}
-	if len(w.Masked) > 0 {
-		row("hidden", "secrets of the vault: "+strings.Join(w.Masked, ", "))
-	}
-	renderGrants(row, w.Grants)
-	w.renderArguments(&b)
-	row("id", w.ID)
-	row("digest", w.Digest)
 	return b.String()
 }
 
-func (w *waitingCall) renderArguments(b *page) {
-	sum := sha256.Sum256(w.Arguments)
-	shown := ""
-	if len(w.Masked) == 0 {
-		shown = ", SHA-256 " + hex.EncodeToString(sum[:])[:16]
+// renderValue shows one argument.
+func renderValue(b *page, v wording.Value) {
+	if v.Head != "" {
+		b.line("  ", v.Head)
 	}
-	list, err := wording.Arguments(w.Arguments)
-	if err != nil {
-		fmt.Fprintf(b, "arguments of %d bytes that are not JSON%s:\n", len(w.Arguments), shown)
-		b.line("  | ", visible.Reveal(string(w.Arguments)))
-		return
+	for _, line := range v.Lines {
+		b.line("  | ", line)
 	}
-	fmt.Fprintf(b, "arguments, %d bytes%s:\n", len(w.Arguments), shown)
-	for _, a := range list {
-		renderArgument(b, a)
+	if v.Unended {
+		fmt.Fprintf(b, "  (%s)\n", wording.Unended)
 	}
-}
-
-// pointerName is where an argument stands.
-func pointerName(pointer string) string {
-	name := visible.Reveal(pointer)
-	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./~") != "" || name == "" {
-		return wording.Quoted(pointer) // or it could look like a name with its value
-	}
-	return name
-}
-
-// renderArgument shows one value: a text of several lines as lines, anything else as JSON would write it.
-func renderArgument(b *page, a wording.Argument) {
-	name := pointerName(a.Pointer)
-	text, isText := a.Value.(string)
-	switch {
-	case !isText:
-		value, _ := json.Marshal(a.Value) // a number, true, null, {} or []
-		b.line("  ", name+": "+string(value))
-	case strings.Contains(strings.TrimSuffix(text, "\n"), "\n"):
-		b.line("  ", fmt.Sprintf("%s: text of %d characters", name, utf8.RuneCountInString(text)))
-		for line := range strings.Lines(text) {
-			whole, ended := strings.CutSuffix(line, "\n")
-			b.line("  | ", visible.Reveal(whole))
-			if !ended {
-				fmt.Fprintf(b, "  (no line feed at the end)\n")
-			}
-		}
-	default:
-		b.line("  ", name+": "+wording.Quoted(text))
-	}
-	s := ofText
-	if wording.Decisive(a.Pointer) {
-		s = ofAddress
-	}
-	for _, odd := range append(lookAlikes(a.Pointer, ofName), lookAlikes(text, s)...) {
-		b.line("  WARNING: ", "letters that look like others: "+odd)
-	}
-	if strings.ContainsFunc(a.Pointer+text, rightToLeft) {
-		b.line("  WARNING: ", "letters that are written from right to left: it may not read in its order")
+	for _, warning := range v.Warnings {
+		b.line("  WARNING: ", warning)
 	}
 }
 

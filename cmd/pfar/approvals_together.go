@@ -133,7 +133,7 @@ func renderTogether(b *page, calls []*waitingCall) {
 	var names []string
 	each := make([][]string, len(calls))
 	for _, p := range pointers[:min(len(pointers), maxPlaces)] {
-		name := pointerName(p)
+		name := wording.Place(p)
 		names = append(names, name)
 		for i, text := range shownValues(p, values) {
 			each[i] = append(each[i], name+": "+text)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/pfar/pfar/units/operator/wording"
 )
 
 // TestManualKnowsEveryVerbAndFlag compares the manual with the program, both ways.
@@ -133,7 +135,7 @@ func TestManualKnowsTheBounds(t *testing.T) {
 	manual := strings.Join(strings.Fields(string(b)), " ")
 	for _, want := range []string{
 		fmt.Sprintf("at most %d KiB of UTF-8 without NUL", maxSecret>>10),
-		fmt.Sprintf("more than %d KiB on the screen", maxOnScreen>>10),
+		fmt.Sprintf("more than %d KiB on the screen", wording.MaxText>>10),
 		fmt.Sprintf("wait up to %.0f seconds until it runs", settleTimeout.Seconds()),
 	} {
 		if !strings.Contains(manual, want) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/operator/wording"
 )
 
 const sessionsHelp = `Show the labels of clients' sessions: the most secret data that a session may have seen, and
@@ -89,18 +89,12 @@ func (c sessionsVerb) sessionsList(ctx context.Context) error {
 		if s.Frozen != "" {
 			state, colour = "frozen: "+s.Frozen, red
 		} else if s.Silent > 0 {
-			state = silentWords(s.Silent, nameOf(s))
+			state = wording.Silence(s.Silent, nameOf(s))
 		}
 		rows = append(rows, []cell{{nameOf(s), ""}, {s.Label.String(), labelColour(s.Label)}, {minute(s.Used), ""}, {state, colour}})
 	}
 	c.table(c.stdout, rows)
 	return nil
-}
-
-// silentWords offer a clean session for a client that came back after so many seconds of silence.
-func silentWords(seconds int, session string) string {
-	return fmt.Sprintf("came back after %s; if its program began a new conversation: pfar sessions reset %s",
-		(time.Duration(seconds) * time.Second).Truncate(time.Minute), session)
 }
 
 func labelColour(l gate.Label) string {
@@ -139,7 +133,7 @@ func (c sessionsVerb) sessionsShow(ctx context.Context, name string) error {
 		fmt.Fprintf(c.stdout, "frozen: %s; to let it go on: pfar sessions thaw %s\n", visible.Reveal(s.Frozen), visible.Reveal(nameOf(s)))
 	}
 	if s.Silent > 0 {
-		fmt.Fprintln(c.stdout, visible.Reveal(silentWords(s.Silent, nameOf(s))))
+		fmt.Fprintln(c.stdout, visible.Reveal(wording.Silence(s.Silent, nameOf(s))))
 	}
 	if !s.Reset.IsZero() {
 		fmt.Fprintf(c.stdout, "reset at %s by %s\n", minute(s.Reset), visible.Reveal(s.ResetBy))

@@ -1,4 +1,4 @@
-package main
+package wording
 
 import (
 	"fmt"
@@ -12,8 +12,9 @@ import (
 
 // scripts that share letters with others by their looks.
 var scripts = map[string]*unicode.RangeTable{
-	"Latin": unicode.Latin, "Cyrillic": unicode.Cyrillic, "Greek": unicode.Greek, "Armenian": unicode.Armenian, "Cherokee": unicode.Cherokee,
-	"Coptic": unicode.Coptic, "Lisu": unicode.Lisu, "Georgian": unicode.Georgian, "Hebrew": unicode.Hebrew, "Arabic": unicode.Arabic,
+	"Latin": unicode.Latin, "Cyrillic": unicode.Cyrillic, "Greek": unicode.Greek, "Armenian": unicode.Armenian,
+	"Cherokee": unicode.Cherokee, "Coptic": unicode.Coptic, "Lisu": unicode.Lisu, "Georgian": unicode.Georgian,
+	"Hebrew": unicode.Hebrew, "Arabic": unicode.Arabic,
 }
 
 // suspicion says what is odd in a text, beside letters of two scripts in one word and letters in another width or face.
@@ -29,10 +30,8 @@ const (
 func lookAlikes(text string, s suspicion) []string {
 	const most = 4
 	var found []string
-	for word := range strings.FieldsFuncSeq(text, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsMark(r) &&
-			!unicode.IsDigit(r)
-	}) {
+	between := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) }
+	for word := range strings.FieldsFuncSeq(text, between) {
 		var of []string
 		for _, r := range word {
 			if r < 0x80 && !unicode.IsLetter(r) {
@@ -44,7 +43,8 @@ func lookAlikes(text string, s suspicion) []string {
 			}
 		}
 		foreign := strings.IndexFunc(word, func(r rune) bool { return r >= 0x80 })
-		odd := len(of) > 1 || slices.Contains(of, faces) || s == ofName || s == ofAddress && !slices.Equal(of, []string{"Latin"})
+		odd := len(of) > 1 || slices.Contains(of, faces) || s == ofName ||
+			s == ofAddress && !slices.Equal(of, []string{"Latin"})
 		if foreign < 0 || !odd {
 			continue
 		}
