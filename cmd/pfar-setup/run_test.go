@@ -17,6 +17,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -189,7 +190,7 @@ func TestPfardGoes(t *testing.T) {
 // TestFixedPort: without its pfard a page leaves a port that the next pfard needs, and does not wait for anybody to
 // look.
 func TestFixedPort(t *testing.T) {
-	l, err := listen(0)
+	l, err := loopback.Listen(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,7 @@ func TestFixedPort(t *testing.T) {
 	case <-looked:
 		t.Fatal("it waits for a look")
 	}
-	if l, err = listen(k.Port); err != nil {
+	if l, err = loopback.Listen(k.Port); err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
@@ -252,7 +253,7 @@ func TestNoTask(t *testing.T) {
 
 // TestTakenPort: pfard hears why there is no page.
 func TestTakenPort(t *testing.T) {
-	l, err := listen(0)
+	l, err := loopback.Listen(0)
 	if err != nil {
 		t.Fatal(err)
 	}

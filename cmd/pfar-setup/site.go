@@ -3,14 +3,11 @@ package main
 import (
 	"bytes"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
 	_ "embed"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"html/template"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -37,20 +35,15 @@ var (
 	// policy lets the page apply its own style, send its form to itself, and nothing else: whatever text comes into it
 	// loads nothing, runs nothing, and sends nothing anywhere. Nor does another page show it in a frame.
 	policy = fmt.Sprintf(
-		"default-src 'none'; style-src 'sha256-%s'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-		digest(style),
+		"default-src 'none'; style-src %s; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+		loopback.Digest(style),
 	)
 )
-
-func digest(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return base64.StdEncoding.EncodeToString(sum[:])
-}
 
 // site is one page. Others on this machine can connect to it, and so can each page in a browser here: who has not the
 // nonce learns nothing, and what a browser sends for another page is refused.
 type site struct {
-	hosts []string // that a browser may know it by
+	names loopback.Names
 	path  string
 	task  page.Task
 	send  func(attach.Acted, []byte) error // to pfard
@@ -66,7 +59,7 @@ type site struct {
 
 func newSite(t page.Task, port int, send func(attach.Acted, []byte) error) *site {
 	s := &site{
-		hosts: []string{fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("localhost:%d", port)},
+		names: loopback.NamesAt(port),
 		path:  page.Path(t.Nonce), task: t, send: send, now: time.Now,
 		turn: rand.Text(), shown: make(chan struct{}),
 	}
@@ -104,62 +97,26 @@ func (s *site) finished() bool {
 
 // ServeHTTP answers GET and POST of the page's path, and nothing else.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	guard(w.Header())
+	loopback.Guard(w.Header(), policy)
 	switch {
-	case !s.ours(r.Host): // a name that an attacker has had resolved to 127.0.0.1: its page would be of the same origin
+	case !s.names.Has(r.Host):
 		const words = "open the link exactly as pfar printed it: the page has no other address"
-		refuse(w, http.StatusMisdirectedRequest, words)
+		loopback.Refuse(w, http.StatusMisdirectedRequest, words)
 	case subtle.ConstantTimeCompare([]byte(r.RequestURI), []byte(s.path)) != 1:
-		refuse(w, http.StatusNotFound, "there is no such page, or it has ended: ask pfar for a new link")
+		loopback.Refuse(w, http.StatusNotFound, "there is no such page, or it has ended: ask pfar for a new link")
 	case r.Method == http.MethodGet:
 		s.get(w, r)
 	case r.Method == http.MethodPost:
 		s.post(w, r)
 	default:
 		w.Header().Set("Allow", "GET, POST")
-		refuse(w, http.StatusMethodNotAllowed, "only GET and POST")
+		loopback.Refuse(w, http.StatusMethodNotAllowed, "only GET and POST")
 	}
-}
-
-// guard sets what every answer has.
-func guard(h http.Header) {
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", policy)
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	// Not no-referrer: with that a browser sends "Origin: null" with the page's own form (Fetch, 3.2), as it does with
-	// one of a frame that hides where it is from. Another host gets no referrer by this either.
-	h.Set("Referrer-Policy", "same-origin")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY") // for browsers that know no frame-ancestors
-}
-
-func refuse(w http.ResponseWriter, code int, words string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(code)
-	fmt.Fprintln(w, words)
-}
-
-func (s *site) ours(host string) bool {
-	return host == s.hosts[0] || host == s.hosts[1]
-}
-
-// navigated reports whether a browser loads the page itself, not a part of another one: an image, a frame, a script.
-// Browsers say so to loopback (Fetch Metadata); what is none says nothing, and has the nonce.
-func navigated(h http.Header) bool {
-	is := func(name string, want ...string) bool {
-		got := h.Values(name)
-		if len(got) == 0 {
-			return true
-		}
-		return slices.ContainsFunc(want, func(w string) bool { return len(got) == 1 && got[0] == w })
-	}
-	return is("Sec-Fetch-Dest", "document") && is("Sec-Fetch-Mode", "navigate")
 }
 
 func (s *site) get(w http.ResponseWriter, r *http.Request) {
-	if !navigated(r.Header) {
-		refuse(w, http.StatusForbidden, "open this page in a browser window of its own")
+	if !loopback.Navigated(r.Header) {
+		loopback.Refuse(w, http.StatusForbidden, "open this page in a browser window of its own")
 		return
 	}
 	s.show(w, http.StatusOK)
@@ -199,12 +156,12 @@ func (s *site) show(w http.ResponseWriter, code int) {
 		v.Until = until.Local().Format("15:04")
 	}
 	if state.Phase == "" {
-		refuse(w, http.StatusGone, "this page has nothing to show")
+		loopback.Refuse(w, http.StatusGone, "this page has nothing to show")
 		return
 	}
 	var b bytes.Buffer
 	if err := form.Execute(&b, v); err != nil {
-		refuse(w, http.StatusInternalServerError, "the page cannot be shown")
+		loopback.Refuse(w, http.StatusInternalServerError, "the page cannot be shown")
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -221,41 +178,29 @@ func count(tools int) string {
 	return fmt.Sprintf("%d tools", tools)
 }
 
-// own reports whether a browser sends the page's own form: the Origin is the page's, which no other page can have sent.
-func (s *site) own(r *http.Request) bool {
-	origin, site := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
-	return len(origin) == 1 && origin[0] == "http://"+r.Host &&
-		(len(site) == 0 || len(site) == 1 && site[0] == "same-origin") && navigated(r.Header)
-}
-
 func (s *site) post(w http.ResponseWriter, r *http.Request) {
-	if !s.own(r) {
-		refuse(w, http.StatusForbidden, "only this page may send its form: open the link and use the form there")
+	if !loopback.Own(r) {
+		loopback.Refuse(w, http.StatusForbidden, "only this page may send its form: open the link and use the form there")
 		return
 	}
 	a, err := read(w, r)
 	if err != nil {
-		code := http.StatusBadRequest
-		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-			code = http.StatusRequestEntityTooLarge
-		}
-		w.Header().Set("Connection", "close") // or net/http would wait for the rest
-		refuse(w, code, "nothing was stored: "+wrong(err))
+		loopback.Unreadable(w, "nothing was stored: ", err, errLarge, errControl)
 		return
 	}
 	switch s.take(a) {
 	case http.StatusGone:
-		refuse(w, http.StatusGone, "nothing was stored: the page no longer waits for this")
+		loopback.Refuse(w, http.StatusGone, "nothing was stored: the page no longer waits for this")
 	case http.StatusConflict:
-		refuse(w, http.StatusConflict,
+		loopback.Refuse(w, http.StatusConflict,
 			"nothing was stored: this form was already sent, or the page now asks for something else; reload it")
 	case http.StatusForbidden:
-		refuse(w, http.StatusForbidden, "nothing was stored: the page does not offer that")
+		loopback.Refuse(w, http.StatusForbidden, "nothing was stored: the page does not offer that")
 	case http.StatusBadRequest:
-		refuse(w, http.StatusBadRequest, "nothing was stored: "+errEmpty.Error())
+		loopback.Refuse(w, http.StatusBadRequest, "nothing was stored: "+errEmpty.Error())
 	case http.StatusServiceUnavailable:
 		const words = "nothing was stored: pfar has stopped; when it runs again, ask it for a new link"
-		refuse(w, http.StatusServiceUnavailable, words)
+		loopback.Refuse(w, http.StatusServiceUnavailable, words)
 	default:
 		http.Redirect(w, r, s.path, http.StatusSeeOther)
 	}
@@ -269,50 +214,22 @@ type answer struct {
 }
 
 var (
-	errForm    = errors.New("the form is not the one of this page")
 	errEmpty   = errors.New("the field is empty; go back and paste the value")
 	errLarge   = fmt.Errorf("the value has more than %d bytes", page.MaxValue)
 	errControl = errors.New("the value contains line breaks or control characters; go back and copy it again")
 )
 
-// wrong says what is wrong with a form. The errors of others may quote it, and so a secret.
-func wrong(err error) string {
-	for _, known := range []error{errForm, errLarge, errControl} {
-		if errors.Is(err, known) {
-			return known.Error()
-		}
-	}
-	return "the form cannot be read"
-}
-
 // read reads a form, each of whose fields stands in it once.
 func read(w http.ResponseWriter, r *http.Request) (a answer, err error) {
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != "application/x-www-form-urlencoded" || r.Header.Get("Content-Encoding") != "" {
-		return a, errForm
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	if err := r.ParseForm(); err != nil {
+	form, err := loopback.ReadForm(w, r, maxBody, "act", "turn", "value")
+	if err != nil {
 		return a, err
 	}
-	for name, values := range r.PostForm {
-		if len(values) != 1 {
-			return a, errForm
-		}
-		switch value := values[0]; name {
-		case "act":
-			a.act = page.Act(value)
-		case "turn":
-			a.turn = value
-		case "value":
-			a.value = []byte(strings.TrimSpace(value)) // a copied one often ends in a line break
-		default:
-			return a, errForm
-		}
-	}
+	// A copied value often ends in a line break.
+	a = answer{page.Act(form["act"]), form["turn"], []byte(strings.TrimSpace(form["value"]))}
 	switch {
 	case !slices.Contains([]page.Act{page.Enter, page.Skip, page.Cancel, page.SignIn, page.GiveUp}, a.act):
-		return a, errForm
+		return a, loopback.ErrForm
 	case len(a.value) > page.MaxValue:
 		return a, errLarge
 	case !utf8.Valid(a.value) || bytes.ContainsFunc(a.value, unicode.IsControl):

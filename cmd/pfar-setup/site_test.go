@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -79,7 +81,7 @@ func open(t *testing.T, task page.Task) *opened {
 	port := l.Addr().(*net.TCPAddr).Port
 	o.site = newSite(task.Clean(), port, o.sent.send)
 	o.base = fmt.Sprintf("http://127.0.0.1:%d", port)
-	h := server(o.site)
+	h := loopback.Server(o.site)
 	go h.Serve(l)
 	t.Cleanup(func() { h.Close() })
 	return o
@@ -460,7 +462,7 @@ func TestStyleHash(t *testing.T) {
 			}
 		}
 	})
-	if len(found) != 1 || !strings.Contains(h.Get("Content-Security-Policy"), digest(found[0])) {
+	if len(found) != 1 || !strings.Contains(h.Get("Content-Security-Policy"), loopback.Digest(found[0])) {
 		t.Errorf("%d styles, policy %q", len(found), h.Get("Content-Security-Policy"))
 	}
 }
@@ -606,7 +608,7 @@ func TestHostileTexts(t *testing.T) {
 
 // TestLimits: nobody can hold the page's connections for long, or fill its memory.
 func TestLimits(t *testing.T) {
-	h := server(nil)
+	h := loopback.Server(nil)
 	if h.ReadHeaderTimeout <= 0 || h.ReadHeaderTimeout > 10*time.Second ||
 		h.ReadTimeout <= 0 || h.ReadTimeout > 30*time.Second ||
 		h.WriteTimeout <= 0 || h.WriteTimeout > 30*time.Second ||
@@ -615,8 +617,8 @@ func TestLimits(t *testing.T) {
 		h.MaxHeaderBytes <= 0 {
 		t.Errorf("%+v", h)
 	}
-	if maxConns < 6 || maxConns > 64 || maxBody > 128<<10 {
-		t.Errorf("%d connections, %d bytes", maxConns, maxBody)
+	if loopback.MaxConns < 6 || loopback.MaxConns > 64 || maxBody > 128<<10 {
+		t.Errorf("%d connections, %d bytes", loopback.MaxConns, maxBody)
 	}
 	o := open(t, task())
 	c, err := net.Dial("tcp", strings.TrimPrefix(o.base, "http://"))
@@ -624,7 +626,8 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nX: %s\r\n\r\n", o.path, o.hosts[0], strings.Repeat("x", 64<<10))
+	long := strings.Repeat("x", 64<<10)
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nX: %s\r\n\r\n", o.path, o.names[0], long)
 	if line, err := bufio.NewReader(c).ReadString('\n'); err == nil && !strings.Contains(line, " 431 ") {
 		t.Errorf("a large head: %q", line)
 	}
@@ -632,7 +635,7 @@ func TestLimits(t *testing.T) {
 
 // TestListensOnLoopback: there is no other address, and a port that is taken is said.
 func TestListensOnLoopback(t *testing.T) {
-	l, err := listen(0)
+	l, err := loopback.Listen(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -641,7 +644,8 @@ func TestListensOnLoopback(t *testing.T) {
 	if !at.IP.IsLoopback() || !egress.IsPagePort(uint16(at.Port)) {
 		t.Errorf("it listens on %v", at)
 	}
-	if _, err := listen(uint16(at.Port)); err == nil || !strings.Contains(err.Error(), "another program has the port") {
+	const words = "another program has the port"
+	if _, err := loopback.Listen(uint16(at.Port)); err == nil || !strings.Contains(err.Error(), words) {
 		t.Errorf("a taken port: %v", err)
 	}
 }
@@ -659,7 +663,9 @@ func FuzzForm(f *testing.F) {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		a, err := read(nil, r)
 		if err != nil {
-			if words := wrong(err); len(body) > 40 && strings.Contains(words, body) {
+			w := httptest.NewRecorder()
+			loopback.Unreadable(w, "", err, errLarge, errControl)
+			if words := w.Body.String(); len(body) > 40 && strings.Contains(words, body) {
 				t.Errorf("the error quotes the form: %s", words)
 			}
 			return

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/pfar/pfar/units"
 )
 
 const (
 	firstPause    = 20 * time.Millisecond // between two tries to reach pfard
 	maxPause      = 2 * time.Second
+	joinPatience  = time.Minute      // for pfard, which may be starting
 	helloPatience = 30 * time.Second // for the answer to Hello, for which pfard asks systemd and has the kernel load modules
 )
 
@@ -46,6 +49,42 @@ func Connect(ctx context.Context, path string, hello Hello) (*Conn, Welcome, []*
 			return nil, Welcome{}, nil, fmt.Errorf("%w: attaching at %q: %w", ErrLater, path, err)
 		}
 	}
+}
+
+// Join says hello to pfard over its socket at path, as Connect does, or without one over the connection that a local
+// pfard has passed to this process under a name.
+func Join(ctx context.Context, path, passed string, hello Hello) (*Conn, []*os.File, error) {
+	if path != "" {
+		ctx, cancel := context.WithTimeout(ctx, joinPatience)
+		defer cancel()
+		c, _, files, err := Connect(ctx, path, hello)
+		return c, files, err
+	}
+	all, err := units.Descriptors()
+	if err != nil {
+		return nil, nil, err
+	}
+	if n := len(all[passed]); n != 1 {
+		return nil, nil, fmt.Errorf("taking over the connection to pfard: got %d named %q, want one", n, passed)
+	}
+	c, err := FromFile(all[passed][0])
+	if err != nil {
+		return nil, nil, err
+	}
+	var m Message
+	var files []*os.File
+	if err = c.Send(Message{Hello: &hello}); err == nil {
+		m, files, err = c.Receive()
+	}
+	if err == nil && m.Welcome == nil {
+		err = errors.New("pfard's first message is no welcome")
+	}
+	if err != nil {
+		CloseAll(files)
+		c.Close()
+		return nil, nil, err
+	}
+	return c, files, nil
 }
 
 func greet(ctx context.Context, path string, hello Hello) (*Conn, Welcome, []*os.File, error) {
