@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/operator/ask"
 )
 
 const searchSchema = `{"type":"object","properties":{"query":{"type":"string","description":"what to \u001b[31mfind"},"page_size":{"type":"integer","default":10},
@@ -222,7 +223,7 @@ func TestDirectoryOfOthersIsRefused(t *testing.T) {
 			t.Errorf("%q: exit %d, want 6: %s", args, code, b.err)
 		}
 	}
-	if _, err := dialGateway(t.Context(), b.dirs.Gateway(), 4242); !errors.Is(err, control.ErrDenied) && os.Getuid() != 0 {
+	if _, err := ask.Dial(t.Context(), b.dirs.Gateway(), 4242); !errors.Is(err, control.ErrDenied) && os.Getuid() != 0 {
 		t.Errorf("another user's directory: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/operator/ask"
 )
 
 const connectHelp = `Connect standard input and output to the gateway by MCP, for desktop clients that start programs.
@@ -51,7 +52,7 @@ func (c connectVerb) connectCommand() *cobra.Command {
 				return err
 			}
 			// A client that is told nothing waits for ever, so find out now whether anybody is there.
-			probe, err := dialGateway(cmd.Context(), c.dirs.Gateway(), c.uid)
+			probe, err := ask.Dial(cmd.Context(), c.dirs.Gateway(), c.uid)
 			if err != nil {
 				return err
 			}

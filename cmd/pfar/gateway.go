@@ -5,15 +5,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"syscall"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -23,7 +17,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/access"
 	failures "github.com/pfar/pfar/policies/failure"
-	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/operator/ask"
 )
 
 // gatewayURL is the endpoint; the host is a formality on a Unix socket, and localhost passes the gateway's Host check.
@@ -108,37 +102,7 @@ type gateway struct {
 func (c *pfar) gatewayHTTP() *http.Client { return c.socketHTTP(c.dirs.Gateway()) }
 
 func (c *pfar) socketHTTP(path string) *http.Client {
-	return &http.Client{Transport: resend{&http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialGateway(ctx, path, c.uid)
-		},
-		MaxIdleConnsPerHost: 64,
-	}}}
-}
-
-// dialGateway connects to the gateway, which may run under a uid of its own: so it is the directory's owner that says
-// whether the socket is ours. In /dev/shm anybody may squat a name.
-func dialGateway(ctx context.Context, path string, uid int) (net.Conn, error) {
-	dir := filepath.Dir(path)
-	info, err := os.Lstat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w: no directory %q", control.ErrNotRunning, dir)
-	case err != nil:
-		return nil, err
-	}
-	owner := int(info.Sys().(*syscall.Stat_t).Uid)
-	if !info.IsDir() || (owner != 0 && owner != uid) || info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("%w: %q must be a directory that only you or root may write to", control.ErrDenied, dir)
-	}
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("%w: nothing answers at %q", control.ErrNotRunning, path)
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("%w: connecting to %q", control.ErrDenied, path)
-	}
-	return conn, err
+	return &http.Client{Transport: resend{ask.Transport(path, c.uid)}}
 }
 
 // plainRefusals makes what the gateway answers to whom it does not let in an error in its own words: mcp-go would take
@@ -151,7 +115,7 @@ func (p plainRefusals) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	defer resp.Body.Close()
-	return nil, refusedByGateway(resp)
+	return nil, refusedWith(ask.Refused(resp))
 }
 
 // openGateway begins a session. The caller closes it. mcp-go bounds no answer; the gateway sends no longer one than the

@@ -1,36 +1,26 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/pfar/pfar/units/control"
-)
-
-const (
-	operatorTimeout = 30 * time.Second
-	maxAnswer       = 96 << 20 // bytes: a server's descriptors, as they are and for people
+	"github.com/pfar/pfar/units/operator/ask"
 )
 
 // askOperator asks the gateway what only the operator may ask, and decodes its answer.
 func (c *pfar) askOperator(ctx context.Context, method, path string, body, answer any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, operatorTimeout, fmt.Errorf("the gateway does not answer within %s", operatorTimeout))
+	ctx, cancel := ask.Within(ctx)
 	defer cancel()
 	stream, err := c.openOperator(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
-	if err := json.NewDecoder(io.LimitReader(stream, maxAnswer)).Decode(answer); err != nil {
-		return fmt.Errorf("reading the gateway's answer: %w", err)
-	}
-	return nil
+	return ask.Decode(stream, answer)
 }
 
 // operatorList asks for a list that is to be printed as a table. As JSON it prints it itself, and returns nothing. none
@@ -51,52 +41,32 @@ func operatorList[T any](ctx context.Context, c *pfar, path, none string) ([]T, 
 
 // openOperator is askOperator for an answer that the caller reads, and closes.
 func (c *pfar) openOperator(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
-	sent, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
+	stream, err := ask.Open(ctx, c.socketHTTP(c.dirs.Operator()), method, path, body)
+	if refusal, ok := errors.AsType[*ask.Refusal](err); ok {
+		return nil, refusedWith(refusal)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(sent))
-	if err != nil {
-		return nil, err
-	}
-	r.Close = true
-	client := c.socketHTTP(c.dirs.Operator())
-	resp, err := client.Do(r)
 	if err = plainly(err); errors.Is(err, control.ErrDenied) {
-		return nil, fail(exitDenied, "asking the gateway: %w", err).withHint("only root and members of the group pfar-admin may")
+		return nil, fail(exitDenied, "asking the gateway: %w", err).
+			withHint("only root and members of the group pfar-admin may")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking the gateway: %w", err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		return nil, refusedByGateway(resp)
-	}
-	return resp.Body, nil
+	return stream, nil
 }
 
-// refusedByGateway is the gateway's reason, as an error: a text or, where it speaks JSON-RPC, that of its error.
-func refusedByGateway(resp *http.Response) error {
-	var refusal struct {
-		Error json.RawMessage `json:"error"`
-	}
-	var rpc struct {
-		Message string `json:"message"`
-	}
-	err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&refusal)
-	reason, isText := unquoted(refusal.Error)
-	if err == nil && !isText && json.Unmarshal(refusal.Error, &rpc) == nil {
-		reason = rpc.Message
-	}
+// refusedWith is the gateway's refusal, as an error of a verb.
+func refusedWith(r *ask.Refusal) error {
+	code := exitFailed
 	switch {
-	case reason == "":
-		return fail(exitFailed, "the gateway answers %q: pfar and pfar-gateway may be of different versions", resp.Status)
-	case resp.StatusCode == http.StatusNotFound:
-		return fail(exitNoSuch, "%s", reason)
-	case resp.StatusCode == http.StatusForbidden:
-		return fail(exitDenied, "%s", reason)
+	case r.Reason == "":
+		return fail(exitFailed, "%w: pfar and pfar-gateway may be of different versions", r)
+	case r.Status == http.StatusNotFound:
+		code = exitNoSuch
+	case r.Status == http.StatusForbidden:
+		code = exitDenied
 	}
-	return fail(exitFailed, "%s", reason)
+	return fail(code, "%s", r.Reason)
 }
 
 // answered sends an answer and prints what has come of it.
