@@ -83,6 +83,9 @@ const LoginLog = "pfar-login.service"
 // PageLog is the name of the log of one-time pages, like GatewayLog.
 const PageLog = "pfar-setup.service"
 
+// ConsoleLog is the name of the log of the console, like GatewayLog.
+const ConsoleLog = "pfar-console.service"
+
 // InspectLog is the name of the log of inspectors, like GatewayLog.
 const InspectLog = "pfar-inspect.service"
 

@@ -25,8 +25,6 @@ import (
 const maxBody = 3*page.MaxValue + 1<<10
 
 var (
-	//go:embed page.css
-	style string
 	//go:embed page.html
 	text string
 
@@ -36,7 +34,7 @@ var (
 	// loads nothing, runs nothing, and sends nothing anywhere. Nor does another page show it in a frame.
 	policy = fmt.Sprintf(
 		"default-src 'none'; style-src %s; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-		loopback.Digest(style),
+		loopback.Digest(loopback.Style),
 	)
 )
 
@@ -146,7 +144,7 @@ func (s *site) show(w http.ResponseWriter, code int) {
 	v := view{
 		Task: s.task, State: state, Heading: "Connect " + s.task.Title, Path: s.path, Turn: turn,
 		Tools: count(state.Tools), Most: page.MaxValue,
-		Refresh: refreshes[state.Phase], Style: template.CSS(style),
+		Refresh: refreshes[state.Phase], Style: template.CSS(loopback.Style),
 	}
 	until := state.Deadline
 	if state.Device != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback"
+	"github.com/pfar/pfar/units/loopback/loopbacktest"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -452,7 +453,7 @@ func TestStyleHash(t *testing.T) {
 	_, h, text := o.do(t, "GET", o.path, "")
 	guarded(t, h)
 	var found []string
-	walk(t, text, func(n *html.Node) {
+	loopbacktest.Walk(t, text, func(n *html.Node) {
 		if n.Data == "style" {
 			found = append(found, n.FirstChild.Data)
 		}
@@ -465,56 +466,6 @@ func TestStyleHash(t *testing.T) {
 	if len(found) != 1 || !strings.Contains(h.Get("Content-Security-Policy"), loopback.Digest(found[0])) {
 		t.Errorf("%d styles, policy %q", len(found), h.Get("Content-Security-Policy"))
 	}
-}
-
-func walk(t *testing.T, text string, visit func(*html.Node)) {
-	t.Helper()
-	root, err := html.Parse(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range root.Descendants() {
-		if n.Type == html.ElementNode {
-			visit(n)
-		}
-	}
-}
-
-// shape is a page without its words: the elements with their attributes, but for the values that must differ.
-func shape(t *testing.T, text string) (all []string) {
-	t.Helper()
-	walk(t, text, func(n *html.Node) {
-		s := n.Data
-		for _, a := range n.Attr {
-			s += " " + a.Key
-			if a.Key != "value" && a.Key != "href" && a.Key != "action" {
-				s += "=" + a.Val
-			}
-			if a.Key == "href" && a.Val != "" && !strings.HasPrefix(a.Val, "https://") {
-				s += "=" + a.Val
-			}
-		}
-		all = append(all, s)
-	})
-	return all
-}
-
-// payloads attack HTML, its attributes, URLs, styles, templates and the eye.
-var payloads = []string{
-	`<script>alert(1)</script>`, `</title><script>alert(1)</script>`, `</style><script>alert(1)</script>`,
-	`"><img src=x onerror=alert(1)>`,
-	`' onmouseover='alert(1)`, `" autofocus onfocus="alert(1)`, `javascript:alert(1)`, `JaVaScRiPt:alert(1)`,
-	`data:text/html,<script>alert(1)</script>`,
-	`https://a.test/"><script>`, `https://a.test/' onclick='x`, `<!--`, `-->`, `<![CDATA[<script>]]>`,
-	`<svg/onload=alert(1)>`,
-	`<iframe src=//evil.test>`, `<form action=//evil.test>`, `</form><form action=//evil.test>`,
-	`<base href=//evil.test/>`,
-	`<meta http-equiv=refresh content=0;url=//evil.test>`, `<input name=act value=enter>`,
-	`<link rel=stylesheet href=//evil.test>`, `{{.Turn}}`, `{{template "page" .}}`,
-	`&lt;script&gt;`, `&#x3c;script&#x3e;`, "a\r\nSet-Cookie: x=1\r\n\r\n<script>", "\x00<script>", "\u202e<script>",
-	"\ufeff<b>", "\u2066evil\u2069", "+ADw-script+AD4-",
-	`<textarea>`, `<plaintext>`, `<noscript><p title="</noscript><script>">`, "\xff\xfe<script>", "`-alert(1)-`",
-	strings.Repeat("<b>", 5000),
 }
 
 // TestHostileTexts: whatever stands in a text, the page has the elements that it has with harmless ones.
@@ -559,12 +510,12 @@ func TestHostileTexts(t *testing.T) {
 	}
 	_, plain := show(task())
 	_, noLink := show(fill(task(), urlField, ""))
-	want, without := shape(t, plain), shape(t, noLink)
-	for _, p := range payloads {
+	want, without := loopbacktest.Shape(t, plain), loopbacktest.Shape(t, noLink)
+	for _, p := range loopbacktest.Payloads {
 		for field := range fields {
 			h, text := show(fill(task(), field, p))
 			guarded(t, h)
-			got := shape(t, text)
+			got := loopbacktest.Shape(t, text)
 			if !slices.Equal(got, want) && !(field == urlField && slices.Equal(got, without)) {
 				t.Errorf("%.60q in field %d changes the page: %q", p, field, got)
 			}
@@ -586,9 +537,9 @@ func TestHostileTexts(t *testing.T) {
 			_, page := show(k)
 			return page
 		}
-		want, without := shape(t, signing("")), shape(t, signing("javascript:x"))
-		for _, p := range payloads {
-			if got := shape(t, signing(p)); !slices.Equal(got, want) && !slices.Equal(got, without) {
+		want, without := loopbacktest.Shape(t, signing("")), loopbacktest.Shape(t, signing("javascript:x"))
+		for _, p := range loopbacktest.Payloads {
+			if got := loopbacktest.Shape(t, signing(p)); !slices.Equal(got, want) && !slices.Equal(got, without) {
 				t.Errorf("%.60q in field %d changes the page of a sign-in: %q", p, field, got)
 			}
 		}
@@ -597,9 +548,9 @@ func TestHostileTexts(t *testing.T) {
 		k := task()
 		k.State = page.State{Phase: state, Words: "plain"}
 		_, plain := show(k)
-		for _, p := range payloads {
+		for _, p := range loopbacktest.Payloads {
 			k.State.Words = p
-			if _, text := show(k); !slices.Equal(shape(t, text), shape(t, plain)) {
+			if _, text := show(k); !slices.Equal(loopbacktest.Shape(t, text), loopbacktest.Shape(t, plain)) {
 				t.Errorf("%.60q changes the page %s", p, state)
 			}
 		}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
-	"strconv"
 
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
@@ -173,14 +171,7 @@ func (t *talk) paged(now control.Flow) bool {
 	}
 	t.link = now.Page
 	say := func(format string, a ...any) { fmt.Fprintf(t.stderr, format+"\n", a...) }
-	if u, err := url.Parse(now.Page); err == nil {
-		port, _ := strconv.ParseUint(u.Port(), 10, 16)
-		if forward := (loginVerb{t.pfar}).forward(uint16(port)); forward != "" {
-			say("\nThe page is on this machine. If your browser runs on another machine, first run\n"+
-				"this command there:\n\n  %s", escape(forward, oneLine))
-		}
-	}
-	say("\nOpen this link in your browser, and go on there:\n\n  %s\n", escape(now.Page, oneLine))
+	showLink(t.pfar, now.Page)
 	say("Do not show the link to others: anybody who has it can answer in your place.")
 	minutes := max(1, int(now.Deadline.Sub(t.now()).Minutes()+0.5))
 	say("Waiting for you, at most %s. The set-up waits after Ctrl-C too.", count(minutes, "minute"))

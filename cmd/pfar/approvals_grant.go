@@ -10,6 +10,7 @@ import (
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/operator/wording"
 )
 
 // grantFlags are those of approve that give a grant.
@@ -76,8 +77,7 @@ func renderGrants(row func(name, text string), offers []operator.GrantOffer) {
 			row(name, "no grant: "+o.Why)
 			continue
 		}
-		row(name, fmt.Sprintf("%s lets the session make up to %d such calls more, of %d bytes in all, within %s",
-			flag, o.Calls, o.Bytes, time.Duration(o.Seconds)*time.Second))
+		row(name, flag+" "+wording.Bounds(o.GrantTerms))
 	}
 }
 

@@ -36,25 +36,13 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		_, err := d.sendReport(send)
 		return err
 	case control.Open:
-		if err := d.orders.open(ctx, q.Server, q.Session); err != nil {
-			return err
-		}
-		return send(control.Response{})
+		return acknowledge(send, d.orders.open(ctx, q.Server, q.Session))
 	case control.Close:
-		if err := d.do(func() error { return d.fleet.closeSession(q.Server, q.Session) }); err != nil {
-			return err
-		}
-		return send(control.Response{})
+		return acknowledge(send, d.do(func() error { return d.fleet.closeSession(q.Server, q.Session) }))
 	case control.Wake:
-		if err := d.orders.wake(ctx, q.Server); err != nil {
-			return err
-		}
-		return send(control.Response{})
+		return acknowledge(send, d.orders.wake(ctx, q.Server))
 	case control.Sleep:
-		if err := d.do(func() error { return d.orders.sleep(q.Server) }); err != nil {
-			return err
-		}
-		return send(control.Response{})
+		return acknowledge(send, d.do(func() error { return d.orders.sleep(q.Server) }))
 	case control.Demand:
 		return d.orders.watchDemand(ctx, send)
 	case control.Redaction:
@@ -91,6 +79,15 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		return d.orders.logins.run(ctx, p, q, func(state control.SignIn) error {
 			return send(control.Response{Declarations: control.Declarations{SignIn: &state}})
 		})
+	case control.Console:
+		link, err := d.orders.consoles.link(p.UID)
+		if err != nil {
+			return err
+		}
+		return send(control.Response{Declarations: control.Declarations{Link: link}})
+	case control.Logout:
+		d.orders.consoles.logout(p.UID)
+		return acknowledge(send, nil)
 	case control.Install:
 		return d.orders.install(ctx, q, send)
 	case control.Begin:
@@ -109,6 +106,14 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		return send(r)
 	}
 	return fmt.Errorf("%w: verb %q", control.ErrInvalid, q.Verb)
+}
+
+// acknowledge says that something was done, or returns why it was not.
+func acknowledge(send func(control.Response) error, err error) error {
+	if err != nil {
+		return err
+	}
+	return send(control.Response{})
 }
 
 // sendReport sends a report. The channel is closed when what it says of set-ups is not so any more.

@@ -119,7 +119,7 @@ func (a *attachments) attached(conn *attach.Conn, peer control.Peer) {
 		err = a.tasks.sent(conn, p, hello)
 	case p.Model:
 		err = a.modeller(conn, p)
-	case p.Page:
+	case p.Page, p.Console:
 		err = a.tasks.paged(conn, p, hello)
 	default:
 		err = a.launcher(conn, p, peer.UID, hello)
@@ -149,7 +149,7 @@ func (a *attachments) introduced(conn *attach.Conn, peer control.Peer) (systemd.
 		return p, nil
 	}
 	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge || m.Hello.Refresh != p.Refresh ||
-		m.Hello.Login != p.Login || m.Hello.Model != p.Model || m.Hello.Page != p.Page) {
+		m.Hello.Login != p.Login || m.Hello.Model != p.Model || m.Hello.Page != p.Page || m.Hello.Console != p.Console) {
 		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
 	}
 	if err != nil {

@@ -22,6 +22,7 @@ type orders struct {
 	installs  *installs
 	flows     *flows
 	logins    *logins
+	consoles  *consoles
 }
 
 // wake starts a server that sleeps, for a call, and returns when its launcher is under way, or with the reason why it

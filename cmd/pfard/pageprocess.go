@@ -4,25 +4,35 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
 )
 
 // runPage has systemd run the process of a page, which attaches (paged), and returns when it has hung up.
 func (u *taskUnits) runPage(ctx context.Context, instance string, talk pageTalk) error {
+	return u.serve(ctx, systemd.PageUnit(instance), talk)
+}
+
+// runConsole is runPage for the console of a user.
+func (u *taskUnits) runConsole(ctx context.Context, uid int, talk pageTalk) error {
+	return u.serve(ctx, systemd.ConsoleUnit(strconv.Itoa(uid)), talk)
+}
+
+func (u *taskUnits) serve(ctx context.Context, unit string, talk pageTalk) error {
 	over := make(chan struct{})
 	u.mu.Lock()
-	u.pages[instance] = func(conn *attach.Conn) {
+	u.pages[unit] = func(conn *attach.Conn) {
 		defer close(over)
 		defer context.AfterFunc(ctx, func() { conn.Close() })()
 		talk(conn)
 	}
 	u.mu.Unlock()
-	defer u.forgetPage(instance)
-	unit := systemd.PageUnit(instance)
+	defer u.forgetPage(unit)
 	bus, err := u.link.Bus(ctx)
 	if err != nil {
 		return err
@@ -32,7 +42,7 @@ func (u *taskUnits) runPage(ctx context.Context, instance string, talk pageTalk)
 		return err
 	}
 	// Whatever ends the page, nothing of it stays. ctx may have ended.
-	defer tellSystemd(u.log, u.link, "ending a page", instance, func(ctx context.Context, bus *systemd.Bus) error {
+	defer tellSystemd(u.log, u.link, "ending a page", unit, func(ctx context.Context, bus *systemd.Bus) error {
 		return bus.StopUnit(ctx, unit)
 	})
 	select {
@@ -51,33 +61,49 @@ func (u *taskUnits) runPage(ctx context.Context, instance string, talk pageTalk)
 	}
 }
 
-func (u *taskUnits) forgetPage(instance string) {
+func (u *taskUnits) forgetPage(unit string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.pages, instance)
+	delete(u.pages, unit)
 }
 
 // paged is the conversation with the process of a page. Each has one: what comes again is of an earlier pfard, and
 // ends.
 func (u *taskUnits) paged(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
+	unit := systemd.PageUnit(p.Instance)
+	if p.Console {
+		unit = systemd.ConsoleUnit(p.Instance)
+	}
 	u.mu.Lock()
-	talk := u.pages[p.Instance]
-	delete(u.pages, p.Instance)
+	talk := u.pages[unit]
+	delete(u.pages, unit)
 	u.mu.Unlock()
 	if talk == nil || hello.Again {
-		return fmt.Errorf("nobody has asked for %q", systemd.PageUnit(p.Instance))
+		return fmt.Errorf("nobody has asked for %q", unit)
 	}
 	talk(conn)
 	return nil
 }
 
 // localPages has a local runner start the processes, each at the other end of a pair of sockets.
-type localPages struct{ runner *local.Runner }
+type localPages struct {
+	runner *local.Runner
+	dirs   control.Dirs
+}
 
 func (l localPages) runPage(ctx context.Context, instance string, talk pageTalk) error {
-	run := func(theirs *os.File) error { return l.runner.Page(ctx, instance, theirs) }
+	return l.serve(ctx, talk, func(theirs *os.File) error { return l.runner.Page(ctx, instance, theirs) })
+}
+
+func (l localPages) runConsole(ctx context.Context, uid int, talk pageTalk) error {
+	return l.serve(ctx, talk, func(theirs *os.File) error {
+		return l.runner.Console(ctx, strconv.Itoa(uid), l.dirs.Operator(), theirs)
+	})
+}
+
+func (l localPages) serve(ctx context.Context, talk pageTalk, run func(theirs *os.File) error) error {
 	err := overPair(units.FDPage, run, func(conn *attach.Conn, h *attach.Hello) {
-		if h.Page {
+		if h.Page || h.Console {
 			talk(conn)
 		}
 	})

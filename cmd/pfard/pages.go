@@ -35,14 +35,6 @@ type pages struct {
 	of map[string]*servedPage // by flow
 }
 
-// pageRunner runs the process of a page, and calls talk with the conversation. It returns when the process has ended.
-type pageRunner interface {
-	runPage(ctx context.Context, instance string, talk pageTalk) error
-}
-
-// pageTalk is the conversation with the process of a page, until that has ended.
-type pageTalk func(*attach.Conn)
-
 // pageFlows are the set-ups that pages are for (setups.Flows).
 type pageFlows interface {
 	Follow(ctx context.Context, id string, withPage bool, send func(control.Flow) error) error
@@ -55,10 +47,8 @@ type pageLogins interface {
 	run(ctx context.Context, p control.Peer, q control.Request, told func(control.SignIn) error) error
 }
 
-const (
-	pageStart = 30 * time.Second // for the process of a page to listen
-	pageEnd   = time.Minute      // that a page stays after its set-up has ended
-)
+// pageEnd is how long a page stays after its set-up has ended.
+const pageEnd = time.Minute
 
 var errPageGone = errors.New("the process of its page has ended")
 
@@ -204,6 +194,7 @@ func (d *daemon) servePages(runs pageRunner) {
 		of: map[string]*servedPage{},
 	})
 	d.clientele.pages.Store(true)
+	d.orders.consoles = newConsoles(d.log, runs)
 }
 
 // talk sends the page and the states of its set-up to the process, and takes what a person does, until the process has

@@ -464,3 +464,7 @@ func TestPagePort(t *testing.T) {
 		}
 	}
 }
+
+func (b *browsed) runConsole(context.Context, int, pageTalk) error {
+	return errors.New("there is none")
+}

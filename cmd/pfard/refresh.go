@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units/systemd"
 )
 
-// taskUnits has systemd run units that do one task and end: pfar-refresh@.service, pfar-login@.service and
-// pfar-setup@.service. The process of each asks for its task when it attaches.
+// taskUnits has systemd run units that do one task and end: pfar-refresh@.service, pfar-login@.service,
+// pfar-setup@.service and pfar-console@.service. The process of each asks for its task when it attaches.
 type taskUnits struct {
 	log    *slog.Logger
 	link   *systemd.Link
@@ -22,7 +22,7 @@ type taskUnits struct {
 
 	mu      sync.Mutex
 	errands map[string]errand   // by unit of the first two
-	pages   map[string]pageTalk // by instance of the third
+	pages   map[string]pageTalk // by unit of the others
 }
 
 // refresh has systemd run the process that refreshes a set. It returns when that has ended.

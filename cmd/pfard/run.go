@@ -146,7 +146,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	d.fleet.units = localUnits{runner: r}
 	errands := localErrands{d.tokens, r}
 	d.tokens.runs, d.orders.logins.runs = errands, errands
-	d.servePages(localPages{r})
+	d.servePages(localPages{r, o.dirs})
 	d.orders.installs.jobs.Run(r)
 	owner := &telling{ctx: ctx, hook: hook{path: o.dirs.OnFailure(), log: log}}
 	defer owner.wait()
@@ -229,7 +229,9 @@ func programs() (string, error) {
 		return "", fmt.Errorf("finding pfar's programs: %w", err)
 	}
 	dir := filepath.Dir(self)
-	for _, name := range []string{"pfar-sandbox", "pfar-egress", "pfar-gateway", "pfar-setup", "pfar-adapter"} {
+	for _, name := range []string{
+		"pfar-sandbox", "pfar-egress", "pfar-gateway", "pfar-setup", "pfar-console", "pfar-adapter",
+	} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			return "", fmt.Errorf("finding pfar's programs: %w", err)
 		}

@@ -53,7 +53,8 @@ func stub(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		"pfar", "pfard", "pfar-generator", "pfar-sandbox", "pfar-egress", "pfar-gateway", "pfar-setup", "pfar-adapter",
+		"pfar", "pfard", "pfar-generator", "pfar-sandbox", "pfar-egress", "pfar-gateway", "pfar-setup",
+		"pfar-console", "pfar-adapter",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
 			t.Fatal(err)

@@ -55,7 +55,7 @@ func bench(ctx context.Context, rounds, many int, only string) error {
 	bin := filepath.Join(dir, "bin")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", bin+"/",
 		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway",
-		"./cmd/pfar-setup", "./cmd/pfar-adapter", "./tests/echo", "./tests/load", "./tests/bench")
+		"./cmd/pfar-setup", "./cmd/pfar-console", "./cmd/pfar-adapter", "./tests/echo", "./tests/load", "./tests/bench")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building: %w\n%s", err, out)
 	}

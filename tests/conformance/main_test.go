@@ -57,7 +57,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(scratch(), "bin")
 	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/",
 		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway",
-		"./cmd/pfar-setup", "./cmd/pfar-adapter", "./tests/conformance/shim")
+		"./cmd/pfar-setup", "./cmd/pfar-console", "./cmd/pfar-adapter", "./tests/conformance/shim")
 	c.Dir, c.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building: %w\n%s", err, out)

@@ -19,7 +19,8 @@ const ordinary = 60999
 // ends with what.
 var byUser = []string{"TestHostile", "TestMemoryLimit", "TestPlantedLinks", "TestSwappedSource", "TestDescriptorsStay", "TestNoSandboxNoServer",
 	"TestCredentialAsAFile", "TestPlaceholder", "TestSecretsAreGiven", "TestEverything", "TestExamples", "TestDescriptorsRunOut",
-	"TestStopSequence", "TestNothingOutlivesPfard", "TestEndLeavesNothing", "TestGatewayIsReplaced", "TestSessions", "TestPfarDemo"}
+	"TestStopSequence", "TestNothingOutlivesPfard", "TestEndLeavesNothing", "TestGatewayIsReplaced", "TestSessions", "TestPfarDemo",
+	"TestConsole", "TestConsoleIsKilled"}
 
 // notByUser are those for which the user makes no difference, as the gate decides the same for everybody, and those
 // that need the repository, go or a namespace of root's.
@@ -50,10 +51,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 	check(t, os.Mkdir(filepath.Join(copies, "inspectors"), 0o755))
 	copyFile(t, filepath.Join("..", "..", "examples", "inspectors", "words"), filepath.Join(copies, "inspectors", "words"))
-	clients := ""
-	if !testing.Short() { // none of byUser has them
-		clients = reachableClients(t)
-	}
+	clients := reachableClients(t)
 	node, err := exec.LookPath("node")
 	check(t, err)
 	home := filepath.Join(scratch(), "home")

@@ -52,7 +52,7 @@ var programs = sync.OnceValues(func() (string, error) {
 		args []string
 	}{
 		{"CGO_ENABLED=0", []string{
-			"./cmd/pfar", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-setup",
+			"./cmd/pfar", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-setup", "./cmd/pfar-console",
 			"./cmd/pfar-adapter", "./tests/echo", "./tests/soak/server",
 		}},
 		{"CGO_ENABLED=1", []string{"-race", "./cmd/pfar-gateway", "./cmd/pfard"}},

@@ -12,7 +12,7 @@ func TestInstalled(t *testing.T) {
 	m := machines.Boot(t)
 	m.Shell(t, `pfar version
 test -d /etc/pfar/mcp.d
-for program in pfard pfar-sandbox pfar-egress pfar-gateway pfar-setup pfar-adapter; do
+for program in pfard pfar-sandbox pfar-egress pfar-gateway pfar-setup pfar-console pfar-adapter; do
 	test -x /usr/lib/pfar/$program
 done
 test -x `+programs+`/echo

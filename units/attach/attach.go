@@ -1,5 +1,5 @@
 // Package attach is the conversation between pfard and the process of an instance unit: a server's launcher, its egress
-// bridge, what refreshes or obtains a token set, what asks a model, or what serves a one-time page.
+// bridge, what refreshes or obtains a token set, what asks a model, or what serves a one-time page or the console.
 //
 // The process connects to pfard's socket (SOCK_SEQPACKET), says who it is, and keeps the connection as long as it
 // lives. pfard believes nothing that it says of itself: the kernel says which process it is, and systemd which unit
@@ -61,6 +61,7 @@ type Hello struct {
 	Login   bool   `json:"login,omitempty"`   // what obtains a token set
 	Model   bool   `json:"model,omitempty"`   // what asks a model for the gateway
 	Page    bool   `json:"page,omitempty"`    // what serves a one-time page
+	Console bool   `json:"console,omitempty"` // what serves the operator's pages
 	Digest  string `json:"digest"`            // of the plan that it was started with (plan.Digest); of the others, none
 	Again   bool   `json:"again,omitempty"`   // it has been welcomed before, by an earlier pfard perhaps
 }
@@ -111,6 +112,12 @@ type PageTalk struct {
 	Listens *Listens    `json:"listens,omitempty"` // page: where it is
 	Acted   *Acted      `json:"acted,omitempty"`   // page: what a person has done there; a value is the attached file
 	Shown   *page.State `json:"shown,omitempty"`   // pfard: what the page shows from now on
+	Invite  *Invite     `json:"invite,omitempty"`  // pfard to a console, which answers with Listens
+}
+
+// Invite lets in whoever comes with a link, once.
+type Invite struct {
+	Nonce string `json:"nonce"` // of the link (page.Path)
 }
 
 // Listens says where a page is.

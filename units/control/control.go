@@ -56,13 +56,15 @@ const (
 	Install     Verb = "install"       // install Package (no version: find it) or Server's; answered with each change
 	Begin       Verb = "set-up"        // begin SetUp or, without it, join what is under way; answered with each change
 	LogIn       Verb = "login"         // obtain an OAuth token of Server for the vault; answered until it is stored
+	Console     Verb = "console"       // a link to the console of the peer, which works once
+	Logout      Verb = "logout"        // end the console of the peer, with all that are signed in there
 	Supply      Verb = "supply"        // Secret is the value that the set-up of Answer waits for, or Answer says otherwise
 )
 
 var verbs = []Verb{
 	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Stuck, Policy,
 	LastRefusal, Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give, Clean,
-	Declare, Undeclare, List, Install, Begin, Supply, LogIn,
+	Declare, Undeclare, List, Install, Begin, Supply, LogIn, Console, Logout,
 }
 
 // Request is one question.

@@ -25,6 +25,7 @@ type Declarations struct {
 	Flow       *Flow       `json:"flow,omitempty"`       // of Begin and Supply
 	SignIn     *SignIn     `json:"sign_in,omitempty"`    // of LogIn
 	Pages      bool        `json:"pages,omitempty"`      // of Clients: a set-up can have a one-time page
+	Link       string      `json:"link,omitempty"`       // of Console: it lets in whoever has it, once
 }
 
 // Installing is how far the installation of a package is.

@@ -43,10 +43,11 @@ func Serve(ctx context.Context, listener *net.UnixListener, answer Answer, guest
 	return s.serve(ctx, listener)
 }
 
-// looks are what changes nothing, and tells no secret.
-func looks() []Verb { return []Verb{Status, Watch, Secrets} }
+// looks are what changes nothing that is declared and tells no secret of the vault. A console acts as its peer.
+func looks() []Verb { return []Verb{Status, Watch, Secrets, Console, Logout} }
 
-// ServeLooks is Serve for a socket whose mode says who may connect. They may look, and ask for nothing else.
+// ServeLooks is Serve for a socket whose mode says who may connect. They may look and open a
+// console, and ask for nothing else.
 func ServeLooks(ctx context.Context, listener *net.UnixListener, answer Answer) error {
 	s := newServer(func(Peer) bool { return false }, nil, answer)
 	s.others = looks()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +31,18 @@ func (r *Runner) Send(ctx context.Context, errand Errand, instance string, conn 
 // gets what it shows by the connection, which is closed here.
 func (r *Runner) Page(ctx context.Context, instance string, conn *os.File) error {
 	return r.brief(ctx, "pfar-setup@"+instance, r.pageSpec, descriptor{units.FDPage, conn})
+}
+
+// Console runs the process that serves the console of this process's own user, as pfar-console@.service does, and
+// returns when it has ended. It connects to the gateway's socket for the
+// operator, as that user.
+func (r *Runner) Console(ctx context.Context, instance, operator string, conn *os.File) error {
+	of := func(name string) (spec, error) {
+		log := r.dirs.log(units.ConsoleLog)
+		argv := []string{filepath.Join(r.cfg.Bin, "pfar-console"), "--operator", operator}
+		return spec{name: name, argv: argv, log: log}, rotate(log, units.LogSegment)
+	}
+	return r.brief(ctx, "pfar-console@"+instance, of, descriptor{units.FDPage, conn})
 }
 
 // brief runs a process that has one thing to do, and returns when it has ended.

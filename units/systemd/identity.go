@@ -19,7 +19,8 @@ type Process struct {
 	Refresh  bool // of what refreshes a token set
 	Login    bool // of what obtains one
 	Model    bool // of what asks a model
-	Page     bool // of what serves a one-time page; of the launcher, if it is none of these
+	Page     bool // of what serves a one-time page
+	Console  bool // of what serves a user's console; of the launcher, if it is none of these
 	PID      int
 }
 
@@ -90,6 +91,9 @@ func unitIn(text string) (p Process, unit string, err error) {
 		}
 		if name, ok := instanceIn(unit, page); ok {
 			return Process{Instance: name, Page: true}, unit, nil
+		}
+		if name, ok := instanceIn(unit, console); ok {
+			return Process{Instance: name, Console: true}, unit, nil
 		}
 	}
 	return Process{}, "", fmt.Errorf("%w: its cgroup is %q", ErrStranger, text)

@@ -19,6 +19,7 @@ const (
 	program     = "pfar-inspect@"
 	model       = "pfar-model@"
 	page        = "pfar-setup@"
+	console     = "pfar-console@"
 	service     = ".service"
 	socket      = ".socket"
 )
@@ -40,6 +41,9 @@ func ModelUnit(name string) string { return model + name + service }
 
 // PageUnit is the service of a one-time page.
 func PageUnit(instance string) string { return page + instance + service }
+
+// ConsoleUnit is the service of a user's console; the instance is the uid.
+func ConsoleUnit(instance string) string { return console + instance + service }
 
 // ModelOf returns the inspector or notice whose service a unit is, if it is such a one.
 func ModelOf(unit string) (string, bool) { return instanceIn(unit, model) }

@@ -90,11 +90,15 @@ func Refused(resp *http.Response) *Refusal {
 
 // Open asks, and returns an answer for the caller to read and close. An answer that is none is a *Refusal.
 func Open(ctx context.Context, h *http.Client, method, path string, body any) (io.ReadCloser, error) {
-	sent, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
+	var sent io.Reader // without a body the gateway hears at once that nobody reads a stream any more
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		sent = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(sent))
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, sent)
 	if err != nil {
 		return nil, err
 	}

@@ -157,3 +157,9 @@ func Silence(seconds int, session string) string {
 	return fmt.Sprintf("came back after %s; if its program began a new conversation: pfar sessions reset %s",
 		(time.Duration(seconds) * time.Second).Truncate(time.Minute), session)
 }
+
+// Bounds says what a grant with a call allows.
+func Bounds(t operator.GrantTerms) string {
+	return fmt.Sprintf("lets the session make up to %d such calls more, of %d bytes in all, within %s",
+		t.Calls, t.Bytes, time.Duration(t.Seconds)*time.Second)
+}

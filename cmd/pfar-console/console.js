@@ -1,0 +1,13 @@
+(() => {
+"use strict";
+const body = document.body, news = document.getElementById("news");
+new EventSource(body.dataset.events).onmessage = (event) => {
+  if (event.data === body.dataset.seen) { news.hidden = true; return; }
+  const idle = document.activeElement === null || document.activeElement === body;
+  if (body.dataset.reload && idle && !document.querySelector("details[open]")) {
+    location.replace(location.pathname + "?live");
+    return;
+  }
+  news.hidden = false;
+};
+})();

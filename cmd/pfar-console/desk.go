@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/operator/ask"
+)
+
+// desk is where the operator answers for the gateway: its socket, which this process uses as its own user.
+type desk struct{ http *http.Client }
+
+func (d desk) ask(ctx context.Context, method, path string, body, answer any) error {
+	ctx, cancel := ask.Within(ctx)
+	defer cancel()
+	stream, err := ask.Open(ctx, d.http, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	return ask.Decode(stream, answer)
+}
+
+// callID reports whether a text is the id of a call, as the gateway writes it.
+func callID(text string) bool {
+	return len(text) == len(operator.NewID()) && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567-") == ""
+}
+
+func (d desk) list(ctx context.Context) (all []operator.Shown, err error) {
+	err = d.ask(ctx, http.MethodGet, "/approvals", nil, &all)
+	return all, err
+}
+
+func (d desk) show(ctx context.Context, id string) (one operator.Shown, err error) {
+	err = d.ask(ctx, http.MethodGet, "/approvals/"+id, nil, &one)
+	return one, err
+}
+
+func (d desk) past(ctx context.Context) (all []operator.Past, err error) {
+	err = d.ask(ctx, http.MethodGet, "/approvals/history", nil, &all)
+	return all, err
+}
+
+// approve lets a call run once: the one that was shown, by its digest. With terms it also gives a grant.
+func (d desk) approve(ctx context.Context, id, digest string, terms *operator.GrantTerms) error {
+	body := struct {
+		Digest string               `json:"digest"`
+		Grant  *operator.GrantTerms `json:"grant,omitempty"`
+	}{digest, terms}
+	var answer map[string]string
+	return d.ask(ctx, http.MethodPost, "/approvals/"+id+"/approve", body, &answer)
+}
+
+func (d desk) deny(ctx context.Context, id, reason string) error {
+	var answer map[string]string
+	return d.ask(ctx, http.MethodPost, "/approvals/"+id+"/deny", map[string]string{"reason": reason}, &answer)
+}
+
+// watch calls changed after each change of what waits, until ctx ends or the gateway hangs up.
+func (d desk) watch(ctx context.Context, changed func()) error {
+	stream, err := ask.Open(ctx, d.http, http.MethodGet, "/approvals/watch", nil)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	lines := bufio.NewReader(stream)
+	for {
+		rest, err := lines.ReadSlice('\n') // of a line that says more than that there is one nothing is kept
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if len(rest) > 0 {
+			changed()
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/loopback"
+	"github.com/pfar/pfar/units/operator/ask"
+	"github.com/pfar/pfar/units/page"
+)
+
+// options say where others are.
+type options struct{ attach, operator string }
+
+// run serves the pages until nobody has used them for a while, or pfard hangs up.
+func run(ctx context.Context, o options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pfard, files, err := attach.Join(ctx, o.attach, units.FDPage, attach.Hello{Console: true})
+	attach.CloseAll(files)
+	if err != nil {
+		return err
+	}
+	defer pfard.Close()
+	defer context.AfterFunc(ctx, func() { pfard.Close() })()
+	l, err := loopback.Listen(0)
+	if err != nil {
+		return tell(pfard, attach.Listens{Error: err.Error()}, err)
+	}
+	if err := confine(); err != nil {
+		return tell(pfard, attach.Listens{Error: err.Error()}, err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	gateway := &http.Client{Transport: ask.Transport(o.operator, os.Getuid())}
+	s := newSite(port, gateway, time.Now)
+	h := loopback.Server(s)
+	defer h.Close()
+	failed, over := make(chan error, 1), make(chan struct{})
+	go func() { failed <- h.Serve(loopback.Limit(l)) }()
+	go func() {
+		defer close(over)
+		follow(pfard, s, uint16(port))
+	}()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving the pages: %w", err)
+	case <-s.idle.C:
+	case <-over:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+func tell(pfard *attach.Conn, l attach.Listens, err error) error {
+	if unsent := pfard.Send(attach.Message{PageTalk: attach.PageTalk{Listens: &l}}); err == nil {
+		err = unsent
+	}
+	return err
+}
+
+// follow takes the nonces of links that pfard hands over, until it hangs up.
+func follow(pfard *attach.Conn, s *site, port uint16) {
+	for {
+		m, files, err := pfard.Receive()
+		attach.CloseAll(files)
+		if err != nil {
+			return
+		}
+		if m.Invite == nil || strings.Trim(m.Invite.Nonce, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" ||
+			len(m.Invite.Nonce) < len(page.NewNonce()) {
+			continue
+		}
+		s.invite(m.Invite.Nonce)
+		if tell(pfard, attach.Listens{Port: port}, nil) != nil {
+			return
+		}
+	}
+}

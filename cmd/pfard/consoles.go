@@ -1,0 +1,155 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/page"
+)
+
+// consoles opens the operator's pages for users: for each a process that acts as that user and has that user's rights,
+// no others. pfard hands it nothing but the nonce of each link.
+type consoles struct {
+	log  *slog.Logger
+	runs pageRunner
+
+	mu sync.Mutex
+	of map[int]*console // by uid
+}
+
+// console is the process of one user's pages while it runs.
+type console struct {
+	end     context.CancelFunc
+	conn    chan *attach.Conn   // holds the conversation once it has begun
+	listens chan attach.Listens // answers to invitations
+	gone    chan struct{}       // closed when the process has ended; then why is valid
+	why     error
+}
+
+var errConsoleGone = errors.New("the process of the console has ended")
+
+func newConsoles(log *slog.Logger, runs pageRunner) *consoles {
+	return &consoles{log: log, runs: runs, of: map[int]*console{}}
+}
+
+// link returns a link that lets a person in once, and starts the process if it does not run. Root gets none: the
+// process would read and write whatever is root's.
+func (c *consoles) link(uid int) (string, error) {
+	if uid == 0 {
+		return "", fmt.Errorf("%w: root has no console; use it as a user of the group pfar-admin", control.ErrDenied)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.of[uid]; old != nil {
+		link, err := old.invite()
+		if err == nil {
+			return link, nil
+		}
+		old.stop() // it may just have ended, as nobody used it
+	}
+	s := c.begin(uid)
+	link, err := s.invite()
+	if err != nil {
+		s.stop()
+		return "", fmt.Errorf("opening the console: %w", err)
+	}
+	return link, nil
+}
+
+// begin is called with c.mu held.
+func (c *consoles) begin(uid int) *console {
+	ctx, end := context.WithCancel(context.Background())
+	s := &console{
+		end: end, conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
+	}
+	c.of[uid] = s
+	go func() {
+		s.why = c.runs.runConsole(ctx, uid, s.talk)
+		end()
+		if s.why != nil {
+			c.log.Warn("the console has ended", "uid", uid, "error", s.why)
+		}
+		close(s.gone)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.of[uid] == s {
+			delete(c.of, uid)
+		}
+	}()
+	return s
+}
+
+// logout ends the console of a user, with all that are signed in there.
+func (c *consoles) logout(uid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.of[uid]; s != nil {
+		s.stop()
+	}
+}
+
+// stop returns when the process has ended.
+func (s *console) stop() {
+	s.end()
+	<-s.gone
+}
+
+// invite has the process let in whoever comes with the link. One invitation is under way at a time.
+func (s *console) invite() (string, error) {
+	start := time.NewTimer(pageStart)
+	defer start.Stop()
+	ended := func() error { return cmp.Or(s.why, errConsoleGone) }
+	late := fmt.Errorf("its process did not listen within %s", pageStart)
+	nonce := page.NewNonce()
+	select {
+	case conn := <-s.conn:
+		s.conn <- conn
+		if err := conn.Send(attach.Message{PageTalk: attach.PageTalk{Invite: &attach.Invite{Nonce: nonce}}}); err != nil {
+			return "", err
+		}
+	case <-s.gone:
+		return "", ended()
+	case <-start.C:
+		return "", late
+	}
+	select {
+	case l := <-s.listens:
+		if l.Error != "" || l.Port == 0 {
+			return "", errors.New(printable(cmp.Or(l.Error, "its process names no port")))
+		}
+		return page.Link(nonce, l.Port), nil
+	case <-s.gone:
+		return "", ended()
+	case <-start.C:
+		return "", late
+	}
+}
+
+// talk takes the answers of the process until it has ended.
+func (s *console) talk(conn *attach.Conn) {
+	if conn.Send(attach.Message{Welcome: &attach.Welcome{}}) != nil {
+		return
+	}
+	s.conn <- conn
+	for {
+		m, files, err := conn.Receive()
+		if err != nil {
+			return
+		}
+		attach.CloseAll(files)
+		if m.Listens == nil {
+			continue
+		}
+		select {
+		case s.listens <- *m.Listens:
+		default: // nobody has asked
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
+)
+
+// invited runs consoles whose processes are the test, and notes the nonces that they get.
+type invited struct {
+	browsed
+	nonces chan string
+	uids   chan int
+	listen attach.Listens
+}
+
+func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error {
+	if c.fail != nil {
+		return c.fail
+	}
+	c.uids <- uid
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	ours, _ := attach.FromFile(os.NewFile(uintptr(pair[0]), "a"))
+	theirs, _ := attach.FromFile(os.NewFile(uintptr(pair[1]), "b"))
+	defer context.AfterFunc(ctx, func() { ours.Close() })()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			m, _, err := theirs.Receive()
+			if err != nil {
+				return
+			}
+			if m.Invite != nil {
+				c.nonces <- m.Invite.Nonce
+				_ = theirs.Send(attach.Message{PageTalk: attach.PageTalk{Listens: &c.listen}})
+			}
+		}
+	}()
+	talk(ours)
+	theirs.Close()
+	<-ended
+	return nil
+}
+
+// TestConsole: each link has a nonce of its own, at one process for each user; after its end there is another one. Root
+// has none.
+func TestConsole(t *testing.T) {
+	d, _, _ := fixture(t)
+	c := &invited{
+		nonces: make(chan string, 9), uids: make(chan int, 9),
+		listen: attach.Listens{Port: 19300},
+	}
+	d.servePages(c)
+	ask := func(uid int, verb control.Verb) (link string, err error) {
+		err = d.answer(t.Context(), control.Peer{UID: uid}, control.Request{Verb: verb}, func(r control.Response) error {
+			link = r.Link
+			return nil
+		})
+		return link, err
+	}
+	if _, err := ask(0, control.Console); !errors.Is(err, control.ErrDenied) ||
+		!strings.Contains(err.Error(), "pfar-admin") {
+		t.Errorf("root: %v", err)
+	}
+	links := map[string]bool{}
+	open := func(uid int) {
+		t.Helper()
+		link, err := ask(uid, control.Console)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "http://127.0.0.1:19300/" + <-c.nonces; link != want || links[link] {
+			t.Errorf("the link is %s, want %s", link, want)
+		}
+		links[link] = true
+	}
+	open(1000)
+	open(1000)
+	open(1001)
+	if len(c.uids) != 2 || <-c.uids != 1000 || <-c.uids != 1001 {
+		t.Error("not one process for each user")
+	}
+	if _, err := ask(1000, control.Logout); err != nil {
+		t.Error(err)
+	}
+	open(1000)
+	if len(c.uids) != 1 {
+		t.Error("after a logout there is no other process")
+	}
+	<-c.uids
+	if _, err := ask(4711, control.Logout); err != nil {
+		t.Errorf("logout without a console: %v", err)
+	}
+	c.listen = attach.Listens{Error: "no port is free"}
+	if link, err := ask(1002, control.Console); err == nil || !strings.Contains(err.Error(), "no port is free") {
+		t.Errorf("%q, %v", link, err)
+	}
+	c.listen = attach.Listens{Port: 19300}
+	for range len(c.nonces) {
+		<-c.nonces
+	}
+	open(1002)
+	for _, uid := range []int{1000, 1001, 1002} {
+		if _, err := ask(uid, control.Logout); err != nil {
+			t.Error(err)
+		}
+	}
+	c.fail = errors.New("its unit is masked")
+	if _, err := ask(1000, control.Console); err == nil || !strings.Contains(err.Error(), "masked") {
+		t.Errorf("without a process: %v", err)
+	}
+}
