@@ -71,6 +71,19 @@ func (f *flowing) until(state control.FlowState) control.Flow {
 	}
 }
 
+// joined waits until who follows has the present state.
+func (f *flowing) joined() {
+	f.t.Helper()
+	select {
+	case now := <-f.states:
+		f.states <- now
+	case err := <-f.err:
+		f.t.Fatalf("it has ended: %v", err)
+	case <-time.After(2 * time.Minute):
+		f.t.Fatal("there is no state")
+	}
+}
+
 func operator() control.Peer { return control.Peer{UID: os.Getuid()} }
 
 // supplies answers a set-up.
@@ -558,6 +571,7 @@ func TestSetUpNextPfard(t *testing.T) {
 			d.orders.installs.jobs.Run(npm{t, d, installs})
 		})
 		f = d.begins(t, operator(), nil)
+		f.joined()
 		if step == "asked" || step == "refused" {
 			now := f.until(map[bool]control.FlowState{
 				true: control.AwaitingCredential, false: control.CredentialRefused,
