@@ -381,6 +381,7 @@ func TestStopSequence(t *testing.T) {
 			}
 			began := time.Now()
 			r.cmd.Process.Signal(unix.SIGTERM)
+			eventually(t, r, func() bool { return r.noted("STOPPING") == "1" }) // else it has ended by itself
 			r.stdin.Close()
 			if code := r.exit(time.Minute); code != 0 {
 				t.Errorf("exit code %d", code)

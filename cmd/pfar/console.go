@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -32,6 +33,9 @@ func (c consoleVerb) consoleCommand() *cobra.Command {
 
 func (c consoleVerb) open(ctx context.Context) error {
 	r, err := c.control().Do(ctx, control.Request{Verb: control.Console})
+	if errors.Is(err, control.ErrDenied) {
+		return fail(exitDenied, "%w", err).withHint("sudo usermod -aG pfar-admin USER, and sign in again as that user")
+	}
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func newConsoles(log *slog.Logger, runs pageRunner) *consoles {
 // process would read and write whatever is root's.
 func (c *consoles) link(uid int) (string, error) {
 	if uid == 0 {
-		return "", fmt.Errorf("%w: root has no console; use it as a user of the group pfar-admin", control.ErrDenied)
+		return "", fmt.Errorf("%w: root has no console; only members of the group pfar-admin have one", control.ErrDenied)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,15 @@ type invited struct {
 	browsed
 	nonces chan string
 	uids   chan int
+	mu     sync.Mutex
 	listen attach.Listens
+}
+
+// listens has the next process say where it listens.
+func (c *invited) listens(at attach.Listens) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listen = at
 }
 
 func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error {
@@ -43,7 +52,10 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 			}
 			if m.Invite != nil {
 				c.nonces <- m.Invite.Nonce
-				_ = theirs.Send(attach.Message{PageTalk: attach.PageTalk{Listens: &c.listen}})
+				c.mu.Lock()
+				at := c.listen
+				c.mu.Unlock()
+				_ = theirs.Send(attach.Message{PageTalk: attach.PageTalk{Listens: &at}})
 			}
 		}
 	}()
@@ -102,11 +114,11 @@ func TestConsole(t *testing.T) {
 	if _, err := ask(4711, control.Logout); err != nil {
 		t.Errorf("logout without a console: %v", err)
 	}
-	c.listen = attach.Listens{Error: "no port is free"}
+	c.listens(attach.Listens{Error: "no port is free"})
 	if link, err := ask(1002, control.Console); err == nil || !strings.Contains(err.Error(), "no port is free") {
 		t.Errorf("%q, %v", link, err)
 	}
-	c.listen = attach.Listens{Port: 19300}
+	c.listens(attach.Listens{Port: 19300})
 	for range len(c.nonces) {
 		<-c.nonces
 	}

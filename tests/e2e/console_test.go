@@ -21,7 +21,7 @@ func TestConsole(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "strict")
 	if os.Getuid() == 0 { // TestAsOrdinaryUser has the rest
-		if said := s.operate(3, "console"); !strings.Contains(said, "root has no console") {
+		if said := s.operate(6, "console"); !strings.Contains(said, "root has no console") {
 			t.Error(said)
 		}
 		return

@@ -31,6 +31,11 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		name, state := strings.TrimSuffix(filepath.Base(f), filepath.Ext(f)), control.Running
+		if name == "pipe" {
+			state = control.Failed // the servers are in a directory of pfar's, which read_only does not take
+			becomes(t, m, name, state)
+			continue
+		}
 		if named.Match(text) {
 			state = control.Waiting // for what is not in the vault
 		}

@@ -21,13 +21,14 @@ var verbs = []string{
 	"logs hello", "vault list", "vault has hello_token", "start hello", "restart hello", "disable hello", "enable hello", "stop hello",
 	"learn hello --for 1s", "clean hello", "doctor", "install hello", "upgrade hello 2.0.0 --yes",
 	"edit hello", "import /srv/mcp.json --dry-run", "login nobody", "add memory --dry-run", "remove hello",
+	"console", "console logout",
 }
 
 // elsewhere are verbs that are about no pfar that runs.
 var elsewhere = []string{"up", "demo", "version", "completion", "help", "environment", "exit-codes"}
 
 // members is what pfar(1) says that a member of pfar-admin may do without sudo.
-var members = []string{"status", "top", "egress", "vault list", "audit", "approvals", "pins", "sessions"}
+var members = []string{"status", "top", "egress", "vault list", "audit", "approvals", "pins", "sessions", "console"}
 
 // startsIt reports whether a text tells to start a pfar of one's own.
 func startsIt(text string) bool {

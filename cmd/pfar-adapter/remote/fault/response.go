@@ -32,16 +32,20 @@ func OfResponse(status int, header http.Header, excerpt []byte, now time.Time) *
 		f.Status, f.Detail = 0, cmp.Or(strings.TrimSpace(first), "pfar refuses the request: "+reason)
 		return f
 	}
+	says := ": "
 	switch {
 	case f.Retry > 0 && (status == http.StatusServiceUnavailable || status == http.StatusForbidden && spent(header)):
 		f.Class = RateLimited // GitHub says 403 of too many requests
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		f.Auth = oauth.ReadDemand(header.Values("WWW-Authenticate"))
 		server, _ := os.Hostname() // a sandbox has its server's name
-		f.Detail += asks(f.Auth, server)
+		if remedy := asks(f.Auth, server); remedy != "" {
+			f.Detail += remedy
+			says = "; the server says: " // a colon may be a part of a scope
+		}
 	}
 	if text := said(header, excerpt); text != "" {
-		f.Detail += ": " + text
+		f.Detail += says + text
 	}
 	return f
 }
