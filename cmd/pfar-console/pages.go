@@ -211,7 +211,7 @@ func (s *site) callOf(one *session, c operator.Shown) *call {
 	return k
 }
 
-// answer does what a form says, once: the gateway takes one answer to a call, whoever gives it.
+// answer sends the answer of a form to the gateway, which accepts one answer for each call.
 func (s *site) answer(w http.ResponseWriter, r *http.Request, one *session, id string, form map[string]string) {
 	n, err := s.act(r.Context(), id, form)
 	refusal, refused := errors.AsType[*ask.Refusal](err)
@@ -232,7 +232,7 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request, one *session, id s
 
 var errTooLong = &ask.Refusal{Reason: "the call is too long to read on a page"}
 
-// act carries out one form. What it approves is what was shown: the call of that digest.
+// act carries out one form. It approves only the call whose digest the page has shown.
 func (s *site) act(ctx context.Context, id string, form map[string]string) (notice, error) {
 	switch form["act"] {
 	case "deny":

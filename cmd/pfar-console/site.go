@@ -54,7 +54,7 @@ type session struct {
 	notice notice // that the next page shows
 }
 
-// notice says what has come of an act.
+// notice tells the result of an act.
 type notice struct {
 	Words string
 	Bad   bool
@@ -166,7 +166,7 @@ func (s *site) said(one *session) notice {
 
 const outside = "there is no such page, or you are not signed in: run \"pfar console\" for a new link"
 
-// ServeHTTP answers whoever has a link or a session. All others get the same answer, whatever they ask for.
+// ServeHTTP answers requests that have a link or a session. All other requests get one and the same answer.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	loopback.Guard(w.Header(), policy)
 	if !s.names.Has(r.Host) {
@@ -240,7 +240,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, one *session, rest 
 	}
 }
 
-// post reads a form of one of the session's pages, and does what it says.
+// post reads a form of the session's pages, and carries it out.
 func (s *site) post(w http.ResponseWriter, r *http.Request, one *session, do func(map[string]string)) {
 	const nothing = "nothing was done: "
 	if !loopback.Own(r) {

@@ -160,7 +160,8 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// TestPairWantsAScope: whoever refuses the event stream for want of a scope has the pair, and is asked nothing else.
+// TestPairWantsAScope: a server that refuses the event stream because a scope is missing has the pair. It is asked
+// nothing else.
 func TestPairWantsAScope(t *testing.T) {
 	for name, args := range map[string][]string{"declared": {"--sse"}, "found": nil} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func newEnd(in, out net.Conn) *end {
 	return e
 }
 
-// send passes on what is written until the end is closed and all of it has arrived, or the other end is closed.
+// send delivers what was written. It returns when all has arrived after Close, or when the other end is closed.
 func (e *end) send() {
 	defer e.out.Close()
 	for {
@@ -104,7 +104,7 @@ func (e *end) SetReadDeadline(t time.Time) error { return e.in.SetReadDeadline(t
 func (e *end) LocalAddr() net.Addr               { return e.in.LocalAddr() }
 func (e *end) RemoteAddr() net.Addr              { return e.in.RemoteAddr() }
 
-// TestEnds: what was written before an end closes arrives, nothing is after it, and no goroutine is left.
+// TestEnds: bytes that were written before Close arrive, a later write fails, and no goroutine is left.
 func TestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newPipe()
