@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -72,11 +73,21 @@ type sent struct {
 	giveUp context.CancelFunc
 }
 
-// send makes a call that may have to wait for the operator.
+// stillPending is in the answer to a call that nobody has decided about for 50 seconds.
+var stillPending = regexp.MustCompile(`"pfar/approval":\{"id":"[^"]*","state":"pending"`)
+
+// send makes a call that may have to wait for the operator, and makes it again for as long as nobody decides.
 func (a *agent) send(tool string, arguments map[string]any) sent {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := sent{make(chan string, 1), cancel}
-	go func() { c.answer <- a.askFor(ctx, "tools/call", map[string]any{"name": tool, "arguments": arguments}) }()
+	params := map[string]any{"name": tool, "arguments": arguments}
+	go func() {
+		got := a.askFor(ctx, "tools/call", params)
+		for ctx.Err() == nil && stillPending.MatchString(got) {
+			got = a.askFor(ctx, "tools/call", params)
+		}
+		c.answer <- got
+	}()
 	return c
 }
 
