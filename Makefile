@@ -148,9 +148,10 @@ endif
 ALL      ?=
 SHORT     = $(if $(ALL),,-short)
 # One test that hangs costs no more than this: packages and all of a stage that brings whole programs or machines up.
-# It is generous: a machine with a slow kernel, and nothing of go's cache, needs three times the usual.
-LIMIT     = -timeout 30m
-LONG      = -timeout 60m
+# It is generous: a machine with a slow kernel, and nothing of go's cache, needs three times the usual, and more if it has
+# other work.
+LIMIT     = -timeout $(if $(ALL),90m,30m)
+LONG      = -timeout $(if $(ALL),180m,60m)
 # Not of make test: cmd/pfar takes 117 seconds of processor with it, and 31 without.
 RACED     = $(if $(ALL),$(PACKAGES),$(filter-out ./cmd/pfar,$(RACING)))
 # How the tests of whole programs are built: go test then has what the programs are built of, too.
@@ -208,7 +209,7 @@ test-vm-trixie:
 # While processes are stopped at random, for seconds, as on a machine that has too much to do.
 test-stalls: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@tests/setup.sh bwrap ip nft curl openssl socat nginx postgres requests venv chromium Xtigervnc dbus-daemon
-	$(stage) env CGO_ENABLED=0 $(E2E) go run ./tests/stalls go test -trimpath -short -count=1 -timeout 60m -parallel 6 $(PACKAGES) ./tests/e2e
+	$(stage) env CGO_ENABLED=0 $(E2E) go run ./tests/stalls go test -trimpath -short -count=1 -timeout 180m -parallel 6 $(PACKAGES) ./tests/e2e
 
 test-fuzz:
 	$(stage) $(MAKE) fuzz FUZZTIME=5s

@@ -108,10 +108,18 @@ func (v addVerb) run(cmd *cobra.Command, args []string, o additions) error {
 	case o.learn <= 0:
 		return usage("--learn %s: want a time, such as 20s or 1m", o.learn)
 	}
-	known := servicesVerb(v).naming(ctx, args[0])
-	p, err := propose(known, args, o.behind)
+	a, err := v.proposed(servicesVerb(v).naming(ctx, args[0]), args, o)
 	if err != nil {
 		return err
+	}
+	return a.add(ctx)
+}
+
+// proposed returns the set-up of the server that words name.
+func (v addVerb) proposed(known catalog.Set, words []string, o additions) (*adding, error) {
+	p, err := propose(known, words, o.behind)
+	if err != nil {
+		return nil, err
 	}
 	p.choices.Server = cmp.Or(o.name, p.choices.Server, p.service.Name)
 	if !p.known {
@@ -125,13 +133,12 @@ func (v addVerb) run(cmd *cobra.Command, args []string, o additions) error {
 	}
 	maps.Copy(p.choices.Answers, o.set)
 	if err := p.need(known, o.variables); err != nil {
-		return err
+		return nil, err
 	}
 	if err := knownKeys(p.service, o.secrets); err != nil {
-		return err
+		return nil, err
 	}
-	a := &adding{pfar: v.pfar, proposal: p, additions: o}
-	return a.add(ctx)
+	return &adding{pfar: v.pfar, proposal: p, additions: o}, nil
 }
 
 // knownKeys refuses a file for a secret that the server does not have.
@@ -211,11 +218,16 @@ func (a *adding) add(ctx context.Context) error {
 	if !a.known {
 		return a.unknown(ctx)
 	}
+	return a.carry(ctx, a.order())
+}
+
+// order is the set-up of a known service.
+func (a *adding) order() *control.SetUp {
 	begin := &control.SetUp{Server: a.server(), Service: a.service.Name, Answers: a.choices.Answers, Page: a.page}
 	if a.choices.Package+a.service.Program.URL != "" || a.server() != a.service.Name { // the entry says less
 		begin.Answers, begin.Text = nil, &control.Text{New: a.text}
 	}
-	return a.carry(ctx, begin)
+	return begin
 }
 
 // underWay reports whether there is a set-up of this server to join. A new set-up would end another one of this user,
@@ -336,7 +348,7 @@ func (a *adding) agree(ctx context.Context, dir string) error {
 }
 
 // decide shows the service, asks its questions, and makes the declaration from the answers.
-func (a *adding) decide(ctx context.Context) (err error) {
+func (a *adding) decide(ctx context.Context) error {
 	if err := a.exact(ctx); err != nil {
 		return err
 	}
@@ -358,6 +370,11 @@ func (a *adding) decide(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	return a.declare()
+}
+
+// declare makes the declaration from the answers.
+func (a *adding) declare() (err error) {
 	if a.text, err = a.service.Declaration(a.choices); err != nil {
 		f := usage("%w", err)
 		if missing := a.unanswered(); len(missing) > 0 {

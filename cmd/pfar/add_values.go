@@ -154,7 +154,9 @@ func signInWords(ways []string) string {
 }
 
 // explain says why a value is asked for, and how a person gets one.
-func (v *secretValues) explain(now control.Flow) {
+func (v *secretValues) explain(now control.Flow) { fmt.Fprint(v.stderr, v.explanation(now)) }
+
+func (v *secretValues) explanation(now control.Flow) string {
 	w := *now.Wants
 	p := page{columns: columnsOf(v.stderr)}
 	if now.State == control.CredentialRefused && now.Attempts > 0 {
@@ -188,7 +190,7 @@ func (v *secretValues) explain(now control.Flow) {
 		}
 		p.words(words)
 	}
-	fmt.Fprint(v.stderr, p.trimmed())
+	return p.trimmed()
 }
 
 // either joins words as a sentence does.

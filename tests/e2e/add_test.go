@@ -179,8 +179,35 @@ func TestAdd(t *testing.T) {
 		!strings.Contains(out, "notion: running") {
 		t.Errorf("again: %d %s %s", code, out, stderr)
 	}
+	p.succeeds("remove", "notion", "--purge", "--yes")
+	chat(t, p)
 	for _, token := range []string{notionToken, wrongNotionToken} {
 		assertSecretNowhere(t, p, token)
+	}
+}
+
+// chat sets Notion up by messages of a chat: what is not for the set-up passes on.
+func chat(t *testing.T, p *pfar) {
+	t.Helper()
+	for _, m := range []struct{ text, passes, reply string }{
+		{"connect me to Notion, please", "connect me to Notion, please", ""},
+		{"Connect Notion", "", "notion needs notion_token"},
+		{"what for?", "what for?", ""},
+		{wrongNotionToken, "", "refuses the value (1 of 3)"},
+		{"NeverMind", "", "notion is not set up: cancelled"},
+		{"nevermind", "nevermind", ""},
+		{"set up notion", "", "notion needs notion_token"},
+		{notionToken, "", "notion is set up: "},
+		{notionToken, notionToken, ""},
+	} {
+		c := exec.Command(program(t, "pfar"), "message")
+		var out, said bytes.Buffer
+		c.Env, c.Stdin, c.Stdout, c.Stderr = p.env, strings.NewReader(m.text), &out, &said
+		err := c.Run()
+		if err != nil || out.String() != m.passes || !strings.Contains(said.String(), m.reply) ||
+			m.reply == "" && said.Len() > 0 {
+			t.Errorf("pfar message %q: %v, %q passes, and it says %q", m.text, err, &out, &said)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ var verbs = []string{
 	"logs hello", "vault list", "vault has hello_token", "start hello", "restart hello", "disable hello", "enable hello", "stop hello",
 	"learn hello --for 1s", "clean hello", "doctor", "install hello", "upgrade hello 2.0.0 --yes",
 	"edit hello", "import /srv/mcp.json --dry-run", "login nobody", "add memory --dry-run", "remove hello",
-	"console", "console logout",
+	"console", "console logout", "message",
 }
 
 // elsewhere are verbs that are about no pfar that runs.
