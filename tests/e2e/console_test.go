@@ -28,7 +28,7 @@ func TestConsole(t *testing.T) {
 	}
 	a := s.tempted(false)
 	body := "body-" + rest()
-	c := a.send("mail__send_mail", mail(body))
+	c := a.insist("mail__send_mail", mail(body))
 	w := s.awaitPending(a)
 	link := s.console()
 	b := surf(t, 0)
@@ -51,7 +51,7 @@ func TestConsole(t *testing.T) {
 	}
 
 	second := "body-" + rest()
-	c = a.send("mail__send_mail", mail(second))
+	c = a.insist("mail__send_mail", mail(second))
 	s.awaitPending(a)
 	b.looks(`
 await page.waitForSelector("ul.calls a", { timeout: args.soon });
@@ -102,7 +102,7 @@ func TestConsoleIsKilled(t *testing.T) {
 	a := s.tempted(false)
 	for round := range 4 {
 		body := "body-" + rest()
-		c := a.send("mail__send_mail", mail(body))
+		c := a.insist("mail__send_mail", mail(body))
 		w := s.awaitPending(a)
 		b, _ := s.visit(`await page.click("ul.calls a");`)
 		pid := s.child("--operator")

@@ -73,17 +73,27 @@ type sent struct {
 	giveUp context.CancelFunc
 }
 
+// send makes a call that may have to wait for the operator.
+func (a *agent) send(tool string, arguments map[string]any) sent {
+	return a.sendWhile(func(string) bool { return false }, tool, arguments)
+}
+
 // stillPending is in the answer to a call that nobody has decided about for 50 seconds.
 var stillPending = regexp.MustCompile(`"pfar/approval":\{"id":"[^"]*","state":"pending"`)
 
-// send makes a call that may have to wait for the operator, and makes it again for as long as nobody decides.
-func (a *agent) send(tool string, arguments map[string]any) sent {
+// insist is send for a person who may take longer than a call waits: it makes the call again until somebody decides.
+func (a *agent) insist(tool string, arguments map[string]any) sent {
+	return a.sendWhile(stillPending.MatchString, tool, arguments)
+}
+
+// sendWhile makes a call again while its answer is one of some kind.
+func (a *agent) sendWhile(again func(answer string) bool, tool string, arguments map[string]any) sent {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := sent{make(chan string, 1), cancel}
 	params := map[string]any{"name": tool, "arguments": arguments}
 	go func() {
 		got := a.askFor(ctx, "tools/call", params)
-		for ctx.Err() == nil && stillPending.MatchString(got) {
+		for ctx.Err() == nil && again(got) {
 			got = a.askFor(ctx, "tools/call", params)
 		}
 		c.answer <- got
