@@ -278,13 +278,13 @@ func TestTheListOnDemand(t *testing.T) {
 	ask(t, d, control.Request{Verb: control.Sleep, Server: "a"})
 	until("a/sensitive true ; b/sensitive true ")
 	ask(t, d, control.Request{Verb: control.Stop, Server: "b"})
-	until("a/sensitive true ; b/sensitive false it is stopped")
+	until("a/sensitive true ; b/sensitive false stopped")
 	d.put(t, "a.hcl", fmt.Sprintf(good, "x")+idle+"enabled = false\nlabel = \"public\"\n")
 	changed <- struct{}{}
-	until("a/public false it is stopped: enabled = false in its declaration; b/sensitive false it is stopped")
+	until("a/public false stopped; b/sensitive false stopped")
 	os.Remove(filepath.Join(d.options.declarations, "a.hcl"))
 	changed <- struct{}{}
-	until("b/sensitive false it is stopped")
+	until("b/sensitive false stopped")
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -172,7 +172,7 @@ func (o *orders) onDemand() []control.OnDemand {
 			d.Sleeps = s.run && (!login || s.want.Gateway.OnDemand)
 		case control.Stopped, control.Failed, control.BackOff, control.Offline:
 			d.Stays = !s.status.State.TriedAgain()
-			d.Down = strings.TrimSuffix("it is "+string(s.status.State)+": "+s.status.Detail, ": "+string(s.status.State))
+			d.Down = s.status.State
 		}
 		list = append(list, d)
 	}

@@ -127,6 +127,11 @@ func Of(err error) Failure {
 	return Failure{}
 }
 
+// Fact is an error that every client may read: pfar's own words, and nothing that a server or a service has chosen.
+type Fact string
+
+func (f Fact) Error() string { return string(f) }
+
 // Told is a Failure as a client gets it.
 type Told struct {
 	Failure

@@ -181,7 +181,7 @@ type OnDemand struct {
 	Sleeps  bool            `json:"sleeps,omitempty"`  // a call may start it
 	Returns bool            `json:"returns,omitempty"` // it is being started again: requests wait for it
 	Renews  bool            `json:"renews,omitempty"`  // it runs, and is to be started again when no request is under way: Sleep does it
-	Down    string          `json:"down,omitempty"`    // why it does not run, in words
+	Down    State           `json:"down,omitempty"`    // it does not run; "": it does, or may
 	Stays   bool            `json:"stays,omitempty"`   // down until somebody starts it
 	Offline bool            `json:"offline,omitempty"` // pfar tries again and again to reach it: Wake has it tried now
 	Next    time.Time       `json:"next,omitzero"`     // with Offline: when that is done without Wake

@@ -206,7 +206,7 @@ func (c *Catalogue) server(name string) (*served, error) {
 	}
 	refusal := failure.As(failure.Died, name, jsonrpc.Errorf(protocol.CodeUnavailable,
 		"server %q is not running since %s: %s",
-		name, state.Since.UTC().Format(time.RFC3339), briefly(name, state.Reason)))
+		name, state.Since.UTC().Format(time.RFC3339), state.Reason))
 	refusal.Advice = advice
 	return nil, &Down{name, refusal}
 }
@@ -215,7 +215,7 @@ func (c *Catalogue) server(name string) (*served, error) {
 func offline(name string, state State) *failure.Error {
 	e := failure.As(failure.NetworkError, name, jsonrpc.Errorf(protocol.CodeUnavailable,
 		"server %q is offline since %s: %s",
-		name, state.Since.UTC().Format(time.RFC3339), briefly(name, state.Reason)))
+		name, state.Since.UTC().Format(time.RFC3339), state.Reason))
 	e.After = max(1, int64(math.Ceil(time.Until(state.Next).Seconds())))
 	return e
 }
@@ -230,14 +230,6 @@ func signedOut(server, format string, args ...any) error {
 // missing is the error of a request for what there is not.
 func missing(server, format string, args ...any) error {
 	return failure.As(failure.NotFound, server, jsonrpc.Errorf(mcp.INVALID_PARAMS, format, args...))
-}
-
-// briefly is the reason why a server is down as clients may have it, up to the first thing that is quoted in it, but
-// for the server's name: that may be what the server itself has said, which has passed no gate. The owner finds all of
-// it in the status and the log.
-func briefly(server, reason string) string {
-	before, _, _ := strings.Cut(strings.Replace(reason, "server "+protocol.Quote(server), "the server", 1), `"`)
-	return strings.TrimRight(before, " :[{")
 }
 
 // Upstreams returns the servers that are up.
@@ -379,7 +371,7 @@ func (s *served) shows() *Listing {
 type State struct {
 	Up     bool
 	Since  time.Time
-	Reason string // that it is not up
+	Reason failure.Fact // that it is not up
 
 	Starting bool // it is about to come up
 	Stopped  bool // it was told to end

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"time"
 
@@ -84,7 +83,7 @@ func (d *demand) demanded(o control.OnDemand) bool {
 	if e == nil {
 		e = &entry{
 			upstream: d.upstreams.asleep(o.Server, protocol.Agreement{}),
-			state:    State{Since: time.Now(), Reason: protocol.ErrAsleep.Error(), Starting: true},
+			state:    State{Since: time.Now(), Reason: fact(protocol.ErrAsleep), Starting: true},
 		}
 		d.entries[o.Server.Name] = e
 		d.publish(0)
@@ -105,7 +104,7 @@ func (d *demand) demanded(o control.OnDemand) bool {
 		return !e.rests() || !reflect.DeepEqual(e.served.declared, o.Server)
 	case o.Down != "" && (e.upstream.isAsleep() || e.rests() || e.waking.pending()): // what ran says for itself how it ended
 		e.sleeps, e.tried = nil, false
-		d.takeDown(e, State{Reason: o.Down, Stopped: o.Stays})
+		d.takeDown(e, State{Reason: standing(o.Down), Stopped: o.Stays})
 	default:
 		e.sleeps, e.tried = nil, false
 	}
@@ -140,7 +139,7 @@ func (d *demand) lay(server handover.Server) {
 // learn has a server started of which nothing is known, if that has not been tried. d.mu is held.
 func (d *demand) learn(e *entry) {
 	if e.rests() { // what it offered under another declaration
-		d.takeDown(e, State{Reason: protocol.ErrAsleep.Error(), Starting: true})
+		d.takeDown(e, State{Reason: fact(protocol.ErrAsleep), Starting: true})
 	}
 	if e.tried || e.waking.pending() || d.waker == nil {
 		return
@@ -229,7 +228,7 @@ func (d *demand) rouse(e *entry) *waking {
 // wake has a server started and waits until that has come to something. If pfard is being asked to stop it, that comes
 // first: it does what it is asked last.
 func (d *demand) wake(name string, w *waking, laying <-chan struct{}) {
-	late := fmt.Errorf("it was not ready within %v", d.limits.Wake)
+	late := notReady(d.limits.Wake)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), d.limits.Wake, late)
 	defer cancel()
 	if laying != nil {
@@ -248,16 +247,17 @@ func (d *demand) wake(name string, w *waking, laying <-chan struct{}) {
 		case <-ctx.Done():
 		}
 	}
+	why := refused(err)
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		why = late
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if e := d.entries[name]; w.pending() && e != nil && e.served == nil && !e.upstream.Alive() {
-		e.state = State{Since: time.Now(), Reason: err.Error(), Stopped: true}
+		e.state = State{Since: time.Now(), Reason: why, Stopped: true}
 		d.publish(0)
 	}
-	w.finish(err)
+	w.finish(why)
 }
 
 // awake is called when a server is up. d.mu is held.
@@ -349,7 +349,7 @@ func (d *demand) laid(u *Upstream, before *served, refused error) {
 	}
 	e.upstream, e.served = u, before
 	if !u.Alive() {
-		d.takeDown(e, State{Reason: u.because(errStopped).Error(), Stopped: u.Stopping()})
+		d.takeDown(e, State{Reason: fact(u.because(errStopped)), Stopped: u.Stopping()})
 		return
 	}
 	u.Idle().Wake()
@@ -360,11 +360,11 @@ func (d *demand) laid(u *Upstream, before *served, refused error) {
 }
 
 // down takes a server out of every list.
-func (d *demand) down(u *Upstream, reason string) {
+func (d *demand) down(u *Upstream, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if e := d.entries[u.Server().Name]; e != nil && e.upstream == u {
-		d.takeDown(e, State{Reason: reason, Stopped: u.Stopping()})
+		d.takeDown(e, State{Reason: fact(why), Stopped: u.Stopping()})
 	}
 }
 

@@ -95,7 +95,7 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 		u.Stop()
 		r.stored.giveUp(u) // or its stdin stays open
 		if !ended {        // else it is stopped because of that, which is the reason
-			r.demand.down(u, "it is being stopped")
+			r.demand.down(u, failure.Fact("it is being stopped"))
 		}
 	})
 	go u.Run()
@@ -109,7 +109,7 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 		return
 	}
 	r.stored.drop(u)
-	r.demand.down(u, err.Error())
+	r.demand.down(u, err)
 	u.log.Info("server gone", "reason", err.Error())
 	if stopped {
 		<-left
@@ -239,7 +239,7 @@ func (r *Registry) show(c *handover.Conn, u *Upstream, l *Listing, said Kinds) {
 
 // start is the handshake and the first discovery, in bounded time.
 func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
-	late := fmt.Errorf("it was not ready within %v", u.limits.Handshake)
+	late := notReady(u.limits.Handshake)
 	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, late)
 	defer cancel()
 	self := self(r.version, u.Server().Capabilities)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -152,11 +151,11 @@ func TestRenewFails(t *testing.T) {
 		failed <- err
 	}()
 	time.Sleep(20 * time.Millisecond)
-	m.tell(control.OnDemand{Down: "it is failed: no such program", Stays: true})
+	m.tell(control.OnDemand{Down: control.Failed, Stays: true})
 	if err := <-failed; code(err) != protocol.CodeUnavailable {
 		t.Errorf("a call meanwhile: %v", err)
 	}
-	if state := m.r.Catalogue().States()["s"]; fmt.Sprint(state.Reason) != "it is failed: no such program" {
+	if state := m.r.Catalogue().States()["s"]; state.Reason != "it has failed" {
 		t.Errorf("%+v", state)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/gate"
 	shipped "github.com/pfar/pfar/policies/reviewed"
 	"github.com/pfar/pfar/units/handover"
@@ -177,9 +178,11 @@ func (u *Upstream) otherVersion(a protocol.Agreement) error {
 	if u.Server().Version == "" || info.Version == u.Server().Version {
 		return nil
 	}
-	return fmt.Errorf("the server is of another version than its declaration wants: it says %.40q, and not version = %q; install that one, "+
-		"or declare the one that runs", info.Version, u.Server().Version)
+	return fmt.Errorf("%w: it says %.40q, and not version = %q; install that one, or declare the one that runs", errVersion,
+		info.Version, u.Server().Version)
 }
+
+const errVersion = failure.Fact("the server is of another version than its declaration wants")
 
 // program says whether a server's program is accepted.
 func (r *reviewer) program(s handover.Server) pins.State {

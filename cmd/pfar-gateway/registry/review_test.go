@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -148,10 +149,13 @@ func TestProcessThatIsNotOpened(t *testing.T) {
 	for name, tt := range map[string]struct {
 		why  error
 		code int
+		says string
 	}{
-		"too many": {&registry.Full{Err: errors.New("why")}, protocol.CodeBusy},
-		"wrapped":  {fmt.Errorf("asking: %w", &registry.Full{Err: errors.New("why")}), protocol.CodeBusy},
-		"cannot":   {errors.New("why"), protocol.CodeUnavailable},
+		"too many": {&registry.Full{Err: errors.New("why")}, protocol.CodeBusy, "why"},
+		"wrapped":  {fmt.Errorf("asking: %w", &registry.Full{Err: errors.New("why")}), protocol.CodeBusy, "why"},
+		"cannot":   {errors.New("why"), protocol.CodeUnavailable, "why"},
+		"down": {&control.Refused{Code: control.CodeDown, Message: quoting}, protocol.CodeUnavailable,
+			"pfar status says why"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := registrytest.New(t, registry.DefaultLimits())
@@ -159,7 +163,8 @@ func TestProcessThatIsNotOpened(t *testing.T) {
 			r.Launch(t, handover.Server{Name: "s", Sessions: handover.Sessions{Own: true, Max: 1}}, registrytest.Script{}).Ready(t)
 			for range 2 { // what was not opened takes no place
 				_, _, err := r.Start(t.Context(), upstream(t, r, "s"), plainClient())
-				if code(err) != tt.code || !strings.HasPrefix(err.Error(), `starting a process of "s" for this session: `) || !strings.Contains(err.Error(), "why") {
+				if code(err) != tt.code || !strings.HasPrefix(err.Error(), `starting a process of "s" for this session: `) || !strings.Contains(err.Error(), tt.says) ||
+					strings.Contains(err.Error(), "ignore") {
 					t.Errorf("%v, want code %d", err, tt.code)
 				}
 				registrytest.Eventually(t, "the process is not in the books", func() bool { return r.Gauges()[0].Sessions == 0 })

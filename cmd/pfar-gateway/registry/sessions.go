@@ -14,7 +14,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -106,16 +108,19 @@ func (s *sessions) Start(ctx context.Context, main *Upstream, client SessionClie
 
 // await has the process started and waits until it can be called.
 func (s *sessions) await(ctx context.Context, o *owned) error {
-	late := fmt.Errorf("it was not ready within %v", s.limits.Handshake)
+	late := notReady(s.limits.Handshake)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.Handshake, late)
 	defer cancel()
-	if err := s.opener.Open(ctx, o.server, o.handle); err != nil {
+	switch err := s.opener.Open(ctx, o.server, o.handle); {
+	case errors.Is(err, control.ErrDown):
+		return refused(err)
+	case err != nil:
 		return err
 	}
 	select {
 	case <-o.ready:
 		if o.err != nil {
-			return errors.New(briefly(o.server, o.err.Error()))
+			return fact(o.err)
 		}
 		return nil
 	case <-ctx.Done():
@@ -256,7 +261,7 @@ func (s *sessions) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 // greet is the handshake of a session's process, in the generation of its client where the server knows that: its
 // clients are of those that have sessions.
 func (s *sessions) greet(ctx context.Context, u *Upstream, o *owned) error {
-	late := fmt.Errorf("it was not ready within %v", s.limits.Handshake)
+	late := notReady(s.limits.Handshake)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.Handshake, late)
 	defer cancel()
 	a, err := u.Handshake(ctx, o.client.Client, o.main.Agreed().Legacy())
@@ -409,8 +414,8 @@ func (s *sessions) close() {
 }
 
 var (
-	errOtherProgram = errors.New("its program has changed since the server was started; " +
+	errOtherProgram error = failure.Fact("its program has changed since the server was started; " +
 		"its owner restarts the server (pfar restart) and accepts the change (pfar pins)")
-	errUnasked     = errors.New("nobody asked for a process of this session")
-	errSessionOver = errors.New("its session is over")
+	errUnasked     error = failure.Fact("nobody asked for a process of this session")
+	errSessionOver error = failure.Fact("its session is over")
 )

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -143,15 +142,14 @@ func (t *table) retell(u *Upstream, said Kinds) {
 
 // takeDown takes a server out of every list, for the reason in state. t.mu is held.
 func (t *table) takeDown(e *entry, state State) {
-	name := e.upstream.Server().Name
-	changed := e.kinds()
+	name, changed := e.upstream.Server().Name, e.kinds()
 	if state.Since = e.state.Since; !e.down {
 		state.Since = time.Now()
 	}
 	e.served, e.down, e.state = nil, true, state
 	forgotten := t.forget()
 	t.publish(changed)
-	e.waking.finish(errors.New(briefly(name, state.Reason))) // whoever waits for it finds the lists without it
+	e.waking.finish(state.Reason) // whoever waits for it finds the lists without it
 	t.tell(Event{Server: name, Changed: changed})
 	if forgotten != "" {
 		t.tell(Event{Server: forgotten, Forgotten: true})

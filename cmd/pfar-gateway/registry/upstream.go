@@ -115,10 +115,10 @@ func (l listener) Changed(method string) bool {
 func (l listener) Missed() { l.u.lists.again(0, AllKinds) }
 
 var (
-	errReplaced = errors.New("a newer process of the same server took its place")
-	errShutdown = errors.New("the gateway is shutting down")
-	errLauncher = errors.New("its launcher ended")
-	errStopped  = errors.New("it was stopped")
+	errReplaced error = failure.Fact("a newer process of the same server took its place")
+	errShutdown error = failure.Fact("the gateway is shutting down")
+	errLauncher error = failure.Fact("its launcher ended")
+	errStopped  error = failure.Fact("it was stopped")
 )
 
 // end ends the conversation. Of one that is left to the next gateway the launcher has to know whose doing its end is.

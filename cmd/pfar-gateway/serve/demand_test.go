@@ -226,7 +226,7 @@ func TestCallsWaitForAPlannedRestart(t *testing.T) {
 	stop()
 	answers := make(chan string, 1)
 	go func() { answers <- call() }()
-	m.g.OnDemand([]control.OnDemand{{Server: m.server, Down: "it is stopped", Stays: true}})
+	m.g.OnDemand([]control.OnDemand{{Server: m.server, Down: control.Stopped, Stays: true}})
 	if got := <-answers; !strings.Contains(got, "is not running") {
 		t.Errorf("of one that was stopped: %s", got)
 	}

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
@@ -141,7 +141,7 @@ func (f *flights) over() string {
 }
 
 // ErrAsleep is the end of a conversation with a server that sleeps.
-var ErrAsleep = errors.New("it sleeps")
+var ErrAsleep error = failure.Fact("it sleeps")
 
 // of returns the call with this id, nil if it is not in flight.
 func (f *flights) of(id int64) *waiting {

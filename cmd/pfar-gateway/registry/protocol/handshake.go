@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -44,8 +45,8 @@ func (c *Conversation) Handshake(ctx context.Context, client Client, legacy bool
 }
 
 var (
-	errSilent = errors.New("it did not answer server/discover")
-	ErrProbe  = errors.New("it ended when it was asked server/discover")
+	errSilent       = errors.New("it did not answer server/discover")
+	ErrProbe  error = failure.Fact("it ended when it was asked server/discover")
 )
 
 // isUnsupported reports whether a server refused our revision and yet names it among those that it speaks.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
@@ -40,8 +41,6 @@ const (
 
 // mostJoined bounds the lines of a batch, in bytes; a longer line goes alone.
 const mostJoined = 64 << 10
-
-var errLine = errors.New("line longer than the limit")
 
 // NewStdio returns the transport over a server's stdio. What it remembers of the connection is in memory: a connection
 // that another gateway has used is continued.
@@ -78,7 +77,7 @@ func (c *Stdio) read() ([]byte, error) {
 		}
 		seen = c.end
 		if c.end-c.start > c.limits.Line {
-			return nil, fmt.Errorf("%w of %d bytes", errLine, c.limits.Line)
+			return nil, failure.Fact(fmt.Sprintf("line longer than the limit of %d bytes", c.limits.Line))
 		}
 		if c.end == len(c.buf) {
 			c.grow()

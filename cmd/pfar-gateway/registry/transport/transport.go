@@ -3,9 +3,10 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"syscall"
 	"time"
+
+	"github.com/pfar/pfar/policies/failure"
 )
 
 // Transport is a connection to one server. A message is one line and ends in a newline. One goroutine calls Receive;
@@ -34,8 +35,8 @@ type Limits struct {
 }
 
 var (
-	ErrClosed = errors.New("it closed its stdout")
-	ErrStuck  = errors.New("it does not read its stdin")
+	ErrClosed error = failure.Fact("it closed its stdout")
+	ErrStuck  error = failure.Fact("it does not read its stdin")
 )
 
 // Sending is a message that waits to be sent, possibly together with others.
