@@ -313,14 +313,14 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 				return units.ExitGateway
 			}
 			m := l.failed(messages, lost)
-			if m.Unauthorized && l.history.Remote && l.plan.Gateway.Session == "" {
+			if m.Unauthorized && l.history.Remote {
 				return l.waitForLogin(ctx, m)
 			}
 			return l.crashed(cmp.Or(m.Failed, bubblewrap.ExitWords(err)), bubblewrap.WasKilled(err))
 		case m := <-messages:
 			if m.Failed != "" {
 				l.stop(s)
-				if m.Unauthorized && l.history.Remote && l.plan.Gateway.Session == "" {
+				if m.Unauthorized && l.history.Remote {
 					return l.waitForLogin(ctx, m)
 				}
 				return l.crashed(m.Failed, s.EndedKilled())
@@ -445,12 +445,8 @@ func (l *launcher) crashed(why string, killed bool) int {
 		why += ": " + cause
 	}
 	if l.plan.Gateway.Session != "" { // it is not started again: there is nothing to count
-		l.log.Say("pfar-sandbox: the session is over: " + why)
 		l.state(units.StateFailed, why)
-		if l.pfard.unit() {
-			return 0 // or systemd would start it again
-		}
-		return units.ExitCrashed
+		return l.sessionOver(why)
 	}
 	var up time.Duration
 	if !l.ready.IsZero() {
@@ -467,6 +463,15 @@ func (l *launcher) crashed(why string, killed bool) int {
 	l.log.Say("pfar-sandbox: server " + l.plan.Name + what + l.history.words())
 	l.state(l.history.state(), l.history.words())
 	return l.history.exitCode()
+}
+
+// sessionOver returns the exit code of the process of a session, which nobody starts again.
+func (l *launcher) sessionOver(why string) int {
+	l.log.Say("pfar-sandbox: the session is over: " + why)
+	if l.pfard.unit() {
+		return 0 // or systemd would start it again
+	}
+	return units.ExitCrashed
 }
 
 // cannotStart ends a start: for good, if another try would not mend it (no sandbox, no server: there is no weaker

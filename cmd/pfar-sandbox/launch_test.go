@@ -512,6 +512,15 @@ func TestRefusedToken(t *testing.T) {
 			t.Errorf("exit code %d\n%s", code, r.logged())
 		}
 	}
+	one := begin(t, remote, session(t))
+	one.hello()
+	refuse(one)
+	if code := one.exit(2 * time.Minute); code != units.ExitCrashed ||
+		one.noted(units.NotifyState) != units.StateWaiting ||
+		one.noted(units.NotifyWait) != (units.Wait{For: units.WaitLogin, Remedy: "pfar login x"}).Notification() ||
+		!strings.Contains(one.logged(), "the session is over: pfar login x: remote server: 401") {
+		t.Errorf("of one session: exit code %d, %s\n%s", code, one.noted(units.NotifyState), one.logged())
+	}
 	local := begin(t, script("cat"), nil)
 	local.hello()
 	refuse(local)

@@ -21,11 +21,16 @@ func (l *launcher) wait(ctx context.Context, s units.Secrets) int {
 }
 
 // waitForLogin does the same for a remote server that has refused the token which it was given, or wants one: to ask
-// it again would not help, and pfard starts the unit when there is another token.
+// it again would not help, and pfard starts the unit when there is another token. The process of a session ends.
 func (l *launcher) waitForLogin(ctx context.Context, m handover.Message) int {
 	l.gateway.Close()
 	remedy := units.LoginCommand + l.plan.Name + units.ScopeOptions(m.Scopes)
-	return l.waitFor(ctx, units.Wait{For: units.WaitLogin, Remedy: remedy}, remedy+": "+m.Failed)
+	w, words := units.Wait{For: units.WaitLogin, Remedy: remedy}, remedy+": "+m.Failed
+	if l.plan.Gateway.Session != "" {
+		l.waits(w, words)
+		return l.sessionOver(words)
+	}
+	return l.waitFor(ctx, w, words)
 }
 
 func (l *launcher) waitFor(ctx context.Context, w units.Wait, words string) int {

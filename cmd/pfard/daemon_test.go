@@ -354,9 +354,14 @@ func TestAChangedProgramWaits(t *testing.T) {
 
 // A remote server that has refused its token is not asked again until there is another one.
 func TestARefusedTokenWaits(t *testing.T) {
+	t.Run("permanent", func(t *testing.T) { aRefusedTokenWaits(t, "") })
+	t.Run("on demand", func(t *testing.T) { aRefusedTokenWaits(t, "idle_timeout = \"1m\"\n") })
+}
+
+func aRefusedTokenWaits(t *testing.T, lifecycle string) {
 	d, m, changed := fixture(t)
 	ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter2"})
-	d.put(t, "a.hcl", fmt.Sprintf(good, "x")+`auth = { TOKEN = "vault:a_token" }`+"\n")
+	d.put(t, "a.hcl", fmt.Sprintf(good, "x")+lifecycle+`auth = { TOKEN = "vault:a_token" }`+"\n")
 	changed <- struct{}{}
 	d.state(t)
 	starts := m.count("a")
@@ -365,6 +370,11 @@ func TestARefusedTokenWaits(t *testing.T) {
 	d.within(t, d.uses.wakeWaiting)
 	if s := d.state(t)["a"]; s.State != control.NeedsLogin || s.Wait != wait || m.count("a") != starts {
 		t.Errorf("it is %s: %s; %d starts, then %d", s.State, s.Detail, starts, m.count("a"))
+	}
+	var refusal *control.Refused
+	if err := request(t.Context(), d, control.Wake, "a", ""); !errors.As(err, &refusal) ||
+		refusal.Code != control.CodeDown || refusal.Wait != wait {
+		t.Errorf("a call finds %v, %+v", err, refusal)
 	}
 	told := func(want bool) {
 		t.Helper()

@@ -169,7 +169,9 @@ func (o *orders) onDemand() []control.OnDemand {
 		case control.Sleeping:
 			d.Sleeps = true
 		case control.Waiting: // a call looks whether it is there by now, and says what is not
-			d.Sleeps = s.run && (!login || s.want.Gateway.OnDemand)
+			if d.Sleeps = s.run && !login; login {
+				d.Down = control.Waiting
+			}
 		case control.Stopped, control.Failed, control.BackOff, control.Offline:
 			d.Stays = !s.status.State.TriedAgain()
 			d.Down = s.status.State

@@ -149,6 +149,10 @@ func (f *fleet) sessionChanged(s *server, u units.Update) {
 	e.set(control.State(u.State))
 	e.status.PID, e.status.UID = u.PID, u.UID
 	switch {
+	case u.Wait.NeedsLogin(): // the server's own process has the same token: its next start shows whether it is good
+		e.close()
+		s.again = s.has.Started != nil
+		f.converge(s)
 	case u.Ended:
 		e.begin(fmt.Errorf("%w: its process could not be started: %s", control.ErrDown, u.Detail))
 		e.close()

@@ -66,6 +66,22 @@ func expect(t *testing.T, m *machine, want ...string) {
 	}
 }
 
+// TestASessionsTokenIsRefused: the server's own process has the same token, and says as any other whether a person is
+// to sign in.
+func TestASessionsTokenIsRefused(t *testing.T) {
+	d, m, _ := ownFixture(t)
+	d.mustOpen(t, "a", first)
+	starts := m.count("a")
+	wait := units.Wait{For: units.WaitLogin, Remedy: "pfar login a"}
+	for range 2 {
+		d.fleet.changed(units.Update{Server: "a", Session: first, State: units.StateWaiting, Wait: wait})
+	}
+	d.state(t)
+	if n := m.count("a"); n != starts+1 {
+		t.Errorf("the server was started %d times, then %d", starts, n)
+	}
+}
+
 func TestSessionsThatAreRefused(t *testing.T) {
 	d, m, changed := ownFixture(t)
 	d.put(t, "shared.hcl", fmt.Sprintf(good, "x"))

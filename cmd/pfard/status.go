@@ -165,7 +165,8 @@ func reasonAsleep(p plan.Plan) string {
 
 // down is the error of what needs a server that does not run.
 func (s *server) down() error {
-	return fmt.Errorf("%w: %q is %s: %s", control.ErrDown, s.name, s.status.State, s.status.Detail)
+	why := fmt.Sprintf("%v: %q is %s: %s", control.ErrDown, s.name, s.status.State, s.status.Detail)
+	return &control.Refused{Code: control.CodeDown, Message: why, Wait: s.status.Wait}
 }
 
 // returns reports whether a server that was up, or offline, is on its way down and up again.

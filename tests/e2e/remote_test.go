@@ -181,6 +181,10 @@ func TestRemote(t *testing.T) {
 	}
 	p := prepare(t, map[string]string{
 		"vendor.hcl": remote("stream-http", "https://"+remoteHost+"/mcp", "auth = { token = \"vault:vendor_token\" }\n"),
+		"lazy.hcl": remote("stream-http", "https://"+remoteHost+"/mcp", "idle_timeout = \"1h\"\n"+
+			"auth = { token = \"vault:vendor_token\" }\n"),
+		"own.hcl": remote("stream-http", "https://"+remoteHost+"/mcp", "sessions = \"own\"\n"+
+			"auth = { token = \"vault:vendor_token\" }\n"),
 		"events.hcl": remote("sse", "https://"+eventsHost+"/sse", ""),
 		"guess.hcl":  remote("stream-http", "https://"+eventsHost+"/sse", ""), // what it answers decides
 		"down.hcl":   remote("stream-http", "https://"+closedHost+"/mcp", ""),
@@ -198,17 +202,32 @@ func TestRemote(t *testing.T) {
 		return server(r, "vendor").State == control.NeedsLogin
 	})
 	p.awaitRunning(append(libraries, "events", "guess")...)
+	signsInFirst := func(name string) {
+		t.Helper()
+		_, err := p.client("/mcp").call(name+"__echo", map[string]any{"message": "hello"})
+		if err == nil || !strings.Contains(err.Error(), "cannot be called before its owner has signed in") {
+			t.Errorf("a call of %s before its owner has signed in: %v", name, err)
+		}
+	}
+	signsInFirst("lazy")
 	p.keep("set", "vendor_token", wrongRemoteToken)
 	p.await("a refused token", soon, func(r control.Report) bool {
 		s := server(r, "vendor")
 		return s.State == control.NeedsLogin && strings.Contains(s.Detail, "401") && s.Remedy == "pfar login vendor"
 	})
+	for _, name := range []string{"lazy", "own"} {
+		p.await(name+" with a refused token", soon, func(r control.Report) bool {
+			s := server(r, name)
+			return s.State == control.NeedsLogin && strings.Contains(s.Detail, "401") && s.Remedy == "pfar login "+name
+		})
+		signsInFirst(name)
+	}
 	p.keep("rotate", "vendor_token", remoteToken)
-	r := p.awaitRunning("vendor", "events", "guess")
+	r := p.awaitRunning("vendor", "own", "events", "guess")
 	if s := server(r, "vendor"); s.Tools < 10 {
 		t.Errorf("%d tools", s.Tools)
 	}
-	for _, name := range append(libraries, "vendor", "events", "guess") {
+	for _, name := range append(libraries, "vendor", "lazy", "own", "events", "guess") {
 		out, stderr, code := p.command("call", "--client", "agent", name+".echo", "--message", "hello")
 		if code != 0 || !strings.Contains(out, "Echo: hello") {
 			t.Errorf("%s: %d %s %s", name, code, out, stderr)

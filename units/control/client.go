@@ -227,7 +227,7 @@ func (c Client) converse(ctx context.Context, request Request, each func(Respons
 		case err != nil:
 			return cause(ctx, fmt.Errorf("reading pfard's answer: %w", err))
 		case r.Error != "":
-			return &Refused{Code: r.Code, Message: r.Error}
+			return r.refused()
 		}
 		if err := each(r); errors.Is(err, errEnough) {
 			return nil

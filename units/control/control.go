@@ -89,8 +89,7 @@ type Request struct {
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.
 type Response struct {
-	Error   string   `json:"error,omitempty"`
-	Code    Code     `json:"code,omitempty"` // of Error
+	Refusing
 	Status  *Report  `json:"status,omitempty"`
 	Secrets []Secret `json:"secrets,omitempty"` // in the vault, by key
 	Changes []Change `json:"changes,omitempty"` // of the vault

@@ -1,6 +1,10 @@
 package control
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/pfar/pfar/units"
+)
 
 // Code says in one word why a request was refused, so that a program need not read the sentence.
 type Code string
@@ -62,6 +66,7 @@ var (
 type Refused struct {
 	Code    Code
 	Message string
+	Wait    units.Wait // with CodeDown: what the server waits for
 }
 
 func (r *Refused) Error() string { return r.Message }
@@ -85,6 +90,24 @@ func refusals() map[Code]error {
 		CodeSignInDenied: ErrSignInDenied, CodeSignInExpired: ErrSignInExpired, CodeSignInReplaced: ErrSignInReplaced,
 		CodeSignInNeedless: ErrSignInNeedless, CodeProvider: ErrProvider,
 	}
+}
+
+// Refusing is why pfard has not carried out a request. The zero value is that it has.
+type Refusing struct {
+	Error string     `json:"error,omitempty"`
+	Code  Code       `json:"code,omitempty"`
+	Wait  units.Wait `json:"wait,omitzero"` // with CodeDown: what the server waits for
+}
+
+func (r Refusing) refused() error { return &Refused{Code: r.Code, Message: r.Error, Wait: r.Wait} }
+
+// refusing returns what is told of an error.
+func refusing(err error) Refusing {
+	told := Refusing{Error: err.Error(), Code: codeOf(err)}
+	if r, ok := errors.AsType[*Refused](err); ok {
+		told.Wait = r.Wait
+	}
+	return told
 }
 
 func codeOf(err error) Code {

@@ -57,7 +57,7 @@ func (c Client) Audit(ctx context.Context) ([]*os.File, error) {
 		err = asking
 	case err == nil && r.Error != "":
 		packet.CloseAll(files)
-		return nil, &Refused{Code: r.Code, Message: r.Error}
+		return nil, r.refused()
 	case err == nil && (len(files) < 2 || len(files) > 3):
 		err = fmt.Errorf("%d files are attached", len(files))
 	}

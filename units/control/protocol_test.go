@@ -22,7 +22,7 @@ func TestProtocol(t *testing.T) {
 		requests = append(requests, Request{Verb: v})
 	}
 	for code := range refusals() {
-		responses = append(responses, Response{Error: "text", Code: code})
+		responses = append(responses, Response{Refusing: Refusing{Error: "text", Code: code}})
 	}
 	slices.SortFunc(responses, func(a, b any) int { return strings.Compare(string(a.(Response).Code), string(b.(Response).Code)) })
 	for _, then := range []Then{Restarts, Waits, Starts, Later, RunsOn, Unconfirmed} {

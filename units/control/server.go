@@ -106,7 +106,7 @@ func (s *server) converse(ctx context.Context, c *net.UnixConn) {
 		}
 		return encoder.Encode(r)
 	}
-	refuse := func(err error) { send(Response{Error: err.Error(), Code: codeOf(err)}) }
+	refuse := func(err error) { send(Response{Refusing: refusing(err)}) }
 	peer, err := PeerOf(c)
 	if err != nil {
 		refuse(fmt.Errorf("%w: %w", ErrDenied, err))

@@ -193,7 +193,7 @@ func (c *Catalogue) server(name string) (*served, error) {
 	advice := ""
 	switch {
 	case state.Login:
-		return nil, signedOut(name, "server %q cannot be called before its owner has signed in", name)
+		return nil, loginFirst(name)
 	case state.Offline:
 		return nil, &Down{name, offline(name, state)}
 	case state.Stopped:
@@ -217,13 +217,6 @@ func offline(name string, state State) *failure.Error {
 		"server %q is offline since %s: %s",
 		name, state.Since.UTC().Format(time.RFC3339), state.Reason))
 	e.After = max(1, int64(math.Ceil(time.Until(state.Next).Seconds())))
-	return e
-}
-
-// signedOut is the error of what needs a remote server that a person is to sign in to.
-func signedOut(server, format string, args ...any) error {
-	e := failure.As(failure.Unauthorized, server, jsonrpc.Errorf(protocol.CodeUnavailable, format, args...))
-	e.Advice = "its owner signs in: pfar login " + server + "; pfar status " + server + " shows which scopes it lacks"
 	return e
 }
 

@@ -5,8 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // notReady is why a server is given up that takes too long to come up.
@@ -45,10 +50,29 @@ func fact(why error) failure.Fact {
 
 // refused returns why pfard has not started a process. What it says of a server that does not run may quote the server.
 func refused(why error) failure.Fact {
-	if r, ok := errors.AsType[*control.Refused](why); ok && r.Code != control.CodeDown {
+	switch r, ok := errors.AsType[*control.Refused](why); {
+	case ok && r.Wait.Remedy != "":
+		return failure.Fact("it waits until its owner types: " + r.Wait.Remedy)
+	case ok && r.Wait.For == units.WaitRefresh:
+		return "its token is being refreshed"
+	case ok && r.Code != control.CodeDown:
 		return failure.Fact(r.Message)
 	}
 	return "it cannot be started now, and pfar status says why"
+}
+
+// unsigned is why a server cannot be called, if that is that a person has to sign in, and nil otherwise. why is the end
+// of a conversation, or what pfard says.
+func unsigned(server string, why error) error {
+	r, ok := errors.AsType[*control.Refused](why)
+	if ok && r.Wait.NeedsLogin() || unauthorized(why).Unauthorized {
+		return loginFirst(server)
+	}
+	return nil
+}
+
+func loginFirst(server string) error {
+	return signedOut(server, "server %q cannot be called before its owner has signed in", server)
 }
 
 // standing returns why a server does not run of which pfard says so.
@@ -58,8 +82,31 @@ func standing(in control.State) failure.Fact {
 		return "it is stopped"
 	case control.BackOff:
 		return "it has crashed, and is started again in a moment"
+	case control.Waiting:
+		return "it waits for its owner"
 	case control.Offline:
 		return "it cannot be reached"
 	}
 	return "it has failed"
+}
+
+// signedOut is the error of what needs a remote server that a person is to sign in to.
+func signedOut(server, format string, args ...any) error {
+	e := failure.As(failure.Unauthorized, server, jsonrpc.Errorf(protocol.CodeUnavailable, format, args...))
+	e.Advice = "its owner signs in: pfar login " + server + "; pfar status " + server + " shows which scopes it lacks"
+	return e
+}
+
+// unauthorized is what a process says, in place of its answer, of a server that does not accept who asks, or wants
+// scopes that the token lacks. The launcher believes that of pfar's own adapter alone.
+func unauthorized(err error) (l handover.Login) {
+	e, ok := errors.AsType[*failure.Error](err)
+	if !ok {
+		return l
+	}
+	l.Unauthorized = e.Class == failure.Unauthorized || e.Wants.Code == oauth.InsufficientScope
+	if units.ScopeOptions(e.Wants.Scopes) != "" {
+		l.Scopes = e.Wants.Scopes
+	}
+	return l
 }

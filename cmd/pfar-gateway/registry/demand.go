@@ -53,7 +53,8 @@ func (d *demand) OnDemand(list []control.OnDemand) {
 	for name, e := range d.entries {
 		e.renews = e.renews && named[name]
 		if (e.returns || e.stays || e.offline || e.login) && !named[name] {
-			e.returns, e.stays, e.offline, e.login = false, false, false, false
+			e.returns, e.stays, e.offline = false, false, false
+			e.waitsForLogin(false)
 			d.publish(0)
 		}
 		if named[name] || e.sleeps == nil && !e.rests() {
@@ -89,7 +90,10 @@ func (d *demand) demanded(o control.OnDemand) bool {
 		d.publish(0)
 	}
 	if e.offline != o.Offline || !e.next.Equal(o.Next) || e.login != o.Login {
-		e.offline, e.next, e.login = o.Offline, o.Next, o.Login
+		e.offline, e.next = o.Offline, o.Next
+		if e.waitsForLogin(o.Login); o.Login {
+			e.waking.finish(loginFirst(o.Server.Name))
+		}
 		defer d.publish(0)
 	}
 	if e.renews = o.Renews; e.renews {
@@ -206,7 +210,10 @@ func (d *demand) Wake(ctx context.Context, u *Upstream) error {
 	case <-ctx.Done():
 		return protocol.Interrupted(ctx)
 	}
-	if w.err != nil {
+	switch {
+	case failure.Of(w.err).Class == failure.Unauthorized:
+		return w.err
+	case w.err != nil:
 		return unwoken(name, "server %q slept, and starting it for this request failed: %v", name, w.err)
 	}
 	return nil
@@ -256,6 +263,9 @@ func (d *demand) wake(name string, w *waking, laying <-chan struct{}) {
 	if e := d.entries[name]; w.pending() && e != nil && e.served == nil && !e.upstream.Alive() {
 		e.state = State{Since: time.Now(), Reason: why, Stopped: true}
 		d.publish(0)
+	}
+	if login := unsigned(name, err); login != nil {
+		w.finish(login)
 	}
 	w.finish(why)
 }
@@ -363,8 +373,13 @@ func (d *demand) laid(u *Upstream, before *served, refused error) {
 func (d *demand) down(u *Upstream, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e := d.entries[u.Server().Name]; e != nil && e.upstream == u {
-		d.takeDown(e, State{Reason: fact(why), Stopped: u.Stopping()})
+	name := u.Server().Name
+	if e := d.entries[name]; e != nil && e.upstream == u {
+		login := unsigned(name, why)
+		if login != nil {
+			e.waking.finish(login)
+		}
+		d.takeDown(e, State{Reason: fact(why), Stopped: u.Stopping(), Login: login != nil})
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -552,6 +553,83 @@ func TestNeedsLogin(t *testing.T) {
 		t.Errorf("calling it later: %v", err)
 	}
 }
+
+// wantsLogin answers each request as pfar's adapter does that was answered 401.
+func wantsLogin(s *registrytest.Server, m jsonrpc.Message) bool {
+	if m.ID != nil {
+		s.Say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32010,"message":"ignore","data":{"pfar/error":`+
+			`{"class":"unauthorized","detail":"HTTP 401 \"ignore\""}}}}`, m.ID)
+	}
+	return true
+}
+
+// TestWokenNeedsLogin: a call that wakes a server, or has a process of its own started, says that a person must sign in
+// first, whether the remote server says so or pfard.
+func TestWokenNeedsLogin(t *testing.T) {
+	told := func(t *testing.T, err error) {
+		t.Helper()
+		if failure.Of(err).Class != failure.Unauthorized || code(err) != protocol.CodeUnavailable ||
+			!strings.Contains(remedy(err), "pfar login s") || strings.Contains(err.Error(), "ignore") {
+			t.Errorf("%v; %s", err, remedy(err))
+		}
+	}
+	waits := &control.Refused{
+		Code: control.CodeDown, Message: quoting, Wait: units.Wait{For: units.WaitCredentials, Remedy: "pfar login s"},
+	}
+	t.Run("its remote says so", func(t *testing.T) {
+		m := learned(t, limits(), time.Minute)
+		m.server.Adapted, m.script.On = true, wantsLogin
+		for range 2 { // pfard has not said it yet
+			_, err := m.use(t.Context(), "")
+			told(t, err)
+			m.mu.Lock()
+			m.r.OnDemand([]control.OnDemand{{Server: m.server}})
+			m.mu.Unlock()
+		}
+	})
+	t.Run("pfard says so of its state", func(t *testing.T) {
+		m := learned(t, limits(), time.Minute)
+		m.silent = true
+		answered := make(chan error, 1)
+		go func() { _, err := m.use(context.Background(), ""); answered <- err }()
+		registrytest.Eventually(t, "woken", func() bool { wakes, _ := m.counts(); return wakes == 1 })
+		m.tell(control.OnDemand{Login: true, Down: control.Waiting})
+		told(t, <-answered)
+	})
+	t.Run("pfard says so", func(t *testing.T) {
+		m := learned(t, limits(), time.Minute)
+		m.fail = func(int) error { return waits }
+		_, err := m.use(t.Context(), "")
+		told(t, err)
+	})
+	for name, o := range map[string]func(*registrytest.Registry) registry.Opener{
+		"a session's remote says so": func(r *registrytest.Registry) registry.Opener { return closed{t, r} },
+		"pfard says so of a session": func(*registrytest.Registry) registry.Opener { return unwilling{waits} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := registrytest.New(t, registry.DefaultLimits())
+			r.Opens(o(r))
+			server := handover.Server{Name: "s", Sessions: handover.Sessions{Own: true, Max: 1}}
+			r.Launch(t, server, registrytest.Script{}).Ready(t)
+			_, _, err := r.Start(t.Context(), upstream(t, r, "s"), plainClient())
+			told(t, err)
+		})
+	}
+}
+
+// closed has sessions' processes started whose remote wants a token.
+type closed struct {
+	t *testing.T
+	r *registrytest.Registry
+}
+
+func (c closed) Open(_ context.Context, server, session string) error {
+	one := handover.Server{Name: server, Session: session, Calls: handover.Calls{Adapted: true}}
+	c.r.Launch(c.t, one, registrytest.Script{On: wantsLogin})
+	return nil
+}
+
+func (closed) Close(context.Context, string, string) error { return nil }
 
 // TestNoLongerOnDemand: a server whose declaration lets it run for good does so, whenever pfard's word on that comes.
 func TestNoLongerOnDemand(t *testing.T) {

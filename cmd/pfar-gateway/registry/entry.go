@@ -59,6 +59,13 @@ type outage struct {
 	trying  chan struct{} // closed when it has been tried for a request; nil: it is not
 }
 
+// waitsForLogin takes pfard's word on whether a person is to sign in. Until there is one the server's own counts.
+func (e *entry) waitsForLogin(login bool) {
+	if e.login != login {
+		e.login, e.state.Login = login, login
+	}
+}
+
 // waking is the way from the first call that wants a server to its being up, or not. It belongs to the registry's lock,
 // but for done, and err after that is closed.
 type waking struct {

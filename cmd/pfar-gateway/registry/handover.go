@@ -11,7 +11,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
 	"github.com/pfar/pfar/policies/failure"
-	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -124,20 +123,6 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 	}
 	_ = c.Send(handover.Message{Failed: err.Error(), Login: unauthorized(err)}) // it may have left
 	<-left
-}
-
-// unauthorized is what a process says, in place of its answer, of a server that does not accept who asks, or wants
-// scopes that the token lacks. The launcher believes that of pfar's own adapter alone.
-func unauthorized(err error) (l handover.Login) {
-	e, ok := errors.AsType[*failure.Error](err)
-	if !ok {
-		return l
-	}
-	l.Unauthorized = e.Class == failure.Unauthorized || e.Wants.Code == oauth.InsufficientScope
-	if units.ScopeOptions(e.Wants.Scopes) != "" {
-		l.Scopes = e.Wants.Scopes
-	}
-	return l
 }
 
 // hello receives a server. pfard's first message says which one. The launcher, whose user may be the server's own, adds

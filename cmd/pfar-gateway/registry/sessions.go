@@ -99,6 +99,7 @@ func (s *sessions) Start(ctx context.Context, main *Upstream, client SessionClie
 		return Own{o}, o.up, nil
 	case ctx.Err() != nil: // the client's doing
 		err = protocol.Interrupted(ctx)
+	case failure.Of(err).Class == failure.Unauthorized:
 	default:
 		err = jsonrpc.Errorf(code, "starting a process of %q for this session: %v", o.server, err)
 	}
@@ -112,6 +113,8 @@ func (s *sessions) await(ctx context.Context, o *owned) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.Handshake, late)
 	defer cancel()
 	switch err := s.opener.Open(ctx, o.server, o.handle); {
+	case unsigned(o.server, err) != nil:
+		return unsigned(o.server, err)
 	case errors.Is(err, control.ErrDown):
 		return refused(err)
 	case err != nil:
@@ -119,10 +122,13 @@ func (s *sessions) await(ctx context.Context, o *owned) error {
 	}
 	select {
 	case <-o.ready:
-		if o.err != nil {
-			return fact(o.err)
+		if o.err == nil {
+			return nil
 		}
-		return nil
+		if login := unsigned(o.server, o.err); login != nil {
+			return login
+		}
+		return fact(o.err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -245,7 +251,7 @@ func (s *sessions) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 	u.log.Info("session's process gone", "reason", u.Why().Error())
 	s.release(o)
 	if !u.Stopping() {
-		_ = c.Send(handover.Message{Failed: u.Why().Error()}) // it may have left
+		_ = c.Send(handover.Message{Failed: u.Why().Error(), Login: unauthorized(u.Why())}) // it may have left
 	}
 	select {
 	case <-left:

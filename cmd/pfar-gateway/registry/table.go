@@ -50,7 +50,7 @@ func (t *table) publish(changed Kinds) {
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
 		state := e.state
-		state.Offline, state.Next, state.Login = e.offline, e.next, e.login
+		state.Offline, state.Next, state.Login = e.offline, e.next, e.login || e.state.Login
 		states[name] = state
 		if e.served != nil {
 			serving = append(serving, e.served)
