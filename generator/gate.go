@@ -90,7 +90,10 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 	s := c.server
 	g := handover.Server{
 		Name: s.Name, Description: s.Description, Label: string(s.Label),
-		Calls:        handover.Calls{Timeout: s.Timeout, Retries: s.Retries, Adapted: adapted(s)},
+		Calls: handover.Calls{
+			Timeout: s.Timeout, Retries: s.Retries, Adapted: adapted(s),
+			HTTP: s.Transport != declaration.Stdio && s.Transport != declaration.Pipe,
+		},
 		Capabilities: s.Capabilities, Sessions: handover.Sessions(s.Sessions), Pins: string(s.Pins), Version: s.Version, Program: program(s),
 		OnDemand: !s.Autostart || s.IdleTimeout > 0, IdleTimeout: s.IdleTimeout,
 	}

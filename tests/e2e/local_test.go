@@ -63,7 +63,12 @@ func TestLocalTransports(t *testing.T) {
 			fmt.Sprintf("transport = \"stream-http\"\nurl = \"http://127.0.0.1:%s/mcp\"", port)),
 		"piped.hcl": pipedEcho(t, marks["piped"], "/run/piped/pipe"),
 	})
-	p.awaitRunning("socket", "port", "piped")
+	report := p.awaitRunning("socket", "port", "piped")
+	for name, want := range map[string]string{"socket": "stream-http", "port": "stream-http", "piped": ""} {
+		if got := server(report, name).Transport; got != want {
+			t.Errorf("pfar says that it speaks with %s by %q", name, got)
+		}
+	}
 	c := p.client("/mcp")
 	for server, want := range map[string]string{"socket": "Echo: hello", "port": "Echo: hello", "piped": "hello"} {
 		if got := c.must(server+"__echo", map[string]any{"message": "hello"}); got != want {

@@ -51,6 +51,7 @@ type Calls struct {
 	Timeout time.Duration `json:"timeout"`           // longest a call may take, nanoseconds in JSON
 	Retries int           `json:"retries,omitempty"` // how often one is sent again that certainly only reads
 	Adapted bool          `json:"adapted,omitempty"` // the process is pfar's adapter, which says of what class errors are
+	HTTP    bool          `json:"http,omitempty"`    // pfar's adapter names the transport in the handshake
 }
 
 // Tool is what a declaration says of one tool.

@@ -170,7 +170,7 @@ func TestTimeoutIsOfCalls(t *testing.T) {
 // TestTransport: only pfar's adapter says by which transport it has found a server, and only words that there are.
 func TestTransport(t *testing.T) {
 	for _, test := range []struct {
-		adapted    bool
+		http       bool
 		meta, want string
 	}{
 		{true, `{"pfar/transport":"sse"}`, "sse"},
@@ -180,7 +180,7 @@ func TestTransport(t *testing.T) {
 		{true, `"sse"`, ""},
 		{false, `{"pfar/transport":"sse"}`, ""},
 	} {
-		c, m := speak(t, handover.Server{Name: "s", Calls: handover.Calls{Adapted: test.adapted}})
+		c, m := speak(t, handover.Server{Name: "s", Calls: handover.Calls{HTTP: test.http}})
 		go func() {
 			q, _ := jsonrpc.Parse([]byte(<-m.sent))
 			result := `{"protocolVersion":"2025-11-25","capabilities":{},"_meta":` + test.meta + `}`

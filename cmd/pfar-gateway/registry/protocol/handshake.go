@@ -125,10 +125,11 @@ func initialize(ctx context.Context, c *Conversation, client Client) (Agreement,
 	return a, nil
 }
 
-// transportOf is the one that pfar's adapter names in the _meta of the handshake's result, "" if the server is none.
+// transportOf is the one that pfar's adapter names in the _meta of the handshake's result, "" if none is in between. A
+// server that pfar starts beside the adapter could forge it, and would only be shown with the other one of the two.
 func transportOf(server handover.Server, meta jsonrpc.Members) string {
 	said := textOf(meta.Get(units.TransportKey))
-	if !server.Adapted || said != units.TransportHTTP && said != units.TransportSSE {
+	if !server.HTTP || said != units.TransportHTTP && said != units.TransportSSE {
 		return ""
 	}
 	return said
