@@ -15,6 +15,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/rivo/uniseg"
+
+	"github.com/pfar/pfar/units/operator"
 )
 
 // describedTools are one with hostile words, one with a description of the owner's, and one without facts.
@@ -39,12 +41,15 @@ func operatorsDescriptions() *http.ServeMux {
 			{"server":"notion","tool":"search","pin":"reviewed","facts":{
 				"output":{"confidentiality":"internal","integrity":"raw"},"audience":"internal","effect":"none",
 				"from":{"confidentiality":"owner: notion.hcl","integrity":"service: notion.hcl:7",
-					"audience":"sandbox: reaches named hosts","effect":"hint"}}},
+					"audience":"sandbox: reaches named hosts","effect":"hint"}},
+				"scopes":{"required":["pages:read","pages:search"],"granted":["pages:read","pages:search"]}},
 			{"server":"notion","tool":"post","pin":"unreviewed","described":true,"facts":{
 				"output":{"confidentiality":"sensitive","integrity":"extracted"},"audience":"public",
 				"effect":"reversible","remembers":true,
 				"from":{"confidentiality":"unknown","integrity":"policy: own.hcl:3","audience":"unknown",
-					"effect":"undo: kept"}}}]`)
+					"effect":"undo: kept"}},
+				"scopes":{"required":["pages:read","pages:write"],"granted":["pages:read"],
+					"lacks":"\"pages:write\": its owner can run pfar login notion --scope pages:write"}}]`)
 	})
 	mux.HandleFunc("GET /pins/{server}", func(w http.ResponseWriter, r *http.Request) {
 		if r.PathValue("server") != "notion" {
@@ -59,6 +64,31 @@ func operatorsDescriptions() *http.ServeMux {
 	})
 	mux.HandleFunc("GET /pins", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `[]`) })
 	return mux
+}
+
+// TestDescribedScopes: nobody reads that scopes suffice where nobody knows it.
+func TestDescribedScopes(t *testing.T) {
+	for _, tt := range []struct {
+		scopes operator.Scopes
+		want   string
+	}{
+		{operator.Scopes{}, ""},
+		{operator.Scopes{Required: []string{"a", "b"}, Granted: []string{"a", "b"}}, "a granted, b granted|That is enough."},
+		{
+			operator.Scopes{Required: []string{"a", "b"}, Granted: []string{"a"}},
+			"a granted, b not known to be granted|The server's tokens do not say whether that is enough; a call is made.",
+		},
+		{
+			operator.Scopes{Required: []string{"a", "b"}, Granted: []string{"a"}, Lacks: "b: x"},
+			"a granted, b not granted|No call is made: the server's tokens were not granted b: x",
+		},
+	} {
+		var rows []string
+		described{Scopes: tt.scopes}.scopes(func(_, text string) { rows = append(rows, text) })
+		if got := strings.Join(rows, "|"); got != tt.want {
+			t.Errorf("%+v: %s", tt.scopes, got)
+		}
+	}
 }
 
 // TestDescribe compares descriptions with testdata/describe. No line is wider than 80 columns, and each line of the

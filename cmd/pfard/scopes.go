@@ -50,12 +50,15 @@ func (d delivery) comparing(p plan.Plan, required []string) (c comparison) {
 	return c
 }
 
-// scoped is p with what the tokens of now lack for the calls of single tools.
+// scoped is p with what the tokens of now were granted, and lack, for the calls of single tools.
 func (d delivery) scoped(p plan.Plan) plan.Plan {
 	p.Gateway.Tools = maps.Clone(p.Gateway.Tools)
 	for name, t := range p.Gateway.Tools {
-		t.Lacks = ""
-		if c := d.comparing(p, t.Scopes); c.mismatch() != "" {
+		c := d.comparing(p, t.Scopes)
+		t.Lacks, t.Granted = "", slices.DeleteFunc(slices.Clone(t.Scopes), func(scope string) bool {
+			return slices.Contains(c.lacking, scope)
+		})
+		if c.mismatch() != "" {
 			t.Lacks = fmt.Sprintf("%s: its owner can %s", listed(c.lacking), c.again())
 		}
 		p.Gateway.Tools[name] = t

@@ -147,12 +147,16 @@ func TestScopesOfATool(t *testing.T) {
 	d.state(t)
 	d.fleet.changed(units.Update{Server: "a", State: units.StateRunning, PID: 7})
 	for _, step := range []struct {
-		scopes []string
-		lacks  string
+		scopes  []string
+		lacks   string
+		granted []string
 	}{
-		{nil, ""}, // nobody knows
-		{[]string{"read"}, `"write": its owner can obtain one that was and store it with pfar vault set drive --oauth`},
-		{[]string{"read", "write"}, ""},
+		{nil, "", nil}, // nobody knows
+		{
+			[]string{"read"},
+			`"write": its owner can obtain one that was and store it with pfar vault set drive --oauth`, nil,
+		},
+		{[]string{"read", "write"}, "", []string{"write"}},
 	} {
 		d.grant(t, "drive", step.scopes...)
 		if s := d.state(t)["a"]; s.State.Waits() {
@@ -161,7 +165,8 @@ func TestScopesOfATool(t *testing.T) {
 		m.mu.Lock()
 		tool := m.runs["a"].Gateway.Tools["send_*"]
 		m.mu.Unlock()
-		if tool.Lacks != step.lacks || !slices.Equal(tool.Scopes, []string{"write"}) {
+		if tool.Lacks != step.lacks || !slices.Equal(tool.Scopes, []string{"write"}) ||
+			!slices.Equal(tool.Granted, step.granted) {
 			t.Errorf("with %q the gateway is told %+v", step.scopes, tool)
 		}
 	}

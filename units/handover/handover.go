@@ -63,8 +63,9 @@ type Tool struct {
 	Rename      string `json:"rename,omitempty"`      // the name that clients see; "": the server's own
 	Description string `json:"description,omitempty"` // that clients see in place of the server's own
 
-	Scopes []string `json:"scopes,omitempty"` // that a call needs the server's tokens to have been granted
-	Lacks  string   `json:"lacks,omitempty"`  // scopes that they lack for certain, and what to type
+	Scopes  []string `json:"scopes,omitempty"`  // that a call needs the server's tokens to have been granted
+	Granted []string `json:"granted,omitempty"` // of Scopes, those that they say they were
+	Lacks   string   `json:"lacks,omitempty"`   // scopes that they lack for certain, and what to type
 }
 
 // Sessions says whether each client session has a process of the server's to itself. The zero value is one process for

@@ -16,6 +16,14 @@ type ToolFacts struct {
 
 	Pin       string `json:"pin,omitempty"`       // "reviewed" by a person, "shipped" with pfar, or "unreviewed"
 	Described bool   `json:"described,omitempty"` // clients see the owner's description in place of the server's
+	Scopes    Scopes `json:"scopes,omitzero"`
+}
+
+// Scopes are those that the owner says a call of a tool needs. The zero value is none.
+type Scopes struct {
+	Required []string `json:"required,omitempty"`
+	Granted  []string `json:"granted,omitempty"` // of Required, those that the server's tokens say they were granted
+	Lacks    string   `json:"lacks,omitempty"`   // of Required, those that are missing for certain, and what to type
 }
 
 // ServerStats is what is known of one server: its calls as clients saw them, and the registry's view. Server "" is what

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
+	"github.com/pfar/pfar/units/operator"
 )
 
 func TestSemantics(t *testing.T) {
@@ -81,9 +83,19 @@ func TestGranted(t *testing.T) {
 	const login = "its owner can run pfar login notion --scope write"
 	server := handover.Server{Name: "notion", Tools: map[string]handover.Tool{
 		"send_*": {Scopes: []string{"write"}, Lacks: login}, "get": {Scopes: []string{"read"}},
+		"send_m*": {Scopes: []string{"mail", "write"}, Granted: []string{"mail"}},
 	}}
 	config := protocol.Config{Server: server, Memory: keep.Volatile(), Limits: new(protocol.Limits)}
 	u := &Upstream{Conversation: protocol.New(config)}
+	for tool, want := range map[string]operator.Scopes{
+		"send_mail": {Required: []string{"mail", "write"}, Granted: []string{"mail"}, Lacks: login},
+		"get":       {Required: []string{"read"}},
+		"other":     {},
+	} {
+		if got := u.Scopes(tool); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v", tool, got)
+		}
+	}
 	for tool, want := range map[string]bool{
 		"send_mail": false, "send_": false, "get": true, "sends": true, "x_send_y": true,
 	} {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // Upstream is one server process: the conversation with it, and what is known of it beside that.
@@ -246,6 +248,21 @@ func (u *Upstream) Granted(tool string) error {
 		}
 	}
 	return nil
+}
+
+// Scopes returns what the owner says that a call of a tool needs, and what the server's tokens were granted of that.
+func (u *Upstream) Scopes(tool string) (s operator.Scopes) {
+	tools := u.Server().Tools
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
+		if t := tools[name]; gate.Pattern(name).Match(tool) {
+			s.Required, s.Granted = append(s.Required, t.Scopes...), append(s.Granted, t.Granted...)
+			s.Lacks = cmp.Or(s.Lacks, t.Lacks)
+		}
+	}
+	slices.Sort(s.Required)
+	slices.Sort(s.Granted)
+	s.Required, s.Granted = slices.Compact(s.Required), slices.Compact(s.Granted)
+	return s
 }
 
 // Called takes what came of a call of a tool.

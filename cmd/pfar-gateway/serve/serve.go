@@ -166,6 +166,7 @@ func (s *Server) Facts() []operator.ToolFacts {
 		list = append(list, operator.ToolFacts{
 			Server: server.Name, Tool: route.Name, Facts: s.calls.Gate.Facts(toolOf(route)),
 			Pin: route.Item.Standing(), Described: server.Tools[route.Name].Description != "",
+			Scopes: route.Upstream.Scopes(route.Name),
 		})
 	}
 	return list
