@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/monitor"
 )
@@ -56,6 +57,7 @@ func (c egressVerb) egressCommand() *cobra.Command {
 				}
 				v.only, v.servers = s.Name, []control.Server{s}
 			}
+			v.servers = withSessions(v.servers)
 			if follow {
 				return v.follow(cmd.Context())
 			}
@@ -120,6 +122,20 @@ func (v *egressView) print(ctx context.Context) error {
 	return failed
 }
 
+// withSessions are servers, each followed by the processes of its sessions, which have bridges of their own.
+func withSessions(servers []control.Server) (all []control.Server) {
+	for _, s := range servers {
+		all = append(all, s)
+		for _, e := range s.Sessions {
+			all = append(all, control.Server{Name: units.Instance(s.Name, e.Handle), State: e.State})
+		}
+	}
+	return all
+}
+
+// names reports whether each line says which process it is about.
+func (v *egressView) names() bool { return v.only == "" || len(v.servers) > 1 }
+
 // note prints what is no connection; a program that reads JSON finds it on standard error.
 func (v *egressView) note(notes ...string) {
 	w := v.stdout
@@ -166,7 +182,7 @@ func (c egressVerb) connections(ctx context.Context, name string) ([]monitor.Con
 
 func (v *egressView) columns() []cell {
 	row := heading("TIME", "VIA", "HOST", "ADDRESS", "SENT", "RECEIVED", "STATE", "REASON")
-	if v.only == "" {
+	if v.names() {
 		row = append(heading("NAME"), row...)
 	}
 	return row
@@ -178,7 +194,7 @@ func (v *egressView) row(server string, m monitor.Connection) []cell {
 		{age(v.now().Sub(lastOf(m))), ""}, {via(m), ""}, {m.Host, ""}, {m.Address, ""}, {traffic(m, m.Sent), ""}, {traffic(m, m.Received), ""},
 		{state, colour}, {reasonOf(m), ""},
 	}
-	if v.only == "" {
+	if v.names() {
 		row = append([]cell{{server, ""}}, row...)
 	}
 	return row
@@ -313,6 +329,7 @@ func (v *egressView) changed(b *bridges, r control.Report) error {
 		}
 		servers = []control.Server{s}
 	}
+	servers = withSessions(servers)
 	b.watch(servers)
 	present := map[string]bool{}
 	for _, s := range servers {
@@ -385,7 +402,7 @@ func (v *egressView) line(server string, m monitor.Connection) string {
 		}
 	}
 	name := ""
-	if v.only == "" {
+	if v.names() {
 		width := 0
 		for _, s := range v.servers {
 			width = max(width, len(s.Name))

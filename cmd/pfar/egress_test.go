@@ -169,6 +169,23 @@ func TestEgress(t *testing.T) {
 	}
 }
 
+// TestEgressOfSessions: a process of one session has a bridge of its own. Its connections are shown with its handle.
+func TestEgressOfSessions(t *testing.T) {
+	b := newBench(t, "")
+	b.pfard(t, control.Report{Servers: []control.Server{{
+		Name: "notion", State: control.Running,
+		Sessions: []control.Session{{Handle: "abcdefg2", State: control.Running}},
+	}}}, nil)
+	b.bridge(t, "notion", monitor.NewTable(""))
+	b.bridge(t, "notion_abcdefg2", sampleTable(time.Now()))
+	for _, args := range [][]string{{"egress"}, {"egress", "notion"}} {
+		n := b.again("")
+		if code := n.run(t.Context(), args); code != 0 || strings.Count(n.out.String(), "\nnotion_abcdefg2  ") != 8 {
+			t.Errorf("%q: exit %d, %s%s", args, code, n.out, n.err)
+		}
+	}
+}
+
 // TestEgressOfABadBridge: it may end, lie, or say too much; what it says is an error and never obeyed.
 func TestEgressOfABadBridge(t *testing.T) {
 	var many strings.Builder

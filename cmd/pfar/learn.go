@@ -113,6 +113,7 @@ func (c learnVerb) lesson(ctx context.Context, name string, limit time.Duration)
 	}
 	c.ended(ctx, name)
 	result = l.wishes.lesson(name, l.server.Domains, c.now().Sub(l.began))
+	result.leaveOut(l.server.URL)
 	if len(result.Suggested)+len(result.Refused) == 0 {
 		fmt.Fprintf(c.stderr, "%s asked for nothing that it may not have\n", name)
 	}
@@ -182,7 +183,7 @@ func (l *learning) changed(r control.Report) (over bool, err error) {
 		return false, nil // pfard says so itself
 	}
 	l.server = s
-	l.bridges.watch([]control.Server{s})
+	l.bridges.watch(withSessions([]control.Server{s}))
 	switch s.State {
 	case control.Starting, control.Running, control.CredentialInvalid, control.BackOff, control.Offline:
 		if l.began.IsZero() {

@@ -96,6 +96,23 @@ func TestLesson(t *testing.T) {
 	}
 }
 
+// TestLessonOfARemoteServer: its url names its host, and allowed_domains need not.
+func TestLessonOfARemoteServer(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://mcp.example/mcp":      `["auth.example:443"]`,
+		"https://mcp.example:8443/mcp": `["auth.example:443","mcp.example:443"]`,
+		"":                             `["auth.example:443","mcp.example:443"]`,
+	} {
+		l := newWishes(fixedNow(), nil).lesson("x", []string{"auth.example:443", "mcp.example:443"}, 0)
+		l.leaveOut(address)
+		for _, list := range [][]string{l.Declared, l.AllDomains} {
+			if got, _ := json.Marshal(list); string(got) != want {
+				t.Errorf("%q: %s, want %s", address, got, want)
+			}
+		}
+	}
+}
+
 // TestLessonIsADeclaration: what is printed is read by pfar's own parsers, and means what is above it. A server's word
 // must not become a key.
 func TestLessonIsADeclaration(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -294,6 +296,17 @@ func times(n int) string {
 		return "once"
 	}
 	return fmt.Sprintf("%d times", n)
+}
+
+// leaveOut removes the host of a remote server's url from what it suggests: the declaration has it there.
+func (l *lesson) leaveOut(address string) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return
+	}
+	port := cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme])
+	own := func(entry string) bool { return entry == u.Hostname() || entry == net.JoinHostPort(u.Hostname(), port) }
+	l.Declared, l.AllDomains = slices.DeleteFunc(l.Declared, own), slices.DeleteFunc(l.AllDomains, own)
 }
 
 // write prints the whole attribute, which HCL and TOML read alike: whoever pastes it has reviewed every line.

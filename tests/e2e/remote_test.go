@@ -280,4 +280,7 @@ func TestRemote(t *testing.T) {
 		!regexp.MustCompile(`(?m)^url +https://`).MatchString(out) {
 		t.Errorf("%d %s %s", code, out, stderr)
 	}
+	if out, stderr, code := p.command("learn", "events", "--for", "1s"); code != 0 || out != "allowed_domains = []\n" {
+		t.Errorf("pfar learn suggests what the url has already: %d %s%s", code, out, stderr)
+	}
 }
