@@ -81,14 +81,11 @@ func (n notAllowed) refusal() *refusal {
 	return errFirewall
 }
 
-// newDialer returns the host's network. Queries go to dns, or if it is nil, to where resolv.conf(5) says.
-func newDialer(dns func(ctx context.Context, network, address string) (net.Conn, error)) dialer {
+// newDialer returns the host's network. Queries go to where resolv.conf(5) says.
+func newDialer() dialer {
 	// The resolver in Go, so that what is looked up does not depend on nsswitch's modules, and no cgo is needed.
-	if dns == nil {
-		dns = new(net.Dialer).DialContext
-	}
 	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dns(ctx, network, address)
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ func reasonOf(err error) string {
 }
 
 func TestOwnAddresses(t *testing.T) {
-	d := newDialer(nil)
+	d := newDialer()
 	if !d.own(netip.MustParseAddr("127.0.0.1")) {
 		t.Error("loopback is not this host")
 	}
@@ -139,7 +139,7 @@ func TestOwnAddressIsAssumedWhereItCannotBeAsked(t *testing.T) {
 
 func TestSocketOptions(t *testing.T) {
 	l := listen(t)
-	d := newDialer(nil)
+	d := newDialer()
 	to := l.Addr().(*net.TCPAddr).AddrPort()
 	direct, err := d.dial(t.Context(), to)
 	if err != nil {

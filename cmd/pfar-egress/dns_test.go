@@ -330,7 +330,7 @@ func TestDNS(t *testing.T) {
 // try returns what differs.
 func (c dnsCase) try(t *testing.T, s *dnsServer) (wrong string) {
 	w := newWorld(t, func(w *world) {
-		d := newDialer(nil)
+		d := newDialer()
 		w.proxy.out.lookup, w.proxy.out.own = d.lookup, d.own
 		w.proxy.limits.dialTime = 5 * time.Second
 		if c.wait > 0 {

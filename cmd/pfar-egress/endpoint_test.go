@@ -155,7 +155,7 @@ var notHTTP = map[string]string{
 func TestRefreshQuotesNothing(t *testing.T) {
 	for name, text := range notHTTP {
 		p := newProvider(t, speaks(text))
-		if got, f := refreshed(t, set(p.URL), newDialer(nil), p.roots); f == nil || f.words == "" || f.final || strings.Contains(fmt.Sprintf("%+v", *f), "hunter2") {
+		if got, f := refreshed(t, set(p.URL), newDialer(), p.roots); f == nil || f.words == "" || f.final || strings.Contains(fmt.Sprintf("%+v", *f), "hunter2") {
 			t.Errorf("%s: %+v, %+v", name, got, f)
 		}
 	}
@@ -231,7 +231,7 @@ func TestRefreshThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProvider(t, c.answer)
-			got, f := refreshedBefore(t, over[name], set(p.URL), newDialer(nil), p.roots)
+			got, f := refreshedBefore(t, over[name], set(p.URL), newDialer(), p.roots)
 			switch {
 			case f == nil:
 				t.Fatalf("it succeeds: %+v", got)
@@ -274,7 +274,7 @@ func TestRotatedInVain(t *testing.T) {
 		p := newProvider(t, c.answer)
 		s := set(p.URL)
 		s.AuthStyle = oauth.Auto
-		got, f := refreshed(t, s, newDialer(nil), p.roots)
+		got, f := refreshed(t, s, newDialer(), p.roots)
 		if f == nil || f.rotated != c.want {
 			t.Errorf("%s: %+v, %+v", name, got, f)
 		}
@@ -291,7 +291,7 @@ func TestRefreshIsToldToEnd(t *testing.T) {
 		end()
 		answers(200, `{"access_token":"a-new-access-token"}`)(n, w, q)
 	})
-	e, err := newEndpoint(set(p.URL), newDialer(nil), p.roots)
+	e, err := newEndpoint(set(p.URL), newDialer(), p.roots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +308,7 @@ func TestRefreshIsToldToEnd(t *testing.T) {
 	})
 	s := set(p.URL)
 	s.AuthStyle = oauth.Auto
-	if e, err = newEndpoint(s, newDialer(nil), p.roots); err != nil {
+	if e, err = newEndpoint(s, newDialer(), p.roots); err != nil {
 		t.Fatal(err)
 	}
 	if a, f := e.refresh(t.Context(), stop); f == nil || f.final || len(p.said()) != 1 {
@@ -327,13 +327,13 @@ func TestRefreshGoesNowhereElse(t *testing.T) {
 		roots *x509.CertPool
 		words string
 	}{
-		"an unknown authority":     {set(p.URL), newDialer(nil), x509.NewCertPool(), "x509"},
-		"the system's roots":       {set(p.URL), newDialer(nil), nil, "x509"},
+		"an unknown authority":     {set(p.URL), newDialer(), x509.NewCertPool(), "x509"},
+		"the system's roots":       {set(p.URL), newDialer(), nil, "x509"},
 		"another name":             {set("https://other.test:" + port), dialerOf(t, "other.test", netip.MustParseAddr("127.0.0.1")), p.roots, "allow_private"},
 		"a private address":        {set("https://login.test:" + port), private, p.roots, "127.0.0.1, which is not a public address"},
 		"a metadata service":       {set("https://login.test:" + port), metadata, p.roots, "169.254.169.254"},
 		"a name that is not there": {set("https://nowhere.test:" + port), private, p.roots, "not-resolved"},
-		"nobody listens":           {set("https://127.0.0.1:1"), newDialer(nil), p.roots, "not-reached"},
+		"nobody listens":           {set("https://127.0.0.1:1"), newDialer(), p.roots, "not-reached"},
 	} {
 		if got, f := refreshed(t, c.s, c.out, c.roots); f == nil || !strings.Contains(f.words, c.words) || f.final || strings.Contains(f.words, "hunter2") {
 			t.Errorf("%s: %+v, %+v", name, got, f)
@@ -353,7 +353,7 @@ func TestRefreshGoesNowhereElse(t *testing.T) {
 // dialerOf resolves one name.
 func dialerOf(t *testing.T, name string, addr netip.Addr) dialer {
 	t.Helper()
-	out := newDialer(nil)
+	out := newDialer()
 	out.lookup = func(_ context.Context, asked string) ([]netip.Addr, error) {
 		if asked != name+"." {
 			return nil, &net.DNSError{Err: "no such host", Name: asked, IsNotFound: true}
@@ -406,7 +406,7 @@ func TestRefresh(t *testing.T) {
 			p := newProvider(t, c.answer)
 			s := set(p.URL)
 			c.change(&s)
-			got, f := refreshed(t, s, newDialer(nil), p.roots)
+			got, f := refreshed(t, s, newDialer(), p.roots)
 			if f != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
 				t.Errorf("%+v, %+v, want %+v", got, f, c.want)
 			}
@@ -425,7 +425,7 @@ func TestRefreshIsNotTriedTwice(t *testing.T) {
 		p := newProvider(t, answer)
 		s := set(p.URL)
 		s.AuthStyle = oauth.Auto
-		if _, f := refreshed(t, s, newDialer(nil), p.roots); f == nil || len(p.said()) != 1 {
+		if _, f := refreshed(t, s, newDialer(), p.roots); f == nil || len(p.said()) != 1 {
 			t.Errorf("%s: %+v after %q", name, f, p.said())
 		}
 	}
@@ -473,7 +473,7 @@ func TestRefreshSaysTheResource(t *testing.T) {
 		AccessToken: "AT-hunter2", RefreshToken: "RT-hunter2", TokenURL: p.URL + "/token", ClientID: "id",
 		Resource: "https://mcp.example/a?b=c&d",
 	}
-	e, err := newEndpoint(set, newDialer(nil), p.roots)
+	e, err := newEndpoint(set, newDialer(), p.roots)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func inquires(
 	for _, s := range []*string{&q.URL, &q.Issuer} {
 		*s = at.Replace(*s)
 	}
-	f, err := findOut(t.Context(), q, newDialer(nil), p.roots)
+	f, err := findOut(t.Context(), q, newDialer(), p.roots)
 	var asked []string
 	for _, line := range p.said() {
 		fields := strings.Fields(line)
@@ -232,7 +232,7 @@ func TestAskingAName(t *testing.T) {
 			`"device_authorization_endpoint":"https://login.test/d"}`, q.URL.Port()))(w, q)
 	})
 	_, port, _ := strings.Cut(strings.TrimPrefix(p.URL, "https://"), ":")
-	out := newDialer(nil)
+	out := newDialer()
 	out.lookup = func(context.Context, string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 	}

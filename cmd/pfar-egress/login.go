@@ -39,12 +39,9 @@ func login(stop context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	out := newDialer(nil)
-	if out.upstream, err = readUpstream(os.Getenv("CREDENTIALS_DIRECTORY")); err != nil {
+	out, err := pfard.dialer()
+	if err != nil {
 		return err
-	}
-	if path != "" {
-		out.firewall = pfard
 	}
 	if q, ok := oauth.DecodeQuestion(text); ok {
 		return pfard.inquire(ctx, q, text, out)

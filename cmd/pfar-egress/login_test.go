@@ -37,7 +37,7 @@ func logIn(
 		Way: way, Endpoint: p.URL + "/begin", TokenURL: p.URL + "/token", ClientID: "id", ClientSecret: secret,
 		Scopes:   []string{"read"},
 		Resource: "https://api.example.com/",
-	}, newDialer(nil), p.roots)
+	}, newDialer(), p.roots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestLoginGoesNowhereElse(t *testing.T) {
 	other := newProvider(t, answers(200, loginTokens))
 	g, err := newGrantor(oauth.Task{
 		Way: oauth.ByDevice, Endpoint: other.URL + "/begin", TokenURL: p.URL + "/token", ClientID: "id",
-	}, newDialer(nil), p.roots)
+	}, newDialer(), p.roots)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,21 +50,20 @@ func models(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	out := newDialer(nil)
-	if out.upstream, err = readUpstream(os.Getenv("CREDENTIALS_DIRECTORY")); err != nil {
-		return err
-	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	pfard := newAttachment(path, "", log, fail)
+	out, err := pfard.dialer()
+	if err != nil {
+		return err
+	}
 	if path != "" {
-		pfard := newAttachment(path, "", log, fail)
 		pfard.hello = attach.Hello{Model: true}
 		files, err := pfard.begin(ctx)
 		attach.CloseAll(files)
 		if err != nil {
 			return err
 		}
-		out.firewall = pfard
 	}
 	key, lacks := readKey(e)
 	m, err := newModel(e, key, out, nil)

@@ -47,7 +47,7 @@ func ask(t *testing.T, e inspector.External, key, text string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newModel(e, key, newDialer(nil), nil)
+	m, err := newModel(e, key, newDialer(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestModelAnswers(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
-	m, err := newModel(inspector.External{Name: "a", URL: "http://127.0.0.1:1/", Model: "m"}, "", newDialer(nil), nil)
+	m, err := newModel(inspector.External{Name: "a", URL: "http://127.0.0.1:1/", Model: "m"}, "", newDialer(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestModelReachesNothingElse(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
-	out := newDialer(nil)
+	out := newDialer()
 	out.lookup = func(context.Context, string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 	}

@@ -48,7 +48,7 @@ func tells(t *testing.T, e inspector.External, key string, roots *x509.CertPool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newModel(e, key, newDialer(nil), roots)
+	m, err := newModel(e, key, newDialer(), roots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestNoticeFails(t *testing.T) {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
-	m, err := newModel(ofNotice("http://127.0.0.1:1/", inspector.Webhook), "", newDialer(nil), nil)
+	m, err := newModel(ofNotice("http://127.0.0.1:1/", inspector.Webhook), "", newDialer(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestNoticeFails(t *testing.T) {
 func TestNoticeReachesNothingElse(t *testing.T) {
 	address, roots, got := taker(t, func(http.ResponseWriter, *http.Request) {})
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(address, "https://"))
-	out := newDialer(nil)
+	out := newDialer()
 	out.lookup = func(context.Context, string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 	}

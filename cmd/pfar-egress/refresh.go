@@ -45,12 +45,9 @@ func refresh(stop context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("reading the token set: %w", err)
 	}
-	out := newDialer(nil)
-	if out.upstream, err = readUpstream(os.Getenv("CREDENTIALS_DIRECTORY")); err != nil {
+	out, err := pfard.dialer()
+	if err != nil {
 		return err
-	}
-	if path != "" {
-		out.firewall = pfard
 	}
 	e, err := newEndpoint(set, out, nil)
 	if err != nil {
@@ -72,6 +69,17 @@ func refresh(stop context.Context, path string) error {
 		return errors.New(failed.words)
 	}
 	return nil
+}
+
+// dialer returns the host's network, through the upstream proxy if there is one. The firewall of a unit has to let each
+// connection through.
+func (a *attachment) dialer() (out dialer, err error) {
+	out = newDialer()
+	if a.path != "" {
+		out.firewall = a
+	}
+	out.upstream, err = readUpstream(os.Getenv("CREDENTIALS_DIRECTORY"))
+	return out, err
 }
 
 // report gives pfard what came of a refresh.

@@ -115,7 +115,7 @@ func newProxy(pl plan.Plan, j *journal) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := newDialer(nil)
+	out := newDialer()
 	out.upstream = up
 	return &proxy{ // where the owner keeps declarations is not the server's business
 		route: newRoute(pl.Egress, out), name: pl.Name, file: filepath.Base(pl.File), addresses: addresses,

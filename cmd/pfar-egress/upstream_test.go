@@ -100,7 +100,7 @@ func behind(t *testing.T, https, http, no string, entries ...string) *world {
 		t.Fatal(err)
 	}
 	w := newWorld(t, func(w *world) {
-		w.proxy.out.upstream, w.proxy.out.dialProxy = u, newDialer(nil).dialProxy
+		w.proxy.out.upstream, w.proxy.out.dialProxy = u, newDialer().dialProxy
 	}, entries...)
 	w.serveOrigin(echo)
 	return w

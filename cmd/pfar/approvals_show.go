@@ -76,7 +76,7 @@ func mostColumns(character string) int {
 // columnsOf is how many columns there are to write to.
 func columnsOf(w io.Writer) int {
 	const usual, least, most = 80, 40, 120
-	columns, _ := sizeOf(w)
+	columns := widthOf(w)
 	return min(max(cmp.Or(columns, usual), least), most) - 1
 }
 

@@ -235,7 +235,7 @@ func (set compiled) others() string {
 // printDiagnostics prints mistakes with their source lines, in colour on a terminal.
 func (c declaredVerb) printDiagnostics(set compiled) error {
 	width := uint(100)
-	if columns, _ := sizeOf(c.stderr); columns > 40 {
+	if columns := widthOf(c.stderr); columns > 40 {
 		width = uint(columns)
 	}
 	return declaration.Write(c.stderr, set.files, set.diags, width, c.coloured(c.stderr))

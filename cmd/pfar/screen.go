@@ -44,7 +44,7 @@ func (s *screen) draw(lines []string) {
 }
 
 func (s *screen) width() int {
-	if columns, _ := sizeOf(s.w); columns > 10 {
+	if columns := widthOf(s.w); columns > 10 {
 		return columns
 	}
 	return 80

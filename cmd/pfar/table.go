@@ -22,7 +22,7 @@ const (
 // column; if even their words do not fit, a table with a heading becomes one block for each row. Elsewhere each row is
 // one line.
 func (c *streams) table(w io.Writer, rows [][]cell) {
-	columns, _ := sizeOf(w)
+	columns := widthOf(w)
 	if columns == 0 {
 		columns = math.MaxInt
 	}
@@ -157,7 +157,7 @@ func (c *streams) wrapped(w io.Writer, row []cell, widths []int) []string {
 
 // event prints one row of a table whose other rows are not known. Its first columns have at least the widths of fixed.
 func (c *streams) event(w io.Writer, row []cell, fixed ...int) error {
-	rest, _ := sizeOf(w)
+	rest := widthOf(w)
 	if rest == 0 {
 		rest = math.MaxInt
 	}

@@ -36,12 +36,12 @@ func isTerminal(v any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// sizeOf is the size of the terminal that w is; 0 if it is none, or does not say.
-func sizeOf(w io.Writer) (columns, rows int) {
+// widthOf is the width of the terminal that w is; 0 if it is none, or does not say.
+func widthOf(w io.Writer) (columns int) {
 	if f, ok := fileOf(w); ok {
-		columns, rows, _ = term.GetSize(int(f.Fd()))
+		columns, _, _ = term.GetSize(int(f.Fd()))
 	}
-	return columns, rows
+	return columns
 }
 
 // coloured reports whether colour may go to w: only to a terminal that can, and never against NO_COLOR (no-color.org).

@@ -103,7 +103,7 @@ func (c toolsVerb) printTools(tools []tool, known facts) error {
 		fmt.Fprintln(c.stderr, "no tools")
 		return nil
 	}
-	columns, _ := sizeOf(c.stdout)
+	columns := widthOf(c.stdout)
 	c.table(c.stdout, toolRows(tools, known, columns))
 	return nil
 }

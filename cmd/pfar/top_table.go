@@ -190,7 +190,7 @@ func (v *topView) elsewhere(servers []topServer) []string {
 	if len(list) == 0 {
 		return nil
 	}
-	columns, _ := sizeOf(v.stdout)
+	columns := widthOf(v.stdout)
 	if columns == 0 {
 		columns = math.MaxInt
 	}
