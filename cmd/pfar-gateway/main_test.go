@@ -174,7 +174,9 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	go answer(inR, outW)
-	c, err := handover.Dial(filepath.Join(p.dir, "servers"), handover.Server{Name: "one", Pins: "trust-first"})
+	c, err := handover.Dial(filepath.Join(p.dir, "servers"), handover.Message{
+		Expect: &handover.Server{Name: "one", Pins: "trust-first"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

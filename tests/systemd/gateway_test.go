@@ -37,7 +37,9 @@ func launcher(program string) error {
 		return err
 	}
 	defer server.Process.Kill()
-	c, err := handover.Dial("/run/pfar/servers.sock", handover.Server{Name: "echo", Pins: "trust-first"})
+	c, err := handover.Dial("/run/pfar/servers.sock", handover.Message{
+		Expect: &handover.Server{Name: "echo", Pins: "trust-first"},
+	})
 	if err != nil {
 		return err
 	}

@@ -136,44 +136,28 @@ type Acted struct {
 const MaxTokens = 128 << 10
 
 // Conn is one connection, at either end.
-type Conn struct{ *packet.Conn }
+type Conn struct{ packet.Of[Message] }
 
 // Dial connects to pfard's socket.
-func Dial(path string) (*Conn, error) {
-	c, err := packet.Dial(path)
-	if err != nil {
-		return nil, err
-	}
-	return &Conn{c}, nil
-}
+func Dial(path string) (*Conn, error) { return of(packet.Dial(path)) }
 
 // FromFile takes over a descriptor that is a connection, and closes the file.
-func FromFile(f *os.File) (*Conn, error) {
-	c, err := packet.FromFile(f)
+func FromFile(f *os.File) (*Conn, error) { return of(packet.FromFile(f)) }
+
+func of(c *packet.Conn, err error) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{c}, nil
+	return &Conn{packet.Of[Message]{Conn: c}}, nil
 }
 
 // CloseAll closes received files.
 func CloseAll(files []*os.File) { packet.CloseAll(files) }
 
 // Accepted wraps a connection that pfard accepted.
-func Accepted(c *net.UnixConn) *Conn { return &Conn{packet.New(c)} }
-
-// Send writes one message with files attached; the caller keeps and closes its own copies.
-func (c *Conn) Send(m Message, files ...*os.File) error { return c.Conn.Send(m, files...) }
-
-// Receive reads one message and the files that came with it, which the caller closes.
-// At the end of the connection it returns io.EOF.
-func (c *Conn) Receive() (Message, []*os.File, error) {
-	var m Message
-	files, err := c.Conn.Receive(&m)
-	if err != nil {
-		return Message{}, nil, err
-	}
-	return m, files, nil
+func Accepted(c *net.UnixConn) *Conn {
+	accepted, _ := of(packet.New(c), nil)
+	return accepted
 }
 
 // Answer sends the answer to an Allow: the connections get through, or err says why not. A process that has gone hears

@@ -43,7 +43,7 @@ func (c Client) Undeclare(ctx context.Context, server string, text Text) (*Decla
 func (c Client) declared(ctx context.Context, q Request) (*Declared, error) {
 	r, err := c.Do(ctx, q)
 	if err == nil && r.Declared == nil {
-		err = errors.New("pfard answered without a declaration: pfar and pfard may be of different versions")
+		err = lacks("a declaration")
 	}
 	return r.Declared, err
 }
@@ -56,7 +56,7 @@ func (c Client) List(ctx context.Context, server string, text []byte) (Listing, 
 	}
 	r, err := c.Do(ctx, q)
 	if err == nil && r.Listing == nil {
-		err = errors.New("pfard answered without a listing: pfar and pfard may be of different versions")
+		err = lacks("a listing")
 	}
 	if err != nil {
 		return Listing{}, err
@@ -90,7 +90,7 @@ func (c Client) install(ctx context.Context, w Wish, progress func(Installing)) 
 	wanted := Request{Verb: Install, SettingUp: SettingUp{Package: w.Package}, Server: w.Server}
 	err = c.converse(ctx, wanted, func(r Response) error {
 		if r.Installing == nil {
-			return errors.New("pfard answered without a package: pfar and pfard may be of different versions")
+			return lacks("a package")
 		}
 		if last = *r.Installing; progress != nil {
 			progress(last)
@@ -107,7 +107,7 @@ func (c Client) SetUp(ctx context.Context, begin *SetUp, changed func(Flow) erro
 	over := false
 	err := c.converse(ctx, Request{Verb: Begin, SettingUp: SettingUp{SetUp: begin}}, func(r Response) error {
 		if r.Flow == nil {
-			return errors.New("pfard answered without a set-up: pfar and pfard may be of different versions")
+			return lacks("a set-up")
 		}
 		over = r.Flow.State == FlowComplete || r.Flow.State == FlowFailed
 		return changed(*r.Flow)
@@ -122,7 +122,7 @@ func (c Client) SetUp(ctx context.Context, begin *SetUp, changed func(Flow) erro
 func (c Client) Supply(ctx context.Context, a FlowAnswer, secret string) (Flow, error) {
 	r, err := c.Do(ctx, Request{Verb: Supply, SettingUp: SettingUp{Answer: &a}, Secret: secret})
 	if err == nil && r.Flow == nil {
-		err = errors.New("pfard answered without a set-up: pfar and pfard may be of different versions")
+		err = lacks("a set-up")
 	}
 	if err != nil {
 		return Flow{}, err
@@ -201,6 +201,11 @@ func (c Client) follow(ctx context.Context, request Request, each func(Response)
 		return io.EOF
 	}
 	return err
+}
+
+// lacks is the error of an answer without what was asked for.
+func lacks(what string) error {
+	return fmt.Errorf("pfard answered without %s: pfar and pfard may be of different versions", what)
 }
 
 // errEnough ends a conversation without error.

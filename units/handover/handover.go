@@ -145,7 +145,7 @@ type Ready struct {
 }
 
 // Conn is one launcher's connection, at either end.
-type Conn struct{ *packet.Conn }
+type Conn = packet.Of[Message]
 
 // server is the name of the one that a first message is about.
 func (m Message) server() string {
@@ -155,15 +155,13 @@ func (m Message) server() string {
 	return m.Expect.Name
 }
 
-// Dial connects to the gateway's socket and says what server will be handed over.
-func Dial(path string, s Server) (*Conn, error) { return dial(path, Message{Expect: &s}) }
-
-func dial(path string, m Message) (*Conn, error) {
+// Dial connects to the gateway's socket and says what server will be handed over, or has changed.
+func Dial(path string, m Message) (*Conn, error) {
 	p, err := packet.Dial(path)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the gateway at %q: %w", path, err)
 	}
-	c := &Conn{p}
+	c := &Conn{Conn: p}
 	if err := c.Send(m); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("telling the gateway of %q: %w", m.server(), err)
@@ -174,7 +172,7 @@ func dial(path string, m Message) (*Conn, error) {
 // DialFor is Dial for a launcher, which gets the file: its own user may not connect, so that a server that broke out of
 // its sandbox could not either. The message has Expect, and what belongs to it.
 func DialFor(path string, m Message) (*os.File, error) {
-	c, err := dial(path, m)
+	c, err := Dial(path, m)
 	if err != nil {
 		return nil, err
 	}
@@ -194,10 +192,9 @@ func Now() int64 {
 const tellTime = 10 * time.Second
 
 // Tell says to the gateway what a server that runs is by now, and which secrets it has (Message.Proof; "": those that
-// it
-// had), and returns once it goes by that. With an error it may not.
+// it had), and returns once it goes by that. With an error it may not.
 func Tell(path string, s Server, proof string) error {
-	c, err := dial(path, Message{Change: &s, At: Now(), Proof: proof})
+	c, err := Dial(path, Message{Change: &s, At: Now(), Proof: proof})
 	if err != nil {
 		return err
 	}
@@ -218,18 +215,4 @@ func Tell(path string, s Server, proof string) error {
 }
 
 // Accepted wraps a connection that the gateway accepted.
-func Accepted(c *net.UnixConn) *Conn { return &Conn{packet.New(c)} }
-
-// Send writes one message with files attached; the caller keeps and closes its own copies.
-func (c *Conn) Send(m Message, files ...*os.File) error { return c.Conn.Send(m, files...) }
-
-// Receive reads one message and the files that came with it, which the caller closes.
-// At the end of the connection it returns io.EOF.
-func (c *Conn) Receive() (Message, []*os.File, error) {
-	var m Message
-	files, err := c.Conn.Receive(&m)
-	if err != nil {
-		return Message{}, nil, err
-	}
-	return m, files, nil
-}
+func Accepted(c *net.UnixConn) *Conn { return &Conn{Conn: packet.New(c)} }

@@ -19,7 +19,7 @@ func pair(t *testing.T) (launcher, gateway *Conn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if launcher, err = Dial(path, expected); err != nil {
+	if launcher, err = Dial(path, Message{Expect: &expected}); err != nil {
 		t.Fatal(err)
 	}
 	c, err := l.AcceptUnix()

@@ -30,12 +30,12 @@ func (r *Runner) Send(ctx context.Context, errand Errand, instance string, conn 
 // Page runs the process that serves a one-time page, as pfar-setup@.service does, and returns when it has ended. It
 // gets what it shows by the connection, which is closed here.
 func (r *Runner) Page(ctx context.Context, instance string, conn *os.File) error {
-	return r.brief(ctx, "pfar-setup@"+instance, r.pageSpec, descriptor{units.FDPage, conn})
+	of := func(name string) (spec, error) { return r.ownSpec(name, units.PageLog, "pfar-setup") }
+	return r.brief(ctx, "pfar-setup@"+instance, of, descriptor{units.FDPage, conn})
 }
 
 // Console runs the process that serves the console of this process's own user, as pfar-console@.service does, and
-// returns when it has ended. It connects to the gateway's socket for the
-// operator, as that user.
+// returns when it has ended. It connects to the gateway's socket for the operator, as that user.
 func (r *Runner) Console(ctx context.Context, instance, operator string, conn *os.File) error {
 	of := func(name string) (spec, error) {
 		log := r.dirs.log(units.ConsoleLog)
@@ -71,45 +71,30 @@ func (r *Runner) brief(ctx context.Context, name string, of func(name string) (s
 	return nil
 }
 
-func (r *Runner) errandSpec(errand Errand, name string) (sp spec, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	user, err := r.users.acquire(name)
-	if err != nil {
-		return spec{}, err
-	}
-	program, binds, err := r.program("pfar-egress", name, user)
-	if err != nil {
-		return spec{}, err
-	}
-	log := r.dirs.log(map[Errand]string{Refresh: units.RefreshLog, Login: units.LoginLog}[errand])
-	if err := rotate(log, units.LogSegment); err != nil {
-		return spec{}, err
-	}
-	sp = spec{name: name, argv: []string{program, "--" + string(errand)}, env: roots(os.Environ()), user: user,
-		binds: binds, log: log}
+func (r *Runner) errandSpec(errand Errand, name string) (spec, error) {
+	log := map[Errand]string{Refresh: units.RefreshLog, Login: units.LoginLog}[errand]
+	sp, err := r.ownSpec(name, log, "pfar-egress", "--"+string(errand))
+	sp.env = roots(os.Environ())
 	if r.cfg.Upstream != nil {
 		sp.credentials = map[string][]byte{units.CredentialUpstream: r.cfg.Upstream}
 	}
-	return sp, nil
+	return sp, err
 }
 
-func (r *Runner) pageSpec(name string) (sp spec, err error) {
+// ownSpec says how a process with a user of its own is run.
+func (r *Runner) ownSpec(name, log, program string, arguments ...string) (spec, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	user, err := r.users.acquire(name)
 	if err != nil {
 		return spec{}, err
 	}
-	program, binds, err := r.program("pfar-setup", name, user)
+	program, binds, err := r.program(program, name, user)
 	if err != nil {
 		return spec{}, err
 	}
-	log := r.dirs.log(units.PageLog)
-	if err := rotate(log, units.LogSegment); err != nil {
-		return spec{}, err
-	}
-	return spec{name: name, argv: []string{program}, user: user, binds: binds, log: log}, nil
+	sp := spec{name: name, argv: append([]string{program}, arguments...), user: user, binds: binds, log: r.dirs.log(log)}
+	return sp, rotate(sp.log, units.LogSegment)
 }
 
 // endBrief gives back what a process had.

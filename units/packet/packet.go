@@ -172,6 +172,23 @@ func (c *Conn) Peer() (*unix.Ucred, error) {
 	return cred, nil
 }
 
+// Of is a connection whose messages are all of one type.
+type Of[M any] struct{ *Conn }
+
+// Send writes one message with files attached; the caller keeps and closes its own copies.
+func (c Of[M]) Send(m M, files ...*os.File) error { return c.Conn.Send(m, files...) }
+
+// Receive reads one message and the files that came with it, which the caller closes.
+// At the end of the connection it returns io.EOF.
+func (c Of[M]) Receive() (M, []*os.File, error) {
+	var m, none M
+	files, err := c.Conn.Receive(&m)
+	if err != nil {
+		return none, nil, err
+	}
+	return m, files, nil
+}
+
 // HungUp reports whether the other end has closed the connection, whatever of it is still to be received.
 func (c *Conn) HungUp() bool {
 	raw, err := c.c.SyscallConn()
