@@ -8,11 +8,9 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
 
-	"golang.org/x/sys/unix"
+	"github.com/pfar/pfar/units/loopback"
 )
 
 func main() {
@@ -20,16 +18,5 @@ func main() {
 	flag.StringVar(&o.attach, "attach", "", "pfard's `socket`, in a systemd unit")
 	flag.StringVar(&o.operator, "operator", "", "the gateway's `socket` for its operator")
 	flag.Parse()
-	// Links and cookies are in this process's memory: nobody gets a core of it, and none of its user's processes looks
-	// into it (ptrace(2)).
-	err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
-		defer stop()
-		err = run(ctx, o)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "pfar-console: %v\n", err)
-		os.Exit(1)
-	}
+	os.Exit(loopback.Main("pfar-console", func(ctx context.Context) error { return run(ctx, o) }))
 }

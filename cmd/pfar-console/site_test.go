@@ -142,42 +142,12 @@ type answer struct {
 	text string
 }
 
-// do sends a request as a browser does for the site's own page, but for the headers that are named; "" takes one away.
+// do sends a request as a browser with the cookie does for the site's own page, but for the headers that are named.
 func (o *opened) do(method, path, body string, headers ...string) answer {
 	o.t.Helper()
-	r, err := http.NewRequest(method, o.base+path, strings.NewReader(body))
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	if method == "POST" {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		r.Header.Set("Origin", o.base)
-	}
-	r.Header.Set("Cookie", o.cookie)
-	for i := 0; i < len(headers); i += 2 {
-		switch name, value := headers[i], headers[i+1]; {
-		case name == "Host":
-			r.Host = value
-		case value == "":
-			r.Header.Del(name)
-		default:
-			r.Header.Add(name, value)
-			if name == "Origin" || name == "Content-Type" || name == "Cookie" {
-				r.Header.Set(name, value)
-			}
-		}
-	}
-	c := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := c.Do(r)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	return answer{resp.StatusCode, resp.Header, string(b)}
+	headers = append([]string{"Cookie", o.cookie}, headers...)
+	code, h, text := loopbacktest.Ask(o.t, o.base, method, path, body, headers...)
+	return answer{code, h, text}
 }
 
 // enter uses a link.
@@ -483,29 +453,9 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// guarded wants the headers that each answer has.
 func guarded(t *testing.T, h http.Header) {
 	t.Helper()
-	for name, want := range map[string]string{
-		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
-		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
-	} {
-		if h.Get(name) != want {
-			t.Errorf("%s is %q", name, h.Get(name))
-		}
-	}
-	csp := h.Get("Content-Security-Policy")
-	for _, want := range []string{
-		"default-src 'none'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'", "style-src 'sha256-",
-		"script-src 'sha256-", "require-trusted-types-for 'script'", "trusted-types 'none'",
-	} {
-		if !strings.Contains(csp, want) {
-			t.Errorf("the policy is %q, without %q", csp, want)
-		}
-	}
-	if strings.Contains(csp, "unsafe") || h.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("%v", h)
-	}
+	loopbacktest.Guarded(t, h, "script-src 'sha256-", "require-trusted-types-for 'script'", "trusted-types 'none'")
 }
 
 // fills are the texts of a call that a server, a client, a declaration or a model can set.

@@ -8,26 +8,13 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
 
-	"golang.org/x/sys/unix"
+	"github.com/pfar/pfar/units/loopback"
 )
 
 func main() {
 	path := flag.String("attach", "", "pfard's `socket`, in a systemd unit")
 	flag.Parse()
-	// A secret passes through this process's memory: nobody gets a core of it, and none of its user's processes looks into
-	// it (ptrace(2)).
-	err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
-		defer stop()
-		err = run(ctx, *path)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "pfar-setup: %v\n", err)
-		os.Exit(1)
-	}
+	os.Exit(loopback.Main("pfar-setup", func(ctx context.Context) error { return run(ctx, *path) }))
 }

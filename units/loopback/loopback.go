@@ -3,6 +3,7 @@
 package loopback
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -29,6 +32,22 @@ const (
 	readTime   = 10 * time.Second
 	WriteTime  = 10 * time.Second
 )
+
+// Main runs the process that serves pages until it ends or is told to, and returns its exit code. Secrets, or what lets
+// somebody in, are in its memory: nobody gets a core of it, and none of its user's processes looks into it (ptrace(2)).
+func Main(name string, run func(context.Context) error) int {
+	err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+		defer stop()
+		err = run(ctx)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	return 0
+}
 
 // errTaken is the error of a port that cannot be had.
 var errTaken = errors.New("another program has the port")

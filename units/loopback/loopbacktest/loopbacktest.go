@@ -1,12 +1,77 @@
-// Package loopbacktest has what tests of pages need: texts that attack a page, and a look at the elements that it has.
+// Package loopbacktest has what tests of pages need: a browser that can lie, the headers that each answer must have,
+// texts that attack a page, and a look at the elements that it has.
 package loopbacktest
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
 	"golang.org/x/net/html"
 )
+
+// Ask sends a request to the site at base as its own page has a browser do, but for the headers that are named, in
+// pairs: "" takes one away. It returns the answer, wherever that redirects to.
+func Ask(t testing.TB, base, method, path, body string, headers ...string) (code int, h http.Header, text string) {
+	t.Helper()
+	r, err := http.NewRequest(method, base+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", base)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		switch name, value := headers[i], headers[i+1]; {
+		case name == "Host":
+			r.Host = value
+		case value == "":
+			r.Header.Del(name)
+		case name == "Origin" || name == "Content-Type" || name == "Cookie":
+			r.Header.Set(name, value)
+		default:
+			r.Header.Add(name, value)
+		}
+	}
+	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(b)
+}
+
+// Guarded wants the headers that each answer has, and the policy to have more.
+func Guarded(t testing.TB, h http.Header, more ...string) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+		"Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin",
+	} {
+		if h.Get(name) != want {
+			t.Errorf("%s is %q", name, h.Get(name))
+		}
+	}
+	csp := h.Get("Content-Security-Policy")
+	for _, want := range append([]string{
+		"default-src 'none'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'", "style-src 'sha256-",
+	}, more...) {
+		if !strings.Contains(csp, want) {
+			t.Errorf("the policy is %q, without %q", csp, want)
+		}
+	}
+	if strings.Contains(csp, "unsafe") || h.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("%v", h)
+	}
+}
 
 // Payloads attack HTML, its attributes, URLs, styles, scripts, templates, terminals and the eye. What runs calls alert.
 var Payloads = []string{
