@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfar-egress/wire"
 	"github.com/pfar/pfar/policies/broker"
@@ -479,28 +478,27 @@ func TestSecretsComeFromPfard(t *testing.T) {
 
 // A local pfard passes a connection instead.
 func TestSecretsComeFromALocalPfard(t *testing.T) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	pfard, file, err := attach.Pair("limits")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ends [2]*attach.Conn
-	for i, fd := range pair {
-		if ends[i], err = attach.FromFile(os.NewFile(uintptr(fd), "limits")); err != nil {
-			t.Fatal(err)
-		}
-		defer ends[i].Close()
+	defer pfard.Close()
+	bridge, err := attach.FromFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer bridge.Close()
 	clean := new(hidden)
 	o := newOpening(t, nil, func(o *opening) {
 		o.material.Secrets = nil
 		o.proxy.secrets.wait = 2 * time.Minute
-		go o.proxy.secrets.follow(ends[0], clean, o.proxy.journal.log)
+		go o.proxy.secrets.follow(bridge, clean, o.proxy.journal.log)
 	})
 	set, err := redact.New(map[string][]byte{"k": []byte("rotated-value-2")}).MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ends[1].Hide(func() ([]byte, <-chan struct{}) { return set, nil }); err != nil {
+	if err := pfard.Hide(func() ([]byte, <-chan struct{}) { return set, nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []*os.File{materialFile(t, broker.Material{}), nil} {
@@ -508,10 +506,10 @@ func TestSecretsComeFromALocalPfard(t *testing.T) {
 		if bad != nil {
 			files = append(files, bad)
 		}
-		if err := ends[1].Send(attach.Message{Broker: true}, files...); err != nil {
+		if err := pfard.Send(attach.Message{Broker: true}, files...); err != nil {
 			t.Fatal(err)
 		}
-		if m, _, err := ends[1].Receive(); err != nil || !m.Unwired || m.Wired {
+		if m, _, err := pfard.Receive(); err != nil || !m.Unwired || m.Wired {
 			t.Errorf("of what it cannot take it says %+v, %v", m, err)
 		}
 	}
@@ -520,10 +518,10 @@ func TestSecretsComeFromALocalPfard(t *testing.T) {
 	if err := o.proxy.secrets.ready(ctx, o.proxy.policy.Decide(apiHost, 443), 443); err == nil {
 		t.Error("nothing is enough")
 	}
-	if err := ends[1].Send(attach.Message{Broker: true}, materialFile(t, brokeredMaterial(t))); err != nil {
+	if err := pfard.Send(attach.Message{Broker: true}, materialFile(t, brokeredMaterial(t))); err != nil {
 		t.Fatal(err)
 	}
-	if m, _, err := ends[1].Receive(); err != nil || !m.Wired || m.Unwired {
+	if m, _, err := pfard.Receive(); err != nil || !m.Wired || m.Unwired {
 		t.Errorf("of what it has taken it says %+v, %v", m, err)
 	}
 	o.secure(apiHost + ":443").Close()

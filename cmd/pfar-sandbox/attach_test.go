@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
@@ -87,18 +85,14 @@ func localPfard(t *testing.T) *os.File {
 
 func localPfardOf(t *testing.T, p *pfard) *os.File {
 	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := attach.FromFile(os.NewFile(uintptr(pair[0]), "launcher"))
+	c, theirs, err := attach.Pair("pfard")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var served sync.WaitGroup
 	served.Go(func() { p.serve(c) })
 	t.Cleanup(func() { c.Close(); served.Wait() })
-	return os.NewFile(uintptr(pair[1]), "pfard")
+	return theirs
 }
 
 func (p *pfard) serve(c *attach.Conn) {

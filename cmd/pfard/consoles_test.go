@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
@@ -35,12 +32,10 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 		return c.fail
 	}
 	c.uids <- uid
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := ends()
 	if err != nil {
 		return err
 	}
-	ours, _ := attach.FromFile(os.NewFile(uintptr(pair[0]), "a"))
-	theirs, _ := attach.FromFile(os.NewFile(uintptr(pair[1]), "b"))
 	defer context.AfterFunc(ctx, func() { ours.Close() })()
 	ended := make(chan struct{})
 	go func() {

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -38,12 +36,10 @@ func (b *browsed) runPage(ctx context.Context, instance string, talk pageTalk) e
 	if b.fail != nil {
 		return b.fail
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := ends()
 	if err != nil {
 		return err
 	}
-	ours, _ := attach.FromFile(os.NewFile(uintptr(pair[0]), "a"))
-	theirs, _ := attach.FromFile(os.NewFile(uintptr(pair[1]), "b"))
 	defer context.AfterFunc(ctx, func() { ours.Close() })()
 	over := make(chan struct{})
 	go func() {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
@@ -59,14 +57,8 @@ func (l localErrands) send(ctx context.Context, kind local.Errand, key string, e
 // overPair runs a process with one end of a pair of sockets, which has the name fd there, and talk with the other end
 // once the process has said what it is. It returns when both have ended.
 func overPair(fd string, run func(theirs *os.File) error, talk func(*attach.Conn, *attach.Hello)) error {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	conn, theirs, err := attach.Pair(fd)
 	if err != nil {
-		return fmt.Errorf("making a pair of sockets: %w", err)
-	}
-	theirs := os.NewFile(uintptr(pair[1]), fd)
-	conn, err := attach.FromFile(os.NewFile(uintptr(pair[0]), fd))
-	if err != nil {
-		theirs.Close()
 		return err
 	}
 	over := make(chan struct{})

@@ -9,14 +9,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/oauth"
@@ -731,20 +728,23 @@ type echoes struct{}
 func (echoes) Allow(a attach.Allow) error { return errors.New(a.Name) }
 func (echoes) Listen(port uint16) error   { return fmt.Errorf("port %d", port) }
 
-func pairOf(t *testing.T) (a, b *attach.Conn) {
+func pairOf(t *testing.T) (ours, theirs *attach.Conn) {
 	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := ends()
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := make([]*attach.Conn, 2)
-	for i := range list {
-		if list[i], err = attach.FromFile(os.NewFile(uintptr(pair[i]), "pair")); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { list[i].Close() })
+	t.Cleanup(func() { ours.Close(); theirs.Close() })
+	return ours, theirs
+}
+
+// ends are both of a conversation.
+func ends() (ours, theirs *attach.Conn, err error) {
+	ours, file, err := attach.Pair("theirs")
+	if err == nil {
+		theirs, err = attach.FromFile(file)
 	}
-	return list[0], list[1]
+	return ours, theirs, err
 }
 
 func TestStoreTokens(t *testing.T) {

@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -43,17 +41,15 @@ func startConsole(t testing.TB) *loneConsole {
 	gateway := &http.Server{Handler: k}
 	go gateway.Serve(l)
 	t.Cleanup(func() { gateway.Close() })
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := attach.Pair("theirs")
 	check(t, err)
-	theirs := os.NewFile(uintptr(pair[1]), "theirs")
 	c := exec.Command(program(t, "pfar-console"), "--operator", socket)
 	c.ExtraFiles = []*os.File{theirs}
 	c.Env = []string{"LISTEN_FDS=1", "LISTEN_FDNAMES=" + units.FDPage}
 	c.Stderr = &output{}
 	check(t, c.Start())
 	theirs.Close()
-	k.conn, err = attach.FromFile(os.NewFile(uintptr(pair[0]), "ours"))
-	check(t, err)
+	k.conn = ours
 	t.Cleanup(func() {
 		k.conn.Close()
 		c.Process.Signal(syscall.SIGTERM)

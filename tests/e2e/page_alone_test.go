@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/page"
@@ -35,18 +33,15 @@ type lonePage struct {
 // startPage has a page served.
 func startPage(t testing.TB, task page.Task) *lonePage {
 	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := attach.Pair("theirs")
 	check(t, err)
-	theirs := os.NewFile(uintptr(pair[1]), "theirs")
 	c := exec.Command(program(t, "pfar-setup"))
 	c.ExtraFiles = []*os.File{theirs}
 	c.Env = []string{"LISTEN_FDS=1", "LISTEN_FDNAMES=" + units.FDPage}
 	c.Stderr = &output{}
 	check(t, c.Start())
 	theirs.Close()
-	p := &lonePage{t: t}
-	p.conn, err = attach.FromFile(os.NewFile(uintptr(pair[0]), "ours"))
-	check(t, err)
+	p := &lonePage{t: t, conn: ours}
 	t.Cleanup(func() {
 		p.conn.Close()
 		c.Process.Signal(syscall.SIGTERM)

@@ -7,10 +7,13 @@
 package attach
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/packet"
@@ -143,6 +146,20 @@ func Dial(path string) (*Conn, error) { return of(packet.Dial(path)) }
 
 // FromFile takes over a descriptor that is a connection, and closes the file.
 func FromFile(f *os.File) (*Conn, error) { return of(packet.FromFile(f)) }
+
+// Pair returns both ends of a connection: one for this process, and one to pass to another, as a file of that name.
+func Pair(name string) (ours *Conn, theirs *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a pair of sockets: %w", err)
+	}
+	theirs = os.NewFile(uintptr(pair[1]), name)
+	if ours, err = FromFile(os.NewFile(uintptr(pair[0]), name)); err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return ours, theirs, nil
+}
 
 func of(c *packet.Conn, err error) (*Conn, error) {
 	if err != nil {

@@ -2,31 +2,15 @@ package attach
 
 import (
 	"bytes"
-	"os"
 	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units"
 )
 
 // TestFeed sends what there is at once, then what there is of late, and files that nobody can change.
 func TestFeed(t *testing.T) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := FromFile(os.NewFile(uintptr(pair[0]), "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ours.Close()
-	theirs, err := FromFile(os.NewFile(uintptr(pair[1]), "b"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer theirs.Close()
+	theirs, ours := connected(t)
 	var mu sync.Mutex
 	set, changed := bytes.Repeat([]byte("x"), 2*64<<10), make(chan struct{}) // more than a packet has room for
 	over := make(chan struct{})

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/units"
@@ -20,16 +19,14 @@ import (
 // connected are the ends of a launcher's conversation with pfard.
 func connected(t testing.TB) (launcher, ours *Conn) {
 	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := Pair("conn")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, c := range []**Conn{&launcher, &ours} {
-		if *c, err = FromFile(os.NewFile(uintptr(pair[i]), "conn")); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { (*c).Close() })
+	if launcher, err = FromFile(theirs); err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { ours.Close(); launcher.Close() })
 	return launcher, ours
 }
 

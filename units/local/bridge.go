@@ -106,10 +106,10 @@ func (s *server) bridgeService(a *activation) *service {
 
 // converse begins a conversation with the bridge, and adds the bridge's end of it. It takes the descriptors over.
 func (s *server) converse(descriptors []descriptor) (_ []descriptor, err error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := attach.Pair("pfard")
 	if err == nil {
-		descriptors = append(descriptors, descriptor{units.FDPfard, os.NewFile(uintptr(pair[1]), "pfard")})
-		err = s.talk(os.NewFile(uintptr(pair[0]), "bridge"))
+		descriptors = append(descriptors, descriptor{units.FDPfard, theirs})
+		err = s.talk(ours)
 	}
 	if err != nil {
 		for _, d := range descriptors {
@@ -122,11 +122,7 @@ func (s *server) converse(descriptors []descriptor) (_ []descriptor, err error) 
 
 // talk converses with a bridge over one end of a connection, which it takes over. When it returns, the bridge has been
 // sent its secrets.
-func (s *server) talk(end *os.File) error {
-	conn, err := attach.FromFile(end)
-	if err != nil {
-		return err
-	}
+func (s *server) talk(conn *attach.Conn) error {
 	talk, over := s.r.cfg.Bridges.Begin(s.name, s.plan.Name)
 	material, err := talk.First(s.brokered)
 	if material != nil {

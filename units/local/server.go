@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
@@ -252,14 +250,13 @@ func (s *server) prepare() (spec, error) {
 		}
 		descriptors = append(descriptors, descriptor{units.FDGateway, gateway})
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := attach.Pair("pfard")
 	if err != nil {
 		for _, d := range descriptors {
 			d.file.Close()
 		}
-		return spec{}, fmt.Errorf("making a socket pair: %w", err)
+		return spec{}, err
 	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "launcher"), os.NewFile(uintptr(pair[1]), "pfard")
 	started := make(chan struct{})
 	s.mu.Lock()
 	s.started = started
@@ -274,12 +271,7 @@ func (s *server) prepare() (spec, error) {
 }
 
 // place answers what the launcher asks: to put this bwrap into its cgroup, how that ended, and what may be logged.
-func (s *server) place(f *os.File, started <-chan struct{}) {
-	conn, err := attach.FromFile(f)
-	if err != nil {
-		s.r.cfg.Log.Error("talking to a launcher", "server", s.name, "error", err)
-		return
-	}
+func (s *server) place(conn *attach.Conn, started <-chan struct{}) {
 	s.talking(nil, conn)
 	defer conn.Close()
 	defer s.talking(conn, nil)

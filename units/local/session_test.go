@@ -576,12 +576,12 @@ func TestWhatIsHidden(t *testing.T) {
 			return
 		}
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := attach.Pair("pfard")
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.place(os.NewFile(uintptr(pair[0]), "launcher"), nil)
-	launcher := process(os.NewFile(uintptr(pair[1]), "pfard"))
+	go s.place(ours, nil)
+	launcher := process(theirs)
 	question, err := attach.Sealed([][]byte{[]byte("this")})
 	if err != nil {
 		t.Fatal(err)
