@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pfar/pfar/tests/faults"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/faults"
 )
 
 // cut is something that pfar is asked to do, and that is cut off at one change of a file after the other.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pfar/pfar/policies/reviewed/listing"
+	"github.com/pfar/pfar/tests/listing"
 )
 
 // The servers of heists that need more than a tracker and files: two have the owner's private data, and say it before

@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/pfar/pfar/policies/reviewed/listing"
+	"github.com/pfar/pfar/tests/listing"
 )
 
 // serveListed is a server whose every list holds a text, and that writes down all that it is sent.

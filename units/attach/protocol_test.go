@@ -4,8 +4,8 @@ import (
 	"flag"
 	"testing"
 
+	"github.com/pfar/pfar/tests/transcript"
 	"github.com/pfar/pfar/units"
-	"github.com/pfar/pfar/units/transcript"
 )
 
 var update = flag.Bool("update", false, "add to testdata/protocol.txt what is new in this version")

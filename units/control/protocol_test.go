@@ -9,7 +9,7 @@ import (
 
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
-	"github.com/pfar/pfar/units/transcript"
+	"github.com/pfar/pfar/tests/transcript"
 )
 
 var update = flag.Bool("update", false, "add to testdata/protocol.txt what is new in this version")

@@ -6,9 +6,9 @@ import (
 
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/tests/transcript"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/plan"
-	"github.com/pfar/pfar/units/transcript"
 )
 
 var update = flag.Bool("update", false, "add to testdata/protocol.txt what is new in this version")

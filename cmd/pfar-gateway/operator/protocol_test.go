@@ -15,10 +15,10 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/policies/drift"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/tests/transcript"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/jsonrpc"
 	"github.com/pfar/pfar/units/operator"
-	"github.com/pfar/pfar/units/transcript"
 )
 
 var update = flag.Bool("update", false, "add to testdata/answers.txt what is new in this version")

@@ -4,7 +4,7 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/pfar/pfar/units/transcript"
+	"github.com/pfar/pfar/tests/transcript"
 )
 
 var update = flag.Bool("update", false, "add to testdata/protocol.txt what is new in this version")

@@ -8,7 +8,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
-	"github.com/pfar/pfar/policies/reviewed/listing"
+	"github.com/pfar/pfar/tests/listing"
 	"github.com/pfar/pfar/units/handover"
 )
 

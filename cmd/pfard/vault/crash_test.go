@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/units/faults"
+	"github.com/pfar/pfar/tests/faults"
 )
 
 // A child process is this test's binary once more: it does one thing to the vault in a directory.
