@@ -118,7 +118,9 @@ func (c *base) etc() []sandbox.Mount {
 		data("/etc/hostname", c.server.Name+"\n", "not the machine's"),
 		data("/etc/hosts", "127.0.0.1 localhost "+c.server.Name+"\n::1 localhost ip6-localhost ip6-loopback\n", "loopback alone"),
 		data("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n", "no service of the machine"),
-		data("/etc/passwd", "mcp:x:"+uid+":"+gid+":mcp:"+serverHome+":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", "the server's user, nobody of the machine"),
+		data("/etc/passwd",
+			"mcp:x:"+uid+":"+gid+":mcp:"+serverHome+":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+			"the server's user, nobody of the machine"),
 		// Nothing but the server's own loopback can answer.
 		data("/etc/resolv.conf", "nameserver 127.0.0.1\n", "no resolver of the machine"),
 	}

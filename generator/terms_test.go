@@ -14,7 +14,8 @@ func TestTerms(t *testing.T) {
 	declared := func(more, auth string) plan.Plan {
 		return compiled(t, more+"\n"+`auth = { A = `+auth+` }`+"\n"+plain)
 	}
-	const env, file, broker = `"vault:b"`, `{ secret = "vault:b", deliver = "file" }`, `{ secret = "vault:b", deliver = "broker", hosts = ["x.example"] }`
+	const env, file = `"vault:b"`, `{ secret = "vault:b", deliver = "file" }`
+	const broker = `{ secret = "vault:b", deliver = "broker", hosts = ["x.example"] }`
 	one := declared(hosts, env)
 	bridge := declared(hosts, broker)
 	const key1, key2 = "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "sha256/BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
@@ -32,10 +33,11 @@ func TestTerms(t *testing.T) {
 		"a file":              {one, declared(hosts, file), ""},
 		"the bridge alone":    {one, bridge, ""},
 		"another key":         {one, compiled(t, hosts+`auth = { A = "vault:b", C = "vault:d" }`+"\n"+plain), ""},
-		"another program":     {one, compiled(t, hosts+"auth = { A = \"vault:b\" }\n"+strings.Replace(plain, `"${servers}`, `"--no-warnings", "${servers}`, 1)), "command: the command was"},
-		"a variable":          {one, declared(hosts+`env = { NODE_OPTIONS = "--require=/x" }`, env), "env: env is another one"},
-		"another variable":    {declared(hosts+`env = { B = "c" }`, env), declared(hosts+`env = { B = "d" }`, env), "env: env is another one"},
-		"no more variables":   {declared(hosts+`env = { B = "c" }`, env), one, "env: env is another one"},
+		"another program": {one, compiled(t, hosts+"auth = { A = \"vault:b\" }\n"+
+			strings.Replace(plain, `"${servers}`, `"--no-warnings", "${servers}`, 1)), "command: the command was"},
+		"a variable":        {one, declared(hosts+`env = { NODE_OPTIONS = "--require=/x" }`, env), "env: env is another one"},
+		"another variable":  {declared(hosts+`env = { B = "c" }`, env), declared(hosts+`env = { B = "d" }`, env), "env: env is another one"},
+		"no more variables": {declared(hosts+`env = { B = "c" }`, env), one, "env: env is another one"},
 		"more hosts": {one, declared(`allowed_domains = ["x.example", "*.y.example", "a.y.example", `+
 			`"collect.example", "z.example:8443"]`, env), "allowed_domains: it also reaches collect.example z.example:8443"},
 		"another port": {one, declared(`allowed_domains = ["x.example:22", "*.y.example", "a.y.example"]`, env),
@@ -45,11 +47,12 @@ func TestTerms(t *testing.T) {
 			"allow_private: it also reaches \"x.example at 10.1.2.3/32\""},
 		"into the sandbox":       {bridge, one, "auth: the secret enters the sandbox"},
 		"into the sandbox, file": {bridge, declared(hosts, file), "auth: the secret enters the sandbox"},
-		"by both ways":           {bridge, compiled(t, hosts+`auth = { A = `+broker+`, C = "vault:b" }`+"\n"+plain), "auth: the secret is also C; auth: the secret enters the sandbox"},
-		"another variable's":     {one, compiled(t, hosts+`auth = { C = "vault:b" }`+"\n"+plain), "auth: the secret is also C"},
-		"pins":                   {bridge, pinnedTo(key1), ""},
-		"no more pins":           {pinnedTo(key1), bridge, "tls_pins: its bridge no longer wants a certain key of x.example"},
-		"another pin":            {pinnedTo(key1), pinnedTo(key2), "tls_pins: its bridge also takes \"x.example sha256/"},
+		"by both ways": {bridge, compiled(t, hosts+`auth = { A = `+broker+`, C = "vault:b" }`+"\n"+plain),
+			"auth: the secret is also C; auth: the secret enters the sandbox"},
+		"another variable's": {one, compiled(t, hosts+`auth = { C = "vault:b" }`+"\n"+plain), "auth: the secret is also C"},
+		"pins":               {bridge, pinnedTo(key1), ""},
+		"no more pins":       {pinnedTo(key1), bridge, "tls_pins: its bridge no longer wants a certain key of x.example"},
+		"another pin":        {pinnedTo(key1), pinnedTo(key2), "tls_pins: its bridge also takes \"x.example sha256/"},
 		"another place": {bridge, declared(hosts, strings.Replace(broker, `hosts`, `in = ["body"], hosts`, 1)),
 			`auth: its bridge also puts the secret into "body of x.example:443"`},
 		"another host": {bridge, declared(hosts, strings.Replace(broker, `"x.example"`, `"x.example", "a.y.example"`, 1)),
@@ -59,7 +62,8 @@ func TestTerms(t *testing.T) {
 		for _, e := range TermsOf(tt.now, "b").Beyond(TermsOf(tt.before, "b")) {
 			got = append(got, e.Key+": "+e.What)
 		}
-		if all := strings.Join(got, "; "); len(got) > strings.Count(tt.want, ";")+1 || !strings.HasPrefix(all, tt.want) || (all == "") != (tt.want == "") {
+		if all := strings.Join(got, "; "); len(got) > strings.Count(tt.want, ";")+1 ||
+			!strings.HasPrefix(all, tt.want) || (all == "") != (tt.want == "") {
 			t.Errorf("%s: %q, want %q", name, all, tt.want)
 		}
 	}

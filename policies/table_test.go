@@ -64,10 +64,16 @@ func situations() iter.Seq[situation] {
 }
 
 func (at situation) ask(profile string) (gate.Session, gate.Call) {
-	s := gate.Session{Profile: profile, Label: gate.Label{Confidentiality: gate.Public + gate.Confidentiality(at[secrecy]), Integrity: gate.Clean + gate.Integrity(at[integrity])}}
-	c := gate.Call{Client: "c", Server: "s", Name: "t", Method: "tools/call", Pinned: at[unpinned] == 0, Schema: at[unchecked] == 0, Audit: at[unrecorded] == 0}
+	s := gate.Session{Profile: profile, Label: gate.Label{
+		Confidentiality: gate.Public + gate.Confidentiality(at[secrecy]), Integrity: gate.Clean + gate.Integrity(at[integrity]),
+	}}
+	c := gate.Call{
+		Client: "c", Server: "s", Name: "t", Method: "tools/call",
+		Pinned: at[unpinned] == 0, Schema: at[unchecked] == 0, Audit: at[unrecorded] == 0,
+	}
 	c.Facts = gate.Facts{
-		Output: gate.Label{Confidentiality: gate.Public, Integrity: gate.Clean + gate.Integrity(at[source])}, Audience: gate.Secret - gate.Confidentiality(at[narrow]), Effect: gate.None + gate.Effect(at[effect]),
+		Output:   gate.Label{Confidentiality: gate.Public, Integrity: gate.Clean + gate.Integrity(at[source])},
+		Audience: gate.Secret - gate.Confidentiality(at[narrow]), Effect: gate.None + gate.Effect(at[effect]),
 	}
 	c.Arguments = gate.Arguments{FreeText: at[free] == 1, Confidentiality: gate.Confidentiality(at[arguments])}
 	if at[vault] == 1 {
@@ -216,7 +222,8 @@ func TestEveryCase(t *testing.T) {
 			if d.Rule == "" || d.Reason == "" || len(d.Fired) == 0 || d.Fired[0] != d.Rule || d.Profile != profile || d.Policy != p.Digest {
 				t.Fatalf("%s %v: %+v", profile, at, d)
 			}
-			if looked := d.Verdict == gate.Inspect || d.Verdict == gate.Ask && at[integrity] > 0; looked && !d.Inspect || d.Inspect && (got == deny || got == allow) {
+			if looked := d.Verdict == gate.Inspect || d.Verdict == gate.Ask && at[integrity] > 0; looked && !d.Inspect ||
+				d.Inspect && (got == deny || got == allow) {
 				t.Fatalf("%s %v: inspection is %t: %+v", profile, at, d.Inspect, d)
 			}
 			if profile == "operator" {

@@ -29,7 +29,9 @@ func TestMain(m *testing.M) {
 // generator is the program over the directories below root.
 func generator(root string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = []string{"PFAR_GENERATOR_UNDER_TEST=1", "PFAR_CONFIG_DIR=" + root + "/etc/pfar/mcp.d", "PFAR_STATE_DIR=" + root + "/var/lib/pfar"}
+	cmd.Env = []string{
+		"PFAR_GENERATOR_UNDER_TEST=1", "PFAR_CONFIG_DIR=" + root + "/etc/pfar/mcp.d", "PFAR_STATE_DIR=" + root + "/var/lib/pfar",
+	}
 	return cmd
 }
 
@@ -149,7 +151,8 @@ func TestItNeverStopsTheBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, root+"/etc/pfar/mcp.d", "no directory")
-	if out, err := generator(root, root+"/normal", "", "").CombinedOutput(); err != nil || !strings.Contains(string(out), "Directory not readable") {
+	if out, err := generator(root, root+"/normal", "", "").CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "Directory not readable") {
 		t.Errorf("without a directory: %v, %s", err, out)
 	}
 	if err := generator(root).Run(); err == nil {
@@ -161,7 +164,8 @@ func TestItNeverStopsTheBoot(t *testing.T) {
 func manyDeclarations(t testing.TB) string {
 	root := t.TempDir()
 	for i := range 200 {
-		put(t, fmt.Sprintf("%s/etc/pfar/mcp.d/s%d.hcl", root, i), fmt.Sprintf("description = \"number %d\"\nserver {\n  command = \"sh\"\n}\n", i))
+		put(t, fmt.Sprintf("%s/etc/pfar/mcp.d/s%d.hcl", root, i),
+			fmt.Sprintf("description = \"number %d\"\nserver {\n  command = \"sh\"\n}\n", i))
 	}
 	if err := os.Mkdir(root+"/normal", 0o755); err != nil {
 		t.Fatal(err)

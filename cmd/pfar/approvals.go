@@ -46,8 +46,9 @@ type approvalsVerb struct{ *pfar }
 func (c approvalsVerb) approvalsCommand() *cobra.Command {
 	root := c.outputFlag(&cobra.Command{
 		Use: "approvals", Short: "Show the calls that wait for you, and answer them", Long: approvalsHelp,
-		Example: example("pfar approvals", "pfar approvals show k3bq7x-...", "pfar approvals approve k3bq7x-...", "pfar approvals watch --notify"),
-		RunE:    alone(c.approvals),
+		Example: example("pfar approvals", "pfar approvals show k3bq7x-...",
+			"pfar approvals approve k3bq7x-...", "pfar approvals watch --notify"),
+		RunE: alone(c.approvals),
 	})
 	var a approveFlags
 	approve := c.outputFlag(&cobra.Command{
@@ -201,7 +202,8 @@ func (w *waitingCall) approvable(digest string) error {
 	case w.State != operator.Pending:
 		return fail(exitFailed, "the call is already %s", w.State)
 	case digest == "" && wording.Read(&w.Shown).TooLong():
-		return fail(exitFailed, "the call is too long to read on a terminal").withHint("pfar approvals show %s >call.txt, read it, and approve it with --digest and the digest at its end", w.ID)
+		return fail(exitFailed, "the call is too long to read on a terminal").
+			withHint("pfar approvals show %s >call.txt, read it, and approve it with --digest and the digest at its end", w.ID)
 	case digest != "" && (len(digest) < exactly || !strings.HasPrefix(w.Digest, digest)):
 		return fail(exitFailed, "the call has another digest than %s", digest)
 	}

@@ -312,7 +312,8 @@ func (v *auditView) end() error {
 	if v.json() {
 		return nil
 	}
-	for _, e := range slices.SortedFunc(maps.Values(v.open), func(a, b *audit.Entry) int { return cmp.Compare(a.Seq, b.Seq) }) { // of one chain, the gateway's
+	bySeq := func(a, b *audit.Entry) int { return cmp.Compare(a.Seq, b.Seq) } // of one chain, the gateway's
+	for _, e := range slices.SortedFunc(maps.Values(v.open), bySeq) {
 		if v.filter.passes(&e.Record, &e.Record) {
 			if err := v.print(callLine(&e.Record, &audit.Record{Outcome: "not closed: under way, or its gateway was killed"})); err != nil {
 				return err

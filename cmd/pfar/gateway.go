@@ -41,7 +41,8 @@ func (p persona) endpoint(server string) (string, error) {
 }
 
 // errOperator is for who would have a program be the operator.
-var errOperator = usage("a program cannot connect as the operator").withHint(`declare a client with "pfar client add", or use the client "default"`)
+var errOperator = usage("a program cannot connect as the operator").
+	withHint(`declare a client with "pfar client add", or use the client "default"`)
 
 // flags gives a verb the choice of it.
 func (p *persona) flags(f *pflag.FlagSet) {

@@ -143,7 +143,10 @@ func (c sessionsVerb) sessionsShow(ctx context.Context, name string) error {
 	}
 	rows := [][]cell{heading("AT", "FROM", "CALL", "LABEL")}
 	for _, f := range s.Sources {
-		rows = append(rows, []cell{{minute(f.At), ""}, {visible.Reveal(f.Server + "." + f.Tool), ""}, {f.Call, ""}, {f.Label.String(), labelColour(f.Label)}})
+		rows = append(rows, []cell{
+			{minute(f.At), ""}, {visible.Reveal(f.Server + "." + f.Tool), ""}, {f.Call, ""},
+			{f.Label.String(), labelColour(f.Label)},
+		})
 	}
 	c.table(c.stdout, rows)
 	return nil
@@ -190,7 +193,10 @@ func (c sessionsVerb) stains(ctx context.Context) error {
 		if len(s.Sources) > 0 {
 			since, by = minute(s.Sources[0].At), s.Sources[0].Client+"/"+s.Sources[0].Handle+" with "+s.Sources[0].Tool
 		}
-		rows = append(rows, []cell{{s.Server, ""}, {s.Label.String(), labelColour(s.Label)}, {since, ""}, {visible.Reveal(by), ""}, {visible.Reveal(strings.Join(s.Places, " ")), ""}})
+		rows = append(rows, []cell{
+			{s.Server, ""}, {s.Label.String(), labelColour(s.Label)}, {since, ""}, {visible.Reveal(by), ""},
+			{visible.Reveal(strings.Join(s.Places, " ")), ""},
+		})
 	}
 	c.table(c.stdout, rows)
 	return nil

@@ -65,13 +65,16 @@ func topColumns() []topColumn {
 		{"NAME", byName, "n", func(s topServer) string { return s.Name }, nil, nil},
 		{"STATE", "", "", func(s topServer) string { return string(s.State) }, func(s topServer) string { return stateColour(s.State) }, nil},
 		{"CALLS/S", "calls", "c", func(s topServer) string { return rate(s.Rate) }, nil, by(func(s topServer) float64 { return s.Rate })},
-		{"ACTIVE", "active", "a", func(s topServer) string { return strconv.Itoa(s.InFlight) }, nil, by(func(s topServer) float64 { return float64(s.InFlight) })},
+		{"ACTIVE", "active", "a", func(s topServer) string { return strconv.Itoa(s.InFlight) }, nil,
+			by(func(s topServer) float64 { return float64(s.InFlight) })},
 		{"P50", "p50", "p", recent(p50), nil, by(p50)},
 		{"P99", "p99", "l", recent(p99), nil, by(p99)},
-		{"ERRORS", "errors", "e", func(s topServer) string { return strconv.Itoa(s.Errors) }, errorColour, by(func(s topServer) float64 { return float64(s.Errors) })},
+		{"ERRORS", "errors", "e", func(s topServer) string { return strconv.Itoa(s.Errors) }, errorColour,
+			by(func(s topServer) float64 { return float64(s.Errors) })},
 		{"MEMORY", "memory", "m", memoryText, nil, by(func(s topServer) float64 { return float64(known(s.Memory)) })},
 		{"CPU", "cpu", "u", cpuText, nil, by(func(s topServer) float64 { return known(s.CPU) })},
-		{"SESSIONS", "sessions", "s", func(s topServer) string { return strconv.Itoa(s.Sessions) }, nil, by(func(s topServer) float64 { return float64(s.Sessions) })},
+		{"SESSIONS", "sessions", "s", func(s topServer) string { return strconv.Itoa(s.Sessions) }, nil,
+			by(func(s topServer) float64 { return float64(s.Sessions) })},
 	}
 }
 

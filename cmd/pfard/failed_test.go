@@ -72,7 +72,9 @@ func reporting(t *testing.T, dirs control.Dirs, reports ...control.Report) {
 }
 
 func report(name string, state control.State, detail string) control.Report {
-	return control.Report{Servers: []control.Server{{Name: "other", State: control.Failed, Detail: "not this one"}, {Name: name, State: state, Detail: detail}}}
+	return control.Report{Servers: []control.Server{
+		{Name: "other", State: control.Failed, Detail: "not this one"}, {Name: name, State: state, Detail: detail},
+	}}
 }
 
 // sessionsOf has servers of which each session has a process.
@@ -93,15 +95,23 @@ func TestTellFailed(t *testing.T) {
 		reason   string
 		hook     bool
 	}{
-		"pfard knows why":       {"notion", []control.Report{report("notion", control.Failed, crashed)}, []string{"MONITOR_SERVICE_RESULT=exit-code"}, "2", crashed, true},
-		"pfard will know":       {"notion", []control.Report{report("notion", control.BackOff, "x"), report("notion", control.Failed, crashed)}, nil, "2", crashed, true},
-		"pfard knows otherwise": {"notion", []control.Report{report("notion", control.Running, "3 tools")}, []string{"MONITOR_SERVICE_RESULT=oom-kill"}, "2", "killed by the kernel: out of memory", true},
-		"no pfard":              {"notion", nil, []string{"MONITOR_SERVICE_RESULT=exit-code", "MONITOR_EXIT_STATUS=78"}, "2", "crashed too often, or cannot start on this machine", true},
-		"a signal":              {"notion", nil, []string{"MONITOR_SERVICE_RESULT=signal", "MONITOR_EXIT_STATUS=KILL"}, "2", "signal, status KILL", true},
-		"nobody knows":          {"notion", nil, nil, "2", "unknown", true},
-		"a session's process":   {"notion_abcdefg2", nil, []string{"MONITOR_SERVICE_RESULT=signal", "MONITOR_EXIT_STATUS=SEGV"}, "4", "signal, status SEGV", false},
-		"of a long name":        {"notion-workspa_abcdefg2", []control.Report{sessionsOf("notion-workspace-two", "notion")}, []string{"MONITOR_SERVICE_RESULT=timeout"}, "4", "it did not start in time", false},
-		"of one of two":         {"notion-workspa_abcdefg2", []control.Report{sessionsOf("notion-workspace-two", "notion-workspace-one")}, []string{"MONITOR_SERVICE_RESULT=timeout"}, "4", "it did not start in time", false},
+		"pfard knows why": {"notion", []control.Report{report("notion", control.Failed, crashed)},
+			[]string{"MONITOR_SERVICE_RESULT=exit-code"}, "2", crashed, true},
+		"pfard will know": {"notion", []control.Report{report("notion", control.BackOff, "x"), report("notion", control.Failed, crashed)},
+			nil, "2", crashed, true},
+		"pfard knows otherwise": {"notion", []control.Report{report("notion", control.Running, "3 tools")},
+			[]string{"MONITOR_SERVICE_RESULT=oom-kill"}, "2", "killed by the kernel: out of memory", true},
+		"no pfard": {"notion", nil, []string{"MONITOR_SERVICE_RESULT=exit-code", "MONITOR_EXIT_STATUS=78"},
+			"2", "crashed too often, or cannot start on this machine", true},
+		"a signal": {"notion", nil, []string{"MONITOR_SERVICE_RESULT=signal", "MONITOR_EXIT_STATUS=KILL"},
+			"2", "signal, status KILL", true},
+		"nobody knows": {"notion", nil, nil, "2", "unknown", true},
+		"a session's process": {"notion_abcdefg2", nil, []string{"MONITOR_SERVICE_RESULT=signal", "MONITOR_EXIT_STATUS=SEGV"},
+			"4", "signal, status SEGV", false},
+		"of a long name": {"notion-workspa_abcdefg2", []control.Report{sessionsOf("notion-workspace-two", "notion")},
+			[]string{"MONITOR_SERVICE_RESULT=timeout"}, "4", "it did not start in time", false},
+		"of one of two": {"notion-workspa_abcdefg2", []control.Report{sessionsOf("notion-workspace-two", "notion-workspace-one")},
+			[]string{"MONITOR_SERVICE_RESULT=timeout"}, "4", "it did not start in time", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +122,10 @@ func TestTellFailed(t *testing.T) {
 			}
 			j := journaltest.New(t)
 			cmd := exec.Command(os.Args[0], "--failed", c.instance)
-			cmd.Env = append([]string{"PFARD_UNDER_TEST=1", "PATH=" + os.Getenv("PATH"), "PFAR_RUN_DIR=" + dirs.Run, "PFAR_CONFIG_DIR=" + dirs.Config, "PFAR_STATE_DIR=" + dirs.State}, c.monitor...)
+			cmd.Env = append([]string{
+				"PFARD_UNDER_TEST=1", "PATH=" + os.Getenv("PATH"), "PFAR_RUN_DIR=" + dirs.Run,
+				"PFAR_CONFIG_DIR=" + dirs.Config, "PFAR_STATE_DIR=" + dirs.State,
+			}, c.monitor...)
 			j.Wrap(cmd)
 			if err := cmd.Run(); err != nil {
 				t.Fatal(err)
@@ -227,7 +240,8 @@ func TestHookIsBounded(t *testing.T) {
 
 	program(t, path, "#!/bin/sh\nprintf '%2500s\\n' x\nseq 500\nprintf unended\n", 0o755)
 	got = tell(t, hook{path: path}, failure{server: "a", reason: "b"})
-	if n := strings.Count(got, "output="); n != maxHookOutput || !strings.Contains(got, "more than is logged") || strings.Contains(got, strings.Repeat(" ", maxHookLine+1)) {
+	if n := strings.Count(got, "output="); n != maxHookOutput ||
+		!strings.Contains(got, "more than is logged") || strings.Contains(got, strings.Repeat(" ", maxHookLine+1)) {
 		t.Errorf("%d lines of output in %.200q", n, got)
 	}
 	program(t, path, "#!/bin/sh\nprintf unended\n", 0o755)

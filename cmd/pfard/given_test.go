@@ -51,7 +51,8 @@ func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
 	d.put(t, "mine.hcl", asks("-e", ""))
 	changed <- struct{}{}
 	s := d.state(t)["mine"]
-	if s.State != control.Starting || m.count("mine") != 2 || s.Stale || !strings.HasSuffix(s.Detail, "which asks for secrets that it is not given: pfar vault give mine") {
+	if s.State != control.Starting || m.count("mine") != 2 || s.Stale ||
+		!strings.HasSuffix(s.Detail, "which asks for secrets that it is not given: pfar vault give mine") {
 		t.Errorf("what runs is, with another argument, %+v", s)
 	}
 	const why = keptFromA + `the command was /usr/bin/sh -s and is /usr/bin/sh -e`
@@ -78,7 +79,8 @@ func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
 	}
 	starts := other.count("mine")
 	ask(t, next, control.Request{Verb: control.Start, Server: "mine"})
-	if s := next.state(t)["mine"]; s.State != control.Waiting || s.Detail != "for credentials: "+why+"; to give it: pfar vault give mine" || other.count("mine") != starts {
+	if s := next.state(t)["mine"]; s.State != control.Waiting ||
+		s.Detail != "for credentials: "+why+"; to give it: pfar vault give mine" || other.count("mine") != starts {
 		t.Errorf("started as its file says it is %+v", s)
 	} else if s.Wait != (units.Wait{For: units.WaitCredentials, Remedy: "pfar vault give mine"}) {
 		t.Errorf("it waits for %+v", s.Wait)
@@ -119,14 +121,18 @@ func TestAnotherServerIsNotGivenTheSecret(t *testing.T) {
 	d.put(t, "second.hcl", asks("-s", "allowed_domains = [\"collect.example\"]\n"))
 	changed <- struct{}{}
 	states := d.state(t)
-	if s := states["second"]; s.State != control.Waiting || s.Detail != `for credentials: "a" is given to "first", not to this server, which runs /usr/bin/sh -s, reaches collect.example; to give it: pfar vault give second` || m.count("second") != 0 {
+	if s := states["second"]; s.State != control.Waiting || s.Detail !=
+		`for credentials: "a" is given to "first", not to this server, which runs /usr/bin/sh -s, `+
+			`reaches collect.example; to give it: pfar vault give second` ||
+		m.count("second") != 0 {
 		t.Errorf("the second is %+v", s)
 	}
 	if s := states["first"]; s.State != control.Starting {
 		t.Errorf("the first is %+v", s)
 	}
 	r := ask(t, d, control.Request{Verb: control.Rotate, Key: "a", Secret: "hunter3hunter3"})
-	if got := usesOf(r); got != "a changed, first restarts, second waits" || !strings.Contains(r.Changes[0].Uses[1].Why, "pfar vault give second") {
+	if got := usesOf(r); got != "a changed, first restarts, second waits" ||
+		!strings.Contains(r.Changes[0].Uses[1].Why, "pfar vault give second") {
 		t.Errorf("another value is given to %s: %+v", got, r.Changes)
 	}
 	d.state(t)
@@ -167,7 +173,8 @@ func TestGivenIsKept(t *testing.T) {
 		t.Fatalf("the first is refused: %v, %q", err, words)
 	}
 	g = newGiven(path, log)
-	if words, err := g.claim(other, keysOf(other)); err != nil || !strings.Contains(words, `"b" is given to "mine", not to this server`) || g.refusal(p) != "" {
+	if words, err := g.claim(other, keysOf(other)); err != nil ||
+		!strings.Contains(words, `"b" is given to "mine", not to this server`) || g.refusal(p) != "" {
 		t.Errorf("the next pfard says %v, %q, %q", err, words, g.refusal(p))
 	}
 	full := newGiven(filepath.Join(path, "none"), log) // not a directory
@@ -192,7 +199,10 @@ func TestGivenIsKept(t *testing.T) {
 // TestNothingForTheBridge: what a server is not given, its bridge has not got either.
 func TestNothingForTheBridge(t *testing.T) {
 	const token = "ghp_0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX"
-	d := delivery{vault: values{"a": []byte(token)}, learn: func(string, []byte) {}, handing: handing{slog.New(slog.DiscardHandler), recordsAll}, stood: newStood("", nil), given: givenTo(t)}
+	d := delivery{
+		vault: values{"a": []byte(token)}, learn: func(string, []byte) {}, stood: newStood("", nil), given: givenTo(t),
+		handing: handing{slog.New(slog.DiscardHandler), recordsAll},
+	}
 	p := plan.Plan{Name: "mine", Credentials: []plan.Credential{{Name: "A", Key: "a", Deliver: "broker"}}}
 	if m, err := d.material(p); err != nil || len(m.Secrets) != 1 {
 		t.Fatalf("the first bridge has %+v, %v", m, err)
@@ -272,7 +282,10 @@ func TestAnEarlierProcessTakesNothingBack(t *testing.T) {
 // whether it names the secret or not.
 func TestTheHomeOfWhoHasASecret(t *testing.T) {
 	g := givenTo(t)
-	p := plan.Plan{Name: "mine", State: true, Credentials: []plan.Credential{{Name: "A", Key: "a", Deliver: broker.OnWire, Hosts: []egress.Endpoint{{Host: "x.example"}}, Places: []broker.Place{{Part: broker.Body}}}}}
+	p := plan.Plan{Name: "mine", State: true, Credentials: []plan.Credential{{
+		Name: "A", Key: "a", Deliver: broker.OnWire, Hosts: []egress.Endpoint{{Host: "x.example"}},
+		Places: []broker.Place{{Part: broker.Body}},
+	}}}
 	if words, err := g.claim(p, []string{"a"}); words != "" || err != nil {
 		t.Fatal(words, err)
 	}
@@ -301,7 +314,8 @@ func TestWhoHasThemAtFirst(t *testing.T) {
 	q := p
 	q.Name = "two"
 	for range 2 { // the second time there is nothing to begin with
-		if err := g.begin(map[string]plan.Plan{"one": p, "two": q}, func() ([]vault.Entry, error) { return []vault.Entry{{Key: "a"}, {Key: "unused"}}, nil }); err != nil {
+		stored := func() ([]vault.Entry, error) { return []vault.Entry{{Key: "a"}, {Key: "unused"}}, nil }
+		if err := g.begin(map[string]plan.Plan{"one": p, "two": q}, stored); err != nil {
 			t.Fatal(err)
 		}
 		p.Sandbox.Command = "/bin/other"

@@ -251,7 +251,9 @@ func prepareDirs(d control.Dirs) error {
 			return err
 		}
 		if owner := st.Sys().(*syscall.Stat_t).Uid; !st.IsDir() || int(owner) != os.Getuid() || st.Mode().Perm()&0o022 != 0 {
-			return fmt.Errorf("using %q: it must be a directory of uid %d that nobody else may write (owner %d, mode %v)", dir, os.Getuid(), owner, st.Mode())
+			return fmt.Errorf(
+				"using %q: it must be a directory of uid %d that nobody else may write (owner %d, mode %v)",
+				dir, os.Getuid(), owner, st.Mode())
 		}
 	}
 	const longest = 107 // octets of a Unix socket's path (unix(7))
@@ -355,7 +357,9 @@ func token(path string) ([]byte, error) {
 			return nil, err
 		}
 		if st.Mode().Perm()&0o077 != 0 || len(b) < minToken {
-			return nil, fmt.Errorf("reading the token %q: it must be 0600 and hold at least %d characters; remove it and a new one is made", path, minToken)
+			return nil, fmt.Errorf(
+				"reading the token %q: it must be 0600 and hold at least %d characters; remove it and a new one is made",
+				path, minToken)
 		}
 		return b, nil
 	}

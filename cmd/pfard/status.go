@@ -130,7 +130,8 @@ func (s *server) report(log string) control.Server {
 		r.Detail = strings.TrimPrefix(r.Detail+"; not yet as its file says: "+s.delayed.Error(), "; ")
 	}
 	if s.held != nil {
-		r.Detail = strings.TrimPrefix(r.Detail+"; not as its file says, which asks for secrets that it is not given: pfar vault give "+s.name, "; ")
+		const asks = "; not as its file says, which asks for secrets that it is not given: pfar vault give "
+		r.Detail = strings.TrimPrefix(r.Detail+asks+s.name, "; ")
 	}
 	if s.learn != nil {
 		r.Learning = true

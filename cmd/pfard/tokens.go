@@ -167,7 +167,10 @@ func (t *tokens) look(key string) *tokenSet {
 func (t *tokens) fresh(set oauth.Set) *tokenSet {
 	now := t.wall.now()
 	at := set.RefreshAt(now, t.jitter())
-	return &tokenSet{set: true, fixed: set.RefreshToken == "", obtained: set.Obtained, expiry: set.Expiry, next: at, within: max(0, at.Sub(now))}
+	return &tokenSet{
+		set: true, fixed: set.RefreshToken == "", obtained: set.Obtained, expiry: set.Expiry, next: at,
+		within: max(0, at.Sub(now)),
+	}
 }
 
 // due begins to refresh what is to be refreshed by now, and has itself called again when the next one is.

@@ -84,7 +84,8 @@ func (d *clientFile) read(root *block.Node) {
 	}
 	relax, connection := given["relax"], c.Sessions == access.Connection
 	if f := given["sessions"]; f != nil && connection && c.Relax == "" && relax == nil {
-		d.Problem(f.Val.At, "Missing reason", `sessions = "connection" lets a client forget its label when it connects again. Write relax = "why that is right for this client" beside it.`)
+		d.Problem(f.Val.At, "Missing reason", `sessions = "connection" lets a client forget its label when it connects again. `+
+			`Write relax = "why that is right for this client" beside it.`)
 	}
 	d.checkTasks()
 	if relax != nil && c.Relax != "" && !connection && !c.Tasks.Client && given["profile"] == nil {

@@ -332,7 +332,9 @@ func (d *deliveries) covered(n *block.Node, e egress.Endpoint) (egress.Endpoint,
 	case named != nil && (named.Port == 0 || named.Port == 80):
 		detail = "allowed_domains has " + block.Quote(named.String()) + ", and not this port. Add " + block.Quote(want.String()) + " there."
 	case named != nil:
-		detail = "allowed_domains has " + block.Quote(named.String()) + ", and not port " + portOf(want) + ". Write " + block.Quote(named.String()) + " if that speaks TLS, or add " + block.Quote(want.String()) + " there."
+		has := block.Quote(named.String())
+		detail = "allowed_domains has " + has + ", and not port " + portOf(want) + ". Write " + has +
+			" if that speaks TLS, or add " + block.Quote(want.String()) + " there."
 	case wild != nil:
 		detail = "allowed_domains has it as one of " + block.Quote(wild.String()) + " only, and a secret goes to hosts " +
 			"that are spelt out. Add " + block.Quote(e.String()) + " there."

@@ -89,7 +89,8 @@ func (d *launch) path(f *block.Field) {
 	}
 	switch {
 	case strings.HasPrefix(s, `\\`):
-		d.Problem(f.Val.At, "Invalid path", `%s is a pipe of Windows. On Linux it is a pair of FIFOs, PATH.in and PATH.out: write path = "/run/notion/pipe" for both.`, block.Quote(s))
+		d.Problem(f.Val.At, "Invalid path", `%s is a pipe of Windows. On Linux it is a pair of FIFOs, `+
+			`PATH.in and PATH.out: write path = "/run/notion/pipe" for both.`, block.Quote(s))
 	case !d.absolute(f.Val):
 	case len(s) > maxSocketPath:
 		d.Problem(f.Val.At, "Too long", "The path of a socket has room for %d bytes, and this one has %d. Write a "+

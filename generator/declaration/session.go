@@ -82,7 +82,9 @@ func (d sessions) check() {
 		"process for a client session of a server that runs behind one pipe. Remove sessions, or write its command.")
 	if d.server.Sandbox.State {
 		at := d.server.Place("sandbox.state")
-		d.Problem(at, "Keys that exclude each other", `state keeps one home, and sessions = "own" in line %d starts a process for each client session: two of them would share it. Remove state, or write sessions = "shared".`, d.Given["sessions"].At.Start.Line)
+		d.Problem(at, "Keys that exclude each other", `state keeps one home, and sessions = "own" in line %d `+
+			`starts a process for each client session: two of them would share it. Remove state, or write sessions = "shared".`,
+			d.Given["sessions"].At.Start.Line)
 	}
 }
 

@@ -117,7 +117,8 @@ func isToken(s string) bool {
 // framing reports whether a field decides how a request is read or where it goes (RFC 9110 sections 7.2 and 7.6.1).
 func framing(name string) bool {
 	switch name {
-	case "host", "content-length", "transfer-encoding", "connection", "te", "trailer", "upgrade", "expect", "keep-alive", "proxy-connection", "content-encoding", "content-type":
+	case "host", "content-length", "transfer-encoding", "connection", "te", "trailer", "upgrade", "expect", "keep-alive",
+		"proxy-connection", "content-encoding", "content-type":
 		return true
 	}
 	return false

@@ -122,7 +122,9 @@ func splitPort(s string) (host string, port uint16, err error) {
 	}
 	port, ok := ParsePort(rest)
 	if !ok {
-		return "", 0, fmt.Errorf(`port %s of %s is not a decimal number from 1 to 65535: write "host:443", "host:*" for every port, or the host alone for ports 443 and 80`, quote(rest), quote(s))
+		return "", 0, fmt.Errorf(
+			`port %s of %s is not a decimal number from 1 to 65535: write "host:443", `+
+				`"host:*" for every port, or the host alone for ports 443 and 80`, quote(rest), quote(s))
 	}
 	return host, port, nil
 }
@@ -171,14 +173,17 @@ func parsePrefix(s, host string, port uint16) (Endpoint, error) {
 func parseName(s, host string, port uint16) (Endpoint, error) {
 	base, wildcard := strings.CutPrefix(host, "*.")
 	if strings.Contains(base, "*") {
-		return Endpoint{}, fmt.Errorf(`%s has "*" where it means nothing: it may only be the whole leftmost label, as in "*.example.com"`, quote(s))
+		return Endpoint{}, fmt.Errorf(
+			`%s has "*" where it means nothing: it may only be the whole leftmost label, as in "*.example.com"`, quote(s))
 	}
 	name, err := canonicalName(base)
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("%s %w", quote(s), err)
 	}
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
-		return Endpoint{}, fmt.Errorf(`%s is the sandbox itself, which needs no permission: for a service of this machine write its address and port, such as "127.0.0.1:5432"`, quote(s))
+		return Endpoint{}, fmt.Errorf(
+			`%s is the sandbox itself, which needs no permission: `+
+				`for a service of this machine write its address and port, such as "127.0.0.1:5432"`, quote(s))
 	}
 	return Endpoint{Host: name, Wildcard: wildcard, Port: port}, nil
 }

@@ -36,7 +36,8 @@ func (p Policy) DecideURL(raw string) Decision {
 	switch {
 	case strings.Contains(authority, "@"):
 		return Decision{Reason: UserInURL}
-	case !ok || authority == "" || strings.Contains(authority, "%") || strings.Contains(before(rest, "?#"), `\`): // browsers decode the one, and take the other for "/"
+	case !ok || authority == "" || strings.Contains(authority, "%") || strings.Contains(before(rest, "?#"), `\`):
+		// browsers decode the one, and take the other for "/"
 		return Decision{Reason: BadURL}
 	}
 	host, own, ok := hostAndPort(authority)

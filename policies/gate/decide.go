@@ -100,7 +100,8 @@ const VaultRule = "gate: vault value"
 // forbidden adds what denies whatever a policy says.
 func forbidden(found []*cell, c Call) []*cell {
 	if !c.Audit {
-		found = append(found, said(Deny, "gate: no audit", "The record of the call could not be opened, and pfar does nothing that it cannot record."))
+		found = append(found, said(Deny, "gate: no audit",
+			"The record of the call could not be opened, and pfar does nothing that it cannot record."))
 	}
 	if !c.Pinned {
 		found = append(found, said(Deny, pinRule, "Nobody has accepted this definition, or it has changed since."))
@@ -130,7 +131,8 @@ func (p *Policy) Never(profile string, f Facts) bool {
 // barred adds what keeps a profile from what has these facts.
 func (t *table) barred(found []*cell, f Facts) []*cell {
 	if t.profile.Clean && f.Output.Integrity != Clean {
-		found = append(found, said(Deny, t.profile.At+": clean sources", "The profile calls only what strangers cannot write into, and this is not such a source."))
+		found = append(found, said(Deny, t.profile.At+": clean sources",
+			"The profile calls only what strangers cannot write into, and this is not such a source."))
 	}
 	if f.Tier != "" && !slices.Contains(t.profile.Tiers, f.Tier) {
 		found = append(found, said(Deny, t.profile.At+": tiers", "The profile does not have the tier "+f.Tier+" that the tool belongs to."))
@@ -163,7 +165,8 @@ func (r *Rule) fits(s Session, c Call) bool {
 // if each server that has contributed more than the audience may see has one: who allows what comes from one server
 // says nothing of what another has added to it.
 func (p *Policy) declassified(data Confidentiality, s Session, c Call) (Confidentiality, []string) {
-	if len(p.Flows) == 0 || data <= c.Facts.Audience || data > Sensitive || s.Label.Integrity != Clean || c.Arguments.Confidentiality > c.Facts.Audience {
+	if len(p.Flows) == 0 || data <= c.Facts.Audience || data > Sensitive || s.Label.Integrity != Clean ||
+		c.Arguments.Confidentiality > c.Facts.Audience {
 		return data, nil
 	}
 	all := Public

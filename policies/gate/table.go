@@ -144,9 +144,11 @@ func (p Profile) decide(c Case) cell {
 	where := c.Session.String() + ", "
 	if by == nil {
 		rule := p.At + ": no row"
-		return cell{rule: rule, fired: []string{rule}, reason: "The profile has no row for this case: session " + where + c.words() + ", effect " + c.Effect.String() + "."}
+		words := "The profile has no row for this case: session " + where + c.words() + ", effect " + c.Effect.String() + "."
+		return cell{rule: rule, fired: []string{rule}, reason: words}
 	}
-	made := cell{verdict: outcome.Verdict, once: outcome.Once, inspect: outcome.Verdict == Inspect || c.Session != Clean && outcome.Verdict == Ask}
+	inspect := outcome.Verdict == Inspect || c.Session != Clean && outcome.Verdict == Ask
+	made := cell{verdict: outcome.Verdict, once: outcome.Once, inspect: inspect}
 	made.rule = by.At + ": " + where + by.Data.String() + ", " + c.Effect.String()
 	if outcome.Verdict == Inspect {
 		made.verdict = min(p.Inspect, Inspect)

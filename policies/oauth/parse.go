@@ -29,7 +29,8 @@ var dropped = []string{"id_token", "refresh_token_expires_in"}
 func Parse(text []byte, now time.Time) (Set, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil || members == nil {
-		return Set{}, errors.New(`a token set is a JSON object: {"access_token": ..., "refresh_token": ..., "expiry": ..., "token_url": ..., "client_id": ...}, of which access_token is enough if nothing refreshes it`)
+		return Set{}, errors.New(`a token set is a JSON object: {"access_token": ..., "refresh_token": ..., "expiry": ..., ` +
+			`"token_url": ..., "client_id": ...}, of which access_token is enough if nothing refreshes it`)
 	}
 	var g given
 	for _, name := range slices.Sorted(maps.Keys(members)) {

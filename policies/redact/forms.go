@@ -52,7 +52,8 @@ func urlForms(value string) []string {
 			all = append(all, percent(value, keep+letters+digits, format))
 		}
 		once := percent(value, "-_.~"+letters+digits, format)
-		all = append(all, strings.ReplaceAll(once, "%20", "+"), percent(once, "-_.~"+letters+digits, format), percent(value, "", format)) // and some escape everything
+		all = append(all, strings.ReplaceAll(once, "%20", "+"), percent(once, "-_.~"+letters+digits, format))
+		all = append(all, percent(value, "", format)) // some escape everything
 	}
 	return all
 }

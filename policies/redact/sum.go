@@ -48,7 +48,9 @@ type sums struct {
 
 const (
 	markEvery = 64
-	patience  = 8 << 10 // bytes to be summed up before marks are made: a text that looks like a secret again and again must not cost more than its length
+	// patience is how many bytes are summed up before marks are made: a text that looks like a secret again and again must
+	// not cost more than its length.
+	patience = 8 << 10
 )
 
 func (s *sums) of(from, to int) uint64 {
