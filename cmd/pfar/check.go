@@ -71,7 +71,6 @@ func (c declaredVerb) checkCommand() *cobra.Command {
 // compiled is a directory of declarations, compiled.
 type compiled struct {
 	dir     string
-	below   []string             // folders that it hides
 	servers []declaration.Server // that are sound by themselves
 	plans   []plan.Plan
 	files   map[string]*hcl.File
@@ -123,8 +122,7 @@ func (c declaredVerb) compile(from sources) (compiled, error) {
 	}
 	folders := declaration.Folders(os.DirFS, append([]string{dir}, from.below...)...)
 	set := declaration.Load(folders, declaration.Options{Servers: servers})
-	out := compiled{dir: dir, below: from.below, servers: set.Servers, files: set.Files, diags: set.Diags,
-		hidden: set.Hidden}
+	out := compiled{dir: dir, servers: set.Servers, files: set.Files, diags: set.Diags, hidden: set.Hidden}
 	out.host = c.host(dir, from)
 	for _, b := range set.Broken {
 		out.broken = append(out.broken, b.Name)

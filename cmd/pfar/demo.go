@@ -134,7 +134,7 @@ func (d *demonstration) start(ctx context.Context, declarations string) (err err
 	if err != nil {
 		return err
 	}
-	if d.child, err = startSupervisedIn(d.environ, program, "--local", "--declarations", declarations, "--listen", "127.0.0.1:0"); err != nil {
+	if d.child, err = startSupervised(d.environ, program, "--local", "--declarations", declarations, "--listen", "127.0.0.1:0"); err != nil {
 		return err
 	}
 	drained := make(chan struct{})

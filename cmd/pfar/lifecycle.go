@@ -15,24 +15,14 @@ import (
 // lifecycleVerb starts and stops servers.
 type lifecycleVerb struct{ *pfar }
 
-func (c lifecycleVerb) startCommand() *cobra.Command {
-	return c.lifecycle(control.Start, "Start a server, even one that has failed")
-}
-
-func (c lifecycleVerb) stopCommand() *cobra.Command {
-	return c.lifecycle(control.Stop, "Stop a server until you start it, its file changes or the machine boots")
-}
-
-func (c lifecycleVerb) restartCommand() *cobra.Command {
-	return c.lifecycle(control.Restart, "Stop and start a server")
-}
-
-func (c lifecycleVerb) enableCommand() *cobra.Command {
-	return c.lifecycle(control.Enable, "Start a server that you disabled, or that has failed")
-}
-
-func (c lifecycleVerb) disableCommand() *cobra.Command {
-	return c.lifecycle(control.Disable, "Stop a server and keep it off until you enable it, also after a reboot")
+func (c lifecycleVerb) commands() []*cobra.Command {
+	return []*cobra.Command{
+		c.lifecycle(control.Start, "Start a server, even one that has failed"),
+		c.lifecycle(control.Stop, "Stop a server until you start it, its file changes or the machine boots"),
+		c.lifecycle(control.Restart, "Stop and start a server"),
+		c.lifecycle(control.Enable, "Start a server that you disabled, or that has failed"),
+		c.lifecycle(control.Disable, "Stop a server and keep it off until you enable it, also after a reboot"),
+	}
 }
 
 // settleTimeout is how long these verbs wait for what they asked for.

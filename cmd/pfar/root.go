@@ -92,15 +92,13 @@ func rootCommand(c *pfar) *cobra.Command {
 			upgradeVerb{c}.upgradeCommand(), importVerb{c}.importCommand(), editVerb{c}.editCommand(),
 			removeVerb{c}.removeCommand(),
 		}},
-		{"run", "Run:", []*cobra.Command{
+		{"run", "Run:", append(lifecycleVerb{c}.commands(),
 			upVerb{c}.upCommand(), demoVerb{c}.demoCommand(), statusVerb{c}.statusCommand(),
-			topVerb{c}.topCommand(), lifecycleVerb{c}.startCommand(), lifecycleVerb{c}.stopCommand(),
-			lifecycleVerb{c}.restartCommand(), lifecycleVerb{c}.enableCommand(),
-			lifecycleVerb{c}.disableCommand(), undoVerb{c}.undoCommand(), cleanVerb{c}.cleanCommand(),
+			topVerb{c}.topCommand(), undoVerb{c}.undoCommand(), cleanVerb{c}.cleanCommand(),
 			trialVerb{c}.testCommand(), trialVerb{c}.refreshCommand(),
 			logsVerb{c}.logsCommand(), egressVerb{c}.egressCommand(), learnVerb{c}.learnCommand(),
 			allowVerb{c}.allowCommand(),
-		}},
+		)},
 		{"use", "Use:", []*cobra.Command{
 			toolsVerb{c}.toolsCommand(), toolsVerb{c}.describeCommand(), toolsVerb{c}.callCommand(),
 			connectVerb{c}.connectCommand(), pinsVerb{c}.pinsCommand(), approvalsVerb{c}.approvalsCommand(),

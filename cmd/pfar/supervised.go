@@ -31,12 +31,7 @@ type supervised struct {
 }
 
 // startSupervised starts the program in a process group of its own, so that Ctrl-C reaches it only through us.
-func startSupervised(program string, args ...string) (*supervised, error) {
-	return startSupervisedIn(os.Environ(), program, args...)
-}
-
-// startSupervisedIn gives the program an environment of its own.
-func startSupervisedIn(environ []string, program string, args ...string) (*supervised, error) {
+func startSupervised(environ []string, program string, args ...string) (*supervised, error) {
 	dir, err := os.MkdirTemp("", "pfar-")
 	if err != nil {
 		return nil, err

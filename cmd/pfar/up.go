@@ -100,7 +100,7 @@ func (c upVerb) up(ctx context.Context, o upOptions) error {
 	if o.metrics != "" {
 		args = append(args, "--metrics", o.metrics)
 	}
-	child, err := startSupervised(program, args...)
+	child, err := startSupervised(os.Environ(), program, args...)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,6 @@ type attachments struct {
 	runner  *systemd.Runner
 	limits  *local.UnitScopes
 	hold    *hold
-	tokens  *tokens
 	gateway string // its socket for launchers
 	homes   string // directory of the servers' private homes
 

@@ -322,7 +322,7 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 func newAttachments(d *daemon, link *systemd.Link, limits *local.UnitScopes) *attachments {
 	dirs := d.options.dirs
 	return &attachments{
-		log: d.log, link: link, limits: limits, hold: d.hold, tokens: d.tokens, gateway: serversSocket(dirs),
+		log: d.log, link: link, limits: limits, hold: d.hold, gateway: serversSocket(dirs),
 		homes: dirs.Homes(), rootless: rootless(), redaction: d.redaction, delivery: d.delivery,
 		policy: d.policy, audit: d.audit,
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},

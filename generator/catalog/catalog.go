@@ -17,7 +17,6 @@ import (
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/reviewed"
 	"github.com/pfar/pfar/policies/services"
-	"github.com/pfar/pfar/units/handover"
 )
 
 // Service is one service that can be set up by its name.
@@ -93,11 +92,6 @@ type Test struct {
 	Tool      string
 	Arguments json.RawMessage
 	Answer    string // regular expression that a good answer matches; "": any that is no error
-}
-
-// Good reports whether an answer shows that the secrets are right.
-func (t Test) Good(isError bool, text string) bool {
-	return handover.Trial{Answer: t.Answer}.Good(isError, text)
 }
 
 // Reviewed returns the digests of definitions that pfar's makers have read, nil without any.

@@ -253,7 +253,7 @@ func (r entryReader) named(m foreign.Member, secret bool) {
 		if slices.ContainsFunc(r.env, func(v Variable) bool { return v.Name == w.Text }) {
 			continue
 		}
-		from := reference{written: "${" + w.Text + "}", secret: secret, asked: secret}
+		from := reference{written: "${" + w.Text + "}", secret: secret}
 		r.env = append(r.env, Variable{w.Text, Word{Text: from.written, Line: w.Line, lacks: []reference{from}}})
 	}
 }

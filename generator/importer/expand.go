@@ -50,7 +50,6 @@ type known struct {
 type reference struct {
 	written string // "${input:token}"
 	secret  bool   // its program hides it
-	asked   bool   // its program asks a person for it
 }
 
 var (
@@ -85,7 +84,7 @@ func (k known) resolve(w string) (string, reference, bool) {
 	switch {
 	case isInput:
 		one := k.inputs[id]
-		if r.asked, r.secret = true, one.password; one.given && !one.password {
+		if r.secret = one.password; one.given && !one.password {
 			return one.fallback, r, true
 		}
 		return w, r, false

@@ -2,7 +2,6 @@ package local
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -15,7 +14,6 @@ import (
 type activation struct {
 	sockets []*os.File
 	service func(*activation) *service
-	log     *slog.Logger
 
 	once sync.Once
 	stop chan struct{} // closed by close
@@ -27,8 +25,8 @@ type activation struct {
 }
 
 // activate begins once previous is closed; nil is.
-func activate(sockets []*os.File, previous <-chan struct{}, log *slog.Logger, new func(*activation) *service) *activation {
-	a := &activation{sockets: sockets, service: new, log: log, stop: make(chan struct{}), done: make(chan struct{})}
+func activate(sockets []*os.File, previous <-chan struct{}, new func(*activation) *service) *activation {
+	a := &activation{sockets: sockets, service: new, stop: make(chan struct{}), done: make(chan struct{})}
 	go a.run(previous)
 	return a
 }

@@ -24,7 +24,7 @@ func (s *server) listen(sockets []*os.File) {
 	}
 	previous := s.retireBridge()
 	s.mu.Lock()
-	s.bridge = activate(sockets, previous, s.r.cfg.Log, s.bridgeService)
+	s.bridge = activate(sockets, previous, s.bridgeService)
 	s.mu.Unlock()
 }
 

@@ -113,7 +113,7 @@ func (i *Inspectors) begin(p plan.Inspection, raw []byte) (*examiner, error) {
 		return nil, err
 	}
 	e.sockets = []*os.File{f}
-	e.asked = activate(e.sockets, nil, i.r.cfg.Log, e.service)
+	e.asked = activate(e.sockets, nil, e.service)
 	return e, nil
 }
 

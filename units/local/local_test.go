@@ -243,7 +243,7 @@ func TestActivation(t *testing.T) {
 		listener = os.NewFile(uintptr(n), "listener")
 	})
 	events := make(chan event, 10)
-	a := activate([]*os.File{listener}, nil, quiet(), func(a *activation) *service {
+	a := activate([]*os.File{listener}, nil, func(a *activation) *service {
 		// Accepts one connection, as a bridge does, and goes when it is idle.
 		s, e, _ := shell(t, `exec python3 -c 'import socket; socket.socket(fileno=3).accept()[0].sendall(b"served")'`, func(_ *service, sp *spec) {
 			f, err := dup(a.sockets[0])
@@ -457,8 +457,8 @@ func TestActivationWaitsForTheOneBefore(t *testing.T) {
 		s, _, _ := shell(t, "exec sleep 30", nil)
 		return s
 	}
-	waiting := activate([]*os.File{ready()}, previous, quiet(), start)
-	closed := activate([]*os.File{ready()}, previous, quiet(), start)
+	waiting := activate([]*os.File{ready()}, previous, start)
+	closed := activate([]*os.File{ready()}, previous, start)
 	closed.close()
 	select {
 	case <-began:
