@@ -33,11 +33,7 @@ func (c editVerb) editCommand() *cobra.Command {
 }
 
 func (c editVerb) edit(ctx context.Context, name string) error {
-	report, err := c.report(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := findServer(report, name)
+	report, s, err := serverNamed(ctx, c.pfar, name)
 	if err != nil {
 		return err
 	}

@@ -93,11 +93,7 @@ func (c learnVerb) learn(ctx context.Context, name string, limit time.Duration, 
 // lesson runs a server in learning mode. why is what has ended that, if it was neither the time nor the operator; with
 // an error nothing was learned.
 func (c learnVerb) lesson(ctx context.Context, name string, limit time.Duration) (result lesson, why, err error) {
-	report, err := c.report(ctx)
-	if err != nil {
-		return result, nil, err
-	}
-	declared, err := findServer(report, name)
+	_, declared, err := serverNamed(ctx, c.pfar, name)
 	if err != nil {
 		return result, nil, err
 	}

@@ -64,11 +64,7 @@ func aim(verb control.Verb) control.State {
 
 // change asks for the verb and waits until the server has settled.
 func (c lifecycleVerb) change(ctx context.Context, verb control.Verb, name string) (control.Server, error) {
-	report, err := c.report(ctx)
-	if err != nil {
-		return control.Server{}, err
-	}
-	before, err := findServer(report, name)
+	_, before, err := serverNamed(ctx, c.pfar, name)
 	if err != nil {
 		return control.Server{}, err
 	}

@@ -39,11 +39,7 @@ type removed struct {
 }
 
 func (c removeVerb) remove(ctx context.Context, name string, purge, yes bool) error {
-	report, err := c.report(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := findServer(report, name); err != nil {
+	if _, _, err := serverNamed(ctx, c.pfar, name); err != nil {
 		return err
 	}
 	before, err := c.control().Undeclare(ctx, name, control.Text{Dry: true})

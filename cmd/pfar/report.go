@@ -23,6 +23,14 @@ func (c *pfar) report(ctx context.Context) (control.Report, error) {
 	return *r.Status, nil
 }
 
+// serverNamed asks for all that pfard knows, and finds a server in it.
+func serverNamed(ctx context.Context, c *pfar, name string) (report control.Report, s control.Server, err error) {
+	if report, err = c.report(ctx); err == nil {
+		s, err = findServer(report, name)
+	}
+	return report, s, err
+}
+
 func findServer(report control.Report, name string) (control.Server, error) {
 	var names []string
 	for _, s := range report.Servers {

@@ -143,11 +143,7 @@ func (c trialVerb) refreshCommand() *cobra.Command {
 }
 
 func (c trialVerb) refresh(ctx context.Context, name string) error {
-	report, err := c.report(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := findServer(report, name)
+	_, s, err := serverNamed(ctx, c.pfar, name)
 	if err != nil {
 		return err
 	}

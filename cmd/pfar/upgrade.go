@@ -207,14 +207,12 @@ func (c upgradeVerb) secretsOf(ctx context.Context, name string) (keys []string,
 
 // read reads the declaration of a server whose version may be changed.
 func (c upgradeVerb) read(ctx context.Context, name string) (d declaredPackage, err error) {
-	report, err := c.report(ctx)
+	report, server, err := serverNamed(ctx, c.pfar, name)
 	if err != nil {
 		return d, err
 	}
-	if d.server, err = findServer(report, name); err != nil {
-		return d, err
-	}
-	file := d.server.File
+	d.server = server
+	file := server.File
 	if filepath.Dir(file) != report.Directory {
 		return d, fail(exitFailed, "%s is not a file of yours", file).withHint("pfar edit %s makes it one", name)
 	}

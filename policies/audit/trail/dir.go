@@ -283,15 +283,7 @@ func (d Dir) remove(path string) error {
 	return os.Remove(path)
 }
 
-// Base is where a chain begins: the record that the first one of its oldest file follows.
-func (d Dir) Base(chain string) (audit.Anchor, error) {
-	paths, err := d.Files(chain)
-	if err != nil || len(paths) == 0 {
-		return audit.Anchor{Chain: chain, Hash: audit.Zero}, err
-	}
-	return baseOf(chain, paths[0])
-}
-
+// baseOf is the record that the first one of a file follows.
 func baseOf(chain, path string) (audit.Anchor, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -154,7 +154,11 @@ func TestPrune(t *testing.T) {
 			if check() == 0 || check(told[0].Base) == 0 {
 				t.Error("it verifies without a word of what is gone")
 			}
-			if b, err := d.Base("gateway"); err != nil || b != told[1].Base {
+			paths, err := d.Files("gateway")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err := baseOf("gateway", paths[0]); err != nil || b != told[1].Base {
 				t.Errorf("it begins at %+v, %v", b, err)
 			}
 		})
