@@ -101,7 +101,12 @@ func (c undoVerb) undo(ctx context.Context, name string, q undoQuestion, yes boo
 	if err := c.canAsk(yes, "pfar undo "+name); err != nil {
 		return err
 	}
-	show := func(w io.Writer) { c.table(w, changeRows(h.Restores)) }
+	show := func(w io.Writer) {
+		c.table(w, changeRows(h.Restores))
+		if h.Stain != "" {
+			fmt.Fprintf(w, "Sessions may have written this before their stain was cleared. It returns: %s\n", h.Stain)
+		}
+	}
 	if err := c.ask(ctx, yes, "Make these changes?", show); err != nil {
 		return err
 	}
@@ -115,6 +120,9 @@ func (c undoVerb) undo(ctx context.Context, name string, q undoQuestion, yes boo
 		}
 	} else {
 		c.table(c.stdout, changeRows(failed))
+	}
+	if h.Stain != "" && yes {
+		fmt.Fprintf(c.stderr, "the stain of %s has returned: %s\n", name, h.Stain)
 	}
 	if len(failed) > 0 {
 		return fail(exitFailed, "%s of %d could not be restored", count(len(failed), "file"), len(h.Restores))

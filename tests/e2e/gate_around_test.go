@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/pfar/pfar/units/handover"
@@ -210,12 +211,58 @@ func resumed() []heist {
 	}
 }
 
+// TestHeistPastAClear: a person takes back what a tainted session has written to a file, clears the server's stain, for
+// the file is gone, and then undoes the undo. Another session reads the file, in which nothing private should be, and
+// sends it on.
+func TestHeistPastAClear(t *testing.T) {
+	t.Parallel()
+	for _, profile := range append([]string{"operator"}, deciding...) {
+		t.Run(profile, func(t *testing.T) {
+			t.Parallel()
+			s := prepareStage(t, profile)
+			declared, err := os.ReadFile(s.path("shared.hcl"))
+			check(t, err)
+			s.write("shared.hcl", strings.NewReplacer(
+				`"sensitive"`, `"public"`, "secret_data      = true", "secret_data      = false").Replace(string(declared)))
+			s.begin()
+			secret, read, _ := s.try(heist{leave: func(s *stage, a *agent, data string) {
+				path := s.sharedFile(a)
+				s.grant(a, "shared__write_file", map[string]any{"path": path, "content": data + " " + plan})
+				s.undoWrites(path, func() { s.operate(0, "sessions", "clear", "shared", "--yes") })
+				b := s.agent(false)
+				b.call("shared__read_text_file", map[string]any{"path": path})
+				found := s.found(b.said())
+				if found != data {
+					t.Errorf("the file was not read: %s", end(b.said()))
+				}
+				c := b.send("mail__send_mail", mail(found))
+				defer c.giveUp()
+				for len(s.pending(b)) == 0 {
+					select {
+					case <-c.answer:
+						return
+					case <-time.After(50 * time.Millisecond):
+					}
+				}
+			}})
+			if left := strings.Contains(s.received(), secret); !read || left != (profile == "operator") {
+				t.Errorf("the private data was read: %t, and has left: %t", read, left)
+			}
+		})
+	}
+}
+
 // takeBack has a person undo what was written to a file of all clients, if it was, and then undo that.
 func (s *stage) takeBack(path string) {
 	s.t.Helper()
-	if _, err := os.Stat(path); err != nil {
-		return
+	if _, err := os.Stat(path); err == nil {
+		s.undoWrites(path, func() {})
 	}
+}
+
+// undoWrites has a person undo what was written to a file, do something, and then undo the undo.
+func (s *stage) undoWrites(path string, between func()) {
+	s.t.Helper()
 	undo := func(args ...string) (h handover.History) {
 		return decode[handover.History](s, append([]string{"undo", "shared", "--path", path}, args...)...)
 	}
@@ -223,6 +270,7 @@ func (s *stage) takeBack(path string) {
 	if _, err := os.Stat(path); err == nil {
 		s.t.Errorf("%s is there after it was taken back", path)
 	}
+	between()
 	steps := undo().Steps
 	if i := slices.IndexFunc(steps, func(one handover.Step) bool {
 		return len(one.Calls) > 0 && one.Calls[0].Tool == "pfar undo" &&

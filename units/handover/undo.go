@@ -14,6 +14,10 @@ type Call struct {
 	ID     string `json:"id"` // of its audit record
 	Client string `json:"client,omitempty"`
 	Tool   string `json:"tool,omitempty"`
+
+	// Cleared is when the operator had last cleared a stain by then, in the gateway's count. What is kept with the call
+	// may have any that was cleared later.
+	Cleared int64 `json:"cleared,omitempty"`
 }
 
 // Kept is the answer to Keep.
@@ -45,6 +49,12 @@ type History struct {
 	Bytes    int64     `json:"bytes"`          // that are kept
 	Steps    []Step    `json:"steps"`          // the latest last
 	Restores []Change  `json:"restores"`       // what restoring changes, or has changed
+
+	// What restoring brings back was in these folders, and was kept after Call.Cleared. 0: it is not known when.
+	Folders []string `json:"folders,omitempty"`
+	Cleared int64    `json:"cleared,omitempty"`
+
+	Stain string `json:"stain,omitempty"` // the label that restoring puts back, for what it brings back has it; "": none
 }
 
 // Step is what changed after calls were sent, until the next were.

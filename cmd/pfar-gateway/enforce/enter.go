@@ -132,7 +132,7 @@ func weighKept(ctx context.Context, p *Point, who Identity, it *Item, r *Request
 	if err != nil || !w.keeps || w.decision.Verdict == gate.Deny {
 		return w, id, err
 	}
-	if err := keep(ctx, p.Keeper, it.Server, handover.Call{ID: id, Client: who.Client, Tool: it.Name}); err != nil {
+	if err := keep(ctx, p, it.Server, handover.Call{ID: id, Client: who.Client, Tool: it.Name}); err != nil {
 		it.unkept = err.Error()
 		p.Log.Warn("what a call writes cannot be taken back", "call", id, "server", it.Server, "error", err.Error())
 	}
@@ -149,7 +149,7 @@ func keepAgain(ctx context.Context, p *Point, pass *Passage, w *weighed) error {
 		return nil
 	}
 	call := handover.Call{ID: pass.id, Client: pass.who.Client, Tool: pass.item.Name}
-	if err := keep(ctx, p.Keeper, pass.item.Server, call); err != nil {
+	if err := keep(ctx, p, pass.item.Server, call); err != nil {
 		pass.end("denied")
 		return refused(pass.id, "what it writes can no longer be taken back ("+lower(err.Error())+"): ask again")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -15,9 +16,10 @@ type Keeper interface {
 var errNoKeeper = errors.New("nobody keeps anything")
 
 // keep has what a call may overwrite kept.
-func keep(ctx context.Context, k Keeper, server string, call handover.Call) error {
-	if k == nil {
+func keep(ctx context.Context, p *Point, server string, call handover.Call) error {
+	if p.Keeper == nil {
 		return errNoKeeper
 	}
-	return k.Keep(ctx, server, call)
+	call.Cleared = label.Restores{Sessions: p.Sessions}.Cleared()
+	return p.Keeper.Keep(ctx, server, call)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -55,6 +56,16 @@ func TestKeptBefore(t *testing.T) {
 	if len(s.asked) != 1 || s.asked[0] != (handover.Call{ID: pass.Call(), Client: "laptop", Tool: "t"}) {
 		t.Errorf("asked %+v for call %s", s.asked, pass.Call())
 	}
+	if err := p.Sessions.Stain("web", gate.Worst.Output, label.Source{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Sessions.Clear("web"); err != nil {
+		t.Fatal(err)
+	}
+	enter(t, p, laptop, undoable(t, gate.Reversible))
+	if at := (label.Restores{Sessions: p.Sessions}).Cleared(); at == 0 || len(s.asked) != 2 || s.asked[1].Cleared != at {
+		t.Errorf("asked %+v after a stain was cleared at %d", s.asked, at)
+	}
 	enter(t, p, laptop, undoable(t, gate.None))
 	enter(t, p, laptop, tool(t, "files", gate.Reversible))
 	it := undoable(t, gate.Reversible)
@@ -63,7 +74,7 @@ func TestKeptBefore(t *testing.T) {
 	if _, err := p.Enter(t.Context(), laptop, it, r); err == nil {
 		t.Error("it has passed")
 	}
-	if len(s.asked) != 1 {
+	if len(s.asked) != 2 {
 		t.Errorf("asked %+v", s.asked)
 	}
 }

@@ -79,6 +79,7 @@ type Sessions struct {
 	stainMu sync.RWMutex
 	stains  map[origin]stain
 	holds   map[string][]gate.Place // of servers
+	cleared atomic.Int64            // when a stain last was; 0: none was
 }
 
 // Open reads what is on the disk.

@@ -287,6 +287,75 @@ func TestStains(t *testing.T) {
 	}
 }
 
+// TestStainReturns: what undo keeps from before a stain was cleared has it, wherever it is put back, and nothing kept
+// later has.
+func TestStainReturns(t *testing.T) {
+	dir := t.TempDir()
+	s, db := opened(t, dir)
+	raw, secret := of(gate.Public, gate.Raw), of(gate.Secret, gate.Clean)
+	s.Holds("files", []gate.Place{{Name: "/srv/notes", Writes: true}})
+	s.Holds("git", []gate.Place{{Name: "/srv/notes/repository"}})
+	write := func(server string, l gate.Label) {
+		t.Helper()
+		if err := s.Stain(server, l, Source{Client: "laptop", Handle: Default, Tool: "write", Call: "1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clear := func(server string) int64 {
+		t.Helper()
+		if err := s.Clear(server); err != nil {
+			t.Fatal(err)
+		}
+		return Restores{s}.Cleared()
+	}
+	first := Restores{s}.Cleared()
+	write("files", raw)
+	s.Now = func() time.Time { return time.Unix(1, 0) } // somebody has set the clock back
+	second := clear("files")
+	write("files", secret)
+	if third := clear("files"); first >= second || second >= third {
+		t.Errorf("cleared at %d, %d, %d", first, second, third)
+	}
+	db.Close()
+	s, _ = opened(t, dir)
+	s.Holds("git", []gate.Place{{Name: "/srv/notes/repository"}})
+	r := Restores{s}
+	for _, c := range []struct {
+		server, folder string
+		since          int64
+		want           gate.Label
+	}{
+		{"files", "/srv/notes", r.Cleared(), gate.Label{}},
+		{"files", "/srv/notes", second, secret},
+		{"other", "/srv/notes/deep", second, secret}, // keeps what files has written
+		{"other", "/srv/elsewhere", first, gate.Label{}},
+		{"files", "/srv/notes", first, secret.Join(raw)},
+	} {
+		if l, err := r.Forgotten(c.server, c.since, []string{c.folder}); err != nil || l != c.want {
+			t.Errorf("%+v: %s, %v", c, l, err)
+		}
+	}
+	if err := r.Restore("files", r.Cleared(), []string{"/srv/notes"}, Source{}); err != nil || s.Stained("files").Known() {
+		t.Errorf("without anything to be put back: %v, %s", err, s.Stained("files"))
+	}
+	if err := r.Restore("files", first, []string{"/srv/notes"}, Source{Tool: "pfar undo"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range []string{"files", "git"} {
+		if l := s.Stained(server); l != secret.Join(raw) {
+			t.Errorf("%s has %s", server, l)
+		}
+	}
+	list, err := s.Stains()
+	if err != nil || len(list) != 1 || list[0].Sources[0].Tool != "pfar undo" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	s.db.Close()
+	if err := r.Restore("files", first, nil, Source{}); err == nil {
+		t.Error("it is put back on a disk that is broken")
+	}
+}
+
 // TestBrokenDisk: what cannot be written down does not rise, and the caller hears so.
 func TestBrokenDisk(t *testing.T) {
 	s, db := opened(t, t.TempDir())

@@ -56,6 +56,11 @@ func (s *Sessions) held(server string) (all stain) {
 func (s *Sessions) readStains() error {
 	var from string
 	var label uint32
+	var cleared int64
+	if err := s.db.QueryRow("SELECT coalesce(max(at), 0) FROM cleared").Scan(&cleared); err != nil {
+		return err
+	}
+	s.cleared.Store(cleared)
 	return s.db.Each("SELECT server, label FROM stains", []any{&from, &label}, func() error {
 		one := unpackStain(label)
 		if !one.label.Known() {
@@ -122,14 +127,19 @@ func (s *Sessions) Stain(server string, l gate.Label, by Source) error {
 	}
 	more := stain{l, s.foreign(by.Client, by.Handle, server, l.Confidentiality)}
 	s.stainMu.RLock()
-	rising := s.rising(server, more)
+	rising := s.rising(server, s.holds[server], more)
 	s.stainMu.RUnlock()
 	if len(rising) == 0 {
 		return nil
 	}
 	s.stainMu.Lock() // held over the write: a stain that rises is rare, and none may be lost to another
 	defer s.stainMu.Unlock()
-	rising = s.rising(server, more)
+	return worsen(s, server, s.holds[server], more, by)
+}
+
+// worsen writes down stains that one more makes worse, and only then holds them. s.stainMu is held.
+func worsen(s *Sessions, server string, places []gate.Place, more stain, by Source) error {
+	rising := s.rising(server, places, more)
 	err := s.db.Do(func(tx *sql.Tx) error {
 		for from, after := range rising {
 			_, err := tx.Exec("INSERT OR IGNORE INTO stains (server, label, client, handle, tool, call, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -141,15 +151,15 @@ func (s *Sessions) Stain(server string, l gate.Label, by Source) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("writing down that the server %q becomes %s: %w", server, l, err)
+		return fmt.Errorf("writing down that the server %q becomes %s: %w", server, more.label, err)
 	}
 	maps.Copy(s.stains, rising)
 	return nil
 }
 
-// rising are the stains that one more makes worse, of a server and of the places that it may write to. s.stainMu is
+// rising are the stains that one more makes worse, of a server and of those places that it may write to. s.stainMu is
 // held.
-func (s *Sessions) rising(server string, more stain) map[origin]stain {
+func (s *Sessions) rising(server string, places []gate.Place, more stain) map[origin]stain {
 	var rising map[origin]stain
 	rise := func(from origin) {
 		before := s.stains[from]
@@ -161,7 +171,7 @@ func (s *Sessions) rising(server string, more stain) map[origin]stain {
 		}
 	}
 	rise(origin{server: server})
-	for _, p := range s.holds[server] {
+	for _, p := range places {
 		if p.Writes {
 			rise(origin{server, p.Name})
 		}
@@ -178,20 +188,26 @@ func (s *Sessions) Stained(server string) gate.Label {
 }
 
 // Clear takes a server's stain away, also from where it could leave what was written to it. That is the operator's
-// alone, who has looked at what it holds.
+// alone, who has looked at what it holds. What undo keeps from before keeps the stain (Restores).
 func (s *Sessions) Clear(server string) error {
 	s.stainMu.Lock()
 	defer s.stainMu.Unlock()
 	if _, ok := s.stains[origin{server: server}]; !ok {
 		return ErrNoStain
 	}
+	at := max(s.Now().UnixNano(), s.cleared.Load()+1)
 	err := s.db.Do(func(tx *sql.Tx) error {
-		_, err := tx.Exec("DELETE FROM stains WHERE server = ? OR substr(server, 1, ?) = ?", server, len(server)+1, server+" ")
+		const of = "FROM stains WHERE server = ? OR substr(server, 1, ?) = ?"
+		_, err := tx.Exec("INSERT OR REPLACE INTO cleared SELECT server, label, ? "+of, at, server, len(server)+1, server+" ")
+		if err == nil {
+			_, err = tx.Exec("DELETE "+of, server, len(server)+1, server+" ")
+		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("clearing the stain of %q: %w", server, err)
 	}
+	s.cleared.Store(at)
 	maps.DeleteFunc(s.stains, func(from origin, _ stain) bool { return from.server == server })
 	return nil
 }

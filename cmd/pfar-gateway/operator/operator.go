@@ -223,7 +223,7 @@ func line(w http.ResponseWriter, v any) error {
 
 // Undoer has launchers tell what has changed in servers' folders, and restore it (registry.Registry).
 type Undoer interface {
-	Undo(ctx context.Context, server string, q handover.Undo) (json.RawMessage, error)
+	Undo(ctx context.Context, server string, q handover.Undo) (handover.History, error)
 }
 
 // errNothing is the error of a request to restore that does not say what.
@@ -242,9 +242,12 @@ func (d *Desk) undo(mux *http.ServeMux) {
 				err = fmt.Errorf("%w: at: %w", errRequest, err)
 			}
 		}
-		var history json.RawMessage
+		var history handover.History
 		if err == nil {
 			history, err = d.Undo.Undo(r.Context(), r.PathValue("server"), q)
+		}
+		if err == nil && len(history.Restores) > 0 {
+			history.Stain, err = d.stain(r.PathValue("server"), history)
 		}
 		reply(w, history, err)
 	})
@@ -284,9 +287,43 @@ func (d *Desk) restore(w http.ResponseWriter, r *http.Request) {
 	q := handover.Undo{Since: body.Since, At: body.At, Path: body.Path, Restore: true, Discard: body.Discard}
 	q.Call = handover.Call{ID: audit.NewID(), Client: approver(r).Name, Tool: "pfar undo"}
 	act := Act{Verb: "undo-writes", Subject: server, Detail: strings.Join(detail, ", ")}
-	var history json.RawMessage
+	var history handover.History
 	d.act(w, r, act, &history, func() (err error) {
-		history, err = d.Undo.Undo(r.Context(), server, q)
+		history, err = d.undone(r.Context(), server, q)
 		return err
 	})
+}
+
+// undone restores what a question is about. What was written there under a stain that was cleared since has that stain
+// again, before it is there again.
+func (d *Desk) undone(ctx context.Context, server string, q handover.Undo) (handover.History, error) {
+	look := q
+	look.Restore = false
+	was, err := d.Undo.Undo(ctx, server, look)
+	if err != nil {
+		return was, err
+	}
+	stain, err := d.stain(server, was)
+	if err != nil {
+		return was, err
+	}
+	stains := label.Restores{Sessions: d.Sessions}
+	q.Call.Cleared = stains.Cleared()
+	by := label.Source{Client: q.Call.Client, Tool: q.Call.Tool, Call: q.Call.ID}
+	if err := stains.Restore(server, was.Cleared, was.Folders, by); err != nil {
+		return was, err
+	}
+	history, err := d.Undo.Undo(ctx, server, q)
+	history.Stain = stain
+	// Once more: another operator may have cleared it meanwhile.
+	return history, errors.Join(err, stains.Restore(server, was.Cleared, was.Folders, by))
+}
+
+// stain is the label that a restore puts back, "" for none.
+func (d *Desk) stain(server string, h handover.History) (string, error) {
+	l, err := label.Restores{Sessions: d.Sessions}.Forgotten(server, h.Cleared, h.Folders)
+	if err != nil || !l.Known() {
+		return "", err
+	}
+	return l.String(), nil
 }

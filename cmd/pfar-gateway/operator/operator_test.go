@@ -23,6 +23,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/operator"
 )
 
@@ -35,6 +36,7 @@ type bench struct {
 	mu     sync.Mutex
 	acts   []Act
 	broken error // of the record
+	shelf  shelf
 }
 
 func newBench(t testing.TB) *bench {
@@ -68,8 +70,9 @@ func newBench(t testing.TB) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t}
+	b := &bench{t: t, shelf: shelf{Sessions: sessions}}
 	b.Desk = &Desk{
+		Undo:      &b.shelf,
 		Approvals: approvals, Grants: grants, Sessions: sessions, Pins: store, Log: slog.New(slog.DiscardHandler),
 		Mask: func(text []byte) ([]byte, []string) {
 			return []byte(strings.ReplaceAll(string(text), "hunter2", "[redacted: token]")), []string{"token"}
@@ -275,6 +278,52 @@ func (b *bench) revokes(t *testing.T) {
 		if status, body := b.do("POST", path, ""); status != 200 || len(b.Grants.List()) != 0 {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
+	}
+}
+
+// shelf tells what there is to be restored, and notes what the stain is when that is done.
+type shelf struct {
+	*label.Sessions
+	stained gate.Label
+}
+
+func (s *shelf) Undo(_ context.Context, server string, q handover.Undo) (handover.History, error) {
+	if q.Restore {
+		s.stained = s.Stained(server)
+		_ = s.Clear(server) // as another operator, meanwhile
+	}
+	return handover.History{Restores: []handover.Change{{Path: "/srv/a"}}, Folders: []string{"/srv"}}, nil
+}
+
+// TestStainReturns: a restore puts a stain back that was cleared, before it is done and after, and says so. Where it
+// cannot, nothing is restored.
+func TestStainReturns(t *testing.T) {
+	b := newBench(t)
+	s := &b.shelf
+	if _, body := b.do("POST", "/undo/files", `{"path":"/srv/a"}`); strings.Contains(body, "stain") || s.stained.Known() {
+		t.Errorf("of a server without a stain: %s, %s", s.stained, body)
+	}
+	raw := gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}
+	if err := b.Sessions.Stain("files", raw, label.Source{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Sessions.Clear("files"); err != nil {
+		t.Fatal(err)
+	}
+	if _, body := b.do("GET", "/undo/files?path=/srv/a", ""); !strings.Contains(body, `"stain":"`+raw.String()) {
+		t.Error(body)
+	}
+	if b.Sessions.Stained("files").Known() {
+		t.Error("whoever looks puts it back")
+	}
+	_, body := b.do("POST", "/undo/files", `{"path":"/srv/a"}`)
+	if now := b.Sessions.Stained("files"); s.stained != raw || now != raw || !strings.Contains(body, raw.String()) {
+		t.Errorf("while it is restored %s, then %s, %s", s.stained, now, body)
+	}
+	s.stained = gate.Label{}
+	b.Record = func(Act) error { return errors.New("the disk is full") }
+	if status, body := b.do("POST", "/undo/files", `{"path":"/srv/a"}`); status == 200 || s.stained.Known() {
+		t.Errorf("%d, %s", status, body)
 	}
 }
 

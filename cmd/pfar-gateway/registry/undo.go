@@ -27,24 +27,27 @@ func (r *Registry) Keep(ctx context.Context, server string, call handover.Call) 
 }
 
 // Undo has a server's launcher tell what has changed in its folders, or restore it.
-func (r *Registry) Undo(ctx context.Context, server string, q handover.Undo) (json.RawMessage, error) {
+func (r *Registry) Undo(ctx context.Context, server string, q handover.Undo) (h handover.History, err error) {
 	q.ID = audit.NewID()
 	answer, err := r.question(ctx, undoTime, server, q.ID, handover.Message{Undo: &q})
 	if err != nil {
-		return nil, err
+		return h, err
 	}
 	if answer.file == nil {
-		return nil, errors.New("its launcher has told nothing")
+		return h, errors.New("its launcher has told nothing")
 	}
 	defer answer.file.Close()
 	text, err := io.ReadAll(io.NewSectionReader(answer.file, 0, maxUndo+1))
 	if err == nil && len(text) > maxUndo {
 		err = errors.New("it is too much")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading what its launcher has told: %w", err)
+	if err == nil {
+		err = json.Unmarshal(text, &h)
 	}
-	return text, nil
+	if err != nil {
+		return h, fmt.Errorf("reading what its launcher has told: %w", err)
+	}
+	return h, nil
 }
 
 // question asks the launcher of a server, which is kept awake for that.

@@ -97,4 +97,11 @@ CREATE TABLE IF NOT EXISTS verifications ( -- what the last call showed of a ser
 	words TEXT NOT NULL,
 	at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS cleared ( -- stains that the operator has cleared
+	server TEXT NOT NULL,
+	label INTEGER NOT NULL, -- both as in stains
+	at INTEGER NOT NULL, -- the last time; rises with each clearing, whatever the clock says
+	PRIMARY KEY (server, label)
+) STRICT, WITHOUT ROWID;
 `

@@ -36,7 +36,15 @@ func (s *Store) list(q handover.Undo) (handover.History, error) {
 	for _, r := range s.repairs(n, q) {
 		h.Restores = append(h.Restores, r.change())
 	}
+	h.Folders, h.Cleared = foldersOf(q, s.paths()), s.history.clearedBefore(n)
 	return h, nil
+}
+
+// foldersOf are the folders that a question may be about.
+func foldersOf(q handover.Undo, folders []string) []string {
+	return slices.DeleteFunc(folders, func(folder string) bool {
+		return !within(q, folder) && !below(path.Clean(q.Path), []string{folder})
+	})
 }
 
 // within reports whether a question is about a path.

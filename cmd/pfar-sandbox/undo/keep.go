@@ -285,7 +285,7 @@ func (p *pass) commit(calls []handover.Call) error {
 	}
 	var records []record
 	for _, folder := range fresh {
-		records = append(records, record{Base: baseOf(folder, first)})
+		records = append(records, record{Base: baseOf(folder, first, 0)})
 	}
 	if len(v.Calls)+len(v.Changes) > 0 {
 		records = append(records, record{Version: &v})

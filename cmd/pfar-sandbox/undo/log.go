@@ -41,8 +41,9 @@ type record struct {
 
 // base is what was in a folder before the first version that is kept.
 type base struct {
-	Folder name     `json:"folder"`
-	Files  []change `json:"files"` // a map of them would have names that are no UTF-8 as its keys
+	Folder  name     `json:"folder"`
+	Files   []change `json:"files"`             // a map of them would have names that are no UTF-8 as its keys
+	Cleared int64    `json:"cleared,omitempty"` // as in handover.History
 }
 
 // history is what the log says.
@@ -50,11 +51,15 @@ type history struct {
 	current  map[string]*entry // by path
 	versions []version
 	based    map[string]bool // folders that have a base
+	cleared  int64           // the least of these
 }
 
 // take adds a record.
 func (h *history) take(r record) {
 	if r.Base != nil {
+		if len(h.based) == 0 || r.Base.Cleared < h.cleared {
+			h.cleared = r.Base.Cleared
+		}
 		h.based[string(r.Base.Folder)] = true
 		for _, c := range r.Base.Files {
 			h.current[string(c.Path)] = c.Now
@@ -86,6 +91,19 @@ func (h *history) before(n int) map[string]*entry {
 	return was
 }
 
+// clearedBefore is which stains had been cleared when that was kept which was there before the versions from the nth on
+// (handover.History).
+func (h *history) clearedBefore(n int) int64 {
+	if n == 0 || len(h.versions[n-1].Calls) == 0 {
+		return h.cleared
+	}
+	least := h.versions[n-1].Calls[0].Cleared
+	for _, c := range h.versions[n-1].Calls {
+		least = min(least, c.Cleared)
+	}
+	return least
+}
+
 // readLog reads records up to the first that is not whole, which was being written when its writer ended, and returns
 // how many bytes they have. What is not below one of the folders is left out.
 func readLog(f io.Reader, folders []string) (h history, size int64) {
@@ -114,8 +132,8 @@ func below(path string, folders []string) bool {
 }
 
 // baseOf is a folder's base: those of the files that are below it.
-func baseOf(folder string, files map[string]*entry) *base {
-	b := &base{Folder: name(folder)}
+func baseOf(folder string, files map[string]*entry, cleared int64) *base {
+	b := &base{Folder: name(folder), Cleared: cleared}
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		if below(file, []string{folder}) {
 			b.Files = append(b.Files, change{Path: name(file), Now: files[file]})
@@ -155,7 +173,7 @@ func (s *Store) append(text []byte) error {
 
 // drop forgets the first n versions: what was there before them cannot be restored any more.
 func (s *Store) drop(n int) error {
-	was := s.history.before(n)
+	was, cleared := s.history.before(n), s.history.clearedBefore(n)
 	first := maps.Clone(s.history.current)
 	for path, e := range was {
 		if first[path] = e; e == nil {
@@ -165,7 +183,7 @@ func (s *Store) drop(n int) error {
 	var records []record
 	for _, t := range s.trees {
 		if s.history.based[t.Path] {
-			records = append(records, record{Base: baseOf(t.Path, first)})
+			records = append(records, record{Base: baseOf(t.Path, first, cleared)})
 		}
 	}
 	for _, v := range s.history.versions[n:] {
@@ -181,7 +199,7 @@ func (s *Store) drop(n int) error {
 	if err != nil {
 		return fmt.Errorf("forgetting old versions: %w", err)
 	}
-	s.history.versions = slices.Clone(s.history.versions[n:])
+	s.history.versions, s.history.cleared = slices.Clone(s.history.versions[n:]), cleared
 	if err := s.openLog(); err != nil {
 		s.broken = err
 		return err

@@ -254,7 +254,7 @@ func TestList(t *testing.T) {
 	for _, s := range h.Steps {
 		got += fmt.Sprintln(s.Calls, s.Changes)
 	}
-	const format = "[{1 desk write}] [{%s file changed 1 6 }]\n[{3 desk write}] [{%s file deleted 1 0 }]\n"
+	const format = "[{1 desk write 0}] [{%s file changed 1 6 }]\n[{3 desk write 0}] [{%s file deleted 1 0 }]\n"
 	want := fmt.Sprintf(format, b.path("a"), b.path("in/b"))
 	if got != want {
 		t.Errorf("got %s\nwant %s", got, want)
@@ -283,4 +283,42 @@ func TestUnseenWrites(t *testing.T) {
 			t.Fatalf("got %q, want %q", got, text)
 		}
 	}
+}
+
+// TestCleared: a restore is told which stains had been cleared when that was kept which it brings back: no later one,
+// also when other versions are forgotten, and for the next process.
+func TestCleared(t *testing.T) {
+	b := newBed(t)
+	b.write("a", "first")
+	b.must(b.Keep())
+	cleared := func(q handover.Undo) int64 {
+		t.Helper()
+		h, err := b.List(q)
+		b.must(err)
+		if len(h.Folders) != 1 || h.Folders[0] != b.dir {
+			t.Errorf("it is in %q", h.Folders)
+		}
+		return h.Cleared
+	}
+	for i, at := range []int64{3, 5, 5} {
+		late := handover.Call{ID: fmt.Sprint(i, " late"), Cleared: at + 1}
+		b.must(b.Keep(late, handover.Call{ID: fmt.Sprint(i), Cleared: at}))
+		b.write("a", fmt.Sprint(i))
+	}
+	all := func(oldest int64) {
+		t.Helper()
+		for since, want := range map[string]int64{"": oldest, "1": 5, "1 late": 5, "2": 5} {
+			if got := cleared(handover.Undo{Since: since, Path: b.path("a")}); got != want {
+				t.Errorf("since call %q: %d, want %d", since, got, want)
+			}
+		}
+	}
+	all(0)
+	if got := cleared(handover.Undo{Since: "0"}); got != 3 {
+		t.Errorf("since the first call: %d", got)
+	}
+	b.must(b.drop(1))
+	all(3)
+	b.open()
+	all(3)
 }
