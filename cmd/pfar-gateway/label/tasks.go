@@ -30,6 +30,9 @@ type Tasks struct {
 
 // Begin makes the session of a task, unless there is one.
 func (t *Tasks) Begin(client, handle string) error {
+	if t.Sessions.Known(client, handle) { // as for nearly every request, which waits for no other client's disk
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.Sessions.Known(client, handle) {
