@@ -261,10 +261,23 @@ func (c *Catalogue) Named(k Kind, endpoint, name string) (Route, error) {
 
 // unknown says why a name is not served.
 func (s *served) unknown(k Kind, what, own, name string) error {
-	if s.held[k][own] {
+	if s.waits(k, own) {
 		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "%s %s is held back until the owner accepts its definition: pfar pins show %s", what, protocol.Quote(name), s.name)
 	}
 	return missing(s.name, "unknown %s %s", what, protocol.Quote(name))
+}
+
+// waits reports whether a tool or prompt would have this name if the owner accepted its definition.
+func (s *served) waits(k Kind, name string) bool {
+	if k != Tools {
+		return s.held[k][name]
+	}
+	for own := range s.held[k] {
+		if cmp.Or(s.declared.Tools[own].Rename, own) == name && enabled(s.declared.Tools, own) {
+			return true
+		}
+	}
+	return false
 }
 
 // ByURI finds the server that has a resource: that lists it, or has a template that it fits. It returns false if there

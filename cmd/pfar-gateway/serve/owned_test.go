@@ -1,10 +1,12 @@
 package serve
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -44,6 +46,53 @@ func TestOwnersWordsOnTools(t *testing.T) {
 			if !strings.Contains(got, "unknown tool") {
 				t.Errorf("%s: %s is called: %s", path, name, got)
 			}
+		}
+	}
+}
+
+// TestSwitchedOffIsNotThere: a tool that the owner has switched off, and one that clients see under another name, are
+// not there under the server's own: the answer is that for a name that nobody has, on every path, whether or not their
+// definitions were accepted.
+func TestSwitchedOffIsNotThere(t *testing.T) {
+	no := false
+	for _, pinned := range []string{"trust-first", "hold"} {
+		g := start(t, DefaultLimits())
+		g.Launch(t, handover.Server{Name: "one", Pins: pinned, Declared: registrytest.Trusted("one"),
+			Tools: map[string]handover.Tool{
+				"one-read":   {Rename: "get", Description: "Fetches what is mine"},
+				"one-drop":   {Enabled: &no},
+				"x.drop-one": {Enabled: &no},
+			}}, kinds("one")).Ready(t)
+		plain, search := declared("desk", deskToken, "one"), declared("lab", labToken, "one")
+		search.Search = true
+		g.srv.Learn([]access.Client{plain, search})
+		finds := g.as(labToken).session(t, "/mcp")
+		for _, pair := range [][2]string{{"one-drop", "eno-pord"}, {"x.drop-one", "x.pord-eno"}, {"one-read", "eno-daer"}} {
+			answers := func(name string) (all []string) {
+				for path, prefix := range map[string]string{"/mcp": "one__", "/mcp/one": "", "/mcp/desk/default/one": ""} {
+					c := g.as(deskToken).session(t, path)
+					all = append(all, path+" "+c.call(t, "tools/call", `{"name":"`+prefix+name+`","arguments":{}}`))
+				}
+				word := strings.NewReplacer("one", "", "eno", "").Replace(name)
+				for _, ask := range []string{
+					`"search_tools","arguments":{"query":"` + word + `"}`, `"describe_tool","arguments":{"name":"one__` + name + `"}`,
+					`"call_tool","arguments":{"name":"one__` + name + `","arguments":{}}`,
+				} {
+					all = append(all, finds.call(t, "tools/call", `{"name":`+ask+`}`))
+				}
+				for i := range all {
+					all[i] = strings.ReplaceAll(all[i], name, "NAME")
+				}
+				slices.Sort(all)
+				return all
+			}
+			if got, want := answers(pair[0]), answers(pair[1]); !slices.Equal(got, want) {
+				t.Errorf("%s, %s:\ngot  %q\nwant %q", pinned, pair[0], got, want)
+			}
+		}
+		got := g.as(deskToken).session(t, "/mcp/one").call(t, "tools/call", `{"name":"get","arguments":{}}`)
+		if held := strings.Contains(got, "held back"); held != (pinned == "hold") {
+			t.Errorf("%s: under the owner's name: %s", pinned, got)
 		}
 	}
 }

@@ -92,3 +92,39 @@ func TestEditedForbids(t *testing.T) {
 		}
 	}
 }
+
+// TestSwitchedOffMeanwhile: what a person was asked about is not sent once the owner has switched the tool off, or
+// given its name to another one.
+func TestSwitchedOffMeanwhile(t *testing.T) {
+	no := false
+	for name, owner := range map[string]map[string]handover.Tool{
+		"switched off": {"one-read": {Enabled: &no}},
+		"renamed":      {"one-read": {Rename: "get"}},
+		"swapped":      {"one-read": {Rename: "get"}, "one-drop": {Rename: "one-again"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := strict(t)
+			server := saying(`{"effect":"irreversible","audience":"secret","from":"first"}`)
+			server.Tools = map[string]handover.Tool{"one-drop": {Rename: "get"}, "one-read": {Rename: "one-again"}}
+			l := g.Launch(t, server, kinds("one"))
+			l.Ready(t)
+			c := g.session(t, "/mcp/one")
+			done := make(chan string, 1)
+			go func() { done <- c.call(t, "tools/call", `{"name":"one-again","arguments":{"message":"held"}}`) }()
+			open := g.pending(t)
+			server.Tools = owner
+			if err := handover.Tell(g.Path, server, ""); err != nil {
+				t.Fatal(err)
+			}
+			g.answer(t, open, true)
+			if got := <-done; strings.Contains(got, `"result"`) && !strings.Contains(got, `"isError":true`) {
+				t.Errorf("the call that waited: %s", got)
+			}
+			for len(l.Lines) > 0 {
+				if line := <-l.Lines; strings.Contains(line, "held") {
+					t.Errorf("the server was sent %s", line)
+				}
+			}
+		})
+	}
+}

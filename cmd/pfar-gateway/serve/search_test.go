@@ -177,3 +177,36 @@ func TestSearchTaints(t *testing.T) {
 		}
 	}
 }
+
+// TestSearchFindsNothingPrivate: a client that searches finds neither the tools of a server that is not its own, nor
+// those hidden from it; their names are those of nobody, also after it was told of them.
+func TestSearchFindsNothingPrivate(t *testing.T) {
+	var rights access.Client
+	g, c := searcher(t, nil, func(desk *access.Client) { rights = *desk })
+	const query = `{"query":"file read_text delete issue"}`
+	if got := c.own(t, "search_tools", query); !strings.Contains(got, "files__read_text") {
+		t.Fatalf("found %s", got)
+	}
+	for name, narrow := range map[string]func(*access.Client){
+		"the server": func(desk *access.Client) { desk.Servers = []string{"tracker"} },
+		"each tool":  func(desk *access.Client) { desk.Hide = []string{"files.*"} },
+		"all but":    func(desk *access.Client) { desk.Allow = []string{"tracker.*"} },
+	} {
+		desk := rights
+		narrow(&desk)
+		g.srv.Learn([]access.Client{desk})
+		c := g.as(deskToken).session(t, "/mcp")
+		got := c.own(t, "search_tools", query)
+		if strings.Contains(got, "files") || !strings.Contains(got, "tracker__create_issue") {
+			t.Errorf("%s: found %s", name, got)
+		}
+		for _, tool := range []string{"describe_tool", "call_tool"} {
+			ask := func(name string) string {
+				return strings.ReplaceAll(c.own(t, tool, `{"name":"`+name+`"}`), name, "NAME")
+			}
+			if got, want := ask("files__read_text"), ask("files__raed_text"); got != want {
+				t.Errorf("%s, %s: got  %s\nwant %s", name, tool, got, want)
+			}
+		}
+	}
+}
