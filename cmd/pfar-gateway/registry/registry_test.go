@@ -564,7 +564,8 @@ func TestLargeResult(t *testing.T) {
 		}
 	}
 	size = 8 << 20
-	if _, err := call(r, "s__echo", ""); code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "longer than the limit") {
+	if _, err := call(r, "s__echo", ""); code(err) != protocol.CodeUnavailable ||
+		!strings.Contains(err.Error(), "longer than the limit") {
 		t.Errorf("beyond the limit: %v", err)
 	}
 }
@@ -591,7 +592,8 @@ func TestStoppedBecauseItFailed(t *testing.T) {
 	}
 	_, err = r.Catalogue().View("bad")
 	if err == nil || strings.Contains(err.Error(), "being stopped") ||
-		!strings.Contains(err.Error(), "its result is not an object") || !strings.Contains(remedy(err), "pfar logs bad") {
+		!strings.Contains(err.Error(), "it does not keep to the protocol") ||
+		!strings.Contains(remedy(err), "pfar logs bad") {
 		t.Errorf("clients hear %v; %s", err, remedy(err))
 	}
 }
