@@ -189,7 +189,7 @@ func (v messageVerb) follow(
 	return now, err
 }
 
-// told adds to what was heard what the set-up says now. a is the set-up if it has just begun.
+// told returns h with a reply that describes the state of the set-up. a is a set-up that has just begun, else nil.
 func (v messageVerb) told(h heard, now control.Flow, a *adding) heard {
 	if !h.Taken {
 		return h

@@ -298,7 +298,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// leaveOut removes the host of a remote server's url from what it suggests: the declaration has it there.
+// leaveOut removes the host of a remote server's url from the suggested hosts: the url already allows it.
 func (l *lesson) leaveOut(address string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

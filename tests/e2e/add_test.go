@@ -186,7 +186,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// chat sets Notion up by messages of a chat: what is not for the set-up passes on.
+// chat sets Notion up with pfar message, and wants other messages to come out unchanged.
 func chat(t *testing.T, p *pfar) {
 	t.Helper()
 	for _, m := range []struct{ text, passes, reply string }{

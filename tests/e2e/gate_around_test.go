@@ -260,7 +260,7 @@ func (s *stage) takeBack(path string) {
 	}
 }
 
-// undoWrites has a person undo what was written to a file, do something, and then undo the undo.
+// undoWrites undoes the writes to a file as the operator, calls between, and undoes that undo.
 func (s *stage) undoWrites(path string, between func()) {
 	s.t.Helper()
 	undo := func(args ...string) (h handover.History) {

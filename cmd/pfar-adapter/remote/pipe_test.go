@@ -36,7 +36,8 @@ func newEnd(in, out net.Conn) *end {
 	return e
 }
 
-// send delivers what was written. It returns when all has arrived after Close, or when the other end is closed.
+// send delivers written bytes to the other end. It returns when that end is closed or, after Close, when all bytes are
+// delivered.
 func (e *end) send() {
 	defer e.out.Close()
 	for {

@@ -44,8 +44,9 @@ func (s Restores) forgotten(server string, since int64, folders []string) (all s
 	return all, nil
 }
 
-// Restore puts a stain back that was cleared since then, on a server and its folders, because what they held before
-// that is about to be there again. It is on the disk when Restore returns; with an error nothing may be restored.
+// Restore stains a server and its folders again with the stains that were cleared since then. It is called before undo
+// brings back files from before the clearing. The stain is on the disk when Restore returns; with an error, undo must
+// not begin.
 func (s Restores) Restore(server string, since int64, folders []string, by Source) error {
 	s.stainMu.Lock()
 	defer s.stainMu.Unlock()

@@ -188,7 +188,7 @@ func (s *Sessions) Stained(server string) gate.Label {
 }
 
 // Clear takes a server's stain away, also from where it could leave what was written to it. That is the operator's
-// alone, who has looked at what it holds. What undo keeps from before keeps the stain (Restores).
+// alone, who has looked at what it holds. Old versions of files that undo keeps still have the stain (Restores).
 func (s *Sessions) Clear(server string) error {
 	s.stainMu.Lock()
 	defer s.stainMu.Unlock()

@@ -75,7 +75,7 @@ func loginFirst(server string) error {
 	return signedOut(server, "server %q cannot be called before its owner has signed in", server)
 }
 
-// standing returns why a server does not run of which pfard says so.
+// standing returns the reason of the state in which pfard reports a server that does not run.
 func standing(in control.State) failure.Fact {
 	switch in {
 	case control.Stopped:

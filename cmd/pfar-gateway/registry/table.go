@@ -149,7 +149,7 @@ func (t *table) takeDown(e *entry, state State) {
 	e.served, e.down, e.state = nil, true, state
 	forgotten := t.forget()
 	t.publish(changed)
-	e.waking.finish(state.Reason) // whoever waits for it finds the lists without it
+	e.waking.finish(state.Reason) // calls that wait for the server see the new lists
 	t.tell(Event{Server: name, Changed: changed})
 	if forgotten != "" {
 		t.tell(Event{Server: forgotten, Forgotten: true})
