@@ -64,9 +64,13 @@ func (v messageVerb) run(ctx context.Context) error {
 	}
 	h := heard{}
 	if len(text) <= maxChat { // a longer one is no secret and no command
-		if h, err = v.hear(ctx, string(text)); err != nil {
-			return err
-		}
+		h, err = v.hear(ctx, string(text))
+	}
+	if h.Secret {
+		fmt.Fprintln(v.stderr, "Delete the message from the chat: it is a secret.")
+	}
+	if err != nil {
+		return err
 	}
 	switch {
 	case v.json():

@@ -44,7 +44,7 @@ func TestMessageSetsUp(t *testing.T) {
 		t.Helper()
 		out, said := b.say(t, text, exitOK, "--json")
 		var h heard
-		if err := json.Unmarshal([]byte(out), &h); err != nil || said != "" {
+		if err := json.Unmarshal([]byte(out), &h); err != nil || (said != "") != want.Secret {
 			t.Fatalf("%q: %v, %s%s", text, err, out, said)
 		}
 		for _, w := range words {
@@ -103,7 +103,8 @@ func TestMessageFails(t *testing.T) {
 	w.Pattern = "unstorable"
 	b := newAdd(t, newSetUp(w))
 	b.say(t, "connect notion", exitOK)
-	if out, said := b.say(t, "unstorable", exitFailed); out != "" || !strings.Contains(said, "the disk is full") {
+	out, said := b.say(t, "unstorable", exitFailed)
+	if out != "" || !strings.Contains(said, "the disk is full") || !strings.HasPrefix(said, "Delete the message") {
 		t.Errorf("%q, %q", out, said)
 	}
 }

@@ -174,6 +174,17 @@ func (i *installs) Settings() installer.Reader {
 // Clean removes secrets from a text, and makes it one printable line.
 func (i *installs) Clean(text string) string { return printable(i.redaction.clean(text)) }
 
+// Integrity returns the digest of a package that the catalogue names, as the registry had it when the entry was made.
+func (i *installs) Integrity(p source.Package) string {
+	for _, s := range i.reader.services.now().All() {
+		if named, err := source.ParseExact(s.Program.Package); err == nil && named.Key() == p.Key() &&
+			named.Version == p.Version {
+			return s.Program.Integrity
+		}
+	}
+	return ""
+}
+
 // Installed makes pfard read the declarations again after an installation.
 func (i *installs) Installed(source.Package) { i.inbox.post(i.around.reload) }
 

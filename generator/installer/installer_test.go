@@ -266,30 +266,33 @@ func TestCheckLock(t *testing.T) {
 			url + `"` + info + `}}]}`
 	}
 	archive := `, "archive_info": {"hashes": {"sha256": "` + hash + `"}}`
-	for name, c := range map[string]struct{ pkg, lock, fault string }{
-		"npm": {"npm:x@1.0.0", npm(entry("x", sum), entry("y", sum)), ""},
+	for name, c := range map[string]struct{ pkg, lock, fault, known string }{
+		"npm":                {"npm:x@1.0.0", npm(entry("x", sum), entry("y", sum)), "", ""},
+		"the known digest":   {"npm:x@1.0.0", npm(entry("x", sum), entry("y", sum)), "", "sha512-AAAA"},
+		"another digest":     {"npm:x@1.0.0", npm(entry("x", sum)), "want sha512-AAA, got sha512-AAAA", "sha512-AAA"},
+		"a known weaker one": {"npm:x@1.0.0", npm(entry("x", `, "integrity": "sha256-AAAA"`)), "another npm:x@1.0.0", "sha512-A"},
 		"bundled": {"npm:x@1.0.0", npm(entry("x", sum),
-			`"node_modules/x/node_modules/y": {"inBundle": true}`), ""},
-		"no digest":      {"npm:x@1.0.0", npm(entry("x", sum), entry("y", "")), "no SHA-2 digest of node_modules/y"},
-		"a weak digest":  {"npm:x@1.0.0", npm(entry("x", `, "integrity": "sha1-AAAA"`)), "no SHA-2 digest"},
-		"its own folder": {"npm:x@1.0.0", npm(entry("x", sum+`, "link": true`)), "is a link"},
+			`"node_modules/x/node_modules/y": {"inBundle": true}`), "", ""},
+		"no digest":      {"npm:x@1.0.0", npm(entry("x", sum), entry("y", "")), "no SHA-2 digest of node_modules/y", ""},
+		"a weak digest":  {"npm:x@1.0.0", npm(entry("x", `, "integrity": "sha1-AAAA"`)), "no SHA-2 digest", ""},
+		"its own folder": {"npm:x@1.0.0", npm(entry("x", sum+`, "link": true`)), "is a link", ""},
 		"git": {"npm:x@1.0.0", npm(entry("x", sum),
-			`"node_modules/y": {"integrity": "sha512-A", "resolved": "git+ssh://h/y"}`), "not the registry"},
-		"another version": {"npm:x@1.0.1", npm(entry("x", sum)), `want version "1.0.1" of x, got "1.0.0"`},
-		"another package": {"npm:z@1.0.0", npm(entry("x", sum)), `want version "1.0.0" of z, got ""`},
-		"no JSON":         {"npm:x@1.0.0", "nothing", "cannot be read"},
-		"pip":             {"pypi:mcp-x==1.0", pip("MCP_x", "https://i.example/x.whl", archive), ""},
-		"pip no digest":   {"pypi:mcp-x==1.0", pip("mcp-x", "https://i.example/x.whl", `, "archive_info": {}`), "no SHA-256"},
-		"pip of git":      {"pypi:mcp-x==1.0", pip("mcp-x", "https://i.example/x", `, "vcs_info": {}`), "no SHA-256"},
-		"pip of a file":   {"pypi:mcp-x==1.0", pip("mcp-x", "file:///x.whl", archive), "not the index"},
-		"pip of another":  {"pypi:mcp-y==1.0", pip("mcp-x", "https://i.example/x.whl", archive), "has not installed mcp-y"},
-		"pip no JSON":     {"pypi:mcp-x==1.0", "", "cannot be read"},
+			`"node_modules/y": {"integrity": "sha512-A", "resolved": "git+ssh://h/y"}`), "not the registry", ""},
+		"another version": {"npm:x@1.0.1", npm(entry("x", sum)), `want version "1.0.1" of x, got "1.0.0"`, ""},
+		"another package": {"npm:z@1.0.0", npm(entry("x", sum)), `want version "1.0.0" of z, got ""`, ""},
+		"no JSON":         {"npm:x@1.0.0", "nothing", "cannot be read", ""},
+		"pip":             {"pypi:mcp-x==1.0", pip("MCP_x", "https://i.example/x.whl", archive), "", ""},
+		"pip no digest":   {"pypi:mcp-x==1.0", pip("mcp-x", "https://i.example/x.whl", `, "archive_info": {}`), "no SHA-256", ""},
+		"pip of git":      {"pypi:mcp-x==1.0", pip("mcp-x", "https://i.example/x", `, "vcs_info": {}`), "no SHA-256", ""},
+		"pip of a file":   {"pypi:mcp-x==1.0", pip("mcp-x", "file:///x.whl", archive), "not the index", ""},
+		"pip of another":  {"pypi:mcp-y==1.0", pip("mcp-x", "https://i.example/x.whl", archive), "has not installed mcp-y", ""},
+		"pip no JSON":     {"pypi:mcp-x==1.0", "", "cannot be read", ""},
 	} {
 		p, err := source.ParseExact(c.pkg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = CheckLock(p, []byte(c.lock))
+		err = CheckLock(p, []byte(c.lock), c.known)
 		if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%s: %v, want %q", name, err, c.fault)
 		}

@@ -21,14 +21,15 @@ func tool(k source.Kind) string {
 	return "npm"
 }
 
-// CheckLock checks that a lock names the package that was asked for, and a digest for each package in the tree. npm and
-// pip have compared the digests with the files that they fetched.
-func CheckLock(p source.Package, lock []byte) error {
-	check := checkNPM
+// CheckLock checks that a lock names the package that was asked for, and a digest for each package in the tree. npm has
+// compared the digests with the files that it fetched; where an index gives no digest, pip's is that of what it fetched.
+// If the digest of an npm package is known beforehand, the package must have that one.
+func CheckLock(p source.Package, lock []byte, known string) error {
+	check := func() error { return checkNPM(p, lock, known) }
 	if p.Kind == source.PyPI {
-		check = checkPip
+		check = func() error { return checkPip(p, lock) }
 	}
-	if err := check(p, lock); err != nil {
+	if err := check(); err != nil {
 		return fmt.Errorf("checking what %s has installed: %w", tool(p.Kind), err)
 	}
 	return nil
@@ -37,7 +38,7 @@ func CheckLock(p source.Package, lock []byte) error {
 // digests are the prefixes of digests that npm accepts and nobody can forge.
 var digests = []string{"sha512-", "sha384-", "sha256-"}
 
-func checkNPM(p source.Package, lock []byte) error {
+func checkNPM(p source.Package, lock []byte, known string) error {
 	var l struct {
 		Packages map[string]struct {
 			Version, Resolved, Integrity string
@@ -47,8 +48,13 @@ func checkNPM(p source.Package, lock []byte) error {
 	if err := json.Unmarshal(lock, &l); err != nil {
 		return fmt.Errorf("its lock cannot be read: %w", err)
 	}
-	if got := l.Packages["node_modules/"+p.Name].Version; got != p.Version {
-		return fmt.Errorf("want version %q of %s, got %q", p.Version, p.Name, got)
+	top := l.Packages["node_modules/"+p.Name]
+	if top.Version != p.Version {
+		return fmt.Errorf("want version %q of %s, got %q", p.Version, p.Name, top.Version)
+	}
+	if known != "" && !slices.Contains(strings.Fields(top.Integrity), known) {
+		return fmt.Errorf("the registry has another %s than pfar knows: want %s, got %s; "+
+			"if you trust that one, write an entry for the service in services.d", p, known, top.Integrity)
 	}
 	for at, e := range l.Packages {
 		strong := slices.ContainsFunc(strings.Fields(e.Integrity), func(word string) bool {

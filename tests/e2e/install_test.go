@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/drift"
 	"github.com/pfar/pfar/units/control"
 )
@@ -160,6 +162,10 @@ func TestInstall(t *testing.T) {
 	r.npm(t, name, "1.3.0", "")
 	r.npm(t, name, "1.4.0", "")
 	put(t, filepath.Join(r.dir, "files/example-mcp-echo-1.3.0.tgz"), "another one")
+	memory, _ := catalog.Load(nil, "").Find("memory")
+	known, err := source.ParseExact(memory.Program.Package)
+	check(t, err)
+	r.npm(t, known.Name, known.Version, "") // the registry is consistent, and has another package of that name
 	wheel(t, filepath.Join(r.dir, "files"), "mcp_server_git")
 	put(t, filepath.Join(r.dir, "files/mcp_server_time-1.0.tar.gz"), "sources")
 	r.pypi(t, "mcp-server-git", "mcp_server_git-1.0-py3-none-any.whl")
@@ -210,6 +216,7 @@ func TestInstall(t *testing.T) {
 	for pkg, want := range map[string]string{
 		"npm:" + name + "@1.2.0":     "other.example.com",
 		"npm:" + name + "@1.3.0":     "integrity",
+		memory.Program.Package:       "than pfar knows: want " + memory.Program.Integrity,
 		"npm:" + name + "@9.9.9":     "No matching version found for @example/mcp-echo@9.9.9",
 		"npm:@example/none@1.0.0":    "404",
 		"pypi:mcp-server-time==1.0":  "No matching distribution",

@@ -30,7 +30,7 @@ func (j *Jobs) finish(p source.Package, stage string) error {
 		name string
 		do   func() error
 	}{
-		{"check", func() error { return check(root, p) }},
+		{"check", func() error { return check(root, p, j.around.Integrity(p)) }},
 		{"own", func() error { return own(root) }},
 		{"record", func() error { return write(stage, p) }},
 		{"folder", func() error { return open(j.dir, filepath.Dir(place)) }},
@@ -82,13 +82,13 @@ func newest(p source.Package, stage string) (source.Package, error) {
 	return installer.Newest(p, b)
 }
 
-// check wants the job to have ended well, and its lock to be whole.
-func check(root *os.Root, p source.Package) error {
+// check wants the job to have ended well, its lock to be whole, and the package to be the one that is known.
+func check(root *os.Root, p source.Package, known string) error {
 	b, err := readLock(root)
 	if err != nil {
 		return err
 	}
-	if err := installer.CheckLock(p, b); err != nil {
+	if err := installer.CheckLock(p, b, known); err != nil {
 		return err
 	}
 	return root.Remove(installer.Done)

@@ -30,6 +30,8 @@ type Machine interface {
 type Around interface {
 	Settings() installer.Reader // of this host, as it is now
 	Clean(text string) string   // without secrets
+	// Integrity is the digest that an npm package must have, in the form of the registry; "": none is known.
+	Integrity(p source.Package) string
 	Installed(p source.Package) // there is another package
 	Log(instance string) string // says where to read what a job's process writes
 }

@@ -36,6 +36,7 @@ type bench struct {
 	does func(stage string) string // what npm does there; it returns why it fails
 
 	refused egress.Refusal // of the job's bridge
+	known   string         // digest of the package
 
 	mu        sync.Mutex
 	starts    int
@@ -99,8 +100,9 @@ func (b *bench) Settings() installer.Reader {
 	}}
 }
 
-func (b *bench) Clean(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }
-func (b *bench) Log(string) string        { return "the log" }
+func (b *bench) Clean(text string) string        { return strings.ReplaceAll(text, "hunter2", "***") }
+func (b *bench) Log(string) string               { return "the log" }
+func (b *bench) Integrity(source.Package) string { return b.known }
 func (b *bench) Installed(source.Package) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -243,7 +245,8 @@ func TestInstallFails(t *testing.T) {
 			os.Remove(s + "/lock.json")
 			os.Symlink("/etc/passwd", s+"/lock.json")
 		}),
-		"is neither a file nor a directory": also(func(s string) { unix.Mkfifo(s+"/tree/fifo", 0o644) }),
+		"another " + wanted.String() + " than pfar knows": also(func(string) { b.known = "sha512-another" }),
+		"is neither a file nor a directory":               also(func(s string) { unix.Mkfifo(s+"/tree/fifo", 0o644) }),
 		"the disk is full; make room": func(string) string {
 			return "exit status 228: npm error nospc Clear up some disk space and try again."
 		},
