@@ -267,10 +267,11 @@ func TestCheckLock(t *testing.T) {
 	}
 	archive := `, "archive_info": {"hashes": {"sha256": "` + hash + `"}}`
 	for name, c := range map[string]struct{ pkg, lock, fault, known string }{
-		"npm":                {"npm:x@1.0.0", npm(entry("x", sum), entry("y", sum)), "", ""},
-		"the known digest":   {"npm:x@1.0.0", npm(entry("x", sum), entry("y", sum)), "", "sha512-AAAA"},
-		"another digest":     {"npm:x@1.0.0", npm(entry("x", sum)), "want sha512-AAA, got sha512-AAAA", "sha512-AAA"},
-		"a known weaker one": {"npm:x@1.0.0", npm(entry("x", `, "integrity": "sha256-AAAA"`)), "another npm:x@1.0.0", "sha512-A"},
+		"npm":              {"npm:x@1.0.0", npm(entry("x", sum), entry("y", sum)), "", ""},
+		"the known digest": {"npm:x@1.0.0", npm(entry("x", sum), entry("y", sum)), "", "sha512-AAAA"},
+		"another digest":   {"npm:x@1.0.0", npm(entry("x", sum)), "want sha512-AAA, got sha512-AAAA", "sha512-AAA"},
+		"a known weaker one": {"npm:x@1.0.0", npm(entry("x", `, "integrity": "sha256-A"`)),
+			"another npm:x@1.0.0", "sha512-A"},
 		"bundled": {"npm:x@1.0.0", npm(entry("x", sum),
 			`"node_modules/x/node_modules/y": {"inBundle": true}`), "", ""},
 		"no digest":      {"npm:x@1.0.0", npm(entry("x", sum), entry("y", "")), "no SHA-2 digest of node_modules/y", ""},
@@ -281,12 +282,17 @@ func TestCheckLock(t *testing.T) {
 		"another version": {"npm:x@1.0.1", npm(entry("x", sum)), `want version "1.0.1" of x, got "1.0.0"`, ""},
 		"another package": {"npm:z@1.0.0", npm(entry("x", sum)), `want version "1.0.0" of z, got ""`, ""},
 		"no JSON":         {"npm:x@1.0.0", "nothing", "cannot be read", ""},
-		"pip":             {"pypi:mcp-x==1.0", pip("MCP_x", "https://i.example/x.whl", archive), "", ""},
-		"pip no digest":   {"pypi:mcp-x==1.0", pip("mcp-x", "https://i.example/x.whl", `, "archive_info": {}`), "no SHA-256", ""},
-		"pip of git":      {"pypi:mcp-x==1.0", pip("mcp-x", "https://i.example/x", `, "vcs_info": {}`), "no SHA-256", ""},
-		"pip of a file":   {"pypi:mcp-x==1.0", pip("mcp-x", "file:///x.whl", archive), "not the index", ""},
-		"pip of another":  {"pypi:mcp-y==1.0", pip("mcp-x", "https://i.example/x.whl", archive), "has not installed mcp-y", ""},
-		"pip no JSON":     {"pypi:mcp-x==1.0", "", "cannot be read", ""},
+		"pip": {"pypi:mcp-x==1.0",
+			pip("MCP_x", "https://i.example/x.whl", archive), "", ""},
+		"pip no digest": {"pypi:mcp-x==1.0",
+			pip("mcp-x", "https://i.example/x.whl", `, "archive_info": {}`), "no SHA-256", ""},
+		"pip of git": {"pypi:mcp-x==1.0",
+			pip("mcp-x", "https://i.example/x", `, "vcs_info": {}`), "no SHA-256", ""},
+		"pip of a file": {"pypi:mcp-x==1.0",
+			pip("mcp-x", "file:///x.whl", archive), "not the index", ""},
+		"pip of another": {"pypi:mcp-y==1.0",
+			pip("mcp-x", "https://i.example/x.whl", archive), "has not installed mcp-y", ""},
+		"pip no JSON": {"pypi:mcp-x==1.0", "", "cannot be read", ""},
 	} {
 		p, err := source.ParseExact(c.pkg)
 		if err != nil {

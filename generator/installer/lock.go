@@ -22,7 +22,7 @@ func tool(k source.Kind) string {
 }
 
 // CheckLock checks that a lock names the package that was asked for, and a digest for each package in the tree. npm has
-// compared the digests with the files that it fetched; where an index gives no digest, pip's is that of what it fetched.
+// compared the digests with the files that it fetched. Where an index gives no digest, pip's is of what it fetched.
 // If the digest of an npm package is known beforehand, the package must have that one.
 func CheckLock(p source.Package, lock []byte, known string) error {
 	check := func() error { return checkNPM(p, lock, known) }
