@@ -212,7 +212,7 @@ func (in *Inspection) String(at int, text string, name bool) {
 	in.at, in.name = at, name
 	in.text(text, nil)
 	if in.direction != inspector.Inbound && !name {
-		in.all.add(text)
+		in.all.add(text, len(in.value))
 	}
 }
 
@@ -227,13 +227,14 @@ func (in *Inspection) End(depth int) Report {
 		in.add("depth", Suspicious, nil, fmt.Sprintf("%d levels, more than %d", depth, in.limits.Depth), "")
 	}
 	if in.direction != inspector.Inbound { // a secret in several pieces
+		all := shared(in.all.text) // nothing is added to it any more
 		if in.read != nil {
 			in.name = true
-			in.text(string(in.all.text), nil)
+			in.text(all, nil)
 		} else if in.all.pieces > 1 {
-			in.leaks(string(in.all.text), []string{"joined strings"})
+			in.leaks(all, []string{"joined strings"})
 		}
-		for _, text := range codes(unsafe.String(unsafe.SliceData(in.value), len(in.value))) {
+		for _, text := range codes(shared(in.value)) {
 			in.text(text, []string{"character codes"})
 		}
 	}
@@ -246,6 +247,9 @@ func (in *Inspection) End(depth int) Report {
 	}
 	return r
 }
+
+// shared is a text in the same memory, which must not change as long as it is read.
+func shared(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
 
 // tooMuchWork is what is found where looking at all would take too long.
 const tooMuchWork = "work"
@@ -260,7 +264,11 @@ type joined struct {
 
 const maxEnd = 64 << 10 // bytes: no secret of the vault has more
 
-func (j *joined) add(text string) {
+// add adds a string of a value that has so many bytes.
+func (j *joined) add(text string, size int) {
+	if j.text == nil { // a usual value's strings all have room
+		j.text = make([]byte, 0, min(size, maxEnd))
+	}
 	if len(text) > 2*maxEnd && !j.whole {
 		j.text = append(append(j.text, text[:maxEnd]...), '\n')
 		text = text[len(text)-maxEnd:]

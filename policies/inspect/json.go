@@ -27,7 +27,7 @@ func (in *Inspection) strings() (deepest int) {
 		case t.Kind == '"' && !(r.Again() && in.direction == inspector.Inbound):
 			in.String(t.Start, r.Text(t), t.Name)
 		case t.Kind == jsontext.Number && in.read != nil:
-			in.all.add(string(b[t.Start:t.End]))
+			in.all.add(shared(b[t.Start:t.End]), len(b))
 		}
 	}
 	return deepest

@@ -36,13 +36,13 @@ func Append(dst []uint64, text string) []uint64 {
 			plain[n] = randoms[b]
 			n += int(counts[b])
 			if n == block {
-				dst, n = room.evens.winnow(dst, plain[:])
+				dst, n = room.winnow(dst, plain[:])
 			}
 		}
 		text = text[k-behind:]
-		dst, behind = room.evens.winnow(dst, seen[:k])
+		dst, behind = room.winnow(dst, seen[:k])
 	}
-	dst, _ = room.evens.winnow(dst, plain[:n])
+	dst, _ = room.winnow(dst, plain[:n])
 	return dst
 }
 
@@ -52,11 +52,9 @@ const block = 1 << 9
 // room is what a text is worked on in. It is used again as it is: to zero it would take longer than a short text does.
 type room struct {
 	seen, plain [block]uint64
-	evens       evens
+	evens       [block / 2]uint64 // the hashes at even places of a block
+	found       [block]uint64     // the least hashes of its windows
 }
-
-// evens are the hashes at even places of a block.
-type evens [block / 2]uint64
 
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
@@ -95,12 +93,16 @@ var randoms, counts = func() (r [256]uint64, counts [256]byte) {
 
 // winnow appends the least hash of each window of a block, once where windows side by side have the same one. It moves
 // the end of the block, which the next one needs too, to its beginning, and returns how much that is.
-func (evens *evens) winnow(dst, text []uint64) ([]uint64, int) {
+func (r *room) winnow(dst, text []uint64) ([]uint64, int) {
+	evens, found := &r.evens, &r.found
 	if len(text) < Run {
 		return dst, len(text)
 	}
 	const most = ^uint64(0)
 	var of, last uint64
+	// Most windows have the least hash of the window before. To write it each time, and to count it if it is another one,
+	// takes less than a branch that the processor foresees badly.
+	n := 0
 	for i, c := range text[:gram-1] {
 		of ^= bits.RotateLeft64(c, gram-2-i)
 	}
@@ -123,11 +125,15 @@ func (evens *evens) winnow(dst, text []uint64) ([]uint64, int) {
 		if i < window-1 {
 			continue
 		}
-		if least := min(eight, evens[(i/2-4)&(block/2-1)]); least != last {
-			dst, last = append(dst, least), least
+		first := min(eight, evens[(i/2-4)&(block/2-1)])
+		found[n&(block-1)] = first
+		if first != last {
+			n++
 		}
-		if least := min(eight, b); least != last {
-			dst, last = append(dst, least), least
+		last = min(eight, b)
+		found[n&(block-1)] = last
+		if last != first {
+			n++
 		}
 	}
 	if i := len(ins) - 1; i%2 == 0 { // one is left
@@ -135,11 +141,12 @@ func (evens *evens) winnow(dst, text []uint64) ([]uint64, int) {
 		a := mixed(of)
 		eight := min(min(min(odd, a), pair), four1)
 		if least := min(eight, evens[(i/2-4)&(block/2-1)]); least != last && i >= window-1 {
-			dst = append(dst, least)
+			found[n&(block-1)] = least
+			n++
 		}
 	}
 	copy(text, text[len(text)-Run+1:])
-	return dst, Run - 1
+	return append(dst, found[:n]...), Run - 1
 }
 
 // mixed has each bit of a hash depend on all of them: else the least hash would say something of the text.

@@ -110,16 +110,16 @@ func long(arguments []byte) string {
 	if len(arguments) > maxArguments {
 		return fmt.Sprintf("its arguments have %d bytes, and a grant covers at most %d", len(arguments), maxArguments)
 	}
-	if !jsontext.Valid(arguments) {
-		return "its arguments are not JSON"
-	}
 	var r jsontext.Reader
-	defer r.Close()
 	r.Reset(arguments)
-	for t := r.Known(); t.Kind != jsontext.End; t = r.Known() {
-		if n := t.End - t.Start; n > maxText {
-			return fmt.Sprintf("a text in its arguments has %d bytes, and a grant covers at most %d", n, maxText)
+	for {
+		switch t, err := r.Next(); {
+		case err != nil:
+			return "its arguments are not JSON"
+		case t.Kind == jsontext.End:
+			return ""
+		case t.End-t.Start > maxText:
+			return fmt.Sprintf("a text in its arguments has %d bytes, and a grant covers at most %d", t.End-t.Start, maxText)
 		}
 	}
-	return ""
 }
