@@ -62,6 +62,17 @@ func TestAdjusted(t *testing.T) {
 	}
 }
 
+// TestAdjustedByWords: a version of pfar that says what is mounted in other words starts no server again.
+func TestAdjustedByWords(t *testing.T) {
+	was, is := compiled(t, plain), compiled(t, plain)
+	for i := range is.Sandbox.Mounts {
+		is.Sandbox.Mounts[i].Why = "in other words"
+	}
+	if change, live := plan.Adjusted(was, is); !live || change != (plan.Adjustment{}) {
+		t.Errorf("other words change %+v; live: %v", change, live)
+	}
+}
+
 // TestKeeping: the addresses of names are the running server's, and are no difference to what is declared.
 func TestKeeping(t *testing.T) {
 	was := compiled(t, "allowed_domains = [\"a.example\", \"b.example\"]\n"+plain)

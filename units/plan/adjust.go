@@ -54,9 +54,13 @@ func Adjusted(a, b Plan) (Adjustment, bool) {
 	}, true
 }
 
-// process is the part of a plan that a process is started with.
+// process is the part of a plan that a process is started with. Words for people are none of it: a version of pfar that
+// says the same in other words goes on with what runs.
 func (p Plan) process() Plan {
 	p = p.unlimited()
+	for i := range p.Sandbox.Mounts {
+		p.Sandbox.Mounts[i].Why = ""
+	}
 	d, _ := p.Declared()
 	d.Words, d.Service, d.Reach, d.Owned = nil, "", egress.Policy{}, false
 	d.Packages, d.Rests, d.Doubt = nil, nil, nil // another server's declaration can put them in doubt
