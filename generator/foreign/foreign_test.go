@@ -76,6 +76,14 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// TestTakeAtTheEnd: the parser says that a value which is left out at the end of a file is in a line behind it.
+func TestTakeAtTheEnd(t *testing.T) {
+	back, err := Take(YAML, []byte("extensions:\n  a: 1\n  pfar:\n    ?"), []byte(wholeYAML))
+	if err != nil || string(back) != "extensions:\n  a: 1\n" {
+		t.Errorf("%v, left is\n%s", err, back)
+	}
+}
+
 // TestPutRefuses refuses what it cannot read, and says nothing of what is in the file.
 func TestPutRefuses(t *testing.T) {
 	for _, tt := range []struct {

@@ -77,7 +77,16 @@ func parseYAML(src []byte) (*yaml.Node, error) {
 	if aliases(root) > maxAliases {
 		return nil, fmt.Errorf("reading YAML: more than %d aliases", maxAliases)
 	}
+	within(root, len(lineStarts(src)))
 	return root, nil
+}
+
+// within has no node lie behind the last line: a value that is left out at the end of a file does, for the parser.
+func within(n *yaml.Node, lines int) {
+	n.Line = min(n.Line, lines)
+	for _, child := range n.Content {
+		within(child, lines)
+	}
 }
 
 func aliases(n *yaml.Node) int {
