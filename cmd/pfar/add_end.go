@@ -25,6 +25,7 @@ type added struct {
 	Reads      []string `json:"reads,omitempty"`  // tools that only read
 	Writes     []string `json:"writes,omitempty"` // the others
 	Unreviewed []string `json:"unreviewed,omitempty"`
+	Held       []string `json:"held,omitempty"`    // no client sees these before they are accepted
 	Unknown    string   `json:"unknown,omitempty"` // that nothing is known of what its tools do, and what to write
 }
 
@@ -54,6 +55,11 @@ func (a *adding) finish(ctx context.Context, now control.Flow) error {
 	out.Unreviewed = names
 	if len(names) > 0 && !a.json() {
 		a.review(ctx, now.Server, names)
+	}
+	if p, err := a.pinsOf(ctx, now.Server); err == nil {
+		for _, h := range p.Held {
+			out.Held = append(out.Held, h.Title)
+		}
 	}
 	tools, known := a.offered(ctx, now.Server)
 	if len(tools) > 0 { // pfard counts no hidden tools, and they were hidden until now
@@ -149,6 +155,11 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 			len(out.Reads), len(out.Writes))
 	} else {
 		fmt.Fprintf(a.stdout, "It has %s.\n", count(out.Tools, "tool"))
+	}
+	if len(out.Held) > 0 {
+		held := page{columns: columnsOf(a.stdout)}
+		held.words("No client sees these before you accept them: " + escape(strings.Join(out.Held, ", "), oneLine))
+		fmt.Fprint(a.stdout, held.String())
 	}
 	rows := [][]cell{}
 	longest := 0

@@ -17,6 +17,24 @@ type program struct {
 	stdio  bool     // it only starts commands
 	syntax foreign.Syntax
 	write  func(configured) (string, error)
+	former func(configured) (string, error) // for a file that has servers directly below mcp
+}
+
+// in is the program as it reads a file: opencode before its version 2 has servers directly below mcp.
+func (p program) in(src []byte) program {
+	if p.former == nil {
+		return p
+	}
+	root, err := foreign.Read(p.syntax, src)
+	if err != nil {
+		return p // the caller reads it too, and says why
+	}
+	if mcp := root.Member("mcp"); mcp != nil && slices.ContainsFunc(mcp.Members, func(m foreign.Member) bool {
+		return m.Value.Member("command") != nil || m.Value.Member("url") != nil
+	}) {
+		p.write = p.former
+	}
+	return p
 }
 
 // programs are those whose files differ, by the name that --for takes.
@@ -33,7 +51,7 @@ var programs = map[string]program{
 		syntax: foreign.YAML, write: configured.goose},
 	"opencode": {file: "~/.config/opencode/opencode.json",
 		home:  []string{".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"},
-		write: configured.opencode},
+		write: configured.opencode, former: configured.formerOpencode},
 	"vscode": {file: ".vscode/mcp.json", home: []string{".config/Code/User/mcp.json"}, write: configured.vscode},
 	"windsurf": {file: "~/.codeium/windsurf/mcp_config.json", home: []string{".codeium/windsurf/mcp_config.json"},
 		write: webAs("serverUrl")},
@@ -84,14 +102,21 @@ func inObject(entry map[string]any, path ...string) (string, error) {
 	return string(b), err
 }
 
-// opencode, since its version 2, has servers below mcp, and the command and its arguments in one list.
+// opencode, since its version 2, has servers below mcp.servers.
 func (entry configured) opencode() (string, error) {
+	return inObject(entry.inOpencode(), "mcp", "servers")
+}
+
+func (entry configured) formerOpencode() (string, error) { return inObject(entry.inOpencode(), "mcp") }
+
+// inOpencode has the command and its arguments in one list.
+func (entry configured) inOpencode() map[string]any {
 	server := map[string]any{"type": "remote", "url": entry.URL, "headers": entry.Headers}
 	if entry.URL == "" {
 		command := append([]string{entry.Command}, entry.Args...)
 		server = map[string]any{"type": "local", "command": command, "environment": entry.Env}
 	}
-	return inObject(server, "mcp", "servers")
+	return server
 }
 
 // goose reads YAML. Each value is in JSON, which YAML has as a part.

@@ -104,6 +104,7 @@ func (v installVerb) run(ctx context.Context, n installation) error {
 		return err
 	}
 	defer file.close()
+	p = p.in(file.src)
 	if n.undo {
 		return v.undo(ctx, n, p, file)
 	}

@@ -170,6 +170,11 @@ func TestServices(t *testing.T) {
 	}{
 		{[]string{"services"}, 0, []string{"notion ", "github ", "wiki "}, ""},
 		{[]string{"services", "search", "WEB"}, 0, []string{"exa ", "wiki ", "npm:wiki@1.2.3"}, "notion "},
+		{[]string{"add", "--list"}, 0, []string{"notion ", "github ", "wiki "}, ""},
+		{[]string{"add", "--list", "WEB"}, 0, []string{"exa ", "wiki ", "npm:wiki@1.2.3"}, "notion "},
+		{[]string{"add", "--list", "pages", "ours"}, 0, []string{"wiki "}, "exa "},
+		{[]string{"add", "--list", "--json", "pages", "ours"}, 0, []string{`"name": "wiki"`}, "exa"},
+		{[]string{"add", "--list", "nothing-has-this"}, 4, []string{`no service has "nothing-has-this"`}, "wiki"},
 		{[]string{"services", "wiki", "--json"}, 0, []string{`"name": "wiki"`, `"package": "npm:wiki@1.2.3"`}, "exa"},
 		{[]string{"services", "wiki"}, 0, []string{"Wiki (wiki): Web pages", "reaches nothing\n", "no secret\n"}, "exa"},
 		{[]string{"services", "notion"}, 0, []string{"a placeholder in NOTION_TOKEN", "test    API-get-self {}"}, "wiki"},

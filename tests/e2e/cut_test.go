@@ -89,8 +89,8 @@ func cuts(t *testing.T) []cut {
 		})
 	}
 	client := func(p *pfar) *pfar {
-		p.clientHome(fmt.Sprintf(`{"mcpServers": {"cut": {"command": %q, "env": {"CUT_TOKEN": %q}}}}`,
-			program(t, "echo"), cutToken))
+		p.clientHome(map[string]string{cursorFile: fmt.Sprintf(
+			`{"mcpServers": {"cut": {"command": %q, "env": {"CUT_TOKEN": %q}}}}`, program(t, "echo"), cutToken)})
 		return p
 	}
 	imported := func(t *testing.T) *pfar {

@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,23 +14,28 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/tools/txtar"
+
 	"github.com/pfar/pfar/units/control"
 )
 
 const (
+	cursorFile    = ".cursor/mcp.json"
 	importedToken = "tok-5f0c6a1e9d7b43a8-of-the-echo"
 	packagedToken = "tok-1b2d3c4f5e6a7988-of-the-package"
 )
 
-// clientHome lays out a home in which Cursor has the servers of an mcp.json, and has commands run as its user.
-func (p *pfar) clientHome(text string) (file string) {
+// clientHome lays out a home with the files of MCP clients, and runs commands as its user.
+func (p *pfar) clientHome(files map[string]string) (home string) {
 	p.t.Helper()
-	home := directory(p.t, "")
-	file = filepath.Join(home, ".cursor", "mcp.json")
-	must(p.t, os.Mkdir(filepath.Dir(file), 0o700))
-	must(p.t, os.WriteFile(file, []byte(text), 0o600))
+	home = directory(p.t, "")
+	for name, text := range files {
+		file := filepath.Join(home, name)
+		must(p.t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must(p.t, os.WriteFile(file, []byte(text), 0o600))
+	}
 	p.env = append(p.env, "HOME="+home)
-	return file
+	return home
 }
 
 // trace lists the files of pfar that have a text in them.
@@ -95,7 +102,7 @@ func TestImport(t *testing.T) {
   }
 }
 `, program(t, "echo"), importedToken, name, packagedToken, name, importedToken)
-	file := p.clientHome(text)
+	file := filepath.Join(p.clientHome(map[string]string{cursorFile: text}), cursorFile)
 
 	asked := r.hold("/files/example-mcp-imported-2.0.0.tgz")
 	killed := exec.Command(program(t, "pfar"), "import", "--from", "cursor", "--yes", "--only", "slow")
@@ -150,9 +157,9 @@ func TestImport(t *testing.T) {
 func TestImportOwn(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil)
-	p.clientHome(fmt.Sprintf(`{"mcpServers": {"e": {"command": %q, "env": {"E_TOKEN": %q}},
-		"none": {"command": "/nowhere/x"}}}`,
-		program(t, "echo"), importedToken))
+	text := fmt.Sprintf(`{"mcpServers": {"e": {"command": %q, "env": {"E_TOKEN": %q}},
+		"none": {"command": "/nowhere/x"}}}`, program(t, "echo"), importedToken)
+	p.clientHome(map[string]string{cursorFile: text})
 	if out, stderr, code := p.command("import", "--from", "cursor", "--yes"); code != 0 ||
 		!strings.Contains(out, "e  imported") || !strings.Contains(out, "Command not found") {
 		t.Fatalf("%d: %s %s", code, out, stderr)
@@ -164,5 +171,99 @@ func TestImportOwn(t *testing.T) {
 	if out, stderr, code := p.command("import", "--undo", "--yes"); code != 0 || len(p.declaredFiles()) != 0 ||
 		p.vaultKeys() != "[]" {
 		t.Errorf("undo: %d: %s %s; left are %q", code, out, stderr, p.declaredFiles())
+	}
+}
+
+// importFiles are the files that no program has in the home, by the server in each.
+var importFiles = map[string]string{"project": "app/.mcp.json", "forerunner": "mcp.json"}
+
+// TestImportPrograms imports the file of each program into one pfard, or in the short form one file of each syntax. The
+// servers run with their tokens, which nothing but the vault keeps. Undo removes the servers and the tokens. No file
+// changes.
+func TestImportPrograms(t *testing.T) {
+	t.Parallel()
+	token := "tok-" + rand.Text()
+	archive, err := txtar.ParseFile(filepath.Join("testdata", "programs.txtar"))
+	must(t, err)
+	files := map[string]string{}
+	for _, f := range archive.Files {
+		files[f.Name] = strings.NewReplacer("ECHO", program(t, "echo"), "TOKEN-", token+"-").Replace(string(f.Data))
+	}
+	names := []string{"claude", "claude-desktop", "codex", "cursor", "forerunner", "gemini", "goose", "opencode",
+		"project", "vscode", "windsurf", "zed"}
+	if testing.Short() {
+		names = []string{"codex", "goose", "vscode"}
+	}
+	p := prepare(t, nil)
+	must(t, os.Mkdir(filepath.Join(p.home, "policies.d"), 0o755))
+	for _, name := range names {
+		put(t, filepath.Join(p.home, "policies.d", name+".hcl"), fmt.Sprintf(
+			"server %q {\n  reads = [\"environment\"]\n  relax = \"a test\"\n}\n", name))
+	}
+	p.up()
+	home := p.clientHome(files)
+	said := ""
+	for _, name := range names {
+		from := "--from=" + name
+		if file, ok := importFiles[name]; ok {
+			from = filepath.Join(home, file)
+		}
+		said += p.succeeds("import", "--yes", from)
+	}
+	if got := p.declaredFiles(); len(got) != len(names)+1 {
+		t.Errorf("declared are %q", got)
+	}
+	p.awaitRunning(names...)
+	vault, c := p.vaultKeys(), p.client("/mcp")
+	for _, name := range names {
+		variable := strings.ToUpper(strings.ReplaceAll(name, "-", "_")) + "_TOKEN"
+		if !strings.Contains(vault, fmt.Sprintf(`"key": %q`, strings.ToLower(variable))) {
+			t.Errorf("%s: the vault has no %s: %s", name, variable, vault)
+		}
+		// pfar replaces the value of a secret in results: so the server has it.
+		if got := c.must(name+"__environment", nil); !strings.Contains(got, variable+"=[redacted]") {
+			t.Errorf("%s: its environment is %s", name, got)
+		}
+	}
+	if state := server(p.last(), "asks").State; state != control.Waiting {
+		t.Errorf("a server whose input nobody has answered is %v", state)
+	}
+	if strings.Contains(said, token) {
+		t.Error("a secret is printed")
+	}
+	assertSecretNowhere(t, p, token)
+	sameFiles(t, home, files)
+
+	for range names {
+		said = p.succeeds("import", "--undo", "--yes")
+	}
+	if got := p.declaredFiles(); len(got) != 0 || p.vaultKeys() != "[]" {
+		t.Errorf("undo leaves %q, %s, and says %s", got, p.vaultKeys(), said)
+	}
+	p.await("no server", soon, func(r control.Report) bool { return len(r.Servers) == 0 })
+	assertSecretNowhere(t, p, token)
+	sameFiles(t, home, files)
+}
+
+// sameFiles wants a home to have these files and no other, byte for byte.
+func sameFiles(t *testing.T, home string, files map[string]string) {
+	t.Helper()
+	got := map[string]string{}
+	must(t, filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, _ := filepath.Rel(home, path)
+		text, err := os.ReadFile(path)
+		got[name] = string(text)
+		return err
+	}))
+	if !maps.Equal(got, files) {
+		t.Errorf("the home has %q", slices.Sorted(maps.Keys(got)))
+		for name, text := range files {
+			if got[name] != text {
+				t.Errorf("%s is\n%s", name, got[name])
+			}
+		}
 	}
 }

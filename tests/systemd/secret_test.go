@@ -30,9 +30,9 @@ var (
 // intended is where a value has to be: with pfard, with the processes of the servers that get it in their environment
 // or in a file, on the way there, and with the bridge that brokers it.
 var intended = regexp.MustCompile(`^(memory pfard pfard\.service` +
-	`|file /run/credentials/pfar-mcp@(inenv|infile)\.service/secrets` +
-	`|memory (pfar-sandbox|bwrap|hostile) pfar-mcp[@-](inenv|infile)\.(service|scope)` +
-	`|environ hostile pfar-mcp-inenv\.scope` +
+	`|file /run/credentials/pfar-mcp@(inenv|infile|imported)\.service/secrets` +
+	`|memory (pfar-sandbox|bwrap|hostile) pfar-mcp[@-](inenv|infile|imported)\.(service|scope)` +
+	`|environ hostile pfar-mcp-(inenv|imported)\.scope` +
 	`|file /run/secrets/TOKEN` +
 	`|memory pfar-egress pfar-egress@brokered\.service)$`)
 
@@ -53,11 +53,14 @@ func TestSecretLeavesNoTrace(t *testing.T) {
 	declare("infile", `auth = { TOKEN = { secret = "vault:planted", deliver = "file" } }`)
 	declare("brokered", `allowed_domains = ["api.allowed.example"]
 auth = { TOKEN = { secret = "vault:planted", deliver = "broker" } }`)
-	names := []string{"inenv", "infile", "brokered"}
+	names := []string{"inenv", "infile", "brokered", "imported"}
 	becomes(t, m, "brokered", control.Waiting)
+	imports(t, m, planted)
 	for i, value := range []string{planted, rotated} {
-		if r := m.Feed(value+"\n", "pfar", "vault", []string{"set", "rotate"}[i], "planted"); r.Code != 0 {
-			t.Fatalf("storing the secret: %s", r)
+		for _, key := range []string{"planted", "imported_token"}[:1+i] {
+			if r := m.Feed(value+"\n", "pfar", "vault", []string{"set", "rotate"}[i], key); r.Code != 0 {
+				t.Fatalf("storing the secret: %s", r)
+			}
 		}
 		for _, name := range names {
 			becomes(t, m, name, control.Running)
@@ -87,6 +90,18 @@ auth = { TOKEN = { secret = "vault:planted", deliver = "broker" } }`)
 	search(t, m, began, rotated, planted)
 	m.Run(t, "systemctl", "stop", "pfar.target")
 	search(t, m, began, "", planted, rotated)
+}
+
+// imports has pfar import the server imported from a client's file that has its secret, and removes the file.
+func imports(t *testing.T, m *bed.Machine, value string) {
+	t.Helper()
+	m.Put(t, "/root/.cursor/mcp.json", fmt.Sprintf(
+		`{"mcpServers": {"imported": {"command": %q, "env": {"TOKEN": %q}}}}`, programs+"/hostile", value), 0o600)
+	if r := m.Try("pfar", "import", "--from", "cursor", "--user", "root", "--yes"); r.Code != 0 ||
+		strings.Contains(r.String(), value) {
+		t.Fatalf("importing the server: %s", r)
+	}
+	m.Shell(t, "rm /root/.cursor/mcp.json")
 }
 
 // secure gives a machine an internet whose certificates it trusts.
