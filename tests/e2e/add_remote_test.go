@@ -23,6 +23,10 @@ func TestAddRemote(t *testing.T) {
 	said, wrap := startVendor(t, 3600)
 	p := prepare(t, nil)
 	p.reads("vendor", "whoami")
+	check(t, os.Mkdir(filepath.Join(p.home, "services.d"), 0o755))
+	put(t, filepath.Join(p.home, "services.d/crm.hcl"), "service \"crm\" {\n  setup {\n    title   = \"CRM\"\n"+
+		"    summary = \"Customers\"\n    remote {\n      url     = \""+otherURL+"\"\n      sign_in = \"oauth\"\n"+
+		"      scopes  = [\"read\"]\n    }\n  }\n}\n")
 	p.up(wrap...)
 	file := filepath.Join(p.declarations, "vendor.hcl")
 	p.succeeds("add", resourceURL, "--dry-run")
@@ -61,6 +65,13 @@ func TestAddRemote(t *testing.T) {
 	p.awaitRunning("vendor")
 	if got := p.client("/mcp").must("vendor__whoami", nil); !strings.Contains(got, "\n[read]\n") {
 		t.Errorf("the server sees %q", got)
+	}
+
+	catalogued := p.succeeds("add", "crm", "--yes", "--json")
+	text, err = os.ReadFile(filepath.Join(p.declarations, "crm.hcl"))
+	if err != nil || !strings.Contains(string(text), `"vault:crm_token"`) || !strings.Contains(string(text), `["read"]`) ||
+		!strings.Contains(catalogued, "pfar login crm") || !strings.Contains(catalogued, `"awaiting-credential"`) {
+		t.Errorf("%v, of a service of the catalogue: %s\n%s", err, text, catalogued)
 	}
 
 	out := p.succeeds("add", "https://"+resourceHost+"/open/mcp", "--name", "open", "--yes")
