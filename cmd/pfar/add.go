@@ -26,8 +26,8 @@ declaration is a file of yours: change it with "pfar edit", remove it with "pfar
 NAME is a known service (pfar services). pfar runs an unknown package or command line in learning mode
 for a while. Then it lists the hosts that the server tried to reach, and asks whether to allow them. An
 https address is a remote MCP server if its host is that of a known vendor's server, or if one of its parts is
-"mcp" or "sse". A remote server runs elsewhere, and pfar connects to it. For any other https address, pfar sets
-up a server that opens pages of that host.
+"mcp" or "sse". A remote server runs elsewhere, and pfar connects to it. If it wants you to sign in, pfar says
+which command to type. For any other https address, pfar sets up a server that opens pages of that host.
 
 If you name no version of a package, pfar takes the newest one and writes it into the declaration.
 
@@ -215,7 +215,10 @@ func (a *adding) add(ctx context.Context) error {
 	if err := a.agree(ctx, report.Directory); err != nil {
 		return err
 	}
-	if !a.known {
+	switch {
+	case meets(a.service):
+		return meeting{a}.meet(ctx)
+	case !a.known:
 		return a.unknown(ctx)
 	}
 	return a.carry(ctx, a.order())
@@ -281,6 +284,9 @@ func (v addVerb) cancel(ctx context.Context) error {
 // again handles a server that is declared already. If it runs, again prints what the person can do with it; otherwise
 // again sets it up as it is declared.
 func (a *adding) again(ctx context.Context, s control.Server) error {
+	if meets(a.service) && mustLogin(s) {
+		return meeting{a}.awaitLogin(s)
+	}
 	if s.State != control.Running && s.State != control.Sleeping {
 		show := func(w io.Writer) {
 			a.table(w, [][]cell{{{s.Name, bold}, {describe(s), ""}}, {{"declared in", bold}, {s.File, ""}}})
@@ -441,8 +447,11 @@ func (a *adding) declared(w io.Writer, dir string) {
 // steps say what is done, in order.
 func (a *adding) steps() (list [][2]string) {
 	add := func(what, more string) { list = append(list, [2]string{what, more}) }
+	login := false
 	for _, k := range a.service.Secrets {
-		add("ask for", k.Key+", unless the vault has it")
+		if login = k.Login; !login {
+			add("ask for", k.Key+", unless the vault has it")
+		}
 	}
 	if p := cmp.Or(a.choices.Package, a.service.Program.Package); p != "" {
 		add("install", p+", in a sandbox, without its scripts")
@@ -454,6 +463,10 @@ func (a *adding) steps() (list [][2]string) {
 		add("ask", "which of them it may reach")
 	case a.service.Test != nil:
 		add("start", "the server, and call "+a.service.Test.Tool+", which only reads")
+	case login:
+		add("sign in", "afterwards, with pfar login "+a.server())
+	case meets(a.service):
+		add("connect", "to the server, and see whether it wants you to sign in")
 	default:
 		add("start", "the server")
 	}

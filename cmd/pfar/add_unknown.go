@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/units"
@@ -173,5 +174,97 @@ func (a *adding) given(ctx context.Context, unused error) error {
 		a.tellFault(err)
 		a.hintAt("to give them later: pfar vault give " + a.server())
 	}
+	return nil
+}
+
+// meeting is a set-up of a remote server whose secrets pfar does not ask for. Its first connection shows whether a
+// person has to sign in.
+type meeting struct{ *adding }
+
+// meets reports whether the set-up of a server is a meeting.
+func meets(s catalog.Service) bool {
+	return s.Program.URL != "" && !slices.ContainsFunc(s.Secrets, func(k catalog.Secret) bool { return !k.Login })
+}
+
+// meet declares a remote server, and sees whether it wants a sign-in. The server's confined program asks it, not pfar
+// itself. If it wants one, the declaration gets a place for the token, which pfar login needs.
+func (a meeting) meet(ctx context.Context) error {
+	s, err := a.connect(ctx, "")
+	if err == nil && s.State == control.NeedsLogin && len(a.service.Secrets) == 0 {
+		a.service.Secrets = []catalog.Secret{a.service.LoginToken(a.server())}
+		old := control.DigestOf(a.text)
+		if err = a.declare(); err == nil {
+			s, err = a.connect(ctx, old)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case mustLogin(s):
+		return a.awaitLogin(s)
+	case s.State != control.Running:
+		return fail(exitFailed, "%s is declared, and it is %s", a.server(), describe(s)).withHint("%s", remedy(s))
+	}
+	return a.carry(ctx, &control.SetUp{Server: a.server(), Service: a.serviceName()})
+}
+
+// connect writes the declaration in place of that with the digest old, and waits until the server has settled.
+func (a meeting) connect(ctx context.Context, old string) (now control.Server, err error) {
+	report, err := a.report(ctx)
+	if err != nil {
+		return now, err
+	}
+	before, _ := findServer(report, a.server()) // on an error there is none yet
+	left := "nothing was changed"
+	if old != "" {
+		left = "it is declared without a place for the token that it wants"
+	}
+	done, err := a.control().Declare(ctx, a.server(), control.Text{New: a.text, Old: old})
+	if err != nil {
+		return now, undeclared(err, left, "")
+	}
+	writeDiagnostics(a.stderr, done.Diagnostics)
+	if !done.Done {
+		return now, fail(exitFailed, "the declaration has mistakes").withHint("%s", left)
+	}
+	fmt.Fprintf(a.stderr, "wrote %s\n", escape(done.File, oneLine))
+	late := fmt.Errorf("%q did not settle within %s", a.server(), settleTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, late)
+	defer cancel()
+	err = a.control().Await(ctx, func(r control.Report) (bool, error) {
+		s, err := findServer(r, a.server())
+		if now = s; err != nil {
+			return false, nil // pfard is about to read the file
+		}
+		return settledSince(before, s), nil
+	})
+	if err != nil {
+		return now, fail(exitFailed, "%s is declared, but %w", a.server(), err).withHint("pfar status %s", a.server())
+	}
+	return now, nil
+}
+
+// mustLogin reports whether a server waits for its owner to sign in, and its declaration has a place for the token.
+func mustLogin(s control.Server) bool {
+	return s.State == control.NeedsLogin && strings.HasPrefix(s.Remedy, units.LoginCommand)
+}
+
+// awaitLogin ends a set-up that only a sign-in completes.
+func (a meeting) awaitLogin(s control.Server) error {
+	if a.json() {
+		return a.printJSON(added{
+			Server: s.Name, Service: a.serviceName(), File: s.File, State: control.AwaitingCredential,
+			Detail: "it wants you to sign in: " + s.Remedy,
+		})
+	}
+	fmt.Fprintf(a.stdout, "\n%s: it wants you to sign in\nIt is declared in %s\n\n%s\n",
+		a.paint(a.stdout, bold, escape(s.Name, oneLine)), escape(s.File, oneLine), a.paint(a.stdout, bold, "Next"))
+	rows := [][]cell{{{"  " + s.Remedy, ""}, {"sign in", ""}}}
+	for _, k := range a.service.Secrets {
+		if k.Login {
+			rows = append(rows, []cell{{"  pfar vault set " + k.Key, ""}, {"store a token that you have", ""}})
+		}
+	}
+	a.table(a.stdout, rows)
 	return nil
 }

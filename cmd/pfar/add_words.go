@@ -196,11 +196,12 @@ func nameOfPackage(p source.Package) string {
 func ofCommand(known catalog.Set, words []string) (proposal, error) {
 	base := path.Base(words[0])
 	if names, ok := source.Container(words); ok {
-		refused := usage("%s would run the server outside of pfar's sandbox", base)
 		if s, ok := known.Instead(names); ok {
-			return proposal{}, refused.withHint("pfar add %s runs %s instead", s.Name, s.Program.Package)
+			const remark = "%s would run the server outside of pfar's sandbox, so pfar runs %s instead. It takes nothing " +
+				"else from the command line."
+			return proposal{service: s, known: true, remarks: []string{fmt.Sprintf(remark, base, s.Program.Package)}}, nil
 		}
-		return proposal{}, refused.
+		return proposal{}, usage("%s would run the server outside of pfar's sandbox", base).
 			withHint("add what the image runs: pfar add npm:NAME@VERSION, pypi:NAME==VERSION or -- PROGRAM ARGUMENTS...")
 	}
 	if strings.Contains(base, "=") {
@@ -239,7 +240,9 @@ func ofURL(known catalog.Set, text string) (proposal, error) {
 			withHint("write https://HOST/PATH")
 	}
 	if u.Scheme != "https" {
-		return proposal{}, usage("%q is not encrypted", u.Scheme+"://"+u.Host).withHint("write https://%s", u.Host)
+		return proposal{}, usage("%q is not encrypted", u.Scheme+"://"+u.Host).
+			withHint("write https://%s; a declaration of yours may have an http:// url and insecure = \"REASON\" "+
+				"(pfar-declaration(5))", u.Host)
 	}
 	for _, s := range known.All() {
 		if r, err := url.Parse(s.Remote.URL); err == nil && s.Remote.URL != "" && r.Host == u.Host {
@@ -280,9 +283,6 @@ func ofVendor(s catalog.Service) proposal {
 		"This server runs elsewhere: its owner gets what calls send to it, and pfar cannot confine it.",
 	}}
 	p.service.Secrets = slices.DeleteFunc(p.service.Secrets, func(k catalog.Secret) bool { return k.Optional })
-	if len(p.service.Secrets) == 0 {
-		p.remarks = append(p.remarks, "If it wants you to sign in, run: pfar login "+s.Name)
-	}
 	if s.Program.Package != "" {
 		p.remarks = append(p.remarks, "To run "+s.Program.Package+" on this machine instead, run: pfar add "+s.Name)
 	}
@@ -304,7 +304,8 @@ func ofRemote(u *url.URL) (proposal, error) {
 	p.remarks = []string{
 		"pfar does not know this server. It runs elsewhere: its owner gets what calls send to it, and pfar cannot " +
 			"confine it. What runs here reaches " + u.Host + " and nothing else.",
-		"If it wants a token, add --secret TOKEN; if it wants you to sign in, run: pfar login " + name,
+		"If it wants a token that you have, add --secret TOKEN. If it wants you to sign in, pfar notes that in the " +
+			"declaration, and says what to type.",
 	}
 	return p, err
 }

@@ -53,9 +53,10 @@ type Program struct {
 // Remote is the vendor's own server.
 type Remote struct {
 	URL    string       // "": none is known
-	Token  string       // variable of the secret that it also accepts; "": people sign in
+	SignIn string       // ByNothing, ByOAuth or ByToken
+	Token  string       // ByToken: variable of the secret that it accepts
 	In     broker.Place // where in a request it wants the secret; Authorization by default
-	Scopes []string     // to ask for when somebody signs in
+	Scopes []string     // ByOAuth: to ask for beside those that the server names
 }
 
 // Secret is one secret that the server needs.
@@ -70,6 +71,7 @@ type Secret struct {
 	Hosts    []string       // broker.OnWire: of Domains, where the value may go
 	In       []broker.Place // broker.OnWire: where in a request
 	Optional bool
+	Login    bool // pfar login obtains it, once the server is declared
 }
 
 // Parameter is a setting that pfar asks for, and no secret.

@@ -169,6 +169,15 @@ func TestMistakes(t *testing.T) {
 		{`    domains`, "    remote {\n      url = \"https://wiki.example.com\"\n      in = [\"body\"]\n    }\n" +
 			"    domains",
 			`A remote server takes its token in one header or one parameter`},
+		{`    domains`, "    remote {\n      url = \"https://wiki.example.com\"\n      sign_in = \"maybe\"\n    }\n" +
+			"    domains",
+			`A remote server wants nothing, a sign-in, which may have scopes, or a token.`},
+		{`    domains`, "    remote {\n      url = \"https://wiki.example.com\"\n      sign_in = \"token\"\n    }\n" +
+			"    domains",
+			`A remote server wants nothing, a sign-in, which may have scopes, or a token.`},
+		{`    domains`, "    remote {\n      url = \"https://wiki.example.com\"\n      sign_in = \"none\"\n      " +
+			"scopes = [\"read\"]\n    }\n    domains",
+			`A remote server wants nothing, a sign-in, which may have scopes, or a token.`},
 		{`    domains`, "    secret \"T\" {\n      key = \"wiki\"\n      where = \"Ask.\"\n    }\n    domains",
 			`A secret says whether the server has it.`},
 		{`    domains`,

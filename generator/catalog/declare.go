@@ -193,7 +193,7 @@ func (d *draft) text() []byte {
 	if d.Label != declaration.Sensitive {
 		line("label", declaration.Text(string(d.Label)))
 	}
-	unsaid := d.Package == "" && d.Origin == "" || d.Program.URL != "" // nothing else names the service
+	unsaid := d.Package == "" && d.Origin == "" || d.Program.URL != "" && !d.Learns // nothing else names the service
 	if d.Name != "" && (d.Server != d.Name || unsaid) {
 		line("service", declaration.Text(d.Name))
 	}
@@ -265,6 +265,9 @@ func (d *draft) authLines() (lines []string) {
 	for _, k := range d.Secrets {
 		if !slices.Contains(d.Omitted, k.Env) {
 			lines = append(lines, k.Env+" = "+d.delivered(k))
+		}
+		if k.Login && len(k.Scopes) > 0 {
+			lines = append(lines, "scopes = "+list("scopes", k.Scopes))
 		}
 	}
 	return lines

@@ -8,6 +8,13 @@ import (
 	"github.com/pfar/pfar/policies/broker"
 )
 
+// What a remote server wants of those who call it.
+const (
+	ByNothing = "none"
+	ByOAuth   = "oauth" // pfar login signs in
+	ByToken   = "token" // one of the entry's secrets
+)
+
 // Elsewhere returns the service as its vendor runs it: with a remote server, which gets at most one of the secrets.
 func (s Service) Elsewhere() Service {
 	s.Program = Program{URL: s.Remote.URL}
@@ -18,12 +25,28 @@ func (s Service) Elsewhere() Service {
 	secrets := s.Secrets
 	s.Secrets = nil
 	for _, k := range secrets {
-		if k.Env == s.Remote.Token {
+		if s.Remote.SignIn == ByToken && k.Env == s.Remote.Token {
 			k.Deliver, k.Hosts, k.In = broker.OnWire, s.Domains, []broker.Place{s.Remote.In}
 			s.Secrets = append(s.Secrets, k)
 		}
 	}
+	if s.Remote.SignIn == ByOAuth {
+		k := s.LoginToken(s.Name)
+		own := func(o Secret) bool { return o.Key == k.Key } // of the program on this machine
+		if slices.ContainsFunc(secrets, own) {
+			k.Key = KeyFor(s.Name, "remote_token")
+		}
+		s.Secrets = append(s.Secrets, k)
+	}
 	return s
+}
+
+// LoginToken is the secret of a remote server that wants people to sign in.
+func (s Service) LoginToken(server string) Secret {
+	return Secret{
+		Env: "token", Key: KeyFor(server, "token"), Where: "pfar login obtains it when you sign in.",
+		Scopes: s.Remote.Scopes, Deliver: broker.OnWire, Hosts: s.Domains, In: broker.Standard(), Login: true,
+	}
 }
 
 // remote reads the vendor's own server.
@@ -31,6 +54,7 @@ func (e *entry) remote(f *block.Field) {
 	in := broker.Standard()
 	if !e.table(f, []block.Key{
 		{Name: "url", Example: `"https://mcp.example.com/mcp"`, Value: e.url(&e.Remote.URL)},
+		{Name: "sign_in", Example: `"oauth"`, Value: e.SetLine(&e.Remote.SignIn)},
 		{Name: "token", Example: `"EXAMPLE_TOKEN"`, Value: e.SetLine(&e.Remote.Token)},
 		{Name: "in", Example: `["header:x-api-key"]`, Value: func(f *block.Field) { in = nil; e.places(&in)(f) }},
 		{Name: "scopes", Example: `["read"]`, Value: e.lines(&e.Remote.Scopes)},
@@ -40,6 +64,17 @@ func (e *entry) remote(f *block.Field) {
 	if e.Remote.URL == "" {
 		e.Problem(f.At, "Missing url", "remote does not say where the server is. Write url = "+
 			"\"https://mcp.example.com/mcp\" in it.")
+	}
+	if e.Remote.SignIn == "" {
+		if e.Remote.SignIn = ByOAuth; e.Remote.Token != "" {
+			e.Remote.SignIn = ByToken
+		}
+	}
+	r := e.Remote
+	if !slices.Contains([]string{ByNothing, ByOAuth, ByToken}, r.SignIn) || (r.SignIn == ByToken) != (r.Token != "") ||
+		r.SignIn != ByOAuth && len(r.Scopes) > 0 {
+		e.Problem(f.At, "Invalid sign_in", "A remote server wants nothing, a sign-in, which may have scopes, or a token. "+
+			"Write sign_in = \"none\", sign_in = \"oauth\", or token = \"EXAMPLE_TOKEN\".")
 	}
 	if len(in) != 1 || in[0].Part == broker.Body {
 		e.Problem(f.At, "Invalid place", "A remote server takes its token in one header or one parameter of the query. "+

@@ -119,8 +119,10 @@ func (d *draft) vendor(host string) {
 			d.service = s.Elsewhere()
 		}
 	}
-	d.tokens, d.service.Secrets = d.service.Secrets, nil
+	d.tokens, d.service.Secrets = slices.DeleteFunc(d.service.Secrets, isLogin), nil
 }
+
+func isLogin(k catalog.Secret) bool { return k.Login }
 
 // query takes the secrets out of an address.
 func (d *draft) query(u *url.URL) {

@@ -2,9 +2,14 @@ package source
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
+
+// image is a container image with a registry or a namespace, and no path or option.
+var image = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)+` +
+	`(:[A-Za-z0-9._-]+)?(@[a-z0-9:]+)?$`)
 
 // Container reports whether a command line has a container run, and returns the names that the image goes by, without
 // registry, version, and the words that all images of MCP servers have. A daemon runs the container outside of every
@@ -14,7 +19,7 @@ func Container(words []string) (names []string, ok bool) {
 		return nil, false
 	}
 	for _, w := range words[1:] {
-		if !strings.Contains(w, "/") || strings.HasPrefix(w, "-") {
+		if !image.MatchString(w) {
 			continue
 		}
 		w, _, _ = strings.Cut(w, "@")

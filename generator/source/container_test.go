@@ -14,7 +14,8 @@ func TestContainer(t *testing.T) {
 	}{
 		"docker run -i --rm mcp/notion":                                      {[]string{"notion"}, true},
 		"/usr/bin/podman run ghcr.io/github/github-mcp-server:v1":            {[]string{"github"}, true},
-		"nerdctl run -v /srv/x:/x docker.io/acme/mcp-jira@sha256:0123456789": {[]string{"x", "jira"}, true},
+		"nerdctl run -v /srv/x:/x docker.io/acme/mcp-jira@sha256:0123456789": {[]string{"jira"}, true},
+		"docker run -v /srv/git:/x -v git:/srv/git ghcr.io:443/a/b:1":        {[]string{"b"}, true},
 		"docker compose up":         {nil, true},
 		"docker":                    {nil, true},
 		"node /opt/docker/index.js": {nil, false},

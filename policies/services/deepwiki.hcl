@@ -12,6 +12,9 @@ service "deepwiki" {
     summary = "Documentation of public repositories"
     label   = "public"
 
-    remote { url = "https://mcp.deepwiki.com/mcp" }
+    remote {
+      url     = "https://mcp.deepwiki.com/mcp"
+      sign_in = "none"
+    }
   }
 }

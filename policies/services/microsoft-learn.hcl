@@ -11,6 +11,9 @@ service "microsoft-learn" {
     summary = "Documentation and code samples of Microsoft"
     label   = "public"
 
-    remote { url = "https://learn.microsoft.com/api/mcp" }
+    remote {
+      url     = "https://learn.microsoft.com/api/mcp"
+      sign_in = "none"
+    }
   }
 }

@@ -145,6 +145,7 @@ func guardedServer(api string, said chan<- any) http.Handler {
 		}
 		guarded.ServeHTTP(w, q)
 	})
+	mux.Handle("/open/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 	mux.HandleFunc("/demand", func(http.ResponseWriter, *http.Request) { demanding.Store(true) })
 	mux.Handle("/.well-known/oauth-protected-resource/mcp", auth.ProtectedResourceMetadataHandler(
 		&oauthex.ProtectedResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{issuerURL},
