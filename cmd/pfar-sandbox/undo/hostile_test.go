@@ -231,6 +231,54 @@ func TestExpires(t *testing.T) {
 	}
 }
 
+// TestFullDiskExpires: at every step at which the disk can be full while old versions go, what is there is counted, and what
+// was kept last can be restored.
+func TestFullDiskExpires(t *testing.T) {
+	for step := 0; ; step++ {
+		b := newBed(t)
+		for i := range 3 {
+			b.write("a", strings.Repeat("x", 1000*(i+1)))
+			b.keeps(fmt.Sprint("old", i))
+		}
+		b.now = b.now.Add(8 * 24 * time.Hour)
+		b.write("a", "third")
+		n, failed := 0, ""
+		b.step = func(name string) error {
+			if n++; n > step {
+				failed = name
+				return unix.ENOSPC
+			}
+			return nil
+		}
+		err := b.Keep(handover.Call{ID: "3"})
+		b.step = func(string) error { return nil }
+		if err != nil && !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+		names, rerr := os.ReadDir(filepath.Join(b.store, objects))
+		b.must(rerr)
+		var bytes int64
+		for _, n := range names {
+			st, err := n.Info()
+			b.must(err)
+			bytes += st.Size()
+		}
+		if b.bytes != bytes {
+			t.Errorf("step %d, %s: %d bytes are counted, %d are there", step, failed, b.bytes, bytes)
+		}
+		b.keeps("4")
+		b.open()
+		b.write("a", "fourth")
+		b.restore("4")
+		if got, _ := os.ReadFile(b.path("a")); string(got) != "third" {
+			t.Errorf("step %d, %s: %q", step, failed, got)
+		}
+		if failed == "" {
+			return
+		}
+	}
+}
+
 // TestFullDisk: at every step at which the disk can be full nothing that was kept is lost, a version that is not made
 // is an error, and the next is made as if nothing had been.
 func TestFullDisk(t *testing.T) {

@@ -258,22 +258,22 @@ func (s *Store) sweep() error {
 	}
 	s.bytes, s.next = 0, max(s.next, 1)
 	whole := map[uint64]bool{}
+	unneeded := map[string]int64{}
 	for _, n := range names {
-		id, err := strconv.ParseUint(n, 10, 63)
-		e := needed[id]
-		if err == nil && e != nil {
+		var size int64
+		st, err := os.Lstat(filepath.Join(s.path(objects), n))
+		if err == nil {
+			size = st.Size()
+		}
+		s.bytes += size
+		id, bad := strconv.ParseUint(n, 10, 63)
+		if bad == nil {
 			s.next = max(s.next, id+1)
-			if st, err := os.Lstat(s.object(id)); err == nil && st.Mode().IsRegular() && st.Size() == e.Size {
-				whole[id] = true
-				s.bytes += e.Size
-				continue
-			}
 		}
-		if err := s.step("remove an object"); err != nil {
-			return err
-		}
-		if err := os.Remove(filepath.Join(s.path(objects), n)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("removing what is not needed: %w", err)
+		if e := needed[id]; bad == nil && e != nil && err == nil && st.Mode().IsRegular() && size == e.Size {
+			whole[id] = true
+		} else {
+			unneeded[n] = size
 		}
 	}
 	s.every(func(e *entry) {
@@ -281,6 +281,15 @@ func (s *Store) sweep() error {
 			e.Object = 0 // and so it is not untouched
 		}
 	})
+	for n, size := range unneeded { // what cannot be removed takes room
+		if err := s.step("remove an object"); err != nil {
+			return err
+		}
+		if err := os.Remove(filepath.Join(s.path(objects), n)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing what is not needed: %w", err)
+		}
+		s.bytes -= size
+	}
 	return nil
 }
 
