@@ -29,7 +29,8 @@ var unread = map[string]map[string]string{
 		"todoist":  "complete-tasks uncomplete-tasks reschedule-tasks reorder-objects",
 	},
 	"what it writes lies in one's own mailbox until it is sent": {
-		"gmail": "draft_email modify_email batch_modify_emails create_label update_label get_or_create_label",
+		"gmail": "draft_email modify_email batch_modify_emails create_label update_label get_or_create_label " +
+			"create_draft label_* unlabel_*",
 		"microsoft-365": "create-draft-email create-*-draft move-mail-message update-mail-message copy-mail-message " +
 			"create-mail-folder create-mail-child-folder create-outlook-category",
 	},

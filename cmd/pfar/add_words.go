@@ -32,7 +32,7 @@ func propose(known catalog.Set, words []string, command bool) (proposal, error) 
 	word := words[0]
 	kind, _, _ := strings.Cut(word, ":")
 	switch s, found := known.Find(word); {
-	case found && s.Program.Package+s.Program.Command == "" && s.Remote.URL != "":
+	case found && s.OnlyElsewhere():
 		return ofVendor(s), nil
 	case found:
 		return proposal{service: s, known: true}, nil

@@ -51,6 +51,8 @@ func TestPropose(t *testing.T) {
 			want: `service = "azure-devops" server { transport = "stream-http" url = "https://mcp.dev.azure.com/acme" } ` +
 				`auth = { token = "vault:azure_devops_token" }`},
 		{words: "azure-devops", want: `url = "https://mcp.dev.azure.com/"`},
+		{words: "gmail",
+			want: `url = "https://gmailmcp.googleapis.com/mcp/v1" } auth = { token = "vault:gmail_token" }`},
 		{words: "https://mcp.acme.example/v1",
 			want: `server { transport = "stream-http" url = "https://mcp.acme.example/v1" }`},
 		{words: "https://acme.example/sse", want: `server { transport = "sse" url = "https://acme.example/sse" }`},

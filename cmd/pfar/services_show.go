@@ -21,7 +21,7 @@ func serviceText(s catalog.Service, columns int) string {
 	}
 	b.line("", escape(head, oneLine))
 	row := func(name, text string) { b.item(fmt.Sprintf("  %-8s", name), escape(text, oneLine)) }
-	if s.Program.Package+s.Program.Command == "" && s.Remote.URL != "" && s.Program.URL == "" {
+	if s.OnlyElsewhere() {
 		s = s.Elsewhere() // as pfar add sets it up
 	}
 	if s.Program.Gone != "" {

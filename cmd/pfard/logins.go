@@ -156,7 +156,7 @@ func (l *logins) prepare(q control.Request) (*signingIn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", control.ErrInvalid, err)
 	}
-	if task.Resource = cmp.Or(task.Resource, c.remote.URL); len(q.Login.Scopes) > 0 {
+	if task.Resource = cmp.Or(task.Resource, c.remote.URL, c.provider.Server); len(q.Login.Scopes) > 0 {
 		task.Scopes = union(task.Scopes, q.Login.Scopes)
 	}
 	if task.CA, err = l.signIns.certificates(c.provider.CA); err != nil {

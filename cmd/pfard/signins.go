@@ -120,10 +120,10 @@ func (s *signIns) choose(q control.Request, declared []declaration.Server) (c ch
 	set := s.now()
 	c.provider, err = set.Choose(q.Server, keys)
 	switch {
-	case errors.Is(err, signin.ErrNone) && c.remote.Remote():
+	case errors.Is(err, signin.ErrNone) && c.remote.Remote() && !s.needsClient(c.remote):
 		return c, c.signsIn(q)
 	case errors.Is(err, signin.ErrNone):
-		return c, s.missing(q.Server, set)
+		return c, s.missing(q.Server, c.remote, set)
 	case err != nil:
 		return c, fmt.Errorf("%w: %w", control.ErrInvalid, err)
 	}
@@ -137,6 +137,13 @@ func (s *signIns) choose(q control.Request, declared []declaration.Server) (c ch
 	}
 	c.name, c.key, c.way = c.provider.Name, c.provider.Key, cmp.Or(q.Login.Way, c.provider.First())
 	return c, nil
+}
+
+// needsClient reports whether the owner needs a client to sign in to a declared remote server: the catalogue has the
+// endpoints of a service only where its server does not name a provider that registers pfar.
+func (s *signIns) needsClient(d declaration.Server) bool {
+	known, ok := s.catalog().Find(cmp.Or(d.Service, d.Name))
+	return ok && known.OnlyElsewhere() && known.Code != nil && known.Remote.URL == d.URL
 }
 
 // signsIn makes the choice a sign-in to its remote server.
@@ -172,27 +179,50 @@ func tokenOf(d declaration.Server) (encrypted bool, key string) {
 	return true, ""
 }
 
-// missing returns the error of a login without a client. It says which file the owner has to write.
-func (s *signIns) missing(name string, set signin.Set) error {
+// missing returns the error of a login without a client. It says which file the owner has to write. d is the declared
+// server of that name; zero: there is none.
+func (s *signIns) missing(name string, d declaration.Server, set signin.Set) error {
 	if set.Diags.HasErrors() {
 		return fmt.Errorf("%w: %s has a mistake, and no provider for %q: pfar check says more", control.ErrInvalid, s.dir,
 			name)
 	}
-	file := filepath.Join(s.dir, name+".hcl")
-	known, ok := s.catalog().Find(name)
-	if !ok || known.Device == nil && known.Code == nil {
-		return fmt.Errorf("%w: there is no OAuth client for %q. Register one with the provider, and write its id and the "+
-			"provider's endpoints into %s, as pfar-oauth(5) says", control.ErrInvalid, name, file)
+	p, where := signin.Provider{Name: name, Key: keyOfRemote(name)}, "with the provider"
+	if keys := d.VaultKeys(); len(keys) == 1 {
+		p.Key = keys[0]
 	}
-	where := known.Title
-	for _, way := range []*catalog.SignIn{known.Device, known.Code} {
-		if way != nil && way.Register != "" {
-			where = way.Register
+	if known, ok := s.catalog().Find(cmp.Or(d.Service, name)); ok && (known.Device != nil || known.Code != nil) {
+		p.Service, p.Device, p.Code = known.Name, known.Device, known.Code
+		for _, way := range []*catalog.SignIn{known.Device, known.Code} {
+			if way != nil && way.Register != "" {
+				where = "at " + way.Register
+			}
+		}
+		if len(known.Secrets) > 0 {
+			p.Key = ""
+			if key := keyOf(known.Secrets[0], d); key != known.Secrets[0].Key || name != known.Name {
+				p.Key = key
+			}
 		}
 	}
-	return fmt.Errorf("%w: there is no OAuth client for %q. Register one at %s, with the redirect address "+
-		"http://127.0.0.1%s, and write its id into %s: provider %q { client_id = \"...\" }",
-		control.ErrInvalid, name, where, oauth.RedirectPath, file, name)
+	if p.Code != nil || p.Discovers() {
+		where += ", with the redirect address http://127.0.0.1" + oauth.RedirectPath
+	}
+	secret := strings.ReplaceAll(name, "-", "_") + "_client"
+	const format = "%w: there is no OAuth client for %q. Register one %s, and write into %s:\n\n%s\n" +
+		"The provider gives you the client_id. If it gives you a client secret too, add secret = \"vault:%s\" and " +
+		"store it with pfar vault set %s. pfar-oauth(5) says more"
+	file := filepath.Join(s.dir, name+".hcl")
+	return fmt.Errorf(format, control.ErrInvalid, name, where, file, p.Sketch(), secret, secret)
+}
+
+// keyOf returns the vault key that a declared server has for a secret of its service; without one, the catalogue's.
+func keyOf(secret catalog.Secret, d declaration.Server) string {
+	for _, c := range d.Credentials {
+		if c.Env == secret.Env && c.Key != "" {
+			return c.Key
+		}
+	}
+	return secret.Key
 }
 
 // ways returns the ways to obtain the token of a key.

@@ -40,6 +40,9 @@ type Choices struct {
 // what to choose instead. declaration.Parse reads the text without a mistake.
 func (s Service) Declaration(c Choices) ([]byte, error) {
 	c.Server = cmp.Or(c.Server, s.Name)
+	if s.OnlyElsewhere() && s.Program.Gone == "" {
+		s = s.Elsewhere()
+	}
 	d := draft{Service: s, Choices: c}
 	for _, check := range []func() error{d.named, d.program, d.answered, d.held} {
 		if err := check(); err != nil {

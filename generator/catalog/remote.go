@@ -15,10 +15,18 @@ const (
 	ByToken   = "token" // one of the entry's secrets
 )
 
-// Elsewhere returns the service as its vendor runs it: with a remote server, which gets at most one of the secrets.
+// OnlyElsewhere reports whether pfar can set the service up only as a remote server.
+func (s Service) OnlyElsewhere() bool {
+	return s.Program.Package+s.Program.Command+s.Program.URL == "" && s.Remote.URL != ""
+}
+
+// Elsewhere returns the service as its vendor runs it: with a remote server, which gets at most one of the secrets. The
+// test and the sign-in of an entry are those of its program if it has one.
 func (s Service) Elsewhere() Service {
-	s.Program = Program{URL: s.Remote.URL}
-	s.Parameters, s.Test, s.Device, s.Code, s.Domains = nil, nil, nil, nil, nil
+	if !s.OnlyElsewhere() {
+		s.Test, s.Device, s.Code = nil, nil, nil
+	}
+	s.Program, s.Parameters, s.Domains = Program{URL: s.Remote.URL}, nil, nil
 	if u, err := url.Parse(s.Remote.URL); err == nil {
 		s.Domains = []string{u.Host}
 	}

@@ -123,6 +123,9 @@ func (e *entry) whole(f *block.Field) {
 	}
 	if s, known := e.services.Find(e.Service); known {
 		e.Device, e.Code = cmp.Or(e.Device, s.Device), cmp.Or(e.Code, s.Code)
+		if s.OnlyElsewhere() {
+			e.Server = s.Remote.URL
+		}
 		if e.Key == "" && len(s.Secrets) > 0 {
 			e.Key = s.Secrets[0].Key
 		}

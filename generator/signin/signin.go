@@ -22,6 +22,7 @@ type Provider struct {
 	Name    string
 	Service string // of the catalogue, which completes the file; "": none
 	Key     string // under which the vault stores its tokens
+	Server  string // URL of the service's remote server, if it has no program; "": none
 
 	Client
 	Device, Code *catalog.SignIn // nil: it has no such way
@@ -149,4 +150,22 @@ func (s Set) Choose(name string, keys []string) (Provider, error) {
 		return Provider{}, fmt.Errorf("%q has several providers: name one of %s", name, strings.Join(names, ", "))
 	}
 	return Provider{}, ErrNone
+}
+
+// Sketch returns what an owner writes into a file to have the provider, with "..." for what only the owner knows.
+func (p Provider) Sketch() string {
+	var b strings.Builder
+	line := func(key, value string) { fmt.Fprintf(&b, "  %-9s = %q\n", key, value) }
+	fmt.Fprintf(&b, "provider %q {\n", p.Name)
+	line("client_id", "...")
+	if p.Service != "" && p.Service != p.Name {
+		line("service", p.Service)
+	}
+	if p.Key != "" {
+		line("key", p.Key)
+	}
+	if p.Discovers() {
+		b.WriteString("\n  code {\n    url   = \"https://...\"\n    token = \"https://...\"\n  }\n")
+	}
+	return b.String() + "}\n"
 }

@@ -25,12 +25,5 @@ service "azure-devops" {
     gone    = "@azure-devops/mcp does not run without its install scripts"
 
     remote { url = "https://mcp.dev.azure.com/" }
-
-    device {
-      url      = "https://login.microsoftonline.com/organizations/oauth2/v2.0/devicecode"
-      token    = "https://login.microsoftonline.com/organizations/oauth2/v2.0/token"
-      register = "https://entra.microsoft.com/"
-      scopes   = ["499b84ac-1321-427f-aa17-267ca6975798/.default", "offline_access"]
-    }
   }
 }

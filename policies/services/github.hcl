@@ -54,14 +54,14 @@ service "github" {
       url      = "https://github.com/login/device/code"
       token    = "https://github.com/login/oauth/access_token"
       register = "https://github.com/settings/applications/new"
-      scopes   = ["repo", "read:org"]
+      scopes   = ["repo"]
     }
 
     code {
       url      = "https://github.com/login/oauth/authorize"
       token    = "https://github.com/login/oauth/access_token"
       register = "https://github.com/settings/applications/new"
-      scopes   = ["repo", "read:org"]
+      scopes   = ["repo"]
     }
 
     test "search_repositories" {

@@ -12,8 +12,15 @@ service "gmail" {
 
   tool "search_emails"       { effect = "none", audience = "sensitive" }
   tool "read_email"          { effect = "none", audience = "sensitive" }
+  tool "search_threads"      { effect = "none", audience = "sensitive" }
+  tool "get_thread"          { effect = "none", audience = "sensitive" }
+  tool "get_message"         { effect = "none", audience = "sensitive" }
+  tool "get_draft"           { effect = "none", audience = "sensitive" }
   tool "get_filter"          { effect = "none", audience = "sensitive" }
   tool "list_*"              { effect = "none", audience = "sensitive" }
+  tool "create_draft"        { effect = "reversible", audience = "sensitive" }
+  tool "label_*"             { effect = "reversible", audience = "sensitive" }
+  tool "unlabel_*"           { effect = "reversible", audience = "sensitive" }
   tool "draft_email"         { effect = "reversible", audience = "sensitive" }
   tool "modify_email"        { effect = "reversible", audience = "sensitive" }
   tool "batch_modify_emails" { effect = "reversible", audience = "sensitive" }
@@ -22,38 +29,35 @@ service "gmail" {
   tool "get_or_create_label" { effect = "reversible", audience = "sensitive" }
   tool "download_attachment" { effect = "irreversible", audience = "sensitive" }
 
-  # The package reads both secrets from files and renews the tokens itself, so it has them. Google gives out no tokens
-  # for mail to devices (RFC 8628).
+  # Google's own server. It lists its tools to anybody, so only a call shows that a token is right. The npm package has no
+  # entry: its first sign-in would run unconfined, and it would hold the client's secret and the refresh token.
   setup {
-    title     = "Gmail"
-    summary   = "Mail, labels and filters of one Google account"
-    label     = "sensitive"
-    package   = "npm:@gongrzhe/server-gmail-autoauth-mcp@1.1.11"
-    integrity = "sha512-IP9nbCmJZ5h8wrtld0LBpJCV7coyfeOrhsNdPhIbkFzKBmgf06Gy4bnsr3zVOi8Leey0az3s4UPIdcQmIb/iJw=="
-    domains   = ["gmail.googleapis.com", "oauth2.googleapis.com"]
+    title   = "Gmail"
+    summary = "Mail, drafts and labels of one Google account"
+    label   = "sensitive"
+    domains = ["gmailmcp.googleapis.com"]
 
-    remote { url = "https://gmailmcp.googleapis.com/mcp/v1" }
-
-    secret "GMAIL_OAUTH_PATH" {
-      key     = "gmail_client"
-      deliver = "file"
-      where   = "Create an OAuth client for a desktop app, download its JSON file, and store that file."
-      url     = "https://console.cloud.google.com/apis/credentials"
+    remote {
+      url   = "https://gmailmcp.googleapis.com/mcp/v1"
+      token = "token"
     }
 
-    secret "GMAIL_CREDENTIALS_PATH" {
-      key     = "gmail_tokens"
-      deliver = "file"
-      where   = "With the client's file in the directory, run the package once with the argument auth, and store the file of tokens that it writes."
-      url     = "https://console.cloud.google.com/apis/credentials"
-      scopes = [
-        "https://www.googleapis.com/auth/gmail.modify", "https://www.googleapis.com/auth/gmail.settings.basic",
-      ]
+    secret "token" {
+      key     = "gmail_token"
+      deliver = "broker"
+      where   = "Register an OAuth client for a desktop app, in a Google Cloud project with the Gmail API and the Gmail MCP API. Then run pfar login with the server's name: it says what to write where."
+      url     = "https://console.cloud.google.com/auth/clients"
     }
 
-    test "list_email_labels" {
+    code {
+      url      = "https://accounts.google.com/o/oauth2/v2/auth?access_type=offline&prompt=consent"
+      token    = "https://oauth2.googleapis.com/token"
+      register = "https://console.cloud.google.com/auth/clients"
+      scopes   = ["https://www.googleapis.com/auth/gmail.readonly"]
+    }
+
+    test "list_labels" {
       arguments = {}
-      answer    = "Found [0-9]+ labels"
     }
   }
 }

@@ -5,42 +5,54 @@ service "google-calendar" {
   output   = "sensitive raw"
   audience = "public"
 
-  irreversible = ["create-event*", "update-event", "delete-event", "respond-to-event", "manage-accounts"]
+  irreversible = [
+    "create-event*", "update-event", "delete-event", "respond-to-event", "manage-accounts", "create_event",
+    "update_event", "delete_event", "respond_to_event",
+  ]
 
   tool "list-calendars" { effect = "none", audience = "sensitive" }
   tool "list-colors"    { effect = "none", audience = "sensitive" }
   tool "list-events"    { effect = "none", audience = "sensitive" }
   tool "get-*"          { effect = "none", audience = "sensitive" }
   tool "search-events"  { effect = "none", audience = "sensitive" }
+  tool "list_calendars" { effect = "none", audience = "sensitive" }
+  tool "list_events"    { effect = "none", audience = "sensitive" }
+  tool "get_event"      { effect = "none", audience = "sensitive" }
+  tool "search_events"  { effect = "none", audience = "sensitive" }
+  tool "suggest_time"   { effect = "none", audience = "sensitive" }
 
-  # The package reads both secrets from files and renews the tokens itself, so it has them. It cannot write renewed ones
-  # down, and renews again after a start. Google gives out no tokens for calendars to devices (RFC 8628).
+  # Google's own server. It lists its tools to anybody, so only a call shows that a token is right. The npm package has no
+  # entry: its first sign-in would run unconfined, and it would hold the client's secret and the refresh token.
   setup {
-    title     = "Google Calendar"
-    summary   = "Calendars and events of one Google account"
-    label     = "sensitive"
-    package   = "npm:@cocal/google-calendar-mcp@2.6.3"
-    integrity = "sha512-mvtzgfZ68BSp0Ck5PBFsFywRaMmaDelaSTtWQvaUzzoQOA0B/MOLfmCJL11QRXTg2Cmz4rZeZYK2fA6dmdGQSg=="
-    domains   = ["www.googleapis.com", "oauth2.googleapis.com"]
+    title   = "Google Calendar"
+    summary = "Calendars and events of one Google account"
+    label   = "sensitive"
+    domains = ["calendarmcp.googleapis.com"]
 
-    remote { url = "https://calendarmcp.googleapis.com/mcp/v1" }
-
-    secret "GOOGLE_OAUTH_CREDENTIALS" {
-      key     = "google_calendar_client"
-      deliver = "file"
-      where   = "Create an OAuth client for a desktop app, download its JSON file, and store that file."
-      url     = "https://console.cloud.google.com/apis/credentials"
+    remote {
+      url   = "https://calendarmcp.googleapis.com/mcp/v1"
+      token = "token"
     }
 
-    secret "GOOGLE_CALENDAR_MCP_TOKEN_PATH" {
-      key     = "google_calendar_tokens"
-      deliver = "file"
-      where   = "Run the package once with the argument auth and the client's file, and store the file tokens.json that it writes."
-      url     = "https://console.cloud.google.com/apis/credentials"
-      scopes  = ["https://www.googleapis.com/auth/calendar"]
+    secret "token" {
+      key     = "google_calendar_token"
+      deliver = "broker"
+      where   = "Register an OAuth client for a desktop app, in a Google Cloud project with the Google Calendar API and the Google Calendar MCP API. Then run pfar login with the server's name: it says what to write where."
+      url     = "https://console.cloud.google.com/auth/clients"
     }
 
-    test "list-calendars" {
+    code {
+      url      = "https://accounts.google.com/o/oauth2/v2/auth?access_type=offline&prompt=consent"
+      token    = "https://oauth2.googleapis.com/token"
+      register = "https://console.cloud.google.com/auth/clients"
+      scopes   = [
+        "https://www.googleapis.com/auth/calendar.calendarlist.readonly",
+        "https://www.googleapis.com/auth/calendar.events.freebusy",
+        "https://www.googleapis.com/auth/calendar.events.readonly",
+      ]
+    }
+
+    test "list_calendars" {
       arguments = {}
     }
   }

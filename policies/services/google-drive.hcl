@@ -5,28 +5,41 @@ service "google-drive" {
   output   = "sensitive raw"
   audience = "sensitive"
 
-  reads = ["search", "gdrive_search", "gdrive_read_file"]
+  reads = [
+    "search", "gdrive_search", "gdrive_read_file", "search_files", "list_recent_files", "get_file_metadata",
+    "get_file_permissions", "read_file_content", "download_file_content",
+  ]
+  irreversible = ["create_file", "copy_file"] # a folder may be shared
 
+  # Google's own server. It lists its tools to anybody, so only a call shows that a token is right. The npm package has no
+  # entry: its first sign-in would run unconfined, and it would hold the client's secret and the refresh token.
   setup {
-    title     = "Google Drive"
-    summary   = "Files of one Google account"
-    label     = "sensitive"
-    package   = "npm:@modelcontextprotocol/server-gdrive@2025.1.14"
-    integrity = "sha512-MWrvgaHARzAsFEYpzOrG/ewYoWrDSvF1ybmW56cMIrnVQekTP0iGWKC/aEXVcc+V5hAmMGm7iABSJFNrBX9a0A=="
-    domains   = ["www.googleapis.com"]
+    title   = "Google Drive"
+    summary = "Files of one Google account"
+    label   = "sensitive"
+    domains = ["drivemcp.googleapis.com"]
 
-    remote { url = "https://drivemcp.googleapis.com/mcp/v1" }
-
-    secret "GDRIVE_CREDENTIALS_PATH" {
-      key     = "google_drive_tokens"
-      deliver = "file"
-      where   = "Create an OAuth client for a desktop app, run the package once with the argument auth, and store the file of tokens that it writes. The package does not renew them."
-      url     = "https://console.cloud.google.com/apis/credentials"
-      scopes  = ["https://www.googleapis.com/auth/drive.readonly"]
+    remote {
+      url   = "https://drivemcp.googleapis.com/mcp/v1"
+      token = "token"
     }
 
-    test "search" {
-      arguments = { query = "pfar" }
+    secret "token" {
+      key     = "google_drive_token"
+      deliver = "broker"
+      where   = "Register an OAuth client for a desktop app, in a Google Cloud project with the Google Drive API and the Google Drive MCP API. Then run pfar login with the server's name: it says what to write where."
+      url     = "https://console.cloud.google.com/auth/clients"
+    }
+
+    code {
+      url      = "https://accounts.google.com/o/oauth2/v2/auth?access_type=offline&prompt=consent"
+      token    = "https://oauth2.googleapis.com/token"
+      register = "https://console.cloud.google.com/auth/clients"
+      scopes   = ["https://www.googleapis.com/auth/drive.readonly"]
+    }
+
+    test "list_recent_files" {
+      arguments = {}
     }
   }
 }

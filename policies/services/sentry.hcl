@@ -36,7 +36,7 @@ service "sentry" {
       url      = "https://sentry.io/oauth/device/code/"
       token    = "https://sentry.io/oauth/token/"
       register = "https://sentry.io/settings/account/api/applications/"
-      scopes   = ["org:read", "project:write", "team:write", "event:write"]
+      scopes   = ["org:read", "project:read", "team:read", "event:read"]
     }
 
     test "find_organizations" {

@@ -332,15 +332,8 @@ func readJSON(t *testing.T, path string, to any) {
 
 // invented is a secret of the right form that nobody gave out.
 func invented(s catalog.Secret) string {
-	switch s.Key {
-	case "mongodb_connection":
+	if s.Key == "mongodb_connection" {
 		return "mongodb://reader:invented@db.example.com:27017/app"
-	case "gmail_client", "google_calendar_client":
-		return `{"installed": {"client_id": "nobody", "client_secret": "nothing", "redirect_uris": ["http://here"]}}`
-	case "google_calendar_tokens":
-		return `{"normal": {"access_token": "nobody", "refresh_token": "nothing", "expiry_date": 4102444800000}}`
-	case "gmail_tokens", "google_drive_tokens":
-		return `{"access_token": "nobody", "refresh_token": "nothing", "expiry_date": 4102444800000}`
 	}
 	token := strings.Repeat("0a1b2c3d", 5)
 	if len(s.Prefixes) > 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -154,6 +155,7 @@ exec `+programs+`/echo -label "$is"
 		}
 		return nil
 	})
+	refusedToken(t, m)
 	for what, text := range map[string]string{"the value": rightPing, "the wrong one": wrongPing, "the link": nonce} {
 		m.Put(t, "/root/text", text+"\n", 0o600)
 		for _, where := range []string{
@@ -167,5 +169,46 @@ exec `+programs+`/echo -label "$is"
 				t.Errorf("%s is found by %s: %s", what, where, r.Stdout)
 			}
 		}
+	}
+}
+
+// refusedToken gives ping another wrong token. All who ask about the server read that its tool refuses the token, in
+// the tool's own words, and where another one comes from.
+func refusedToken(t *testing.T, m *bed.Machine) {
+	t.Helper()
+	if r := m.Feed(wrongPing, "pfar", "vault", "rotate", "ping_token"); r.Code != 0 {
+		t.Fatal(r)
+	}
+	s := becomes(t, m, "ping", control.CredentialInvalid)
+	v := s.Verification
+	if v.Result != units.Invalid || v.Tool != "label" || v.Words != "wrong" ||
+		v.Remedy != "pfar vault set ping_token" || v.Where != "Invent one." {
+		t.Errorf("pfar status --json says %+v", v)
+	}
+	const words = "credential-invalid: label refuses them: wrong"
+	for command, wants := range map[string][]string{
+		"systemctl status --full pfar-mcp@ping":               {words, "pfar vault set ping_token", "Invent one."},
+		"systemctl show --property=StatusText pfar-mcp@ping":  {"StatusText=" + words},
+		"systemctl show --property=ActiveState pfar-mcp@ping": {"ActiveState=active"},
+		"pfar status":      {"credential-invalid", "pfar vault set ping_token"},
+		"pfar status ping": {"credential-invalid", "wrong", "pfar vault set ping_token", "Invent one."},
+	} {
+		bed.Eventually(t, soon, func() error {
+			r := m.Try("sh", "-c", command)
+			for _, want := range wants {
+				if !strings.Contains(r.Stdout, want) {
+					return fmt.Errorf("%s does not say %q: %s", command, want, r)
+				}
+			}
+			return nil
+		})
+	}
+	if r := m.Feed(rightPing, "pfar", "vault", "rotate", "ping_token"); r.Code != 0 {
+		t.Fatal(r)
+	}
+	becomes(t, m, "ping", control.Running)
+	r := m.Try("systemctl", "status", "--full", "pfar-mcp@ping")
+	if strings.Contains(r.Stdout, "invalid") {
+		t.Errorf("with a right token it is %s", r)
 	}
 }

@@ -1,10 +1,10 @@
 # From pfar's entry of Gmail: pfar services gmail
-description     = "Gmail: Mail, labels and filters of one Google account"
-allowed_domains = ["gmail.googleapis.com", "oauth2.googleapis.com"]
+description = "Gmail: Mail, drafts and labels of one Google account"
+service     = "gmail"
 
-server { package = "npm:@gongrzhe/server-gmail-autoauth-mcp@1.1.11" }
-
-auth = {
-  GMAIL_OAUTH_PATH       = { secret = "vault:gmail_client", deliver = "file" }
-  GMAIL_CREDENTIALS_PATH = { secret = "vault:gmail_tokens", deliver = "file" }
+server {
+  transport = "stream-http"
+  url       = "https://gmailmcp.googleapis.com/mcp/v1"
 }
+
+auth = { token = "vault:gmail_token" }
