@@ -316,7 +316,9 @@ func (d *Desk) returns(ctx context.Context, server string, q handover.Undo) (han
 
 // undone restores what a question is about. What was written there under a stain that was cleared since has that stain
 // again, before it is there again.
-func (d *Desk) undone(ctx context.Context, server string, q handover.Undo, was handover.History) (handover.History, error) {
+func (d *Desk) undone(
+	ctx context.Context, server string, q handover.Undo, was handover.History,
+) (handover.History, error) {
 	stains := label.Restores{Sessions: d.Sessions}
 	q.Call.Cleared = stains.Cleared()
 	by := label.Source{Client: q.Call.Client, Tool: q.Call.Tool, Call: q.Call.ID}
