@@ -521,6 +521,18 @@ func TestRefusedToken(t *testing.T) {
 		!strings.Contains(one.logged(), "the session is over: pfar login x: remote server: 401") {
 		t.Errorf("of one session: exit code %d, %s\n%s", code, one.noted(units.NotifyState), one.logged())
 	}
+	socket := script("cat")
+	socket.Attached = "/run/fs/mcp.sock"
+	attached := begin(t, socket, nil)
+	attached.hello()
+	refuse(attached, "a:b")
+	eventually(t, attached, func() bool {
+		return strings.Contains(attached.noted("STATUS"), "pfar edit x: remote server: 401")
+	})
+	attached.cmd.Process.Signal(syscall.SIGTERM)
+	if code := attached.exit(2 * time.Minute); code != 0 {
+		t.Errorf("at a socket: exit code %d\n%s", code, attached.logged())
+	}
 	local := begin(t, script("cat"), nil)
 	local.hello()
 	refuse(local)

@@ -286,27 +286,39 @@ func (d *Desk) restore(w http.ResponseWriter, r *http.Request) {
 	server := r.PathValue("server")
 	q := handover.Undo{Since: body.Since, At: body.At, Path: body.Path, Restore: true, Discard: body.Discard}
 	q.Call = handover.Call{ID: audit.NewID(), Client: approver(r).Name, Tool: "pfar undo"}
+	was, stain, err := d.returns(r.Context(), server, q)
+	if stain != "" {
+		detail = append(detail, "the stain "+stain+" returns")
+	}
 	act := Act{Verb: "undo-writes", Subject: server, Detail: strings.Join(detail, ", ")}
 	var history handover.History
-	d.act(w, r, act, &history, func() (err error) {
-		history, err = d.undone(r.Context(), server, q)
-		return err
+	d.act(w, r, act, &history, func() error {
+		if err != nil {
+			return err
+		}
+		var failed error
+		history, failed = d.undone(r.Context(), server, q, was)
+		history.Stain = stain
+		return failed
 	})
+}
+
+// returns is what a question to restore would restore, and the stain that returns with it.
+func (d *Desk) returns(ctx context.Context, server string, q handover.Undo) (handover.History, string, error) {
+	q.Restore = false
+	was, err := d.Undo.Undo(ctx, server, q)
+	if err != nil {
+		return was, "", err
+	}
+	stain, err := d.stain(server, was)
+	return was, stain, err
 }
 
 // undone restores what a question is about. What was written there under a stain that was cleared since has that stain
 // again, before it is there again.
-func (d *Desk) undone(ctx context.Context, server string, q handover.Undo) (handover.History, error) {
-	look := q
-	look.Restore = false
-	was, err := d.Undo.Undo(ctx, server, look)
-	if err != nil {
-		return was, err
-	}
-	stain, err := d.stain(server, was)
-	if err != nil {
-		return was, err
-	}
+func (d *Desk) undone(
+	ctx context.Context, server string, q handover.Undo, was handover.History,
+) (handover.History, error) {
 	stains := label.Restores{Sessions: d.Sessions}
 	q.Call.Cleared = stains.Cleared()
 	by := label.Source{Client: q.Call.Client, Tool: q.Call.Tool, Call: q.Call.ID}
@@ -314,7 +326,6 @@ func (d *Desk) undone(ctx context.Context, server string, q handover.Undo) (hand
 		return was, err
 	}
 	history, err := d.Undo.Undo(ctx, server, q)
-	history.Stain = stain
 	// Once more: another operator may have cleared it meanwhile.
 	return history, errors.Join(err, stains.Restore(server, was.Cleared, was.Folders, by))
 }

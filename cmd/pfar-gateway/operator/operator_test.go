@@ -316,7 +316,15 @@ func TestStainReturns(t *testing.T) {
 	if b.Sessions.Stained("files").Known() {
 		t.Error("whoever looks puts it back")
 	}
+	var acts []Act
+	b.Record = func(a Act) error {
+		acts = append(acts, a)
+		return nil
+	}
 	_, body := b.do("POST", "/undo/files", `{"path":"/srv/a"}`)
+	if want := `"/srv/a", the stain ` + raw.String() + " returns"; len(acts) != 1 || acts[0].Detail != want {
+		t.Errorf("%+v is recorded, not %s", acts, want)
+	}
 	if now := b.Sessions.Stained("files"); s.stained != raw || now != raw || !strings.Contains(body, raw.String()) {
 		t.Errorf("while it is restored %s, then %s, %s", s.stained, now, body)
 	}
