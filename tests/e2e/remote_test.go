@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -16,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,7 +31,9 @@ import (
 const (
 	remoteHost = "mcp.vendor.example"  // Streamable HTTP, with a token
 	eventsHost = "sse.vendor.example"  // HTTP+SSE, without
-	closedHost = "down.vendor.example" // answers 503, until it is asked for /open
+	closedHost = "down.vendor.example" // answers 503, until a call of the evil one says "open"
+	ownHost    = "own.vendor.example"  // as the first, with a remote session for each of a client's
+	envHost    = "env.vendor.example"  // wants the token of a variable
 )
 
 // libraryServers are servers of the two libraries for Go, by name, which is that of their host as well.
@@ -78,9 +80,16 @@ func sdkServer(*http.Request) *mcp.Server {
 }
 
 const remoteToken, wrongRemoteToken = "vendor-0aB1cD2eF3gH4iJ5", "vendor-9zY8xW7vU6tS5rQ4"
+const readsEcho = "tool \"echo\" {\n  semantics = \"read\"\n}\n"
+const variableToken = "variable-3mN2bV1cX0zL9kJ8"
+
+// vendorTokens are what those hosts accept that want a token.
+var vendorTokens = map[string]string{
+	remoteHost: remoteToken, evilHost: remoteToken, ownHost: remoteToken, envHost: variableToken,
+}
 
 // remoteRequest is what the vendor says of a request.
-type remoteRequest struct{ Host, Method, Path, Authorization string }
+type remoteRequest struct{ Host, Method, Path, Authorization, Session string }
 
 // serveRemote is a vendor of remote servers: TLS in front of real ones from npm, whose program is the first argument,
 // and of those of libraries.
@@ -100,7 +109,10 @@ func serveRemote(certificate string) error {
 	if err != nil {
 		return err
 	}
-	libraries := map[string]http.Handler{}
+	closed := newClosing()
+	libraries := map[string]http.Handler{
+		evilHost: evilFront(libraryServers["mcp-go"].handler(), closed), closedHost: closed,
+	}
 	for name, l := range libraryServers {
 		libraries[libraryHost(name)] = l.handler()
 	}
@@ -108,24 +120,23 @@ func serveRemote(certificate string) error {
 	if err != nil {
 		return err
 	}
-	out, opened := json.NewEncoder(os.Stdout), false
+	var mu sync.Mutex
+	out := json.NewEncoder(os.Stdout)
 	fmt.Println("ready")
 	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		out.Encode(remoteRequest{r.Host, r.Method, r.URL.Path, r.Header.Get("Authorization")})
-		library := libraries[r.Host]
+		q := remoteRequest{r.Host, r.Method, r.URL.Path, r.Header.Get("Authorization"), r.Header.Get("Mcp-Session-Id")}
+		mu.Lock()
+		out.Encode(q)
+		mu.Unlock()
+		library, token := libraries[r.Host], vendorTokens[r.Host]
 		switch {
+		case token != "" && q.Authorization != "Bearer "+token:
+			w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+			w.WriteHeader(http.StatusUnauthorized)
 		case library != nil:
 			library.ServeHTTP(w, r)
 		case r.Host == eventsHost:
 			events.ServeHTTP(w, r)
-		case r.Host == closedHost && r.URL.Path == "/open":
-			opened = true
-		case r.Host == closedHost && !opened:
-			w.WriteHeader(http.StatusServiceUnavailable)
-			io.WriteString(w, `{"error":"closed for today"}`)
-		case r.Host == remoteHost && r.Header.Get("Authorization") != "Bearer "+remoteToken:
-			w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
-			w.WriteHeader(http.StatusUnauthorized)
 		default:
 			streamable.ServeHTTP(w, r)
 		}
@@ -169,7 +180,7 @@ func TestRemote(t *testing.T) {
 	}
 	t.Parallel()
 	everything := npm(t, "@modelcontextprotocol/server-everything/dist/index.js")
-	hosts, libraries := []string{remoteHost, eventsHost, closedHost}, []string{}
+	hosts, libraries := []string{remoteHost, eventsHost, closedHost, evilHost, strangeHost, ownHost, envHost}, []string{}
 	for name, l := range libraryServers {
 		if !testing.Short() || !l.long {
 			hosts, libraries = append(hosts, libraryHost(name)), append(libraries, name)
@@ -183,11 +194,15 @@ func TestRemote(t *testing.T) {
 		"vendor.hcl": remote("stream-http", "https://"+remoteHost+"/mcp", "auth = { token = \"vault:vendor_token\" }\n"),
 		"lazy.hcl": remote("stream-http", "https://"+remoteHost+"/mcp", "idle_timeout = \"1h\"\n"+
 			"auth = { token = \"vault:vendor_token\" }\n"),
-		"own.hcl": remote("stream-http", "https://"+remoteHost+"/mcp", "sessions = \"own\"\n"+
+		"own.hcl": remote("stream-http", "https://"+ownHost+"/mcp", "sessions = \"own\"\n"+readsEcho+
 			"auth = { token = \"vault:vendor_token\" }\n"),
-		"events.hcl": remote("sse", "https://"+eventsHost+"/sse", ""),
-		"guess.hcl":  remote("stream-http", "https://"+eventsHost+"/sse", ""), // what it answers decides
-		"down.hcl":   remote("stream-http", "https://"+closedHost+"/mcp", ""),
+		"evil.hcl": remote("stream-http", "https://"+evilHost+"/mcp", "pins = \"trust-first\"\n"+readsEcho+
+			"auth = { token = \"vault:vendor_token\" }\n"),
+		"variable.hcl": remote("stream-http", "https://"+envHost+"/mcp", "token_env = \"VENDOR_TOKEN\"\n"),
+		"events.hcl":   remote("sse", "https://"+eventsHost+"/sse", ""),
+		"guess.hcl":    remote("stream-http", "https://"+eventsHost+"/sse", ""), // what it answers decides
+		"down.hcl":     remote("stream-http", "https://"+closedHost+"/mcp", readsEcho),
+		"gone.hcl":     remote("sse", "https://"+closedHost+"/sse", readsEcho),
 	})
 	for _, name := range libraries {
 		l := libraryServers[name]
@@ -197,6 +212,7 @@ func TestRemote(t *testing.T) {
 	check(t, os.Mkdir(clients, 0o755))
 	const client = "token_sha256 = [%q]\nservers = [\"*\"]\nprofile = \"operator\"\nrelax = \"a test\"\n"
 	put(t, filepath.Join(clients, "agent.hcl"), fmt.Sprintf(client, digestOf("agent")))
+	p.env = append(p.env, "VENDOR_TOKEN="+variableToken)
 	p.up(wrap...)
 	p.await("the vendor's server waiting for its token", soon, func(r control.Report) bool {
 		return server(r, "vendor").State == control.NeedsLogin
@@ -223,11 +239,11 @@ func TestRemote(t *testing.T) {
 		signsInFirst(name)
 	}
 	p.keep("rotate", "vendor_token", remoteToken)
-	r := p.awaitRunning("vendor", "own", "events", "guess")
+	r := p.awaitRunning("vendor", "own", "evil", "variable", "events", "guess")
 	if s := server(r, "vendor"); s.Tools < 10 {
 		t.Errorf("%d tools", s.Tools)
 	}
-	for _, name := range append(libraries, "vendor", "lazy", "own", "events", "guess") {
+	for _, name := range append(libraries, "vendor", "lazy", "own", "evil", "variable", "events", "guess") {
 		out, stderr, code := p.command("call", "--client", "agent", name+".echo", "--message", "hello")
 		if code != 0 || !strings.Contains(out, "Echo: hello") {
 			t.Errorf("%s: %d %s %s", name, code, out, stderr)
@@ -251,25 +267,6 @@ func TestRemote(t *testing.T) {
 		slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "down__") }) {
 		t.Errorf("the tools are %q", names)
 	}
-	told := false
-	for len(requests) > 0 {
-		q := <-requests
-		switch a := q.Authorization; {
-		case q.Host != remoteHost && a != "":
-			t.Errorf("a token went elsewhere: %+v", q)
-		case a == "Bearer "+remoteToken:
-			told = true
-		}
-	}
-	if !told {
-		t.Error("the vendor did not get the token")
-	}
-	if got := whoHolds(t, p, remoteToken); len(got) == 0 ||
-		slices.ContainsFunc(got, func(name string) bool { return name != "pfar-egress" && name != "pfard" }) {
-		t.Errorf("these hold the token in memory: %q", got)
-	}
-	assertSecretNowhere(t, p, remoteToken)
-
 	// It is tried again, and for as long as that takes it is starting.
 	p.await("a server that is down", soon, offline("down", "503"))
 	if why := server(p.last(), "down").Detail; strings.ContainsAny(why, `{\`) ||
@@ -280,6 +277,20 @@ func TestRemote(t *testing.T) {
 		!regexp.MustCompile(`(?m)^url +https://`).MatchString(out) {
 		t.Errorf("%d %s %s", code, out, stderr)
 	}
+
+	tellsOfRemotes(p)
+	c := p.agent("agent")
+	callsEvil(t, c)
+	theirs := p.ownSessions(requests)
+	p.opensAtLast(c)
+	p.refreshesRemote(c)
+	passedOn(t, theirs)
+	if got := whoHolds(t, p, remoteToken); len(got) == 0 ||
+		slices.ContainsFunc(got, func(name string) bool { return name != "pfar-egress" && name != "pfard" }) {
+		t.Errorf("these hold the token in memory: %q", got)
+	}
+	assertSecretNowhere(t, p, remoteToken)
+
 	if out, stderr, code := p.command("learn", "events", "--for", "1s"); code != 0 || out != "allowed_domains = []\n" {
 		t.Errorf("pfar learn suggests what the url has already: %d %s%s", code, out, stderr)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-const secret = "pl4ceh0lder/+token=="
+const secret = "pl4ceH0lder/+token=="
 
 // evil is one way in which a server answers a tool's call, and what comes of it: an error of the adapter's own, or
 // lines. After it the next call works as ever.
@@ -485,7 +485,7 @@ var evilWords = []evil{
 		lines: []string{`{"jsonrpc":"2.0","id":2,"result":{"_meta":{ "a":"pfar/error"}}}`}},
 	{name: "the token in a result", do: body(`{"jsonrpc":"2.0","id":2,"result":{"a":"Bearer ` + secret + `"}}`),
 		lines: []string{`{"jsonrpc":"2.0","id":2,"result":{"a":"Bearer [redacted]"}}`}},
-	{name: "the token with escapes", do: body(`{"jsonrpc":"2.0","id":2,"result":{"a":"pl4ceh0lder\/\u002btoken=="}}`),
+	{name: "the token with escapes", do: body(`{"jsonrpc":"2.0","id":2,"result":{"a":"pl4ceH0lder\/\u002btoken=="}}`),
 		lines: []string{`{"jsonrpc":"2.0","id":2,"result":{"a":"[redacted]"}}`}},
 	{name: "the token in a notification",
 		do:    stream(`data: {"jsonrpc":"2.0","method":"n","params":{"a":"` + secret + `"}}` + "\n\ndata: " + done + "\n\n"),

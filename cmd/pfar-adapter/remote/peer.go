@@ -130,7 +130,9 @@ func (p *peer) read(f *inbox.Flight, m message, s *session, response *http.Respo
 		return fault.New(fault.Schema, "it takes the request, and says that there will be no answer")
 	}
 	wire.Discard(response)
-	return fault.New(fault.Schema, "its response is %.60q, which is neither %s nor %s", kind, typeJSON, typeStream)
+	// As it was sent: in other letters a secret in it would not be found.
+	return fault.New(fault.Schema, "its response is %.60q, which is neither %s nor %s",
+		response.Header.Get("Content-Type"), typeJSON, typeStream)
 }
 
 func mediaType(response *http.Response) string {

@@ -152,7 +152,7 @@ func TestEvilListen(t *testing.T) {
 		name  string
 		get   func(w http.ResponseWriter, r *http.Request)
 		lines []string
-		most  int // GETs in an hour
+		gets  int // in an hour
 	}{
 		{"405", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(405) }, nil, 1},
 		{"404", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }, nil, 1},
@@ -166,15 +166,15 @@ func TestEvilListen(t *testing.T) {
 		{"a page", func(w http.ResponseWriter, r *http.Request) { asJSON(w, "{}") }, nil, 1},
 		{"elsewhere", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://evil.test/", http.StatusFound)
-		}, nil, 6},
+		}, nil, 4},
 		{"in a circle", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/mcp", http.StatusFound)
-		}, nil, 24},
-		{"ends at once", func(w http.ResponseWriter, r *http.Request) { asStream(w) }, nil, 130},
+		}, nil, 16},
+		{"ends at once", func(w http.ResponseWriter, r *http.Request) { asStream(w) }, nil, 124},
 		{"no pause", func(w http.ResponseWriter, r *http.Request) {
 			asStream(w)
 			fmt.Fprint(w, "retry: 0\n\n")
-		}, nil, 130},
+		}, nil, 124},
 		{"answers what was not asked", func(w http.ResponseWriter, r *http.Request) {
 			asStream(w)
 			event(w, `{"jsonrpc":"2.0","id":77,"result":{}}`)
@@ -185,12 +185,12 @@ func TestEvilListen(t *testing.T) {
 			event(w, `noise`)
 			event(w, `{"jsonrpc":"2.0"}`)
 			<-r.Context().Done()
-		}, nil, 3},
-		{"silence", func(w http.ResponseWriter, r *http.Request) { asStream(w); <-r.Context().Done() }, nil, 3},
-		{"no head", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, 6},
+		}, nil, 2},
+		{"silence", func(w http.ResponseWriter, r *http.Request) { asStream(w); <-r.Context().Done() }, nil, 2},
+		{"no head", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, 4},
 		{"a line without end", func(w http.ResponseWriter, r *http.Request) {
 			endless("text/event-stream", "data: aaaaaaaaaaaaaaaaaaaaaa")(w, r, received{})
-		}, slices.Repeat([]string{changes}, 121), 130},
+		}, slices.Repeat([]string{changes}, 121), 122},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := &honest{t: t, session: "s", get: test.get}
@@ -206,8 +206,8 @@ func TestEvilListen(t *testing.T) {
 				w.silent(time.Hour - time.Second*time.Duration(30*len(test.lines)))
 			})
 			gets := slices.DeleteFunc(h.noted(), func(s string) bool { return !strings.HasPrefix(s, "GET") })
-			if len(gets) > test.most || len(gets) == 0 {
-				t.Errorf("the stream is opened %d times, want at most %d", len(gets), test.most)
+			if len(gets) != test.gets {
+				t.Errorf("the stream is opened %d times, want %d", len(gets), test.gets)
 			}
 		})
 	}
