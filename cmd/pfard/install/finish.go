@@ -177,14 +177,19 @@ func put(stage, place string) error {
 	return durable.SyncDir(filepath.Dir(place))
 }
 
-// spaceless says what to do about a full disk. npm and pip say so in words.
-func spaceless(err error) error {
+// remedy says what to do about a full disk, and about a file that is not the published one. npm and pip say both in
+// words.
+func remedy(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || strings.Contains(err.Error(), "ENOSPC") ||
 		strings.Contains(err.Error(), "npm error nospc") || strings.Contains(err.Error(), "No space left on device") {
 		return fmt.Errorf("the disk is full; make room and run pfar install again: %w", err)
+	}
+	if strings.Contains(err.Error(), "DO NOT MATCH THE HASHES") { // pip speaks of a file of requirements
+		return fmt.Errorf("a file is not the one that the index names; install another version, or tell who runs "+
+			"the index: %w", err)
 	}
 	return err
 }

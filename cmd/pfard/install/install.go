@@ -211,7 +211,7 @@ func (j *Jobs) carryOut(ctx context.Context, job *Job) (err error) {
 		if rerr := remove(stage); rerr != nil && err == nil {
 			j.log.Warn("removing what a job has left, ignoring", "error", rerr)
 		}
-		err = spaceless(err)
+		err = remedy(err)
 		j.mu.Lock()
 		delete(j.of, job.name)
 		j.mu.Unlock()
