@@ -305,3 +305,19 @@ func TestCheckLock(t *testing.T) {
 		}
 	}
 }
+
+// TestScripted: npm says which packages have install scripts, those of others too.
+func TestScripted(t *testing.T) {
+	const yes, no = `{"hasInstallScript": true}`, `{}`
+	for lock, want := range map[string][]string{
+		`{"packages": {"": {}, "node_modules/a": ` + no + `}}`: nil,
+		`{"packages": {"node_modules/@a/b": ` + yes + `, "node_modules/@a/b/node_modules/c": ` + yes + `,
+			"node_modules/c": ` + yes + `, "node_modules/d": ` + no + `}}`: {"@a/b", "c"},
+		`{"packages": {"": ` + yes + `, "elsewhere": ` + yes + `}}`: nil,
+		`{"install": []}`: nil, "nothing": nil,
+	} {
+		if got := Scripted([]byte(lock)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", lock, got, want)
+		}
+	}
+}

@@ -74,6 +74,24 @@ func checkNPM(p source.Package, lock []byte, known string) error {
 	return nil
 }
 
+// Scripted returns the npm packages of a lock that have install scripts, by name. pfar does not run these.
+func Scripted(lock []byte) (names []string) {
+	var l struct {
+		Packages map[string]struct{ HasInstallScript bool }
+	}
+	if json.Unmarshal(lock, &l) != nil { // or it is of pip, which installs only wheels: they have none
+		return nil
+	}
+	for at, e := range l.Packages {
+		const in = "node_modules/"
+		if i := strings.LastIndex(at, in); i >= 0 && e.HasInstallScript {
+			names = append(names, at[i+len(in):])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // report is pip's report of what it would install. index.py writes its lock in the same form.
 type report struct {
 	Install []struct {

@@ -212,7 +212,8 @@ func TestInstall(t *testing.T) {
 	if err != nil || !bytes.Contains(lock, []byte(`"integrity": "sha512-`)) {
 		t.Errorf("the lock: %s, %v", lock, err)
 	}
-	if _, stderr, code := p.command("install", "npm:"+name+"@1.1.0"); code != 0 {
+	if _, stderr, code := p.command("install", "npm:"+name+"@1.1.0"); code != 0 ||
+		!strings.Contains(stderr, "pfar did not run the install scripts of "+name+"; if the server needs them, install") {
 		t.Errorf("with a script: %d %s", code, stderr)
 	}
 	if at := place("npm/" + name + "/1.1.0/tree/node_modules/" + name + "/ran"); exists(at) {
@@ -220,7 +221,8 @@ func TestInstall(t *testing.T) {
 	}
 	upgradedAndBack(t, p, name)
 	addedUnknown(t, p, r)
-	if _, stderr, code := p.command("install", "pypi:mcp-server-git==1.0"); code != 0 {
+	if _, stderr, code := p.command("install", "pypi:mcp-server-git==1.0"); code != 0 ||
+		strings.Contains(stderr, "script") {
 		t.Errorf("PyPI: %d %s", code, stderr)
 	}
 	p.write("git.hcl", "package = \"pypi:mcp-server-git==1.0\"\n")

@@ -119,7 +119,11 @@ func (j *Jobs) Begin(p source.Package) (*Job, error) {
 			return job.found(p, stage)
 		}
 		job.tell("checking")
-		return j.finish(p, stage)
+		scripted, err := j.finish(p, stage)
+		job.mu.Lock()
+		defer job.mu.Unlock()
+		job.state.Scripted = scripted
+		return err
 	}
 	err := fs.ErrNotExist
 	if p.Version != "" {
