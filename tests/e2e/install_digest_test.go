@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestInstallDigest: the index names the SHA-256 of each file that pip installs, in HTML or in JSON, and the file has
@@ -67,4 +69,42 @@ func TestInstallDigest(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(p.state(), "packages/.staged")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
+}
+
+// TestInstalledChanged: root changes a file of an installed package under the same version. The server does not start
+// before its owner has accepted that, and the status says what to do.
+func TestInstalledChanged(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can have names of its own, and the test has run as root")
+	}
+	t.Parallel()
+	r := newRegistries(t)
+	const name = "@example/mcp-echo"
+	r.npm(t, name, "1.0.0", "")
+	p := prepare(t, map[string]string{"echoed.hcl": `package = "npm:` + name + `@1.0.0"` + "\n"})
+	p.env = append(p.env, "npm_config_registry="+r.url("/npm/"), "npm_config_cafile="+r.roots, "NPM_CONFIG_REGISTRY=")
+	p.up(inHosts(r)...)
+	p.awaitRunning("echoed")
+	at := filepath.Join(p.state(), "packages/npm", name, "1.0.0/tree/node_modules", name, "echo")
+	text, err := os.ReadFile(at)
+	check(t, err)
+	check(t, os.Remove(at)) // it runs, so nobody can write to it
+	check(t, os.WriteFile(at, append(text, '\n'), 0o555))
+	check(t, os.Chmod(at, 0o555))
+	before := p.mark()
+	p.command("restart", "echoed") // which may say that it waits
+	report := p.awaitFrom(before, "it waits", soon, inState("echoed", control.Waiting))
+	detail := server(report, "echoed").Detail
+	if !strings.Contains(detail, "program") || !strings.HasSuffix(detail, ": pfar pins accept echoed") {
+		t.Errorf("it waits %q", detail)
+	}
+	if out, _, _ := p.command("status", "echoed"); !strings.Contains(out, "pfar pins accept echoed") {
+		t.Errorf("pfar status: %s", out)
+	}
+	_, stderr, code := p.command("call", "echoed.echo", "text=x")
+	if code == 0 || !strings.Contains(stderr, "pfar pins accept echoed") {
+		t.Errorf("a call: %d %s", code, stderr)
+	}
+	p.succeeds("pins", "accept", "echoed", "--yes")
+	p.awaitRunning("echoed")
 }
