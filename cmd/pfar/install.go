@@ -52,13 +52,19 @@ func (c packageVerb) install(ctx context.Context, name string) error {
 	return nil
 }
 
-// fetch has a package installed, and says how far that is.
+// fetch has a package installed, and says how far that is. It says which install scripts did not run.
 func (c packageVerb) fetch(ctx context.Context, w control.Wish) (control.Installing, error) {
 	said := ""
-	return c.control().Install(ctx, w, func(i control.Installing) {
+	got, err := c.control().Install(ctx, w, func(i control.Installing) {
 		if line := i.Package + ": " + i.Detail; i.Detail != "" && line != said && !c.json() {
 			said = line
 			fmt.Fprintln(c.stderr, escape(line, oneLine))
 		}
 	})
+	if err == nil && len(got.Scripted) > 0 && !c.json() {
+		line := fmt.Sprintf("%s: pfar did not run the install scripts of %s; if the server needs them, install the "+
+			"package by hand and declare its command", got.Package, strings.Join(got.Scripted, ", "))
+		fmt.Fprintln(c.stderr, escape(line, oneLine))
+	}
+	return got, err
 }

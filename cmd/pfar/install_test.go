@@ -18,6 +18,9 @@ func TestInstall(t *testing.T) {
 	b.pfard(t, control.Report{}, func(p *fakePfard, q control.Request) error {
 		asked = append(asked, q)
 		p.installs = control.Installing{Package: memory, Folder: "/p", Done: fails == nil, Already: q.Server == "old"}
+		if q.Server == "scripted" {
+			p.installs.Scripted = []string{"@a/b", "c\x1b[2J"}
+		}
 		return fails
 	})
 	run := func(args ...string) (int, *bench) {
@@ -42,6 +45,10 @@ func TestInstall(t *testing.T) {
 		if code, n := run(bad); code != exitUsage || len(asked) != 3 {
 			t.Errorf("%s: %d %s", bad, code, n.err)
 		}
+	}
+	const sentence = memory + ": pfar did not run the install scripts of @a/b, c\\x1b[2J; if the server needs them, "
+	if code, n := run("scripted"); code != 0 || !strings.HasPrefix(n.err.String(), sentence) {
+		t.Errorf("%d: %q", code, n.err)
 	}
 	fails = fmt.Errorf("installing %s: exit status 1: 404 \x1b[2J", memory)
 	code, n = run(memory)

@@ -160,8 +160,9 @@ func TestJob(t *testing.T) {
 		"npm": {source.Package{Kind: source.NPM, Name: "@a/b", Version: "1.2.3"},
 			[]string{"/usr/bin/npm", "install", "--ignore-scripts", "--cafile", "/srv/ca.pem", "@a/b@1.2.3"}},
 		"PyPI": {source.Package{Kind: source.PyPI, Name: "b", Version: "1.2"},
-			[]string{"/usr/bin/python3", "-m", "pip", "--only-binary", ":all:", "--report", "--cert", "/srv/ca.pem",
-				"b==1.2"}},
+			[]string{"/usr/bin/python3", digestReader, "https://pypi.org/simple/", "/srv/ca.pem", "b==1.2",
+				"/usr/bin/python3", "-m", "pip", "--isolated", "--no-input", "--disable-pip-version-check",
+				"--no-cache-dir", "--quiet"}},
 		"npm's newest": {source.Package{Kind: source.NPM, Name: "@a/b"},
 			[]string{"/usr/bin/npm", "view", "--ignore-scripts", "--cafile", "/srv/ca.pem", "--json", "@a/b",
 				"version"}},
@@ -301,6 +302,22 @@ func TestCheckLock(t *testing.T) {
 		err = CheckLock(p, []byte(c.lock), c.known)
 		if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%s: %v, want %q", name, err, c.fault)
+		}
+	}
+}
+
+// TestScripted: npm says which packages have install scripts, those of others too.
+func TestScripted(t *testing.T) {
+	const yes, no = `{"hasInstallScript": true}`, `{}`
+	for lock, want := range map[string][]string{
+		`{"packages": {"": {}, "node_modules/a": ` + no + `}}`: nil,
+		`{"packages": {"node_modules/@a/b": ` + yes + `, "node_modules/@a/b/node_modules/c": ` + yes + `,
+			"node_modules/c": ` + yes + `, "node_modules/d": ` + no + `}}`: {"@a/b", "c"},
+		`{"packages": {"": ` + yes + `, "elsewhere": ` + yes + `}}`: nil,
+		`{"install": []}`: nil, "nothing": nil,
+	} {
+		if got := Scripted([]byte(lock)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", lock, got, want)
 		}
 	}
 }

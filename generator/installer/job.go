@@ -1,6 +1,7 @@
 package installer
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,7 +26,7 @@ const Server = "0install"
 // What a job leaves in its folder, beside the files of the package.
 const (
 	Tree = "tree"
-	Lock = "lock.json" // npm's package-lock.json, or pip's report
+	Lock = "lock.json" // npm's package-lock.json, or of PyPI's the files, with the digests that the index names
 	Done = "done"      // is there if the tool has ended well
 )
 
@@ -131,24 +132,38 @@ const (
 
 	npmScript = begin + `mkdir tree; shift; "$@"; mv tree/package-lock.json lock.json; ` + end
 	npmNewest = begin + `shift; "$@" > lock.json; ` + end
-	pipScript = begin + `"$2" -m venv --without-pip tree; shift; "$@"; ` + end
+	pipNewest = begin + `"$2" -m venv --without-pip tree; shift; "$@"; ` + end
+
+	// $2 is python3, $3 index.py, $4 and $5 its arguments, and $6 the package. The rest is pip, without a command.
+	pipScript = begin + `python=$2 code=$3 index=$4 ca=$5 wanted=$6; shift 6; "$python" -m venv --without-pip tree; ` +
+		`"$@" download --dest scratch/wheels --only-binary :all: --index-url "$index" ${ca:+--cert "$ca"} "$wanted"; ` +
+		`"$python" -I -c "$code" "$index" "$ca"; ` +
+		`"$@" install --no-index --find-links scratch/wheels --only-binary :all: --no-deps --require-hashes ` +
+		`--no-warn-script-location --requirement scratch/requirements.txt; ` + end
 )
+
+// digestReader is the program that reads from the index which digest each file has.
+//
+//go:embed index.py
+var digestReader string
 
 // command returns the shell's arguments for a job.
 func (r Reader) command(p source.Package, s Settings, program, place string) []string {
 	if p.Kind == source.PyPI {
-		args := []string{
-			"-c", pipScript, "sh", place, program, "-m", "pip", "--python", path.Join(place, Tree, "bin/python"),
-			"install", "--isolated", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--quiet",
-			"--only-binary", ":all:", "--no-warn-script-location", "--report", path.Join(place, Lock), "--index-url", s.URL,
+		pip := []string{
+			program, "-m", "pip", "--python", path.Join(place, Tree, "bin/python"), "--isolated", "--no-input",
+			"--disable-pip-version-check", "--no-cache-dir", "--quiet",
 		}
+		if p.Version != "" {
+			wanted := p.Name + "==" + p.Version
+			return append([]string{"-c", pipScript, "sh", place, program, digestReader, s.URL, s.CA, wanted}, pip...)
+		}
+		args := append([]string{"-c", pipNewest, "sh", place}, pip...)
+		args = append(args, "install", "--only-binary", ":all:", "--report", path.Join(place, Lock), "--index-url", s.URL)
 		if s.CA != "" {
 			args = append(args, "--cert", s.CA)
 		}
-		if p.Version == "" {
-			return append(args, "--dry-run", "--no-deps", p.Name)
-		}
-		return append(args, p.Name+"=="+p.Version)
+		return append(args, "--dry-run", "--no-deps", p.Name)
 	}
 	script, verb, words := npmScript, "install", []string{p.Name + "@" + p.Version}
 	if p.Version == "" {

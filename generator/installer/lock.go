@@ -21,8 +21,8 @@ func tool(k source.Kind) string {
 	return "npm"
 }
 
-// CheckLock checks that a lock names the package that was asked for, and a digest for each package in the tree. npm has
-// compared the digests with the files that it fetched. Where an index gives no digest, pip's is of what it fetched.
+// CheckLock checks that a lock names the package that was asked for, and a digest for each package in the tree. The
+// registry or the index has named the digests, and npm or pip has compared them with the files that it fetched.
 // If the digest of an npm package is known beforehand, the package must have that one.
 func CheckLock(p source.Package, lock []byte, known string) error {
 	check := func() error { return checkNPM(p, lock, known) }
@@ -74,7 +74,25 @@ func checkNPM(p source.Package, lock []byte, known string) error {
 	return nil
 }
 
-// report is pip's report of what it has installed, or would install.
+// Scripted returns the npm packages of a lock that have install scripts, by name. pfar does not run these.
+func Scripted(lock []byte) (names []string) {
+	var l struct {
+		Packages map[string]struct{ HasInstallScript bool }
+	}
+	if json.Unmarshal(lock, &l) != nil { // or it is of pip, which installs only wheels: they have none
+		return nil
+	}
+	for at, e := range l.Packages {
+		const in = "node_modules/"
+		if i := strings.LastIndex(at, in); i >= 0 && e.HasInstallScript {
+			names = append(names, at[i+len(in):])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// report is pip's report of what it would install. index.py writes its lock in the same form.
 type report struct {
 	Install []struct {
 		Metadata struct{ Name, Version string }
@@ -108,14 +126,14 @@ func Newest(p source.Package, left []byte) (source.Package, error) {
 func checkPip(p source.Package, left []byte) error {
 	var r report
 	if err := json.Unmarshal(left, &r); err != nil {
-		return fmt.Errorf("its report cannot be read: %w", err)
+		return fmt.Errorf("its lock cannot be read: %w", err)
 	}
 	found := false
 	for _, e := range r.Install {
 		found = found || source.Normal(e.Metadata.Name) == p.Name
 		switch a := e.Download.Archive; {
 		case a == nil || len(a.Hashes["sha256"]) != 64:
-			return fmt.Errorf("there is no SHA-256 digest of %s", e.Metadata.Name)
+			return fmt.Errorf("the index names no SHA-256 digest of %s", e.Metadata.Name)
 		case !secure(e.Download.URL):
 			return fmt.Errorf("%s is from %q, which is not the index", e.Metadata.Name, e.Download.URL)
 		}

@@ -67,6 +67,9 @@ func (r *registries) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		close(asked)
 		<-q.Context().Done()
 	case known:
+		if strings.HasPrefix(text, `{"meta"`) {
+			w.Header().Set("Content-Type", "application/vnd.pypi.simple.v1+json")
+		}
 		io.WriteString(w, text)
 	default:
 		http.ServeFile(w, q, filepath.Join(r.dir, "files", path.Base(q.URL.Path)))
@@ -133,12 +136,23 @@ func (r *registries) publish(t *testing.T, name, version, more string, binary []
 // pypi publishes a file of a package.
 func (r *registries) pypi(t *testing.T, name, file string) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(r.dir, "files", file))
-	check(t, err)
+	r.page(name, fmt.Sprintf("<html><body><a href=\"/files/%s#sha256=%s\">%s</a></body></html>", file,
+		r.sum(t, file), file))
+}
+
+// page sets what the index of PyPI says of a package.
+func (r *registries) page(name, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.about["/simple/"+name+"/"] = fmt.Sprintf("<html><body><a href=\"/files/%s#sha256=%x\">%s</a></body></html>", file,
-		sha256.Sum256(b), file)
+	r.about["/simple/"+name+"/"] = text
+}
+
+// sum is the SHA-256 of a file.
+func (r *registries) sum(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(r.dir, "files", file))
+	check(t, err)
+	return fmt.Sprintf("%x", sha256.Sum256(b))
 }
 
 // inHosts runs a command where the registries are known by name.
@@ -198,7 +212,8 @@ func TestInstall(t *testing.T) {
 	if err != nil || !bytes.Contains(lock, []byte(`"integrity": "sha512-`)) {
 		t.Errorf("the lock: %s, %v", lock, err)
 	}
-	if _, stderr, code := p.command("install", "npm:"+name+"@1.1.0"); code != 0 {
+	if _, stderr, code := p.command("install", "npm:"+name+"@1.1.0"); code != 0 ||
+		!strings.Contains(stderr, "pfar did not run the install scripts of "+name+"; if the server needs them, install") {
 		t.Errorf("with a script: %d %s", code, stderr)
 	}
 	if at := place("npm/" + name + "/1.1.0/tree/node_modules/" + name + "/ran"); exists(at) {
@@ -206,7 +221,8 @@ func TestInstall(t *testing.T) {
 	}
 	upgradedAndBack(t, p, name)
 	addedUnknown(t, p, r)
-	if _, stderr, code := p.command("install", "pypi:mcp-server-git==1.0"); code != 0 {
+	if _, stderr, code := p.command("install", "pypi:mcp-server-git==1.0"); code != 0 ||
+		strings.Contains(stderr, "script") {
 		t.Errorf("PyPI: %d %s", code, stderr)
 	}
 	p.write("git.hcl", "package = \"pypi:mcp-server-git==1.0\"\n")

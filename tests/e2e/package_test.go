@@ -143,13 +143,14 @@ func wheel(t *testing.T, dir, name string) string {
 	return wheelOf(t, dir, name, "1.0", "def main(): pass\n")
 }
 
-// wheelOf packs a package whose program is main of that code.
-func wheelOf(t *testing.T, dir, name, version, code string) string {
+// wheelOf packs a package whose program is main of that code, with these lines in its METADATA.
+func wheelOf(t *testing.T, dir, name, version, code string, more ...string) string {
 	t.Helper()
 	info := name + "-" + version + ".dist-info/"
 	files := map[string]string{
 		name + "/__init__.py": code, name + "/__main__.py": "from . import main\nmain()\n",
-		info + "METADATA":         "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n",
+		info + "METADATA": "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n" +
+			strings.Join(more, ""),
 		info + "WHEEL":            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
 		info + "entry_points.txt": "[console_scripts]\n" + strings.ReplaceAll(name, "_", "-") + " = " + name + ":main\n",
 	}

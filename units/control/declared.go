@@ -35,6 +35,8 @@ type Installing struct {
 	Detail  string `json:"detail,omitempty"`  // what is being done, in words
 	Done    bool   `json:"done"`              // the package is there
 	Already bool   `json:"already,omitempty"` // it was there before
+	// Scripted names the packages whose install scripts did not run.
+	Scripted []string `json:"scripted,omitempty"`
 }
 
 // Listing is what a server offers, or why that is not known.

@@ -18,11 +18,11 @@ import (
 )
 
 // finish puts in place what a job has left. Until the last step nothing of it counts: a pfard that is killed leaves
-// what was there before.
-func (j *Jobs) finish(p source.Package, stage string) error {
+// what was there before. finish returns the packages whose install scripts did not run.
+func (j *Jobs) finish(p source.Package, stage string) (scripted []string, err error) {
 	root, err := os.OpenRoot(stage)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer root.Close()
 	place := j.around.Settings().Host.Folder(p)
@@ -30,7 +30,10 @@ func (j *Jobs) finish(p source.Package, stage string) error {
 		name string
 		do   func() error
 	}{
-		{"check", func() error { return check(root, p, j.around.Integrity(p)) }},
+		{"check", func() (err error) {
+			scripted, err = check(root, p, j.around.Integrity(p))
+			return err
+		}},
 		{"own", func() error { return own(root) }},
 		{"record", func() error { return write(stage, p) }},
 		{"folder", func() error { return open(j.dir, filepath.Dir(place)) }},
@@ -38,14 +41,14 @@ func (j *Jobs) finish(p source.Package, stage string) error {
 	} {
 		if j.steps != nil {
 			if err := j.steps(step.name); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if err := step.do(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return scripted, nil
 }
 
 // readLock reads what a job that has ended well says of its package.
@@ -82,16 +85,17 @@ func newest(p source.Package, stage string) (source.Package, error) {
 	return installer.Newest(p, b)
 }
 
-// check wants the job to have ended well, its lock to be whole, and the package to be the one that is known.
-func check(root *os.Root, p source.Package, known string) error {
+// check wants the job to have ended well, its lock to be whole, and the package to be the one that is known. It returns
+// the packages that have install scripts.
+func check(root *os.Root, p source.Package, known string) (scripted []string, err error) {
 	b, err := readLock(root)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := installer.CheckLock(p, b, known); err != nil {
-		return err
+		return nil, err
 	}
-	return root.Remove(installer.Done)
+	return installer.Scripted(b), root.Remove(installer.Done)
 }
 
 // own makes all that a job has left pfard's, for everybody to read and for nobody to write. The job has ended: nothing
@@ -177,14 +181,19 @@ func put(stage, place string) error {
 	return durable.SyncDir(filepath.Dir(place))
 }
 
-// spaceless says what to do about a full disk. npm and pip say so in words.
-func spaceless(err error) error {
+// remedy says what to do about a full disk, and about a file that is not the published one. npm and pip say both in
+// words.
+func remedy(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || strings.Contains(err.Error(), "ENOSPC") ||
 		strings.Contains(err.Error(), "npm error nospc") || strings.Contains(err.Error(), "No space left on device") {
 		return fmt.Errorf("the disk is full; make room and run pfar install again: %w", err)
+	}
+	if strings.Contains(err.Error(), "DO NOT MATCH THE HASHES") { // pip speaks of a file of requirements
+		return fmt.Errorf("a file is not the one that the index names; install another version, or tell who runs "+
+			"the index: %w", err)
 	}
 	return err
 }

@@ -119,7 +119,11 @@ func (j *Jobs) Begin(p source.Package) (*Job, error) {
 			return job.found(p, stage)
 		}
 		job.tell("checking")
-		return j.finish(p, stage)
+		scripted, err := j.finish(p, stage)
+		job.mu.Lock()
+		defer job.mu.Unlock()
+		job.state.Scripted = scripted
+		return err
 	}
 	err := fs.ErrNotExist
 	if p.Version != "" {
@@ -211,7 +215,7 @@ func (j *Jobs) carryOut(ctx context.Context, job *Job) (err error) {
 		if rerr := remove(stage); rerr != nil && err == nil {
 			j.log.Warn("removing what a job has left, ignoring", "error", rerr)
 		}
-		err = spaceless(err)
+		err = remedy(err)
 		j.mu.Lock()
 		delete(j.of, job.name)
 		j.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -215,7 +216,7 @@ func TestNewest(t *testing.T) {
 		}
 		var last control.Installing
 		err = job.Watch(t.Context(), func(i control.Installing) error { last = i; return nil })
-		if (err == nil) != (want != "") || err == nil && last != (control.Installing{Package: want}) {
+		if (err == nil) != (want != "") || err == nil && !reflect.DeepEqual(last, control.Installing{Package: want}) {
 			t.Errorf("%s: %+v, %v, want %q", said, last, err, want)
 		}
 		if err != nil && !strings.Contains(err.Error(), "looking for the newest version of npm:@a/b: ") {
