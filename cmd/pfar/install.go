@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -55,10 +56,14 @@ func (c packageVerb) install(ctx context.Context, name string) error {
 // fetch has a package installed, and says how far that is.
 func (c packageVerb) fetch(ctx context.Context, w control.Wish) (control.Installing, error) {
 	said := ""
-	return c.control().Install(ctx, w, func(i control.Installing) {
+	got, err := c.control().Install(ctx, w, func(i control.Installing) {
 		if line := i.Package + ": " + i.Detail; i.Detail != "" && line != said && !c.json() {
 			said = line
 			fmt.Fprintln(c.stderr, escape(line, oneLine))
 		}
 	})
+	if pkg := cmp.Or(got.Package, w.Package); cutOff(err) && pkg != "" {
+		err = fmt.Errorf("%w; %s", err, c.outcomeOf(pkg))
+	}
+	return got, err
 }
