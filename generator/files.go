@@ -43,11 +43,11 @@ func (c facts) filesOf(f hostfs.File, b *bounds) []string {
 			return append([]string{f.Real}, list...)
 		}
 	}
-	if !strings.HasPrefix(c.host.head(f.Real), "\x7fELF") {
-		for dir := path.Dir(f.Real); !b.broad(dir) && path.Base(dir) != "node_modules"; dir = path.Dir(dir) {
-			if c.host.exists(path.Join(dir, "package.json")) || c.host.exists(path.Join(dir, "pyproject.toml")) {
-				return []string{dir}
-			}
+	// A machine's program may lie in somebody's project, and is not of it; one below node_modules is of the package.
+	alone := strings.HasPrefix(c.host.head(f.Real), "\x7fELF") && !strings.Contains(f.Real, "/node_modules/")
+	for dir := path.Dir(f.Real); !alone && !b.broad(dir) && path.Base(dir) != "node_modules"; dir = path.Dir(dir) {
+		if c.host.exists(path.Join(dir, "package.json")) || c.host.exists(path.Join(dir, "pyproject.toml")) {
+			return []string{dir}
 		}
 	}
 	return []string{f.Real}

@@ -176,6 +176,18 @@ type adding struct {
 	proposal
 	additions
 	text []byte // of the declaration
+	file string // that is to have it
+}
+
+// rewrite is what the set-up does to the file of the declaration.
+func (a *adding) rewrite() rewrite { return rewrite{file: a.file, wanted: control.DigestOf(a.text)} }
+
+// left begins a hint with what has become of the file. A server that was declared before keeps its file.
+func (a *adding) left() string {
+	if a.file == "" {
+		return ""
+	}
+	return a.rewrite().outcome() + "; "
 }
 
 func (a *adding) server() string { return a.choices.Server }
@@ -195,6 +207,7 @@ func (a *adding) add(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.file = filepath.Join(report.Directory, a.server()+".hcl")
 	joined, err := a.underWay(ctx)
 	if err != nil {
 		return err
@@ -212,7 +225,7 @@ func (a *adding) add(ctx context.Context) error {
 	if i >= 0 {
 		return a.again(ctx, report.Servers[i])
 	}
-	if err := a.agree(ctx, report.Directory); err != nil {
+	if err := a.agree(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -294,6 +307,7 @@ func (a *adding) again(ctx context.Context, s control.Server) error {
 		if err := a.ask(ctx, a.yes, fmt.Sprintf("Set %q up again, as it is declared?", s.Name), show); err != nil {
 			return err
 		}
+		a.file = ""
 		return a.carry(ctx, &control.SetUp{Server: s.Name, Service: a.serviceName(), Page: a.page})
 	}
 	if a.json() {
@@ -345,11 +359,11 @@ func (a *adding) serviceName() string {
 }
 
 // agree shows the service and the declaration, asks for missing answers, and asks for a yes.
-func (a *adding) agree(ctx context.Context, dir string) error {
+func (a *adding) agree(ctx context.Context) error {
 	if err := a.decide(ctx); err != nil {
 		return err
 	}
-	show := func(w io.Writer) { a.declared(w, dir) }
+	show := func(w io.Writer) { a.declared(w) }
 	return a.ask(ctx, a.yes, fmt.Sprintf("Set up %q?", a.server()), show)
 }
 
@@ -430,9 +444,8 @@ func (a *adding) parameters(ctx context.Context) error {
 }
 
 // declared shows the declaration and the steps of the set-up.
-func (a *adding) declared(w io.Writer, dir string) {
-	file := filepath.Join(dir, a.server()+".hcl")
-	fmt.Fprintf(w, "%s\n\n", a.paint(w, bold, escape(file, oneLine)))
+func (a *adding) declared(w io.Writer) {
+	fmt.Fprintf(w, "%s\n\n", a.paint(w, bold, escape(a.file, oneLine)))
 	for line := range strings.Lines(string(a.text)) {
 		fmt.Fprintln(w, strings.TrimRight("  "+escape(strings.TrimSuffix(line, "\n"), oneLine), " "))
 	}
@@ -478,12 +491,12 @@ func (a *adding) show(ctx context.Context) error {
 	if err := a.decide(ctx); err != nil {
 		return err
 	}
-	where := a.located(ctx, sources{})
+	a.file = filepath.Join(a.located(ctx, sources{}).dir, a.server()+".hcl")
 	text := control.Text{New: a.text, Dry: true}
 	d, err := a.control().Declare(ctx, a.server(), text)
 	switch {
 	case errors.Is(err, control.ErrNotRunning), errors.Is(err, control.ErrDenied):
-		d = &control.Declared{Server: a.server(), File: filepath.Join(where.dir, a.server()+".hcl")}
+		d = &control.Declared{Server: a.server(), File: a.file}
 	case err != nil:
 		return err
 	}
@@ -501,7 +514,7 @@ func (a *adding) show(ctx context.Context) error {
 			Steps []string `json:"steps"`
 		}{d, string(a.text), steps})
 	}
-	a.declared(a.stdout, where.dir)
+	a.declared(a.stdout)
 	if !d.Sound() {
 		writeDiagnostics(a.stderr, d.Diagnostics)
 		return fail(exitFailed, "the declaration has mistakes")

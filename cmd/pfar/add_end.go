@@ -150,6 +150,11 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 	p := page{columns: columnsOf(a.stdout)}
 	p.line(a.paint(a.stdout, bold, escape(out.Server, oneLine))+": ", escape(verified, oneLine))
 	fmt.Fprintf(a.stdout, "\n%sIt is declared in %s\n", p.trimmed(), escape(out.File, oneLine))
+	if keys := neededBy(a.service); out.Verified == "" && len(keys) > 0 {
+		p := page{columns: columnsOf(a.stdout)}
+		p.words("No call has shown whether " + strings.Join(keys, " and ") + " is right: pfar has not checked it.")
+		fmt.Fprint(a.stdout, p.String())
+	}
 	if len(tools) > 0 {
 		fmt.Fprintf(a.stdout, "It has %s: %d only read, %d may change something.\n", count(len(tools), "tool"),
 			len(out.Reads), len(out.Writes))

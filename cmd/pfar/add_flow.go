@@ -34,9 +34,9 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 	case err != nil && waits:
 		code, _ := classify(err)
 		return fail(code, "%w", err).withHint("%s", a.goOn(*last.Wants))
-	case errors.Is(err, control.ErrNotRunning) && last.ID != "":
-		const hint = "once pfard runs again, the same command goes on: pfar add %s"
-		return fail(exitNotRunning, "%w", err).withHint(hint, a.server())
+	case cutOff(err):
+		const hint = "%sonce pfard runs again, the same command goes on: pfar add %s"
+		return fail(exitNotRunning, "%w", err).withHint(hint, a.left(), a.server())
 	case err != nil:
 		return err
 	case last.State == control.FlowFailed:
@@ -45,8 +45,12 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 				return err
 			}
 		}
+		left := ""
+		if last.Reason == control.FlowBroken || last.Reason == control.FlowNotWritten {
+			left = a.left()
+		}
 		return fail(exitFailed, "%s is not set up: %s", a.server(), last.Detail).
-			withHint("pfar logs %s says why; pfar add %[1]s tries again; stored secrets stay", a.server())
+			withHint("%spfar logs %s says why; pfar add %[2]s tries again; stored secrets stay", left, a.server())
 	}
 	return a.finish(ctx, last)
 }

@@ -47,7 +47,7 @@ func (a *adding) unknown(ctx context.Context) error {
 	}
 	done, err := a.control().Declare(ctx, a.server(), control.Text{New: a.text})
 	if err != nil {
-		return undeclared(err, left, "")
+		return undeclared(err, left, "", a.rewrite())
 	}
 	writeDiagnostics(a.stderr, done.Diagnostics)
 	if !done.Done {
@@ -221,7 +221,7 @@ func (a meeting) connect(ctx context.Context, old string) (now control.Server, e
 	}
 	done, err := a.control().Declare(ctx, a.server(), control.Text{New: a.text, Old: old})
 	if err != nil {
-		return now, undeclared(err, left, "")
+		return now, undeclared(err, left, "", rewrite{a.file, old, control.DigestOf(a.text)})
 	}
 	writeDiagnostics(a.stderr, done.Diagnostics)
 	if !done.Done {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -264,5 +265,27 @@ func TestAddDryRun(t *testing.T) {
 			!strings.Contains(got.Declaration, "github_work_token") {
 			t.Errorf("exit %d, %v: %s%s", code, err, n.out, n.err)
 		}
+	}
+}
+
+// TestNotChecked: a service whose secret no call verifies says so.
+func TestNotChecked(t *testing.T) {
+	known := catalog.Load(nil, "")
+	for name, key := range map[string]string{"postgres": "postgres_password", "figma": "figma_token"} {
+		s, found := known.Find(name)
+		text := strings.Join(strings.Fields(serviceText(s, 80)), " ")
+		if want := "test none: pfar cannot check whether " + key + " is right"; !found || !strings.Contains(text, want) {
+			t.Errorf("%s does not say %q: %s", name, want, text)
+		}
+		var out strings.Builder
+		c := newPfar(strings.NewReader(""), &out, io.Discard, func(string) string { return "" }, 0)
+		a := &adding{pfar: c, proposal: proposal{service: s, known: true}}
+		a.printAdded(added{Server: name}, nil, nil)
+		if want := "No call has shown whether " + key + " is right"; !strings.Contains(out.String(), want) {
+			t.Errorf("%s does not say %q: %s", name, want, out.String())
+		}
+	}
+	if s, _ := known.Find("notion"); strings.Contains(serviceText(s, 80), "cannot check") {
+		t.Error("notion's token is checked, and it says otherwise")
 	}
 }

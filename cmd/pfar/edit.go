@@ -62,7 +62,8 @@ func (c editVerb) edit(ctx context.Context, name string) error {
 	if err := os.WriteFile(copied, before, 0o600); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
-	done, err := c.untilSound(ctx, name, copied, before, text)
+	r := rewrite{file: filepath.Join(report.Directory, filepath.Base(s.File)), was: text.Old}
+	done, err := c.untilSound(ctx, name, copied, before, r)
 	if err != nil {
 		if now, unread := os.ReadFile(copied); unread == nil && bytes.Equal(now, before) {
 			os.RemoveAll(dir)
@@ -80,9 +81,10 @@ func (c editVerb) edit(ctx context.Context, name string) error {
 }
 
 // untilSound opens the editor again and again, until pfard accepts the text or the person gives up.
-func (c editVerb) untilSound(ctx context.Context, name, copied string, before []byte, text control.Text) (
+func (c editVerb) untilSound(ctx context.Context, name, copied string, before []byte, r rewrite) (
 	*control.Declared, error,
 ) {
+	text := control.Text{Old: r.was}
 	for {
 		if err := c.openEditor(ctx, copied); err != nil {
 			return nil, err
@@ -94,10 +96,10 @@ func (c editVerb) untilSound(ctx context.Context, name, copied string, before []
 		if bytes.Equal(now, before) {
 			return &control.Declared{Server: name, Diagnostics: []control.Diagnostic{}}, nil
 		}
-		text.New = now
+		text.New, r.wanted = now, control.DigestOf(now)
 		done, err := c.control().Declare(ctx, name, text)
 		if err != nil {
-			return nil, undeclared(err, "nothing was changed; your text is in "+copied, "; your text is in "+copied)
+			return nil, undeclared(err, "nothing was changed; your text is in "+copied, "; your text is in "+copied, r)
 		}
 		if done.Done {
 			return done, nil

@@ -155,7 +155,9 @@ func (v importVerb) printDone(wanted []*planned, report control.Report) {
 	for _, s := range wanted {
 		row := []cell{{s.Server, bold}, {"imported", green}, {"", ""}}
 		if s.File == "" {
-			row[1], row[2] = cell{"not imported", red}, cell{s.Failed, ""}
+			if row[1], row[2] = (cell{"not imported", red}), (cell{s.Failed, ""}); s.half {
+				row[1].text = "not finished"
+			}
 		} else if now, err := findServer(report, s.Server); err == nil {
 			row[2].text = describe(now)
 		}

@@ -16,11 +16,15 @@ func (v importVerb) apply(ctx context.Context, out *imported) error {
 	if err != nil {
 		return err
 	}
+	report, err := v.report(ctx)
+	if err != nil {
+		return fmt.Errorf("%w; nothing was changed", err)
+	}
 	book, err := v.newBook(out)
 	if err != nil {
 		return fmt.Errorf("%w; nothing was changed", err)
 	}
-	out.Record = book.path
+	out.Record, book.dir = book.path, report.Directory
 	defer book.close()
 	for _, s := range out.wanted() {
 		err := v.install(ctx, s)
@@ -32,7 +36,7 @@ func (v importVerb) apply(ctx context.Context, out *imported) error {
 			err = v.importOne(ctx, book, s, one)
 		}
 		if err != nil {
-			s.Failed = err.Error()
+			s.Failed, s.half = err.Error(), errors.Is(err, errHalf)
 			if ctx.Err() != nil || errors.Is(err, control.ErrNotRunning) || errors.Is(err, errUnrecorded) {
 				return stopped(out, s, err)
 			}
@@ -158,10 +162,13 @@ func (v importVerb) withdraw(ctx context.Context, book *book, one *entry, why er
 		err = book.write()
 	}
 	if err != nil {
-		return fmt.Errorf("%w; pfar could not undo what it had done: %w", why, err)
+		return fmt.Errorf("%w; %w: %w; %s", why, errHalf, err, book.rewrite(one, false).outcome())
 	}
 	return why
 }
+
+// errHalf is about a server that was imported in part.
+var errHalf = errors.New("pfar could not undo what it had done")
 
 // removeSecrets removes the secrets that the import stored, if nobody has changed them and nothing else uses them.
 func (v importVerb) removeSecrets(ctx context.Context, one *entry) (kept []string, err error) {

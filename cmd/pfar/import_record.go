@@ -26,6 +26,19 @@ type book struct {
 	Entries []*entry  `json:"servers"`
 
 	path string
+	dir  string // of the owner's declarations
+}
+
+// rewrite is what the import, or its undo, does to a declaration.
+func (b *book) rewrite(e *entry, undo bool) rewrite {
+	r := rewrite{file: e.File, was: e.Digest}
+	if r.file == "" && b.dir != "" {
+		r.file = filepath.Join(b.dir, e.Server+".hcl")
+	}
+	if !undo {
+		r.was, r.wanted = "", e.Digest
+	}
+	return r
 }
 
 // entry is one server of an import.

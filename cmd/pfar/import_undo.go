@@ -42,12 +42,17 @@ func (v importVerb) takeBack(ctx context.Context, w importWish) error {
 		return err
 	}
 	defer book.close()
+	report, err := v.report(ctx)
+	if err != nil {
+		return err
+	}
+	book.dir = report.Directory
 	all := []takenBack{}
 	var failed error
 	for _, one := range slices.Backward(book.open()) {
 		var t takenBack
 		if t, failed = v.undoOne(ctx, book, one); failed != nil {
-			failed = fmt.Errorf("undoing %q: %w", one.Server, failed)
+			failed = fmt.Errorf("undoing %q: %w; %s", one.Server, failed, book.rewrite(one, true).outcome())
 			break
 		}
 		all = append(all, t)

@@ -38,6 +38,7 @@ type planned struct {
 	File   string `json:"declared,omitempty"` // of the declaration, once it is written
 	Failed string `json:"failed,omitempty"`   // why it is not
 	absent bool   // its package is still to be installed
+	half   bool   // what was done for it could not be undone
 }
 
 // wanted are the servers that can be imported.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -65,6 +66,9 @@ func (c packageVerb) fetch(ctx context.Context, w control.Wish) (control.Install
 		line := fmt.Sprintf("%s: pfar did not run the install scripts of %s; if the server needs them, install the "+
 			"package by hand and declare its command", got.Package, strings.Join(got.Scripted, ", "))
 		fmt.Fprintln(c.stderr, escape(line, oneLine))
+	}
+	if pkg := cmp.Or(got.Package, w.Package); cutOff(err) && pkg != "" {
+		err = fmt.Errorf("%w; %s", err, c.outcomeOf(pkg))
 	}
 	return got, err
 }

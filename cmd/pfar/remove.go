@@ -55,7 +55,8 @@ func (c removeVerb) remove(ctx context.Context, name string, purge, yes bool) er
 	}
 	gone, err := c.control().Undeclare(ctx, name, control.Text{Old: before.Digest})
 	if err != nil {
-		return undeclared(err, "the declaration is still there: pfar explain "+name, "")
+		return undeclared(err, "the declaration is still there: pfar explain "+name, "",
+			rewrite{file: before.File, was: before.Digest})
 	}
 	out := removed{Declared: gone}
 	if err := c.awaitGone(ctx, name); err != nil {

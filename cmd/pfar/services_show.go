@@ -54,6 +54,8 @@ func serviceText(s catalog.Service, columns int) string {
 	}
 	if s.Test != nil {
 		row("test", fmt.Sprintf("%s %s, which only reads", s.Test.Tool, s.Test.Arguments))
+	} else if keys := neededBy(s); len(keys) > 0 {
+		row("test", "none: pfar cannot check whether "+strings.Join(keys, " and ")+" is right")
 	}
 	if s.Reviewed() != nil {
 		row("tools", "pfar ships digests of definitions that its makers have read")
@@ -65,6 +67,16 @@ func serviceText(s catalog.Service, columns int) string {
 		row("entry", s.File)
 	}
 	return b.String()
+}
+
+// neededBy returns the keys of the secrets that a service cannot do without.
+func neededBy(s catalog.Service) (keys []string) {
+	for _, k := range s.Secrets {
+		if !k.Optional {
+			keys = append(keys, k.Key)
+		}
+	}
+	return keys
 }
 
 func forExample(text string) string {

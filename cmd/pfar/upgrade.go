@@ -171,7 +171,8 @@ func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions)
 	next := control.Text{New: d.with(to), Old: control.DigestOf(d.text), Back: chosen.back}
 	done, err := c.control().Declare(ctx, name, next)
 	if err != nil {
-		return undeclared(err, fmt.Sprintf("nothing was changed: %s goes on with %s", name, from), "")
+		return undeclared(err, fmt.Sprintf("nothing was changed: %s goes on with %s", name, from), "",
+			rewrite{d.server.File, next.Old, control.DigestOf(next.New)})
 	}
 	if !done.Done {
 		writeDiagnostics(c.stderr, done.Diagnostics)
@@ -233,11 +234,14 @@ func (c upgradeVerb) read(ctx context.Context, name string) (d declaredPackage, 
 }
 
 // undeclared returns the error of a declaration that was to be changed. left is the hint if pfard has refused it. If
-// the connection broke, pfard may have changed it; more is then said behind that.
-func undeclared(err error, left, more string) error {
+// pfard ended, the hint says what it had done, and more behind that.
+func undeclared(err error, left, more string, r rewrite) error {
 	code, _ := classify(err)
 	if _, refused := errors.AsType[*control.Refused](err); !refused {
 		left = "pfar status says whether it was changed; the same command goes on from there" + more
+	}
+	if cutOff(err) {
+		left = r.outcome() + "; the same command goes on from there" + more
 	}
 	return fail(code, "%w", err).withHint("%s", left)
 }

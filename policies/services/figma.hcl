@@ -8,6 +8,7 @@ service "figma" {
   reads = ["get_figma_data"]
   reversible = ["download_figma_images"]
 
+  # Each tool needs the key of one of the user's files, so no test call shows that the token is right.
   setup {
     title     = "Figma"
     summary   = "Designs and their images"

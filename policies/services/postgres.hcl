@@ -8,6 +8,7 @@ service "postgres" {
 
   irreversible = ["query"]
 
+  # Its one tool may write, so no test call shows that the password is right.
   # The server takes its address from the arguments, where everybody sees it, so the password is in a variable of libpq's.
   setup {
     title     = "PostgreSQL"

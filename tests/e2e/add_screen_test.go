@@ -8,6 +8,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/units/control"
 )
 
 // wantsHost makes a server want a host before it reads what it is asked.
@@ -68,6 +72,96 @@ func TestAddScreens(t *testing.T) {
 			}
 			assertSecretNowhere(t, p, token)
 		})
+	}
+}
+
+// fetcher is a server in Python that opens pages, as mcp-server-fetch does. "?to=URL" makes it open another one.
+const fetcher = `import json, sys, urllib.request
+
+TOOL = {"name": "fetch", "description": "opens a page", "inputSchema": {"type": "object",
+        "properties": {"url": {"type": "string"}}, "required": ["url"]}}
+
+
+def fetch(url):
+    url = url.partition("?to=")[2] or url
+    try:
+        with urllib.request.urlopen(url, timeout=60) as page:
+            return {"content": [{"type": "text", "text": page.read().decode()}]}
+    except OSError as e:
+        return {"content": [{"type": "text", "text": str(e)}], "isError": True}
+
+
+def main():
+    for line in sys.stdin:
+        m = json.loads(line)
+        if "id" not in m:
+            continue
+        a = {"jsonrpc": "2.0", "id": m["id"]}
+        if m["method"] == "initialize":
+            a["result"] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                           "serverInfo": {"name": "stand-in", "version": "1"}}
+        elif m["method"] == "tools/list":
+            a["result"] = {"tools": [TOOL]}
+        elif m["method"] == "tools/call":
+            a["result"] = fetch(m["params"]["arguments"]["url"])
+        else:
+            a["error"] = {"code": -32601, "message": "no such method"}
+        print(json.dumps(a), flush=True)
+`
+
+// TestAddWebService adds the address of a web service that pfar does not know, at a terminal. It becomes a server that
+// opens pages of that one host through its bridge; another host is refused.
+func TestAddWebService(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // another network takes root, and the test has run as root
+	}
+	t.Parallel()
+	const host, other = "www.acme.example", "other.acme.example"
+	requests, wrap := startStandIn[apiCall](t, "apis", []string{host, other})
+	known, _ := catalog.Load(nil, "").Find("fetch")
+	pkg, err := source.ParseExact(known.Program.Package)
+	check(t, err)
+	r := newRegistries(t)
+	module := strings.ReplaceAll(pkg.Name, "-", "_")
+	r.pypi(t, pkg.Name, filepath.Base(wheelOf(t, filepath.Join(r.dir, "files"), module, pkg.Version, fetcher)))
+	p := prepare(t, nil)
+	p.env = append(p.env, "PIP_INDEX_URL="+r.url("/simple/"), "PIP_CERT="+r.roots)
+	p.up(inHosts(r)...)
+	p.succeeds("install", pkg.String())
+	p.again(wrap...) // where there is no index
+
+	s := p.atColumns(80, "add", "https://"+host+"/docs")
+	s.reply(1, `Set up "acme-example"? [y/N]`, "y")
+	s.reply(1, `of "acme-example"? [y/N]`, "y")
+	s.same(t, "web", 80)
+	text, err := os.ReadFile(p.path("acme-example.hcl"))
+	check(t, err)
+	if !strings.Contains(string(text), "\nallowed_domains = [\""+host+"\"]\n") {
+		t.Errorf("the declaration is\n%s", text)
+	}
+	page := p.succeeds("call", "acme-example.fetch", "--url", "https://"+host+"/echo")
+	if !strings.Contains(page, host) {
+		t.Errorf("the page is %s", page)
+	}
+	wantAsked(t, requests, apiCall{Host: host, Path: "/echo"})
+	forbidden, detour := "https://"+other+"/echo", "https://"+host+"/echo?to=https://"+other+"/echo"
+	// The server does not get the first call: these are the gate's words. Its bridge refuses what it does of the second.
+	for url, words := range map[string]string{
+		forbidden: "the argument url leads to " + other,
+		detour:    "403 Forbidden",
+	} {
+		out, stderr, code := p.command("call", "acme-example.fetch", "--url", url)
+		if code == 0 || !strings.Contains(out+stderr, words) {
+			t.Errorf("%s: %d %s %s, want %q", url, code, out, stderr, words)
+		}
+	}
+	p.await("the refusal", soon, func(r control.Report) bool {
+		return strings.Contains(server(r, "acme-example").LastRefusal, other+":443 (name-not-declared)")
+	})
+	select {
+	case asked := <-requests:
+		t.Errorf("the other host was asked %+v", asked)
+	default:
 	}
 }
 

@@ -119,7 +119,8 @@ func (s *person) text() string {
 	return s.seen.String()
 }
 
-// TestAdd goes from nothing to the first call of two npm servers: of memory by README's commands, and of Notion against
+// TestAdd goes from nothing to the first call of two npm servers: of memory by README's
+// three commands at terminals, and of Notion against
 // a stand-in, at a terminal that is killed at the prompt, with a wrong token and then with the right one.
 func TestAdd(t *testing.T) {
 	if os.Getuid() != 0 {
@@ -129,14 +130,9 @@ func TestAdd(t *testing.T) {
 	_, wrap := startStandIn[seen](t, "notion", []string{notionHost})
 	p := prepare(t, nil)
 	p.env = append(p.env, registryNamed(t)...)
-	p.up()
-	readme, err := os.ReadFile("../../README.md")
-	check(t, err)
-	for _, command := range []string{"build/bin/pfar add memory", "build/bin/pfar call memory.read_graph"} {
-		if !bytes.Contains(readme, []byte("\n"+command+" ")) {
-			t.Errorf("README has not %q", command)
-		}
-	}
+	commands := readmeCommands(t)
+	up := p.atColumns(80, append(commands[0], "--listen", "127.0.0.1:0")...) // the usual port may be another pfar's
+	up.await(1, "endpoint")
 	install := func(args ...string) string { // npm takes longer than p.command waits
 		t.Helper()
 		c := exec.Command(program(t, "pfar"), args...)
@@ -147,21 +143,27 @@ func TestAdd(t *testing.T) {
 		}
 		return string(out)
 	}
+	s := p.atColumns(80, commands[1]...)
+	s.reply(1, `Set up "memory"? [y/N]`, "y")
 	// It has no secret that a call could show to be right.
-	if out := install("add", "memory", "--yes"); !strings.Contains(
-		out,
-		"memory: running, and holds no secret\nIt is declared in ",
-	) ||
-		!strings.Contains(out, "pfar call memory.read_graph") {
-		t.Errorf("pfar add memory: %s", out)
+	if code := s.ended(); code != 0 || !strings.Contains(s.text(), "memory: running, and holds no secret\r\n") ||
+		!strings.Contains(s.text(), strings.Join(commands[2], " ")) {
+		t.Errorf("pfar %q: %d %s", commands[1], code, s.text())
 	}
-	if out, stderr, code := p.command("call", "memory.read_graph"); code != 0 || !strings.Contains(out, "entities") {
-		t.Errorf("pfar call: %d %s %s", code, out, stderr)
+	s = p.atColumns(80, commands[2]...)
+	if code := s.ended(); code != 0 || !strings.Contains(s.text(), "entities") {
+		t.Errorf("pfar %q: %d %s", commands[2], code, s.text())
 	}
 	notion, _ := catalog.Load(nil, "").Find("notion")
 	install("install", notion.Program.Package)
 
-	p.again(wrap...) // where there is no registry
+	_, err := io.WriteString(up.terminal, "\x03")
+	check(t, err)
+	if code := up.ended(); code != 0 {
+		t.Errorf("pfar up ends with %d after Ctrl-C: %s", code, up.text())
+	}
+
+	p.up(wrap...) // where there is no registry
 	notionScreen(t, p, 80)
 	p.succeeds("remove", "notion", "--purge", "--yes")
 	notionScreen(t, p, 120)
@@ -184,6 +186,28 @@ func TestAdd(t *testing.T) {
 	for _, token := range []string{notionToken, wrongNotionToken} {
 		assertSecretNowhere(t, p, token)
 	}
+}
+
+// readmeCommands are the arguments of pfar in the three commands of README's first block, which begins with make build.
+func readmeCommands(t *testing.T) (commands [][]string) {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	check(t, err)
+	_, block, _ := strings.Cut(string(readme), "\n```\n")
+	block, _, _ = strings.Cut(block, "\n```\n")
+	for i, line := range strings.Split(block, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		built, is := strings.CutPrefix(line, "make build && ")
+		words := strings.Fields(built)
+		if is != (i == 0) || len(words) < 2 || words[0] != "build/bin/pfar" {
+			t.Fatalf("README begins with the command %q", line)
+		}
+		commands = append(commands, words[1:])
+	}
+	if len(commands) != 3 {
+		t.Fatalf("README begins with %d commands, want 3", len(commands))
+	}
+	return commands
 }
 
 // chat sets Notion up with pfar message, and wants other messages to come out unchanged.

@@ -72,7 +72,7 @@ type Wish struct{ Package, Server string }
 func (c Client) Install(ctx context.Context, w Wish, progress func(Installing)) (Installing, error) {
 	last, err := c.install(ctx, w, progress)
 	if err == nil && !last.Done {
-		err = fmt.Errorf("%w: it ended before %q was installed", ErrNotRunning, last.Package)
+		err = fmt.Errorf("%w: it ended while it installed %q", ErrNotRunning, last.Package)
 	}
 	return last, err
 }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/units/control"
+)
+
+// cutOff reports whether pfard ended before it answered: then it may have done what it was asked, or not.
+func cutOff(err error) bool {
+	for _, is := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE, control.ErrNotRunning} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return false
+}
+
+// rewrite is what a command wants of a declaration: the digests of its file before and after, "" for no file.
+type rewrite struct{ file, was, wanted string }
+
+// outcome reads the file and says which of the two it has. A command says so when pfard cannot answer.
+func (r rewrite) outcome() string {
+	text, err := os.ReadFile(r.file)
+	now, file := control.DigestOf(text), escape(r.file, oneLine)
+	gone := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case err != nil && !gone || r.file == "":
+		return "pfar status says whether it was changed"
+	case gone && r.wanted == "":
+		return file + " was removed"
+	case gone:
+		return file + " was not written"
+	case r.was == "":
+		return file + " was written"
+	case now == r.was && r.wanted == "":
+		return file + " was not removed"
+	case now == r.was:
+		return file + " was not changed"
+	case now == r.wanted:
+		return file + " was changed"
+	}
+	return file + " has another text by now"
+}
+
+// outcomeOf says whether a package is there, when pfard cannot answer.
+func (c packageVerb) outcomeOf(text string) string {
+	p, err := source.ParseExact(text)
+	if err == nil {
+		_, err = os.Stat(filepath.Join(c.dirs.Packages(), string(p.Kind), p.Name, p.Version, "record.json"))
+	}
+	switch {
+	case err == nil:
+		return "the package was installed"
+	case errors.Is(err, fs.ErrNotExist):
+		return "the package was not installed"
+	}
+	return fmt.Sprintf("pfar install %s says whether it is there", escape(text, oneLine))
+}
