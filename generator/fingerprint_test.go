@@ -20,6 +20,8 @@ func TestFingerprint(t *testing.T) {
 /srv/n/node_modules/@a/b/package.json : {"name": "@a/b", "version": "1.0.0"}
 /srv/n/node_modules/dep/node_modules/deep/package.json : {"name": "deep", "version": "1.0.0"}
 /srv/n/node_modules/other/package.json : {"name": "other", "version": "1.0.0"}
+/srv/n/node_modules/native/package.json : {"name": "native", "version": "1.0.0"}
+/srv/n/node_modules/native/server *
 /srv/c/package.json : {"name": "c", "version": "2.0.0"}
 /srv/c/dist/index.js : 1
 /srv/c/dist/page.html : 1
@@ -54,6 +56,7 @@ func TestFingerprint(t *testing.T) {
 		{npm, `"name": "deep", "version": "1.0.0"`, `"name": "deep", "version": "1.0.1"`, true},
 		{npm, `"name": "other", "version": "1.0.0"`, `"name": "other", "version": "1.0.1"`, false},   // another server's, in the same folder
 		{npm, "/srv/n/node_modules/dep/index.js : 1", "/srv/n/node_modules/dep/index.js : 2", false}, // the manual says so
+		{"/srv/n/node_modules/native/server", `"name": "native", "version": "1.0.0"`, `"name": "native", "version": "1.0.1"`, true},
 		{checkout, "/srv/c/dist/index.js : 1", "/srv/c/dist/index.js : 2", true},
 		{checkout, "/srv/c/dist/page.html : 1", "/srv/c/dist/page.html : 2", false}, // what it may work on
 		{binary, "/srv/b/server *", "/srv/b/server #!evil", true},

@@ -231,8 +231,8 @@ func TestExpires(t *testing.T) {
 	}
 }
 
-// TestFullDiskExpires: at every step at which the disk can be full while old versions go, what is there is counted, and what
-// was kept last can be restored.
+// TestFullDiskExpires: at every step at which the disk can be full while old versions go, what is there is counted, and
+// what was kept last can be restored.
 func TestFullDiskExpires(t *testing.T) {
 	for step := 0; ; step++ {
 		b := newBed(t)
