@@ -42,7 +42,9 @@ func TestFingerprint(t *testing.T) {
 		}
 		return fingerprint.Of(h.FS, list)
 	}
-	const npm, checkout, binary, venv, module = "node /srv/n/node_modules/notion/bin/cli.mjs", "node /srv/c/dist/index.js", "/srv/b/server", "/srv/v/bin/git", "/srv/v/bin/python -m git"
+	const npm, native = "node /srv/n/node_modules/notion/bin/cli.mjs", "/srv/n/node_modules/native/server"
+	const checkout = "node /srv/c/dist/index.js"
+	const binary, venv, module = "/srv/b/server", "/srv/v/bin/git", "/srv/v/bin/python -m git"
 	for _, c := range []struct {
 		line, old, new string
 		changed        bool
@@ -56,7 +58,7 @@ func TestFingerprint(t *testing.T) {
 		{npm, `"name": "deep", "version": "1.0.0"`, `"name": "deep", "version": "1.0.1"`, true},
 		{npm, `"name": "other", "version": "1.0.0"`, `"name": "other", "version": "1.0.1"`, false},   // another server's, in the same folder
 		{npm, "/srv/n/node_modules/dep/index.js : 1", "/srv/n/node_modules/dep/index.js : 2", false}, // the manual says so
-		{"/srv/n/node_modules/native/server", `"name": "native", "version": "1.0.0"`, `"name": "native", "version": "1.0.1"`, true},
+		{native, `"native", "version": "1.0.0"`, `"native", "version": "1.0.1"`, true},
 		{checkout, "/srv/c/dist/index.js : 1", "/srv/c/dist/index.js : 2", true},
 		{checkout, "/srv/c/dist/page.html : 1", "/srv/c/dist/page.html : 2", false}, // what it may work on
 		{binary, "/srv/b/server *", "/srv/b/server #!evil", true},
