@@ -457,35 +457,6 @@ func (a *adding) declared(w io.Writer) {
 	a.table(w, rows)
 }
 
-// steps say what is done, in order.
-func (a *adding) steps() (list [][2]string) {
-	add := func(what, more string) { list = append(list, [2]string{what, more}) }
-	login := false
-	for _, k := range a.service.Secrets {
-		if login = k.Login; !login {
-			add("ask for", k.Key+", unless the vault has it")
-		}
-	}
-	if p := cmp.Or(a.choices.Package, a.service.Program.Package); p != "" {
-		add("install", p+", in a sandbox, without its scripts")
-	}
-	add("write", "this declaration")
-	switch {
-	case !a.known && a.service.Program.URL == "":
-		add("learn", fmt.Sprintf("which hosts it asks for, for %s", a.learn))
-		add("ask", "which of them it may reach")
-	case a.service.Test != nil:
-		add("start", "the server, and call "+a.service.Test.Tool+", which only reads")
-	case login:
-		add("sign in", "afterwards, with pfar login "+a.server())
-	case meets(a.service):
-		add("connect", "to the server, and see whether it wants you to sign in")
-	default:
-		add("start", "the server")
-	}
-	return list
-}
-
 // show is what --dry-run does.
 func (a *adding) show(ctx context.Context) error {
 	if err := a.decide(ctx); err != nil {
