@@ -203,7 +203,7 @@ func (c *cleaner) begins(i int, class byte, n int) int {
 	case '\n':
 		return max(c.turn(i), i+n)
 	case '\\':
-		if rest := c.text[i+n:]; rest != "" && (rest[0] == 'n' || rest[0] == 'r') {
+		if next, _ := c.at(i+n, depth); next == 'n' || next == 'r' { // what cannot be seen between them is removed
 			return max(c.turn(i), i+n)
 		}
 	}
