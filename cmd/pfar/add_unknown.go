@@ -23,8 +23,7 @@ func (a *adding) exact(ctx context.Context) error {
 	}
 	exact, err := a.control().Newest(ctx, named)
 	if err != nil {
-		code, _ := classify(err)
-		return fail(code, "%w", err).withHint("name a version of %s", named)
+		return unchanged(err, "name a version of "+named)
 	}
 	a.service.Program.Package, a.service.Title, a.choices.Origin = exact, exact, "From pfar add: "+exact
 	return nil

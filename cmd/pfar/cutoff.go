@@ -23,6 +23,16 @@ func cutOff(err error) bool {
 	return false
 }
 
+// unchanged is the error of what a command asks pfard before it has anything changed. more is the hint if pfard has
+// answered.
+func unchanged(err error, more string) error {
+	code, _ := classify(err)
+	if cutOff(err) {
+		more = "nothing was changed; the same command tries again"
+	}
+	return fail(code, "%w", err).withHint("%s", more)
+}
+
 // rewrite is what a command wants of a declaration: the digests of its file before and after, "" for no file.
 type rewrite struct{ file, was, wanted string }
 

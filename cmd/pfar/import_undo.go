@@ -43,6 +43,9 @@ func (v importVerb) takeBack(ctx context.Context, w importWish) error {
 	}
 	defer book.close()
 	report, err := v.report(ctx)
+	if cutOff(err) {
+		return unchanged(err, "")
+	}
 	if err != nil {
 		return err
 	}

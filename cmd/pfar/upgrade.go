@@ -223,6 +223,9 @@ func (c upgradeVerb) read(ctx context.Context, name string) (d declaredPackage, 
 	// A user who may not change it gets the error before pfar installs anything.
 	asked := control.Text{New: d.text, Old: control.DigestOf(d.text), Dry: true}
 	now, err := c.control().Declare(ctx, name, asked)
+	if cutOff(err) {
+		return d, unchanged(err, "")
+	}
 	if err != nil {
 		return d, err
 	}
@@ -308,8 +311,7 @@ func (c upgradeVerb) newest(ctx context.Context, d declaredPackage) (choice, err
 	named := source.Package{Kind: d.pkg.Kind, Name: d.pkg.Name}.String()
 	exact, err := c.control().Newest(ctx, named)
 	if err != nil {
-		code, _ := classify(err)
-		return choice{}, fail(code, "%w", err).withHint("name a version of %s", named)
+		return choice{}, unchanged(err, "name a version of "+named)
 	}
 	to, err := source.ParseExact(exact)
 	return choice{to: to}, err

@@ -211,7 +211,7 @@ func (s *person) link(n int) string {
 func (s *person) ended() int {
 	s.t.Helper()
 	over := make(chan struct{})
-	go func() { defer close(over); s.cmd.Wait() }()
+	go func() { defer close(over); s.cmd.Wait(); <-s.all }()
 	select {
 	case <-over:
 	case <-time.After(soon):
