@@ -417,6 +417,132 @@ func decided(p *gate.Policy, tables map[gate.Facts][]gate.Decision, f gate.Facts
 	return list
 }
 
+// TestUnkeptEnumerated wants a write that could not be kept to be irreversible, whatever is shipped says of it, unless
+// the owner, or the folder with a reason, says that it can be taken back. Reads stay reads, and no decision is laxer.
+func TestUnkeptEnumerated(t *testing.T) {
+	p := policies.Load(nil, "").Policy
+	tables := map[gate.Facts][]gate.Decision{}
+	raised, stays := 0, 0
+	said := words(func(w *gate.Word, v int) { w.Effect = gate.Effect(v) }, 1, 2, 3)
+	for _, by := range []string{"owner", "relaxed", "policy"} {
+		said = append(said, trusted(by, gate.Yes), trusted(by, gate.No))
+	}
+	for c := range unkept(said) {
+		q, o := c.offered()
+		shipped := q.Services["svc"]
+		shipped.Words = append(shipped.Words, gate.Word{Effect: c.shipped, From: "service: svc"})
+		q.Services["svc"], o.Server.Keeps, o.Confined = shipped, true, c.bound
+		if !c.certain {
+			o.Server.Service, o.Server.Of = "", "svc"
+		}
+		kept := q.Resolve(o)
+		o.Server.Kept = false
+		plain := q.Resolve(o)
+		o.Server.Kept, o.Unkept = c.kept, true
+		f := q.Resolve(o)
+		if f.Effect != c.want() {
+			t.Fatalf("%+v: %s by %q, want %s", c, f.Effect, f.From.Effect, c.want())
+		}
+		now := decided(p, tables, f)
+		for k, before := range decided(p, tables, plain) {
+			if laxer(now[k], before) || laxer(now[k], decided(p, tables, kept)[k]) {
+				t.Fatalf("%+v: %+v, and kept %+v", c, now[k], before)
+			}
+		}
+		switch f.Effect {
+		case plain.Effect:
+			stays++
+			f.From.Effect = plain.From.Effect
+		default:
+			raised++
+		}
+		plain.Effect, plain.From.Effect = f.Effect, f.From.Effect
+		if f != plain {
+			t.Fatalf("%+v: other facts change with it: %+v, %+v", c, f, plain)
+		}
+	}
+	if raised == 0 || stays == 0 {
+		t.Errorf("%d raised, %d not", raised, stays)
+	}
+}
+
+// lost is one case of a write that could not be kept.
+type lost struct {
+	item
+	shipped gate.Effect // that the service says
+	certain bool        // the server is of that service, and not only by its name
+	bound   gate.Confinement
+}
+
+// unkept are all cases, of an audience that nobody says anything of.
+func unkept(said []said) func(yield func(lost) bool) {
+	return func(yield func(lost) bool) {
+		bounds := []gate.Confinement{{Bound: gate.Inside}, {Bound: gate.NamedHosts, Hosts: []string{"a.test"}}, {}}
+		for at := range 5 * 4 * 3 * 3 * 2 * 2 {
+			digit := func(base int) int { d := at % base; at /= base; return d }
+			c := lost{item: item{label: gate.Public + gate.Confidentiality(digit(5))}}
+			c.shipped, c.bound, c.kind = gate.Effect(digit(4)), bounds[digit(3)], gate.Kind(digit(3))
+			c.certain, c.kept = digit(2) == 0, digit(2) == 0
+			for _, c.effect = range said {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// trusted is a word on how grave all writes are.
+func trusted(by string, grave gate.Flag) said {
+	return said{by, gate.Word{Trust: gate.Trust{DangerousWrites: grave}}}
+}
+
+// want is the effect that counts, by its own table.
+func (c lost) want() gate.Effect {
+	below := gate.Irreversible // by nobody's word
+	if c.effect.by == "hint" {
+		below = gate.None
+	}
+	alone, service := below, below // without and with what is said of the service
+	switch {
+	case c.effect.by == "service" && c.shipped != 0: // of two words of one service the graver counts
+		service = max(c.shipped, c.effect.Effect)
+	case c.effect.by == "service":
+		service = c.effect.Effect
+	case c.shipped != 0:
+		service = c.shipped
+	}
+	if service == gate.Reversible {
+		service = gate.Irreversible
+	}
+	word := func(below gate.Effect) gate.Effect {
+		switch grave := c.effect.Trust.DangerousWrites; {
+		case grave == gate.Yes && below != gate.None:
+			return gate.Irreversible
+		case grave == gate.No && below != gate.None:
+			return gate.Reversible
+		case grave != 0:
+			return gate.None
+		}
+		return c.effect.Effect
+	}
+	switch c.effect.by {
+	case "owner":
+		alone, service = word(alone), word(service)
+	case "relaxed":
+		service = word(service)
+	case "policy":
+		service = max(service, word(service))
+	}
+	switch {
+	case c.kind != gate.Tool:
+		return gate.None
+	case c.certain:
+		return service
+	}
+	return max(alone, service)
+}
+
 // TestHintIsNoRead: the owner's word on writes, and a policy that only tightens, vouch for no read that the server
 // alone claims.
 func TestHintIsNoRead(t *testing.T) {
