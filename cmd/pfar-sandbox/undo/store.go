@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units/durable"
 )
 
 // objects is the folder of copies in a store, each named by its number.
@@ -64,7 +66,10 @@ func (s *Store) make() error {
 	if err := s.step("make the store"); err != nil {
 		return err
 	}
-	return os.MkdirAll(s.path(objects), 0o700)
+	if err := os.MkdirAll(s.path(objects), 0o700); err != nil {
+		return err
+	}
+	return durable.Sweep(s.dir) // of a launcher that was killed while it replaced the log
 }
 
 // Close gives up what is open, once all that was kept has been synced.
