@@ -689,6 +689,61 @@ func TestSettled(t *testing.T) {
 	}
 }
 
+// TestDiskTakesNothing: a copy that the disk does not take is not kept, which is said, and the next version has another
+// one. If it does not take the log, nothing is kept until the next launcher.
+func TestDiskTakesNothing(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		b := newBed(t)
+		b.write("a", "first")
+		b.keeps("1")
+		b.settle()
+		b.write("a", "second")
+		b.keeps("2")
+		failing := b.Store.path("log")
+		b.settling.sync = func(fd int) error {
+			if at, _ := os.Readlink(fmt.Sprint("/proc/self/fd/", fd)); at != failing {
+				return unix.EIO
+			}
+			return nil
+		}
+		kept := b.bytes
+		b.settle()
+		b.settling.sync = unix.Fdatasync
+		if b.bytes != kept-int64(len("second")) {
+			t.Errorf("%d bytes are counted, there were %d", b.bytes, kept)
+		}
+		if again {
+			b.open()
+		}
+		b.keeps("3")
+		b.write("a", "third")
+		h, err := b.Restore(handover.Undo{Since: "2", Call: handover.Call{ID: "u"}})
+		b.must(err)
+		if len(h.Restores) != 1 || h.Restores[0].Error != errNotKept.Error() {
+			t.Errorf("again=%t: restored to what was lost: %+v", again, h.Restores)
+		}
+		for _, c := range []struct{ since, want string }{{"3", "second"}, {"1", "first"}} {
+			b.restore(c.since)
+			if got, _ := os.ReadFile(b.path("a")); string(got) != c.want {
+				t.Errorf("again=%t: restored to %s: %q", again, c.since, got)
+			}
+		}
+		b.settling.sync = func(fd int) error {
+			if at, _ := os.Readlink(fmt.Sprint("/proc/self/fd/", fd)); at == failing {
+				return unix.EIO
+			}
+			return nil
+		}
+		b.settle()
+		b.write("a", "fourth")
+		if err := b.Keep(handover.Call{ID: "4"}); !errors.Is(err, unix.EIO) {
+			t.Errorf("again=%t: kept without a log: %v", again, err)
+		}
+		b.open()
+		b.keeps("5")
+	}
+}
+
 // TestSettles: versions are whole while the disk takes them.
 func TestSettles(t *testing.T) {
 	b := newBed(t)

@@ -42,7 +42,7 @@ func Open(dir string, folders []Folder, limits Limits) (*Store, error) {
 }
 
 func open(dir string, folders []Folder, l Limits, now func() time.Time, step func(string) error) (*Store, error) {
-	s := &Store{dir: dir, limits: l, now: now, step: step, settling: settling{after: settleAfter}}
+	s := &Store{dir: dir, limits: l, now: now, step: step, settling: settling{after: settleAfter, sync: unix.Fdatasync}}
 	for _, f := range folders {
 		t, err := openTree(f)
 		if err != nil {
