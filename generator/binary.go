@@ -33,11 +33,12 @@ func (c facts) ofBinary(f hostfs.File) origin {
 	if o := c.ofGo(f, at); o.pkg != "" {
 		return o
 	}
-	if o := c.ofCargo(f); o.pkg != "" {
+	built := auditable(at)
+	if o := c.ofCargo(f, built); o.pkg != "" {
 		return o
 	}
-	if name := auditable(at); name != "" {
-		return uncertain("cargo:"+name, "only the program itself says so")
+	if built.Name != "" {
+		return uncertain("cargo:"+built.Name, "only the program itself says so")
 	}
 	return origin{}
 }
@@ -63,10 +64,12 @@ func (c facts) ofGo(f hostfs.File, at io.ReaderAt) origin {
 	return origin{pkg: "go:" + info.Path, rests: []string{record}}
 }
 
-// ofCargo is the package that cargo's list has a program of, if that came from its registry.
-func (c facts) ofCargo(f hostfs.File) origin {
+// ofCargo is the package that cargo's list has a program of, if that came from its registry. The list has the names of
+// programs, and no digests: it is certain where the program says of itself, too, that it is built of that version.
+func (c facts) ofCargo(f hostfs.File, built crate) origin {
 	const registry = "(registry+https://github.com/rust-lang/crates.io-index)"
-	b, ok := c.host.read(path.Join(path.Dir(path.Dir(f.Real)), ".crates2.json"))
+	record := path.Join(path.Dir(path.Dir(f.Real)), ".crates2.json")
+	b, ok := c.host.read(record)
 	var list struct {
 		Installs map[string]struct{ Bins []string }
 	}
@@ -75,48 +78,54 @@ func (c facts) ofCargo(f hostfs.File) origin {
 	}
 	for id, p := range list.Installs {
 		name, rest, _ := strings.Cut(id, " ")
+		version, from, _ := strings.Cut(rest, " ")
 		switch {
 		case !slices.Contains(p.Bins, path.Base(f.Real)):
-		case strings.HasSuffix(rest, " "+registry):
-			return origin{pkg: "cargo:" + name, rests: []string{path.Join(path.Dir(path.Dir(f.Real)), ".crates2.json")}}
-		default:
+		case from != registry:
 			return uncertain("cargo:"+name, "cargo has not installed it from crates.io")
+		case built != crate{name, version}:
+			return uncertain("cargo:"+name, "cargo keeps no digest of it, and the program does not say itself that it is this")
+		default:
+			return origin{pkg: "cargo:" + name, rests: []string{record}}
 		}
 	}
 	return origin{}
 }
 
+// crate is a package of Rust. The zero value is not known.
+type crate struct{ Name, Version string }
+
 // auditable is the package that cargo-auditable has noted as the one that a program is built of.
-func auditable(at io.ReaderAt) string {
+func auditable(at io.ReaderAt) crate {
 	program, err := elf.NewFile(at)
 	if err != nil {
-		return ""
+		return crate{}
 	}
 	section := program.Section(".dep-v0")
 	if section == nil || section.Size > maxAuditable {
-		return ""
+		return crate{}
 	}
 	b, err := section.Data()
 	if err != nil {
-		return ""
+		return crate{}
 	}
 	plain, err := zlib.NewReader(bytes.NewReader(b))
 	if err != nil {
-		return ""
+		return crate{}
 	}
 	var list struct {
 		Packages []struct {
-			Name string
+			crate
 			Root bool
 		}
 	}
 	if json.NewDecoder(io.LimitReader(plain, maxAuditable)).Decode(&list) != nil {
-		return ""
+		return crate{}
 	}
 	for _, p := range list.Packages {
 		if p.Root {
-			return p.Name
+			return p.crate
 		}
 	}
-	return ""
+	return crate{}
 }

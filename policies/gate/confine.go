@@ -97,6 +97,15 @@ func (c Confinement) effect(keeps bool) func(fact[Effect]) fact[Effect] {
 	}
 }
 
+// lost is what becomes of an effect if what a call overwrites could not be kept: that what is shipped calls a write
+// reversible does not bring back what was there.
+func lost(below fact[Effect]) fact[Effect] {
+	if below.value != Reversible {
+		return below
+	}
+	return fact[Effect]{Irreversible, "undo: not kept"}
+}
+
 // confinement is that of the server alone.
 func (d Declared) confinement() Confinement {
 	if d.Reach.Learn || len(d.Asks) > 0 {

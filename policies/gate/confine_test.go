@@ -150,7 +150,8 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// TestMoreReachIsNoTighter adds endpoints, places, questions and servers at random: nothing gets more confined by it.
+// TestMoreReachIsNoTighter adds endpoints, places, questions, servers, learning mode and common locks at random, and
+// takes the owner of names away: nothing gets more confined by it, and each of them counts.
 func TestMoreReachIsNoTighter(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	endpoints := []egress.Endpoint{
@@ -158,8 +159,8 @@ func TestMoreReachIsNoTighter(t *testing.T) {
 		{Prefix: prefix("192.0.2.1/32")}, {Prefix: prefix("10.0.0.0/8")},
 	}
 	places := []string{"/a", "/a/b", "/c", "vault:k", "$K"}
-	grow := func(d *gate.Declared) {
-		switch r.IntN(5) {
+	grow := func(d *gate.Declared, s *gate.Sandbox) {
+		switch r.IntN(14) {
 		case 0:
 			d.Reach.Endpoints = append(slices.Clone(d.Reach.Endpoints), endpoints[r.IntN(len(endpoints))])
 		case 1:
@@ -168,6 +169,16 @@ func TestMoreReachIsNoTighter(t *testing.T) {
 			led := prefix([]string{"10.0.0.1/32", "10.0.0.0/8"}[r.IntN(2)])
 			private := egress.Private{Host: "a.test", Prefixes: []netip.Prefix{led}}
 			d.Reach.Private = append(slices.Clone(d.Reach.Private), private)
+		case 3:
+			d.Reach.Learn = true
+		case 4:
+			d.Owned = false
+		case 5:
+			s.Learns = true
+		case 6:
+			s.Shared = true
+		case 7, 8:
+			d.Reach.Endpoints = append(slices.Clone(d.Reach.Endpoints), endpoints[r.IntN(2)])
 		default:
 			place := gate.Place{Name: places[r.IntN(len(places))], Writes: r.IntN(2) == 0}
 			d.Holds = append(slices.Clone(d.Holds), place)
@@ -175,15 +186,23 @@ func TestMoreReachIsNoTighter(t *testing.T) {
 	}
 	seen := map[gate.Bound]int{}
 	for range 4000 {
-		all := []gate.Declared{{Server: "s0", Owned: true}}
+		all, as := []gate.Declared{{Server: "s0", Owned: true}}, make([]gate.Sandbox, 15)
 		before := gate.Confinement{Bound: gate.Inside}
 		for range 14 {
 			if n := len(all); r.IntN(4) == 0 {
 				all = append(all, gate.Declared{Server: fmt.Sprintf("s%d", n), Owned: r.IntN(3) > 0})
 			} else {
-				grow(&all[r.IntN(n)])
+				n = r.IntN(n)
+				grow(&all[n], &as[n])
 			}
-			now := gate.NewSandboxes(told(all...)).Of(all[0])
+			sandboxes := told(all...)
+			for i := range sandboxes {
+				sandboxes[i].Learns, sandboxes[i].Shared = as[i].Learns, as[i].Shared
+			}
+			now := gate.NewSandboxes(sandboxes).Of(all[0])
+			if want := bounded(all, as); now.Bound != want {
+				t.Fatalf("%s, want %d of %+v, %+v", now, want, all, as)
+			}
 			if now.Bound > before.Bound {
 				t.Fatalf("%s becomes %s with %+v", before, now, all)
 			}
@@ -201,6 +220,52 @@ func TestMoreReachIsNoTighter(t *testing.T) {
 	if len(seen) != 3 {
 		t.Errorf("%v", seen)
 	}
+}
+
+// bounded is the bound of the first server, by its own reckoning: the least of all that what it writes can get to.
+func bounded(all []gate.Declared, as []gate.Sandbox) gate.Bound {
+	overlap := func(a, b string) bool { return a == b || a+b == "/a/a/b" || a+b == "/a/b/a" }
+	leaves := func(i, j int) bool {
+		if as[i].Shared && as[j].Shared {
+			return true
+		}
+		for _, p := range all[i].Holds {
+			for _, q := range all[j].Holds {
+				if (p.Writes || as[i].Shared) && overlap(p.Name, q.Name) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	alone := func(i int) gate.Bound {
+		d := all[i]
+		wide := func(p netip.Prefix) bool { return p.IsValid() && p.Bits() < 32 }
+		all := d.Reach.Learn || as[i].Learns || len(d.Asks) > 0
+		for _, e := range d.Reach.Endpoints {
+			all = all || wide(e.Prefix) || e.Host != "" && !d.Owned
+			for _, p := range d.Reach.Private {
+				all = all || slices.ContainsFunc(p.Prefixes, wide)
+			}
+		}
+		switch {
+		case all:
+			return gate.Everywhere
+		case len(d.Reach.Endpoints) > 0:
+			return gate.NamedHosts
+		}
+		return gate.Inside
+	}
+	reached, bound := []int{0}, gate.Inside
+	for n := 0; n < len(reached); n++ {
+		bound = min(bound, alone(reached[n]))
+		for j := range all {
+			if !slices.Contains(reached, j) && leaves(reached[n], j) {
+				reached = append(reached, j)
+			}
+		}
+	}
+	return bound
 }
 
 // said is one way to say something of a tool's audience or effect.
@@ -415,6 +480,132 @@ func decided(p *gate.Policy, tables map[gate.Facts][]gate.Decision, f gate.Facts
 	}
 	tables[f] = list
 	return list
+}
+
+// TestUnkeptEnumerated wants a write that could not be kept to be irreversible, whatever is shipped says of it, unless
+// the owner, or the folder with a reason, says that it can be taken back. Reads stay reads, and no decision is laxer.
+func TestUnkeptEnumerated(t *testing.T) {
+	p := policies.Load(nil, "").Policy
+	tables := map[gate.Facts][]gate.Decision{}
+	raised, stays := 0, 0
+	said := words(func(w *gate.Word, v int) { w.Effect = gate.Effect(v) }, 1, 2, 3)
+	for _, by := range []string{"owner", "relaxed", "policy"} {
+		said = append(said, trusted(by, gate.Yes), trusted(by, gate.No))
+	}
+	for c := range unkept(said) {
+		q, o := c.offered()
+		shipped := q.Services["svc"]
+		shipped.Words = append(shipped.Words, gate.Word{Effect: c.shipped, From: "service: svc"})
+		q.Services["svc"], o.Server.Keeps, o.Confined = shipped, true, c.bound
+		if !c.certain {
+			o.Server.Service, o.Server.Of = "", "svc"
+		}
+		kept := q.Resolve(o)
+		o.Server.Kept = false
+		plain := q.Resolve(o)
+		o.Server.Kept, o.Unkept = c.kept, true
+		f := q.Resolve(o)
+		if f.Effect != c.want() {
+			t.Fatalf("%+v: %s by %q, want %s", c, f.Effect, f.From.Effect, c.want())
+		}
+		now := decided(p, tables, f)
+		for k, before := range decided(p, tables, plain) {
+			if laxer(now[k], before) || laxer(now[k], decided(p, tables, kept)[k]) {
+				t.Fatalf("%+v: %+v, and kept %+v", c, now[k], before)
+			}
+		}
+		switch f.Effect {
+		case plain.Effect:
+			stays++
+			f.From.Effect = plain.From.Effect
+		default:
+			raised++
+		}
+		plain.Effect, plain.From.Effect = f.Effect, f.From.Effect
+		if f != plain {
+			t.Fatalf("%+v: other facts change with it: %+v, %+v", c, f, plain)
+		}
+	}
+	if raised == 0 || stays == 0 {
+		t.Errorf("%d raised, %d not", raised, stays)
+	}
+}
+
+// lost is one case of a write that could not be kept.
+type lost struct {
+	item
+	shipped gate.Effect // that the service says
+	certain bool        // the server is of that service, and not only by its name
+	bound   gate.Confinement
+}
+
+// unkept are all cases, of an audience that nobody says anything of.
+func unkept(said []said) func(yield func(lost) bool) {
+	return func(yield func(lost) bool) {
+		bounds := []gate.Confinement{{Bound: gate.Inside}, {Bound: gate.NamedHosts, Hosts: []string{"a.test"}}, {}}
+		for at := range 5 * 4 * 3 * 3 * 2 * 2 {
+			digit := func(base int) int { d := at % base; at /= base; return d }
+			c := lost{item: item{label: gate.Public + gate.Confidentiality(digit(5))}}
+			c.shipped, c.bound, c.kind = gate.Effect(digit(4)), bounds[digit(3)], gate.Kind(digit(3))
+			c.certain, c.kept = digit(2) == 0, digit(2) == 0
+			for _, c.effect = range said {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// trusted is a word on how grave all writes are.
+func trusted(by string, grave gate.Flag) said {
+	return said{by, gate.Word{Trust: gate.Trust{DangerousWrites: grave}}}
+}
+
+// want is the effect that counts, by its own table.
+func (c lost) want() gate.Effect {
+	below := gate.Irreversible // by nobody's word
+	if c.effect.by == "hint" {
+		below = gate.None
+	}
+	alone, service := below, below // without and with what is said of the service
+	switch {
+	case c.effect.by == "service" && c.shipped != 0: // of two words of one service the graver counts
+		service = max(c.shipped, c.effect.Effect)
+	case c.effect.by == "service":
+		service = c.effect.Effect
+	case c.shipped != 0:
+		service = c.shipped
+	}
+	if service == gate.Reversible {
+		service = gate.Irreversible
+	}
+	word := func(below gate.Effect) gate.Effect {
+		switch grave := c.effect.Trust.DangerousWrites; {
+		case grave == gate.Yes && below != gate.None:
+			return gate.Irreversible
+		case grave == gate.No && below != gate.None:
+			return gate.Reversible
+		case grave != 0:
+			return gate.None
+		}
+		return c.effect.Effect
+	}
+	switch c.effect.by {
+	case "owner":
+		alone, service = word(alone), word(service)
+	case "relaxed":
+		service = word(service)
+	case "policy":
+		service = max(service, word(service))
+	}
+	switch {
+	case c.kind != gate.Tool:
+		return gate.None
+	case c.certain:
+		return service
+	}
+	return max(alone, service)
 }
 
 // TestHintIsNoRead: the owner's word on writes, and a policy that only tightens, vouch for no read that the server

@@ -30,7 +30,8 @@ type Facts struct {
 }
 
 // From says where each of the facts comes from, for audit and explain: "owner: notion.hcl", "policy: strict.hcl:12",
-// "service: notion", "sandbox: reaches nothing" (Confinement), "undo: kept", "hint", "unknown".
+// "service: notion", "sandbox: reaches nothing" (Confinement), "undo: kept", "undo: not kept", "hint",
+// "unknown".
 type From struct {
 	Confidentiality string `json:"confidentiality"`
 	Integrity       string `json:"integrity"`

@@ -23,6 +23,7 @@ type Offer struct {
 	Typed  bool   // by its outputSchema, which a person has accepted, its output is typed values, without free text
 
 	Confined Confinement // what the sandbox says (Sandboxes)
+	Unkept   bool        // what a call of it overwrites was to be kept before it (Declared.Keeps), and could not be
 }
 
 // Hints are what a server claims of a tool (annotations); what is not claimed is nil.
@@ -74,11 +75,11 @@ func (p *Policy) ServiceOf(packages ...string) string {
 // Resolve returns the facts of what a server offers. Of each fact the first to say something of it counts: the owner in
 // the server's declaration, the folder of policies on the server and then on its service, the sandbox, what is shipped
 // on the service, and the server's own hints, if a person has accepted them; else it is the worst. The sandbox only
-// makes facts laxer than what stands below it. Who says something of the tool itself goes before who says it of tools
-// like it, and then of the server. What forbids is heard before all of that, whoever says it. What the folder of
-// policies says without relax makes it stricter than it is without that, of a server also than the folder has it of its
-// service, and never laxer: the owner's declaration, too, has no say against it. And what is said of a service that the
-// server only has the name of makes it no laxer than it is without that.
+// makes facts laxer than what stands below it, and a write that could not be kept stricter. Who says something of the
+// tool itself goes before who says it of tools like it, and then of the server. What forbids is heard before all of
+// that, whoever says it. What the folder of policies says without relax makes it stricter than it is without that, of a
+// server also than the folder has it of its service, and never laxer: the owner's declaration, too, has no say against
+// it. And what is said of a service that the server only has the name of makes it no laxer than it is without that.
 func (p *Policy) Resolve(o Offer) Facts {
 	if p == nil {
 		return Worst
@@ -127,6 +128,9 @@ func (p *Policy) resolve(o Offer, service string) Facts {
 	f.Output.Confidentiality, f.From.Confidentiality = resolve(l, secret, nil, confidentiality, higher)
 	f.Output.Integrity, f.From.Integrity = resolve(l, written, nil, integrity, higher)
 	undo := o.Confined.effect(o.Server.Kept)
+	if o.Unkept {
+		undo = lost
+	}
 	f.Effect, f.From.Effect = resolve(l, o.Hints.effect(), undo, effect, higher)
 	reads := o.Kind == Tool && f.Effect == None && l.read()
 	if o.Kind != Tool {

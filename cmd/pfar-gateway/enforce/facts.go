@@ -40,7 +40,7 @@ type key struct {
 	pin    string // of a tool: with another definition it claims other things
 	hints  bool   // its claims count
 	typed  bool   // what it gives may be typed values
-	unkept bool   // what it overwrites is not kept
+	unkept bool   // what it overwrites could not be kept
 }
 
 // maxKnown bounds what is kept; then it is resolved anew.
@@ -67,9 +67,7 @@ func (k *known) of(p *gate.Policy, it *Item) resolved {
 		unknown := gate.Offer{Server: gate.Declared{Server: it.Server}, Kind: it.Kind, Name: it.Name}
 		return resolved{facts: gate.Worst, opens: gate.Worst, addresses: p.Addresses(unknown)}
 	}
-	if it.unkept != "" {
-		offer.Server.Kept = false
-	}
+	offer.Unkept = it.unkept != ""
 	if it.Hints != nil {
 		offer.Hints = it.Hints()
 	}

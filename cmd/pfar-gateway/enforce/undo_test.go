@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -94,6 +97,58 @@ func TestUnkept(t *testing.T) {
 		records := recorded(t, dir)
 		if found := records[len(records)-1].Findings; len(found) != 1 || found[0].Detail != why {
 			t.Errorf("%s: %+v", name, records)
+		}
+	}
+}
+
+// TestUnkeptIsIrreversible: a write of a server that reaches nothing is reversible as long as it is kept before. If it
+// cannot be, a person is asked about it, also where what is shipped calls its tool reversible. The owner's word stands,
+// and reads are not asked about.
+func TestUnkeptIsIrreversible(t *testing.T) {
+	full := errors.New("the shelf is full")
+	taken := gate.Word{Effect: gate.Reversible, From: "owner: files.hcl"}
+	const nobody, lost = "undo: kept", "undo: not kept"
+	for _, c := range []struct {
+		tool, service string
+		owner         []gate.Word
+		err           error
+		want          gate.Effect
+		from          string
+		asks          bool
+	}{
+		{"write_file", "filesystem", nil, nil, gate.Reversible, nobody, false},
+		{"edit_file", "filesystem", nil, nil, gate.Reversible, "service: ", false},
+		{"write_file", "filesystem", nil, full, gate.Irreversible, "service: ", true},
+		{"edit_file", "filesystem", nil, full, gate.Irreversible, lost, true},
+		{"move_file", "filesystem", nil, full, gate.Irreversible, lost, true},
+		{"unheard_of", "filesystem", nil, full, gate.Irreversible, "unknown", true},
+		{"unheard_of", "", nil, nil, gate.Reversible, nobody, false},
+		{"unheard_of", "", nil, full, gate.Irreversible, "unknown", true},
+		{"read_file", "filesystem", nil, full, gate.None, "service: ", false},
+		{"write_file", "filesystem", []gate.Word{taken}, full, gate.Reversible, taken.From, false},
+	} {
+		d := gate.Declared{Server: "files", Service: c.service, Words: c.owner, Kept: true, Keeps: true}
+		declared, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, dir := enforcetest.Impatient(t, "laptop"), t.TempDir()
+		p.Trail = enforcetest.NewTrail(t, dir)
+		p.Learn(p.Policy(), sandboxes(d))
+		p.Keeper = &shelf{err: c.err}
+		taint(t, p, laptop, gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw})
+		who := laptop
+		who.Profile = "balanced"
+		it := enforce.Item{Server: "files", Declared: declared, Kind: gate.Tool, Name: c.tool, Pin: "p", Fits: true}
+		r := enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")}
+		_, err = p.Enter(t.Context(), who, it, r)
+		if asked := p.Approvals.List(); c.asks != (err != nil) || c.asks != (len(asked) == 1) {
+			t.Fatalf("%+v: asked %+v, %v", c, asked, err)
+		}
+		records := recorded(t, dir)
+		first := slices.IndexFunc(records, func(r audit.Record) bool { return r.Facts != nil })
+		if f := records[first].Facts; f.Effect != c.want || !strings.HasPrefix(f.From.Effect, c.from) {
+			t.Errorf("%+v: %+v", c, f)
 		}
 	}
 }

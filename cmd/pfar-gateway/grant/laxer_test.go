@@ -1,6 +1,8 @@
 package grant
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/policies"
@@ -43,14 +45,46 @@ func laxnessOf(d gate.Decision) laxness {
 	return denied
 }
 
-// offers yields tools whose facts come from the owner, from a service or from nobody, in all combinations.
-func offers(yield func(gate.Offer) bool) {
+// worded is a policy with the shipped profiles, and with a service for each combination of facts.
+func worded(t *testing.T) *gate.Policy {
+	p := policies.Load(nil, "").Policy
+	if p == nil {
+		t.Fatal("there is no policy")
+	}
+	p.Services = map[string]gate.Service{}
+	for w := range facts {
+		w.From = "service: x"
+		p.Services[serviceOf(w)] = gate.Service{Words: []gate.Word{w}}
+	}
+	return p
+}
+
+func serviceOf(w gate.Word) string { return fmt.Sprint(w.Confidentiality, w.Audience, w.Effect) }
+
+// facts yields words with all combinations of facts; 0 is not said.
+func facts(yield func(gate.Word) bool) {
 	for label := gate.Public; label <= gate.Secret; label++ {
 		for audience := gate.Confidentiality(0); audience <= gate.Sensitive; audience++ {
 			for effect := gate.Effect(0); effect <= gate.Irreversible; effect++ {
-				w := gate.Word{Confidentiality: label, Audience: audience, Effect: effect, From: "owner: x"}
-				o := gate.Offer{Server: gate.Declared{Server: "s", Words: []gate.Word{w}}, Name: "x"}
-				if !yield(o) {
+				if !yield(gate.Word{Confidentiality: label, Audience: audience, Effect: effect}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// offers yields tools of which the owner or a service says all or some facts, and of the others the server's own hints
+// or nobody.
+func offers(yield func(gate.Offer) bool) {
+	yes, no := true, false
+	for w := range facts {
+		w.From = "owner: x"
+		owner := gate.Declared{Server: "s", Service: "none", Words: []gate.Word{w}}
+		for _, by := range []gate.Declared{owner, {Server: "s", Service: serviceOf(w)}} {
+			for _, hints := range []*gate.Hints{nil, {ReadOnly: &yes}, {OpenWorld: &no}, {ReadOnly: &yes, OpenWorld: &no}} {
+				hinted := hints != nil && (hints.ReadOnly != nil && w.Effect != 0 || hints.OpenWorld != nil && w.Audience != 0)
+				if !hinted && !yield(gate.Offer{Server: by, Name: "x", Hints: hints}) {
 					return
 				}
 			}
@@ -109,10 +143,10 @@ func (m means) becomes(b *bench, q *operator.Request) laxness {
 // nothing, everyday where a clean session reads, a grant where the gate asks and may ask less often. Nothing makes a
 // call of regulated data towards less, or one of the trifecta that its sandbox does not end, any laxer.
 func TestLaxerByNothingElse(t *testing.T) {
-	p := policies.Load(nil, "").Policy
+	p := worded(t)
 	b := newBench(t)
 	bounds := []gate.Confinement{{}, {Bound: gate.NamedHosts, Hosts: []string{"a.test"}}, {Bound: gate.Inside}}
-	laxer := map[string]int{}
+	laxer, by := map[string]int{}, map[string]int{}
 	for o := range offers {
 		for l, a := range sessions {
 			for _, profile := range []string{"strict", "balanced", "everyday"} {
@@ -130,6 +164,7 @@ func TestLaxerByNothingElse(t *testing.T) {
 					}
 					if now > was {
 						laxer[m.names(before, q)]++
+						by[from(before.Facts.From.Audience)+from(before.Facts.From.Effect)]++
 					}
 				}
 			}
@@ -138,6 +173,14 @@ func TestLaxerByNothingElse(t *testing.T) {
 	for _, alone := range []string{"sandbox ", "everyday ", "grant ", "sandbox undo ", "sandbox undo everyday grant "} {
 		if laxer[alone] == 0 {
 			t.Errorf("nothing is laxer by %q, so nothing is tested: %v", alone, laxer)
+		}
+	}
+	for _, origin := range []string{"owner", "service", "hint", "unknown"} {
+		for _, other := range []string{"owner", "service", "hint", "unknown"} {
+			apart := origin+other == "ownerservice" || origin+other == "serviceowner"
+			if n := by[origin+other]; (n == 0) != apart {
+				t.Errorf("%d are laxer of an audience by %s and an effect by %s", n, origin, other)
+			}
 		}
 	}
 	if laxer[""] != 0 {
@@ -169,6 +212,8 @@ func (m means) unfit(before, q *operator.Request, was, now laxness) string {
 	verdict := laxnessOf(q.Decision)
 	down, undone := data.Confidentiality > audience, q.Facts.Effect != before.Facts.Effect
 	plainer := verdict > was && q.Facts == before.Facts // not by what is known of the tool
+	by, told := before.Facts.From, audience > before.Facts.Audience
+	vouched := q.Facts.Effect == gate.None && (from(by.Effect) == "owner" || from(by.Effect) == "service")
 	switch {
 	case now > was && !sandbox && m.profile != "everyday" && !m.granted:
 		return "no means is there"
@@ -176,6 +221,10 @@ func (m means) unfit(before, q *operator.Request, was, now laxness) string {
 		return "facts change without a sandbox"
 	case undone && (m.bound.Bound != gate.Inside || !m.kept || q.Facts.Effect != gate.Reversible):
 		return "it is not undo that makes the effect another"
+	case undone && from(by.Effect) == "owner", told && from(by.Audience) == "owner":
+		return "the owner has said otherwise"
+	case told && m.bound.Bound == gate.NamedHosts && !vouched:
+		return "the owners of hosts see what nobody but the server calls a read"
 	case down && data.Confidentiality >= gate.Regulated && now != denied:
 		return "regulated data goes to who may not see it"
 	case down && data.Confidentiality >= gate.Sensitive && data.Integrity > gate.Clean && now > askedOnce:
@@ -190,10 +239,16 @@ func (m means) unfit(before, q *operator.Request, was, now laxness) string {
 	return ""
 }
 
+// from is who says a fact.
+func from(said string) string {
+	who, _, _ := strings.Cut(said, ":")
+	return who
+}
+
 // TestGrantOfAnyQuestion gives a grant in each situation and tries it in each other one: it answers the same question
 // of the same row, after no more has been seen.
 func TestGrantOfAnyQuestion(t *testing.T) {
-	p := policies.Load(nil, "").Policy
+	p := worded(t)
 	b := newBench(t)
 	given := 0
 	for o := range offers {

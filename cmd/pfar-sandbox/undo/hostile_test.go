@@ -7,12 +7,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -367,75 +371,292 @@ func TestSmallDisk(t *testing.T) {
 	}
 }
 
-// TestKilled: a launcher that is killed at any step leaves what was kept before, and no version that is not whole.
+// death is what a launcher does until it is killed, after version "1" was made of the first state of a folder.
+type death struct {
+	first  bool          // there is no store yet, and no version
+	large  bool          // what is there fills the store, so that older versions have to go
+	after  time.Duration // that it lives later than the launcher before it; 0: versions that there are have to stay
+	settle bool          // the next object is made before it keeps anything
+}
+
+var deaths = map[string]death{
+	"first store": {first: true}, "first version": {}, "next object made": {settle: true},
+	"no room": {large: true, after: 2 * guard}, "too old": {after: 8 * 24 * time.Hour},
+}
+
+// limits are those of its store.
+func (d death) limits() Limits {
+	l := Limits{Bytes: 64 << 20, Time: 7 * 24 * time.Hour, Files: MaxFiles}
+	if d.large {
+		l.Bytes = 7 << 19 // three files of 1 MiB
+	}
+	return l
+}
+
+// TestKilled: a launcher that is killed at any step, before it or in the midst of it, leaves what was kept before, and
+// no version that is not whole.
 func TestKilled(t *testing.T) {
-	for name, settle := range map[string]string{"first version": "", "next object made": "1"} {
-		t.Run(name, func(t *testing.T) { killedAtEachStep(t, settle) })
+	for name, d := range deaths {
+		for _, torn := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, torn=%t", name, torn), func(t *testing.T) {
+				t.Parallel()
+				seen := map[string]bool{}
+				for step := 0; d.killed(t, name, step, torn, seen); step++ {
+				}
+				wants := []string{"make the store", "copy a file", "write the log"}
+				if d.after > 0 {
+					wants = append(wants, "replace the log", "remove an object")
+				}
+				for _, want := range wants {
+					if !seen[want] {
+						t.Errorf("it was not killed when it was to %s: %v", want, seen)
+					}
+				}
+			})
+		}
 	}
 }
 
-func killedAtEachStep(t *testing.T, settle string) {
+// killed has it be killed at a step, and reports whether there is that step.
+func (d death) killed(t *testing.T, name string, step int, torn bool, seen map[string]bool) bool {
+	root := t.TempDir()
+	b := &bed{
+		T: t, dir: filepath.Join(root, "folder"), store: filepath.Join(root, "store"), now: time.Now(),
+		limits: d.limits(), step: func(string) error { return nil },
+	}
+	b.furnish()
+	fill := func(letter string) string { return strings.Repeat(letter, 1<<20) }
+	if !d.first {
+		b.open()
+		for _, id := range []string{"x", "0"} {
+			b.write("a", fill(id))
+			b.keeps(id)
+		}
+		b.write("a", fill("1"))
+		b.keeps("1")
+		b.Store.Close()
+		b.Store = nil
+	}
+	first := b.state()
+	b.write("a", fill("2"))
+	b.write("in/deep/c", "second")
+	second := b.state()
+	at := dies(t, root, step, torn, "PFAR_TEST_DEATH="+name)
+	seen[at] = true
+	b.now = b.now.Add(d.after)
+	b.open()
+	defer b.Store.Close()
+	if _, err := b.since(handover.Undo{Since: "2"}); err == nil && at != "" {
+		t.Errorf("step %d, %s: there is a version that was not finished", step, at)
+	}
+	_, lost := b.since(handover.Undo{Since: "1"})
+	b.keeps("3")
+	b.write("a", "third")
+	b.restore("3")
+	if got := b.state(); got != second {
+		t.Errorf("step %d, %s: restored:\n%s\nwant:\n%s", step, at, got, second)
+	}
+	if !d.first && d.after == 0 && lost != nil {
+		t.Errorf("step %d, %s: %v", step, at, lost)
+	}
+	if _, err := b.since(handover.Undo{Since: "1"}); err == nil {
+		b.restore("1")
+		if got := b.state(); got != first {
+			t.Errorf("step %d, %s: restored:\n%s\nwant:\n%s", step, at, got, first)
+		}
+	}
+	names, err := readNames(b.store)
+	b.must(err)
+	if len(names) != 2 {
+		t.Errorf("step %d, %s: the store has %q", step, at, names)
+	}
+	return at != ""
+}
+
+// dies runs a launcher until it is killed at a step, and returns what that was; "" if there is no such step.
+func dies(t *testing.T, root string, step int, torn bool, how string) string {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for step := 0; ; step++ {
-		root := t.TempDir()
-		b := bedIn(t, root)
-		b.furnish()
-		first := b.state()
-		b.keeps("1")
-		b.Store.Close()
-		b.Store = nil
-		b.write("a", "second")
-		b.write("in/deep/c", "second")
-		second := b.state()
-		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), "PFAR_TEST_KILLED="+root, "PFAR_TEST_STEP="+fmt.Sprint(step),
-			"PFAR_TEST_SETTLE="+settle)
-		died := cmd.Run() != nil
-		b.open()
-		if _, err := b.since(handover.Undo{Since: "2"}); err == nil && died {
-			t.Errorf("step %d: there is a version that was not finished", step)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), "PFAR_TEST_KILLED="+root, "PFAR_TEST_STEP="+fmt.Sprint(step), how)
+	if torn {
+		cmd.Env = append(cmd.Env, "PFAR_TEST_TORN=1")
+	}
+	out, err := cmd.Output()
+	var died *exec.ExitError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &died) && died.Sys().(syscall.WaitStatus).Signal() == unix.SIGKILL:
+		return string(out)
+	}
+	t.Fatalf("%v: %s", err, out)
+	return ""
+}
+
+// killed makes a version, or restores one, and is killed at a step.
+func killed(root, at string) {
+	d, n := deaths[os.Getenv("PFAR_TEST_DEATH")], 0
+	folder, store := filepath.Join(root, "folder"), filepath.Join(root, "store")
+	now := func() time.Time { return time.Now().Add(d.after) }
+	s, err := open(store, []Folder{{folder, folder}}, d.limits(), now, func(doing string) error {
+		if fmt.Sprint(n) == at {
+			if os.Getenv("PFAR_TEST_TORN") != "" {
+				tear(root, doing)
+			}
+			os.Stdout.WriteString(doing)
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			select {} // it comes
 		}
-		b.keeps("3")
-		b.write("a", "third")
-		b.restore("3")
-		if got := b.state(); got != second {
-			t.Errorf("step %d: restored:\n%s\nwant:\n%s", step, got, second)
+		n++
+		return nil
+	})
+	if err == nil {
+		s.settling.after = time.Hour
+		if d.settle {
+			s.settle()
 		}
-		b.restore("1")
-		if got := b.state(); got != first {
-			t.Errorf("step %d: restored:\n%s\nwant:\n%s", step, got, first)
+		if since := os.Getenv("PFAR_TEST_RESTORE"); since != "" {
+			_, err = s.Restore(handover.Undo{Since: since, Call: handover.Call{ID: "u"}})
+		} else {
+			err = s.Keep(handover.Call{ID: "2"})
 		}
-		if !died {
-			return
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// tear leaves what a launcher leaves that is killed while it does something.
+func tear(root, doing string) {
+	store := filepath.Join(root, "store")
+	add := func(path, text string) {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err == nil {
+			_, err = f.WriteString(text)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	switch doing {
+	case "make the store":
+		_ = os.Mkdir(store, 0o700)
+	case "copy a file":
+		names, _ := filepath.Glob(store + "/objects/*")
+		number := func(path string) int { n, _ := strconv.Atoi(filepath.Base(path)); return n }
+		add(slices.MaxFunc(names, func(a, b string) int { return number(a) - number(b) }), "222")
+	case "write the log":
+		add(store+"/log", `{"version":{"at":"2026-`)
+	case "replace the log":
+		add(store+"/"+durable.Prefix+"123", `{"base":{"fol`)
+	case "restore a file":
+		_ = os.Truncate(root+"/folder/a", 1000)
+	}
+}
+
+// TestKilledRestoring: a launcher that is killed between two files leaves each as it was or as it is to be, and what it
+// has not done the next one does. It does so as well if the launcher was killed while it wrote a file.
+func TestKilledRestoring(t *testing.T) {
+	for _, torn := range []bool{false, true} {
+		steps, mixed := 0, 0
+		for step := 0; ; step++ {
+			root := t.TempDir()
+			b := bedIn(t, root)
+			b.furnish()
+			b.write("gone/x", "to be made")
+			before := b.state()
+			b.keeps("1")
+			b.write("a", "second")
+			b.write("in/deep/c", "second")
+			b.write("new", "to be removed")
+			b.must(os.RemoveAll(b.path("gone")))
+			b.must(os.Remove(b.path("in/b")))
+			after := b.state()
+			b.keeps("2")
+			b.Store.Close()
+			b.Store = nil
+			at := dies(t, root, step, torn, "PFAR_TEST_RESTORE=1")
+			if at == "restore a file" {
+				steps++
+			}
+			if got := b.state(); !torn && got != before && got != after {
+				mixed++
+				known := before + after
+				for line := range strings.Lines(got) {
+					if !strings.Contains(line, " d") && !strings.Contains(known, line) {
+						t.Errorf("step %d: there is %s", step, line)
+					}
+				}
+			}
+			b.open()
+			b.restore("1")
+			if got := b.state(); got != before {
+				t.Errorf("step %d, torn=%t, %s: restored:\n%s\nwant:\n%s", step, torn, at, got, before)
+			}
+			b.restore("2")
+			if got := b.state(); got != after {
+				t.Errorf("step %d, torn=%t, %s: taken back:\n%s\nwant:\n%s", step, torn, at, got, after)
+			}
+			if at == "" {
+				break
+			}
+		}
+		if steps < 6 || !torn && mixed == 0 {
+			t.Errorf("torn=%t: killed at %d files, %d times between two", torn, steps, mixed)
 		}
 	}
 }
 
-// killed makes a version and is killed before a step.
-func killed(root, at string) {
-	n := 0
-	s, err := open(filepath.Join(root, "store"), []Folder{{filepath.Join(root, "folder"), filepath.Join(root, "folder")}},
-		Limits{Bytes: 64 << 20, Time: time.Hour * 24 * 7, Files: MaxFiles}, time.Now, func(string) error {
-			if fmt.Sprint(n) == at {
-				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+// TestFullDiskFirst: at every step at which the disk can be full when the first store is made and the first version,
+// there is an error, and the next launcher begins as if nothing had been.
+func TestFullDiskFirst(t *testing.T) {
+	failed := map[string]bool{}
+	for step, more := 0, true; more; step++ {
+		root := t.TempDir()
+		b := &bed{T: t, dir: filepath.Join(root, "folder"), store: filepath.Join(root, "store"), now: time.Now()}
+		b.limits, b.step = death{}.limits(), func(string) error { return nil }
+		b.furnish()
+		before := b.state()
+		n := 0
+		more = false
+		s, err := open(b.store, []Folder{{b.dir, b.dir}}, b.limits, time.Now, func(doing string) error {
+			if n++; n > step {
+				failed[doing], more = true, true
+				return unix.ENOSPC
 			}
-			n++
 			return nil
 		})
-	if err == nil {
-		s.settling.after = time.Hour
-		if os.Getenv("PFAR_TEST_SETTLE") != "" {
-			s.settle()
+		if err == nil {
+			err = s.Keep(handover.Call{ID: "1"})
+			s.Close()
 		}
-		err = s.Keep(handover.Call{ID: "2"})
+		if more != errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		b.open()
+		if _, err := b.since(handover.Undo{Since: "1"}); (err == nil) == more {
+			t.Errorf("step %d: known: %v", step, err)
+		}
+		b.keeps("2")
+		b.write("a", "second")
+		b.restore("2")
+		if got := b.state(); got != before {
+			t.Errorf("step %d: restored:\n%s\nwant:\n%s", step, got, before)
+		}
+		b.Store.Close()
 	}
-	if err != nil {
-		os.Exit(1)
+	for _, want := range []string{"make the store", "make an object", "copy a file", "write the log"} {
+		if !failed[want] {
+			t.Errorf("the disk was not full when it was to %s: %v", want, failed)
+		}
 	}
-	os.Exit(0)
 }
 
 // TestSettled: what is made ready between calls is no version, holds what it is used for, and is not used once old
@@ -465,6 +686,61 @@ func TestSettled(t *testing.T) {
 		if got, _ := os.ReadFile(b.path("a")); string(got) != what {
 			t.Errorf("%s: restored: %q", what, got)
 		}
+	}
+}
+
+// TestDiskTakesNothing: a copy that the disk does not take is not kept, which is said, and the next version has another
+// one. If it does not take the log, nothing is kept until the next launcher.
+func TestDiskTakesNothing(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		b := newBed(t)
+		b.write("a", "first")
+		b.keeps("1")
+		b.settle()
+		b.write("a", "second")
+		b.keeps("2")
+		failing := b.Store.path("log")
+		b.settling.sync = func(fd int) error {
+			if at, _ := os.Readlink(fmt.Sprint("/proc/self/fd/", fd)); at != failing {
+				return unix.EIO
+			}
+			return nil
+		}
+		kept := b.bytes
+		b.settle()
+		b.settling.sync = unix.Fdatasync
+		if b.bytes != kept-int64(len("second")) {
+			t.Errorf("%d bytes are counted, there were %d", b.bytes, kept)
+		}
+		if again {
+			b.open()
+		}
+		b.keeps("3")
+		b.write("a", "third")
+		h, err := b.Restore(handover.Undo{Since: "2", Call: handover.Call{ID: "u"}})
+		b.must(err)
+		if len(h.Restores) != 1 || h.Restores[0].Error != errNotKept.Error() {
+			t.Errorf("again=%t: restored to what was lost: %+v", again, h.Restores)
+		}
+		for _, c := range []struct{ since, want string }{{"3", "second"}, {"1", "first"}} {
+			b.restore(c.since)
+			if got, _ := os.ReadFile(b.path("a")); string(got) != c.want {
+				t.Errorf("again=%t: restored to %s: %q", again, c.since, got)
+			}
+		}
+		b.settling.sync = func(fd int) error {
+			if at, _ := os.Readlink(fmt.Sprint("/proc/self/fd/", fd)); at == failing {
+				return unix.EIO
+			}
+			return nil
+		}
+		b.settle()
+		b.write("a", "fourth")
+		if err := b.Keep(handover.Call{ID: "4"}); !errors.Is(err, unix.EIO) {
+			t.Errorf("again=%t: kept without a log: %v", again, err)
+		}
+		b.open()
+		b.keeps("5")
 	}
 }
 

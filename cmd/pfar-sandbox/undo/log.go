@@ -251,7 +251,7 @@ func (s *Store) sweep() error {
 			needed[e.Object] = e
 		}
 	}
-	s.every(need)
+	s.history.every(need)
 	names, err := readNames(s.path(objects))
 	if err != nil {
 		return fmt.Errorf("reading what is kept: %w", err)
@@ -276,7 +276,7 @@ func (s *Store) sweep() error {
 			unneeded[n] = size
 		}
 	}
-	s.every(func(e *entry) {
+	s.history.every(func(e *entry) {
 		if e != nil && !whole[e.Object] {
 			e.Object = 0 // and so it is not untouched
 		}
@@ -294,11 +294,11 @@ func (s *Store) sweep() error {
 }
 
 // every calls f with each entry that there is.
-func (s *Store) every(f func(*entry)) {
-	for _, e := range s.history.current {
+func (h *history) every(f func(*entry)) {
+	for _, e := range h.current {
 		f(e)
 	}
-	for _, v := range s.history.versions {
+	for _, v := range h.versions {
 		for _, c := range v.Changes {
 			f(c.Was)
 			f(c.Now)

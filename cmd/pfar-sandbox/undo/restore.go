@@ -47,7 +47,11 @@ func (s *Store) repair(list []repair) {
 	each := func(only func(*repair) bool, do func(*repair) error) {
 		for i := range list {
 			if r := &list[i]; r.err == nil && only(r) {
-				if err := do(r); err != nil {
+				err := s.step("restore a file")
+				if err == nil {
+					err = do(r)
+				}
+				if err != nil {
 					r.err = fmt.Errorf("restoring it: %w", err)
 				}
 			}

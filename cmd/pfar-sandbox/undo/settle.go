@@ -1,7 +1,10 @@
 package undo
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,9 +22,10 @@ const cached = 64 << 10
 type settling struct {
 	after time.Duration
 	timer *time.Timer
-	made  []uint64   // objects that the disk may not have yet
-	disk  sync.Mutex // held while it takes them. Who has Store.mu does not wait for it
-	spare *os.File   // the next object, empty, as making one can take longer than to fill it; nil: it is not made yet
+	made  []uint64           // objects that the disk may not have yet
+	disk  sync.Mutex         // held while it takes them. Who has Store.mu does not wait for it
+	sync  func(fd int) error // fdatasync(2)
+	spare *os.File           // the next object, empty: making one can take longer than to fill it; nil: not made yet
 }
 
 // settleLater has the disk take objects soon. No call waits for that: a power cut can lose what was kept in the last
@@ -43,7 +47,8 @@ func (s *Store) settle() {
 	}
 }
 
-// flush has the disk take what was kept.
+// flush has the disk take what was kept. What it does not take is not kept: the error comes once, and what is read
+// later may not be what was written (fsync(2)).
 func (s *Store) flush() {
 	s.settling.disk.Lock()
 	defer s.settling.disk.Unlock()
@@ -55,16 +60,45 @@ func (s *Store) flush() {
 		log, _ = unix.Dup(int(s.log.Fd()))
 	}
 	s.mu.Unlock()
+	var lost []uint64
 	for _, id := range made {
-		if f, err := os.Open(s.object(id)); err == nil {
-			_ = unix.Fdatasync(int(f.Fd()))
+		f, err := os.Open(s.object(id))
+		if err == nil {
+			err = s.settling.sync(int(f.Fd()))
 			_ = unix.Fadvise(int(f.Fd()), cached, 0, unix.FADV_DONTNEED)
 			f.Close()
 		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // else it was dropped meanwhile
+			lost = append(lost, id)
+		}
 	}
+	var err error
 	if log >= 0 {
-		_ = unix.Fdatasync(log)
+		err = s.settling.sync(log)
 		unix.Close(log)
+	}
+	if len(lost) > 0 || err != nil {
+		s.lose(lost, err)
+	}
+}
+
+// lose has objects that the disk did not take be no objects, also for the next launcher. Without its log nothing can be
+// kept.
+func (s *Store) lose(objects []uint64, log error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken == nil && log != nil {
+		s.broken = fmt.Errorf("the disk does not take its log: %w", log)
+	}
+	s.history.every(func(e *entry) {
+		if e != nil && slices.Contains(objects, e.Object) {
+			e.Object = 0 // and so it is not untouched
+		}
+	})
+	for _, id := range objects {
+		if st, err := os.Lstat(s.object(id)); err == nil && os.Remove(s.object(id)) == nil {
+			s.bytes -= st.Size()
+		}
 	}
 }
 

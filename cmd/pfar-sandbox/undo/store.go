@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units/durable"
 )
 
 // objects is the folder of copies in a store, each named by its number.
@@ -40,7 +42,7 @@ func Open(dir string, folders []Folder, limits Limits) (*Store, error) {
 }
 
 func open(dir string, folders []Folder, l Limits, now func() time.Time, step func(string) error) (*Store, error) {
-	s := &Store{dir: dir, limits: l, now: now, step: step, settling: settling{after: settleAfter}}
+	s := &Store{dir: dir, limits: l, now: now, step: step, settling: settling{after: settleAfter, sync: unix.Fdatasync}}
 	for _, f := range folders {
 		t, err := openTree(f)
 		if err != nil {
@@ -64,7 +66,10 @@ func (s *Store) make() error {
 	if err := s.step("make the store"); err != nil {
 		return err
 	}
-	return os.MkdirAll(s.path(objects), 0o700)
+	if err := os.MkdirAll(s.path(objects), 0o700); err != nil {
+		return err
+	}
+	return durable.Sweep(s.dir) // of a launcher that was killed while it replaced the log
 }
 
 // Close gives up what is open, once all that was kept has been synced.
