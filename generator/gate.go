@@ -97,6 +97,9 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 		Capabilities: s.Capabilities, Sessions: handover.Sessions(s.Sessions), Pins: string(s.Pins), Version: s.Version, Program: program(s),
 		OnDemand: !s.Autostart || s.IdleTimeout > 0, IdleTimeout: s.IdleTimeout,
 	}
+	if s.Attached() {
+		g.NewToken = newToken(s)
+	}
 	for name, t := range s.Tools {
 		if g.Tools == nil {
 			g.Tools = map[string]handover.Tool{}
@@ -125,6 +128,15 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 			"for which the server's own hints suffice.", len(b), maxHello)
 	}
 	return g
+}
+
+// newToken is the command for a server that runs at a socket, which nobody can sign in to: it stores the one secret
+// that pfar's adapter sends, or opens the declaration, where a token is to stand in auth.
+func newToken(s declaration.Server) string {
+	if len(s.Credentials) == 1 && s.Credentials[0].Key != "" {
+		return "pfar vault set " + s.Credentials[0].Key
+	}
+	return "pfar edit " + s.Name
 }
 
 // program is the digest of what a declaration says is run: another program under the same name offers other tools.

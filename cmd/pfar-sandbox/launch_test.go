@@ -523,7 +523,9 @@ func TestRefusedToken(t *testing.T) {
 	}
 	socket := script("cat")
 	socket.Attached = "/run/fs/mcp.sock"
-	attached := begin(t, socket, nil)
+	attached := beginPlan(t, socket, map[string]any{
+		"gateway": map[string]any{"name": "x", "new_token": "pfar edit x"},
+	})
 	attached.hello()
 	refuse(attached, "a:b")
 	eventually(t, attached, func() bool {

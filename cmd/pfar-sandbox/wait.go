@@ -11,7 +11,6 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
-	"github.com/pfar/pfar/units/plan"
 )
 
 // wait keeps the unit up, as waiting, until it is stopped: pfard starts it again when the credential is there. It is no
@@ -25,25 +24,13 @@ func (l *launcher) wait(ctx context.Context, s units.Secrets) int {
 // it again would not help, and pfard starts the unit when there is another token. The process of a session ends.
 func (l *launcher) waitForLogin(ctx context.Context, m handover.Message) int {
 	l.gateway.Close()
-	remedy := units.LoginCommand + l.plan.Name + units.ScopeOptions(m.Scopes)
-	if l.plan.Sandbox.Attached != "" {
-		remedy = anotherToken(l.plan)
-	}
+	remedy := l.plan.Gateway.SignIn(m.Scopes)
 	w, words := units.Wait{For: units.WaitLogin, Remedy: remedy}, remedy+": "+m.Failed
 	if l.plan.Gateway.Session != "" {
 		l.waits(w, words)
 		return l.sessionOver(words)
 	}
 	return l.waitFor(ctx, w, words)
-}
-
-// anotherToken is the command for a server that runs at a socket, which nobody can sign in to: it stores the one secret
-// that pfar's adapter sends, or opens the declaration, where a token is to stand in auth.
-func anotherToken(p plan.Plan) string {
-	if len(p.Credentials) == 1 && p.Credentials[0].Key != "" {
-		return "pfar vault set " + p.Credentials[0].Key
-	}
-	return "pfar edit " + p.Name
 }
 
 func (l *launcher) waitFor(ctx context.Context, w units.Wait, words string) int {

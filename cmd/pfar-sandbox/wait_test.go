@@ -11,7 +11,6 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
-	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -68,20 +67,4 @@ func TestStartsItsProgram(t *testing.T) {
 	r.say(handover.Message{Begin: &handover.Begin{Start: true}})
 	r.hello()
 	eventually(t, r, made)
-}
-
-// TestAnotherToken: a server at a socket that refuses its token, or wants one, gets it by the vault or the declaration.
-func TestAnotherToken(t *testing.T) {
-	for _, c := range []struct {
-		credentials []plan.Credential
-		want        string
-	}{
-		{[]plan.Credential{{Name: "TOKEN", Key: "fs-token"}}, "pfar vault set fs-token"},
-		{[]plan.Credential{{Name: "TOKEN", From: "FS_TOKEN"}}, "pfar edit fs"},
-		{nil, "pfar edit fs"},
-	} {
-		if got := anotherToken(plan.Plan{Name: "fs", Credentials: c.credentials}); got != c.want {
-			t.Errorf("%+v: %q, want %q", c.credentials, got, c.want)
-		}
-	}
 }

@@ -253,6 +253,25 @@ func evilSaid(t *testing.T, a spoken) string {
 	return lines[2]
 }
 
+// leave ends the client's session.
+func (s *rawHTTP) leave() error {
+	q, err := http.NewRequest(http.MethodDelete, s.url, nil)
+	if err != nil {
+		return err
+	}
+	q.Header.Set("Authorization", "Bearer "+s.token)
+	q.Header.Set("Mcp-Session-Id", s.session)
+	r, err := s.http.Do(q)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusNoContent {
+		return fmt.Errorf("DELETE is answered %s", r.Status)
+	}
+	return nil
+}
+
 func (s *rawHTTP) echoes(t testing.TB, server, message string) {
 	t.Helper()
 	params := fmt.Sprintf(`{"name":%q,"arguments":{"message":%q}}`, server+"__echo", message)
@@ -323,11 +342,21 @@ func (p *pfar) ownSessions(requests <-chan remoteRequest) (all []remoteRequest) 
 	second := next(http.MethodPost, append(known, first)...)
 	two.echoes(p.t, "own", "again")
 	one.echoes(p.t, "own", "again")
+	if first == second {
+		p.t.Errorf("both clients have the session %q", first)
+	}
+	check(p.t, one.leave())
+	if left := next(http.MethodDelete); left != first {
+		p.t.Errorf("the vendor is told that the session %q is over, not %q", left, first)
+	}
+	two.echoes(p.t, "own", "alone")
 	for len(requests) > 0 {
 		all = append(all, <-requests)
 	}
-	if first == second {
-		p.t.Errorf("both clients have the session %q", first)
+	for _, q := range all {
+		if q.Method == http.MethodDelete && q.Session == second {
+			p.t.Errorf("the session %q of a client that is there is ended", second)
+		}
 	}
 	return all
 }

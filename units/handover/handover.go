@@ -46,12 +46,24 @@ type Server struct {
 	IdleTimeout time.Duration `json:"idle_timeout,omitempty"` // without a call, until it is put to sleep; 0: never; nanoseconds in JSON
 }
 
+// SignIn is the command by which the owner of a server that wants a token, or more scopes, gives it that.
+func (s Server) SignIn(scopes []string) string {
+	if s.NewToken != "" {
+		return s.NewToken
+	}
+	return units.LoginCommand + s.Name + units.ScopeOptions(scopes)
+}
+
 // Calls is the part of a Server about how calls fail.
 type Calls struct {
 	Timeout time.Duration `json:"timeout"`           // longest a call may take, nanoseconds in JSON
 	Retries int           `json:"retries,omitempty"` // how often one is sent again that certainly only reads
 	Adapted bool          `json:"adapted,omitempty"` // the process is pfar's adapter, which says of what class errors are
 	HTTP    bool          `json:"http,omitempty"`    // pfar's adapter names the transport in the handshake
+
+	// NewToken is the owner's command for a server that wants another token, and that nobody can sign in to; "": somebody
+	// can.
+	NewToken string `json:"new_token,omitempty"`
 }
 
 // Tool is what a declaration says of one tool.
@@ -86,7 +98,7 @@ type Hello struct {
 // runs.
 func (s Server) Process() Server {
 	s.Description, s.Label, s.Tools, s.Declared, s.Pins, s.Evidence = "", "", nil, nil, "", Evidence{}
-	s.Timeout, s.Retries = 0, 0
+	s.Timeout, s.Retries, s.NewToken = 0, 0, ""
 	return s
 }
 

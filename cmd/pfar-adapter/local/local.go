@@ -144,7 +144,7 @@ func (a Adapter) options(url, token string) (remote.Options, error) {
 		args = append(args, "--token-env", token)
 	}
 	o, err := remote.Parse(append(args, url), a.Getenv)
-	o.Proxy = nil
+	o.Proxy, o.Login = nil, ""
 	return o, err
 }
 

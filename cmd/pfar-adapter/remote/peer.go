@@ -28,6 +28,7 @@ type peer struct {
 	limits Limits
 	tools  *headers.Tools
 	reach  *reach
+	login  string // Options.Login
 }
 
 func (p *peer) do(ctx context.Context, r wire.Request) (*http.Response, error) {
@@ -89,7 +90,7 @@ func (p *peer) exchange(f *inbox.Flight, m message, s *session) error {
 // refused makes what it is of a response whose status is no success: an answer, the end of a session, or a fault.
 func (p *peer) refused(f *inbox.Flight, s *session, response *http.Response) error {
 	excerpt := wire.Excerpt(response)
-	failure := fault.OfResponse(response.StatusCode, response.Header, excerpt, time.Now())
+	failure := fault.OfResponse(response.StatusCode, response.Header, excerpt, p.login, time.Now())
 	if s != nil {
 		if g := s.lost(failure); g != nil {
 			return g
@@ -172,7 +173,7 @@ func (p *peer) tell(ctx context.Context, m message, s *session) error {
 		return err
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		failure := fault.OfResponse(response.StatusCode, response.Header, wire.Excerpt(response), time.Now())
+		failure := fault.OfResponse(response.StatusCode, response.Header, wire.Excerpt(response), p.login, time.Now())
 		return failure
 	}
 	wire.Discard(response)
@@ -193,7 +194,7 @@ func (p *peer) get(ctx context.Context, s *session, last string, idle time.Durat
 		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
-		failure := fault.OfResponse(response.StatusCode, response.Header, wire.Excerpt(response), time.Now())
+		failure := fault.OfResponse(response.StatusCode, response.Header, wire.Excerpt(response), p.login, time.Now())
 		if s != nil {
 			if g := s.lost(failure); g != nil {
 				return nil, g

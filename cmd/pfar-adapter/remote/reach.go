@@ -48,7 +48,7 @@ func (r *reach) note(ctx context.Context, response *http.Response, err error) {
 			why = nil
 		}
 	case response.StatusCode >= http.StatusBadGateway && response.StatusCode <= http.StatusGatewayTimeout:
-		why = fault.OfResponse(response.StatusCode, response.Header, nil, time.Now())
+		why = fault.OfResponse(response.StatusCode, response.Header, nil, "", time.Now())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"iter"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote/fault"
@@ -34,6 +35,7 @@ type Options struct {
 	Token    string // the bearer's; "" for none
 	Variable string // that had it
 	Others   Placed // secrets that stand elsewhere
+	Login    string // the server's name in pfar login; "": nobody can sign in to it
 	Limits   Limits
 
 	Proxy *url.URL // by which addresses are reached; nil: as names are
@@ -79,6 +81,7 @@ func pairs(to map[string]string) func(string) error {
 // Parse reads the arguments behind the verb.
 func Parse(args []string, getenv func(string) string) (Options, error) {
 	o := Options{Limits: DefaultLimits()}
+	o.Login, _ = os.Hostname() // a sandbox has its server's name
 	flags := flag.NewFlagSet("remote", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.BoolVar(&o.SSE, "sse", false, "")
@@ -147,7 +150,7 @@ func Run(ctx context.Context, o Options, from io.Reader, to, log io.Writer) erro
 					Token: o.Token, Header: o.Others.Header, Query: o.Others.Query, Proxy: o.Proxy,
 					Limits: o.Limits.Wire, Roots: o.Roots, Dial: o.Dial,
 				}),
-				url: o.URL, log: words, limits: o.Limits, tools: new(headers.Tools),
+				url: o.URL, login: o.Login, log: words, limits: o.Limits, tools: new(headers.Tools),
 				inbox: inbox.New(to, func() { fail(errGateway) }, secrets, words, o.Limits.Inbox),
 			},
 		},

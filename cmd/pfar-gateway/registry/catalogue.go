@@ -193,7 +193,7 @@ func (c *Catalogue) server(name string) (*served, error) {
 	advice := ""
 	switch {
 	case state.Login:
-		return nil, loginFirst(name)
+		return nil, state.refusal
 	case state.Offline:
 		return nil, &Down{name, offline(name, state)}
 	case state.Stopped:
@@ -385,4 +385,5 @@ type State struct {
 	Offline bool      // pfar tries again and again to reach it
 	Next    time.Time // when it does, with Offline
 	Login   bool      // it does not try before a person has signed in
+	refusal error     // of a call, with Login
 }

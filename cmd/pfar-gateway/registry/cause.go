@@ -63,7 +63,7 @@ func refused(why error) failure.Fact {
 
 // unsigned is why a server cannot be called, if that is that a person has to sign in, and nil otherwise. why is the end
 // of a conversation, or what pfard says.
-func unsigned(server string, why error) error {
+func unsigned(server handover.Server, why error) error {
 	r, ok := errors.AsType[*control.Refused](why)
 	if ok && r.Wait.NeedsLogin() || unauthorized(why).Unauthorized {
 		return loginFirst(server)
@@ -71,8 +71,16 @@ func unsigned(server string, why error) error {
 	return nil
 }
 
-func loginFirst(server string) error {
-	return signedOut(server, "server %q cannot be called before its owner has signed in", server)
+func loginFirst(server handover.Server) error {
+	return signedOut(server, "server %q cannot be called before its owner has %s", server.Name, signedIn(server))
+}
+
+// signedIn is what an owner does who has a server accept pfar, in words that follow "has".
+func signedIn(server handover.Server) string {
+	if server.NewToken != "" {
+		return "given it another token"
+	}
+	return "signed in"
 }
 
 // standing returns the reason of the state in which pfard reports a server that does not run.
@@ -90,10 +98,14 @@ func standing(in control.State) failure.Fact {
 	return "it has failed"
 }
 
-// signedOut is the error of what needs a remote server that a person is to sign in to.
-func signedOut(server, format string, args ...any) error {
-	e := failure.As(failure.Unauthorized, server, jsonrpc.Errorf(protocol.CodeUnavailable, format, args...))
-	e.Advice = "its owner signs in: pfar login " + server + "; pfar status " + server + " shows which scopes it lacks"
+// signedOut is the error of what needs a server that does not accept pfar before a person has done something.
+func signedOut(server handover.Server, format string, args ...any) error {
+	e := failure.As(failure.Unauthorized, server.Name, jsonrpc.Errorf(protocol.CodeUnavailable, format, args...))
+	e.Advice = "its owner signs in: " + server.SignIn(nil) + "; pfar status " + server.Name +
+		" shows which scopes it lacks"
+	if server.NewToken != "" {
+		e.Advice = "its owner gives it another token: " + server.NewToken
+	}
 	return e
 }
 

@@ -92,7 +92,7 @@ func (d *demand) demanded(o control.OnDemand) bool {
 	if e.offline != o.Offline || !e.next.Equal(o.Next) || e.login != o.Login {
 		e.offline, e.next = o.Offline, o.Next
 		if e.waitsForLogin(o.Login); o.Login {
-			e.waking.finish(loginFirst(o.Server.Name))
+			e.waking.finish(loginFirst(o.Server))
 		}
 		defer d.publish(0)
 	}
@@ -264,7 +264,11 @@ func (d *demand) wake(name string, w *waking, laying <-chan struct{}) {
 		e.state = State{Since: time.Now(), Reason: why, Stopped: true}
 		d.publish(0)
 	}
-	if login := unsigned(name, err); login != nil {
+	server := handover.Server{Name: name}
+	if e := d.entries[name]; e != nil {
+		server = e.upstream.Server()
+	}
+	if login := unsigned(server, err); login != nil {
 		w.finish(login)
 	}
 	w.finish(why)
@@ -375,7 +379,7 @@ func (d *demand) down(u *Upstream, why error) {
 	defer d.mu.Unlock()
 	name := u.Server().Name
 	if e := d.entries[name]; e != nil && e.upstream == u {
-		login := unsigned(name, why)
+		login := unsigned(u.Server(), why)
 		if login != nil {
 			e.waking.finish(login)
 		}

@@ -113,8 +113,8 @@ func (s *sessions) await(ctx context.Context, o *owned) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.Handshake, late)
 	defer cancel()
 	switch err := s.opener.Open(ctx, o.server, o.handle); {
-	case unsigned(o.server, err) != nil:
-		return unsigned(o.server, err)
+	case unsigned(o.main.Server(), err) != nil:
+		return unsigned(o.main.Server(), err)
 	case errors.Is(err, control.ErrDown):
 		return refused(err)
 	case err != nil:
@@ -125,7 +125,7 @@ func (s *sessions) await(ctx context.Context, o *owned) error {
 		if o.err == nil {
 			return nil
 		}
-		if login := unsigned(o.server, o.err); login != nil {
+		if login := unsigned(o.main.Server(), o.err); login != nil {
 			return login
 		}
 		return fact(o.err)

@@ -51,6 +51,9 @@ func (t *table) publish(changed Kinds) {
 		e := t.entries[name]
 		state := e.state
 		state.Offline, state.Next, state.Login = e.offline, e.next, e.login || e.state.Login
+		if state.Login {
+			state.refusal = loginFirst(e.upstream.Server())
+		}
 		states[name] = state
 		if e.served != nil {
 			serving = append(serving, e.served)

@@ -280,9 +280,9 @@ func (u *Upstream) Vain(tool string) error {
 	if _, closed := u.closed.Load(tool); !closed {
 		return nil
 	}
-	server := u.Server().Name
+	server := u.Server()
 	return signedOut(server, "server %q has refused tool %s for want of a token that it accepts: nobody is asked about "+
-		"another call before its owner has signed in", server, protocol.Quote(tool))
+		"another call before its owner has %s", server.Name, protocol.Quote(tool), signedIn(server))
 }
 
 // newProof takes it that pfard has told which secrets a live server has by now.

@@ -89,13 +89,13 @@ func TestSaid(t *testing.T) {
 		{"text/html", "<p>x", ""},
 		{"text/plain", "closed\nfor today", ": closed"},
 	} {
-		f := OfResponse(503, http.Header{"Content-Type": {test.kind}}, []byte(test.body), time.Now())
+		f := OfResponse(503, http.Header{"Content-Type": {test.kind}}, []byte(test.body), "s", time.Now())
 		if want := "HTTP 503 Service Unavailable" + test.want; f.Detail != want {
 			t.Errorf("%s: %q, want %q", test.body, f.Detail, want)
 		}
 	}
 	body := `{"error":"\u001b[2J\u202e` + strings.Repeat("x", 10<<20) + `"}`
-	long := OfResponse(503, http.Header{}, []byte(body), time.Now())
+	long := OfResponse(503, http.Header{}, []byte(body), "s", time.Now())
 	line := string(long.Answer(redact.New(nil), []byte("7")))
 	if len(line) > 2000 || strings.ContainsAny(line, "\x1b\u202e") || strings.Contains(line, `\u001b`) {
 		t.Errorf("%d bytes: %.300s", len(line), line)

@@ -3,7 +3,6 @@ package fault
 import (
 	"cmp"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +19,8 @@ const maxRetry = 24 * time.Hour
 const ReasonHeader = "X-Pfar-Reason"
 
 // OfResponse returns the fault that a response is whose status is no success. Of its body, excerpt is the beginning.
-func OfResponse(status int, header http.Header, excerpt []byte, now time.Time) *Fault {
+// login is the server's name, by which its owner signs in; "": nobody can.
+func OfResponse(status int, header http.Header, excerpt []byte, login string, now time.Time) *Fault {
 	f := &Fault{Status: status, Class: classOf(status), Retry: retryAfter(header, now)}
 	f.Detail = "HTTP " + strconv.Itoa(status)
 	if name := http.StatusText(status); name != "" {
@@ -38,8 +38,7 @@ func OfResponse(status int, header http.Header, excerpt []byte, now time.Time) *
 		f.Class = RateLimited // GitHub says 403 of too many requests
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		f.Auth = oauth.ReadDemand(header.Values("WWW-Authenticate"))
-		server, _ := os.Hostname() // a sandbox has its server's name
-		if remedy := asks(f.Auth, server); remedy != "" {
+		if remedy := asks(f.Auth, login); remedy != "" {
 			f.Detail += remedy
 			says = "; the server says: " // a colon may be a part of a scope
 		}
@@ -162,11 +161,11 @@ func decimal(s string) (time.Duration, bool) {
 	return time.Duration(min(n, most) * float64(time.Second)), true
 }
 
-// asks says with which command the owner of a server asks for the scopes that the token lacks; "": it lacks none, or
-// the server names what is not fit for a command.
+// asks says with which command the owner of a server asks for the scopes that the token lacks; "": it lacks none,
+// nobody can sign in to the server, or the server names what is not fit for a command.
 func asks(d oauth.Demand, server string) string {
 	options := units.ScopeOptions(d.Scopes)
-	if d.Code != oauth.InsufficientScope || options == "" {
+	if d.Code != oauth.InsufficientScope || options == "" || server == "" {
 		return ""
 	}
 	return ", for want of a scope: its owner asks for it with " + units.LoginCommand + server + options

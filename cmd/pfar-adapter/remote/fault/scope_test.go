@@ -29,4 +29,7 @@ func TestStepUp(t *testing.T) {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
+	if got := asks(demand("a", "insufficient_scope"), ""); got != "" {
+		t.Errorf("nobody can sign in: %q", got)
+	}
 }
