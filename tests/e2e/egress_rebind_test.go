@@ -204,8 +204,8 @@ const (
 	reboundPort = ":4443"
 )
 
-// rebound is a remote server whose name leads elsewhere from one call to the next. It is declared twice: "lent" may lead
-// to lanAddress as well.
+// rebound is a remote server whose name leads elsewhere from one call to the next. It is declared twice: "lent" may
+// lead to lanAddress as well.
 type rebound struct {
 	client *rawHTTP
 	mu     sync.Mutex
@@ -275,7 +275,7 @@ func (r *rebound) calls(t *testing.T, p *pfar, leads []string, good bool) {
 			continue
 		}
 		if told := toldOf(t, a.value); told.Class != failure.NetworkError || told.Tries != 1 || len(at) != 0 {
-			t.Errorf("%s at %q: asked at %q, class %q after %d tries: %s", server, leads, at, told.Class, told.Tries, a.value)
+			t.Errorf("%s at %q: asked at %q, class %q: %s", server, leads, at, told.Class, a.value)
 		}
 		why := "address-refused"
 		if leads == nil {
