@@ -248,7 +248,8 @@ func (in *world) startRemote(t *testing.T, p *pfar) *rebound {
 	for name, more := range map[string]string{
 		"strict": "", "lent": fmt.Sprintf("allow_private = { %q = [%q] }\n", reboundHost, lanAddress),
 	} {
-		p.write(name+".hcl", more+readsEcho+trust.Honest+fmt.Sprintf(text, name, reboundHost, reboundPort, in.authority))
+		server := fmt.Sprintf(text, name, reboundHost, reboundPort, in.authority)
+		p.write(name+".hcl", more+readsEcho+trust.Honest+server)
 		p.keep("set", name+"_token", remoteToken)
 	}
 	p.awaitRunning("strict", "lent")

@@ -68,7 +68,8 @@ func writesServer(write func(writeArguments)) *mcp.Server {
 }
 
 // serveWrites is a server with one tool that writes, by the way and at the address that the first arguments name. It
-// notes in a file each write that it has begun, and each that it has done: it does not give one up because nobody listens.
+// notes in a file each write that it has begun, and each that it has done: it does not give one up because
+// nobody listens.
 // While there is a file beside that one, of the same name with ".held", it does none that is to be held.
 func serveWrites(string) error {
 	by, address, journal := writesBy[os.Args[1]], os.Args[2], os.Args[3]

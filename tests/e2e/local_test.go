@@ -95,8 +95,8 @@ func TestLocalTransports(t *testing.T) {
 	} {
 		failed := make(chan ended, 1)
 		go func() {
-			a, err := raw.ask("tools/call", fmt.Sprintf(`{"name":"%s__%s","arguments":%s}`, name, slow.tool, slow.arguments),
-				strconv.Quote(name), "", "")
+			params := fmt.Sprintf(`{"name":"%s__%s","arguments":%s}`, name, slow.tool, slow.arguments)
+			a, err := raw.ask("tools/call", params, strconv.Quote(name), "", "")
 			failed <- ended{a, err}
 		}()
 		until(t, "a call of "+name, func() bool {
