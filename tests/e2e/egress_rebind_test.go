@@ -1,16 +1,23 @@
 package e2e
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	mcpserver "github.com/mark3labs/mcp-go/server"
 	"github.com/miekg/dns"
+
+	"github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/tests/trust"
 )
 
 // nameServers answer as the test wants at the moment. They stand where the internet's own did.
@@ -96,13 +103,17 @@ func TestEgressRebinding(t *testing.T) {
 	c, in := startClients(t)
 	near := c.p.cmd.Process.Pid
 	n, w := in.usurp(t), in.tap(t, near)
+	n.turn(hostAddress)
+	r := in.startRemote(t, c.p)
 	var lured sync.Map
-	for _, address := range []string{"127.0.0.1:7777", ourAddress + ":7777", "[::1]:7777"} {
-		lure(t, near, address, &lured)
+	for _, address := range []string{"127.0.0.1", ourAddress, "[::1]"} {
+		lure(t, near, address+":7777", &lured)
+		lure(t, near, address+reboundPort, &lured)
 	}
 	to := c.p.client("/mcp")
+	r.client = c.p.agent(c.p.token())
 	const good, reset = "echo of hello", "connection reset by peer"
-	for _, tt := range []struct {
+	for turn, tt := range []struct {
 		leads []string
 		wants string
 	}{
@@ -113,7 +124,8 @@ func TestEgressRebinding(t *testing.T) {
 		{[]string{"::1"}, reset},
 		{[]string{"::ffff:127.0.0.1"}, reset},
 		{[]string{"0.0.0.0"}, reset},
-		{[]string{lanAddress}, reset},
+		{[]string{lanAddress}, reset}, // which is declared of one remote, and not of what else there is
+		{[]string{"10.77.0.1"}, reset},
 		{[]string{"169.254.169.254"}, reset},
 		{[]string{"198.18.1.1"}, reset},
 		{[]string{"127.0.0.1", hostAddress, ourAddress, "::1"}, good}, // the one that is good, and no other
@@ -141,12 +153,15 @@ print(answer.split(b"\r\n")[0].decode(), s.recv(1000).decode())`}
 				t.Errorf("%s, the name leads to %q: %q, want %q", how, tt.leads, got.Wrote, wants)
 			}
 		}
+		if !testing.Short() || turn < 2 || slices.Contains(tt.leads, lanAddress) {
+			r.calls(t, c.p, tt.leads, tt.wants == good)
+		}
 		names := n.names()
 		if len(names) == 0 {
 			t.Error("the name server was asked nothing")
 		}
 		for _, name := range names {
-			if name != "api.allowed.example." {
+			if name != "api.allowed.example." && name != reboundHost+"." {
 				t.Errorf("the name server was asked for %s", name)
 			}
 		}
@@ -155,7 +170,7 @@ print(answer.split(b"\r\n")[0].decode(), s.recv(1000).decode())`}
 		t.Errorf("%s was connected to", address)
 		return true
 	})
-	w.only(t, "tcp "+hostAddress+":7777")
+	w.only(t, "tcp "+hostAddress+":7777", "tcp "+hostAddress+reboundPort, "tcp "+lanAddress+reboundPort)
 }
 
 // lure listens on pfar's side, and notes whether somebody connects.
@@ -182,4 +197,93 @@ func lure(t *testing.T, near int, address string, lured *sync.Map) {
 		l.Close()
 		<-ended
 	})
+}
+
+const (
+	reboundHost = "mcp.wild.example"
+	reboundPort = ":4443"
+)
+
+// rebound is a remote server whose name leads elsewhere from one call to the next. It is declared twice: "lent" may
+// lead to lanAddress as well.
+type rebound struct {
+	client *rawHTTP
+	mu     sync.Mutex
+	at     []string // addresses that requests with the token came to
+}
+
+// startRemote serves it where the internet is. No connection stays for a second request.
+func (in *world) startRemote(t *testing.T, p *pfar) *rebound {
+	t.Helper()
+	certificate := filepath.Join(filepath.Dir(in.authority), "server.pem")
+	pair, err := tls.LoadX509KeyPair(certificate, certificate)
+	check(t, err)
+	var l net.Listener
+	check(t, within(in.pid, func() (err error) {
+		l, err = net.Listen("tcp4", reboundPort)
+		return err
+	}))
+	r := &rebound{}
+	handler := mcpserver.NewStreamableHTTPServer(mcpGoServer(), mcpserver.WithDisableStreaming(true))
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Header.Get("Authorization") != "Bearer "+remoteToken {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		at, _, _ := net.SplitHostPort(q.Context().Value(http.LocalAddrContextKey).(net.Addr).String())
+		r.mu.Lock()
+		r.at = append(r.at, at)
+		r.mu.Unlock()
+		handler.ServeHTTP(w, q)
+	})}
+	s.SetKeepAlivesEnabled(false)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}})) }()
+	t.Cleanup(func() {
+		s.Close()
+		<-ended
+	})
+	const text = "auth = { token = \"vault:%s_token\" }\n" +
+		"server {\n  transport = \"stream-http\"\n  url = \"https://%s%s/mcp\"\n  ca = %q\n}\n"
+	for name, more := range map[string]string{
+		"strict": "", "lent": fmt.Sprintf("allow_private = { %q = [%q] }\n", reboundHost, lanAddress),
+	} {
+		server := fmt.Sprintf(text, name, reboundHost, reboundPort, in.authority)
+		p.write(name+".hcl", more+readsEcho+trust.Honest+server)
+		p.keep("set", name+"_token", remoteToken)
+	}
+	p.awaitRunning("strict", "lent")
+	return r
+}
+
+// calls has both of its declarations called. What is refused goes nowhere, and says why.
+func (r *rebound) calls(t *testing.T, p *pfar, leads []string, good bool) {
+	t.Helper()
+	for server, allowed := range map[string]bool{"strict": good, "lent": good || slices.Contains(leads, lanAddress)} {
+		r.mu.Lock()
+		r.at = nil
+		r.mu.Unlock()
+		params := fmt.Sprintf(`{"name":"%s__echo","arguments":{"message":"hello"}}`, server)
+		a, err := r.client.ask("tools/call", params, `"x"`, "", "")
+		check(t, err)
+		r.mu.Lock()
+		at := slices.Compact(slices.Clone(r.at))
+		r.mu.Unlock()
+		if allowed {
+			if !strings.Contains(string(a.value), "Echo: hello") || len(at) != 1 || !slices.Contains(leads, at[0]) {
+				t.Errorf("%s at %q: asked at %q, it answers %s", server, leads, at, a.value)
+			}
+			continue
+		}
+		if told := toldOf(t, a.value); told.Class != failure.NetworkError || told.Tries != 1 || len(at) != 0 {
+			t.Errorf("%s at %q: asked at %q, class %q: %s", server, leads, at, told.Class, a.value)
+		}
+		why := "address-refused"
+		if leads == nil {
+			why = "not-resolved"
+		}
+		until(t, "pfar egress "+server+" saying "+why, func() bool {
+			return strings.Contains(p.succeeds("egress", server), why)
+		})
+	}
 }

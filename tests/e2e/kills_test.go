@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	mcpgo "github.com/mark3labs/mcp-go/mcp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/pfar/pfar/policies/failure"
@@ -29,54 +31,88 @@ type writeArguments struct {
 	Held bool   `json:"held,omitempty"` // it is not done until the test lets it
 }
 
-// serveWrites is a server with one tool that writes, at the network and address that the first arguments name. It notes
-// in a file each write that it has begun, and each that it has done: it does not give one up because nobody listens.
+// writesBy are the ways to speak with serveWrites: the network, what is declared, and the server.
+var writesBy = map[string]struct {
+	network, transport, path string
+	handler                  func(write func(writeArguments)) http.Handler
+}{
+	"streamable": {"tcp", "stream-http", "/mcp", writesStreamable},
+	"unix":       {"unix", "uds", "", writesStreamable},
+	"events": {"tcp", "sse", "/sse", func(write func(writeArguments)) http.Handler {
+		return mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return writesServer(write) }, nil)
+	}},
+	"modern": {"tcp", "stream-http", "/mcp", func(write func(writeArguments)) http.Handler { // of 2026-07-28
+		s := mcpserver.NewMCPServer("writes", "1")
+		s.AddTool(mcpgo.NewTool("write", mcpgo.WithString("name"), mcpgo.WithBoolean("held")),
+			func(_ context.Context, r mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+				write(writeArguments{r.GetString("name", ""), r.GetBool("held", false)})
+				return mcpgo.NewToolResultText("written"), nil
+			})
+		return mcpserver.NewStreamableHTTPServer(s)
+	}},
+}
+
+func writesStreamable(write func(writeArguments)) http.Handler {
+	s := writesServer(write)
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
+}
+
+func writesServer(write func(writeArguments)) *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "writes", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "write", Description: "Write"},
+		func(_ context.Context, _ *mcp.CallToolRequest, w writeArguments) (*mcp.CallToolResult, any, error) {
+			write(w)
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "written"}}}, nil, nil
+		})
+	return s
+}
+
+// serveWrites is a server with one tool that writes, by the way and at the address that the first arguments name. It
+// notes in a file each write that it has begun, and each that it has done: it does not give one up because
+// nobody listens.
 // While there is a file beside that one, of the same name with ".held", it does none that is to be held.
 func serveWrites(string) error {
-	network, address, journal := os.Args[1], os.Args[2], os.Args[3]
+	by, address, journal := writesBy[os.Args[1]], os.Args[2], os.Args[3]
 	note, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	server := mcp.NewServer(&mcp.Implementation{Name: "writes", Version: "1"}, nil)
-	mcp.AddTool(server, &mcp.Tool{Name: "write", Description: "Write"},
-		func(_ context.Context, _ *mcp.CallToolRequest, w writeArguments) (*mcp.CallToolResult, any, error) {
-			fmt.Fprintf(note, "begun %s\n", w.Name) // one write(2) each
-			for w.Held {
-				_, err := os.Stat(journal + ".held")
-				w.Held = err == nil
-				time.Sleep(10 * time.Millisecond)
-			}
-			fmt.Fprintf(note, "done %s\n", w.Name)
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "written"}}}, nil, nil
-		})
-	l, err := net.Listen(network, address)
-	if err == nil && network == "unix" {
+	handler := by.handler(func(w writeArguments) {
+		fmt.Fprintf(note, "begun %s\n", w.Name) // one write(2) each
+		for w.Held {
+			_, err := os.Stat(journal + ".held")
+			w.Held = err == nil
+			time.Sleep(10 * time.Millisecond)
+		}
+		fmt.Fprintf(note, "done %s\n", w.Name)
+	})
+	l, err := net.Listen(by.network, address)
+	if err == nil && by.network == "unix" {
 		err = os.Chmod(address, 0o666)
 	}
 	if err != nil {
 		return err
 	}
 	fmt.Println("ready")
-	return http.Serve(l, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	return http.Serve(l, handler)
 }
 
 // writer is a serveWrites and its journal.
 type writer struct {
-	t                         *testing.T
-	network, address, journal string
-	process                   *os.Process
+	t                    *testing.T
+	by, address, journal string
+	process              *os.Process
 }
 
 // listen starts it, also in the place of one that was killed.
 func (w *writer) listen() {
 	w.t.Helper()
-	if w.network == "unix" {
+	if w.by == "unix" {
 		_ = os.Remove(w.address)
 	}
 	self, err := os.Executable()
 	check(w.t, err)
-	c := exec.Command(self, w.network, w.address, w.journal)
+	c := exec.Command(self, w.by, w.address, w.journal)
 	c.Env, c.Stderr = append(os.Environ(), roleVariable+"=writes"), os.Stderr
 	stdout, err := c.StdoutPipe()
 	check(w.t, err)
@@ -102,10 +138,11 @@ func (w *writer) noted(what, name string) int {
 // declared is the text of a declaration of it.
 func (w *writer) declared() string {
 	const more = "retries = 5\ntimeout = \"1h\"\ntool \"write\" {\n  semantics = \"write\"\n}\n"
-	if w.network == "unix" {
+	if w.by == "unix" {
 		return attachedTo(w.address, more)
 	}
-	url := fmt.Sprintf("server {\n  transport = \"stream-http\"\n  url = \"http://%s/mcp\"\n}\n", w.address)
+	by := writesBy[w.by]
+	url := fmt.Sprintf("server {\n  transport = %q\n  url = \"http://%s%s\"\n}\n", by.transport, w.address, by.path)
 	return url + more + trust.Honest
 }
 
@@ -197,34 +234,43 @@ func TestKilledOnTheWay(t *testing.T) {
 	const remote = "the server itself"
 	const network, died = failure.NetworkError, failure.Died
 	for _, row := range []struct {
-		network, victim string
-		want            []failure.Class
+		by, victim string
+		want       []failure.Class
 	}{
-		{"tcp", "pfar-egress", []failure.Class{network}},
-		{"tcp", "pfar-adapter", []failure.Class{died}},
-		{"tcp", remote, []failure.Class{network}},
-		{"tcp", "pfar-gateway", []failure.Class{unanswered}},
-		{"tcp", "pfard", []failure.Class{network, died, unanswered}}, // all end at once, in any order
+		{"streamable", "pfar-egress", []failure.Class{network}},
+		{"streamable", "pfar-adapter", []failure.Class{died}},
+		{"streamable", remote, []failure.Class{network}},
+		{"streamable", "pfar-gateway", []failure.Class{unanswered}},
+		{"streamable", "pfard", []failure.Class{network, died, unanswered}}, // all end at once, in any order
+		{"events", "pfar-egress", []failure.Class{network}},
+		{"events", remote, []failure.Class{network}},
+		{"events", "pfar-adapter", []failure.Class{died}},
+		{"modern", "pfar-egress", []failure.Class{network}},
+		{"modern", remote, []failure.Class{network}},
+		{"modern", "pfar-adapter", []failure.Class{died}},
 		{"unix", "pfar-adapter", []failure.Class{died}},
 		{"unix", remote, []failure.Class{network}},
 		{"unix", "pfar-gateway", []failure.Class{unanswered}},
 		{"unix", "pfard", []failure.Class{network, died, unanswered}},
 	} {
-		t.Run(row.network+" "+row.victim, func(t *testing.T) {
-			if testing.Short() && row.victim != "pfar-egress" {
+		t.Run(row.by+" "+row.victim, func(t *testing.T) {
+			if testing.Short() && (row.by != "streamable" || row.victim != "pfar-egress") {
 				return // one example is enough
 			}
 			t.Parallel()
 			dir := directory(t, "")
-			w := &writer{t: t, network: row.network, journal: filepath.Join(dir, "journal")}
-			if row.network == "unix" {
+			w := &writer{t: t, by: row.by, journal: filepath.Join(dir, "journal")}
+			if row.by == "unix" {
 				w.address = filepath.Join(dir, "mcp.sock")
 			} else {
 				w.address = "127.0.0.1:" + freePort(t)
 			}
 			w.listen()
 			p := start(t, map[string]string{"writes.hcl": w.declared()})
-			p.awaitRunning("writes")
+			r := p.awaitRunning("writes")
+			if got := server(r, "writes").Protocol; (got == "2026-07-28") != (row.by == "modern") {
+				t.Errorf("pfar speaks %s with it", got)
+			}
 			client := p.speakHTTP(false, "/mcp")
 			answers := w.begin(client)
 			mark, victim := p.mark(), w.process.Pid

@@ -358,13 +358,16 @@ func TestHostileSocket(t *testing.T) {
 		serve func(net.Listener)
 		want  string
 	}{
-		"garbage":  {each(func(c net.Conn) { io.WriteString(c, "\x00\x01garbage\n\n"); c.Close() }), `"error"`},
-		"closes":   {each(func(c net.Conn) { c.Close() }), `"error"`},
-		"a banner": {each(func(c net.Conn) { io.WriteString(c, "220 smtp ready\r\n"); io.Copy(io.Discard, c) }), `"error"`},
-		"no MCP":   {func(l net.Listener) { _ = http.Serve(l, http.NotFoundHandler()) }, "not_found"},
+		"garbage": {each(func(c net.Conn) { io.WriteString(c, "\x00\x01garbage\n\n"); c.Close() }),
+			`{"pfar/error":{"class":"network_error",`},
+		"closes": {each(func(c net.Conn) { c.Close() }), `{"pfar/error":{"class":"network_error",`},
+		"a banner": {each(func(c net.Conn) { io.WriteString(c, "220 smtp ready\r\n"); io.Copy(io.Discard, c) }),
+			`{"pfar/error":{"class":"network_error",`},
+		"no MCP": {func(l net.Listener) { _ = http.Serve(l, http.NotFoundHandler()) },
+			`{"pfar/error":{"class":"not_found","status":404,"detail":"HTTP 404 Not Found: 404 page not found"}}`},
 		"HTML": {func(l net.Listener) {
 			_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }))
-		}, `"error"`},
+		}, `schema: its response is \"text/html; charset=utf-8\", which is neither`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, _ := attach(t, c.serve)

@@ -60,8 +60,8 @@ func TestEvilConnections(t *testing.T) {
 		place         place
 		class, detail string // of the detail, a part
 	}{
-		{"closed at once", place{raw: func(net.Conn) {}}, "network_error", ""},
-		{"closed before TLS", place{plain: func(net.Conn) {}}, "network_error", ""},
+		{"closed at once", place{raw: func(net.Conn) {}}, "network_error", cutOff},
+		{"closed before TLS", place{plain: func(net.Conn) {}}, "network_error", cutOff},
 		{"closed after the request", place{raw: reply("", nil)}, "network_error", cutOff},
 		{"no HTTP", place{raw: reply("hello\r\n\r\n", nil)}, "network_error", "malformed HTTP response"},
 		{"another HTTP", place{raw: reply("HTTP/2.0 200 OK\r\n\r\n", nil)},
