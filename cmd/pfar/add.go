@@ -112,7 +112,12 @@ func (v addVerb) run(cmd *cobra.Command, args []string, o additions) error {
 	if err != nil {
 		return err
 	}
-	return a.add(ctx)
+	err = a.add(ctx)
+	if f, hinted := errors.AsType[*failure](err); cutOff(err) && (!hinted || f.hint == "") {
+		code, _ := classify(err)
+		err = fail(code, "%w", err).withHint("%sthe same command goes on", a.left())
+	}
+	return err
 }
 
 // proposed returns the set-up of the server that words name.

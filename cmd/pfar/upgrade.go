@@ -119,6 +119,9 @@ type upgraded struct {
 // upgrade changes the version of a server's package.
 func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions) error {
 	d, err := c.read(ctx, name)
+	if cutOff(err) {
+		return unchanged(err, "")
+	}
 	if err != nil {
 		return err
 	}
@@ -223,9 +226,6 @@ func (c upgradeVerb) read(ctx context.Context, name string) (d declaredPackage, 
 	// A user who may not change it gets the error before pfar installs anything.
 	asked := control.Text{New: d.text, Old: control.DigestOf(d.text), Dry: true}
 	now, err := c.control().Declare(ctx, name, asked)
-	if cutOff(err) {
-		return d, unchanged(err, "")
-	}
 	if err != nil {
 		return d, err
 	}

@@ -421,7 +421,8 @@ func (s *server) ended(p phase, code int) {
 }
 
 // close stops the bridge, and then the launcher and with it the server: a server has seconds to end, and what it has
-// open is cut at once. Of a remote server pfar's adapter alone runs here, which first tells it that the session is over.
+// open is cut at once. Of a remote server pfar's adapter alone runs here, which first tells it that the session is
+// over.
 func (s *server) close() {
 	if s.plan.Sandbox.Remote == "" {
 		s.closeBridge()
