@@ -113,9 +113,9 @@ func (v addVerb) run(cmd *cobra.Command, args []string, o additions) error {
 		return err
 	}
 	err = a.add(ctx)
-	if f, hinted := errors.AsType[*failure](err); cutOff(err) && (!hinted || f.hint == "") {
+	if f, hinted := errors.AsType[*failure](err); a.file != "" && cutOff(err) && (!hinted || f.hint == "") {
 		code, _ := classify(err)
-		err = fail(code, "%w", err).withHint("%sthe same command goes on", a.left())
+		return fail(code, "%w", err).withHint("%sthe same command goes on", a.left())
 	}
 	return err
 }

@@ -23,7 +23,7 @@ func (a *adding) exact(ctx context.Context) error {
 	}
 	exact, err := a.control().Newest(ctx, named)
 	if err != nil {
-		return unchanged(err, "name a version of "+named)
+		return noVersion(named, err)
 	}
 	a.service.Program.Package, a.service.Title, a.choices.Origin = exact, exact, "From pfar add: "+exact
 	return nil

@@ -23,14 +23,25 @@ func cutOff(err error) bool {
 	return false
 }
 
-// unchanged is the error of what a command asks pfard before it has anything changed. more is the hint if pfard has
-// answered.
-func unchanged(err error, more string) error {
-	code, _ := classify(err)
-	if cutOff(err) {
-		more = "nothing was changed; the same command tries again"
+// unchanged is the error of what a command asks pfard before it has anything changed. It leaves one that has a hint of
+// its own, and that of a pfard which was not there at all.
+func unchanged(err error) error {
+	f, hinted := errors.AsType[*failure](err)
+	if !cutOff(err) || errors.Is(err, control.ErrNotRunning) || hinted && f.hint != "" {
+		return err
 	}
-	return fail(code, "%w", err).withHint("%s", more)
+	code, _ := classify(err)
+	return fail(code, "%w", err).withHint("nothing was changed; the same command tries again")
+}
+
+// noVersion is the error of a question for the newest version of a package.
+func noVersion(named string, err error) error {
+	code, _ := classify(err)
+	hint := "name a version of " + named
+	if cutOff(err) {
+		hint = "nothing was changed; the same command tries again once pfard runs"
+	}
+	return fail(code, "%w", err).withHint("%s", hint)
 }
 
 // rewrite is what a command wants of a declaration: the digests of its file before and after, "" for no file.

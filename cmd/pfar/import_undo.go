@@ -43,11 +43,8 @@ func (v importVerb) takeBack(ctx context.Context, w importWish) error {
 	}
 	defer book.close()
 	report, err := v.report(ctx)
-	if cutOff(err) {
-		return unchanged(err, "")
-	}
 	if err != nil {
-		return err
+		return unchanged(err)
 	}
 	book.dir = report.Directory
 	all := []takenBack{}

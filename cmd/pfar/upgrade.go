@@ -119,11 +119,8 @@ type upgraded struct {
 // upgrade changes the version of a server's package.
 func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions) error {
 	d, err := c.read(ctx, name)
-	if cutOff(err) {
-		return unchanged(err, "")
-	}
 	if err != nil {
-		return err
+		return unchanged(err)
 	}
 	chosen, err := o.choose(ctx, d)
 	if err != nil {
@@ -311,7 +308,7 @@ func (c upgradeVerb) newest(ctx context.Context, d declaredPackage) (choice, err
 	named := source.Package{Kind: d.pkg.Kind, Name: d.pkg.Name}.String()
 	exact, err := c.control().Newest(ctx, named)
 	if err != nil {
-		return choice{}, unchanged(err, "name a version of "+named)
+		return choice{}, noVersion(named, err)
 	}
 	to, err := source.ParseExact(exact)
 	return choice{to: to}, err
