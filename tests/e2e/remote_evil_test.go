@@ -274,11 +274,18 @@ func (s *rawHTTP) leave() error {
 
 func (s *rawHTTP) echoes(t testing.TB, server, message string) {
 	t.Helper()
+	if err := s.echo(server, message); err != nil {
+		t.Error(err)
+	}
+}
+
+func (s *rawHTTP) echo(server, message string) error {
 	params := fmt.Sprintf(`{"name":%q,"arguments":{"message":%q}}`, server+"__echo", message)
 	a, err := s.ask("tools/call", params, `"x"`, "", "")
 	if err != nil || a.member != "result" || !strings.Contains(string(a.value), "Echo: "+message) {
-		t.Errorf("%s does not echo %s: %v %s", server, message, err, a.value)
+		return fmt.Errorf("%s does not echo %s: %w %s", server, message, err, a.value)
 	}
+	return nil
 }
 
 // names are those of the tools that the client is shown.
@@ -395,7 +402,9 @@ func (p *pfar) opensAtLast(c *rawHTTP) {
 	}
 	c.echoes(p.t, "evil", "open")
 	for _, name := range both {
-		c.echoes(p.t, strings.TrimSuffix(name, "__echo"), "at last") // a call is a try
+		until(p.t, name+" answers", func() bool { // a call is a try, or waits for one that began before the server opened
+			return c.echo(strings.TrimSuffix(name, "__echo"), "at last") == nil
+		})
 	}
 	names = c.names(p.t)
 	for _, name := range both {
