@@ -43,7 +43,8 @@ func (c facts) filesOf(f hostfs.File, b *bounds) []string {
 			return append([]string{f.Real}, list...)
 		}
 	}
-	// A machine's program may lie in somebody's project, and is not of it; one below node_modules is of the package.
+	// A compiled program may lie in the directory of a project that it does not belong to. Below node_modules it belongs
+	// to the package.
 	alone := strings.HasPrefix(c.host.head(f.Real), "\x7fELF") && !strings.Contains(f.Real, "/node_modules/")
 	for dir := path.Dir(f.Real); !alone && !b.broad(dir) && path.Base(dir) != "node_modules"; dir = path.Dir(dir) {
 		if c.host.exists(path.Join(dir, "package.json")) || c.host.exists(path.Join(dir, "pyproject.toml")) {

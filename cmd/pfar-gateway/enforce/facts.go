@@ -40,7 +40,7 @@ type key struct {
 	pin    string // of a tool: with another definition it claims other things
 	hints  bool   // its claims count
 	typed  bool   // what it gives may be typed values
-	unkept bool   // what it overwrites could not be kept
+	unkept bool   // undo could not keep what it overwrites
 }
 
 // maxKnown bounds what is kept; then it is resolved anew.

@@ -101,9 +101,9 @@ func TestUnkept(t *testing.T) {
 	}
 }
 
-// TestUnkeptIsIrreversible: a write of a server that reaches nothing is reversible as long as it is kept before. If it
-// cannot be, a person is asked about it, also where what is shipped calls its tool reversible. The owner's word stands,
-// and reads are not asked about.
+// TestUnkeptIsIrreversible: a write of a server that reaches nothing is reversible if undo has kept what it overwrites.
+// If undo could not keep it, the gate asks a person, even if a shipped policy calls the tool reversible. The owner's
+// word stands, and the gate asks about no read.
 func TestUnkeptIsIrreversible(t *testing.T) {
 	full := errors.New("the shelf is full")
 	taken := gate.Word{Effect: gate.Reversible, From: "owner: files.hcl"}

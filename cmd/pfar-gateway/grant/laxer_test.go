@@ -74,8 +74,8 @@ func facts(yield func(gate.Word) bool) {
 	}
 }
 
-// offers yields tools of which the owner or a service says all or some facts, and of the others the server's own hints
-// or nobody.
+// offers yields tools. The owner or a service declares all or some of their facts; for the others there are the
+// server's own hints, or nothing.
 func offers(yield func(gate.Offer) bool) {
 	yes, no := true, false
 	for w := range facts {

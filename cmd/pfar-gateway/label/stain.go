@@ -187,8 +187,9 @@ func (s *Sessions) Stained(server string) gate.Label {
 	return s.held(server).label
 }
 
-// Clear takes a server's stain away, also from where it could leave what was written to it. That is the operator's
-// alone, who has looked at what it holds. Old versions of files that undo keeps still have the stain (Restores).
+// Clear takes a server's stain away, also from where it could leave what was written to it. Only
+// the operator may do so, after a look at what the server holds. Old versions of files that undo keeps still have the
+// stain (Restores).
 func (s *Sessions) Clear(server string) error {
 	s.stainMu.Lock()
 	defer s.stainMu.Unlock()

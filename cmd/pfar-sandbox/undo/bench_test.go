@@ -21,8 +21,8 @@ import (
 // shares blocks. To share the blocks of a file, the kernel first writes to the disk what it has not written yet:
 // "written" has the disk take the file before the next write begins.
 //
-// It fails beyond 2.0 times where a copy is made, and 1.2 where blocks are shared. Where the kernel has to write first,
-// it takes longer than that, and fails beyond what it took when this was written.
+// It fails beyond 2.0 times if undo copies the file, and beyond 1.2 if the two share blocks. If the kernel has to write
+// first, the limit is what that took when this benchmark was written.
 func BenchmarkKeepWrite(b *testing.B) {
 	b.Run("here", func(b *testing.B) { benchmarkKeepWrite(b, b.TempDir(), false, 2.0) })
 	b.Run("ext4", func(b *testing.B) { benchmarkKeepWrite(b, mounted(b, "ext4"), false, 2.0) })

@@ -235,8 +235,8 @@ func TestExpires(t *testing.T) {
 	}
 }
 
-// TestFullDiskExpires: at every step at which the disk can be full while old versions go, what is there is counted, and
-// what was kept last can be restored.
+// TestFullDiskExpires has the disk be full at every step of removing old versions. The store counts what the disk has,
+// and restores the newest version.
 func TestFullDiskExpires(t *testing.T) {
 	for step := 0; ; step++ {
 		b := newBed(t)
@@ -373,9 +373,9 @@ func TestSmallDisk(t *testing.T) {
 
 // death is what a launcher does until it is killed, after version "1" was made of the first state of a folder.
 type death struct {
-	first  bool          // there is no store yet, and no version
-	large  bool          // what is there fills the store, so that older versions have to go
-	after  time.Duration // that it lives later than the launcher before it; 0: versions that there are have to stay
+	first  bool          // the launcher is the first: the store and its versions are still to be made
+	large  bool          // the store is full, so the launcher removes older versions
+	after  time.Duration // since the launcher before it; 0: no version is too old
 	settle bool          // the next object is made before it keeps anything
 }
 
@@ -393,8 +393,8 @@ func (d death) limits() Limits {
 	return l
 }
 
-// TestKilled: a launcher that is killed at any step, before it or in the midst of it, leaves what was kept before, and
-// no version that is not whole.
+// TestKilled kills a launcher before each step, and in the middle of each. The earlier versions stay, and no version is
+// there in part.
 func TestKilled(t *testing.T) {
 	for name, d := range deaths {
 		for _, torn := range []bool{false, true} {
@@ -473,7 +473,8 @@ func (d death) killed(t *testing.T, name string, step int, torn bool, seen map[s
 	return at != ""
 }
 
-// dies runs a launcher until it is killed at a step, and returns what that was; "" if there is no such step.
+// dies runs a launcher until it is killed at a step, and returns the step's name. It returns "" if there are fewer
+// steps.
 func dies(t *testing.T, root string, step int, torn bool, how string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -561,8 +562,8 @@ func tear(root, doing string) {
 	}
 }
 
-// TestKilledRestoring: a launcher that is killed between two files leaves each as it was or as it is to be, and what it
-// has not done the next one does. It does so as well if the launcher was killed while it wrote a file.
+// TestKilledRestoring kills a launcher between two files, and in the middle of one. Each file is as it was or as it is
+// to be, and the next launcher restores the rest.
 func TestKilledRestoring(t *testing.T) {
 	for _, torn := range []bool{false, true} {
 		steps, mixed := 0, 0
@@ -614,8 +615,8 @@ func TestKilledRestoring(t *testing.T) {
 	}
 }
 
-// TestFullDiskFirst: at every step at which the disk can be full when the first store is made and the first version,
-// there is an error, and the next launcher begins as if nothing had been.
+// TestFullDiskFirst has the disk be full at every step of making the store and its first version. The launcher gets an
+// error, and the next launcher begins anew.
 func TestFullDiskFirst(t *testing.T) {
 	failed := map[string]bool{}
 	for step, more := 0, true; more; step++ {

@@ -82,8 +82,8 @@ func (s *Store) flush() {
 	}
 }
 
-// lose has objects that the disk did not take be no objects, also for the next launcher. Without its log nothing can be
-// kept.
+// lose removes objects that the disk did not take, so that the next launcher restores none of them. If the disk did not
+// take the log, the store keeps nothing more.
 func (s *Store) lose(objects []uint64, log error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -161,8 +161,8 @@ func decimal(s string) (time.Duration, bool) {
 	return time.Duration(min(n, most) * float64(time.Second)), true
 }
 
-// asks says with which command the owner of a server asks for the scopes that the token lacks; "": it lacks none,
-// nobody can sign in to the server, or the server names what is not fit for a command.
+// asks returns the command by which the owner of a server asks for the scopes that the token lacks. It returns "" if
+// the token lacks none, if nobody can sign in to the server, or if a scope's name cannot stand in a command line.
 func asks(d oauth.Demand, server string) string {
 	options := units.ScopeOptions(d.Scopes)
 	if d.Code != oauth.InsufficientScope || options == "" || server == "" {
