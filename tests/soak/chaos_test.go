@@ -197,14 +197,10 @@ func (s *soak) moveFile() bool {
 // breakFile writes what cannot be read, and mends it again: what runs must run on.
 func (s *soak) breakFile() bool {
 	v := s.editable()
-	text, err := os.ReadFile(s.pfar.path(v))
-	if err != nil {
-		return false
-	}
 	s.pfar.write(v, "server {\n  command = \n")
 	s.commands.Go(func() {
 		time.Sleep(s.between(0, time.Second))
-		s.pfar.write(v, string(text))
+		s.pfar.write(v, v.declare("", "")) // not what stood there: it may have been broken just before
 	})
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -156,13 +157,19 @@ func directory(t *testing.T, parent string) string {
 // path is the file of a server's declaration.
 func (p *pfar) path(v *served) string { return filepath.Join(p.declarations, v.name+".hcl") }
 
-// write replaces a declaration in one step, as an editor does.
+// write replaces a declaration in one step, as an editor does. Several may write the same one at once.
 func (p *pfar) write(v *served, text string) {
-	tmp := filepath.Join(p.home, v.name+".new")
-	err := os.WriteFile(tmp, []byte(text), 0o644)
-	if err == nil {
-		err = os.Rename(tmp, p.path(v))
-	}
+	err := func() error {
+		f, err := os.CreateTemp(p.home, v.name+"-*.new")
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(text)
+		if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+			return err
+		}
+		return os.Rename(f.Name(), p.path(v))
+	}()
 	if err != nil {
 		p.t.Errorf("writing a declaration: %v", err)
 	}
