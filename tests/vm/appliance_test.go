@@ -18,8 +18,7 @@ import (
 // sealed to.
 func TestAppliance(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
-	defer cancel()
+	ctx := bounded(t)
 	m := machine(ctx, t)
 	payload, tree := buildPayload(ctx, t), installed(ctx, t)
 	disk, err := m.Disk(ctx, t.TempDir())

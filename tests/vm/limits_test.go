@@ -12,8 +12,7 @@ import (
 // TestLimits boots a real systemd and has units/local hold memory hogs and fork bombs in every way that it knows.
 func TestLimits(t *testing.T) {
 	t.Parallel() // much of the time a machine waits
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
-	defer cancel()
+	ctx := bounded(t)
 	m := machine(ctx, t)
 	payload := buildPayload(ctx, t)
 	out := booted(ctx, t, m, Boot{Files: map[string]string{"run": payload}})
@@ -21,6 +20,18 @@ func TestLimits(t *testing.T) {
 		t.Errorf("the payload ended: %t, with status %q, want 0", out.Ended, out.Status)
 	}
 	checkResults(t, out.Results, ways)
+}
+
+// bounded ends a minute before go test does, so that what is made is removed.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	deadline, ok := t.Deadline()
+	if !ok {
+		return t.Context()
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), deadline.Add(-time.Minute))
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // machine returns the machine, once there is one.

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pfar/pfar/tests/packaged"
 )
@@ -22,8 +21,7 @@ import (
 // configuration, and while pfard migrates the state. Each time one version runs, whole.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
-	defer cancel()
+	ctx := bounded(t)
 	m := machine(ctx, t)
 	files := map[string]string{"payload": buildPayload(ctx, t), "packages": versions(ctx, t)}
 	dir := t.TempDir()

@@ -131,7 +131,7 @@ func (w *writers) wroteEnough() error {
 	if w.failed == nil && w.confirmed >= 4 && w.pinned >= 2 {
 		return nil
 	}
-	return fmt.Errorf("%d secrets and %d pins: %w", w.confirmed, w.pinned, w.failed)
+	return fmt.Errorf("%d secrets and %d pins: %v", w.confirmed, w.pinned, w.failed)
 }
 
 // secretValue is longer than a block of the disk.
