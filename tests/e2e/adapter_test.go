@@ -146,13 +146,11 @@ func TestAdapterEverything(t *testing.T) {
 	}
 }
 
-// reference is MCP's own Go server, which `make test-conformance` has too.
-func reference(t *testing.T) string {
+// built builds a program of a package.
+func built(t *testing.T, pkg string) string {
 	t.Helper()
-	dir := directory(t, "")
-	path := filepath.Join(dir, "everything-server")
-	c := exec.Command("go", "build", "-trimpath", "-o", path,
-		"github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	path := filepath.Join(directory(t, ""), "program")
+	c := exec.Command("go", "build", "-trimpath", "-o", path, pkg)
 	c.Dir, c.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
@@ -160,10 +158,10 @@ func reference(t *testing.T) string {
 	return path
 }
 
-// TestAdapterReference does the same with MCP's own Go server, in both generations.
+// TestAdapterReference does the same with MCP's own Go server, in both generations. `make test-conformance` has it too.
 func TestAdapterReference(t *testing.T) {
 	t.Parallel()
-	path := reference(t)
+	path := built(t, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 	list := []asked{
 		{method: "tools/list", params: `{"cursor":""}`}, {method: "prompts/list", params: `{"cursor":""}`},
 		tool("test_simple_text", `{}`), tool("test_image_content", `{}`), tool("test_multiple_content_types", `{}`),
@@ -187,6 +185,54 @@ func TestAdapterReference(t *testing.T) {
 			sameThrough(t, direct, adapter, list)
 		})
 	}
+}
+
+// TestAdapterMCPGo does the same with the reference server of mcp-go, which listens at one port only and so has a
+// network of its own. It does not speak HTTP+SSE, so another example of mcp-go answers by that.
+func TestAdapterMCPGo(t *testing.T) {
+	t.Parallel()
+	t.Run("Streamable HTTP", func(t *testing.T) {
+		if os.Getuid() != 0 {
+			return // another network takes root, and the test has run as root
+		}
+		t.Parallel()
+		path := built(t, "github.com/mark3labs/mcp-go/examples/everything")
+		s := serve(t, "8080", "listening on", "unshare", "--net", "sh", "-c", `ip link set lo up && exec "$0" -t http`, path)
+		in := []string{"--target", strconv.Itoa(s.process.Process.Pid), "--net"}
+		until(t, "it listens", func() bool {
+			return exec.Command("nsenter", append(in, "bash", "-c", "</dev/tcp/127.0.0.1/8080")...).Run() == nil
+		})
+		direct := speak(t, false, environment(), path)
+		adapter := speak(t, false, environment(), "nsenter", append(in, program(t, "pfar-adapter"), "remote", "--insecure",
+			"http://127.0.0.1:8080/mcp")...)
+		sameThrough(t, direct, adapter, []asked{
+			{method: "tools/list", params: `{}`}, {method: "prompts/list", params: `{}`},
+			{method: "resources/templates/list", params: `{}`},
+			tool("echo", `{"message":"h\u00e9<&>"}`), tool("add", `{"a":1,"b":2}`), tool("getTinyImage", `{}`),
+			tool("echo", `{}`), tool("none", `{}`), prompt("simple_prompt", `{}`), resource("test://static/resource"),
+			resource("test://none"),
+			{method: "tools/call", params: `{"name":"NAMElongRunningOperation","arguments":{"duration":0.2,"steps":2}}`,
+				token: true},
+		})
+	})
+	t.Run("HTTP+SSE", func(t *testing.T) {
+		t.Parallel()
+		port := freePort(t)
+		s := serve(t, port, "listening on", built(t, "github.com/mark3labs/mcp-go/examples/dynamic_path"), "-addr=:PORT")
+		until(t, "it listens", func() bool {
+			c, err := net.Dial("tcp", s.address)
+			if err == nil {
+				c.Close()
+			}
+			return err == nil
+		})
+		adapter := speak(t, false, environment(), program(t, "pfar-adapter"), "remote", "--sse", "--insecure",
+			"http://localhost:"+port+"/api/acme/sse")
+		a, err := (&original{name: "remote"}).asked(adapter, tool("echo", `{"message":"hello"}`), "", `"1"`)
+		if err != nil || a.member != "result" || !strings.Contains(string(a.value), "Echo: hello") {
+			t.Errorf("%v, %s %s", err, a.member, a.value)
+		}
+	})
 }
 
 // talk is the adapter as a process, line by line.

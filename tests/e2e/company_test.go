@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,16 +16,18 @@ import (
 
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/broker/rootca"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/control"
 )
 
 const (
 	companyHost  = "mcp.company.example"  // wants a token
 	intranetHost = "wiki.company.example" // wants none
+	edgeHost     = "edge.company.example" // where nginx itself answers, cuts streams, and passes HTTP+SSE on
 	companyToken = "company-7yT6rE5wQ4aS3dF2"
 )
 
-// nginxConfig is of a company's nginx: its folder, the token and the two hosts.
+// nginxConfig is of a company's nginx: the token and the three hosts.
 const nginxConfig = `daemon off;
 master_process off; # so that it ends with the test
 user root;
@@ -32,6 +35,7 @@ pid nginx.pid;
 error_log stderr;
 events {}
 http {
+	log_format asked escape=json '{"Path":"$request_method $uri","Status":"$status"}';
 	access_log off;
 	client_body_temp_path body; proxy_temp_path proxy;
 	fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
@@ -50,10 +54,21 @@ http {
 	server {
 		listen 80;
 		listen 443 ssl http2;
-		server_name %[3]s;
+		server_name %[4]s;
 		location / {
 			proxy_pass http://127.0.0.1:3001;
 		}
+	}
+	server {
+		listen 443 ssl http2;
+		server_name %[3]s;
+		proxy_read_timeout 1s;
+		location /sse { proxy_read_timeout 1h; proxy_pass http://127.0.0.1:3002; }
+		location /message { proxy_pass http://127.0.0.1:3002; }
+		location = /brief { access_log /dev/stdout asked; proxy_pass http://127.0.0.1:3001/mcp; }
+		location = /small { client_max_body_size 4k; proxy_pass http://127.0.0.1:3001/mcp; }
+		location = /gone { proxy_pass http://127.0.0.1:3004; }
+		location = /slow { proxy_pass http://127.0.0.1:3003; }
 	}
 }
 `
@@ -65,11 +80,19 @@ func serveCompany(string) error {
 	}
 	dir := os.Args[1]
 	os.Args = os.Args[1:] // behind starts what stands first
-	if _, err := behind("streamableHttp", "3001"); err != nil {
+	for port, transport := range map[string]string{"3001": "streamableHttp", "3002": "sse"} {
+		if _, err := behind(transport, port); err != nil {
+			return err
+		}
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:3003") // the kernel takes connections, and nobody answers
+	if err != nil {
 		return err
 	}
+	defer silent.Close()
 	nginx := exec.Command("/usr/sbin/nginx", "-p", dir, "-c", filepath.Join(dir, "nginx.conf"), "-e", "stderr")
-	nginx.Stderr, nginx.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	nginx.Stdout, nginx.Stderr = os.Stdout, os.Stderr
+	nginx.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := nginx.Start(); err != nil {
 		return err
 	}
@@ -86,21 +109,25 @@ func serveCompany(string) error {
 	return nginx.Wait()
 }
 
+// companyAsked is what nginx says of a request that has ended, at one address.
+type companyAsked struct{ Path, Status string }
+
 // startCompany starts one whose authority no system knows, and returns the file of that.
-func startCompany(t *testing.T) (authority string, key broker.Pin, wrap []string) {
+func startCompany(t *testing.T) (authority string, key broker.Pin, asked <-chan companyAsked, wrap []string) {
 	t.Helper()
 	dir := directory(t, "")
 	authority = filepath.Join(dir, "company-ca.pem")
-	makeCertificates(t, authority, filepath.Join(dir, "server.pem"), companyHost, intranetHost)
-	put(t, filepath.Join(dir, "nginx.conf"), fmt.Sprintf(nginxConfig, companyToken, companyHost, intranetHost))
+	makeCertificates(t, authority, filepath.Join(dir, "server.pem"), companyHost, intranetHost, edgeHost)
+	put(t, filepath.Join(dir, "nginx.conf"), fmt.Sprintf(nginxConfig, companyToken, companyHost, edgeHost, intranetHost))
 	text, err := os.ReadFile(filepath.Join(dir, "server.pem"))
 	check(t, err)
 	block, _ := pem.Decode(text)
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	check(t, err)
 	everything := npm(t, "@modelcontextprotocol/server-everything/dist/index.js")
-	_, wrap = startStandIn[struct{}](t, "company", []string{companyHost, intranetHost}, dir, everything)
-	return authority, rootca.PinOf(leaf), wrap
+	hosts := []string{companyHost, intranetHost, edgeHost}
+	asked, wrap = startStandIn[companyAsked](t, "company", hosts, dir, everything)
+	return authority, rootca.PinOf(leaf), asked, wrap
 }
 
 // TestCompany has pfar connect to real nginx, whose certificate the owner's own authority vouches for, with a token and
@@ -110,18 +137,28 @@ func TestCompany(t *testing.T) {
 		return // another network takes root, and the test has run as root
 	}
 	t.Parallel()
-	authority, key, wrap := startCompany(t)
+	authority, key, asked, wrap := startCompany(t)
 	own := fmt.Sprintf("  ca        = %q\n", authority)
 	remote := func(host, more, top string) string {
 		const text = "%sserver {\n  transport = \"stream-http\"\n  url       = \"https://%s/mcp\"\n%s}\n"
 		return fmt.Sprintf(text, top, host, more)
 	}
+	edge := func(transport, path string) string {
+		text := strings.Replace(remote(edgeHost, own, readsEcho), "stream-http", transport, 1)
+		return strings.Replace(text, "/mcp\"", "/"+path+"\"", 1)
+	}
 	pin := func(p broker.Pin) string { return fmt.Sprintf("tls_pins = { %q = [%q] }\n", intranetHost, p) }
 	p := prepare(t, map[string]string{
-		"company.hcl": remote(companyHost, own, "auth = { token = \"vault:company_token\" }\n"),
-		"wiki.hcl":    remote(intranetHost, own, pin(key)),
-		"other.hcl":   remote(intranetHost, own, pin(broker.Pin{1})),
-		"unknown.hcl": remote(intranetHost, "", ""),
+		"company.hcl":  remote(companyHost, own, "auth = { token = \"vault:company_token\" }\n"),
+		"wiki.hcl":     remote(intranetHost, own, pin(key)),
+		"other.hcl":    remote(intranetHost, own, pin(broker.Pin{1})),
+		"unknown.hcl":  remote(intranetHost, "", ""),
+		"unsigned.hcl": remote(companyHost, own, ""),
+		"events.hcl":   edge("sse", "sse"),
+		"brief.hcl":    edge("stream-http", "brief"),
+		"small.hcl":    edge("stream-http", "small"),
+		"gone.hcl":     edge("stream-http", "gone"),
+		"slow.hcl":     edge("stream-http", "slow"),
 		"plain.hcl": strings.ReplaceAll(remote(intranetHost, "  insecure = \"no certificate yet\"\n", ""), "https://",
 			"http://"),
 	})
@@ -153,6 +190,7 @@ func TestCompany(t *testing.T) {
 			return s.State == control.Offline && strings.Contains(s.Detail, "tls") && strings.Contains(s.Detail, words)
 		})
 	}
+	p.pagesOfNginx(asked)
 	if got := whoHolds(t, p, companyToken); len(got) == 0 ||
 		slices.ContainsFunc(got, func(name string) bool { return name != "pfar-egress" && name != "pfard" }) {
 		t.Errorf("these hold the token in memory: %q", got)
@@ -171,4 +209,47 @@ func TestCompany(t *testing.T) {
 	})
 	put(t, authority, string(before))
 	p.awaitRunning("company", "wiki")
+}
+
+// pagesOfNginx wants the class and the words of what nginx says in place of a server. HTTP+SSE gets through nginx, and
+// a server whose event stream nginx cuts each second goes on.
+func (p *pfar) pagesOfNginx(asked <-chan companyAsked) {
+	p.t.Helper()
+	p.awaitRunning("events", "brief", "small")
+	c := p.agent("agent")
+	c.echoes(p.t, "events", "hello")
+	if got := server(p.last(), "events").Transport; got != "sse" {
+		p.t.Errorf("pfar speaks with the server of HTTP+SSE by %q", got)
+	}
+	for cut := 0; cut < 2; {
+		select {
+		case a := <-asked:
+			if strings.HasPrefix(a.Path, "GET ") {
+				cut++
+			}
+		case <-time.After(soon):
+			p.t.Fatalf("nginx has cut %d streams", cut)
+		}
+	}
+	c.echoes(p.t, "brief", "hello")
+	if s := server(p.last(), "brief"); s.State != control.Running || s.Crashes != 0 {
+		p.t.Errorf("a server whose stream is cut is %s, %s", s.State, s.Detail)
+	}
+	for name, words := range map[string]string{
+		"gone": `server_error: "HTTP 502 Bad Gateway"`, "slow": `timeout: "HTTP 504 Gateway Timeout"`,
+	} {
+		p.await(name+" being offline", soon, offline(name, words))
+	}
+	p.await("nginx wanting a token", soon, func(r control.Report) bool {
+		s := server(r, "unsigned")
+		return s.State == control.NeedsLogin && strings.HasSuffix(s.Detail, `unauthorized: "HTTP 401 Unauthorized"`)
+	})
+	params := fmt.Sprintf(`{"name":"small__echo","arguments":{"message":%q}}`, strings.Repeat("x", 8<<10))
+	a, err := c.ask("tools/call", params, `"x"`, "", "")
+	check(p.t, err)
+	const large = "remote server: schema: HTTP 413 Request Entity Too Large"
+	if told := toldOf(p.t, a.value); told.Class != failure.Schema || told.Status != 413 || evilSaid(p.t, a) != large {
+		p.t.Errorf("a body over nginx's limit: %+v, %s", told, evilSaid(p.t, a))
+	}
+	c.echoes(p.t, "small", "hello")
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // toldOf is what an error says of its class, the zero value for nothing.
-func toldOf(t *testing.T, object []byte) failure.Told {
+func toldOf(t testing.TB, object []byte) failure.Told {
 	t.Helper()
 	var told failure.Told
 	if raw := member(member(object, "data"), failure.Key); raw != nil {

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -138,9 +140,9 @@ var evilAnswers = map[string]evilAnswer{
 		})},
 }
 
-// evilFront answers calls in these ways. It lists one tool more once a call has said "more", and has another server
-// open once one has said "open".
-func evilFront(server http.Handler, other *closing) http.Handler {
+// evilFront answers calls in these ways. It lists one tool more once a call has said "more", and does what stands for
+// the word of another call.
+func evilFront(server http.Handler, does map[string]func()) http.Handler {
 	more := false
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -164,8 +166,8 @@ func evilFront(server http.Handler, other *closing) http.Handler {
 			return
 		}
 		more = more || message == "more"
-		if message == "open" {
-			other.opened.Store(true)
+		if do := does[message]; do != nil {
+			do()
 		}
 		server.ServeHTTP(w, r)
 	})
@@ -191,6 +193,23 @@ func (c *closing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.server.ServeHTTP(w, r)
+}
+
+// leaving is a server of mcp-go with both transports, at a port that it can shut and open again. Its sessions end with
+// the port.
+type leaving struct {
+	config *tls.Config
+	server *http.Server
+}
+
+func (l *leaving) open() {
+	listener, err := tls.Listen("tcp", leavingPort, l.config)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	l.server = &http.Server{Handler: newClosing().server}
+	go l.server.Serve(listener)
 }
 
 // agent greets pfar at its socket as a client with a token.
@@ -236,7 +255,7 @@ func callsEvil(t *testing.T, c *rawHTTP) {
 }
 
 // evilSaid is the text of an answer of the server's, between the marks around what is not trusted.
-func evilSaid(t *testing.T, a spoken) string {
+func evilSaid(t testing.TB, a spoken) string {
 	t.Helper()
 	var r struct {
 		Message string
@@ -411,6 +430,31 @@ func (p *pfar) opensAtLast(c *rawHTTP) {
 		if !slices.Contains(names, name) {
 			p.t.Errorf("%s is not listed, and its server is there", name)
 		}
+	}
+}
+
+// leavesAndReturns has a server shut its port after it has listed its tools. They leave the lists, and come back when
+// the server listens at the same port again.
+func (p *pfar) leavesAndReturns(c *rawHTTP) {
+	p.t.Helper()
+	both := []string{"away__echo", "flown__echo"}
+	listed := func(want bool) func() bool {
+		return func() bool {
+			names := c.names(p.t)
+			return !slices.ContainsFunc(both, func(name string) bool { return slices.Contains(names, name) != want })
+		}
+	}
+	p.awaitRunning("away", "flown")
+	until(p.t, "the tools are listed before", listed(true))
+	c.echoes(p.t, "evil", "leave")
+	p.await("one by Streamable HTTP leaves", soon, offline("away", ""))
+	p.await("one by HTTP+SSE leaves", soon, offline("flown", ""))
+	until(p.t, "the tools have left the lists", listed(false))
+	c.echoes(p.t, "evil", "return")
+	p.awaitRunning("away", "flown")
+	until(p.t, "the tools have come back", listed(true))
+	for _, name := range both {
+		check(p.t, c.echo(strings.TrimSuffix(name, "__echo"), "back"))
 	}
 }
 

@@ -29,11 +29,14 @@ import (
 )
 
 const (
-	remoteHost = "mcp.vendor.example"  // Streamable HTTP, with a token
-	eventsHost = "sse.vendor.example"  // HTTP+SSE, without
-	closedHost = "down.vendor.example" // answers 503, until a call of the evil one says "open"
-	ownHost    = "own.vendor.example"  // as the first, with a remote session for each of a client's
-	envHost    = "env.vendor.example"  // wants the token of a variable
+	remoteHost  = "mcp.vendor.example"  // Streamable HTTP, with a token
+	eventsHost  = "sse.vendor.example"  // HTTP+SSE, without
+	closedHost  = "down.vendor.example" // answers 503, until a call of the evil one says "open"
+	leavingHost = "away.vendor.example" // shuts its port, and opens it again, when a call of the evil one says so
+	ownHost     = "own.vendor.example"  // as the first, with a remote session for each of a client's
+	envHost     = "env.vendor.example"  // wants the token of a variable
+
+	leavingPort = ":8443"
 )
 
 // libraryServers are servers of the two libraries for Go, by name, which is that of their host as well.
@@ -109,9 +112,13 @@ func serveRemote(certificate string) error {
 	if err != nil {
 		return err
 	}
-	closed := newClosing()
+	closed, away := newClosing(), &leaving{config: &tls.Config{Certificates: []tls.Certificate{pair}}}
+	away.open()
 	libraries := map[string]http.Handler{
-		evilHost: evilFront(libraryServers["mcp-go"].handler(), closed), closedHost: closed,
+		evilHost: evilFront(libraryServers["mcp-go"].handler(), map[string]func(){
+			"open": func() { closed.opened.Store(true) }, "leave": func() { away.server.Close() }, "return": away.open,
+		}),
+		closedHost: closed,
 	}
 	for name, l := range libraryServers {
 		libraries[libraryHost(name)] = l.handler()
@@ -180,7 +187,10 @@ func TestRemote(t *testing.T) {
 	}
 	t.Parallel()
 	everything := npm(t, "@modelcontextprotocol/server-everything/dist/index.js")
-	hosts, libraries := []string{remoteHost, eventsHost, closedHost, evilHost, strangeHost, ownHost, envHost}, []string{}
+	hosts := []string{
+		remoteHost, eventsHost, closedHost, evilHost, strangeHost, ownHost, envHost, leavingHost,
+	}
+	var libraries []string
 	for name, l := range libraryServers {
 		if !testing.Short() || !l.long {
 			hosts, libraries = append(hosts, libraryHost(name)), append(libraries, name)
@@ -203,6 +213,8 @@ func TestRemote(t *testing.T) {
 		"guess.hcl":    remote("stream-http", "https://"+eventsHost+"/sse", ""), // what it answers decides
 		"down.hcl":     remote("stream-http", "https://"+closedHost+"/mcp", readsEcho),
 		"gone.hcl":     remote("sse", "https://"+closedHost+"/sse", readsEcho),
+		"away.hcl":     remote("stream-http", "https://"+leavingHost+leavingPort+"/mcp", readsEcho),
+		"flown.hcl":    remote("sse", "https://"+leavingHost+leavingPort+"/sse", readsEcho),
 	})
 	for _, name := range libraries {
 		l := libraryServers[name]
@@ -283,6 +295,7 @@ func TestRemote(t *testing.T) {
 	callsEvil(t, c)
 	theirs := p.ownSessions(requests)
 	p.opensAtLast(c)
+	p.leavesAndReturns(c)
 	p.refreshesRemote(c)
 	passedOn(t, theirs)
 	if got := whoHolds(t, p, remoteToken); len(got) == 0 ||

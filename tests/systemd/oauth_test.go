@@ -29,6 +29,11 @@ const identityAddress = "127.0.0.1:4443"
 func endpoint(roots string) error {
 	n := 0
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/mcp" { // a remote server that wants people to sign in
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
 		if q.URL.Path != "/token" || q.FormValue("grant_type") != "refresh_token" {
 			grantLogin(w, q)
 			return
@@ -210,6 +215,40 @@ func TestOAuth(t *testing.T) {
 	}
 	if out := m.Shell(t, hidden); out != "" {
 		t.Errorf("afterwards there are secrets in %s", out)
+	}
+	wantsLogin(t, m)
+}
+
+// wantsLogin declares a remote server that answers 401. It has not crashed: it waits, and systemd shows the command
+// that its owner has to type.
+func wantsLogin(t *testing.T, m *bed.Machine) {
+	t.Helper()
+	m.Put(t, "/etc/hosts", m.Read(t, "/etc/hosts")+"127.0.0.1 example.com\n", 0o644) // which the certificate names
+	m.Put(t, "/etc/pfar/mcp.d/remote.hcl", `allow_private = { "example.com" = ["127.0.0.1"] }
+server {
+  transport = "stream-http"
+  url       = "https://example.com:4443/mcp"
+  ca        = "/etc/ssl/certs/pfar-test.pem"
+}
+auth = { token = "vault:remote_token" }
+`, 0o644)
+	// Until the vault has a token the server is not asked. Then it refuses that, and the login is to be made anew.
+	m.Put(t, "/root/remote-token", "tok-4d0b7a63c1f85e29", 0o600)
+	m.Run(t, "pfar", "vault", "set", "remote_token", "--file", "/root/remote-token")
+	s := becomes(t, m, "remote", control.NeedsLogin)
+	if s.Remedy != "pfar login remote" {
+		t.Errorf("the owner is to type %q", s.Remedy)
+	}
+	bed.Eventually(t, soon, func() error {
+		r := m.Try("systemctl", "status", "--full", "--no-pager", "pfar-mcp@remote")
+		if !strings.Contains(r.Stdout, "active (running)") ||
+			!strings.Contains(r.Stdout, `Status: "needs-login: pfar login remote: `) || !strings.Contains(r.Stdout, "401") {
+			return errors.New(r.String())
+		}
+		return nil
+	})
+	if s, err := server(m, "remote"); err != nil || s.State != control.NeedsLogin || s.Crashes != 0 {
+		t.Errorf("it counts as crashed: %+v, %v", s, err)
 	}
 }
 
