@@ -11,7 +11,8 @@ type Wait struct {
 	For    string `json:"waits_for,omitempty"` // Wait...; "": it does not wait
 	Remedy string `json:"remedy,omitempty"`    // command of the owner's that ends it; "": no command alone does
 
-	Until time.Time `json:"next_try,omitzero"` // when pfar tries again to reach it; zero: it is not offline
+	Until  time.Time `json:"next_try,omitzero"` // when pfar tries again to reach it; zero: it is not offline
+	NotMCP bool      `json:"not_mcp,omitempty"` // a web server is at its address that does not speak MCP
 }
 
 // What Wait.For may be.

@@ -20,6 +20,7 @@ type history struct {
 	Recent int       `json:"recent"` // crashes since the last healthy one, which is longer
 	Last   time.Time `json:"last"`
 	Why    string    `json:"why"`
+	NotMCP bool      `json:"not_mcp,omitempty"` // of units.Wait
 
 	Remote bool `json:"-"` // pfar does not start the server: it is tried again, however often it could not be reached
 }
@@ -44,7 +45,9 @@ func (h history) crashed(now time.Time, up time.Duration, why string) history {
 	if up >= stable {
 		h.InRow = 0
 	}
-	return history{InRow: h.InRow + 1, Recent: h.Recent + 1, Last: now, Why: why, Remote: h.Remote}
+	return history{
+		InRow: h.InRow + 1, Recent: h.Recent + 1, Last: now, Why: why, NotMCP: h.NotMCP, Remote: h.Remote,
+	}
 }
 
 func (h history) disabled() bool { return h.InRow >= maxInRow && !h.Remote }

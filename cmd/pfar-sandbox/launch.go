@@ -316,6 +316,7 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 			if m.Unauthorized && l.history.Remote {
 				return l.waitForLogin(ctx, m)
 			}
+			l.history.NotMCP = l.isNotMCP(m)
 			return l.crashed(cmp.Or(m.Failed, bubblewrap.ExitWords(err)), bubblewrap.WasKilled(err))
 		case m := <-messages:
 			if m.Failed != "" {
@@ -323,6 +324,7 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 				if m.Unauthorized && l.history.Remote {
 					return l.waitForLogin(ctx, m)
 				}
+				l.history.NotMCP = l.isNotMCP(m)
 				return l.crashed(m.Failed, s.EndedKilled())
 			}
 			l.served(m.Ready)
@@ -340,6 +342,11 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 			return units.ExitGateway
 		}
 	}
+}
+
+// isNotMCP reports whether the server's address has shown, before it served anything, that it is a web server's.
+func (l *launcher) isNotMCP(m handover.Message) bool {
+	return m.NotMCP && l.history.Remote && l.ready.IsZero()
 }
 
 // failed returns the message by which the gateway has given the server up, an empty one if it has not. The gateway

@@ -489,8 +489,8 @@ func TestWaysToEnd(t *testing.T) {
 // server that a gateway says that of has crashed.
 func TestRefusedToken(t *testing.T) {
 	refuse := func(r *run, scopes ...string) {
-		login := handover.Login{Unauthorized: true, Scopes: scopes}
-		r.say(handover.Message{Failed: "remote server: 401", Login: login})
+		login := handover.Shown{Unauthorized: true, Scopes: scopes}
+		r.say(handover.Message{Failed: "remote server: 401", Shown: login})
 		r.stdin.Close()
 	}
 	remote := script("cat")

@@ -92,7 +92,9 @@ func (s *status) state(state, words string) {
 		units.NotifyState: state, units.NotifyCrashes: fmt.Sprint(s.history.InRow), "STATUS": words,
 	}
 	if state == units.StateOffline {
-		vars[units.NotifyWait] = units.Wait{Until: s.history.Last.Add(s.history.delay())}.Notification()
+		vars[units.NotifyWait] = units.Wait{
+			Until: s.history.Last.Add(s.history.delay()), NotMCP: s.history.NotMCP,
+		}.Notification()
 	}
 	s.notify(vars)
 }

@@ -24,10 +24,12 @@ installs the package, writes the declaration, starts the server, and calls a too
 declaration is a file of yours: change it with "pfar edit", remove it with "pfar remove".
 
 NAME is a known service (pfar services). pfar runs an unknown package or command line in learning mode
-for a while. Then it lists the hosts that the server tried to reach, and asks whether to allow them. An
-https address is a remote MCP server if its host is that of a known vendor's server, or if one of its parts is
-"mcp" or "sse". A remote server runs elsewhere, and pfar connects to it. If it wants you to sign in, pfar says
-which command to type. For any other https address, pfar sets up a server that opens pages of that host.
+for a while. Then it lists the hosts that the server tried to reach, and asks whether to allow them.
+
+An https address is a remote server: it runs elsewhere, and pfar connects to it, after your yes, from a
+sandbox that reaches only that host. What the server answers shows which transport it speaks, and whether you
+have to sign in; then pfar says which command to type. If it is no MCP server, pfar says so, and asks whether
+to set up a server that opens pages of that host.
 
 If you name no version of a package, pfar takes the newest one and writes it into the declaration.
 
@@ -126,12 +128,17 @@ func (v addVerb) proposed(known catalog.Set, words []string, o additions) (*addi
 	if err != nil {
 		return nil, err
 	}
+	return v.filled(known, p, o)
+}
+
+// filled returns the set-up of a proposal, with what the flags say.
+func (v addVerb) filled(known catalog.Set, p proposal, o additions) (*adding, error) {
 	p.choices.Server = cmp.Or(o.name, p.choices.Server, p.service.Name)
 	if !p.known {
 		p.service.Name = p.choices.Server // no service has these facts
 	}
 	if p.choices.Server != p.service.Name {
-		p.service.Secrets = ownSecrets(p.service, p.choices.Server)
+		p.service.Secrets = p.service.KeysFor(p.choices.Server, p.service.Secrets)
 	}
 	if p.choices.Answers == nil {
 		p.choices.Answers = map[string]string{}
@@ -163,16 +170,6 @@ func knownKeys(s catalog.Service, files map[string]string) error {
 		}
 	}
 	return nil
-}
-
-// ownSecrets returns the secrets of a service for a server of another name, with vault keys of its own.
-func ownSecrets(s catalog.Service, server string) []catalog.Secret {
-	list := slices.Clone(s.Secrets)
-	plain := strings.NewReplacer("-", "_")
-	for i, k := range list {
-		list[i].Key = plain.Replace(server) + "_" + strings.TrimPrefix(k.Key, plain.Replace(s.Name)+"_")
-	}
-	return list
 }
 
 // adding is one run of pfar add.
@@ -235,7 +232,7 @@ func (a *adding) add(ctx context.Context) error {
 	}
 	switch {
 	case meets(a.service):
-		return meeting{a}.meet(ctx)
+		return meeting{a}.meet(ctx, "nothing was changed")
 	case !a.known:
 		return a.unknown(ctx)
 	}
@@ -330,7 +327,7 @@ func (a *adding) again(ctx context.Context, s control.Server) error {
 		}
 		rows = append(rows, row)
 	}
-	if !a.known {
+	if !a.known && a.service.Program.URL == "" {
 		rows = append(rows, []cell{{"  pfar learn " + s.Name + " --write", ""}, {"find the hosts that it needs", ""}})
 	}
 	rows = append(rows, []cell{{"  pfar edit " + s.Name, ""}, {"change its declaration", ""}},
@@ -383,7 +380,7 @@ func (a *adding) decide(ctx context.Context) error {
 	}
 	if !a.json() {
 		page := page{columns: columnsOf(out)}
-		page.WriteString(serviceText(a.service, page.columns))
+		page.WriteString(serviceText(a.service.Answered(a.choices.Answers), page.columns))
 		for _, r := range a.remarks {
 			page.WriteString("\n")
 			page.words(escape(r, oneLine))

@@ -237,7 +237,7 @@ func (a *adding) steps() (list [][2]string) {
 	case login:
 		add("sign in", "afterwards, with pfar login "+a.server())
 	case meets(a.service):
-		add("connect", "to the server, and see whether it wants you to sign in")
+		add("connect", "to the server, and see whether it speaks MCP and wants you to sign in")
 	default:
 		add("start", "the server")
 	}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/units"
@@ -44,19 +46,14 @@ func (a *adding) unknown(ctx context.Context) error {
 			return fail(code, "%w", err).withHint("%s", left)
 		}
 	}
-	done, err := a.control().Declare(ctx, a.server(), control.Text{New: a.text})
-	if err != nil {
-		return undeclared(err, left, "", a.rewrite())
+	if a.service.Program.URL != "" { // a remote server has the one host
+		return meeting{a}.meet(ctx, left)
 	}
-	writeDiagnostics(a.stderr, done.Diagnostics)
-	if !done.Done {
-		return fail(exitFailed, "the declaration has mistakes").withHint("%s", left)
+	if err := writeDeclaration(ctx, a, "", left); err != nil {
+		return err
 	}
-	fmt.Fprintf(a.stderr, "wrote %s\n", escape(done.File, oneLine))
-	if a.service.Program.URL == "" { // a remote server has the one host
-		if err := a.learned(ctx); err != nil {
-			return err
-		}
+	if err := a.learned(ctx); err != nil {
+		return err
 	}
 	for _, k := range a.service.Secrets {
 		if k.Deliver == broker.InEnvironment {
@@ -176,57 +173,110 @@ func (a *adding) given(ctx context.Context, unused error) error {
 	return nil
 }
 
-// meeting is a set-up of a remote server whose secrets pfar does not ask for. Its first connection shows whether a
-// person has to sign in.
+// writeDeclaration writes the declaration in place of that with the digest old. left says what stays if it cannot.
+func writeDeclaration(ctx context.Context, a *adding, old, left string) error {
+	done, err := a.control().Declare(ctx, a.server(), control.Text{New: a.text, Old: old})
+	if err != nil {
+		return undeclared(err, left, "", rewrite{a.file, old, control.DigestOf(a.text)})
+	}
+	writeDiagnostics(a.stderr, done.Diagnostics)
+	if !done.Done {
+		return fail(exitFailed, "the declaration has mistakes").withHint("%s", left)
+	}
+	fmt.Fprintf(a.stderr, "wrote %s\n", escape(done.File, oneLine))
+	return nil
+}
+
+// meeting is a set-up of a remote server whose first connection shows what nobody has said of it: whether it speaks
+// MCP, by which transport, and whether a person has to sign in.
 type meeting struct{ *adding }
 
-// meets reports whether the set-up of a server is a meeting.
+// meets reports whether the set-up of a server is a meeting, and pfar asks for no secret before it.
 func meets(s catalog.Service) bool {
 	return s.Program.URL != "" && !slices.ContainsFunc(s.Secrets, func(k catalog.Secret) bool { return !k.Login })
 }
 
-// meet declares a remote server, and sees whether it wants a sign-in. The server's confined program asks it, not pfar
-// itself. If it wants one, the declaration gets a place for the token, which pfar login needs.
-func (a meeting) meet(ctx context.Context) error {
-	s, err := a.connect(ctx, "")
-	if err == nil && s.State == control.NeedsLogin && len(a.service.Secrets) == 0 {
-		a.service.Secrets = []catalog.Secret{a.service.LoginToken(a.server())}
-		old := control.DigestOf(a.text)
+// meet declares a remote server, and takes what its first connection shows into the declaration. The server's confined
+// program asks it, not pfar itself. left says what stays if nothing is declared.
+func (a meeting) meet(ctx context.Context, left string) error {
+	s, err := a.connect(ctx, "", left)
+	if old := control.DigestOf(a.text); err == nil && a.learns(s) {
 		if err = a.declare(); err == nil {
-			s, err = a.connect(ctx, old)
+			s, err = a.connect(ctx, old, "it is declared, and the file does not have yet what its first connection has shown")
 		}
 	}
 	switch {
 	case err != nil:
 		return err
+	case s.NotMCP && !a.known:
+		return a.notMCP(ctx, s)
 	case mustLogin(s):
 		return a.awaitLogin(s)
-	case s.State != control.Running:
+	case s.State != control.Running && meets(a.service):
 		return fail(exitFailed, "%s is declared, and it is %s", a.server(), describe(s)).withHint("%s", remedy(s))
 	}
-	return a.carry(ctx, &control.SetUp{Server: a.server(), Service: a.serviceName()})
+	return a.carry(ctx, &control.SetUp{Server: a.server(), Service: a.serviceName(), Page: a.page})
+}
+
+// learns takes what a server has shown of itself, and reports whether the declaration has to say that. A server that
+// wants a sign-in needs a place for the token, for pfar login. A server with a token keeps its declaration: with
+// another transport it would have to be given the token again, and the adapter finds the transport anyway.
+func (a meeting) learns(s control.Server) bool {
+	p, found := &a.service.Program, declaration.Transport(s.Transport)
+	declared := cmp.Or(p.Transport, declaration.StreamHTTP)
+	switch {
+	case s.State == control.NeedsLogin && len(a.service.Secrets) == 0:
+		a.service.Secrets = []catalog.Secret{a.service.LoginToken(a.server())}
+		return true
+	case s.State == control.Running && meets(a.service) && found != "" && found != declared:
+		p.Transport = found
+		return true
+	}
+	return false
+}
+
+// notMCP takes a declaration back, because no MCP server is at its address, and proposes a server that opens pages of
+// that host. A token that the person has given is for an MCP server, so then it ends.
+func (a meeting) notMCP(ctx context.Context, s control.Server) error {
+	_, err := a.control().Undeclare(ctx, s.Name, control.Text{Old: control.DigestOf(a.text)})
+	if err == nil {
+		err = removeVerb{a.pfar}.awaitGone(ctx, s.Name)
+	}
+	_, why, _ := strings.Cut(s.Detail, ": ") // behind the time of the next try
+	none := fmt.Errorf("no MCP server is at %s: %s", a.service.Program.URL, why)
+	if err != nil {
+		return fail(exitFailed, "%w; removing its declaration: %w", none, err).withHint("pfar remove %s", s.Name)
+	}
+	if len(a.variables) > 0 {
+		return fail(exitFailed, "%w", none).withHint("nothing is declared; the vault keeps the secret")
+	}
+	a.tellFault(none)
+	if !a.json() {
+		fmt.Fprintln(a.stderr)
+	}
+	known := servicesVerb{a.pfar}.catalogue(ctx)
+	p, err := ofPages(known, a.service.Domains[0])
+	if err != nil {
+		return err
+	}
+	p.choices.Server = a.server()
+	pages, err := addVerb{a.pfar}.filled(known, p, a.additions)
+	if err != nil {
+		return err
+	}
+	return pages.add(ctx)
 }
 
 // connect writes the declaration in place of that with the digest old, and waits until the server has settled.
-func (a meeting) connect(ctx context.Context, old string) (now control.Server, err error) {
+func (a meeting) connect(ctx context.Context, old, left string) (now control.Server, err error) {
 	report, err := a.report(ctx)
 	if err != nil {
 		return now, err
 	}
 	before, _ := findServer(report, a.server()) // on an error there is none yet
-	left := "nothing was changed"
-	if old != "" {
-		left = "it is declared without a place for the token that it wants"
+	if err := writeDeclaration(ctx, a.adding, old, left); err != nil {
+		return now, err
 	}
-	done, err := a.control().Declare(ctx, a.server(), control.Text{New: a.text, Old: old})
-	if err != nil {
-		return now, undeclared(err, left, "", rewrite{a.file, old, control.DigestOf(a.text)})
-	}
-	writeDiagnostics(a.stderr, done.Diagnostics)
-	if !done.Done {
-		return now, fail(exitFailed, "the declaration has mistakes").withHint("%s", left)
-	}
-	fmt.Fprintf(a.stderr, "wrote %s\n", escape(done.File, oneLine))
 	late := fmt.Errorf("%q did not settle within %s", a.server(), settleTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, late)
 	defer cancel()

@@ -228,8 +228,8 @@ func ofCommand(known catalog.Set, words []string) (proposal, error) {
 	return stranger(name, program, catalog.Program{Command: program, Args: slices.Clone(words[1:])})
 }
 
-// ofURL proposes what an address leads to: a remote server, or a web service, for which a server opens pages of that
-// one host.
+// ofURL proposes the remote server at an address. pfar connects to nobody before the person has agreed, so it does not
+// know yet whether an MCP server is there.
 func ofURL(known catalog.Set, text string) (proposal, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
@@ -246,15 +246,17 @@ func ofURL(known catalog.Set, text string) (proposal, error) {
 	}
 	for _, s := range known.All() {
 		if r, err := url.Parse(s.Remote.URL); err == nil && s.Remote.URL != "" && r.Host == u.Host {
-			if u.RawQuery == "" && len(u.Path) > 1 && !block.SecretWithin(u.Path) {
-				s.Remote.URL = u.String() // some have a server for each tenant
+			if u.RawQuery == "" && len(u.Path) > 1 && u.Path != r.Path && !block.SecretWithin(u.Path) {
+				s.Remote.URL, s.Remote.Transport = u.String(), "" // some have a server for each tenant
 			}
 			return ofVendor(s), nil
 		}
 	}
-	if speaksMCP(u) {
-		return ofRemote(u)
-	}
+	return ofRemote(u)
+}
+
+// ofPages proposes a server that opens pages of one host, for an address where no MCP server is.
+func ofPages(known catalog.Set, host string) (proposal, error) {
 	fetch, ok := known.Find("fetch")
 	if !ok || fetch.Program.Gone != "" {
 		return proposal{}, fail(exitFailed, "the catalogue has no service \"fetch\", which opens pages")
@@ -262,19 +264,10 @@ func ofURL(known catalog.Set, text string) (proposal, error) {
 	return proposal{
 		service: fetch, known: true,
 		choices: catalog.Choices{
-			Server:  declaration.NameNear(strings.TrimPrefix(u.Hostname(), "www.")),
-			Answers: map[string]string{"host": u.Host},
+			Answers: map[string]string{"host": host},
 		},
-		remarks: []string{fmt.Sprintf("This server opens pages of %s and reaches nothing else. If there is an MCP "+
-			"server at this address, run: pfar add https://%s/mcp", u.Host, u.Host)},
+		remarks: []string{"This server opens pages of " + host + " and reaches nothing else."},
 	}, nil
-}
-
-// speaksMCP reports whether the words of an address name an MCP server. pfar connects to nobody before the person has
-// agreed.
-func speaksMCP(u *url.URL) bool {
-	words := append(strings.Split(u.Path, "/"), strings.Split(u.Hostname(), ".")...)
-	return slices.Contains(words, "mcp") || slices.Contains(words, "sse")
 }
 
 // ofVendor proposes the server that the vendor of a service runs.
@@ -293,7 +286,7 @@ func ofVendor(s catalog.Service) proposal {
 func ofRemote(u *url.URL) (proposal, error) {
 	if u.RawQuery != "" || block.SecretWithin(u.Path) {
 		return proposal{}, usage("the address may have a secret in it; change the secret that you just typed").
-			withHint("write https://%s/mcp, and --secret TOKEN", u.Host)
+			withHint("write https://%s/PATH, and --secret TOKEN", u.Host)
 	}
 	words := slices.DeleteFunc(strings.Split(u.Hostname(), "."), func(w string) bool {
 		return w == "mcp" || w == "www" || w == "api"
@@ -305,7 +298,8 @@ func ofRemote(u *url.URL) (proposal, error) {
 		"pfar does not know this server. It runs elsewhere: its owner gets what calls send to it, and pfar cannot " +
 			"confine it. What runs here reaches " + u.Host + " and nothing else.",
 		"If it wants a token that you have, add --secret TOKEN. If it wants you to sign in, pfar notes that in the " +
-			"declaration, and says what to type.",
+			"declaration, and says what to type. If it is no MCP server, pfar asks whether to set up a server that opens " +
+			"pages of " + u.Host + ".",
 	}
 	return p, err
 }

@@ -37,7 +37,8 @@ func TestPropose(t *testing.T) {
 			want: `server { package = "pypi:acme==1.0" command = "acme-server" args = ["--quiet"] }`},
 		{words: "-- /opt/x/server --port 1", want: `server { command = "/opt/x/server" args = ["--port", "1"] }`},
 		{words: "-- node /opt/x/server.js", want: `server { command = "node" args = ["/opt/x/server.js"] }`},
-		{words: "https://www.example.com/docs", want: `service = "fetch" allowed_domains = ["www.example.com"]`},
+		{words: "https://www.example.com/docs",
+			want: `server { transport = "stream-http" url = "https://www.example.com/docs" }`},
 		{words: "https://mcp.notion.com/mcp",
 			want: `url = "https://mcp.notion.com/mcp" } auth = { token = "vault:notion_remote_token" }`},
 		{words: "https://mcp.deepwiki.com/mcp", want: `url = "https://mcp.deepwiki.com/mcp" }`},
@@ -56,7 +57,11 @@ func TestPropose(t *testing.T) {
 			want: `url = "https://gmailmcp.googleapis.com/mcp/v1" } auth = { token = "vault:gmail_token" }`},
 		{words: "https://mcp.acme.example/v1",
 			want: `server { transport = "stream-http" url = "https://mcp.acme.example/v1" }`},
-		{words: "https://acme.example/sse", want: `server { transport = "sse" url = "https://acme.example/sse" }`},
+		{words: "https://acme.example/sse",
+			want: `server { transport = "stream-http" url = "https://acme.example/sse" }`},
+		{words: "https://mcp.paypal.com/mcp",
+			want: `server { transport = "stream-http" url = "https://mcp.paypal.com/mcp" } auth`},
+		{words: "https://acme.example/docs?page=hunter2", failure: "may have a secret in it"},
 
 		{words: "notoin", failure: `no known service is called "notoin"`, hint: `did you mean "notion"?`},
 		{words: "repositories", failure: "no known service", hint: "pfar services repositories"},
@@ -287,5 +292,21 @@ func TestNotChecked(t *testing.T) {
 	}
 	if s, _ := known.Find("notion"); strings.Contains(serviceText(s, 80), "cannot check") {
 		t.Error("notion's token is checked, and it says otherwise")
+	}
+}
+
+// TestOfPages proposes a server that opens pages of one host. Its screen names the host, and asks nothing.
+func TestOfPages(t *testing.T) {
+	p, err := ofPages(catalog.Load(nil, ""), "www.example.com:8443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := serviceText(p.service.Answered(p.choices.Answers), 80)
+	if !strings.Contains(shown, "reaches www.example.com:8443, and nothing else\n") || strings.Contains(shown, "asks") {
+		t.Error(shown)
+	}
+	if text, err := p.service.Declaration(p.choices); err != nil ||
+		!strings.Contains(string(text), `allowed_domains = ["www.example.com:8443"]`) {
+		t.Errorf("%v, %s", err, text)
 	}
 }

@@ -76,7 +76,7 @@ func (s *server) take(u units.Update) {
 	case control.Waiting:
 		s.status.Wait = u.Wait
 	case control.Offline:
-		s.status.Wait.Until = u.Wait.Until
+		s.status.Wait.Until, s.status.Wait.NotMCP = u.Wait.Until, u.Wait.NotMCP
 	}
 	if s.renew == renewalDone && s.status.State == control.Running {
 		s.renew = noRenewal

@@ -38,12 +38,13 @@ type Service struct {
 
 // Program is what runs: a package, a local command, or nothing.
 type Program struct {
-	Package   string // "npm:NAME@VERSION" or "pypi:NAME==VERSION"
-	Integrity string // of an npm package, as the registry has it: "sha512-..."
-	Bin       string // the package's program; "": its only one
-	Command   string // a local program instead of a package
-	Gone      string // why there is neither package nor command
-	URL       string // of a remote server instead of all these
+	Package   string                // "npm:NAME@VERSION" or "pypi:NAME==VERSION"
+	Integrity string                // of an npm package, as the registry has it: "sha512-..."
+	Bin       string                // the package's program; "": its only one
+	Command   string                // a local program instead of a package
+	Gone      string                // why there is neither package nor command
+	URL       string                // of a remote server instead of all these
+	Transport declaration.Transport // at the URL; "": Streamable HTTP, or nobody knows
 	Args      []string
 	Env       map[string]string // settings that are no secret
 	State     bool              // sandbox.state: it keeps files in its home
@@ -52,11 +53,12 @@ type Program struct {
 
 // Remote is the vendor's own server.
 type Remote struct {
-	URL    string       // "": none is known
-	SignIn string       // ByNothing, ByOAuth or ByToken
-	Token  string       // ByToken: variable of the secret that it accepts
-	In     broker.Place // where in a request it wants the secret; Authorization by default
-	Scopes []string     // ByOAuth: to ask for beside those that the server names
+	URL       string                // "": none is known
+	Transport declaration.Transport // as Program has it
+	SignIn    string                // ByNothing, ByOAuth or ByToken
+	Token     string                // ByToken: variable of the secret that it accepts
+	In        broker.Place          // where in a request it wants the secret; Authorization by default
+	Scopes    []string              // ByOAuth: to ask for beside those that the server names
 }
 
 // Secret is one secret that the server needs.

@@ -224,10 +224,7 @@ func section(b *bytes.Buffer, open string, lines []string) {
 func (d *draft) serverLines() (lines []string) {
 	switch {
 	case d.Program.URL != "":
-		transport := declaration.StreamHTTP
-		if path.Base(d.Program.URL) == "sse" {
-			transport = declaration.SSE
-		}
+		transport := cmp.Or(d.Program.Transport, declaration.StreamHTTP)
 		lines = append(lines, "transport = "+declaration.Text(string(transport)),
 			"url = "+declaration.Text(d.Program.URL))
 	case d.Package == "":
@@ -319,6 +316,24 @@ func (d *draft) envLines() (lines []string) {
 		}
 	}
 	return lines
+}
+
+// Answered returns the service as it is shown once some questions have answers: with those in place of {NAME} among its
+// hosts, and without the questions. Folders stay: what the server may do there is to be shown.
+func (s Service) Answered(answers map[string]string) Service {
+	var pairs []string
+	open := func(p Parameter) bool { return answers[p.Name] == "" || p.Access != "" }
+	for _, p := range s.Parameters {
+		if !open(p) {
+			pairs = append(pairs, "{"+p.Name+"}", answers[p.Name])
+		}
+	}
+	s.Parameters = slices.DeleteFunc(slices.Clone(s.Parameters), func(p Parameter) bool { return !open(p) })
+	s.Domains = slices.Clone(s.Domains)
+	for i, host := range s.Domains {
+		s.Domains[i] = strings.NewReplacer(pairs...).Replace(host)
+	}
+	return s
 }
 
 // filledWord puts the answers into a word. It reports false if one of them was not given.

@@ -3,7 +3,9 @@ package catalog
 import (
 	"net/url"
 	"slices"
+	"strings"
 
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/broker"
 )
@@ -26,7 +28,7 @@ func (s Service) Elsewhere() Service {
 	if !s.OnlyElsewhere() {
 		s.Test, s.Device, s.Code = nil, nil, nil
 	}
-	s.Program, s.Parameters, s.Domains = Program{URL: s.Remote.URL}, nil, nil
+	s.Program, s.Parameters, s.Domains = Program{URL: s.Remote.URL, Transport: s.Remote.Transport}, nil, nil
 	if u, err := url.Parse(s.Remote.URL); err == nil {
 		s.Domains = []string{u.Host}
 	}
@@ -57,11 +59,22 @@ func (s Service) LoginToken(server string) Secret {
 	}
 }
 
+// KeysFor returns secrets of the service with the keys that they have in the vault for a server of another name.
+func (s Service) KeysFor(server string, secrets []Secret) []Secret {
+	list := slices.Clone(secrets)
+	plain := strings.NewReplacer("-", "_")
+	for i, k := range list {
+		list[i].Key = plain.Replace(server) + "_" + strings.TrimPrefix(k.Key, plain.Replace(s.Name)+"_")
+	}
+	return list
+}
+
 // remote reads the vendor's own server.
 func (e *entry) remote(f *block.Field) {
 	in := broker.Standard()
 	if !e.table(f, []block.Key{
 		{Name: "url", Example: `"https://mcp.example.com/mcp"`, Value: e.url(&e.Remote.URL)},
+		{Name: "transport", Example: `"sse"`, Value: e.SetLine((*string)(&e.Remote.Transport))},
 		{Name: "sign_in", Example: `"oauth"`, Value: e.SetLine(&e.Remote.SignIn)},
 		{Name: "token", Example: `"EXAMPLE_TOKEN"`, Value: e.SetLine(&e.Remote.Token)},
 		{Name: "in", Example: `["header:x-api-key"]`, Value: func(f *block.Field) { in = nil; e.places(&in)(f) }},
@@ -72,6 +85,10 @@ func (e *entry) remote(f *block.Field) {
 	if e.Remote.URL == "" {
 		e.Problem(f.At, "Missing url", "remote does not say where the server is. Write url = "+
 			"\"https://mcp.example.com/mcp\" in it.")
+	}
+	if t := e.Remote.Transport; t != "" && t != declaration.SSE && t != declaration.StreamHTTP {
+		e.Problem(f.At, "Invalid transport", "A remote server speaks Streamable HTTP, or the older HTTP+SSE. Write "+
+			"transport = \"sse\" for that, or leave transport out.")
 	}
 	if e.Remote.SignIn == "" {
 		if e.Remote.SignIn = ByOAuth; e.Remote.Token != "" {

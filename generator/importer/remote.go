@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"net/netip"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/broker"
@@ -60,6 +62,9 @@ func (d *draft) connect() {
 	d.query(u)
 	u.Fragment = ""
 	d.service.Program.URL = u.String()
+	if d.kind == string(declaration.SSE) || d.kind == "" && path.Base(u.Path) == "sse" { // only what is tried first
+		d.service.Program.Transport = declaration.SSE
+	}
 	for _, h := range d.headers {
 		d.header(h)
 	}

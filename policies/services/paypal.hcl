@@ -13,8 +13,9 @@ service "paypal" {
     summary = "Invoices, orders, disputes and subscriptions"
 
     remote {
-      url     = "https://mcp.paypal.com/sse"
-      sign_in = "oauth"
+      url       = "https://mcp.paypal.com/sse"
+      transport = "sse"
+      sign_in   = "oauth"
     }
   }
 }

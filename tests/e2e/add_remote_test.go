@@ -80,4 +80,53 @@ func TestAddRemote(t *testing.T) {
 		t.Errorf("%v, of a server that wants no token: %s\n%s", err, text, out)
 	}
 	p.await("it runs", soon, func(r control.Report) bool { return server(r, "open").State == control.Running })
+	meetsThreeKinds(p)
+}
+
+// meetsThreeKinds adds addresses whose words do not say what is there: a server of each transport, and a page at a
+// path that is called mcp. The declaration of a server has the transport that was found. For the page there is none
+// unless a person wants its host opened.
+func meetsThreeKinds(p *pfar) {
+	p.t.Helper()
+	for path, transport := range map[string]string{"assistant": "stream-http", "events": "sse"} {
+		p.succeeds("add", "https://"+resourceHost+"/open/"+path, "--name", path, "--yes")
+		text, err := os.ReadFile(p.path(path + ".hcl"))
+		if err != nil || !regexp.MustCompile(`transport = "`+transport+`"`).Match(text) {
+			p.t.Errorf("%s: %v, %s", path, err, text)
+		}
+		r := p.awaitRunning(path)
+		if s := server(r, path); s.Transport != transport || s.Tools != 2 {
+			p.t.Errorf("%s has %d tools by %s", path, s.Tools, s.Transport)
+		}
+	}
+	const page = "https://" + resourceHost + "/pages/mcp"
+	s := p.atTerminal("add", page, "--name", "pages")
+	s.reply(1, `Set up "pages"? [y/N]`, "y")
+	s.reply(2, `Set up "pages"? [y/N]`, "n")
+	said := ""
+	if code := s.ended(); code != 0 {
+		said = strings.Join(strings.Fields(s.text()), " ")
+	}
+	for _, words := range []string{
+		"no MCP server is at " + page + ": ", "text/html", "reaches " + resourceHost + ", and nothing else",
+	} {
+		if !strings.Contains(said, words) {
+			p.t.Errorf("of a page it does not say %q: %s", words, said)
+		}
+	}
+	if _, err := os.Stat(p.path("pages.hcl")); err == nil {
+		p.t.Error("a page is declared that nobody wants opened")
+	}
+	token := filepath.Join(p.home, "token")
+	put(p.t, token, "tok-4d0b7a63c1f85e29-of-the-meeting")
+	out, stderr, code := p.command("add", page, "--name", "pages", "--yes", "--secret", "TOKEN",
+		"--secret-file", "pages_token="+token)
+	if code == 0 || !strings.Contains(stderr, "no MCP server is at "+page) {
+		p.t.Errorf("of a page that has a token: %d %s%s", code, out, stderr)
+	}
+	p.succeeds("add", "https://"+resourceHost+"/open/events", "--name", "keyed", "--yes", "--secret", "TOKEN",
+		"--secret-file", "keyed_token="+token)
+	if s := server(p.awaitRunning("keyed"), "keyed"); s.Transport != "sse" || s.Tools != 2 {
+		p.t.Errorf("with a token it has %d tools by %s", s.Tools, s.Transport)
+	}
 }

@@ -109,8 +109,8 @@ def main():
         print(json.dumps(a), flush=True)
 `
 
-// TestAddWebService adds the address of a web service that pfar does not know, at a terminal. It becomes a server that
-// opens pages of that one host through its bridge; another host is refused.
+// TestAddWebService adds the address of a web service that pfar does not know, at a terminal. No MCP server is there,
+// so it becomes a server that opens pages of that one host through its bridge; another host is refused.
 func TestAddWebService(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // another network takes root, and the test has run as root
@@ -131,32 +131,43 @@ func TestAddWebService(t *testing.T) {
 	p.again(wrap...) // where there is no index
 
 	s := p.atColumns(80, "add", "https://"+host+"/docs")
-	s.reply(1, `Set up "acme-example"? [y/N]`, "y")
-	s.reply(1, `of "acme-example"? [y/N]`, "y")
+	s.reply(1, `Set up "acme"? [y/N]`, "y")
+	s.reply(2, `Set up "acme"? [y/N]`, "y")
+	s.reply(1, `of "acme"? [y/N]`, "y")
 	s.same(t, "web", 80)
-	text, err := os.ReadFile(p.path("acme-example.hcl"))
+	text, err := os.ReadFile(p.path("acme.hcl"))
 	check(t, err)
 	if !strings.Contains(string(text), "\nallowed_domains = [\""+host+"\"]\n") {
 		t.Errorf("the declaration is\n%s", text)
 	}
-	page := p.succeeds("call", "acme-example.fetch", "--url", "https://"+host+"/echo")
+	page := p.succeeds("call", "acme.fetch", "--url", "https://"+host+"/echo")
 	if !strings.Contains(page, host) {
 		t.Errorf("the page is %s", page)
 	}
-	wantAsked(t, requests, apiCall{Host: host, Path: "/echo"})
+	for meeting := true; meeting; {
+		select {
+		case asked := <-requests:
+			meeting = asked.Path == "/docs"
+			if asked.Host != host || !meeting && asked.Path != "/echo" {
+				t.Errorf("the stand-in was asked %+v", asked)
+			}
+		case <-time.After(soon):
+			t.Fatal("the stand-in was not asked for the page")
+		}
+	}
 	forbidden, detour := "https://"+other+"/echo", "https://"+host+"/echo?to=https://"+other+"/echo"
 	// The server does not get the first call: these are the gate's words. Its bridge refuses what it does of the second.
 	for url, words := range map[string]string{
 		forbidden: "the argument url leads to " + other,
 		detour:    "403 Forbidden",
 	} {
-		out, stderr, code := p.command("call", "acme-example.fetch", "--url", url)
+		out, stderr, code := p.command("call", "acme.fetch", "--url", url)
 		if code == 0 || !strings.Contains(out+stderr, words) {
 			t.Errorf("%s: %d %s %s, want %q", url, code, out, stderr, words)
 		}
 	}
 	p.await("the refusal", soon, func(r control.Report) bool {
-		return strings.Contains(server(r, "acme-example").LastRefusal, other+":443 (name-not-declared)")
+		return strings.Contains(server(r, "acme").LastRefusal, other+":443 (name-not-declared)")
 	})
 	select {
 	case asked := <-requests:

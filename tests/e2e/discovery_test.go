@@ -145,7 +145,13 @@ func guardedServer(api string, said chan<- any) http.Handler {
 		}
 		guarded.ServeHTTP(w, q)
 	})
-	mux.Handle("/open/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	open := func(*http.Request) *mcp.Server { return server }
+	mux.Handle("/open/mcp", mcp.NewStreamableHTTPHandler(open, nil))
+	mux.Handle("/open/assistant", mcp.NewStreamableHTTPHandler(open, nil))
+	mux.Handle("/open/events", mcp.NewSSEHandler(open, nil))
+	mux.HandleFunc("/pages/mcp", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "<!doctype html><p>Docs")
+	})
 	mux.HandleFunc("/demand", func(http.ResponseWriter, *http.Request) { demanding.Store(true) })
 	mux.Handle("/.well-known/oauth-protected-resource/mcp", auth.ProtectedResourceMetadataHandler(
 		&oauthex.ProtectedResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{issuerURL},

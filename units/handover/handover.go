@@ -102,7 +102,7 @@ func (s Server) Process() Server {
 	return s
 }
 
-// Message is one packet. Exactly one member is set, beside At, Secrets, Proof and Login.
+// Message is one packet. Exactly one member is set, beside At, Secrets, Proof and Shown.
 type Message struct {
 	Change  *Server `json:"change,omitempty"`  // pfard, first and instead of Expect: what a server that runs is by now; answered by Ready or Failed
 	At      int64   `json:"at,omitempty"`      // with Expect: before the declaration was read; with Change: after (Now)
@@ -116,7 +116,7 @@ type Message struct {
 	Begin    *Begin `json:"begin,omitempty"`    // gateway: the answer to an Expect with Files
 	Ready    *Ready `json:"ready,omitempty"`    // gateway: handshake and discovery done, or done again
 	Failed   string `json:"failed,omitempty"`   // gateway: the server does not speak MCP; why
-	Login           // gateway, with Failed
+	Shown           // gateway, with Failed
 
 	Keep   *Keep   `json:"keep,omitempty"`   // gateway
 	Kept   *Kept   `json:"kept,omitempty"`   // launcher: the answer
@@ -124,10 +124,11 @@ type Message struct {
 	Undone *Undone `json:"undone,omitempty"` // launcher: the answer, with a file
 }
 
-// Login says whether a remote server wants a token, or another one.
-type Login struct {
-	Unauthorized bool     `json:"unauthorized,omitempty"`
-	Scopes       []string `json:"scopes,omitempty"` // that its token lacks, if the server names some
+// Shown is what the answer of a remote server to the handshake has shown of it.
+type Shown struct {
+	NotMCP       bool     `json:"not_mcp,omitempty"`      // it is a web server that does not speak MCP
+	Unauthorized bool     `json:"unauthorized,omitempty"` // it wants a token, or another one
+	Scopes       []string `json:"scopes,omitempty"`       // that its token lacks, if the server names some
 }
 
 // Begin says whether the program that Expect tells of may be started. If not, the gateway hangs up once it may: then a

@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"errors"
 	"mime"
 	"net/http"
 	"net/url"
@@ -122,7 +123,7 @@ func (p *peer) read(f *inbox.Flight, m message, s *session, response *http.Respo
 		if err == nil && !f.IsDone() {
 			err = fault.New(fault.Schema, "its response does not answer the request")
 		}
-		return unlessDone(f, err)
+		return unlessDone(f, misread(err, response))
 	case response.StatusCode == http.StatusAccepted || response.StatusCode == http.StatusNoContent:
 		wire.Discard(response)
 		if s != nil && s.listening.Load() { // it may mean to answer there
@@ -132,8 +133,16 @@ func (p *peer) read(f *inbox.Flight, m message, s *session, response *http.Respo
 	}
 	wire.Discard(response)
 	// As it was sent: in other letters a secret in it would not be found.
-	return fault.New(fault.Schema, "its response is %.60q, which is neither %s nor %s",
-		response.Header.Get("Content-Type"), typeJSON, typeStream)
+	return misread(fault.New(fault.Schema, "its response is %.60q, which is neither %s nor %s",
+		response.Header.Get("Content-Type"), typeJSON, typeStream), response)
+}
+
+// misread notes that a response came whose body does not fit the protocol.
+func misread(err error, response *http.Response) error {
+	if f := new(fault.Fault); errors.As(err, &f) && f.Class == fault.Schema {
+		f.Status = response.StatusCode
+	}
+	return err
 }
 
 func mediaType(response *http.Response) string {

@@ -65,7 +65,7 @@ func refused(why error) failure.Fact {
 // of a conversation, or what pfard says.
 func unsigned(server handover.Server, why error) error {
 	r, ok := errors.AsType[*control.Refused](why)
-	if ok && r.Wait.NeedsLogin() || unauthorized(why).Unauthorized {
+	if ok && r.Wait.NeedsLogin() || shown(why).Unauthorized {
 		return loginFirst(server)
 	}
 	return nil
@@ -109,16 +109,21 @@ func signedOut(server handover.Server, format string, args ...any) error {
 	return e
 }
 
-// unauthorized is what a process says, in place of its answer, of a server that does not accept who asks, or wants
-// scopes that the token lacks. The launcher believes that of pfar's own adapter alone.
-func unauthorized(err error) (l handover.Login) {
+// shown is what a process says, in place of its answer: that a server does not accept who asks or wants scopes that
+// the token lacks, or that it answered with what no MCP server does, such as a page, a redirect elsewhere, or a status
+// that refuses the request as such. The launcher believes that of pfar's own adapter alone.
+func shown(err error) (s handover.Shown) {
 	e, ok := errors.AsType[*failure.Error](err)
 	if !ok {
-		return l
+		return s
 	}
-	l.Unauthorized = e.Class == failure.Unauthorized || e.Wants.Code == oauth.InsufficientScope
+	s.Unauthorized = e.Class == failure.Unauthorized || e.Wants.Code == oauth.InsufficientScope
 	if units.ScopeOptions(e.Wants.Scopes) != "" {
-		l.Scopes = e.Wants.Scopes
+		s.Scopes = e.Wants.Scopes
 	}
-	return l
+	switch e.Class {
+	case failure.Schema, failure.NotFound, failure.NetworkError:
+		s.NotMCP = e.Status != 0
+	}
+	return s
 }

@@ -121,7 +121,7 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 		case <-time.After(exitGrace):
 		}
 	}
-	_ = c.Send(handover.Message{Failed: err.Error(), Login: unauthorized(err)}) // it may have left
+	_ = c.Send(handover.Message{Failed: err.Error(), Shown: shown(err)}) // it may have left
 	<-left
 }
 

@@ -251,7 +251,7 @@ func (s *sessions) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 	u.log.Info("session's process gone", "reason", u.Why().Error())
 	s.release(o)
 	if !u.Stopping() {
-		_ = c.Send(handover.Message{Failed: u.Why().Error(), Login: unauthorized(u.Why())}) // it may have left
+		_ = c.Send(handover.Message{Failed: u.Why().Error(), Shown: shown(u.Why())}) // it may have left
 	}
 	select {
 	case <-left:

@@ -31,34 +31,56 @@ func TestNewToken(t *testing.T) {
 	}
 }
 
+// TestNotMCP: at a server's address is no MCP server if it answers the handshake by HTTP as none does. A fault of the
+// network, a server in trouble and one that refuses who asks say nothing about that.
+func TestNotMCP(t *testing.T) {
+	for _, c := range []struct {
+		class  failure.Class
+		status int
+		want   bool
+	}{
+		{failure.Schema, 200, true}, {failure.Schema, 405, true}, {failure.NotFound, 404, true},
+		{failure.NetworkError, 302, true},
+		{failure.Schema, 0, false}, {failure.NetworkError, 0, false}, {failure.TLS, 0, false}, {failure.Timeout, 504, false},
+		{failure.ServerError, 503, false}, {failure.RateLimited, 429, false}, {failure.Unauthorized, 401, false},
+		{failure.Forbidden, 403, false},
+	} {
+		err := failure.As(c.class, "s", errors.New("m"))
+		err.Status = c.status
+		if got := shown(fmt.Errorf("initializing: %w", err)).NotMCP; got != c.want {
+			t.Errorf("%s with the status %d: %v", c.class, c.status, got)
+		}
+	}
+}
+
 // TestUnauthorized: a person is to sign in if pfar's adapter says so of a server, or that scopes are missing.
 func TestUnauthorized(t *testing.T) {
 	for _, class := range failure.Classes() {
 		err := failure.As(class, "s", &jsonrpc.Error{Raw: []byte(`{"code":1,"message":"m"}`)})
-		got := unauthorized(fmt.Errorf("a step: %w", err))
+		got := shown(fmt.Errorf("a step: %w", err))
 		if got.Unauthorized != (class == failure.Unauthorized) || got.Scopes != nil {
 			t.Errorf("%s: %+v", class, got)
 		}
 	}
 	said := &jsonrpc.Error{Raw: []byte(`{"code":1,"message":"m","data":{"pfar/error":{"class":"unauthorized"}}}`)}
-	if unauthorized(said).Unauthorized {
+	if shown(said).Unauthorized {
 		t.Error("what a server says in pfar's name counts")
 	}
-	if unauthorized(errors.New("unauthorized")).Unauthorized {
+	if shown(errors.New("unauthorized")).Unauthorized {
 		t.Error("any error is one")
 	}
 	for text, want := range map[string][]string{"a b": {"a", "b"}, "": nil, "a $(id)": nil, "[redacted: TOKEN]": nil} {
 		err := failure.As(failure.Forbidden, "s", said)
 		const told = `{"class":"forbidden","error":"insufficient_scope","scope":%q}`
 		err.Wants = failure.ReadDemand(fmt.Appendf(nil, told, text))
-		got := unauthorized(fmt.Errorf("listing tools: %w", err))
+		got := shown(fmt.Errorf("listing tools: %w", err))
 		if !got.Unauthorized || !slices.Equal(got.Scopes, want) {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
 	err := failure.As(failure.Forbidden, "s", said)
 	err.Wants = failure.ReadDemand([]byte(`{"class":"forbidden","error":"invalid_token","scope":"a"}`))
-	if unauthorized(err).Unauthorized {
+	if shown(err).Unauthorized {
 		t.Error("a token that may not do this alone is to be replaced")
 	}
 }
