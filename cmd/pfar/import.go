@@ -138,6 +138,8 @@ func (v importVerb) next(s *planned) {
 	for _, secret := range s.Secrets {
 		switch {
 		case !secret.Waits:
+		case secret.Login:
+			v.hintAt("pfar login " + s.Server + ", which waits for you to sign in")
 		case secret.File:
 			v.hintAt("pfar vault set " + secret.Key + " --file FILE, which " + s.Server + " waits for")
 		default:

@@ -34,6 +34,8 @@ func (v importVerb) showOne(w io.Writer, s *planned) {
 	for _, secret := range s.Secrets {
 		text := secret.Variable + ", into the vault as " + secret.Key
 		switch {
+		case secret.Login:
+			text = secret.Variable + ", in the vault as " + secret.Key + " once you have run pfar login " + s.Server
 		case secret.Waits:
 			text = secret.Variable + " is missing: pfar vault set " + secret.Key
 		case secret.Brokered:

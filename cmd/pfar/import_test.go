@@ -604,3 +604,22 @@ func TestImportScreen(t *testing.T) {
 		}
 	}
 }
+
+// TestImportSignsIn: the next step for a server whose vendor wants people to sign in is the login, and for one that
+// nobody knows the note says what to write.
+func TestImportSignsIn(t *testing.T) {
+	b, _ := withFile(t, `{"mcpServers":{"notion":{"url":"https://mcp.notion.com/mcp"},
+		"notes":{"url":"https://mcp.notes.example/v1"}}}`)
+	k := b.keeper(t)
+	before := len(k.vault)
+	text, code := b.said(t, "import --from cursor --yes")
+	said := strings.Join(strings.Fields(text), " ")
+	if code != 0 || len(k.vault) != before || !strings.Contains(said, "hint: pfar login notion, which waits") ||
+		!strings.Contains(said, `write auth = { token = "vault:notes_token" } with pfar edit notes`) ||
+		strings.Contains(said, "pfar vault set") {
+		t.Errorf("%d, %s, the vault has %d", code, text, len(k.vault))
+	}
+	if !strings.Contains(k.String(), `auth = { token = \"vault:notion_remote_token\" }`) {
+		t.Errorf("declared is %s", k)
+	}
+}

@@ -29,6 +29,7 @@ type Secret struct {
 	Brokered bool   `json:"brokered,omitempty"` // the server gets a placeholder
 	File     bool   `json:"file,omitempty"`     // the server reads a file that has it
 	Waits    bool   `json:"waits,omitempty"`    // the file does not have it
+	Login    bool   `json:"login,omitempty"`    // pfar login obtains it
 	Value    Value  `json:"-"`
 }
 

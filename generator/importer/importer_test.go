@@ -36,7 +36,8 @@ func told(list []Proposal) string {
 		}
 		for _, s := range p.Secrets {
 			fmt.Fprintf(&b, "secret %s = %s, line %d", s.Variable, s.Key, s.Line)
-			b.WriteString(map[bool]string{true: ", waits"}[s.Waits] + "\n")
+			b.WriteString(map[bool]string{true: ", waits"}[s.Waits] +
+				map[bool]string{true: " for a sign-in"}[s.Login] + "\n")
 		}
 		if p.Text != "" {
 			fmt.Fprintf(&b, "--\n%s", p.Text)

@@ -68,6 +68,7 @@ func (d *draft) connect() {
 	for _, h := range d.headers {
 		d.header(h)
 	}
+	d.signIn(u)
 	if u.Scheme == "http" && len(d.p.Secrets) > 0 {
 		d.refuse(at, "its address begins with http://, and its token would travel unencrypted")
 	}
@@ -124,10 +125,23 @@ func (d *draft) vendor(host string) {
 			d.service = s.Elsewhere()
 		}
 	}
-	d.tokens, d.service.Secrets = slices.DeleteFunc(d.service.Secrets, isLogin), nil
+	d.tokens, d.service.Secrets = d.service.Secrets, nil
 }
 
-func isLogin(k catalog.Secret) bool { return k.Login }
+// signIn gives a server without a secret in the file those that the catalogue knows it to need, as pfar add does: a
+// place for the token of a sign-in, most of the time. It says what to do about a server that nobody knows.
+func (d *draft) signIn(u *url.URL) {
+	needed := slices.DeleteFunc(slices.Clone(d.tokens), func(k catalog.Secret) bool { return k.Optional })
+	switch {
+	case len(d.service.Secrets) > 0:
+	case len(needed) > 0:
+		d.service.Secrets = d.service.KeysFor(d.p.Server, needed)
+	case d.service.Name == "" && u.Scheme == "https":
+		const note = "pfar does not know whether it wants you to sign in; if pfar status says needs-login, write " +
+			"auth = { token = %q } with pfar edit %s, then run pfar login %[2]s"
+		d.note(d.Line, note, "vault:"+catalog.KeyFor(d.p.Server, "token"), d.p.Server)
+	}
+}
 
 // query takes the secrets out of an address.
 func (d *draft) query(u *url.URL) {
@@ -174,7 +188,7 @@ func (d *draft) header(h Variable) {
 
 // sent gives the server a secret that stands in a place of its requests.
 func (d *draft) sent(place broker.Place, w Word) {
-	i := slices.IndexFunc(d.tokens, func(k catalog.Secret) bool { return k.In[0] == place })
+	i := slices.IndexFunc(d.tokens, func(k catalog.Secret) bool { return !k.Login && k.In[0] == place })
 	k := catalog.Secret{Env: "TOKEN", Deliver: broker.OnWire, In: []broker.Place{place}}
 	switch {
 	case i >= 0:

@@ -162,6 +162,7 @@ func (d environment) missing() {
 	for _, k := range d.service.Secrets {
 		s := Secret{
 			Key: k.Key, Variable: k.Env, Brokered: k.Deliver == broker.OnWire, File: k.Deliver == broker.InFile, Waits: true,
+			Login: k.Login || d.service.Program.URL != "" && d.service.Code != nil,
 		}
 		i := slices.IndexFunc(d.p.Secrets, func(o Secret) bool { return o.Variable == k.Env })
 		switch {
@@ -173,7 +174,7 @@ func (d environment) missing() {
 		case k.Optional:
 			d.choices.Omitted = append(d.choices.Omitted, k.Env)
 		default:
-			if d.p.Server != d.service.Name {
+			if d.p.Server != d.service.Name && d.service.Program.URL == "" {
 				s.Key = catalog.KeyFor(d.p.Server, k.Env)
 				d.choices.Keys[k.Env] = s.Key
 			}
