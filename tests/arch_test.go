@@ -130,6 +130,7 @@ func TestPurePackages(t *testing.T) {
 		"policies/jsontext":       append([]string{"os"}, effects...),
 		"policies/visible":        append([]string{"os"}, effects...),
 		"policies/nearest":        append([]string{"os"}, effects...),
+		"units/backoff":           append([]string{"os"}, effects...),
 		"units/hostfs":            append([]string{"os"}, effects...),
 		"units/plan":              append([]string{"os"}, effects...),
 		"units/sandbox":           append([]string{"os"}, effects...),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/backoff"
 	"github.com/pfar/pfar/units/durable"
 )
 
@@ -30,12 +31,6 @@ const (
 	stable   = time.Minute      // served for so long: the next crash is the first in a row again
 	healthy  = 10 * time.Minute // served for so long: the back-off starts from its first step again
 )
-
-// steps is the time from a crash to the next start.
-var steps = [...]time.Duration{1 * time.Second, 5 * time.Second, 30 * time.Second}
-
-// later are those after that, of a remote server.
-var later = [...]time.Duration{time.Minute, 5 * time.Minute}
 
 // crashed returns the history after a crash at now of a server that had served its tools for up.
 func (h history) crashed(now time.Time, up time.Duration, why string) history {
@@ -65,13 +60,10 @@ func (h history) state() string {
 
 // delay is the time between the last crash and the next start.
 func (h history) delay() time.Duration {
-	if h.Recent == 0 {
-		return 0
+	if h.Remote {
+		return backoff.Offline().After(h.Recent)
 	}
-	if more := h.Recent - len(steps); h.Remote && more > 0 {
-		return later[min(more, len(later))-1]
-	}
-	return steps[min(h.Recent, len(steps))-1]
+	return backoff.Crashes().After(h.Recent)
 }
 
 // words says what happens next.

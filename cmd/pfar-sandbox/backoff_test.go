@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/backoff"
 )
 
 func TestBackOff(t *testing.T) {
@@ -67,7 +68,7 @@ func TestHistoryThatIsMissingOrDamaged(t *testing.T) {
 		if err := os.WriteFile(historyFile(dir), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if h := readHistory(dir); h.delay() != steps[0] || h.exitCode() != units.ExitCrashed {
+		if h := readHistory(dir); h.delay() != backoff.Crashes().After(1) || h.exitCode() != units.ExitCrashed {
 			t.Errorf("history %q: delay %v, exit code %d; want that of one crash", text, h.delay(), h.exitCode())
 		}
 	}
@@ -79,6 +80,7 @@ func TestManualKnowsTheBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	steps := backoff.Crashes()
 	want := fmt.Sprintf("after %d s, the second time after %d s, and then after %d s each time.\nAfter %d minutes of service these waits",
 		steps[0]/time.Second, steps[1]/time.Second, steps[2]/time.Second, healthy/time.Minute)
 	if endSearch != 5*time.Second || stopSearch != time.Second {

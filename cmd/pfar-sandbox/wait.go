@@ -10,6 +10,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-sandbox/bubblewrap"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/backoff"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -107,7 +108,8 @@ func (l *launcher) backOff(ctx context.Context) error {
 			return nil
 		case <-wanted: // calls do not make it more than one try in a second
 			wanted = nil
-			next.Reset(min(steps[0], max(0, time.Until(l.history.Last.Add(steps[0])))))
+			first := backoff.Offline().After(1)
+			next.Reset(min(first, max(0, time.Until(l.history.Last.Add(first)))))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -162,7 +164,7 @@ func (l *launcher) looksAgain(ctx context.Context, wait time.Duration) bool {
 		case <-next.C:
 			return true
 		case <-l.pfard.wanted:
-			next.Reset(max(0, min(wait, steps[0])-time.Since(begun)))
+			next.Reset(max(0, min(wait, backoff.Offline().After(1))-time.Since(begun)))
 		}
 	}
 }

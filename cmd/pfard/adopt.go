@@ -70,6 +70,7 @@ func (f *fleet) adoptSession(x systemd.Found) {
 	s.sessions[handle] = e
 	s.has.FoundSession(handle)
 	e.set(control.State(x.Update.State))
+	e.served = e.status.State == control.Running
 	if x.Update.Ended {
 		e.close()
 	}

@@ -111,7 +111,8 @@ func (f *fleet) want(name string, p plan.Plan, word string) {
 		f.servers[name] = s
 	}
 	if s.want == nil || s.word != word {
-		s.run, s.asleep, s.retry.tries = p.Enabled && p.Autostart, p.Enabled && !p.Autostart, 0
+		s.run, s.asleep = p.Enabled && p.Autostart, p.Enabled && !p.Autostart
+		s.retries.anew()
 	}
 	s.want, s.word = &p, word
 	f.compareScopes(s)

@@ -85,14 +85,11 @@ func (i *installs) tried(p source.Package, t *installTry, err error) {
 		return
 	}
 	t.words = err.Error()
-	t.retry.begin(i.reader.fleet.after, func() {
-		i.inbox.post(func() {
-			if i.tries[p] == t {
-				t.retry.timer = nil
-				i.try(p, t)
-				i.around.reload()
-			}
-		})
+	t.retry.begin(i.inbox, i.reader.fleet.after, pauses(), func() {
+		if i.tries[p] == t {
+			i.try(p, t)
+			i.around.reload()
+		}
 	})
 	i.around.reload()
 }
@@ -131,7 +128,7 @@ func (i *installs) shown(s declaration.Server, diags hcl.Diagnostics) (list hcl.
 			}
 			told := *g
 			told.Detail = fmt.Sprintf("%s. pfar tries again %s after that. To try at once, run: pfar install %s", t.words,
-				pauseWords(t.retry.pause()), p)
+				pauseWords(t.retry.pause), p)
 			g = &told
 		}
 		list = append(list, g)

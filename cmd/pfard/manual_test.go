@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/watch"
 	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/units/backoff"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -41,6 +42,7 @@ func TestManualKnowsTheBounds(t *testing.T) {
 	}
 	manual := strings.Join(strings.Fields(string(b)), " ")
 	var operations []string
+	pauses, offline := pauses(), backoff.Offline()
 	for _, v := range []control.Verb{control.Store, control.Rotate, control.Remove, control.Secrets, control.Rekey, control.Export, control.Import, control.Give} {
 		operations = append(operations, string(v))
 	}
@@ -51,6 +53,8 @@ func TestManualKnowsTheBounds(t *testing.T) {
 		fmt.Sprintf("more than %d GiB", auditMost>>30),
 		fmt.Sprintf("for each server at most %d a second, and the number of the others", recordedPerSecond),
 		fmt.Sprintf("after %d s and doubles the wait each time, up to %d minutes", firstRetry/time.Second, lastRetry/time.Minute),
+		fmt.Sprintf("for %d s, then for %d s, %d s, %d minute and then %d minutes each time", offline[0]/time.Second,
+			offline[1]/time.Second, offline[2]/time.Second, offline[3]/time.Minute, offline[4]/time.Minute),
 		"(" + strings.Join(operations, ", ") + ";",
 	} {
 		if !strings.Contains(manual, want) {

@@ -188,7 +188,8 @@ func (o *orders) turn(verb control.Verb, name string) error {
 	if errors.Is(err, control.ErrNoServer) || err != nil && verb != control.Stop {
 		return err
 	}
-	s.run, s.asleep, s.retry.tries = verb != control.Stop, false, 0
+	s.run, s.asleep = verb != control.Stop, false
+	s.retries.anew()
 	if !s.run {
 		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, name))
 	}

@@ -18,11 +18,11 @@ type alarms struct {
 
 type alarmStop struct{ a *alarms }
 
-func (s alarmStop) Stop() bool { s.a.ring = nil; return true }
+func (s *alarmStop) Stop() bool { s.a.ring = nil; return true }
 
 func (a *alarms) after(pause time.Duration, f func()) interface{ Stop() bool } {
 	a.pauses, a.ring = append(a.pauses, pause), f
-	return alarmStop{a}
+	return &alarmStop{a}
 }
 
 // crashed tells the daemon that a server's third crash in a row has disabled it.

@@ -37,7 +37,7 @@ type server struct {
 	again  bool             // stop it and start it, though the plan is the same
 	tried  control.State    // of before it was last started
 	proofs
-	retry   retry // of its crashes
+	retries
 	served  bool  // it has been up or offline, and nobody has stopped it since
 	delayed error // why what it needs cannot be written; it is tried again
 
@@ -357,7 +357,8 @@ func (f *fleet) turnedOutside(s *server, u units.Update) {
 		}
 	} else if s.want != nil && s.has.Started == nil {
 		p := s.plan() // which it is: what is offered is that
-		s.run, s.asleep, s.retry.tries = s.want.Enabled, false, 0
+		s.run, s.asleep = s.want.Enabled, false
+		s.retries.anew()
 		s.has.Found(&p)
 		f.take(s, u)
 	}
@@ -426,15 +427,12 @@ func (f *fleet) retryCrashed(s *server) {
 	case s.status.State != control.Failed:
 		s.retry.end()
 	case s.status.Crashes > 0 && s.retry.timer == nil:
-		s.retry.begin(f.after, func() {
-			f.post(func() { f.startCrashed(s) })
-		})
+		s.retry.begin(f.inbox, f.after, pauses(), func() { f.startCrashed(s) })
 	}
 }
 
 // startCrashed starts a server that is still as its crashes have left it.
 func (f *fleet) startCrashed(s *server) {
-	s.retry.timer = nil
 	if f.servers[s.name] != s || s.status.State != control.Failed || s.want == nil || !s.runs() || s.has.Stopping {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/backoff"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -14,6 +15,7 @@ import (
 // channels.
 type session struct {
 	closing bool          // it is being stopped; it counts until nothing of it is left
+	served  bool          // the gateway has been able to call it
 	begun   chan error    // takes one: nil once its launcher runs, or why it never did
 	gone    chan struct{} // closed when nothing of it is left
 	since   moment        // of status.State; openSessions fills in status.Since
@@ -86,6 +88,9 @@ func (s *server) admits(handle string) (leaving *session, err error) {
 		return nil, s.down()
 	case !s.has.Started.Gateway.Sessions.Own:
 		return nil, fmt.Errorf("%w of %q: its declaration has no sessions = \"own\"", control.ErrShared, s.name)
+	case s.opening.timer != nil:
+		why := fmt.Sprintf("%v: %q: %s", control.ErrDown, s.name, s.opening.words())
+		return nil, &control.Refused{Code: control.CodeDown, Message: why, Wait: s.opening.wait}
 	case s.sessions[handle] != nil:
 		return nil, fmt.Errorf("%w: session %s of %q", control.ErrOpen, handle, s.name)
 	case len(s.sessions) < s.has.Started.Gateway.Sessions.Max:
@@ -137,7 +142,8 @@ func (s *server) left(handle string) {
 }
 
 // sessionChanged takes the runner's word on a session's process. One that has ended is not started again: what its
-// client had in it is gone, and the gateway has seen the end of it.
+// client had in it is gone, and the gateway has seen the end of it. After one that has not come to serve, the next one
+// has to wait.
 func (f *fleet) sessionChanged(s *server, u units.Update) {
 	if u.Refusal.Reason != "" {
 		s.status.Denial.Add(u.Refusal, time.Now())
@@ -148,16 +154,33 @@ func (f *fleet) sessionChanged(s *server, u units.Update) {
 	}
 	e.set(control.State(u.State))
 	e.status.PID, e.status.UID = u.PID, u.UID
+	if u.State == units.StateRunning {
+		e.served = true
+		s.opening.anew()
+	}
 	switch {
 	case u.Wait.NeedsLogin(): // the server's own process has the same token: its next start shows whether it is good
 		e.close()
+		s.unserved(f, u)
 		s.again = s.has.Started != nil
 		f.converge(s)
 	case u.Ended:
 		e.begin(fmt.Errorf("%w: its process could not be started: %s", control.ErrDown, u.Detail))
 		e.close()
+		if !e.served {
+			s.unserved(f, u)
+		}
 		f.converge(s)
 	case u.PID != 0:
 		e.begin(nil)
 	}
+}
+
+// unserved has sessions wait until another one gets a process.
+func (s *server) unserved(f *fleet, u units.Update) {
+	if s.opening.timer != nil { // this one was begun before the pause
+		return
+	}
+	s.opening.wait, s.opening.why = u.Wait, u.Detail
+	s.opening.begin(f.inbox, f.after, backoff.Offline(), f.around.tell)
 }

@@ -82,6 +82,151 @@ func TestASessionsTokenIsRefused(t *testing.T) {
 	}
 }
 
+// unserved are ways in which a session's process ends before it serves, and what is said then.
+var unserved = map[string]struct {
+	update units.Update
+	says   string
+	login  bool
+}{
+	"the token is refused": {units.Update{
+		State: units.StateWaiting, Detail: "pfar login a: HTTP 401",
+		Wait: units.Wait{For: units.WaitLogin, Remedy: "pfar login a"},
+	}, "pfar login a: HTTP 401", true},
+	"it dies": {units.Update{State: units.StateFailed, Detail: "exit status 1", Ended: true}, "exit status 1", false},
+}
+
+// fails has a session's process end as in unserved.
+func (d *daemon) fails(t *testing.T, how, session string) {
+	t.Helper()
+	u := unserved[how].update
+	u.Server, u.Session = "a", session
+	d.fleet.changed(u)
+	d.state(t)
+}
+
+// mustWait wants that no session gets a process, and that clients and the owner hear why.
+func (d *daemon) mustWait(t *testing.T, m *machine, how, pause string) {
+	t.Helper()
+	err := d.openNow(t, "a", second)
+	const format = "no process of their own for %s, since the last one has not come to serve: %s"
+	want := unserved[how]
+	says := fmt.Sprintf(format, pause, want.says)
+	refused, ok := errors.AsType[*control.Refused](err)
+	if !ok || !errors.Is(err, control.ErrDown) || !strings.Contains(err.Error(), says) ||
+		refused.Wait.NeedsLogin() != want.login {
+		t.Errorf("in the pause: %v", err)
+	}
+	if s := d.state(t)["a"]; !strings.Contains(s.Detail, says) || len(s.Sessions) != 0 {
+		t.Errorf("in the pause the owner sees %q, and %d sessions", s.Detail, len(s.Sessions))
+	}
+	if n := m.count("a_" + second); n != 0 {
+		t.Errorf("in the pause %d processes were started", n)
+	}
+}
+
+// TestSessionsAreNotBegunInALoop: what calls begin in vain is begun ever more rarely, until a process serves.
+func TestSessionsAreNotBegunInALoop(t *testing.T) {
+	for how := range unserved {
+		t.Run(how, func(t *testing.T) {
+			d, m, _ := ownFixture(t)
+			var a alarms
+			d.fleet.after = a.after
+			words := []string{"1 s", "5 s", "30 s", "1 min", "5 min", "5 min"}
+			for _, pause := range words {
+				d.mustOpen(t, "a", first)
+				d.fails(t, how, first)
+				d.mustWait(t, m, how, pause)
+				a.ring()
+				if s := d.state(t)["a"]; strings.Contains(s.Detail, "come to serve") {
+					t.Errorf("after the pause the owner sees %q", s.Detail)
+				}
+			}
+			d.mustOpen(t, "a", first)
+			d.fleet.changed(units.Update{Server: "a", Session: first, State: units.StateRunning, PID: 7})
+			d.fleet.changed(units.Update{Server: "a", Session: first, State: units.StateFailed, Ended: true})
+			d.state(t)
+			d.mustOpen(t, "a", first) // one that has served is no reason to wait
+			d.fails(t, how, first)
+			d.mustWait(t, m, how, "1 s")
+			if want := []time.Duration{1e9, 5e9, 30e9, 60e9, 300e9, 300e9, 1e9}; !slices.Equal(a.pauses, want) {
+				t.Errorf("pauses %v, want %v", a.pauses, want)
+			}
+		})
+	}
+}
+
+// TestSessionsFailTogether: those that were begun before the pause make it no longer, and one that serves ends it.
+func TestSessionsFailTogether(t *testing.T) {
+	d, _, _ := ownFixture(t)
+	var a alarms
+	d.fleet.after = a.after
+	d.mustOpen(t, "a", first)
+	d.mustOpen(t, "a", second)
+	d.fails(t, "it dies", first)
+	d.fails(t, "it dies", second)
+	if len(a.pauses) != 1 {
+		t.Errorf("pauses %v", a.pauses)
+	}
+	a.ring()
+	d.state(t)
+	d.mustOpen(t, "a", first)
+	d.mustOpen(t, "a", second)
+	d.fails(t, "it dies", first)
+	late := a.ring
+	d.fleet.changed(units.Update{Server: "a", Session: second, State: units.StateRunning, PID: 7})
+	d.state(t)
+	if a.ring != nil {
+		t.Error("the timer runs on")
+	}
+	d.mustOpen(t, "a", first)
+	d.fails(t, "it dies", first)
+	late() // it was stopped in the moment that it rang
+	if err := d.openNow(t, "a", first); !errors.Is(err, control.ErrDown) {
+		t.Errorf("the end of one pause has ended the next one: %v", err)
+	}
+}
+
+// TestThePauseEnds: what its owner does to a server may be what the sessions have lacked.
+func TestThePauseEnds(t *testing.T) {
+	const text = own + "auth = { TOKEN = \"vault:token\" }\n"
+	verb := func(v control.Verb) func(*testing.T, *daemon, chan struct{}) {
+		return func(t *testing.T, d *daemon, _ chan struct{}) { ask(t, d, control.Request{Verb: v, Server: "a"}) }
+	}
+	for name, do := range map[string]func(*testing.T, *daemon, chan struct{}){
+		"pfar start":   verb(control.Start),
+		"pfar restart": verb(control.Restart),
+		"another file": func(t *testing.T, d *daemon, changed chan struct{}) {
+			d.put(t, "a.hcl", fmt.Sprintf(text, "y"))
+			changed <- struct{}{}
+		},
+		"another secret": func(t *testing.T, d *daemon, _ chan struct{}) {
+			ask(t, d, control.Request{Verb: control.Rotate, Key: "token", Secret: "other"})
+		},
+	} {
+		for how := range unserved {
+			t.Run(name+", "+how, func(t *testing.T) {
+				d, m, changed := fixture(t)
+				var a alarms
+				d.fleet.after = a.after
+				d.put(t, "a.hcl", fmt.Sprintf(text, "x"))
+				changed <- struct{}{}
+				ask(t, d, control.Request{Verb: control.Store, Key: "token", Secret: "hunter2"})
+				d.state(t)
+				d.mustOpen(t, "a", first)
+				d.fails(t, how, first)
+				ask(t, d, control.Request{Verb: control.Store, Key: "unrelated", Secret: "x"})
+				d.mustWait(t, m, how, "1 s")
+				do(t, d, changed)
+				d.state(t)
+				if a.ring != nil {
+					t.Error("the timer runs on")
+				}
+				d.mustOpen(t, "a", first)
+			})
+		}
+	}
+}
+
 func TestSessionsThatAreRefused(t *testing.T) {
 	d, m, changed := ownFixture(t)
 	d.put(t, "shared.hcl", fmt.Sprintf(good, "x"))
@@ -249,6 +394,7 @@ func TestASessionThatEndsIsForgotten(t *testing.T) {
 	d, m, _ := ownFixture(t)
 	d.mustOpen(t, "a", first)
 	d.mustOpen(t, "a", second)
+	d.fleet.changed(units.Update{Server: "a", Session: first, State: units.StateRunning, PID: 7})
 	d.fleet.changed(units.Update{Server: "a", Session: first, State: units.StateFailed, Detail: "exit status 1", Ended: true})
 	if s := d.state(t)["a"]; len(s.Sessions) != 1 || s.Sessions[0].Handle != second || s.State != control.Starting {
 		t.Errorf("after a crash: %+v", s)
@@ -356,6 +502,7 @@ func TestRandomWalkOfSessions(t *testing.T) {
 			d.mustClose(t, name, handle)
 			delete(all, handle)
 		case 5:
+			d.fleet.changed(units.Update{Server: name, Session: handle, State: units.StateRunning, PID: 7})
 			d.fleet.changed(units.Update{Server: name, Session: handle, State: units.StateFailed, Ended: true})
 			delete(all, handle)
 		default:

@@ -124,7 +124,10 @@ func (s *server) report(log string) control.Server {
 		r.State = control.NeedsLogin
 	}
 	if s.retry.timer != nil {
-		r.Detail += "; " + s.retry.words
+		r.Detail += "; pfar starts it again " + pauseWords(s.retry.pause) + " after that"
+	}
+	if s.opening.timer != nil {
+		r.Detail = strings.TrimPrefix(r.Detail+"; "+s.opening.words(), "; ")
 	}
 	if s.delayed != nil && s.has.Started != nil {
 		r.Detail = strings.TrimPrefix(r.Detail+"; not yet as its file says: "+s.delayed.Error(), "; ")

@@ -62,6 +62,7 @@ func (u *uses) valueChanged(key string, when urgency) []control.Use {
 func (u *uses) revalue(s *server, when urgency) control.Then {
 	now := u.delivery.handout(*s.want)
 	lacks := now == ""
+	s.opening.end()
 	u.bridges.Changed(s.name)
 	switch {
 	case s.asleep && !s.off && !lacks && when == atOnce && s.doubtful(): // no client sees a tool whose call would wake it

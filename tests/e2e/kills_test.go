@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -38,6 +39,7 @@ var writesBy = map[string]struct {
 }{
 	"streamable": {"tcp", "stream-http", "/mcp", writesStreamable},
 	"unix":       {"unix", "uds", "", writesStreamable},
+	"pipe":       {"", "pipe", "", nil}, // standard input and output
 	"events": {"tcp", "sse", "/sse", func(write func(writeArguments)) http.Handler {
 		return mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return writesServer(write) }, nil)
 	}},
@@ -71,13 +73,14 @@ func writesServer(write func(writeArguments)) *mcp.Server {
 // notes in a file each write that it has begun, and each that it has done: it does not give one up because
 // nobody listens.
 // While there is a file beside that one, of the same name with ".held", it does none that is to be held.
-func serveWrites(string) error {
+// With a certificate it speaks TLS, and wants a token.
+func serveWrites(certificate string) error {
 	by, address, journal := writesBy[os.Args[1]], os.Args[2], os.Args[3]
-	note, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	note, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	handler := by.handler(func(w writeArguments) {
+	write := func(w writeArguments) {
 		fmt.Fprintf(note, "begun %s\n", w.Name) // one write(2) each
 		for w.Held {
 			_, err := os.Stat(journal + ".held")
@@ -85,16 +88,36 @@ func serveWrites(string) error {
 			time.Sleep(10 * time.Millisecond)
 		}
 		fmt.Fprintf(note, "done %s\n", w.Name)
-	})
+	}
+	if by.handler == nil {
+		return writesServer(write).Run(context.Background(), &mcp.StdioTransport{})
+	}
+	handler := by.handler(write)
 	l, err := net.Listen(by.network, address)
 	if err == nil && by.network == "unix" {
 		err = os.Chmod(address, 0o666)
+	}
+	if err == nil && certificate != "" {
+		var pair tls.Certificate
+		pair, err = tls.LoadX509KeyPair(certificate, certificate)
+		l, handler = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}}), closedTo(handler)
 	}
 	if err != nil {
 		return err
 	}
 	fmt.Println("ready")
 	return http.Serve(l, handler)
+}
+
+// closedTo answers 401 to everybody who does not have the token.
+func closedTo(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+remoteToken {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // writer is a serveWrites and its journal.
@@ -135,15 +158,40 @@ func (w *writer) noted(what, name string) int {
 	return strings.Count(string(b), what+" "+name+"\n")
 }
 
-// declared is the text of a declaration of it.
+// writesMore is what each declaration of a serveWrites says.
+const writesMore = "retries = 5\ntimeout = \"1h\"\ntool \"write\" {\n  semantics = \"write\"\n}\n"
+
+// declared is the text of a declaration of it: it runs already.
 func (w *writer) declared() string {
-	const more = "retries = 5\ntimeout = \"1h\"\ntool \"write\" {\n  semantics = \"write\"\n}\n"
 	if w.by == "unix" {
-		return attachedTo(w.address, more)
+		return attachedTo(w.address, writesMore)
 	}
+	return w.at("http://"+w.address) + "}\n" + writesMore + trust.Honest
+}
+
+// at begins a declaration of it at a host.
+func (w *writer) at(host string) string {
 	by := writesBy[w.by]
-	url := fmt.Sprintf("server {\n  transport = %q\n  url = \"http://%s%s\"\n}\n", by.transport, w.address, by.path)
-	return url + more + trust.Honest
+	return fmt.Sprintf("server {\n  transport = %q\n  url = %q\n", by.transport, host+by.path)
+}
+
+// started is the text of a declaration of it that has pfar start it.
+func (w *writer) started() string {
+	self, err := os.Executable()
+	check(w.t, err)
+	dir := filepath.Dir(w.journal)
+	check(w.t, os.Chmod(dir, 0o777))
+	by := writesBy[w.by]
+	script := fmt.Sprintf("%s=writes exec %s %s %s %s", roleVariable, self, w.by, w.address, w.journal)
+	where := fmt.Sprintf("path = %q\n", w.address)
+	switch {
+	case w.by == "pipe":
+		script += fmt.Sprintf(" <%s.in >%[1]s.out", w.address)
+	case by.network == "tcp":
+		where = fmt.Sprintf("url = %q\n", "http://"+w.address+by.path)
+	}
+	return declare("sh", []string{"-c", script}, fmt.Sprintf("transport = %q\n%ssandbox {\n  read_only = [%q]\n"+
+		"  writable = [%q]\n}\n%s", by.transport, where, self, dir, writesMore))
 }
 
 // ended is what became of a call.
@@ -225,89 +273,162 @@ func (p *pfar) only(name string) int {
 	return all[0].pid
 }
 
-// TestKilledOnTheWay kills each process that a call passes through, on its way to a server that pfar does not start:
-// one at the network, and one at a socket. It is killed while calls that write are with the server. Each of them ends
-// with an error that says what has happened, or with its connection; no write is made twice, however often the
-// declaration has pfar try; and the client's next call is answered.
+// death is a process that is killed while calls are with a server.
+type death struct {
+	by, how, victim string          // a key of writesBy, and constants below
+	want            []failure.Class // of the calls
+}
+
+const (
+	unstarted = "elsewhere" // it runs already: at an address of this machine, or at a socket
+	behindTLS = "TLS"       // likewise, and its token is on the wire only
+	inSandbox = "started"   // by pfar, in its sandbox
+
+	itself = "the server itself"
+)
+
+const writesHost = "writes.vendor.example"
+
+// TestKilledOnTheWay kills each process that a call passes through on its way to a server: one at the network, one at a
+// socket, and one that pfar starts and speaks with by its adapter. It is killed while calls that write are with the
+// server. Each of them ends with an error that says what has happened, and that they may have been carried out, or with
+// its connection; no write is made twice, however often the declaration has pfar try; and the client's next call is
+// answered.
 func TestKilledOnTheWay(t *testing.T) {
 	t.Parallel()
-	const remote = "the server itself"
-	const network, died = failure.NetworkError, failure.Died
-	for _, row := range []struct {
-		by, victim string
-		want       []failure.Class
-	}{
-		{"streamable", "pfar-egress", []failure.Class{network}},
-		{"streamable", "pfar-adapter", []failure.Class{died}},
-		{"streamable", remote, []failure.Class{network}},
-		{"streamable", "pfar-gateway", []failure.Class{unanswered}},
-		{"streamable", "pfard", []failure.Class{network, died, unanswered}}, // all end at once, in any order
-		{"events", "pfar-egress", []failure.Class{network}},
-		{"events", remote, []failure.Class{network}},
-		{"events", "pfar-adapter", []failure.Class{died}},
-		{"modern", "pfar-egress", []failure.Class{network}},
-		{"modern", remote, []failure.Class{network}},
-		{"modern", "pfar-adapter", []failure.Class{died}},
-		{"unix", "pfar-adapter", []failure.Class{died}},
-		{"unix", remote, []failure.Class{network}},
-		{"unix", "pfar-gateway", []failure.Class{unanswered}},
-		{"unix", "pfard", []failure.Class{network, died, unanswered}},
+	network, died := []failure.Class{failure.NetworkError}, []failure.Class{failure.Died}
+	cut := []failure.Class{unanswered}
+	whole := []failure.Class{failure.NetworkError, failure.Died, unanswered} // all end at once, in any order
+	short := []string{"streamable elsewhere pfar-egress", "streamable TLS pfar-egress", "unix started pfar-adapter",
+		"pipe started " + itself}
+	for _, d := range []death{
+		{"streamable", unstarted, "pfar-egress", network},
+		{"streamable", unstarted, "pfar-adapter", died},
+		{"streamable", unstarted, itself, network},
+		{"streamable", unstarted, "pfar-gateway", cut},
+		{"streamable", unstarted, "pfard", whole},
+		{"streamable", behindTLS, "pfar-egress", network},
+		{"streamable", behindTLS, "pfar-adapter", died},
+		{"events", unstarted, "pfar-egress", network},
+		{"events", unstarted, itself, network},
+		{"events", unstarted, "pfar-adapter", died},
+		{"modern", unstarted, "pfar-egress", network},
+		{"modern", unstarted, itself, network},
+		{"modern", unstarted, "pfar-adapter", died},
+		{"unix", unstarted, "pfar-adapter", died},
+		{"unix", unstarted, itself, network},
+		{"unix", unstarted, "pfar-gateway", cut},
+		{"unix", unstarted, "pfard", whole},
+		{"unix", inSandbox, "pfar-adapter", died},
+		{"unix", inSandbox, itself, died},
+		{"streamable", inSandbox, "pfar-adapter", died},
+		{"streamable", inSandbox, itself, died},
+		{"events", inSandbox, itself, died},
+		{"modern", inSandbox, itself, died},
+		{"pipe", inSandbox, "pfar-adapter", died},
+		{"pipe", inSandbox, itself, died},
 	} {
-		t.Run(row.by+" "+row.victim, func(t *testing.T) {
-			if testing.Short() && (row.by != "streamable" || row.victim != "pfar-egress") {
-				return // one example is enough
-			}
+		name := d.by + " " + d.how + " " + d.victim
+		if testing.Short() && !slices.Contains(short, name) || d.how == behindTLS && os.Getuid() != 0 {
+			continue // one example of each is enough; and another network takes root
+		}
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := directory(t, "")
-			w := &writer{t: t, by: row.by, journal: filepath.Join(dir, "journal")}
-			if row.by == "unix" {
-				w.address = filepath.Join(dir, "mcp.sock")
-			} else {
-				w.address = "127.0.0.1:" + freePort(t)
-			}
-			w.listen()
-			p := start(t, map[string]string{"writes.hcl": w.declared()})
-			r := p.awaitRunning("writes")
-			if got := server(r, "writes").Protocol; (got == "2026-07-28") != (row.by == "modern") {
-				t.Errorf("pfar speaks %s with it", got)
-			}
-			client := p.speakHTTP(false, "/mcp")
-			answers := w.begin(client)
-			mark, victim := p.mark(), w.process.Pid
-			if row.victim != remote {
-				victim = p.only(row.victim)
-			}
-			check(t, syscall.Kill(victim, syscall.SIGKILL))
-			for range heldWrites {
-				if a := <-answers; !slices.Contains(row.want, a.class(t)) {
-					t.Errorf("a call ended with %s, want %s", a, row.want)
-				}
-			}
-			if row.victim == remote {
-				p.awaitFrom(mark, "it is gone", soon, inState("writes", control.Offline))
-				w.listen()
-			}
-			check(t, os.Remove(w.journal+".held"))
-			if row.victim == "pfard" {
-				<-p.ended
-				p.again()
-				p.awaitRunning("writes")
-			}
-			if slices.Contains(row.want, unanswered) { // its session is gone too
-				client = p.speakHTTP(false, "/mcp")
-			}
-			w.answersNext(client)
-			done := 1 // the server goes on with it, whoever listens
-			if row.victim == remote {
-				done = 0
-			}
-			for n := range heldWrites {
-				name := heldWrite(n)
-				until(t, name+" done", func() bool { return w.noted("done", name) >= done })
-				if begun := w.noted("begun", name); begun != 1 || w.noted("done", name) != done {
-					t.Errorf("%s is begun %d times and done %d times", name, begun, w.noted("done", name))
-				}
-			}
+			d.happens(t)
 		})
+	}
+}
+
+// stage starts the server and pfar, and returns a function for a client's session.
+func (d death) stage(t *testing.T) (*writer, *pfar, func() *rawHTTP) {
+	t.Helper()
+	dir := directory(t, "")
+	w := &writer{t: t, by: d.by, journal: filepath.Join(dir, "journal"), address: "127.0.0.1:" + freePort(t)}
+	switch {
+	case d.by == "unix" && d.how == inSandbox, d.by == "pipe":
+		w.address = "/run/writes/end"
+	case d.by == "unix":
+		w.address = filepath.Join(dir, "mcp.sock")
+	}
+	if d.how == behindTLS {
+		_, wrap := startStandIn[struct{}](t, "writes", []string{writesHost}, d.by, ":443", w.journal)
+		p := prepare(t, map[string]string{"writes.hcl": w.at("https://"+writesHost) + "}\n" + writesMore + trust.Honest +
+			"auth = { token = \"vault:writes_token\" }\n"})
+		p.up(wrap...)
+		p.keep("set", "writes_token", remoteToken)
+		return w, p, func() *rawHTTP { return p.agent(p.token()) } // its port is in another network
+	}
+	text := w.started
+	if d.how == unstarted {
+		w.listen()
+		text = w.declared
+	}
+	p := start(t, map[string]string{"writes.hcl": text()})
+	return w, p, func() *rawHTTP { return p.speakHTTP(false, "/mcp") }
+}
+
+// kill ends the process.
+func (d death) kill(w *writer, p *pfar) {
+	w.t.Helper()
+	victim := 0
+	switch {
+	case d.victim != itself:
+		victim = p.only(d.victim)
+	case d.how == inSandbox:
+		self, err := os.Executable()
+		check(w.t, err)
+		name := filepath.Base(self)
+		victim = p.only(name[:min(len(name), 15)]) // TASK_COMM_LEN, less the NUL
+	default:
+		victim = w.process.Pid
+	}
+	check(w.t, syscall.Kill(victim, syscall.SIGKILL))
+}
+
+func (d death) happens(t *testing.T) {
+	w, p, session := d.stage(t)
+	r := p.awaitRunning("writes")
+	newer := d.by == "modern" || d.by == "pipe" // the library has it without HTTP
+	if got := server(r, "writes").Protocol; (got == "2026-07-28") != newer {
+		t.Errorf("pfar speaks %s with it", got)
+	}
+	client := session()
+	answers := w.begin(client)
+	mark := p.mark()
+	d.kill(w, p)
+	for range heldWrites {
+		a := <-answers
+		if class := a.class(t); !slices.Contains(d.want, class) ||
+			class != unanswered && !strings.Contains(a.String(), "may have been carried out") {
+			t.Errorf("a call ended with %s, want %s", a, d.want)
+		}
+	}
+	if d.victim == itself && d.how == unstarted {
+		p.awaitFrom(mark, "it is gone", soon, inState("writes", control.Offline))
+		w.listen()
+	}
+	if d.how == inSandbox { // nothing of it is left then
+		p.awaitFrom(mark, "it has crashed", soon, inState("writes", control.BackOff))
+	}
+	check(t, os.Remove(w.journal+".held"))
+	if d.victim == "pfard" {
+		<-p.ended
+		p.again()
+		p.awaitRunning("writes")
+	}
+	if slices.Contains(d.want, unanswered) { // its session is gone too
+		client = session()
+	}
+	w.answersNext(client)
+	done := 1 // the server goes on with it, whoever listens
+	if d.victim == itself || d.how == inSandbox {
+		done = 0 // the sandbox ends with its adapter
+	}
+	for n := range heldWrites {
+		name := heldWrite(n)
+		until(t, name+" done", func() bool { return w.noted("done", name) >= done })
+		if begun := w.noted("begun", name); begun != 1 || w.noted("done", name) != done {
+			t.Errorf("%s is begun %d times and done %d times", name, begun, w.noted("done", name))
+		}
 	}
 }

@@ -302,7 +302,7 @@ func (s *rawHTTP) echo(server, message string) error {
 	params := fmt.Sprintf(`{"name":%q,"arguments":{"message":%q}}`, server+"__echo", message)
 	a, err := s.ask("tools/call", params, `"x"`, "", "")
 	if err != nil || a.member != "result" || !strings.Contains(string(a.value), "Echo: "+message) {
-		return fmt.Errorf("%s does not echo %s: %w %s", server, message, err, a.value)
+		return fmt.Errorf("%s does not echo %s: %v %s", server, message, err, a.value)
 	}
 	return nil
 }

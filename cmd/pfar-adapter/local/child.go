@@ -46,6 +46,21 @@ func (c *child) exit() Exit {
 	return Exit(w.ExitStatus())
 }
 
+// ends reports whether it has ended, or does so before late. Its connections break a little earlier.
+func (c *child) ends(ctx context.Context, late <-chan time.Time) bool {
+	select {
+	case <-c.ended:
+	case <-ctx.Done(): // it may have ended because of that
+	case <-late:
+	}
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // end stops it. What it has started itself ends with this process, whose sandbox that is.
 func (c *child) end(grace <-chan time.Time) {
 	_ = c.cmd.Process.Signal(unix.SIGTERM)
@@ -58,8 +73,9 @@ func (c *child) end(grace <-chan time.Time) {
 	<-c.ended
 }
 
-// speech speaks with a server until ctx ends.
-type speech func(ctx context.Context) error
+// speech speaks with a server until ctx ends. ended waits until it is clear whether a broken connection is the end of
+// the server's program, and reports that it is; nil: another one has started the server.
+type speech func(ctx context.Context, ended func() bool) error
 
 // with speaks with a server that it starts first, if there is a command. The server ends with the conversation, and the
 // conversation with the server, whose status is then the error.
@@ -67,7 +83,7 @@ func (a Adapter) with(ctx context.Context, command []string, speak speech) error
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if command == nil {
-		return a.until(ctx, cancel, speak)
+		return a.until(ctx, cancel, func(ctx context.Context) error { return speak(ctx, nil) })
 	}
 	c, err := a.start(command)
 	if err != nil {
@@ -77,12 +93,10 @@ func (a Adapter) with(ctx context.Context, command []string, speak speech) error
 		<-c.ended
 		cancel(c.exit())
 	}()
-	err = a.until(ctx, cancel, speak)
-	if err != nil { // perhaps because the server is about to have ended
-		select {
-		case <-c.ended:
-		case <-a.After(time.Second):
-		}
+	ended := func() bool { return c.ends(ctx, a.After(a.Limits.Dying)) }
+	err = a.until(ctx, cancel, func(ctx context.Context) error { return speak(ctx, ended) })
+	if err != nil && ended() {
+		return c.exit()
 	}
 	select {
 	case <-c.ended:
@@ -94,7 +108,7 @@ func (a Adapter) with(ctx context.Context, command []string, speak speech) error
 }
 
 // until speaks until the gateway closes standard input, even if the server does not listen yet.
-func (a Adapter) until(ctx context.Context, cancel context.CancelCauseFunc, speak speech) error {
+func (a Adapter) until(ctx context.Context, cancel context.CancelCauseFunc, speak func(context.Context) error) error {
 	go func() {
 		select {
 		case <-hungUp(a.In):

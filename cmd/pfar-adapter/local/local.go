@@ -23,13 +23,15 @@ type Limits struct {
 	Listen time.Duration // until the server listens
 	First  time.Duration // between the first two looks whether it does
 	Last   time.Duration // between later ones
+	Dying  time.Duration // for the server to end once its connections are broken
 	Grace  time.Duration // for the server to end once it is told to
 }
 
 // DefaultLimits are those of servers that people write.
 func DefaultLimits() Limits {
 	return Limits{
-		Listen: 25 * time.Second, First: 5 * time.Millisecond, Last: 250 * time.Millisecond, Grace: 3 * time.Second,
+		Listen: 25 * time.Second, First: 5 * time.Millisecond, Last: 250 * time.Millisecond, Dying: 2 * time.Second,
+		Grace: 3 * time.Second,
 	}
 }
 
@@ -87,7 +89,8 @@ func (a Adapter) UDS(ctx context.Context, args []string) error {
 			return fmt.Errorf("making the directory of the socket: %w", err)
 		}
 	}
-	return a.with(ctx, command, func(ctx context.Context) error {
+	return a.with(ctx, command, func(ctx context.Context, ended func() bool) error {
+		o.Ended = ended
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		}
@@ -122,7 +125,8 @@ func (a Adapter) Port(ctx context.Context, args []string) error {
 		return err
 	}
 	o.SSE = *sse
-	return a.with(ctx, command, func(ctx context.Context) error {
+	return a.with(ctx, command, func(ctx context.Context, ended func() bool) error {
+		o.Ended = ended
 		host, port := o.URL.Hostname(), o.URL.Port()
 		if port == "" {
 			port = "80"

@@ -38,13 +38,14 @@ func TestMain(m *testing.M) {
 	os.Exit(7)
 }
 
-// toy answers initialize, and kills this process when a tool is called.
+// toy answers initialize. When a tool is called it kills this process, or only breaks the connection.
 func toy() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /mcp", func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
 			ID     json.RawMessage
 			Method string
+			Params struct{ Name string }
 		}
 		switch err := json.NewDecoder(r.Body).Decode(&m); {
 		case err != nil:
@@ -55,6 +56,8 @@ func toy() http.Handler {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{},`+
 				`"serverInfo":{"name":"toy","version":"1"}}}`, m.ID)
+		case m.Params.Name == "break":
+			panic(http.ErrAbortHandler)
 		default:
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		}
@@ -70,6 +73,7 @@ type bench struct {
 	out         *bufio.Reader // likewise
 	log         string
 	late, grace chan time.Time // the end of Limits.Listen, and of Limits.Grace
+	dying       chan time.Time // likewise
 	done        chan error
 }
 
@@ -88,13 +92,14 @@ func newBench(t *testing.T) *bench {
 	}
 	b := &bench{t: t, in: in, out: bufio.NewReader(out), done: make(chan error, 1)}
 	b.late, b.grace = make(chan time.Time), make(chan time.Time)
+	b.dying = make(chan time.Time)
 	b.log = filepath.Join(t.TempDir(), "log")
 	log, err := os.Create(b.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Adapter = Adapter{In: theirs, Out: to, Log: log, Getenv: os.Getenv, Limits: Limits{
-		Listen: never, First: time.Millisecond, Last: 2 * time.Millisecond, Grace: 2 * never,
+		Listen: never, First: time.Millisecond, Last: 2 * time.Millisecond, Grace: 2 * never, Dying: 3 * never,
 	}}
 	b.After = func(d time.Duration) <-chan time.Time {
 		switch d {
@@ -102,6 +107,8 @@ func newBench(t *testing.T) *bench {
 			return b.late
 		case b.Limits.Grace:
 			return b.grace
+		case b.Limits.Dying:
+			return b.dying
 		}
 		return time.After(d)
 	}
@@ -178,7 +185,17 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestStarted: a server that is started speaks once it listens, and its status is the adapter's.
+// unheard wants that the gateway reads nothing more from an adapter that has ended.
+func (b *bench) unheard() {
+	b.t.Helper()
+	b.Out.(*os.File).Close()
+	if rest, err := io.ReadAll(b.out); len(rest) > 0 || err != nil {
+		b.t.Errorf("the gateway reads %q, %v", rest, err)
+	}
+}
+
+// TestStarted: a server that is started speaks once it listens, and its status is the adapter's. One that is killed in
+// a call answers nothing: in the sandbox nobody but the kernel is believed to say that. One that runs on answers.
 func TestStarted(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "made", "mcp.sock")
 	port := freePort(t)
@@ -195,9 +212,12 @@ func TestStarted(t *testing.T) {
 			b.start(func(ctx context.Context, args []string) error { return c.verb(b.Adapter, ctx, args) }, c.args...)
 			b.say(initialize)
 			b.hears(`"name":"toy"`)
-			b.say(call)
+			b.say(strings.Replace(call, `"name":"x"`, `"name":"break"`, 1))
+			b.dying <- time.Time{}
 			b.hears("network_error")
+			b.say(call)
 			b.ends("status 137")
+			b.unheard()
 		})
 	}
 }
@@ -251,6 +271,7 @@ func TestNobody(t *testing.T) {
 		b := newBench(t)
 		b.start(b.UDS, filepath.Join(dir, "none"), "--", "sleep", "1000")
 		b.late <- time.Time{}
+		b.dying <- time.Time{}
 		b.later(1)
 		b.ends("does not listen at")
 	})

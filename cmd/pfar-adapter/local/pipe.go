@@ -26,7 +26,7 @@ func (a Adapter) Pipe(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	return a.with(ctx, command, func(ctx context.Context) error {
+	return a.with(ctx, command, func(ctx context.Context, _ func() bool) error {
 		in, out, err := a.open(ctx, path)
 		if err != nil {
 			return err

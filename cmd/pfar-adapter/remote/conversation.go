@@ -26,6 +26,7 @@ type conversation struct {
 	behind  chan struct{}
 	running sync.WaitGroup
 	doubt   doubt
+	ended   func() bool // Options.Ended
 }
 
 // read takes lines until there are no more.
@@ -90,11 +91,21 @@ func (c *conversation) request(m message) {
 		if err == nil {
 			err = fault.New(fault.Schema, "it has not answered")
 		}
+		if c.died(err) {
+			c.inbox.Cancel(m.ID)
+			return
+		}
 		c.inbox.Fail(f, err)
 		if fault.Is(err, fault.Unauthorized) {
 			c.doubts(fault.Of(err, fault.Unauthorized))
 		}
 	})
+}
+
+// died reports whether a request has failed because the server's program has ended.
+func (c *conversation) died(err error) bool {
+	f := fault.Of(err, fault.NetworkError)
+	return c.ended != nil && f.Class == fault.NetworkError && f.Status == 0 && c.ended()
 }
 
 // spec says what a request is, and how it is sent.

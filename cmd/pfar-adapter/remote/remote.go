@@ -42,6 +42,11 @@ type Options struct {
 
 	Roots *x509.CertPool // nil: those of the system
 
+	// Ended waits until it is clear whether a broken connection is the end of the server's program, and reports that it
+	// is; nil: nothing starts the server here. No request is answered after that: the adapter's end says what has
+	// become of it.
+	Ended func() bool
+
 	// Dial connects; nil: to the network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -142,7 +147,7 @@ func Run(ctx context.Context, o Options, from io.Reader, to, log io.Writer) erro
 	secrets := redact.New(known)
 	words := notes.New(log, secrets)
 	c := &conversation{
-		behind: make(chan struct{}, o.Limits.Behind),
+		behind: make(chan struct{}, o.Limits.Behind), ended: o.Ended,
 		sessions: &sessions{
 			ctx: ctx, fail: fail, sse: o.SSE, turn: make(chan struct{}, 1),
 			peer: &peer{
