@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/fault"
 )
 
 // Exit is the status of a server that has ended by itself, as a shell has it.
@@ -75,7 +77,7 @@ func (a Adapter) with(ctx context.Context, command []string, speak speech) error
 	}
 	go func() {
 		<-c.ended
-		cancel(c.exit())
+		cancel(fault.New(fault.NetworkError, "%v", c.exit()))
 	}()
 	err = a.until(ctx, cancel, speak)
 	if err != nil { // perhaps because the server is about to have ended

@@ -322,7 +322,7 @@ var evilBodies = []evil{
 		detail: "its response came to a halt"},
 	{name: "no head", do: func(_ http.ResponseWriter, r *http.Request, _ received) { <-r.Context().Done() },
 		class:  "timeout",
-		detail: "net/http: timeout awaiting response headers"},
+		detail: "the server does not begin to answer in time"},
 }
 
 func many(n int) string {
@@ -404,7 +404,7 @@ var evilStreams = []evil{
 	{name: "no text in a stream", do: stream("data: {\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}\n\ndata: " + done + "\n\n"),
 		lines: []string{done}},
 	{name: "ids that lead nowhere", do: stream("id: 1\nretry: 1\ndata:\n\n"), class: "network_error",
-		detail: "its event stream cannot be resumed: schema: HTTP 405 Method Not Allowed: no"},
+		detail: "its event stream cannot be resumed: HTTP 405 Method Not Allowed: no"},
 }
 
 var evilRedirects = []evil{
