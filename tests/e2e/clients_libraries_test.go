@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,14 +25,17 @@ func (p *pfar) connect(ctx context.Context, r *run, h *heard) (library, error) {
 }
 
 // headed adds headers to each request.
-type headed struct{ headers map[string]string }
+type headed struct {
+	headers map[string]string
+	via     http.RoundTripper
+}
 
 func (h headed) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	for name, value := range h.headers {
 		req.Header.Set(name, value)
 	}
-	return http.DefaultTransport.RoundTrip(req)
+	return h.via.RoundTrip(req)
 }
 
 // official is the library github.com/modelcontextprotocol/go-sdk.
@@ -49,7 +53,7 @@ func (p *pfar) connectOfficial(ctx context.Context, r *run, h *heard) (library, 
 	if r.modern() {
 		version = "2026-07-28"
 	}
-	var via mcp.Transport = &mcp.StreamableClientTransport{Endpoint: r.URL, HTTPClient: &http.Client{Transport: headed{r.Headers}}}
+	var via mcp.Transport = &mcp.StreamableClientTransport{Endpoint: r.URL, HTTPClient: &http.Client{Transport: headed{r.Headers, cmp.Or(r.Via, http.DefaultTransport)}}}
 	if r.Command != "" {
 		c := exec.Command(r.Command, r.Args...)
 		c.Env = p.env

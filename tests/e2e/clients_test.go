@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,6 +43,7 @@ type run struct {
 	Command string            `json:"command,omitempty"`
 	Args    []string          `json:"args,omitempty"`
 	Servers []visited         `json:"servers"`
+	Via     http.RoundTripper `json:"-"` // nil: over TCP
 
 	mu   sync.Mutex
 	said map[string]any

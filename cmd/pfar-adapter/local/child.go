@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/fault"
 )
 
 // Exit is the status of a server that has ended by itself, as a shell has it.
@@ -91,7 +93,7 @@ func (a Adapter) with(ctx context.Context, command []string, speak speech) error
 	}
 	go func() {
 		<-c.ended
-		cancel(c.exit())
+		cancel(fault.New(fault.NetworkError, "%v", c.exit()))
 	}()
 	ended := func() bool { return c.ends(ctx, a.After(a.Limits.Dying)) }
 	err = a.until(ctx, cancel, func(ctx context.Context) error { return speak(ctx, ended) })

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfar-adapter/remote"
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/fault"
 )
 
 // Limits bound how long anything takes. The gateway waits for a handshake a little longer than Listen.
@@ -177,18 +178,10 @@ func (a Adapter) await(ctx context.Context, to dial, where string) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-late:
-			return fmt.Errorf("the server does not listen at %q within %s: %w", where, a.Limits.Listen, reason(err))
+			return fmt.Errorf("the server does not listen at %q within %s: %s", where, a.Limits.Listen, fault.Cause(err))
 		case <-a.After(wait):
 		}
 	}
-}
-
-// reason is what the kernel says of a connection, without the address.
-func reason(err error) error {
-	if op := new(net.OpError); errors.As(err, &op) {
-		return op.Err
-	}
-	return err
 }
 
 // watch ends the conversation when nobody listens at a socket any more: its server has ended, and the next one has
@@ -199,7 +192,7 @@ func (a Adapter) watch(ctx context.Context, to dial, fail func(error)) {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil && !errors.Is(err, unix.EAGAIN): // too many wait
-			fail(fmt.Errorf("the server has gone: %w", reason(err)))
+			fail(&fault.Fault{Class: fault.NetworkError, Detail: "the server has gone", Cause: fault.Cause(err)})
 			return
 		case err == nil:
 			stop := context.AfterFunc(ctx, func() { c.Close() })

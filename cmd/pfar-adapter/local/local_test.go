@@ -364,36 +364,60 @@ func attach(t *testing.T, serve func(net.Listener)) (*bench, *net.UnixListener) 
 
 // TestHostileSocket: whatever a server at a socket does, the gateway reads an error or the adapter ends.
 func TestHostileSocket(t *testing.T) {
-	each := func(do func(net.Conn)) func(net.Listener) {
+	each := func(do func(net.Conn)) func(net.Listener) { // with each connection once it has asked something
 		return func(l net.Listener) {
 			for {
 				c, err := l.Accept()
 				if err != nil {
 					return
 				}
-				go do(c)
+				go func() {
+					defer c.Close()
+					if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+						_, _ = io.Copy(io.Discard, r.Body)
+						do(c)
+					}
+				}()
 			}
 		}
 	}
+	const html = `its response is "text/html; charset=utf-8", which is neither application/json nor text/event-stream`
+	const noHTTP = "what it answers is not HTTP"
+	const closed = "the server closed the connection before it had answered"
 	for name, c := range map[string]struct {
-		serve func(net.Listener)
-		want  string
+		serve         func(net.Listener)
+		client, owner string // what each reads
 	}{
-		"garbage": {each(func(c net.Conn) { io.WriteString(c, "\x00\x01garbage\n\n"); c.Close() }),
-			`{"pfar/error":{"class":"network_error",`},
-		"closes": {each(func(c net.Conn) { c.Close() }), `{"pfar/error":{"class":"network_error",`},
+		"garbage": {each(func(c net.Conn) { io.WriteString(c, "\x00\x01garbage\n\n") }), "network_error: " + noHTTP,
+			noHTTP + ` (malformed HTTP response "\\x00\\x01garbage")`},
+		"closes": {each(func(net.Conn) {}), "network_error: " + closed, closed},
 		"a banner": {each(func(c net.Conn) { io.WriteString(c, "220 smtp ready\r\n"); io.Copy(io.Discard, c) }),
-			`{"pfar/error":{"class":"network_error",`},
+			"network_error: " + noHTTP, noHTTP + ` (malformed HTTP status code "smtp")`},
 		"no MCP": {func(l net.Listener) { _ = http.Serve(l, http.NotFoundHandler()) },
-			`{"pfar/error":{"class":"not_found","status":404,"detail":"HTTP 404 Not Found: 404 page not found"}}`},
+			"not_found: HTTP 404 Not Found: 404 page not found", "HTTP 404 Not Found: 404 page not found"},
 		"HTML": {func(l net.Listener) {
 			_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }))
-		}, `schema: its response is \"text/html; charset=utf-8\", which is neither`},
+		}, "schema: " + html, html},
 	} {
 		t.Run(name, func(t *testing.T) {
+			const key = "pfar/error"
 			b, _ := attach(t, c.serve)
 			b.say(initialize)
-			b.hears(c.want)
+			line, err := b.out.ReadString('\n')
+			var told struct {
+				ID    int
+				Error struct {
+					Message string
+					Data    map[string]struct{ Detail string }
+				}
+			}
+			if err := errors.Join(err, json.Unmarshal([]byte(line), &told)); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			e := told.Error
+			if told.ID != 1 || e.Message != "remote server: "+c.client || e.Data[key].Detail != c.owner {
+				t.Errorf("got %swant for the client %q, for the owner %q", line, c.client, c.owner)
+			}
 			b.in.Close()
 			b.later(1)
 			b.ends("")

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfar-adapter/remote/fault"
 )
 
 // Pipe speaks with a server that reads lines from the FIFO PATH.in, and writes lines to PATH.out.
@@ -40,7 +42,7 @@ func (a Adapter) Pipe(ctx context.Context, args []string) error {
 			told.Store(err == nil)
 			in.Close() // the server reads the end of its input
 			if err != nil {
-				over <- fmt.Errorf("writing to the server: %w", err)
+				over <- errors.New("writing to the server: " + fault.Cause(err))
 			}
 		}()
 		go func() {

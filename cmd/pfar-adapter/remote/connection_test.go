@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,7 +48,19 @@ func slow(text string) func(net.Conn) {
 	}
 }
 
-const cutOff = "the server closed the connection before it had answered"
+// What a client hears, and what net/http and crypto/tls say of it to the owner.
+const (
+	cutOff     = "the server closed the connection before it had answered"
+	nobody     = "nobody listens where the server should be"
+	refused    = "connect: connection refused"
+	noHTTP     = "what it answers is not HTTP"
+	longHead   = "the head of its answer is longer than pfar reads"
+	unproven   = "the server does not prove who it is: "
+	exceeded   = "net/http: server response headers exceeded 65536 bytes; aborted"
+	unverified = "tls: failed to verify certificate: x509: "
+	unsigned   = unverified + `certificate signed by unknown authority (possibly because of ` +
+		`"x509: ECDSA verification failure" while trying to verify candidate authority certificate "test")`
+)
 
 const head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -58,87 +71,89 @@ func TestEvilConnections(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		place         place
-		class, detail string // of the detail, a part
+		class, detail string
+		cause         string // for the owner; "": none
 	}{
-		{"closed at once", place{raw: func(net.Conn) {}}, "network_error", cutOff},
-		{"closed before TLS", place{plain: func(net.Conn) {}}, "network_error", cutOff},
-		{"closed after the request", place{raw: reply("", nil)}, "network_error", cutOff},
-		{"no HTTP", place{raw: reply("hello\r\n\r\n", nil)}, "network_error", "malformed HTTP response"},
+		{"closed at once", place{raw: func(net.Conn) {}}, "network_error", cutOff, ""},
+		{"closed before TLS", place{plain: func(net.Conn) {}}, "network_error", cutOff, ""},
+		{"closed after the request", place{raw: reply("", nil)}, "network_error", cutOff, ""},
+		{"no HTTP", place{raw: reply("hello\r\n\r\n", nil)}, "network_error", noHTTP,
+			`malformed HTTP response "hello"`},
 		{"another HTTP", place{raw: reply("HTTP/2.0 200 OK\r\n\r\n", nil)},
-			"schema", `its response is \"\", which is neither`},
+			"schema", `its response is "", which is neither application/json nor text/event-stream`, ""},
 		{"a head without end", place{raw: reply(head, slow(strings.Repeat("a", 30)))},
-			"timeout", "timeout awaiting response headers"},
+			"timeout", "the server does not begin to answer in time", ""},
 		{"a large head", place{raw: reply(head+strings.Repeat("X-A: b\r\n", 20000)+"\r\n", nil)},
-			"network_error", "exceeded"},
+			"network_error", longHead, exceeded},
 		{"a large field", place{raw: reply(head+"X-A: "+strings.Repeat("b", 200000)+"\r\n\r\n", nil)},
-			"network_error", "exceeded"},
+			"network_error", longHead, exceeded},
 		{"many times wait", place{raw: reply(strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 20000), nil)},
-			"network_error", "exceeded"},
+			"network_error", longHead, exceeded},
 		{"another protocol", place{raw: reply("HTTP/1.1 101 Switching Protocols\r\n"+
 			"Connection: Upgrade\r\nUpgrade: x\r\n\r\n", hang)},
-			"schema",
-			"it wants to speak another protocol than HTTP"},
+			"schema", "it wants to speak another protocol than HTTP", ""},
 		{"half a body", place{raw: reply(head+"Content-Length: 100\r\n\r\n{\"jsonrpc\"", nil)}, "network_error",
-			cutOff},
+			cutOff, ""},
 		{"half a chunk", place{raw: reply(head+"Transfer-Encoding: chunked\r\n\r\n5\r\n{\"a", nil)}, "network_error",
-			cutOff},
+			cutOff, ""},
 		{"a bad chunk", place{raw: reply(head+"Transfer-Encoding: chunked\r\n\r\nzz\r\n", hang)},
-			"network_error", "invalid byte in chunk length"},
+			"network_error", noHTTP, "invalid byte in chunk length"},
 		{"two lengths", place{raw: reply(head+"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", hang)},
-			"network_error", "Content-Length"},
-		{"a negative length", place{raw: reply(head+"Content-Length: -1\r\n\r\n", hang)}, "network_error", "Content-Length"},
+			"network_error", noHTTP, `http: message cannot contain multiple Content-Length headers; got ["1" "2"]`},
+		{"a negative length", place{raw: reply(head+"Content-Length: -1\r\n\r\n", hang)}, "network_error", noHTTP,
+			`bad Content-Length "-1"`},
 		{"more than its length", place{raw: reply(head+"Content-Length: 2\r\n\r\n{}"+done, hang)},
-			"schema",
-			"its response does not answer the request"},
+			"schema", "its response does not answer the request", ""},
 		{"a body that halts", place{raw: reply(head+"Content-Length: 10\r\n\r\n{", hang)},
-			"timeout", "its response came to a halt"},
+			"timeout", "its response came to a halt", ""},
 		{"an error that halts", place{raw: reply("HTTP/1.1 500 No\r\nContent-Length: 10\r\n\r\n{", hang)}, "server_error",
-			"HTTP 500 Internal Server Error"},
+			"HTTP 500 Internal Server Error", ""},
 		{"a stream reset", place{raw: reply("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"+
 			"Content-Length: 900\r\n\r\ndata: x", nil)},
-			"network_error",
-			"its event stream broke off: the server closed the connection before it had answered"},
+			"network_error", "its event stream broke off: " + cutOff, ""},
 		{"a proxy's page for all", place{raw: reply("HTTP/1.1 302 Found\r\n"+
 			"Location: https://login.hotel.test/\r\nContent-Length: 0\r\n\r\n", hang)},
 			"network_error",
-			"redirect refused: it leads to https://login.hotel.test, and the declaration says https://mcp.test"},
+			"redirect refused: it leads to https://login.hotel.test, and the declaration says https://mcp.test", ""},
 		{"HTTP in place of TLS", place{plain: func(c net.Conn) {
 			c.Read(make([]byte, 5))
 			go io.Copy(io.Discard, c)
 			io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n")
-		}}, "tls", "does not look like a TLS handshake"},
+		}}, "tls", unproven + "it does not speak TLS", "tls: first record does not look like a TLS handshake"},
 		{"noise in place of TLS", place{plain: func(c net.Conn) {
 			c.Read(make([]byte, 5))
 			go io.Copy(io.Discard, c)
 			io.WriteString(c, strings.Repeat("noise", 100))
-		}}, "tls", "does not look like a TLS handshake"},
-		{"silence in place of TLS", place{plain: hang}, "timeout", "TLS handshake timeout"},
-		{"an old TLS", place{raw: hang, tls: old}, "tls", "protocol version"},
+		}}, "tls", unproven + "it does not speak TLS", "tls: first record does not look like a TLS handshake"},
+		{"silence in place of TLS", place{plain: hang}, "timeout", "the server does not agree on TLS in time", ""},
+		{"an old TLS", place{raw: hang, tls: old}, "tls", unproven + "it does not agree on TLS with pfar",
+			"remote error: tls: protocol version not supported"},
 		{"another name", place{raw: hang, tls: with(certificate("evil.test", time.Unix(1<<33, 0)))}, "tls",
-			"certificate is valid for evil.test, not mcp.test"},
+			unproven + "its certificate is for another name",
+			unverified + "certificate is valid for evil.test, not mcp.test"},
 		{"a name below", place{raw: hang, tls: with(certificate("a.mcp.test", time.Unix(1<<33, 0)))}, "tls",
-			"certificate is valid for a.mcp.test, not mcp.test"},
+			unproven + "its certificate is for another name",
+			unverified + "certificate is valid for a.mcp.test, not mcp.test"},
 		{"an expired certificate", place{raw: hang, tls: with(certificate(host, time.Unix(900000000, 0)))}, "tls",
-			"certificate has expired or is not yet valid"},
-		{"its own certificate", place{raw: hang, tls: with(self())}, "tls", "certificate signed by unknown authority"},
+			unproven + "its certificate has expired, or is not valid yet",
+			unverified + "certificate has expired or is not yet valid: " +
+				"current time 2000-01-01T00:00:00Z is after 1998-07-09T16:00:00Z"},
+		{"its own certificate", place{raw: hang, tls: with(self())}, "tls",
+			unproven + "nobody whom pfar trusts has signed its certificate", unsigned},
 		{"no certificate", place{raw: hang, tls: &tls.Config{
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, fmt.Errorf("none") },
-		}}, "tls", "tls: internal error"},
+		}}, "tls", unproven + "it does not agree on TLS with pfar", "remote error: tls: internal error"},
 		{"a certificate wanted", place{raw: reply("", nil), tls: &tls.Config{
 			Certificates: []tls.Certificate{good()}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12,
-		}}, "tls", "remote error: tls: handshake failure"},
+		}}, "tls", unproven + "it does not agree on TLS with pfar", "remote error: tls: handshake failure"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			test.place.token = secret
 			inWorld(t, test.place, func(t *testing.T, w *world) {
 				w.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{}}`)
-				line := w.next()
-				if !strings.Contains(line, `"class":"`+test.class+`"`) || !strings.Contains(line, test.detail) ||
-					!strings.HasPrefix(line, `{"jsonrpc":"2.0","id":2,"error":{"code":-32010,`) {
-					t.Errorf("got %s\nwant class %s: %s", line, test.class, test.detail)
-				}
-				if strings.Contains(line+w.stderr.String(), secret) {
+				f := w.wantCaused(2, test.class, test.detail, test.cause)
+				if strings.Contains(fmt.Sprint(f)+w.stderr.String(), secret) {
 					t.Error("the token is in it")
 				}
 				w.silent(time.Minute)
@@ -272,28 +287,38 @@ func TestPlaced(t *testing.T) {
 	}
 }
 
-// TestAddress: a host that is an address is reached by the proxy of the sandbox, which knows no other way to it.
+// TestAddress: a host that is an address is reached by the proxy of the sandbox, which knows no other way to it. What
+// the proxy says of a tunnel that it refuses is pfar's own word.
 func TestAddress(t *testing.T) {
-	proxied := map[string]bool{}
+	var proxied atomic.Value
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		proxied[r.URL.String()] = true
+		proxied.Store(r.Method + " " + r.URL.String())
+		if r.Method == http.MethodConnect {
+			w.Header().Set("X-Pfar-Reason", "dial-timeout")
+		}
 		http.Error(w, "no", http.StatusForbidden)
 	}))
 	defer proxy.Close()
-	o, err := Parse([]string{"--insecure", "http://192.0.2.7:3000/mcp"}, func(name string) string {
-		return map[string]string{"HTTP_PROXY": proxy.URL}[name]
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, stdin := io.Pipe()
-	stdout, out := io.Pipe()
-	done := make(chan error, 1)
-	go func() { done <- Run(t.Context(), o, in, out, io.Discard) }()
-	fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	stdin.Close()
-	if e := <-done; err != nil || e != nil || !proxied["http://192.0.2.7:3000/mcp"] {
-		t.Errorf("the proxy was asked for %v; the answer: %s, %v, %v", proxied, line, err, e)
+	for address, want := range map[string]struct{ asks, says string }{
+		"http://192.0.2.7:3000/mcp": {"POST http://192.0.2.7:3000/mcp", "forbidden: HTTP 403 Forbidden: no"},
+		"https://192.0.2.7/mcp":     {"CONNECT //192.0.2.7:443", "timeout: pfar refuses the request: dial-timeout"},
+	} {
+		o, err := Parse([]string{"--insecure", address}, func(name string) string {
+			return map[string]string{"HTTP_PROXY": proxy.URL}[name]
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, stdin := io.Pipe()
+		stdout, out := io.Pipe()
+		done := make(chan error, 1)
+		go func() { done <- Run(t.Context(), o, in, out, io.Discard) }()
+		fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
+		line, err := bufio.NewReader(stdout).ReadString('\n')
+		stdin.Close()
+		if e := <-done; err != nil || e != nil || proxied.Load() != want.asks ||
+			!strings.Contains(line, `"message":"remote server: `+want.says+`"`) {
+			t.Errorf("the proxy was asked for %v; the answer: %s, %v, %v", proxied.Load(), line, err, e)
+		}
 	}
 }

@@ -95,16 +95,19 @@ func (c *conversation) request(m message) {
 			c.inbox.Cancel(m.ID)
 			return
 		}
+		if why := fault.Of(err); why.Cause != "" && !f.IsDone() { // the client does not hear of it
+			c.log.Seldom("a request to "+c.plain()+" has failed", why.Error())
+		}
 		c.inbox.Fail(f, err)
 		if fault.Is(err, fault.Unauthorized) {
-			c.doubts(fault.Of(err, fault.Unauthorized))
+			c.doubts(fault.Of(err))
 		}
 	})
 }
 
 // died reports whether a request has failed because the server's program has ended.
 func (c *conversation) died(err error) bool {
-	f := fault.Of(err, fault.NetworkError)
+	f := fault.Of(err)
 	return c.ended != nil && f.Class == fault.NetworkError && f.Status == 0 && c.ended()
 }
 
@@ -209,7 +212,7 @@ func (c *conversation) pass(m message) {
 	c.running.Go(func() {
 		defer func() { <-c.behind }()
 		if err := c.tell(s.ctx, m, s); err != nil && s.ctx.Err() == nil {
-			c.log.Seldom("the server does not take a message, ignoring", fault.Of(err, fault.NetworkError).Error())
+			c.log.Seldom("the server does not take a message, ignoring", fault.Of(err).Error())
 		}
 	})
 }
@@ -219,7 +222,9 @@ func (c *conversation) lose(why *fault.Fault) {
 	select {
 	case <-c.inbox.Settled():
 		if c.reach.isAway() {
-			c.fail(fault.New(fault.NetworkError, "the server cannot be reached any more: %v", why))
+			f := why.In("the server cannot be reached any more")
+			f.Class = fault.NetworkError
+			c.fail(f)
 		}
 	case <-c.ctx.Done():
 	}
@@ -249,6 +254,6 @@ func (c *conversation) finish() {
 }
 
 var (
-	errEnd     = fault.New(fault.NetworkError, "the adapter ends")
+	errEnd     = fault.New(fault.NetworkError, fault.Ended)
 	errGateway = fmt.Errorf("writing to the gateway: %w", io.ErrClosedPipe)
 )

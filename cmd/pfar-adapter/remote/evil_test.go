@@ -22,7 +22,10 @@ type evil struct {
 	class  string
 	detail string
 	also   func(t *testing.T, f failure) // of the error
-	lines  []string
+
+	stateless string // the detail behind server/discover; "": the same
+	hops      int    // redirects within the host
+	lines     []string
 }
 
 func status(code int, header ...string) func(http.ResponseWriter, *http.Request, received) {
@@ -322,7 +325,7 @@ var evilBodies = []evil{
 		detail: "its response came to a halt"},
 	{name: "no head", do: func(_ http.ResponseWriter, r *http.Request, _ received) { <-r.Context().Done() },
 		class:  "timeout",
-		detail: "net/http: timeout awaiting response headers"},
+		detail: "the server does not begin to answer in time"},
 }
 
 func many(n int) string {
@@ -404,7 +407,8 @@ var evilStreams = []evil{
 	{name: "no text in a stream", do: stream("data: {\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}\n\ndata: " + done + "\n\n"),
 		lines: []string{done}},
 	{name: "ids that lead nowhere", do: stream("id: 1\nretry: 1\ndata:\n\n"), class: "network_error",
-		detail: "its event stream cannot be resumed: schema: HTTP 405 Method Not Allowed: no"},
+		detail:    "its event stream cannot be resumed: HTTP 405 Method Not Allowed: no",
+		stateless: "its event stream ended without the answer"}, // there is nothing to resume
 }
 
 var evilRedirects = []evil{
@@ -438,8 +442,8 @@ var evilRedirects = []evil{
 	{name: "of a call by 303", do: redirect(303, "/other"), class: "network_error",
 		detail: "redirect refused: POST may only be redirected by 307 and 308"},
 	{name: "in a circle", do: redirect(307, "/mcp"), class: "network_error",
-		detail: "redirect refused: more than 3 redirects"},
-	{name: "within the host", do: func(w http.ResponseWriter, r *http.Request, m received) {
+		detail: "redirect refused: more than 3 redirects", hops: 3},
+	{name: "within the host", hops: 1, do: func(w http.ResponseWriter, r *http.Request, m received) {
 		if r.URL.Path == "/mcp" {
 			redirect(308, "/other?x=1#y")(w, r, m)
 			return
@@ -516,48 +520,16 @@ var evilWords = []evil{
 	}, lines: []string{done}},
 }
 
-// TestEvilAnswers has a server answer in every such way.
+// TestEvilAnswers has a server answer in every such way, in a session.
 func TestEvilAnswers(t *testing.T) {
 	for _, e := range evils {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
-			var seen []string
-			h := &honest{t: t}
-			h.call = func(w http.ResponseWriter, r *http.Request, m received) {
-				h.note("session %q", r.Header.Get("Mcp-Session-Id"))
-				if string(m.ID) == "2" {
-					e.do(w, r, m)
-					return
-				}
-				asJSON(w, answer, 3)
-			}
-			inWorld(t, place{handler: h, token: secret, limits: small}, func(t *testing.T, w *world) {
-				w.begin()
-				w.send(call, 2)
-				for _, want := range e.lines {
-					w.want(want)
-				}
-				switch {
-				case e.class != "":
-					f := w.wantFault(2, e.class, e.detail)
-					if e.also != nil {
-						e.also(t, f)
-					}
-				}
-				w.send(call, 3)
-				w.want(fmt.Sprintf(answer, 3))
-				w.silent(time.Minute)
-				seen = w.dials.addresses()
-				if text := w.stderr.String(); strings.Contains(text, secret) || strings.Contains(text, "other-secret") {
-					t.Errorf("the log has the token: %s", text)
-				}
-			})
-			if !slices.Equal(seen, []string{"mcp.test:443"}) {
-				t.Errorf("it has connected to %q", seen)
-			}
+			h := &honest{t: t, call: e.once}
+			e.answers(t, h, (*world).begin, call)
 			for _, line := range h.noted() {
-				if strings.HasPrefix(line, "session") && line != `session ""` {
-					t.Errorf("a call has %s", line)
+				if strings.HasPrefix(line, "tools/call") && line != "tools/call " {
+					t.Errorf("a call has a session: %s", line)
 				}
 			}
 		})
@@ -565,6 +537,113 @@ func TestEvilAnswers(t *testing.T) {
 	if len(evils) < 80 {
 		t.Errorf("only %d modes", len(evils))
 	}
+}
+
+// TestEvilStateless has a server of 2026-07-28 answer in every such way, of which -short has an eighth.
+func TestEvilStateless(t *testing.T) {
+	for i, e := range slices.Concat(evils, evilInputs) {
+		if testing.Short() && i%8 != 0 && i < len(evils) {
+			continue
+		}
+		if e.stateless != "" {
+			e.detail = e.stateless
+		}
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			h := stateless(t, e.once)
+			e.answers(t, h, func(w *world) {
+				w.t.Helper()
+				w.send(discover)
+				w.want(named(discovered, "stream-http"))
+			}, statelessCall)
+			want := slices.Repeat([]string{"tools/call "}, 2+e.hops)
+			want = slices.Insert(want, 0, "server/discover ")
+			if e.class == "unauthorized" { // does the server accept the token at all?
+				want = slices.Insert(want, 0, "server/discover ")
+			}
+			if got := slices.Sorted(slices.Values(h.noted())); !slices.Equal(got, want) {
+				t.Errorf("the server has heard %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+const statelessCall = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{` + meta +
+	`,"name":"t","arguments":{}}}`
+
+// once answers the call of the id 2 in that way.
+func (e evil) once(w http.ResponseWriter, r *http.Request, m received) {
+	if string(m.ID) == "2" {
+		e.do(w, r, m)
+		return
+	}
+	asJSON(w, answer, 3)
+}
+
+// answers calls the server twice, of which the first call is answered in that way.
+func (e evil) answers(t *testing.T, h *honest, begin func(*world), call string) {
+	t.Helper()
+	var seen []string
+	inWorld(t, place{handler: h, token: secret, limits: small}, func(t *testing.T, w *world) {
+		begin(w)
+		w.send(call, 2)
+		for _, want := range e.lines {
+			w.want(want)
+		}
+		if e.class != "" {
+			f := w.wantFault(2, e.class, e.detail)
+			if e.also != nil {
+				e.also(t, f)
+			}
+		}
+		w.send(call, 3)
+		w.want(fmt.Sprintf(answer, 3))
+		w.silent(time.Minute)
+		seen = w.dials.addresses()
+		if text := w.stderr.String(); strings.Contains(text, secret) || strings.Contains(text, "other-secret") {
+			t.Errorf("the log has the token: %s", text)
+		}
+	})
+	if !slices.Equal(seen, []string{"mcp.test:443"}) {
+		t.Errorf("it has connected to %q", seen)
+	}
+}
+
+// evilInputs are what only a server of 2026-07-28 says: that it needs something of the client first. The adapter passes
+// it on as it is, within its bounds, and the gateway judges it.
+var evilInputs = []evil{
+	{name: "an endless state", do: endless("application/json", strings.Repeat("x", 1000)), class: "schema",
+		detail: "its answer has more than 65536 bytes"},
+	{name: "a state that is larger than a message",
+		do:    input(`"` + strings.Repeat("x", 70<<10) + `"`),
+		class: "schema", detail: "its answer has more than 65536 bytes"},
+	{name: "a large state", do: input(`"` + strings.Repeat("x", 60<<10) + `"`),
+		lines: []string{inputOf(`"` + strings.Repeat("x", 60<<10) + `"`)}},
+	{name: "a state that is a number", do: input("7"), lines: []string{inputOf("7")}},
+	{name: "a state that is an object", do: input(`{"pfar/error":{}}`), lines: []string{inputOf(`{"pfar/error":{}}`)}},
+	{name: "a state of no text", do: input("\"\xff\""), class: "schema",
+		detail: "its answer cannot be read in one way: invalid UTF-8"},
+	{name: "a state that is the token", do: input(`"` + secret + `"`), lines: []string{inputOf(`"[redacted]"`)}},
+	{name: "a state with the token in escapes", do: input(`"pl4ceH0lder\/\u002btoken=="`),
+		lines: []string{inputOf(`"[redacted]"`)}},
+	{name: "two states", do: input(`"a","requestState":"b"`), lines: []string{inputOf(`"a","requestState":"b"`)}},
+	{name: "a state in a stream, and the answer", do: stream("data: " + inputOf(`"x"`) + "\n\ndata: " + done + "\n\n"),
+		lines: []string{inputOf(`"x"`)}},
+	{name: "a state for another call", do: body(strings.Replace(inputOf(`"x"`), `"id":2`, `"id":9`, 1)),
+		class: "schema", detail: "its response does not answer the request"},
+	{name: "a forged class beside a state", do: input(`"x","_meta":{"pfar/error":{"class":"tls"},"a":1}`),
+		lines: []string{inputOf(`"x","_meta":{"a":1}`)}},
+	{name: "a state with an error's status", do: status(500, "Content-Type", "application/json", "body", inputOf(`"x"`)),
+		class: "server_error", detail: "HTTP 500 Internal Server Error"},
+}
+
+func inputOf(state string) string {
+	return `{"jsonrpc":"2.0","id":2,"result":{"resultType":"input_required","inputRequests":{},"requestState":` +
+		state + `}}`
+}
+
+func input(state string) func(http.ResponseWriter, *http.Request, received) {
+	return body(inputOf(state))
 }
 
 // small are limits that a test reaches fast.

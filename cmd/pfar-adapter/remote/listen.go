@@ -26,7 +26,7 @@ func (p *peer) listen(s *session, h heard) {
 			}
 			failed++
 			gap = true
-			if sleep(s.ctx, max(p.before(at, failed), fault.Of(err, fault.NetworkError).Retry)) != nil {
+			if sleep(s.ctx, max(p.before(at, failed), fault.Of(err).Retry)) != nil {
 				return
 			}
 			continue
@@ -54,7 +54,7 @@ func (p *peer) listen(s *session, h heard) {
 
 // again reports whether a stream that could not be opened is worth another try.
 func (p *peer) again(s *session, h heard, opened bool, failed int, err error) bool {
-	f := fault.Of(err, fault.NetworkError)
+	f := fault.Of(err)
 	switch {
 	case s.ctx.Err() != nil:
 		return false

@@ -25,7 +25,7 @@ func (p *peer) pair(ctx context.Context, s *session) error {
 	defer context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })()
 	response, err := p.get(s.ctx, nil, "", forever)
 	if err != nil {
-		if f := fault.Of(err, fault.NetworkError); f.Status != 0 && !fault.NeedsLogin(f) && !passing(err) {
+		if f := fault.Of(err); f.Status != 0 && !fault.NeedsLogin(f) && !passing(err) {
 			return fmt.Errorf("%w: %w", errNoPair, err)
 		}
 		return err

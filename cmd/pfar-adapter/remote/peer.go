@@ -38,6 +38,13 @@ func (p *peer) do(ctx context.Context, r wire.Request) (*http.Response, error) {
 	return response, err
 }
 
+// plain is the address without what may be a secret.
+func (p *peer) plain() string {
+	u := *p.url
+	u.RawQuery = ""
+	return u.Redacted()
+}
+
 const (
 	typeJSON   = "application/json"
 	typeStream = "text/event-stream"

@@ -43,7 +43,7 @@ func (r *reach) note(ctx context.Context, response *http.Response, err error) {
 	case err != nil && ctx.Err() != nil: // nobody waited for it
 		return
 	case err != nil:
-		why = fault.Of(err, fault.NetworkError)
+		why = fault.Of(err)
 		if why.Status != 0 || why.Class == fault.Timeout && !why.Unsent || why.Class == fault.Schema { // it was reached
 			why = nil
 		}

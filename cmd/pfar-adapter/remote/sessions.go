@@ -78,16 +78,14 @@ func (ss *sessions) begun(m message, s *session, answer jsonrpc.Message) {
 	ss.connected(s, version)
 }
 
-var errReplaced = errors.New("another session took its place")
+var errReplaced = fault.New(fault.NetworkError, "another session took its place")
 
 func (ss *sessions) connected(s *session, version string) {
 	how := "Streamable HTTP"
 	if s.isPair() {
 		how = "HTTP+SSE"
 	}
-	plain := *ss.url
-	plain.RawQuery = ""
-	ss.log.Say("connected to %s by %s, protocol %s", plain.Redacted(), how, version)
+	ss.log.Say("connected to %s by %s, protocol %s", ss.plain(), how, version)
 }
 
 // agreed reads what the server says to initialize.
@@ -164,7 +162,7 @@ func (ss *sessions) announce(ctx context.Context, m message, s *session) {
 	err := ss.tell(ctx, m, s)
 	close(s.told)
 	if err != nil {
-		f := fault.Of(err, fault.NetworkError)
+		f := fault.Of(err)
 		ss.log.Seldom("the server does not take notifications/initialized, ignoring", f.Error())
 		return
 	}
@@ -209,7 +207,7 @@ func (ss *sessions) comeBack(old *session) {
 			return
 		}
 		if _, err := ss.renew(ss.ctx, old); err != nil {
-			ss.log.Seldom("the server does not begin another session yet", fault.Of(err, fault.NetworkError).Error())
+			ss.log.Seldom("the server does not begin another session yet", fault.Of(err).Error())
 		}
 	}
 }

@@ -204,7 +204,7 @@ func TestSessionEndsUnderACall(t *testing.T) {
 	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
 		w.begin()
 		w.send(call, 2)
-		w.wantFault(2, "network_error", "its event stream cannot be resumed: not_found: HTTP 404 Not Found")
+		w.wantFault(2, "network_error", "its event stream cannot be resumed: HTTP 404 Not Found")
 		w.silent(time.Hour)
 	})
 	calls := slices.DeleteFunc(h.noted(), func(s string) bool { return !strings.HasPrefix(s, "tools/call") })
@@ -318,9 +318,9 @@ func TestUnreachable(t *testing.T) {
 		delete(w.dials.to, host+":443")
 		w.dials.mu.Unlock()
 		w.send(`{"jsonrpc":"2.0","id":7,"method":"server/discover","params":{}}`)
-		w.wantFault(7, "network_error", "dial tcp: connect: connection refused")
+		w.wantCaused(7, "network_error", nobody, refused)
 		w.send(initialize)
-		w.wantFault(1, "network_error", "dial tcp: connect: connection refused")
+		w.wantCaused(1, "network_error", nobody, refused)
 		w.dials.mu.Lock()
 		w.dials.to[host+":443"] = l
 		w.dials.mu.Unlock()

@@ -52,7 +52,9 @@ func (p *peer) resume(f *inbox.Flight, s *session, at events.Cursor, empty int) 
 			return response, nil
 		}
 		if failed++; !passing(err) || failed >= p.limits.Resumes {
-			return nil, fault.New(fault.NetworkError, "its event stream cannot be resumed: %v", err)
+			f := fault.Of(err).In("its event stream cannot be resumed")
+			f.Class, f.Status, f.Retry = fault.NetworkError, 0, 0
+			return nil, f
 		}
 	}
 }
@@ -72,15 +74,12 @@ func brokeOff(err error) error {
 	if err == nil {
 		return fault.New(fault.NetworkError, "its event stream ended without the answer")
 	}
-	f := fault.Of(err, fault.NetworkError)
-	return &fault.Fault{
-		Class: f.Class, Status: f.Status, Retry: f.Retry, Detail: "its event stream broke off: " + f.Detail,
-	}
+	return fault.Of(err).In("its event stream broke off")
 }
 
 // passing reports whether a failure may be another one in a moment.
 func passing(err error) bool {
-	f := fault.Of(err, fault.NetworkError)
+	f := fault.Of(err)
 	switch f.Class {
 	case fault.NetworkError, fault.Timeout, fault.ServerError, fault.RateLimited:
 		return !errors.As(err, new(*gone))
@@ -112,7 +111,7 @@ func (p *peer) drain(r *events.Reader, f *inbox.Flight, total *int) error {
 		case errors.Is(err, events.ErrLimit):
 			return fault.New(fault.Schema, "%v", err)
 		case err != nil:
-			return fault.OfError(context.Background(), err)
+			return fault.Of(err)
 		}
 		if *total++; f != nil && *total > p.limits.Events && !f.IsDone() {
 			return fault.New(fault.Schema, "it has sent %d events and no answer", p.limits.Events)

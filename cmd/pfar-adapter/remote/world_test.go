@@ -16,11 +16,14 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A world is the adapter between a gateway, which the test is, and a server at https://mcp.test, all in one bubble with
@@ -66,7 +69,7 @@ func (d *dialer) dial(ctx context.Context, _, address string) (conn net.Conn, er
 	l := d.to[strings.ToLower(address)]
 	d.mu.Unlock()
 	if l == nil {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("connect: connection refused")}
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", unix.ECONNREFUSED)}
 	}
 	client, server := newPipe()
 	select {
@@ -78,7 +81,7 @@ func (d *dialer) dial(ctx context.Context, _, address string) (conn net.Conn, er
 		}
 		return client, nil
 	case <-l.closed:
-		err = &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("connect: connection refused")}
+		err = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", unix.ECONNREFUSED)}
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -386,7 +389,16 @@ type failure struct {
 // wantFault wants the next line to be an error of the adapter's own, to the request of that id.
 func (w *world) wantFault(id int, class, detail string) failure {
 	w.t.Helper()
-	line := w.next()
+	return w.wantCaused(id, class, detail, "")
+}
+
+// wantCaused wants a fault of which the owner has a cause, "" for none, that is not in the client's words.
+func (w *world) wantCaused(id int, class, words, cause string) failure {
+	w.t.Helper()
+	line, detail := w.next(), words
+	if cause != "" {
+		detail += " (" + cause + ")"
+	}
 	var f failure
 	if err := json.Unmarshal([]byte(line), &f); err != nil {
 		w.t.Fatalf("line %s: %v", line, err)
@@ -395,10 +407,20 @@ func (w *world) wantFault(id int, class, detail string) failure {
 	if !ok || string(f.ID) != fmt.Sprint(id) || told.Class != class || told.Detail != detail || f.Error.Code != -32010 {
 		w.t.Fatalf("got  %s\nwant an error to %d of class %s: %s\nstderr: %s", line, id, class, detail, w.stderr)
 	}
-	if len(detail) < 200 && !strings.HasPrefix(f.Error.Message, "remote server: "+class+": "+detail) {
+	message := cutAt(f.Error.Message, " (try again in ")
+	if len(detail) < 200 && message != "remote server: "+class+": "+words {
 		w.t.Errorf("its message is %q", f.Error.Message)
 	}
+	logged := strings.Contains(w.stderr.String(), "has failed: "+class+": ")
+	if logged != (cause != "") {
+		w.t.Errorf("the cause is %q, and the log says %s", cause, w.stderr)
+	}
 	return f
+}
+
+func cutAt(text, mark string) string {
+	before, _, _ := strings.Cut(text, mark)
+	return before
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,7 +154,9 @@ func TestProcessThatIsNotOpened(t *testing.T) {
 	}{
 		"too many": {&registry.Full{Err: errors.New("why")}, protocol.CodeBusy, "why"},
 		"wrapped":  {fmt.Errorf("asking: %w", &registry.Full{Err: errors.New("why")}), protocol.CodeBusy, "why"},
-		"cannot":   {errors.New("why"), protocol.CodeUnavailable, "why"},
+		"refused":  {&control.Refused{Code: control.CodeShared, Message: "why"}, protocol.CodeUnavailable, "why"},
+		"cut off": {&net.OpError{Op: "read", Net: "unix", Err: errors.New("ignore")}, protocol.CodeUnavailable,
+			"pfar status says why"},
 		"down": {&control.Refused{Code: control.CodeDown, Message: quoting}, protocol.CodeUnavailable,
 			"pfar status says why"},
 	} {

@@ -16,7 +16,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
-	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -112,13 +111,17 @@ func (s *sessions) await(ctx context.Context, o *owned) error {
 	late := notReady(s.limits.Handshake)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.Handshake, late)
 	defer cancel()
-	switch err := s.opener.Open(ctx, o.server, o.handle); {
-	case unsigned(o.main.Server(), err) != nil:
-		return unsigned(o.main.Server(), err)
-	case errors.Is(err, control.ErrDown):
+	if err := s.opener.Open(ctx, o.server, o.handle); err != nil {
+		_, full := errors.AsType[*Full](err)
+		login := unsigned(o.main.Server(), err)
+		switch {
+		case login != nil:
+			return login
+		case full:
+			return err
+		}
+		s.log.Warn("a session's process is not started", "server", o.server, "error", err.Error())
 		return refused(err)
-	case err != nil:
-		return err
 	}
 	select {
 	case <-o.ready:

@@ -44,7 +44,8 @@ type Fault struct {
 	Class  Class
 	Status int           // of HTTP; 0: there was no response
 	Retry  time.Duration // from now, when the server may be asked again; 0: it does not say
-	Detail string        // what happened, in words; parts of it may be the server's
+	Detail string        // what happened, in pfar's words; parts of it may be the server's
+	Cause  string        // what a library says of it; only for the owner; "": no more than Detail
 	Auth   oauth.Demand  // what the server wants to see
 	Unsent bool          // there was no connection
 }
@@ -54,21 +55,30 @@ func New(class Class, format string, args ...any) *Fault {
 	return &Fault{Class: class, Detail: fmt.Sprintf(format, args...)}
 }
 
-func (f *Fault) Error() string {
-	words := fmt.Sprintf("%s: %s", f.Class, f.Detail)
+// Error is for the owner.
+func (f *Fault) Error() string { return f.words(f.owners()) }
+
+// owners is what happened as the owner may have it.
+func (f *Fault) owners() string {
+	if f.Cause == "" {
+		return f.Detail
+	}
+	return f.Detail + " (" + f.Cause + ")"
+}
+
+func (f *Fault) words(detail string) string {
+	words := fmt.Sprintf("%s: %s", f.Class, detail)
 	if f.Retry > 0 {
 		words += fmt.Sprintf(" (try again in %ds)", seconds(f.Retry))
 	}
 	return words
 }
 
-// Of returns the fault that an error is, or one of the class.
-func Of(err error, class Class) *Fault {
-	f := new(Fault)
-	if errors.As(err, &f) {
-		return f
-	}
-	return New(class, "%v", err)
+// In returns the fault with words before its detail that say what it has ended.
+func (f *Fault) In(words string) *Fault {
+	g := *f
+	g.Detail = words + ": " + f.Detail
+	return &g
 }
 
 // Is reports whether an error is a fault of the class.
@@ -115,13 +125,14 @@ type told struct {
 	Reason   string `json:"error,omitempty"`
 }
 
-// Answer is the message that tells the gateway of a failed request, as a line.
+// Answer is the message that tells the gateway of a failed request, as a line. A client gets its text, and the owner
+// what its data has.
 func (f *Fault) Answer(set *redact.Set, id []byte) []byte {
 	plain := func(s string) string { return Plain(set, s) }
 	data, _ := json.Marshal(map[string]told{Key: {
-		Class: f.Class, Retry: seconds(f.Retry), Status: f.Status, Detail: plain(f.Detail),
+		Class: f.Class, Retry: seconds(f.Retry), Status: f.Status, Detail: plain(f.owners()),
 		Scope: plain(strings.Join(f.Auth.Scopes, " ")), Resource: plain(f.Auth.Metadata), Reason: plain(f.Auth.Code),
 	}}) // cannot fail for these types
-	e := jsonrpc.Error{Code: Code, Text: "remote server: " + plain(f.Error()), Data: data}
+	e := jsonrpc.Error{Code: Code, Text: "remote server: " + plain(f.words(f.Detail)), Data: data}
 	return append(append(jsonrpc.AppendHead(nil, id, "error"), e.JSON()...), "}\n"...)
 }

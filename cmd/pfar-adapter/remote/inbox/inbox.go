@@ -164,7 +164,7 @@ func (b *Inbox) Fail(f *Flight, err error) {
 
 // Refuse answers a request that has not been entered with an error.
 func (b *Inbox) Refuse(id []byte, err error) {
-	b.write(fault.Of(err, fault.NetworkError).Answer(b.secrets, id))
+	b.write(fault.Of(err).Answer(b.secrets, id))
 }
 
 // Cancel takes it that nobody wants an answer any more. It returns the request, nil if it was not in flight.

@@ -80,6 +80,7 @@ func New(c Config) *Client {
 			}
 			return c.Proxy, nil
 		},
+		OnProxyConnectResponse: tunnelled,
 		DialContext:            c.Dial,
 		Protocols:              protocols,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots},
@@ -98,6 +99,16 @@ func New(c Config) *Client {
 		client.query.Set(name, value)
 	}
 	return client
+}
+
+// tunnelled returns why the proxy does not connect to an address.
+func tunnelled(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	f := fault.OfResponse(response.StatusCode, response.Header, nil, "", time.Now())
+	f.Unsent = true
+	return f
 }
 
 // Close closes connections that nobody uses.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -214,6 +215,29 @@ func TestRefusedHandshake(t *testing.T) {
 		}
 		if answer, ok := errors.AsType[*jsonrpc.Error](err); !ok || answer.Number() != -32010 {
 			t.Errorf("adapted %t: what was answered is lost: %v", adapted, err)
+		}
+	}
+}
+
+// TestClassOfACode: the code of a server's error is as good behind pfar's adapter as on stdio. Only the adapter says a
+// class, and only of errors of its own.
+func TestClassOfACode(t *testing.T) {
+	for _, tt := range []struct {
+		refusal          string
+		program, adapted failure.Class
+	}{
+		{`{"code":-32603,"message":"m"}`, failure.ServerError, failure.ServerError},
+		{`{"code":-32010,"message":"m","data":7}`, failure.ServerError, failure.ServerError},
+		{`{"code":-32601,"message":"m","data":{"x":1}}`, failure.NotFound, failure.NotFound},
+		{`{"code":-32602,"message":"m"}`, "", ""},
+		{`{"code":-32010,"message":"m","data":{"pfar/error":{"class":"owned"}}}`, failure.ServerError, failure.ServerError},
+		{`{"code":-32010,"message":"m","data":{"pfar/error":{"class":"tls"}}}`, failure.ServerError, failure.TLS},
+	} {
+		for adapted, want := range map[bool]failure.Class{false: tt.program, true: tt.adapted} {
+			err := reported(handover.Server{Name: "s", Calls: handover.Calls{Adapted: adapted}}, []byte(tt.refusal))
+			if got := failure.Of(err).Class; got != want {
+				t.Errorf("%s, adapted %v: %q, want %q", tt.refusal, adapted, got, want)
+			}
 		}
 	}
 }

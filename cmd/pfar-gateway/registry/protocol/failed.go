@@ -14,23 +14,22 @@ func classed(class failure.Class, server string, code int, format string, args .
 	return failure.As(class, server, jsonrpc.Errorf(code, format, args...))
 }
 
-// reported is an error that a server has answered with. pfar's adapter says of what class it is. Of any other server
-// the code alone counts, and nothing that it says in pfar's name goes on.
+// reported is an error that a server has answered with. pfar's adapter says of what class its own errors are. Of an
+// error of any server the code alone counts, and nothing that it says in pfar's name goes on.
 func reported(server handover.Server, raw []byte) error {
 	ms, err := jsonrpc.Object(raw, make(jsonrpc.Members, 0, 4))
 	if err != nil { // jsonrpc.ValidError has read it
 		return &jsonrpc.Error{Raw: raw}
 	}
 	f, wants, detail := failure.Failure{}, oauth.Demand{}, ""
-	data, noData := jsonrpc.Object(ms.Get("data"), nil)
-	switch {
-	case !server.Adapted:
-		f.Class = classOf((&jsonrpc.Error{Raw: raw}).Number())
-	case noData == nil:
+	if data, noData := jsonrpc.Object(ms.Get("data"), nil); server.Adapted && noData == nil {
 		told := data.Get(failure.Key)
 		f, wants = failure.Read(told), failure.ReadDemand(told)
 		ours, _ := jsonrpc.Object(told, nil)
 		detail, _ = jsonrpc.String(ours.Get("detail"))
+	}
+	if f.Class == "" {
+		f.Class = classOf((&jsonrpc.Error{Raw: raw}).Number())
 	}
 	var e error = &jsonrpc.Error{Raw: unforged(raw, ms)}
 	switch {
