@@ -180,7 +180,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.RawQuery
-	known := query == "" || query == live && r.Method == http.MethodGet || rest == eventsPath && callID(query)
+	known := query == "" || query == live && r.Method == http.MethodGet || rest == eventsPath && s.find(query) != nil
 	one := s.sessionOf(r, handle, rest != eventsPath && query != live)
 	if one == nil || !known {
 		loopback.Refuse(w, http.StatusNotFound, outside)
@@ -215,34 +215,52 @@ const eventsPath = "events"
 
 // serve answers within a session.
 func (s *site) serve(w http.ResponseWriter, r *http.Request, one *session, rest string) {
-	id, ofCall := strings.CutPrefix(rest, "call/")
+	get, post := s.find(rest), s.taker(rest)
 	switch {
 	case rest == eventsPath && r.Method == http.MethodGet:
 		s.events(w, r, one)
-	case r.Method == http.MethodGet && !loopback.Navigated(r.Header):
+	case get == nil && post == nil && rest != eventsPath:
+		loopback.Refuse(w, http.StatusNotFound, outside)
+	case r.Method == http.MethodGet && get != nil && loopback.Navigated(r.Header):
+		s.show(w, r, one, rest, get)
+	case r.Method == http.MethodGet && get != nil:
 		loopback.Refuse(w, http.StatusForbidden, "open this page in a browser window of its own")
-	case rest == "" && r.Method == http.MethodGet:
-		s.waiting(w, r, one)
-	case ofCall && callID(id) && r.Method == http.MethodGet:
-		s.call(w, r, one, id)
-	case ofCall && callID(id) && r.Method == http.MethodPost:
-		s.post(w, r, one, func(form map[string]string) { s.answer(w, r, one, id, form) })
-	case rest == "leave" && r.Method == http.MethodPost:
-		s.post(w, r, one, func(map[string]string) {
-			s.end(one)
-			loopback.Refuse(w, http.StatusOK, "You are signed out. You can close this page.")
-		})
-	case rest == "" || rest == "leave" || rest == eventsPath || ofCall && callID(id):
+	case r.Method == http.MethodPost && post != nil:
+		s.post(w, r, one, post)
+	default:
 		w.Header().Set("Allow", "GET, POST")
 		loopback.Refuse(w, http.StatusMethodNotAllowed, "only GET and POST, each where a page does so")
-	default:
-		loopback.Refuse(w, http.StatusNotFound, outside)
 	}
 }
 
+// taker carries out a form.
+type taker func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string)
+
+// taker returns what carries out the form of the page at a path; nil: that has none.
+func (s *site) taker(rest string) taker {
+	kind, subject, _ := strings.Cut(rest, "/")
+	switch {
+	case rest == "leave":
+		return func(w http.ResponseWriter, _ *http.Request, one *session, _ map[string]string) {
+			s.end(one)
+			loopback.Refuse(w, http.StatusOK, "You are signed out. You can close this page.")
+		}
+	case kind == "call" && callID(subject):
+		return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
+			s.answer(w, r, one, subject, form)
+		}
+	case kind == "do":
+		if o, subject, ok := orderAt(subject); ok {
+			return s.carryOut(o, subject)
+		}
+	}
+	return nil
+}
+
+const nothing = "nothing was done: "
+
 // post reads a form of the session's pages, and carries it out.
-func (s *site) post(w http.ResponseWriter, r *http.Request, one *session, do func(map[string]string)) {
-	const nothing = "nothing was done: "
+func (s *site) post(w http.ResponseWriter, r *http.Request, one *session, do taker) {
 	if !loopback.Own(r) {
 		loopback.Refuse(w, http.StatusForbidden, nothing+"only pfar's own page may send its form")
 		return
@@ -256,5 +274,5 @@ func (s *site) post(w http.ResponseWriter, r *http.Request, one *session, do fun
 		loopback.Refuse(w, http.StatusForbidden, nothing+"the form is not the one of this page; reload the page")
 		return
 	}
-	do(form)
+	do(w, r, one, form)
 }
