@@ -218,7 +218,7 @@ func (c sessionsVerb) offeredSessions(ctx context.Context) ([]string, error) {
 	err := c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all)
 	var names []string
 	for _, s := range all {
-		if shellSafe(nameOf(s)) {
+		if visible.ShellSafe(nameOf(s)) {
 			names = append(names, completion(nameOf(s), s.Label.String()))
 		}
 	}
