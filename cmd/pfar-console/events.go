@@ -42,6 +42,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request, one *session) {
 	defer again.Stop()
 	look, said := s.find(r.URL.RawQuery), ""
 	for s.lives(one) {
+		_, others := s.runs.now()
 		now, err := look(ctx, one)
 		if err != nil {
 			return
@@ -57,6 +58,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request, one *session) {
 		}
 		select {
 		case <-changed:
+		case <-others:
 		case <-again.C:
 		case <-ctx.Done():
 			return

@@ -53,26 +53,16 @@ type content struct {
 
 // pages are those of the navigation, by their paths.
 var pages = []struct{ path, name string }{
-	{"", "Waiting calls"}, {"sessions", "Sessions"},
+	{"", "Waiting calls"}, {"sessions", "Sessions"}, {"servers", "Servers"},
 }
 
-// find returns the page at a path of a session; nil: there is none.
-func (s *site) find(rest string) maker {
-	kind, subject, _ := strings.Cut(rest, "/")
-	switch {
-	case rest == "":
-		return s.waiting
-	case rest == "sessions":
-		return s.sessionsPage
-	case kind == "call" && callID(subject):
-		return func(ctx context.Context, one *session) (content, error) { return s.call(ctx, one, subject) }
-	case kind == "do":
-		if o, subject, ok := orderAt(subject); ok {
-			return func(ctx context.Context, one *session) (content, error) { return s.question(ctx, one, o, subject) }
-		}
-	}
-	return nil
-}
+// taker carries out a form.
+type taker func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string)
+
+const (
+	eventsPath = "events"
+	nothing    = "nothing was done: "
+)
 
 // view is what the layout shows.
 type view struct {
@@ -135,6 +125,8 @@ func parent(rest string) string {
 	switch kind, _, _ := strings.Cut(rest, "/"); kind {
 	case "do":
 		return "sessions"
+	case "server":
+		return "servers"
 	default:
 		return ""
 	}

@@ -30,6 +30,7 @@ type site struct {
 	desk  desk
 	now   func() time.Time
 	idle  *time.Timer // fires when nobody has used the pages for idleTime
+	runs  *running
 
 	mu       sync.Mutex
 	links    []link
@@ -61,7 +62,9 @@ type notice struct {
 }
 
 func newSite(port int, gateway *http.Client, now func() time.Time) *site {
-	return &site{names: loopback.NamesAt(port), desk: desk{gateway}, now: now, idle: time.NewTimer(idleTime)}
+	return &site{
+		names: loopback.NamesAt(port), desk: desk{gateway}, now: now, idle: time.NewTimer(idleTime), runs: newRunning(),
+	}
 }
 
 // invite makes a link good.
@@ -162,117 +165,4 @@ func (s *site) said(one *session) notice {
 	n := one.notice
 	one.notice = notice{}
 	return n
-}
-
-const outside = "there is no such page, or you are not signed in: run \"pfar console\" for a new link"
-
-// ServeHTTP answers requests that have a link or a session. All other requests get one and the same answer.
-func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	loopback.Guard(w.Header(), policy)
-	if !s.names.Has(r.Host) {
-		const words = "open the link exactly as pfar printed it: the page has no other address"
-		loopback.Refuse(w, http.StatusMisdirectedRequest, words)
-		return
-	}
-	handle, rest, ok := within(r.URL.Path)
-	if !ok {
-		s.enter(w, r)
-		return
-	}
-	query := r.URL.RawQuery
-	known := query == "" || query == live && r.Method == http.MethodGet || rest == eventsPath && s.find(query) != nil
-	one := s.sessionOf(r, handle, rest != eventsPath && query != live)
-	if one == nil || !known {
-		loopback.Refuse(w, http.StatusNotFound, outside)
-		return
-	}
-	s.serve(w, r, one, rest)
-}
-
-// live is the query of a page that a browser loads again by itself.
-const live = "live"
-
-// enter lets in whoever comes with a link. A browser that only looks what is behind it, to show it sooner, does not use
-// it up.
-func (s *site) enter(w http.ResponseWriter, r *http.Request) {
-	looks := len(r.Header.Values("Sec-Purpose")) > 0 || !loopback.Navigated(r.Header)
-	if r.Method != http.MethodGet || looks {
-		loopback.Refuse(w, http.StatusNotFound, outside)
-		return
-	}
-	one := s.redeem(r.RequestURI)
-	if one == nil {
-		loopback.Refuse(w, http.StatusNotFound, outside)
-		return
-	}
-	http.SetCookie(w, &http.Cookie{
-		Name: cookie, Value: one.secret, Path: one.path(""), HttpOnly: true, SameSite: http.SameSiteStrictMode,
-	})
-	http.Redirect(w, r, one.path(""), http.StatusSeeOther)
-}
-
-const eventsPath = "events"
-
-// serve answers within a session.
-func (s *site) serve(w http.ResponseWriter, r *http.Request, one *session, rest string) {
-	get, post := s.find(rest), s.taker(rest)
-	switch {
-	case rest == eventsPath && r.Method == http.MethodGet:
-		s.events(w, r, one)
-	case get == nil && post == nil && rest != eventsPath:
-		loopback.Refuse(w, http.StatusNotFound, outside)
-	case r.Method == http.MethodGet && get != nil && loopback.Navigated(r.Header):
-		s.show(w, r, one, rest, get)
-	case r.Method == http.MethodGet && get != nil:
-		loopback.Refuse(w, http.StatusForbidden, "open this page in a browser window of its own")
-	case r.Method == http.MethodPost && post != nil:
-		s.post(w, r, one, post)
-	default:
-		w.Header().Set("Allow", "GET, POST")
-		loopback.Refuse(w, http.StatusMethodNotAllowed, "only GET and POST, each where a page does so")
-	}
-}
-
-// taker carries out a form.
-type taker func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string)
-
-// taker returns what carries out the form of the page at a path; nil: that has none.
-func (s *site) taker(rest string) taker {
-	kind, subject, _ := strings.Cut(rest, "/")
-	switch {
-	case rest == "leave":
-		return func(w http.ResponseWriter, _ *http.Request, one *session, _ map[string]string) {
-			s.end(one)
-			loopback.Refuse(w, http.StatusOK, "You are signed out. You can close this page.")
-		}
-	case kind == "call" && callID(subject):
-		return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
-			s.answer(w, r, one, subject, form)
-		}
-	case kind == "do":
-		if o, subject, ok := orderAt(subject); ok {
-			return s.carryOut(o, subject)
-		}
-	}
-	return nil
-}
-
-const nothing = "nothing was done: "
-
-// post reads a form of the session's pages, and carries it out.
-func (s *site) post(w http.ResponseWriter, r *http.Request, one *session, do taker) {
-	if !loopback.Own(r) {
-		loopback.Refuse(w, http.StatusForbidden, nothing+"only pfar's own page may send its form")
-		return
-	}
-	form, err := loopback.ReadForm(w, r, maxForm, "turn", "act", "digest", "reason")
-	if err != nil {
-		loopback.Unreadable(w, nothing, err)
-		return
-	}
-	if subtle.ConstantTimeCompare([]byte(form["turn"]), []byte(one.turn)) != 1 {
-		loopback.Refuse(w, http.StatusForbidden, nothing+"the form is not the one of this page; reload the page")
-		return
-	}
-	do(w, r, one, form)
 }

@@ -32,6 +32,8 @@ type gateway struct {
 	past    []operator.Past
 	all     []operator.Session
 	stains  []operator.Stain
+	facts   []operator.ToolFacts
+	pins    []operator.ServerPins
 	answers []string // that came: "approve ID BODY"
 	refuse  string   // with what it refuses each answer
 	changed chan struct{}
@@ -64,6 +66,12 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.Path == "/sessions" && r.Method == http.MethodGet:
 		say(g.all)
+		return
+	case r.URL.Path == "/facts":
+		say(g.facts)
+		return
+	case r.URL.Path == "/pins":
+		say(g.pins)
 		return
 	case r.URL.Path == "/stains":
 		say(g.stains)

@@ -13,8 +13,9 @@ import (
 )
 
 const consoleHelp = `Print a link to your pages of pfar on this machine. There you answer the calls that wait for you, see what
-sessions have read, make clean ones and remove stains. Open the link in a browser within 10 minutes. It works once, and
-the browser stays signed in until nobody has used the pages for 30 minutes, or until "pfar console logout".
+sessions have read, make clean ones and remove stains, and see what servers do and lack. Open the link in a browser
+within 10 minutes. It works once, and the browser stays signed in until nobody has used the pages for 30 minutes, or
+until "pfar console logout".
 
 The pages act as you, with your rights. A user of an installed pfar needs to be a member of the group pfar-admin; root
 has no pages.`

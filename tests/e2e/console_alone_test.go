@@ -14,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/page"
@@ -32,6 +34,7 @@ type loneConsole struct {
 	past     []operator.Past
 	sessions []operator.Session
 	stains   []operator.Stain
+	facts    []operator.ToolFacts
 	posts    int
 }
 
@@ -96,6 +99,10 @@ func (k *loneConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v = k.past
 	case r.URL.Path == "/sessions":
 		v = k.sessions
+	case r.URL.Path == "/facts":
+		v = k.facts
+	case r.URL.Path == "/pins":
+		v = []operator.ServerPins{{Server: "notes", Held: make([]operator.Held, 1)}}
 	case r.URL.Path == "/stains":
 		v = k.stains
 	case len(k.calls) > 0 && r.URL.Path == "/approvals/"+k.calls[0].ID:
@@ -104,12 +111,13 @@ func (k *loneConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// has has calls wait, and sessions, in which a text stands wherever a server, a client, a declaration or a model can
-// put one.
+// has has calls wait, and sessions and servers, in which a text stands wherever a server, a client, a declaration or a
+// model can put one.
 func (k *loneConsole) has(n int, text string) {
+	k.reports(n, text)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.calls, k.past, k.sessions, k.stains = nil, nil, nil, nil
+	k.calls, k.past, k.sessions, k.stains, k.facts = nil, nil, nil, nil, nil
 	label := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
 	for i := range n {
 		c := operator.Shown{ID: operator.NewID(), Digest: strings.Repeat("ab", 32), State: operator.Pending, Left: 240}
@@ -139,11 +147,37 @@ func (k *loneConsole) has(n int, text string) {
 			Client: c.Client, Handle: fmt.Sprint("k", i, text), Label: label, Created: at.At, Used: at.At, Silent: 4000,
 			Frozen: "five denials" + text, Reset: at.At, ResetBy: "alice" + text, Sources: []operator.Source{at},
 		})
+		facts := operator.ToolFacts{Server: "notes", Tool: "search" + text, Facts: c.Facts, Pin: "reviewed" + text}
+		k.facts = append(k.facts, facts)
 		k.stains = append(k.stains, operator.Stain{
 			Server: fmt.Sprint("notes", i, text), Label: label, Places: []string{"/srv" + text},
 			Sources: []operator.Source{at},
 		})
 	}
+}
+
+// reports has pfard say that servers run.
+func (k *loneConsole) reports(n int, text string) {
+	k.t.Helper()
+	refused := egress.Refusal{Host: "cdn.example.com:443", Reason: egress.NameNotDeclared}
+	var now control.Report
+	for i := range n {
+		s := control.Server{
+			Name: "notes", State: control.Running, Detail: "2 tools" + text, Tools: 2, File: "notes.hcl" + text,
+			Description: "what I write down" + text, Label: "internal" + text, Since: time.Now(),
+		}
+		if i > 0 {
+			s.Name, s.State = fmt.Sprint("mail", i), control.Failed
+		}
+		s.LastRefusal, s.Refused, s.Refusals = refused.String()+text, refused, []egress.Refusal{refused}
+		now.Servers = append(now.Servers, s)
+	}
+	b, err := json.Marshal(now)
+	check(k.t, err)
+	file, err := units.Sealed("report", b)
+	check(k.t, err)
+	defer file.Close()
+	check(k.t, k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Report: true}}, file))
 }
 
 // consolePages are all pages of a console before which there are calls, and the clicks that lead there.
@@ -152,6 +186,8 @@ var consolePages = map[string][]string{
 	"call":     {"text=Waiting calls", "ul.calls a"},
 	"sessions": {"text=Sessions"},
 	"question": {"text=Sessions", "text=New session"},
+	"servers":  {"text=Servers"},
+	"server":   {"text=Servers", "main h2 a"},
 }
 
 // TestConsoleLooks is TestPageLooks for the operator's pages. axe-core finds nothing serious in them.
@@ -226,6 +262,7 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 	}
 	buttons := map[string]string{
 		"waiting": "leave", "call": "leave deny approve grant", "sessions": "leave", "question": "leave new",
+		"servers": "leave", "server": "leave",
 	}
 	for _, text := range loopbacktest.Payloads {
 		text = text[:min(len(text), 1<<10)] // or nobody could approve the call on the page

@@ -233,3 +233,23 @@ return await plain.textContent("body");`, map[string]any{"link": s.console(), "b
 		t.Errorf("the client has %d sessions", n)
 	}
 }
+
+// TestConsoleServers: the pages show real servers as pfard knows them, and their tools as the gate does; a server that
+// stops changes the page that is open.
+func TestConsoleServers(t *testing.T) {
+	if os.Getuid() == 0 {
+		return // root has no console: TestAsOrdinaryUser
+	}
+	t.Parallel()
+	s := newStage(t, "strict")
+	s.patient(false).call("tracker__read_issue", map[string]any{})
+	b, now := s.visit(`await page.click("text=Servers"); await page.click('a[href$="/server/tracker"]');`)
+	for _, want := range []string{"State: running", "read_issue", "written by", "audience", "reviewed"} {
+		if !strings.Contains(now.Text, want) {
+			t.Errorf("the page of a server has no %q: %s", want, now.Text)
+		}
+	}
+	b.looks(`await page.click("text=Servers"); await page.waitForSelector("text=State: running");`, nil)
+	s.operate(0, "stop", "tracker")
+	b.looks(`await page.waitForSelector("text=State: stopped");`, nil)
+}
