@@ -46,6 +46,29 @@ func (d desk) past(ctx context.Context) (all []operator.Past, err error) {
 	return all, err
 }
 
+// sessions are all, with what raised their labels.
+func (d desk) sessions(ctx context.Context) (all []operator.Session, err error) {
+	err = d.ask(ctx, http.MethodGet, "/sessions?sources", nil, &all)
+	return all, err
+}
+
+func (d desk) stains(ctx context.Context) (all []operator.Stain, err error) {
+	err = d.ask(ctx, http.MethodGet, "/stains", nil, &all)
+	return all, err
+}
+
+// facts are what the gate goes by for each tool.
+func (d desk) facts(ctx context.Context) (all []operator.ToolFacts, err error) {
+	err = d.ask(ctx, http.MethodGet, "/facts", nil, &all)
+	return all, err
+}
+
+// pins say which definitions wait for the owner.
+func (d desk) pins(ctx context.Context) (all []operator.ServerPins, err error) {
+	err = d.ask(ctx, http.MethodGet, "/pins", nil, &all)
+	return all, err
+}
+
 // approve lets a call run once: the one that was shown, by its digest. With terms it also gives a grant.
 func (d desk) approve(ctx context.Context, id, digest string, terms *operator.GrantTerms) error {
 	body := struct {

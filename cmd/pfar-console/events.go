@@ -7,11 +7,14 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/units/loopback"
-	"github.com/pfar/pfar/units/operator"
 )
 
-// events tells a page when something else waits than it shows, by its fingerprint (server-sent events, HTML 9.2). The
-// query is the id of the one call that the page is about; "": it is about all. Nothing of a call is in it.
+// lookAgain is how often a page is compared with what it would show now. The gateway tells at once of calls that wait.
+// A label rises on the way of a call, which waits for nobody who watches.
+const lookAgain = 5 * time.Second
+
+// events tells a page when it is out of date, by its fingerprint (server-sent events, HTML 9.2). The query is the path
+// of the page. Nothing of what it shows is in it.
 func (s *site) events(w http.ResponseWriter, r *http.Request, one *session) {
 	if !loopback.Is(r.Header, "Sec-Fetch-Site", "same-origin") || !s.open() {
 		loopback.Refuse(w, http.StatusServiceUnavailable, "load the page again")
@@ -35,13 +38,16 @@ func (s *site) events(w http.ResponseWriter, r *http.Request, one *session) {
 			}
 		})
 	}()
-	said := ""
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
+	look, said := s.find(r.URL.RawQuery), ""
 	for s.lives(one) {
-		now, err := s.fingerprintOf(ctx, r.URL.RawQuery)
+		_, others := s.runs.now()
+		now, err := look(ctx, one)
 		if err != nil {
 			return
 		}
-		if now != said {
+		if now := now.fingerprint(); now != said {
 			said = now
 			if c.SetWriteDeadline(time.Now().Add(loopback.WriteTime)) != nil {
 				return
@@ -52,19 +58,12 @@ func (s *site) events(w http.ResponseWriter, r *http.Request, one *session) {
 		}
 		select {
 		case <-changed:
+		case <-others:
+		case <-again.C:
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-func (s *site) fingerprintOf(ctx context.Context, id string) (string, error) {
-	if id == "" {
-		all, err := s.desk.list(ctx)
-		return fingerprint(all), err
-	}
-	one, err := s.desk.show(ctx, id)
-	return fingerprint([]operator.Shown{one}), err
 }
 
 // open counts a stream, if there is room for it.

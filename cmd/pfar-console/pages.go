@@ -2,21 +2,22 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
-	"time"
+	"strings"
 
 	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/loopback"
-	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/operator/ask"
-	"github.com/pfar/pfar/units/operator/wording"
 )
 
 var (
@@ -38,77 +39,80 @@ var (
 		loopback.Digest(style), loopback.Digest(script))
 )
 
-// view is what the templates show. Each text of a stranger's in it has been made visible.
+// maker makes the content of one page. If it cannot know everything it returns what it knows, and why.
+type maker func(ctx context.Context, one *session) (content, error)
+
+// content is what a page shows. Each text of a stranger's in it has been made visible.
+type content struct {
+	title    string
+	template string
+	body     any  // of the template; nil: there is nothing to show
+	seen     any  // differs when the page is out of date; nil: body does. What is not in its JSON may change
+	quiet    bool // the page shows a question, and does not change by itself
+}
+
+// pages are those of the navigation, by their paths.
+var pages = []struct{ path, name string }{
+	{"", "Waiting calls"}, {"sessions", "Sessions"}, {"servers", "Servers"},
+}
+
+// taker carries out a form.
+type taker func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string)
+
+const (
+	eventsPath = "events"
+	nothing    = "nothing was done: "
+)
+
+// view is what the layout shows.
 type view struct {
 	Title  string
-	Home   string // paths
-	Leave  string
-	Events string
+	Pages  []tab
+	Leave  string // paths
+	Events string // "": the page does not change
 	Turn   string
 	Notice notice
-	Seen   string // tells what waits from what waits at another time
-	Lost   string // why nothing is known
+	Seen   string // tells the page from the same page at another time
+	Reload bool   // it is a list, which the script may load again
+	Lost   string // why not everything is known
 	Style  template.CSS
 	Script template.JS
-
-	Clients []client // of the list
-	Past    []past   // likewise
-	Call    *call    // of one call
+	Body   any
 }
 
-// client is whose calls wait. Each has a part of the page: many calls of one hide no other's.
-type client struct {
-	Name  string
-	First []entry
-	More  []entry
-}
-
-// maxFirst is how many calls of one client are in the list at once. The others are below a line that unfolds.
-const maxFirst = 4
-
-// entry is one call in the list.
-type entry struct {
-	Path, Sentence, Left, State string
-	Open                        bool // it waits for a person
-	Warned                      bool
-}
-
-// past is one call that has been answered.
-type past struct{ Call, Client, State, By, At, Reason string }
-
-// maxPast is how many of these a page shows.
-const maxPast = 10
-
-// call is one call, whole.
-type call struct {
-	operator.Shown
-	wording.Whole
-	Path    string
-	Name    string
-	Until   string
-	Open    bool
-	TooLong bool
-	By      string
-	Offers  []offer
-}
-
-// offer is a grant that can be given with a call, or why it cannot.
-type offer struct{ Act, Words, Why string }
-
-// acts are those of grants.
-var acts = map[bool]string{false: "grant", true: "grant-reads"}
-
-func (s *site) view(one *session, title string) view {
-	return view{
-		Title: title, Home: one.path(""), Leave: one.path("leave"), Events: one.path(eventsPath),
-		Turn: one.turn, Notice: s.said(one), Style: template.CSS(style), Script: template.JS(script),
-	}
+// tab is one page in the navigation.
+type tab struct {
+	Path, Name string
+	Here       bool
 }
 
 // show sends a page.
-func show(w http.ResponseWriter, name string, v view) {
+func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest string, make maker) {
+	c, err := make(r.Context(), one)
+	if c.body == nil {
+		s.say(one, notice{words(err), true})
+		http.Redirect(w, r, one.path(parent(rest)), http.StatusSeeOther)
+		return
+	}
+	v := view{
+		Title: c.title, Leave: one.path("leave"), Turn: one.turn, Notice: s.said(one), Body: c.body,
+		Style: template.CSS(style), Script: template.JS(script),
+	}
+	for _, p := range pages {
+		v.Pages = append(v.Pages, tab{one.path(p.path), p.name, p.path == rest})
+		v.Reload = v.Reload || p.path == rest
+	}
+	if !c.quiet {
+		v.Events, v.Seen = one.path(eventsPath), c.fingerprint()
+		if rest != "" {
+			v.Events += "?" + rest
+		}
+	}
+	if err != nil {
+		v.Lost = words(err)
+	}
 	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, name, v); err != nil {
+	if err := templates.ExecuteTemplate(&b, c.template, v); err != nil {
 		loopback.Refuse(w, http.StatusInternalServerError, "the page cannot be shown")
 		return
 	}
@@ -116,164 +120,76 @@ func show(w http.ResponseWriter, name string, v view) {
 	_, _ = w.Write(b.Bytes()) // the browser may have hung up
 }
 
-// waiting shows all calls that wait.
-func (s *site) waiting(w http.ResponseWriter, r *http.Request, one *session) {
-	v := s.view(one, "Waiting")
-	all, err := s.desk.list(r.Context())
+// parent is the page that a page belongs to.
+func parent(rest string) string {
+	switch kind, _, _ := strings.Cut(rest, "/"); kind {
+	case "do":
+		return "sessions"
+	case "server":
+		return "servers"
+	default:
+		return ""
+	}
+}
+
+// words are why not everything is known.
+func words(err error) string {
+	if refusal, ok := errors.AsType[*ask.Refusal](err); ok {
+		return visible.Reveal(refusal.Error())
+	}
+	return "The gateway does not answer: " + visible.Reveal(err.Error())
+}
+
+// fingerprint tells a page from the same page at another time.
+func (c content) fingerprint() string {
+	b, err := json.Marshal(cmp.Or(c.seen, c.body))
 	if err != nil {
-		v.Lost = visible.Reveal(words(err))
+		return ""
 	}
-	v.Seen = fingerprint(all)
-	v.Clients = s.byClient(one, all)
-	answered, err := s.desk.past(r.Context())
-	if err != nil && v.Lost == "" {
-		v.Lost = visible.Reveal(words(err))
-	}
-	for _, p := range answered {
-		if p.State != operator.Pending.String() && len(v.Past) < maxPast {
-			v.Past = append(v.Past, pastOf(p))
-		}
-	}
-	show(w, "waiting", v)
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])[:16]
 }
 
-func pastOf(p operator.Past) past {
-	by := ""
-	if p.By != nil {
-		by = visible.Reveal(p.By.Name)
-	}
-	at := p.Answered
-	if at.IsZero() {
-		at = p.Asked
-	}
-	return past{
-		Call: visible.Reveal(p.Server + "." + p.Name), Client: visible.Reveal(p.Client), State: visible.Reveal(p.State),
-		By: by, At: at.Local().Format(time.DateTime), Reason: visible.Reveal(p.Reason),
-	}
-}
-
-// byClient sorts what waits by whose it is, each client where its first call is.
-func (s *site) byClient(one *session, all []operator.Shown) (clients []client) {
-	at := map[string]int{}
-	for i := range all {
-		c := &all[i]
-		k, known := at[c.Client]
-		if !known {
-			k, at[c.Client] = len(clients), len(clients)
-			clients = append(clients, client{Name: visible.Reveal(c.Client)})
-		}
-		e := entry{
-			Path: one.path("call/" + c.ID), Sentence: wording.Sentence(c), State: c.State.String(),
-			Left: (time.Duration(c.Left) * time.Second).String(), Open: c.State == operator.Pending,
-			Warned: len(c.Findings) > 0 || c.Decision.Once,
-		}
-		if list := &clients[k].First; len(*list) < maxFirst {
-			*list = append(*list, e)
-		} else {
-			clients[k].More = append(clients[k].More, e)
-		}
-	}
-	return clients
-}
-
-// call shows one call, whole, and the buttons that answer it behind all of it.
-func (s *site) call(w http.ResponseWriter, r *http.Request, one *session, id string) {
-	c, err := s.desk.show(r.Context(), id)
-	if err != nil {
-		s.say(one, notice{visible.Reveal(words(err)), true})
-		http.Redirect(w, r, one.path(""), http.StatusSeeOther)
-		return
-	}
-	v := s.view(one, "Answer a call")
-	v.Call = s.callOf(one, c)
-	v.Seen = fingerprint([]operator.Shown{c})
-	v.Events += "?" + c.ID
-	show(w, "call", v)
-}
-
-func (s *site) callOf(one *session, c operator.Shown) *call {
-	whole := wording.Read(&c)
-	k := &call{
-		Shown: c, Whole: whole, Path: one.path("call/" + c.ID), Name: visible.Reveal(c.Server + "." + c.Name),
-		Until: s.now().Add(time.Duration(c.Left) * time.Second).Local().Format(time.TimeOnly),
-		Open:  c.State == operator.Pending, TooLong: whole.TooLong(),
-	}
-	if c.By != nil {
-		k.By = visible.Reveal(c.By.Name)
-	}
-	for _, o := range c.Grants {
-		words := "this tool: it "
-		if o.Public {
-			words = "tools that only read public sources: it "
-		}
-		k.Offers = append(k.Offers, offer{acts[o.Public], words + wording.Bounds(o.GrantTerms), visible.Reveal(o.Why)})
-	}
-	return k
-}
-
-// answer sends the answer of a form to the gateway, which accepts one answer for each call.
-func (s *site) answer(w http.ResponseWriter, r *http.Request, one *session, id string, form map[string]string) {
-	n, err := s.act(r.Context(), id, form)
+// finish tells on the next page what came of an act that the gateway was asked for.
+func (s *site) finish(w http.ResponseWriter, r *http.Request, one *session, next string, n notice, err error) {
 	refusal, refused := errors.AsType[*ask.Refusal](err)
 	switch {
 	case errors.Is(err, loopback.ErrForm):
-		loopback.Unreadable(w, "nothing was done: ", err)
+		loopback.Unreadable(w, nothing, err)
 		return
 	case refused:
 		n = notice{"Nothing was done: " + visible.Reveal(refusal.Error()), true}
+	case errors.Is(err, control.ErrDenied), errors.Is(err, control.ErrNotRunning): // it was not asked
+		n = notice{"Nothing was done: " + visible.Reveal(err.Error()), true}
 	case err != nil:
-		const unknown = "The gateway gave no answer, so it is not known whether the call was answered. " +
+		const unknown = "The gateway gave no answer, so it is not known whether this was done. " +
 			"What it says when it is back stands below: "
 		n = notice{unknown + visible.Reveal(err.Error()), true}
 	}
 	s.say(one, n)
-	http.Redirect(w, r, one.path(""), http.StatusSeeOther)
+	http.Redirect(w, r, one.path(next), http.StatusSeeOther)
 }
 
-var errTooLong = &ask.Refusal{Reason: "the call is too long to read on a page"}
+// folded is a list of which one sees the beginning. The rest unfolds, and of very many some are only counted.
+type folded[T any] struct {
+	First, More []T
+	Left        int // that are in neither
+}
 
-// act carries out one form. It approves only the call whose digest the page has shown.
-func (s *site) act(ctx context.Context, id string, form map[string]string) (notice, error) {
-	switch form["act"] {
-	case "deny":
-		return notice{Words: "Denied: " + id}, s.desk.deny(ctx, id, form["reason"])
-	case "approve", acts[false], acts[true]:
+// maxFirst is how many entries a list shows at once, and maxMore how many unfold below them.
+const (
+	maxFirst = 4
+	maxMore  = 60
+)
+
+// add adds an entry, which is made only if it is shown.
+func (f *folded[T]) add(entry func() T) {
+	switch {
+	case len(f.First) < maxFirst:
+		f.First = append(f.First, entry())
+	case len(f.More) < maxMore:
+		f.More = append(f.More, entry())
 	default:
-		return notice{}, loopback.ErrForm
+		f.Left++
 	}
-	c, err := s.desk.show(ctx, id)
-	if err == nil && wording.Read(&c).TooLong() {
-		err = errTooLong
-	}
-	if err != nil {
-		return notice{}, err
-	}
-	done := notice{Words: fmt.Sprintf("Approved, once: %s (%s)", wording.Call(&c), id)}
-	if form["act"] == "approve" {
-		return done, s.desk.approve(ctx, id, form["digest"], nil)
-	}
-	for _, o := range c.Grants {
-		if acts[o.Public] == form["act"] && o.Why == "" {
-			done.Words += ", with a grant that " + wording.Bounds(o.GrantTerms)
-			return done, s.desk.approve(ctx, id, form["digest"], &o.GrantTerms)
-		}
-	}
-	return notice{}, &ask.Refusal{Reason: "this grant cannot be given with the call"}
-}
-
-// words are why the gateway has not answered.
-func words(err error) string {
-	if refusal, ok := errors.AsType[*ask.Refusal](err); ok {
-		return refusal.Error()
-	}
-	return "the gateway does not answer: " + err.Error()
-}
-
-// fingerprint tells what waits from what waits at another time.
-func fingerprint(all []operator.Shown) string {
-	h := sha256.New()
-	for _, c := range all {
-		fmt.Fprintln(h, c.ID, c.State)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
 }

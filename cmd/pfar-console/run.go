@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/operator/ask"
 	"github.com/pfar/pfar/units/page"
@@ -65,14 +67,25 @@ func tell(pfard *attach.Conn, l attach.Listens, err error) error {
 	return err
 }
 
-// follow takes the nonces of links that pfard hands over, until it hangs up.
+// maxReport bounds what pfard says of what runs, in bytes.
+const maxReport = 16 << 20
+
+// follow takes what pfard hands over, until it hangs up: the nonces of links, and what runs.
 func follow(pfard *attach.Conn, s *site, port uint16) {
 	for {
 		m, files, err := pfard.Receive()
-		attach.CloseAll(files)
 		if err != nil {
 			return
 		}
+		if m.Report && len(files) == 1 {
+			text, err := units.ReadSealed(files[0], maxReport)
+			var now control.Report
+			if err == nil && json.Unmarshal(text, &now) == nil {
+				s.runs.set(&now)
+			}
+			continue
+		}
+		attach.CloseAll(files)
 		if m.Invite == nil || strings.Trim(m.Invite.Nonce, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" ||
 			len(m.Invite.Nonce) < len(page.NewNonce()) {
 			continue

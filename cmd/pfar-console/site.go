@@ -30,6 +30,7 @@ type site struct {
 	desk  desk
 	now   func() time.Time
 	idle  *time.Timer // fires when nobody has used the pages for idleTime
+	runs  *running
 
 	mu       sync.Mutex
 	links    []link
@@ -61,7 +62,9 @@ type notice struct {
 }
 
 func newSite(port int, gateway *http.Client, now func() time.Time) *site {
-	return &site{names: loopback.NamesAt(port), desk: desk{gateway}, now: now, idle: time.NewTimer(idleTime)}
+	return &site{
+		names: loopback.NamesAt(port), desk: desk{gateway}, now: now, idle: time.NewTimer(idleTime), runs: newRunning(),
+	}
 }
 
 // invite makes a link good.
@@ -162,99 +165,4 @@ func (s *site) said(one *session) notice {
 	n := one.notice
 	one.notice = notice{}
 	return n
-}
-
-const outside = "there is no such page, or you are not signed in: run \"pfar console\" for a new link"
-
-// ServeHTTP answers requests that have a link or a session. All other requests get one and the same answer.
-func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	loopback.Guard(w.Header(), policy)
-	if !s.names.Has(r.Host) {
-		const words = "open the link exactly as pfar printed it: the page has no other address"
-		loopback.Refuse(w, http.StatusMisdirectedRequest, words)
-		return
-	}
-	handle, rest, ok := within(r.URL.Path)
-	if !ok {
-		s.enter(w, r)
-		return
-	}
-	query := r.URL.RawQuery
-	known := query == "" || query == live && r.Method == http.MethodGet || rest == eventsPath && callID(query)
-	one := s.sessionOf(r, handle, rest != eventsPath && query != live)
-	if one == nil || !known {
-		loopback.Refuse(w, http.StatusNotFound, outside)
-		return
-	}
-	s.serve(w, r, one, rest)
-}
-
-// live is the query of a page that a browser loads again by itself.
-const live = "live"
-
-// enter lets in whoever comes with a link. A browser that only looks what is behind it, to show it sooner, does not use
-// it up.
-func (s *site) enter(w http.ResponseWriter, r *http.Request) {
-	looks := len(r.Header.Values("Sec-Purpose")) > 0 || !loopback.Navigated(r.Header)
-	if r.Method != http.MethodGet || looks {
-		loopback.Refuse(w, http.StatusNotFound, outside)
-		return
-	}
-	one := s.redeem(r.RequestURI)
-	if one == nil {
-		loopback.Refuse(w, http.StatusNotFound, outside)
-		return
-	}
-	http.SetCookie(w, &http.Cookie{
-		Name: cookie, Value: one.secret, Path: one.path(""), HttpOnly: true, SameSite: http.SameSiteStrictMode,
-	})
-	http.Redirect(w, r, one.path(""), http.StatusSeeOther)
-}
-
-const eventsPath = "events"
-
-// serve answers within a session.
-func (s *site) serve(w http.ResponseWriter, r *http.Request, one *session, rest string) {
-	id, ofCall := strings.CutPrefix(rest, "call/")
-	switch {
-	case rest == eventsPath && r.Method == http.MethodGet:
-		s.events(w, r, one)
-	case r.Method == http.MethodGet && !loopback.Navigated(r.Header):
-		loopback.Refuse(w, http.StatusForbidden, "open this page in a browser window of its own")
-	case rest == "" && r.Method == http.MethodGet:
-		s.waiting(w, r, one)
-	case ofCall && callID(id) && r.Method == http.MethodGet:
-		s.call(w, r, one, id)
-	case ofCall && callID(id) && r.Method == http.MethodPost:
-		s.post(w, r, one, func(form map[string]string) { s.answer(w, r, one, id, form) })
-	case rest == "leave" && r.Method == http.MethodPost:
-		s.post(w, r, one, func(map[string]string) {
-			s.end(one)
-			loopback.Refuse(w, http.StatusOK, "You are signed out. You can close this page.")
-		})
-	case rest == "" || rest == "leave" || rest == eventsPath || ofCall && callID(id):
-		w.Header().Set("Allow", "GET, POST")
-		loopback.Refuse(w, http.StatusMethodNotAllowed, "only GET and POST, each where a page does so")
-	default:
-		loopback.Refuse(w, http.StatusNotFound, outside)
-	}
-}
-
-// post reads a form of the session's pages, and carries it out.
-func (s *site) post(w http.ResponseWriter, r *http.Request, one *session, do func(map[string]string)) {
-	const nothing = "nothing was done: "
-	if !loopback.Own(r) {
-		loopback.Refuse(w, http.StatusForbidden, nothing+"only pfar's own page may send its form")
-		return
-	}
-	form, err := loopback.ReadForm(w, r, maxForm, "turn", "act", "digest", "reason")
-	if err != nil {
-		loopback.Unreadable(w, nothing, err)
-		return
-	}
-	if subtle.ConstantTimeCompare([]byte(form["turn"]), []byte(one.turn)) != 1 {
-		loopback.Refuse(w, http.StatusForbidden, nothing+"the form is not the one of this page; reload the page")
-		return
-	}
-	do(form)
 }

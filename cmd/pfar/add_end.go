@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -182,7 +183,7 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 			if known.does(t) != does {
 				continue
 			}
-			if does == "read" && (call == "" || t.Meta.Tool == best) && shellSafe(t.id()) {
+			if does == "read" && (call == "" || t.Meta.Tool == best) && visible.ShellSafe(t.id()) {
 				call = t.id()
 			}
 			if shown[does]++; shown[does] <= mostTools {

@@ -22,6 +22,7 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/durable"
+	"github.com/pfar/pfar/units/wants"
 )
 
 const allowHelp = `Add hosts to allowed_domains in a server's declaration. pfar shows the change, asks, checks the
@@ -300,9 +301,9 @@ func (c allowVerb) completeAllow(cmd *cobra.Command, args []string, start string
 		return nil, noFiles
 	}
 	var hosts []string
-	for _, w := range wantsOf(report, nil) {
-		if w.Server == args[0] && w.host != "" && !slices.Contains(args[1:], w.host) {
-			hosts = append(hosts, w.host)
+	for _, w := range wants.Of(report, nil) {
+		if w.Server == args[0] && w.Host != "" && !slices.Contains(args[1:], w.Host) {
+			hosts = append(hosts, w.Host)
 		}
 	}
 	return hosts, noFiles

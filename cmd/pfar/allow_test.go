@@ -12,6 +12,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/wants"
 )
 
 const allowing = `# ours
@@ -155,11 +156,11 @@ func TestWants(t *testing.T) {
 		{Name: "crm", State: control.Waiting, Detail: "waiting for credentials: crm_token", Owed: control.Owed{Wait: waits}},
 		{Name: "idle", State: control.Waiting, Owed: control.Owed{Wait: units.Wait{For: units.WaitCredentials}}},
 	}}
-	pins := []pinned{
-		{operator.ServerPins{Server: "notion", Held: make([]operator.Held, 2)}}, {operator.ServerPins{Server: "crm"}},
+	pins := []operator.ServerPins{
+		{Server: "notion", Held: make([]operator.Held, 2)}, {Server: "crm"},
 	}
 	var got []string
-	for _, w := range wantsOf(report, pins) {
+	for _, w := range wants.Of(report, pins) {
 		got = append(got, w.Server+", "+w.What+": "+w.Command)
 	}
 	const want = `crm, waiting for credentials: crm_token: pfar vault set crm_token

@@ -99,7 +99,7 @@ func (c approvalsVerb) offeredApprovals(ctx context.Context) ([]string, error) {
 	err := c.askOperator(ctx, http.MethodGet, "/approvals", nil, &all)
 	var ids []string
 	for _, w := range all {
-		if w.State == operator.Pending && shellSafe(w.ID) {
+		if w.State == operator.Pending && visible.ShellSafe(w.ID) {
 			ids = append(ids, completion(w.ID, w.Client+" "+w.what()))
 		}
 	}

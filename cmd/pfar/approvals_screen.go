@@ -14,6 +14,7 @@ import (
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/operator/wording"
 )
 
 // screenCall is a call as the screen has it. The digest stays the one that was shown.
@@ -316,7 +317,7 @@ func (m *approvalsScreen) clean() {
 		m.note = escape(err.Error(), oneLine)
 		return
 	}
-	m.sure = &sureness{fmt.Sprintf(resetQuestion+" y", name), func() tea.Msg {
+	m.sure = &sureness{fmt.Sprintf(wording.ResetQuestion+" y", name), func() tea.Msg {
 		var answer map[string]string
 		if err := m.askOperator(m.ctx, http.MethodPost, path+"/reset", struct{}{}, &answer); err != nil {
 			return answerSent{escape(err.Error(), oneLine)}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/pfar/pfar/policies/visible"
 )
 
 // completeCall completes NAME.TOOL and then the tool's flags and their values.
@@ -95,7 +97,7 @@ func completeNames(tools []tool, typed string) []string {
 	var all []string
 	for i, t := range names {
 		for _, name := range t.spelt(typed) {
-			if shellSafe(name) && (name == t.id() || meant[strings.ReplaceAll(name, "_", "-")] == 1) {
+			if visible.ShellSafe(name) && (name == t.id() || meant[strings.ReplaceAll(name, "_", "-")] == 1) {
 				all = append(all, completion(name, summary(tools[i].Description, 60)))
 			}
 		}
@@ -106,7 +108,7 @@ func completeNames(tools []tool, typed string) []string {
 func completeToolsOf(tools []tool, server string) []string {
 	var all []string
 	for _, t := range toolsOfServer(tools, server) {
-		if shellSafe(t.Meta.Tool) {
+		if visible.ShellSafe(t.Meta.Tool) {
 			all = append(all, completion(t.Meta.Tool, summary(t.Description, 60)))
 		}
 	}
@@ -150,7 +152,7 @@ func values(p property, prefix string) []string {
 	if p.kind == kindBoolean {
 		texts = []string{"true", "false"}
 	}
-	texts = slices.DeleteFunc(texts, func(s string) bool { return !shellSafe(s) })
+	texts = slices.DeleteFunc(texts, func(s string) bool { return !visible.ShellSafe(s) })
 	for i := range texts {
 		texts[i] = prefix + texts[i]
 	}

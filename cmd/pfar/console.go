@@ -12,12 +12,13 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const consoleHelp = `Print a link to your page of pfar on this machine, where you see the calls that wait for you and answer
-them. Open the link in a browser within 10 minutes. It works once, and the browser stays signed in until nobody has used
-the page for 30 minutes, or until "pfar console logout".
+const consoleHelp = `Print a link to your pages of pfar on this machine. There you answer the calls that wait for you, see what
+sessions have read, make clean ones and remove stains, and see what servers do and lack. Open the link in a browser
+within 10 minutes. It works once, and the browser stays signed in until nobody has used the pages for 30 minutes, or
+until "pfar console logout".
 
-The page acts as you, with your rights. A user of an installed pfar needs to be a member of the group pfar-admin; root
-has no page.`
+The pages act as you, with your rights. A user of an installed pfar needs to be a member of the group pfar-admin; root
+has no pages.`
 
 // consoleVerb opens the operator's pages.
 type consoleVerb struct{ *pfar }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/spf13/cobra"
 )
@@ -74,7 +75,7 @@ func (c toolsVerb) describe(ctx context.Context, words []string) error {
 		return c.printJSON(d)
 	}
 	fmt.Fprint(c.stdout, c.describedText(d, known))
-	if a := d.Accepted; a != nil && d.Pin == "unreviewed" && shellSafe(a.Title) {
+	if a := d.Accepted; a != nil && d.Pin == "unreviewed" && visible.ShellSafe(a.Title) {
 		c.hintAt("pfar pins accept " + d.Server + " " + a.Title)
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/access"
 	failures "github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
@@ -225,7 +226,7 @@ func (g *gateway) call(ctx context.Context, t tool, arguments map[string]json.Ra
 // helpLine is how to see the flags of a tool. A name that a shell would take for more than a word is not put there to
 // be copied.
 func (t tool) helpLine() string {
-	if !shellSafe(t.id()) {
+	if !visible.ShellSafe(t.id()) {
 		return "pfar call NAME.TOOL --help"
 	}
 	return "pfar call " + t.id() + " --help"

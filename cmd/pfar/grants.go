@@ -72,7 +72,7 @@ func (c grantsVerb) offered(ctx context.Context) ([]string, error) {
 	err := c.askOperator(ctx, http.MethodGet, "/grants", nil, &all)
 	var ids []string
 	for _, g := range all {
-		if shellSafe(g.ID) {
+		if visible.ShellSafe(g.ID) {
 			ids = append(ids, completion(g.ID, g.Client+" "+grantedTool(&g)))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/operator"
 )
@@ -66,7 +67,7 @@ func (c toolsVerb) explainMissing(ctx context.Context, words []string, found mat
 // pinsShowLine is how to see what is held. A name that a shell would take for more than a word is not put there to be
 // copied.
 func pinsShowLine(server, title string) string {
-	if !shellSafe(title) {
+	if !visible.ShellSafe(title) {
 		return "pfar pins show " + server
 	}
 	return "pfar pins show " + server + " " + title

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/monitor"
+	"github.com/pfar/pfar/units/wants"
 )
 
 const learnHelp = `Run a server in learning mode until Ctrl-C, and print the allowed_domains that it needs. Review them and
@@ -245,13 +246,13 @@ func (l *learning) lastWords(ctx context.Context) {
 }
 
 // tell shows a new wish while it is learned.
-func (l *learning) tell(w wish, m monitor.Connection) {
-	line := fmt.Sprintf("%s wants %s, refused: %s (%s)", l.name, w.target(), m.Reason, via(m))
+func (l *learning) tell(w wants.Wish, m monitor.Connection) {
+	line := fmt.Sprintf("%s wants %s, refused: %s (%s)", l.name, w.Target(), m.Reason, via(m))
 	switch {
-	case w.host == "":
+	case w.Host == "":
 		line = fmt.Sprintf("%s was refused by %s: %s", l.name, via(m), m.Reason)
 	case m.Path == monitor.Resolver:
-		line = fmt.Sprintf("%s looks up %s", l.name, w.host)
+		line = fmt.Sprintf("%s looks up %s", l.name, w.Host)
 	}
 	fmt.Fprintln(l.stderr, escape(line, oneLine))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/monitor"
+	"github.com/pfar/pfar/units/wants"
 )
 
 // learnedAt is within the learning of these tests, which begins at fixedNow.
@@ -67,7 +68,7 @@ func sampleRefusals() []monitor.Connection {
 
 func sampleLesson(t *testing.T, declared ...string) lesson {
 	t.Helper()
-	w := newWishes(fixedNow(), func(wish, monitor.Connection) {})
+	w := newWishes(fixedNow(), func(wants.Wish, monitor.Connection) {})
 	for range 2 { // a bridge that was started again tells everything once more
 		for _, m := range sampleRefusals() {
 			w.see(m)
@@ -142,7 +143,7 @@ func TestLessonIsADeclaration(t *testing.T) {
 
 func TestWishesAreCountedOnce(t *testing.T) {
 	var told []string
-	w := newWishes(fixedNow(), func(w wish, _ monitor.Connection) { told = append(told, w.target()) })
+	w := newWishes(fixedNow(), func(w wants.Wish, _ monitor.Connection) { told = append(told, w.Target()) })
 	m := denied(learnedAt(1), monitor.Redirect, "tls", "a.example:443", egress.NameNotDeclared)
 	m.ID = 7
 	see := func(count int) {
@@ -176,7 +177,7 @@ func TestWishesAreCountedOnce(t *testing.T) {
 
 // TestWishesAreBounded: a server may ask for names that it makes up.
 func TestWishesAreBounded(t *testing.T) {
-	w := newWishes(fixedNow(), func(wish, monitor.Connection) {})
+	w := newWishes(fixedNow(), func(wants.Wish, monitor.Connection) {})
 	for i := range 3 * maxWishes {
 		m := denied(learnedAt(i), monitor.Redirect, strings.Repeat("p", 5000), fmt.Sprintf("%d.%s.example:443", i, strings.Repeat("x", 5000)), strings.Repeat("r", 5000))
 		m.ID = uint64(i + 1)
@@ -186,7 +187,7 @@ func TestWishesAreBounded(t *testing.T) {
 		t.Errorf("%d wishes, %d seen, %d left out", len(w.by), len(w.seen), w.left)
 	}
 	for x, a := range w.by {
-		if n := len(x.host) + len(x.obstacle); n > 500 {
+		if n := len(x.Host) + len(x.Obstacle); n > 500 {
 			t.Fatalf("a wish of %d octets", n)
 		}
 		for p := range a.protocols {
@@ -199,19 +200,6 @@ func TestWishesAreBounded(t *testing.T) {
 	var b strings.Builder
 	if err := w.lesson("x", nil, 0).write(&b); err != nil || !strings.HasSuffix(b.String(), "  # left out: 2000 refusals of more than these 1000\n  # missed: 7 refusals that came too fast\n]\n") {
 		t.Errorf("%v: %s", err, b.String()[max(0, b.Len()-200):])
-	}
-}
-
-func TestSplitHost(t *testing.T) {
-	for s, want := range map[string]string{
-		"a.example:443": "a.example 443", "a.example": "a.example 0", "": " 0", "1.2.3.4:53": "1.2.3.4 53", "1.2.3.4": "1.2.3.4 0",
-		"[2001:db8::1]:443": "2001:db8::1 443", "[2001:db8::1]": "2001:db8::1 0", "2001:db8::1": "2001:db8::1 0",
-		"a.example:0": "a.example:0 0", "a.example:65536": "a.example:65536 0", "a:b": "a:b 0", "[": " 0", "[::1": "::1 0", ":443": " 443",
-	} {
-		host, port := splitHost(s)
-		if got := fmt.Sprint(host, " ", port); got != want {
-			t.Errorf("%q: %q, want %q", s, got, want)
-		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/spf13/cobra"
 )
@@ -102,7 +103,7 @@ func (c pinsVerb) completeHeld(cmd *cobra.Command, args []string, toComplete str
 	var titles []string
 	for _, p := range all {
 		for _, h := range p.Held {
-			if p.Server == args[0] && shellSafe(h.Title) && !slices.Contains(args[1:], h.Title) {
+			if p.Server == args[0] && visible.ShellSafe(h.Title) && !slices.Contains(args[1:], h.Title) {
 				titles = append(titles, completion(h.Title, h.State))
 			}
 		}

@@ -66,15 +66,12 @@ func (c sessionsVerb) sessionsCommand() *cobra.Command {
 			RunE: onOne(c.sessionsShow),
 		}),
 		c.verb("new CLIENT", "Make a clean session for a client, and print its handle", onOne(c.sessionsNew)),
-		act("reset CLIENT[/HANDLE]", "Reset a session's label", resetQuestion),
-		act("thaw CLIENT[/HANDLE]", "Let a frozen session make calls again", "Let %s go on?"),
-		act("end CLIENT/HANDLE", "End a session that \"sessions new\" made", "End %s?"),
+		act("reset CLIENT[/HANDLE]", "Reset a session's label", wording.ResetQuestion),
+		act("thaw CLIENT[/HANDLE]", "Let a frozen session make calls again", wording.ThawQuestion),
+		act("end CLIENT/HANDLE", "End a session that \"sessions new\" made", wording.EndQuestion),
 		c.verb("stains", "List the servers that labelled sessions wrote to", alone(c.stains)), clear)
 	return root
 }
-
-const resetQuestion = "Forget what %s has seen? " +
-	"Whatever its model still remembers of that is no longer guarded against."
 
 func nameOf(s operator.Session) string { return s.Client + "/" + s.Handle }
 
@@ -209,7 +206,7 @@ func (c sessionsVerb) clearStain(ctx context.Context, server string, yes bool) e
 	if err := c.canAsk(yes, "pfar sessions stains"); err != nil {
 		return err
 	}
-	question := fmt.Sprintf("Take the stain of %q away? What strangers have written there is then the owner's.", server)
+	question := fmt.Sprintf(wording.ClearQuestion, server)
 	if err := c.ask(ctx, yes, question, func(io.Writer) {}); err != nil {
 		return err
 	}
@@ -221,7 +218,7 @@ func (c sessionsVerb) offeredSessions(ctx context.Context) ([]string, error) {
 	err := c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all)
 	var names []string
 	for _, s := range all {
-		if shellSafe(nameOf(s)) {
+		if visible.ShellSafe(nameOf(s)) {
 			names = append(names, completion(nameOf(s), s.Label.String()))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/wants"
 )
 
 // statusVerb shows the state of servers.
@@ -35,16 +36,16 @@ func (c statusVerb) statusCommand() *cobra.Command {
 				}
 				return c.printServer(s, report, c.wants(cmd.Context(), report))
 			}
-			wants := c.wants(cmd.Context(), report)
+			wanted := c.wants(cmd.Context(), report)
 			report.Notes = append(report.Notes, unsent(noticesOf(cmd.Context(), c.pfar, report))...)
 			if c.json() {
 				return c.printJSON(struct {
 					control.Report
-					Wants []want `json:"wants"`
-				}{report, wants})
+					Wants []wants.Want `json:"wants"`
+				}{report, wanted})
 			}
 			c.printReport(report)
-			c.printWants(wants)
+			c.printWants(wanted)
 			return nil
 		},
 	})
@@ -131,15 +132,15 @@ func (c statusVerb) serverRows(servers []control.Server) [][]cell {
 }
 
 // printServer prints one server, one member a line.
-func (c statusVerb) printServer(s control.Server, report control.Report, wants []want) error {
+func (c statusVerb) printServer(s control.Server, report control.Report, wanted []wants.Want) error {
 	setUps := slices.DeleteFunc(slices.Clone(report.SetUps), func(f control.Flow) bool { return f.Server != s.Name })
-	wants = slices.DeleteFunc(wants, func(w want) bool { return w.Server != s.Name })
+	wanted = slices.DeleteFunc(wanted, func(w wants.Want) bool { return w.Server != s.Name })
 	if c.json() {
 		return c.printJSON(struct {
 			control.Server
-			Wants  []want         `json:"wants"`
+			Wants  []wants.Want   `json:"wants"`
 			SetUps []control.Flow `json:"set_ups,omitempty"`
-		}{s, wants, setUps})
+		}{s, wanted, setUps})
 	}
 	rows := [][]cell{{{"name", bold}, {s.Name, ""}}, {{"state", bold}, {string(s.State), stateColour(s.State)}}}
 	add := func(name, value string) {
@@ -182,7 +183,7 @@ func (c statusVerb) printServer(s control.Server, report control.Report, wants [
 	add("last refusal", s.LastRefusal)
 	add("", refusalRemedy(s))
 	add("set-up", c.setUpOf(report, s.Name))
-	for _, w := range wants {
+	for _, w := range wanted {
 		add("wants", w.What+": "+w.Command)
 	}
 	if s.State == control.Failed || s.State.TriedAgain() {

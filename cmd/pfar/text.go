@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -84,17 +85,9 @@ func summary(s string, width int) string {
 	return cut(strings.TrimSpace(s), width)
 }
 
-// shellSafe reports whether a server's word may stand on the operator's command line: a completion is inserted
-// unquoted, so a tool named "x;reboot" must not be offered.
-func shellSafe(s string) bool {
-	return s != "" && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/:@+,", r))
-	})
-}
-
 // shellWord is a text as a shell takes it for one word.
 func shellWord(s string) string {
-	if shellSafe(s) {
+	if visible.ShellSafe(s) {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

@@ -15,11 +15,7 @@ import (
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/monitor"
-)
-
-const (
-	longestTarget = 300 // octets; a name with its port has at most 259
-	longestReason = 100 // octets
+	"github.com/pfar/pfar/units/wants"
 )
 
 // maxWishes bounds how many different things are remembered: a server may ask for names that it makes up.
@@ -30,17 +26,10 @@ type wishes struct {
 	since   time.Time // what came before belongs to another run
 	seen    map[connectionKey]int
 	order   []connectionKey // of seen, oldest first
-	by      map[wish]*asked
+	by      map[wants.Wish]*asked
 	left    int // refusals of what was too much to be remembered
 	lost    int // connections that the bridge had dropped before they were read
-	refused func(w wish, m monitor.Connection)
-}
-
-// wish is one thing that a server wants.
-type wish struct {
-	host     string
-	port     uint16 // 0: it was only looked up, or there is none
-	obstacle string // why it is nothing for allowed_domains; "": it is
+	refused func(w wants.Wish, m monitor.Connection)
 }
 
 // asked is how a wish was made.
@@ -50,8 +39,8 @@ type asked struct {
 }
 
 // newWishes remembers from a moment on. news is called with what had not been asked for before.
-func newWishes(since time.Time, news func(wish, monitor.Connection)) *wishes {
-	return &wishes{since: since, seen: map[connectionKey]int{}, by: map[wish]*asked{}, refused: news}
+func newWishes(since time.Time, news func(wants.Wish, monitor.Connection)) *wishes {
+	return &wishes{since: since, seen: map[connectionKey]int{}, by: map[wants.Wish]*asked{}, refused: news}
 }
 
 // see takes a message of the bridge, as often as it comes.
@@ -74,7 +63,7 @@ func (w *wishes) see(m monitor.Connection) {
 	if !known && m.Time.Before(w.since) {
 		count = 1 // how many of them are of this run is not known
 	}
-	t := wishOf(m)
+	t := wants.WishOf(m)
 	a := w.by[t]
 	if a == nil {
 		if len(w.by) == maxWishes {
@@ -87,91 +76,8 @@ func (w *wishes) see(m monitor.Connection) {
 	}
 	a.times += count - before
 	if m.Protocol != "" && len(a.protocols) < 8 {
-		a.protocols[clip(m.Protocol, longestReason)] = true
+		a.protocols[wants.Clip(m.Protocol, wants.LongestReason)] = true
 	}
-}
-
-// wishOf says what a refusal would have needed.
-func wishOf(m monitor.Connection) wish {
-	host, port := splitHost(clip(m.Host, longestTarget))
-	t := wish{host: host, port: port}
-	m.Reason, m.Protocol = clip(m.Reason, longestReason), clip(m.Protocol, longestReason)
-	if m.Path == monitor.Kernel && m.Protocol != "tcp" {
-		t.obstacle = "only TCP is passed on, this is " + m.Protocol
-		return t
-	}
-	switch m.Reason {
-	case egress.NameNotDeclared, egress.PortNotDeclared, egress.AddressLiteral, "not-declared": // the last is the kernel's
-	default:
-		t.obstacle = m.Reason
-		return t
-	}
-	e, err := egress.ParseEndpoint(t.entry())
-	switch {
-	case m.Host == "":
-		t.obstacle = m.Reason + ", and it named no host"
-	case err != nil:
-		t.obstacle = "nothing that can be declared"
-	case e.Wildcard:
-		t.obstacle = "no host name"
-	case e.Host == "arpa" || strings.HasSuffix(e.Host, ".arpa"):
-		t.obstacle = "the name of an address, which nothing connects to"
-	case e.Prefix.IsValid() && !e.Prefix.IsSingleIP():
-		t.obstacle = "no address"
-	case e.Prefix.IsValid():
-		if kind, ok := egress.Vet(e.Prefix.Addr().Unmap()); !ok {
-			t.obstacle = "a special address (" + kind + "); declare it only if you know what answers there"
-		}
-		t.host = e.Prefix.Addr().String()
-	default:
-		t.host = e.Host
-	}
-	return t
-}
-
-// clip shortens what is longer than a bridge makes it.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
-}
-
-// splitHost reads "host:port", "[address]:port", or either without a port.
-func splitHost(s string) (host string, port uint16) {
-	host, rest, cut := s, "", false
-	if inner, ok := strings.CutPrefix(s, "["); ok {
-		host, rest, _ = strings.Cut(inner, "]")
-		rest, cut = strings.CutPrefix(rest, ":")
-	} else if strings.Count(s, ":") == 1 {
-		host, rest, cut = strings.Cut(s, ":")
-	}
-	if !cut {
-		return host, 0
-	}
-	port, ok := egress.ParsePort(rest)
-	if !ok {
-		return s, 0
-	}
-	return host, port
-}
-
-// entry is the entry of allowed_domains that would allow a wish.
-func (w wish) entry() string {
-	if w.port == 0 || w.port == 443 || w.port == 80 {
-		return w.host
-	}
-	return w.target()
-}
-
-func (w wish) target() string {
-	if w.port == 0 {
-		return w.host
-	}
-	if strings.Contains(w.host, ":") {
-		return "[" + w.host + "]:" + strconv.Itoa(int(w.port))
-	}
-	return w.host + ":" + strconv.Itoa(int(w.port))
 }
 
 // suggestion is an entry of allowed_domains that a server could use.
@@ -215,18 +121,18 @@ func (w *wishes) lesson(server string, declared []string, took time.Duration) le
 	}
 	connected := map[string]bool{}
 	for t := range w.by {
-		connected[t.host] = connected[t.host] || t.port != 0 && t.obstacle == ""
+		connected[t.Host] = connected[t.Host] || t.Port != 0 && t.Obstacle == ""
 	}
 	byEntry := map[string]*suggestion{}
 	for t, a := range w.by {
 		switch {
-		case t.obstacle != "":
-			l.Refused = append(l.Refused, denial{t.target(), t.obstacle, a.times})
-		case t.port == 0 && connected[t.host], policy.Decide(t.host, cmp.Or(t.port, 443)).Verdict == egress.Allow:
+		case t.Obstacle != "":
+			l.Refused = append(l.Refused, denial{t.Target(), t.Obstacle, a.times})
+		case t.Port == 0 && connected[t.Host], policy.Decide(t.Host, cmp.Or(t.Port, 443)).Verdict == egress.Allow:
 		default:
-			s := byEntry[t.entry()]
+			s := byEntry[t.Entry()]
 			if s == nil {
-				s = &suggestion{Entry: t.entry(), LookedUp: t.port == 0, host: t.host}
+				s = &suggestion{Entry: t.Entry(), LookedUp: t.Port == 0, host: t.Host}
 				byEntry[s.Entry] = s
 			}
 			s.add(t, a)
@@ -256,12 +162,12 @@ func (l lesson) entries() (hosts []string) {
 	return hosts
 }
 
-func (s *suggestion) add(t wish, a *asked) {
+func (s *suggestion) add(t wants.Wish, a *asked) {
 	s.Times += a.times
-	if t.port == 0 {
+	if t.Port == 0 {
 		return // the protocol would be that of the question
 	}
-	s.Ports = append(s.Ports, t.port)
+	s.Ports = append(s.Ports, t.Port)
 	slices.Sort(s.Ports)
 	for p := range a.protocols {
 		if !slices.Contains(s.Protocols, p) {

@@ -3,29 +3,36 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/page"
 )
 
 // consoles opens the operator's pages for users: for each a process that acts as that user and has that user's rights,
-// no others. pfard hands it nothing but the nonce of each link.
+// no others. pfard hands it nothing but the nonce of each link, and what runs, which the user may see.
 type consoles struct {
-	log  *slog.Logger
-	runs pageRunner
+	log     *slog.Logger
+	runs    pageRunner
+	reports reporter
 
 	mu sync.Mutex
 	of map[int]*console // by uid
 }
 
+// reporter sends what runs, now and after each change, until the context ends.
+type reporter func(ctx context.Context, send func(control.Response) error) error
+
 // console is the process of one user's pages while it runs.
 type console struct {
+	reports reporter
 	end     context.CancelFunc
 	conn    chan *attach.Conn   // holds the conversation once it has begun
 	listens chan attach.Listens // answers to invitations
@@ -35,8 +42,8 @@ type console struct {
 
 var errConsoleGone = errors.New("the process of the console has ended")
 
-func newConsoles(log *slog.Logger, runs pageRunner) *consoles {
-	return &consoles{log: log, runs: runs, of: map[int]*console{}}
+func newConsoles(log *slog.Logger, runs pageRunner, reports reporter) *consoles {
+	return &consoles{log: log, runs: runs, reports: reports, of: map[int]*console{}}
 }
 
 // link returns a link that lets a person in once, and starts the process if it does not run. Root gets none: the
@@ -67,7 +74,8 @@ func (c *consoles) link(uid int) (string, error) {
 func (c *consoles) begin(uid int) *console {
 	ctx, end := context.WithCancel(context.Background())
 	s := &console{
-		end: end, conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
+		reports: c.reports, end: end, conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1),
+		gone: make(chan struct{}),
 	}
 	c.of[uid] = s
 	go func() {
@@ -138,6 +146,11 @@ func (s *console) talk(conn *attach.Conn) {
 		return
 	}
 	s.conn <- conn
+	ctx, over := context.WithCancel(context.Background())
+	defer over()
+	go func() {
+		_ = s.reports(ctx, func(r control.Response) error { return hand(conn, r.Status) })
+	}()
 	for {
 		m, files, err := conn.Receive()
 		if err != nil {
@@ -152,4 +165,18 @@ func (s *console) talk(conn *attach.Conn) {
 		default: // nobody has asked
 		}
 	}
+}
+
+// hand tells the process of a console what runs.
+func hand(conn *attach.Conn, r *control.Report) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	file, err := units.Sealed("report", text)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return conn.Send(attach.Message{PageTalk: attach.PageTalk{Report: true}}, file)
 }

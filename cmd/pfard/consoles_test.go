@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 )
@@ -16,8 +19,10 @@ type invited struct {
 	browsed
 	nonces chan string
 	uids   chan int
-	mu     sync.Mutex
-	listen attach.Listens
+
+	reports chan string
+	mu      sync.Mutex
+	listen  attach.Listens
 }
 
 // listens has the next process say where it listens.
@@ -41,9 +46,13 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 	go func() {
 		defer close(ended)
 		for {
-			m, _, err := theirs.Receive()
+			m, files, err := theirs.Receive()
 			if err != nil {
 				return
+			}
+			if m.Report && len(files) == 1 {
+				text, err := units.ReadSealed(files[0], 1<<20)
+				c.reports <- string(text) + fmt.Sprint(err)
 			}
 			if m.Invite != nil {
 				c.nonces <- m.Invite.Nonce
@@ -65,7 +74,7 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 func TestConsole(t *testing.T) {
 	d, _, _ := fixture(t)
 	c := &invited{
-		nonces: make(chan string, 9), uids: make(chan int, 9),
+		nonces: make(chan string, 9), uids: make(chan int, 9), reports: make(chan string, 99),
 		listen: attach.Listens{Port: 19300},
 	}
 	d.servePages(c)
@@ -93,6 +102,17 @@ func TestConsole(t *testing.T) {
 		links[link] = true
 	}
 	open(1000)
+	var first control.Report
+	if text := <-c.reports; json.Unmarshal([]byte(strings.TrimSuffix(text, "<nil>")), &first) != nil ||
+		first.Directory == "" {
+		t.Errorf("the console hears %s", text)
+	}
+	if err := d.do(func() error { d.tell(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if text := <-c.reports; !strings.Contains(text, "<nil>") {
+		t.Errorf("after a change it hears %s", text)
+	}
 	open(1000)
 	open(1001)
 	if len(c.uids) != 2 || <-c.uids != 1000 || <-c.uids != 1001 {

@@ -15,7 +15,7 @@ import (
 func main() {
 	rounds := flag.Int("rounds", 15, "how often each start is measured")
 	many := flag.Int("servers", 50, "how many servers are started at once")
-	only := flag.String("only", "", "measure this part alone: starts, fleet, memory, egress or calls")
+	only := flag.String("only", "", "measure this part alone: starts, fleet, memory, egress, console or calls")
 	flag.Parse()
 	if err := run(context.Background(), *rounds, *many, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -56,6 +56,7 @@ func bench(ctx context.Context, rounds, many int, only string) error {
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", bin+"/",
 		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway",
 		"./cmd/pfar-setup", "./cmd/pfar-console", "./cmd/pfar-adapter", "./tests/echo", "./tests/load", "./tests/bench")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as they are shipped
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building: %w\n%s", err, out)
 	}
@@ -77,6 +78,10 @@ func bench(ctx context.Context, rounds, many int, only string) error {
 		{"fleet", func() ([]result, error) { return fleet(ctx, dir, bin, many) }},
 		{"memory", func() ([]result, error) { return memory(ctx, dir, bin, many) }},
 		{"egress", func() ([]result, error) { return egress(ctx, dir, bin, rounds) }},
+		{"console", func() ([]result, error) {
+			took, err := consolePages(ctx, dir, bin, rounds)
+			return pageResult(took), err
+		}},
 		{"calls", func() ([]result, error) { return gateway(ctx, dir, bin, rounds) }},
 	} {
 		if only != "" && part.name != only {

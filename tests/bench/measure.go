@@ -258,6 +258,18 @@ func descendants(pid int) []int {
 	return all
 }
 
+// pageResult is how long the operator's page took.
+func pageResult(took []time.Duration) []result {
+	if len(took) == 0 {
+		return nil
+	}
+	d := median(took)
+	return []result{{
+		What: fmt.Sprintf("page of %d waiting calls", waitingCalls), Plain: milliseconds(0), In: milliseconds(d),
+		Added: milliseconds(d), Limit: milliseconds(limitPage), Within: d <= limitPage, Limited: true,
+	}}
+}
+
 func median(list []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(list))
 	return sorted[len(sorted)/2]

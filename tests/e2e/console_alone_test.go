@@ -12,10 +12,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/page"
@@ -26,10 +29,13 @@ type loneConsole struct {
 	t    testing.TB
 	conn *attach.Conn
 
-	mu    sync.Mutex
-	calls []operator.Shown
-	past  []operator.Past
-	posts int
+	mu       sync.Mutex
+	calls    []operator.Shown
+	past     []operator.Past
+	sessions []operator.Session
+	stains   []operator.Stain
+	facts    []operator.ToolFacts
+	posts    int
 }
 
 func startConsole(t testing.TB) *loneConsole {
@@ -88,19 +94,30 @@ func (k *loneConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		k.posts++
 	}
 	var v any = k.calls
-	if r.URL.Path == "/approvals/history" {
+	switch {
+	case r.URL.Path == "/approvals/history":
 		v = k.past
-	} else if len(k.calls) > 0 && r.URL.Path == "/approvals/"+k.calls[0].ID {
+	case r.URL.Path == "/sessions":
+		v = k.sessions
+	case r.URL.Path == "/facts":
+		v = k.facts
+	case r.URL.Path == "/pins":
+		v = []operator.ServerPins{{Server: "notes", Held: make([]operator.Held, 1)}}
+	case r.URL.Path == "/stains":
+		v = k.stains
+	case len(k.calls) > 0 && r.URL.Path == "/approvals/"+k.calls[0].ID:
 		v = k.calls[0]
 	}
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// has has calls wait in which a text stands wherever a server, a client, a declaration or a model can put one.
+// has has calls wait, and sessions and servers, in which a text stands wherever a server, a client, a declaration or a
+// model can put one.
 func (k *loneConsole) has(n int, text string) {
+	k.reports(n, text)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.calls, k.past = nil, nil
+	k.calls, k.past, k.sessions, k.stains, k.facts = nil, nil, nil, nil, nil
 	label := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
 	for i := range n {
 		c := operator.Shown{ID: operator.NewID(), Digest: strings.Repeat("ab", 32), State: operator.Pending, Left: 240}
@@ -122,43 +139,110 @@ func (k *loneConsole) has(n int, text string) {
 			Server: c.Server, Name: c.Name, Client: c.Client, State: "used", Reason: text,
 			By: &operator.Approver{Name: "alice"},
 		})
+		at := operator.Source{
+			Client: c.Client, Handle: c.Session, Server: "web" + text, Tool: "fetch" + text, Call: "abc" + text,
+			At: time.Now(), Label: label,
+		}
+		k.sessions = append(k.sessions, operator.Session{
+			Client: c.Client, Handle: fmt.Sprint("k", i, text), Label: label, Created: at.At, Used: at.At, Silent: 4000,
+			Frozen: "five denials" + text, Reset: at.At, ResetBy: "alice" + text, Sources: []operator.Source{at},
+		})
+		facts := operator.ToolFacts{Server: "notes", Tool: "search" + text, Facts: c.Facts, Pin: "reviewed" + text}
+		k.facts = append(k.facts, facts)
+		k.stains = append(k.stains, operator.Stain{
+			Server: fmt.Sprint("notes", i, text), Label: label, Places: []string{"/srv" + text},
+			Sources: []operator.Source{at},
+		})
 	}
 }
 
-// TestConsoleLooks is TestPageLooks for the operator's pages.
+// reports has pfard say that servers run.
+func (k *loneConsole) reports(n int, text string) {
+	k.t.Helper()
+	refused := egress.Refusal{Host: "cdn.example.com:443", Reason: egress.NameNotDeclared}
+	var now control.Report
+	for i := range n {
+		s := control.Server{
+			Name: "notes", State: control.Running, Detail: "2 tools" + text, Tools: 2, File: "notes.hcl" + text,
+			Description: "what I write down" + text, Label: "internal" + text, Since: time.Now(),
+		}
+		if i > 0 {
+			s.Name, s.State = fmt.Sprint("mail", i), control.Failed
+		}
+		s.LastRefusal, s.Refused, s.Refusals = refused.String()+text, refused, []egress.Refusal{refused}
+		now.Servers = append(now.Servers, s)
+	}
+	b, err := json.Marshal(now)
+	check(k.t, err)
+	file, err := units.Sealed("report", b)
+	check(k.t, err)
+	defer file.Close()
+	check(k.t, k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Report: true}}, file))
+}
+
+// consolePages are all pages of a console before which there are calls, and the clicks that lead there.
+var consolePages = map[string][]string{
+	"waiting":  {"text=Waiting calls"},
+	"call":     {"text=Waiting calls", "ul.calls a"},
+	"sessions": {"text=Sessions"},
+	"question": {"text=Sessions", "text=New session"},
+	"servers":  {"text=Servers"},
+	"server":   {"text=Servers", "main h2 a"},
+}
+
+// TestConsoleLooks is TestPageLooks for the operator's pages. axe-core finds nothing serious in them.
 func TestConsoleLooks(t *testing.T) {
 	t.Parallel()
 	k, s := startConsole(t), surf(t, 0)
 	dir := os.Getenv(screenshotsVariable)
+	modules, err := npmClients()
+	check(t, err)
+	axe, err := os.ReadFile(filepath.Join(modules, "node_modules", "axe-core", "axe.min.js"))
+	check(t, err)
 	s.does(nil, `await page.goto(args.link);`, map[string]any{"link": k.link()})
 	const open = `
-await page.click("text=Waiting calls");
-if (args.call) await page.click("ul.calls a");
+for (const at of args.clicks) await page.click(at);
 for (const d of await page.$$("details")) await d.evaluate((e, open) => { e.open = open; }, args.open);`
+	const audit = `
+await page.evaluate(args.axe);
+return await page.evaluate(async () => (await axe.run(document)).violations
+	.filter((v) => v.impact === "serious" || v.impact === "critical")
+	.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.html).join("; ")));`
 	for _, c := range []struct {
 		name, text string
-		calls      int
-		call       bool
+		n          int
 	}{
-		{"none", "", 0, false}, {"list", "", 3, false}, {"many", "", 12, false}, {"call", "", 1, true},
-		{"long", strings.Repeat(" word", 200) + strings.Repeat("W", 400), 2, true},
-		{"long-list", strings.Repeat("W", 400), 2, false},
+		{"none", "", 0}, {"few", "", 3}, {"many", "", 12},
+		{"long", strings.Repeat(" word", 200) + strings.Repeat("W", 400), 2}, {"wide", strings.Repeat("W", 400), 2},
 	} {
-		k.has(c.calls, c.text)
-		for _, width := range []int{360, 1600} {
-			for _, scheme := range []string{"light", "dark"} {
-				path := ""
-				if dir != "" {
-					path = filepath.Join(dir, fmt.Sprintf("console-%s-%d-%s.png", c.name, width, scheme))
-				}
-				s.does(nil, open, map[string]any{"call": c.call, "open": c.name == "many"})
-				var wrong []string
-				s.does(&wrong, looked, map[string]any{"scheme": scheme, "width": width, "path": path})
-				if len(wrong) > 0 {
-					t.Errorf("%s, %d wide, %s: %.2000q", c.name, width, scheme, wrong)
+		k.has(c.n, c.text)
+		for name, clicks := range consolePages {
+			if c.n == 0 && len(clicks) > 1 {
+				continue
+			}
+			for _, width := range []int{360, 1600} {
+				for _, scheme := range []string{"light", "dark"} {
+					path := ""
+					if dir != "" {
+						path = filepath.Join(dir, fmt.Sprintf("console-%s-%s-%d-%s.png", name, c.name, width, scheme))
+					}
+					s.does(nil, open, map[string]any{"clicks": clicks, "open": c.name == "many"})
+					var wrong, found []string
+					s.does(&wrong, looked, map[string]any{"scheme": scheme, "width": width, "path": path})
+					if width == 360 || c.name == "many" {
+						s.does(&found, audit, map[string]any{"axe": string(axe)})
+					}
+					if wrong = append(wrong, found...); len(wrong) > 0 {
+						t.Errorf("%s, %s, %d wide, %s: %.2000q", name, c.name, width, scheme, wrong)
+					}
 				}
 			}
 		}
+	}
+	var found []string // axe finds what is wrong
+	s.does(nil, `await page.goto("about:blank"); await page.setContent("<p><img src=x>");`, nil)
+	if s.does(&found, audit, map[string]any{"axe": string(axe)}); len(found) == 0 {
+		t.Error("axe finds nothing in a page without a language and with an image that has no text")
 	}
 }
 
@@ -173,23 +257,28 @@ page.on("request", (r) => { if (!r.url().startsWith(new URL(args.link).origin)) 
 await page.goto(args.link);`, map[string]any{"link": k.link()})
 	type state struct {
 		Ran     []string
-		Buttons int
+		Buttons []string
 		Wide    bool
+	}
+	buttons := map[string]string{
+		"waiting": "leave", "call": "leave deny approve grant", "sessions": "leave", "question": "leave new",
+		"servers": "leave", "server": "leave",
 	}
 	for _, text := range loopbacktest.Payloads {
 		text = text[:min(len(text), 1<<10)] // or nobody could approve the call on the page
 		k.has(1, text)
-		var now state
-		s.does(&now, `
-await page.click("text=Waiting calls");
-await page.click("ul.calls a");
+		for name, clicks := range consolePages {
+			var now state
+			s.does(&now, `
+for (const at of args.clicks) await page.click(at);
 await page.mouse.move(200, 200);
 return {
-	Ran: globalThis.ran, Buttons: await page.locator("form.answer button").count(),
+	Ran: globalThis.ran, Buttons: await page.locator("button").evaluateAll((all) => all.map((b) => b.value)),
 	Wide: await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth),
-};`, nil)
-		if len(now.Ran) > 0 || now.Buttons != 3 || now.Wide {
-			t.Fatalf("%.60q: %+v", text, now)
+};`, map[string]any{"clicks": clicks})
+			if len(now.Ran) > 0 || strings.Join(now.Buttons, " ") != buttons[name] || now.Wide {
+				t.Fatalf("%s, %.60q: %+v", name, text, now)
+			}
 		}
 	}
 	k.mu.Lock()

@@ -3,9 +3,14 @@ package e2e
 import (
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/gate"
 )
 
 // console is the link that the operator gets.
@@ -142,4 +147,109 @@ await page.waitForSelector("text=Approved, once");`, nil)
 		b.leave()
 		t.Log("the call was " + state)
 	}
+}
+
+// TestConsoleSessions: the page shows what a real session reads, as it reads it. Its buttons make a clean session,
+// reset one and remove a stain, each after a question and under the person's name; without rights nothing is done, and
+// the page says so. Without script it does the same.
+func TestConsoleSessions(t *testing.T) {
+	if os.Getuid() == 0 {
+		return // root has no console: TestAsOrdinaryUser
+	}
+	t.Parallel()
+	s := newStage(t, "strict")
+	a := s.patient(false)
+	b, now := s.visit(`await page.click("text=Sessions");`)
+	if !strings.Contains(now.Text, a.name()) || strings.Contains(now.Text, "strangers' text (") {
+		t.Errorf("before it has read anything: %s", now.Text)
+	}
+	a.call("tracker__read_issue", map[string]any{})
+	b.looks(`await page.waitForSelector("text=strangers' text (tracker.read_issue)");`, nil)
+	c := a.send("shared__write_file", map[string]any{"path": s.sharedFile(a), "content": plan})
+	s.operate(0, "approvals", "approve", s.awaitPending(a).ID, "--yes")
+	c.says(t, "uccess")
+	b.looks(`await page.waitForSelector("text=with write_file at");`, nil)
+	b.leave()
+
+	b, _ = s.visit(`await page.click("text=Sessions");`)
+	act := func(button, answer, told string) {
+		t.Helper()
+		now := b.looks(`
+await page.click(args.button);
+await page.click(args.answer);
+await page.waitForSelector("text=Done");`, map[string]any{"button": button, "answer": answer})
+		if !strings.Contains(now.Text, told) {
+			t.Errorf("%s: %s", button, now.Text)
+		}
+	}
+	name := a.name() + "/default"
+	to := func(act, subject string) string { return `a[href$="/do/` + act + "/" + subject + `"]` }
+	act(to("new", a.name()), "button[value=new]", a.name()+" has the session ")
+	act(to("reset", name), "button[value=reset]", name+" has a clean label")
+	if got := s.label(name); got != gate.Start.String() {
+		t.Errorf("after a reset it is %s", got)
+	}
+	act(to("clear", "shared"), "button[value=clear]", "The stain of shared is removed")
+	if out := s.operate(0, "sessions", "stains"); !strings.Contains(out, "no server is stained") {
+		t.Error(out)
+	}
+	mine := 0
+	for _, one := range decode[[]struct{ Client, Handle string }](s, "sessions") {
+		if one.Client == a.name() {
+			mine++
+		}
+	}
+	if mine != 2 {
+		t.Errorf("the client has %d sessions", mine)
+	}
+	b.does(&now.Text, `
+const plain = await (await context.browser().newContext({ javaScriptEnabled: false })).newPage();
+await plain.goto(args.link);
+for (const at of ["text=Sessions", args.button, "button[value=new]"]) await plain.click(at);
+return await plain.textContent("body");`, map[string]any{"link": s.console(), "button": to("new", a.name())})
+	if !strings.Contains(now.Text, a.name()+" has the session ") {
+		t.Errorf("without script: %s", now.Text)
+	}
+	var done []string
+	for _, r := range s.records(nil) {
+		if r.Kind == audit.Session && r.Approver != "" {
+			done = append(done, r.Method)
+		}
+	}
+	for _, want := range []string{"new-session", "reset-session", "clear-stain"} {
+		if !slices.Contains(done, want) {
+			t.Errorf("the audit has no %q of this user: %q", want, done)
+		}
+	}
+	socket := filepath.Join(s.run, "operator.sock")
+	b.looks(`await page.click(args.button);`, map[string]any{"button": to("new", a.name())})
+	check(t, os.Chmod(socket, 0))
+	now = b.looks(`await page.click("button[value=new]"); await page.waitForSelector("text=Not done");`, nil)
+	check(t, os.Chmod(socket, 0o600))
+	if !strings.Contains(now.Text, "Nothing was done: ") {
+		t.Errorf("without rights: %s", now.Text)
+	}
+	if n := strings.Count(s.operate(0, "sessions"), a.name()+"/"); n != 3 {
+		t.Errorf("the client has %d sessions", n)
+	}
+}
+
+// TestConsoleServers: the pages show real servers as pfard knows them, and their tools as the gate does; a server that
+// stops changes the page that is open.
+func TestConsoleServers(t *testing.T) {
+	if os.Getuid() == 0 {
+		return // root has no console: TestAsOrdinaryUser
+	}
+	t.Parallel()
+	s := newStage(t, "strict")
+	s.patient(false).call("tracker__read_issue", map[string]any{})
+	b, now := s.visit(`await page.click("text=Servers"); await page.click('a[href$="/server/tracker"]');`)
+	for _, want := range []string{"State: running", "read_issue", "written by", "audience", "reviewed"} {
+		if !strings.Contains(now.Text, want) {
+			t.Errorf("the page of a server has no %q: %s", want, now.Text)
+		}
+	}
+	b.looks(`await page.click("text=Servers"); await page.waitForSelector("text=State: running");`, nil)
+	s.operate(0, "stop", "tracker")
+	b.looks(`await page.waitForSelector("text=State: stopped");`, nil)
 }

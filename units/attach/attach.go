@@ -116,6 +116,7 @@ type PageTalk struct {
 	Acted   *Acted      `json:"acted,omitempty"`   // page: what a person has done there; a value is the attached file
 	Shown   *page.State `json:"shown,omitempty"`   // pfard: what the page shows from now on
 	Invite  *Invite     `json:"invite,omitempty"`  // pfard to a console, which answers with Listens
+	Report  bool        `json:"report,omitempty"`  // pfard to a console: the attached file is a control.Report
 }
 
 // Invite lets in whoever comes with a link, once.

@@ -9,7 +9,7 @@ import (
 
 // sessions are the paths of what sessions have seen, and of which servers they have written to:
 //
-//	GET  /sessions
+//	GET  /sessions                      with ?sources also what raised their labels
 //	GET  /sessions/CLIENT/HANDLE        with what raised its label
 //	POST /sessions                      {"client": "laptop"}: another one
 //	POST /sessions/CLIENT/HANDLE/reset  to be as if it had seen nothing
@@ -18,8 +18,13 @@ import (
 //	GET  /stains
 //	POST /stains/SERVER/clear
 func (d *Desk) sessions(mux *http.ServeMux) {
-	mux.HandleFunc("GET /sessions", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /sessions", func(w http.ResponseWriter, r *http.Request) {
 		list, err := d.Sessions.List()
+		for i := range list {
+			if r.URL.Query().Has("sources") {
+				list[i].Sources = d.Sessions.Sources(list[i].Client, list[i].Handle)
+			}
+		}
 		reply(w, list, err)
 	})
 	mux.HandleFunc("GET /sessions/{client}/{handle}", func(w http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,7 @@ func Sentence(s *operator.Shown) string {
 	if text += consequence(s.Facts); len(s.Findings) > 0 {
 		text += "; an inspector warns of it"
 	}
-	return text + "; " + seen(s)
+	return text + "; this session has read " + Seen(s.Decision.Data, s.Sources)
 }
 
 // Call names what is called, as the operator's commands do.
@@ -172,12 +172,11 @@ func consequence(f gate.Facts) string {
 	return ", " + strings.Join(said, " and ")
 }
 
-// seen says what the session has read, by its label, and names what the sources of each half were.
-func seen(s *operator.Shown) string {
-	data := s.Decision.Data
+// Seen says what a session has read, by its label, and names what the sources of each half were.
+func Seen(data gate.Label, sources []operator.Source) string {
 	var strangers, private []string
 	before := gate.Start
-	for _, source := range s.Sources {
+	for _, source := range sources {
 		from := name(source.Server + "." + source.Tool)
 		if source.Label.Integrity > before.Integrity && !slices.Contains(strangers, from) {
 			strangers = append(strangers, from)
@@ -198,9 +197,9 @@ func seen(s *operator.Shown) string {
 		read = append(read, data.Confidentiality.String()+" data"+of(private))
 	}
 	if len(read) == 0 {
-		return "this session has read nothing private, and no text of strangers"
+		return "nothing private, and no text of strangers"
 	}
-	return "this session has read " + strings.Join(read, " and ")
+	return strings.Join(read, " and ")
 }
 
 // of names sources in parentheses.

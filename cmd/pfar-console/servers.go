@@ -1,0 +1,156 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/operator/ask"
+	"github.com/pfar/pfar/units/operator/wording"
+	"github.com/pfar/pfar/units/wants"
+)
+
+// running is what pfard said last of what runs.
+type running struct {
+	mu      sync.Mutex
+	last    *control.Report // nil: it has said nothing yet
+	changed chan struct{}   // closed, and another made, when it says more
+}
+
+func newRunning() *running { return &running{changed: make(chan struct{})} }
+
+func (r *running) set(now *control.Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.changed)
+	r.last, r.changed = now, make(chan struct{})
+}
+
+// now returns it, with what is closed when pfard says more. It is not to be changed.
+func (r *running) now() (*control.Report, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last, r.changed
+}
+
+// errNothingSaid is until pfard speaks, which it does at once.
+var errNothingSaid error = &ask.Refusal{Reason: "pfard has not said yet what runs: load the page again"}
+
+// servers are all that are declared.
+type servers struct{ Servers []server }
+
+// server is one of them, and what it lacks.
+type server struct {
+	Path, Name string
+	State      string
+	Bad        bool   // somebody has to do something
+	Words      string // of its state
+	Rows       []wording.Row
+}
+
+// row adds what is known.
+func (r *server) row(name, text string) {
+	if text != "" {
+		r.Rows = append(r.Rows, wording.Row{Name: name, Text: visible.Reveal(text)})
+	}
+}
+
+func (s *site) serversPage(ctx context.Context, one *session) (content, error) {
+	report, lacks, err := s.lacks(ctx)
+	if report == nil {
+		return content{title: "Servers", template: "servers", body: servers{}}, errNothingSaid
+	}
+	var b servers
+	for _, each := range report.Servers {
+		b.Servers = append(b.Servers, serverOf(one, each, lacks))
+	}
+	return content{title: "Servers", template: "servers", body: b}, err
+}
+
+// lacks asks what servers lack.
+func (s *site) lacks(ctx context.Context) (*control.Report, []wants.Want, error) {
+	report, _ := s.runs.now()
+	if report == nil {
+		return nil, nil, errNothingSaid
+	}
+	pins, err := s.desk.pins(ctx)
+	return report, wants.Of(*report, pins), err
+}
+
+func serverOf(one *session, s control.Server, lacks []wants.Want) server {
+	r := server{
+		Path: one.path("server/" + s.Name), Name: visible.Reveal(s.Name), State: visible.Reveal(string(s.State)),
+		Bad:   s.Broken || s.Stale || s.State.Waits() || s.State == control.Failed || s.State == control.CredentialInvalid,
+		Words: visible.Reveal(s.Detail),
+	}
+	if s.Stale {
+		r.Words = strings.TrimPrefix(r.Words+"; its file is broken: the last good version is in force", "; ")
+	}
+	r.row("tools", fmt.Sprint(s.Tools))
+	r.row("last refusal", s.LastRefusal)
+	for _, w := range lacks {
+		if w.Server == s.Name {
+			r.row("wants", w.What+": "+w.Command)
+		}
+	}
+	return r
+}
+
+// oneServer is a server with its tools.
+type oneServer struct {
+	server
+	Tools folded[tool]
+}
+
+// tool is what the gate goes by for one.
+type tool struct {
+	Name string
+	Rows []wording.Row
+}
+
+func (s *site) serverPage(ctx context.Context, one *session, name string) (content, error) {
+	report, lacks, err := s.lacks(ctx)
+	if report == nil {
+		return content{}, err
+	}
+	i := slices.IndexFunc(report.Servers, func(each control.Server) bool { return each.Name == name })
+	if i < 0 {
+		return content{}, &ask.Refusal{Reason: "there is no such server"}
+	}
+	declared := report.Servers[i]
+	b := oneServer{server: serverOf(one, declared, lacks)}
+	b.row("about", declared.Description)
+	b.row("label", declared.Label)
+	b.row("since", moment(declared.Since))
+	b.row("url", declared.URL)
+	b.row("declared in", declared.File)
+	facts, lost := s.desk.facts(ctx)
+	for _, f := range facts {
+		if f.Server == name {
+			b.Tools.add(func() tool { return toolOf(f) })
+		}
+	}
+	return content{title: "Server " + b.Name, template: "server", body: b}, cmp.Or(err, lost)
+}
+
+func toolOf(f operator.ToolFacts) tool {
+	t := tool{Name: visible.Reveal(f.Tool)}
+	row := func(name, text, from string) {
+		if from != "" {
+			text += " (" + from + ")"
+		}
+		t.Rows = append(t.Rows, wording.Row{Name: name, Text: visible.Reveal(text)})
+	}
+	row("output", f.Facts.Output.Confidentiality.String(), f.Facts.From.Confidentiality)
+	row("written by", f.Facts.Output.Integrity.String(), f.Facts.From.Integrity)
+	row("audience", f.Facts.Audience.String(), f.Facts.From.Audience)
+	row("effect", f.Facts.Effect.String(), f.Facts.From.Effect)
+	row("pin", cmp.Or(f.Pin, "unreviewed"), "")
+	return t
+}

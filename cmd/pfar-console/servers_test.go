@@ -1,0 +1,169 @@
+package main
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/loopback/loopbacktest"
+	"github.com/pfar/pfar/units/operator"
+)
+
+// reported is what pfard says: one server waits for a secret, and one that runs was refused a host.
+func reported() *control.Report {
+	notes := control.Server{
+		Name: "notes", State: control.Running, Detail: "2 tools", Tools: 2, File: "/etc/pfar/mcp.d/notes.hcl",
+		Description: "what I write down", Label: "internal", Reach: control.Reach{URL: "https://notes.example/mcp"},
+	}
+	refused := egress.Refusal{Host: "cdn.example.com:443", Reason: egress.NameNotDeclared}
+	notes.LastRefusal, notes.Refused, notes.Refusals = refused.String(), refused, []egress.Refusal{refused}
+	mail := control.Server{Name: "mail", State: control.Waiting, Detail: "waiting for credentials: mail_token"}
+	mail.Wait = units.Wait{For: units.WaitCredentials, Remedy: "pfar vault set mail_token"}
+	return &control.Report{Servers: []control.Server{mail, notes}}
+}
+
+func openServers(t *testing.T) *opened {
+	t.Helper()
+	o := open(t)
+	f := operator.ToolFacts{Server: "notes", Tool: "search", Pin: "reviewed"}
+	f.Facts.Output = gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
+	f.Facts.Audience, f.Facts.Effect = gate.Internal, gate.Irreversible
+	f.Facts.From = gate.From{
+		Confidentiality: "owner: a", Integrity: "service: b", Audience: "policy: c", Effect: "worst: d",
+	}
+	other := f
+	other.Server, other.Tool = "other", "hidden_tool"
+	o.gate.facts = []operator.ToolFacts{f, other}
+	o.gate.pins = []operator.ServerPins{{Server: "notes", Held: make([]operator.Held, 2)}}
+	o.site.runs.set(reported())
+	o.enter()
+	return o
+}
+
+// TestServers: the pages say in what state each server is, what it lacks with the command that grants it, and what the
+// gate goes by for each tool; and they hear at once when pfard says something else.
+func TestServers(t *testing.T) {
+	o := openServers(t)
+	list := o.do("GET", o.home+"servers", "").text
+	for _, want := range []string{
+		"State: running", "State: waiting", "waiting for credentials: mail_token: pfar vault set mail_token",
+		"to reach cdn.example.com:443: pfar allow notes cdn.example.com",
+		"2 definitions to accept: pfar pins accept notes", "last refusal", `href="` + o.home + `server/notes"`,
+	} {
+		if !strings.Contains(html.UnescapeString(list), want) {
+			t.Errorf("the list has no %q: %s", want, list)
+		}
+	}
+	page := html.UnescapeString(o.do("GET", o.home+"server/notes", "").text)
+	for _, want := range []string{
+		"what I write down", "https://notes.example/mcp", "search", "sensitive (owner: a)", "raw (service: b)",
+		"internal (policy: c)", "irreversible (worst: d)", "reviewed", "pfar allow notes cdn.example.com",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q: %s", want, page)
+		}
+	}
+	if strings.Contains(page, "hidden_tool") || strings.Contains(page, "mail_token") {
+		t.Errorf("the page is about another server, too: %s", page)
+	}
+	for path, code := range map[string]int{"server/other": 303, "server/..": 404, "server/": 404, "server/a%2Fb": 404} {
+		if a := o.do("GET", o.home+path, ""); a.code != code {
+			t.Errorf("%s: %d, want %d", path, a.code, code)
+		}
+	}
+	if a := o.do("POST", o.home+"server/notes", "act=stop"); a.code != 405 {
+		t.Errorf("a form to a page that has none: %d", a.code)
+	}
+}
+
+// TestServersChange: the page hears at once that pfard says something else, and says so if it has said nothing yet.
+func TestServersChange(t *testing.T) {
+	o := openServers(t)
+	before := seen.FindStringSubmatch(o.do("GET", o.home+"servers", "").text)[1]
+	r, _ := http.NewRequestWithContext(t.Context(), "GET", o.base+o.home+"events?servers", nil)
+	r.Header.Set("Cookie", o.cookie)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	next := func() string {
+		b := make([]byte, 200)
+		n, _ := resp.Body.Read(b)
+		return string(b[:n])
+	}
+	if first := next(); !strings.Contains(first, before) {
+		t.Errorf("the first event is %q, the page has %q", first, before)
+	}
+	o.site.runs.set(&control.Report{})
+	if now := next(); now == "" || strings.Contains(now, before) {
+		t.Errorf("after a change comes %q", now)
+	}
+	if now := o.do("GET", o.home+"servers", "").text; !strings.Contains(now, "No server is declared") {
+		t.Errorf("%s", now)
+	}
+	silent := open(t)
+	silent.enter()
+	if now := silent.do("GET", silent.home+"servers", "").text; !strings.Contains(now, "pfard has not said yet") ||
+		strings.Contains(now, "No server is declared") {
+		t.Errorf("before pfard has said anything: %s", now)
+	}
+}
+
+// serverFills are the texts of servers that others can set. A name that pfard takes has letters, digits and dashes.
+var serverFills = map[string]func(o *opened, s *control.Server, text string){
+	"state":       func(_ *opened, s *control.Server, text string) { s.State = control.State(text) },
+	"detail":      func(_ *opened, s *control.Server, text string) { s.Detail = text },
+	"about":       func(_ *opened, s *control.Server, text string) { s.Description = text },
+	"label":       func(_ *opened, s *control.Server, text string) { s.Label = text },
+	"refusal":     func(_ *opened, s *control.Server, text string) { s.LastRefusal = text },
+	"file":        func(_ *opened, s *control.Server, text string) { s.File = text },
+	"url":         func(_ *opened, s *control.Server, text string) { s.URL = text },
+	"remedy":      func(_ *opened, s *control.Server, text string) { s.Verification.Remedy = text },
+	"tool":        func(o *opened, _ *control.Server, text string) { o.gate.facts[0].Tool = text },
+	"pin":         func(o *opened, _ *control.Server, text string) { o.gate.facts[0].Pin = text },
+	"output":      func(o *opened, _ *control.Server, text string) { o.gate.facts[0].Facts.From.Confidentiality = text },
+	"written by":  func(o *opened, _ *control.Server, text string) { o.gate.facts[0].Facts.From.Integrity = text },
+	"audience":    func(o *opened, _ *control.Server, text string) { o.gate.facts[0].Facts.From.Audience = text },
+	"effect":      func(o *opened, _ *control.Server, text string) { o.gate.facts[0].Facts.From.Effect = text },
+	"wanted host": func(_ *opened, s *control.Server, text string) { s.Refusals[0].Host = text + ".x/example:443" },
+}
+
+// TestHostileServers is TestHostileTexts for the pages of servers.
+func TestHostileServers(t *testing.T) {
+	for name, fill := range serverFills {
+		o := openServers(t)
+		set := func(text string) {
+			now := reported()
+			now.Servers[1].Verification = control.Verification{Result: units.Invalid, Remedy: "pfar vault set x"}
+			o.gate.mu.Lock()
+			fill(o, &now.Servers[1], text)
+			o.gate.mu.Unlock()
+			o.site.runs.set(now)
+		}
+		look := func(path string) []string {
+			a := o.do("GET", path, "")
+			guarded(t, a.h)
+			plainText(t, name, a.text)
+			return shape(t, a.text)
+		}
+		set("plain")
+		list, one := look(o.home+"servers"), look(o.home+"server/notes")
+		for _, text := range loopbacktest.Payloads {
+			set(text)
+			if got := look(o.home + "servers"); !slices.Equal(got, list) {
+				t.Errorf("%s, %.60q: the list is %q", name, text, got)
+			}
+			if got := look(o.home + "server/notes"); !slices.Equal(got, one) {
+				t.Errorf("%s, %.60q: the page is %q", name, text, got)
+			}
+		}
+	}
+}
