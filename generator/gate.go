@@ -116,11 +116,10 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 	}
 	kept := lasting(c, binds)
 	d.Keeps = len(kept) > 0 && keeps(c)
-	d.Kept = len(kept) == 0 || d.Keeps
+	d.Kept = len(kept) == 0 && !s.Attached() || d.Keeps
 	g.Trial = trial(s, c.host, d)
 	says := len(d.Words) + len(d.Packages) + len(d.Holds) + len(d.Asks) + len(s.Allowed)
-	says += map[bool]int{true: 1}[s.Attached()]
-	if says > 0 || d.Kept || d.Doubt != nil || d.Service != "" || d.Of != "" {
+	if says > 0 || s.Attached() || d.Kept || d.Doubt != nil || d.Service != "" || d.Of != "" {
 		g.Declared, _ = json.Marshal(d) // strings
 	}
 	if b, err := json.Marshal(g); err != nil || len(b) > maxHello {

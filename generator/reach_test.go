@@ -2,6 +2,7 @@ package generator
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/generator/declaration"
@@ -86,6 +87,46 @@ func TestReachDecides(t *testing.T) {
 			if got != want {
 				t.Errorf("%s, %s: %s, want %s: %+v", name, tool, got, want, call.Facts)
 			}
+		}
+	}
+}
+
+// TestShippedReversible: a shipped word that a write is reversible counts if pfar keeps what the write overwrites, or
+// there is nothing to keep. The owner's word counts by itself.
+func TestShippedReversible(t *testing.T) {
+	const (
+		node  = "command = \"node\"\n"
+		off   = "sandbox {\n writable = [\"/srv/data\"]\n undo = false\n}\n"
+		kept  = "sandbox {\n writable = [\"/srv/data\"]\n}\n"
+		home  = "sandbox {\n state = true\n undo = false\n}\n"
+		files = "service: services/filesystem.hcl"
+		word  = "tool \"edit_file\" {\n effect = \"reversible\"\n}\n"
+	)
+	p := policies.Load(nil, "").Policy
+	for name, c := range map[string]struct {
+		text string
+		want gate.Effect
+		from string
+	}{
+		"nothing to keep":        {node, gate.Reversible, files},
+		"a folder that is kept":  {node + kept, gate.Reversible, files},
+		"a folder that is not":   {node + off, gate.Irreversible, "undo: not kept"},
+		"a home that is not":     {node + home, gate.Irreversible, "undo: not kept"},
+		"many processes":         {"sessions = \"own\"\n" + node + kept, gate.Irreversible, "undo: not kept"},
+		"pfar does not start it": {"transport = \"uds\"\npath = \"/run/echo.sock\"\n", gate.Irreversible, "undo: not kept"},
+		"a vendor runs it": {
+			"transport = \"stream-http\"\nurl = \"https://files.test/mcp\"\n", gate.Reversible, files,
+		},
+		"the owner's word": {node + off + word, gate.Reversible, "owner: a.hcl"},
+	} {
+		var d gate.Declared
+		told := sandboxed(t, "a", "service = \"filesystem\"\n"+c.text)
+		if err := json.Unmarshal(told.Declared, &d); err != nil {
+			t.Fatal(err)
+		}
+		f := p.Resolve(gate.Offer{Server: d, Name: "edit_file", Confined: gate.NewSandboxes([]gate.Sandbox{told}).Of(d)})
+		if from := f.From.Effect; f.Effect != c.want || !strings.HasPrefix(from, c.from) {
+			t.Errorf("%s: %s by %q, want %s by %q", name, f.Effect, from, c.want, c.from)
 		}
 	}
 }

@@ -48,8 +48,11 @@ func explainUndo(b *strings.Builder, p plan.Plan) {
 			declaration.Short(p.Undo.Time), p.Name, size(p.Undo.Size))
 	case !slices.ContainsFunc(p.Sandbox.Mounts, outlives):
 	case p.Gateway.Sessions.Own:
-		fmt.Fprintf(b, "What it overwrites cannot be taken back: several processes write it (sessions = \"own\").\n")
+		fmt.Fprintf(b, "What it overwrites cannot be taken back: several processes write it (sessions = \"own\").\n"+shipped)
 	default:
-		fmt.Fprintf(b, "What it overwrites cannot be taken back: undo = false.\n")
+		fmt.Fprintf(b, "What it overwrites cannot be taken back: undo = false.\n"+shipped)
 	}
 }
+
+// shipped is what that costs.
+const shipped = "So none of its tools counts as reversible because shipped facts say so.\n"

@@ -103,7 +103,7 @@ func TestTools(t *testing.T) {
 		{"browser", "browser_evaluate", "public raw, to public, irreversible, in browser/devtools"},
 		{"browser", "browser_new_in_next_version", "public raw, to public, irreversible, forbidden"},
 	} {
-		f := p.Resolve(gate.Offer{Server: gate.Declared{Server: c.server, Service: c.server}, Name: c.tool})
+		f := p.Resolve(gate.Offer{Server: gate.Declared{Server: c.server, Service: c.server, Kept: true}, Name: c.tool})
 		if got := facts(f); got != c.want {
 			t.Errorf("%s %s: %s, want %s", c.server, c.tool, got, c.want)
 		}
@@ -139,7 +139,10 @@ func TestNameIsNoService(t *testing.T) {
 		}
 		for _, name := range tools {
 			for _, hints := range []*gate.Hints{nil, {ReadOnly: &yes, OpenWorld: &no}} {
-				facts := func(d gate.Declared) gate.Facts { return p.Resolve(gate.Offer{Server: d, Name: name, Hints: hints}) }
+				facts := func(d gate.Declared) gate.Facts {
+					d.Kept = true
+					return p.Resolve(gate.Offer{Server: d, Name: name, Hints: hints})
+				}
 				certain := gate.Declared{Server: service, Service: service}
 				if packages := p.Services[service].Packages; len(packages) > 0 { // else its vendor runs it
 					certain = gate.Declared{Server: service, Packages: packages[:1]}

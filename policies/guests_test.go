@@ -64,7 +64,7 @@ func TestGuests(t *testing.T) {
 	tools := 0
 	for _, service := range Services() {
 		known := p.Services[service]
-		server := gate.Declared{Server: "x", Service: service}
+		server := gate.Declared{Server: "x", Service: service, Kept: true}
 		whole := p.Resolve(gate.Offer{Server: server, Name: "zzz"})
 		if is := whole.Output.Integrity != gate.Raw; is != (clean[service] != "") {
 			t.Errorf("%s: its output is %s, and the test says otherwise", service, whole.Output)
@@ -96,7 +96,7 @@ func TestGuests(t *testing.T) {
 	// What a raw session writes to such a service, with something internal in it, is never for inspectors alone to decide.
 	for service, tools := range guests {
 		for _, tool := range tools {
-			f := p.Resolve(gate.Offer{Server: gate.Declared{Server: "x", Service: service}, Name: tool})
+			f := p.Resolve(gate.Offer{Server: gate.Declared{Server: "x", Service: service, Kept: true}, Name: tool})
 			s := gate.Session{Profile: "balanced", Label: gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}}
 			d := p.Decide(s, gate.Call{Name: tool, Method: "tools/call", Facts: f, Pinned: true, Schema: true, Audit: true})
 			if d.Verdict != gate.Ask {

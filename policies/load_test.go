@@ -93,7 +93,7 @@ func TestMistakes(t *testing.T) {
 
 // decide is what the policy makes of a tool, in a session.
 func decide(p *gate.Policy, profile string, label gate.Label, server, tool string) gate.Decision {
-	f := p.Resolve(gate.Offer{Server: gate.Declared{Server: server, Service: server}, Name: tool})
+	f := p.Resolve(gate.Offer{Server: gate.Declared{Server: server, Service: server, Kept: true}, Name: tool})
 	return p.Decide(gate.Session{Profile: profile, Label: label}, gate.Call{
 		Client: "editor", Server: server, Name: tool, Method: "tools/call", Pinned: true, Schema: true, Audit: true, Facts: f,
 	})
@@ -305,7 +305,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		for _, tool := range []string{"send_email", "get_issue", "browser_evaluate", "x"} {
 			for _, server := range []string{"gmail", "github", "browser", "unknown"} {
-				o := gate.Offer{Server: gate.Declared{Server: server, Service: server}, Name: tool}
+				o := gate.Offer{Server: gate.Declared{Server: server, Service: server, Kept: true}, Name: tool}
 				was, now := shipped.Resolve(o), s.Policy.Resolve(o)
 				if !was.Output.Below(now.Output) || now.Audience > was.Audience || now.Effect < was.Effect || was.Forbidden+was.Tier != "" && now.Forbidden+now.Tier == "" {
 					t.Fatalf("%s %s has become laxer: %+v, was %+v", server, tool, now, was)

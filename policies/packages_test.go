@@ -112,7 +112,7 @@ func TestPackages(t *testing.T) {
 		}
 		name := list.Package[:strings.LastIndex(list.Package, "@")]
 		for _, tool := range list.Tools {
-			f := p.Resolve(gate.Offer{Server: gate.Declared{Server: "x", Packages: []string{name}}, Name: tool.Name})
+			f := p.Resolve(gate.Offer{Server: gate.Declared{Server: "x", Packages: []string{name}, Kept: true}, Name: tool.Name})
 			if got := facts(f); got != wants[tool.Name] {
 				t.Errorf("%s %s: %s, want %q", name, tool.Name, got, wants[tool.Name])
 			}

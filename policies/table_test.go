@@ -356,7 +356,8 @@ func TestEveryTier(t *testing.T) {
 			tier = strings.TrimPrefix(said[3], "in browser/")
 		}
 		for _, tool := range strings.Fields(tools) {
-			f := p.Resolve(gate.Offer{Server: gate.Declared{Server: "x", Packages: []string{"@playwright/mcp"}}, Name: tool})
+			server := gate.Declared{Server: "x", Packages: []string{"@playwright/mcp"}, Kept: true}
+			f := p.Resolve(gate.Offer{Server: server, Name: tool})
 			for at := range situations() {
 				if at[narrow]+at[effect]+at[source]+at[unpinned]+at[unchecked]+at[unrecorded] > 0 {
 					continue

@@ -84,26 +84,25 @@ func (c Confinement) audience(own Confidentiality, reads bool) func(fact[Confide
 	}
 }
 
-// kept is where an effect comes from that is reversible because pfar keeps what is overwritten.
-const kept = "undo: kept"
+// Where an effect comes from that is reversible because pfar keeps what is overwritten, and one that is irreversible
+// because pfar does not.
+const (
+	kept    = "undo: kept"
+	notKept = "undo: not kept"
+)
 
-// effect is what a sandbox makes of an effect: where all that a server can change is kept, all of it can be undone.
-func (c Confinement) effect(keeps bool) func(fact[Effect]) fact[Effect] {
-	return func(below fact[Effect]) fact[Effect] {
-		if c.Bound == Inside && keeps && below.value > Reversible {
-			return fact[Effect]{Reversible, kept}
-		}
-		return below
+// effect is what undo makes of an effect. If a server reaches nothing, and pfar keeps all that it can change, then its
+// writes are reversible. If pfar does not keep what a call overwrites, a shipped word that the call is reversible
+// restores nothing.
+func (o Offer) effect(below fact[Effect]) fact[Effect] {
+	keeps := o.Server.Kept && !o.Unkept
+	switch {
+	case !keeps && below.value == Reversible:
+		return fact[Effect]{Irreversible, notKept}
+	case keeps && below.value > Reversible && o.Confined.Bound == Inside:
+		return fact[Effect]{Reversible, kept}
 	}
-}
-
-// lost is what becomes of an effect if what a call overwrites could not be kept: that what is shipped calls a write
-// reversible does not bring back what was there.
-func lost(below fact[Effect]) fact[Effect] {
-	if below.value != Reversible {
-		return below
-	}
-	return fact[Effect]{Irreversible, "undo: not kept"}
+	return below
 }
 
 // confinement is that of the server alone.

@@ -127,11 +127,7 @@ func (p *Policy) resolve(o Offer, service string) Facts {
 	written := fact[Integrity]{f.Output.Integrity, unknown}
 	f.Output.Confidentiality, f.From.Confidentiality = resolve(l, secret, nil, confidentiality, higher)
 	f.Output.Integrity, f.From.Integrity = resolve(l, written, nil, integrity, higher)
-	undo := o.Confined.effect(o.Server.Kept)
-	if o.Unkept {
-		undo = lost
-	}
-	f.Effect, f.From.Effect = resolve(l, o.Hints.effect(), undo, effect, higher)
+	f.Effect, f.From.Effect = resolve(l, o.Hints.effect(), o.effect, effect, higher)
 	reads := o.Kind == Tool && f.Effect == None && l.read()
 	if o.Kind != Tool {
 		f.Effect, f.From.Effect = None, "protocol"

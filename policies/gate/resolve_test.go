@@ -24,7 +24,7 @@ func TestPriority(t *testing.T) {
 		},
 	}
 	owner := Declared{Server: "sales", Service: "crm", Words: []Word{{Tool: "*_x", Effect: None, From: "owner: sales.hcl"}}}
-	silent := Declared{Server: "sales", Service: "crm"}
+	silent := Declared{Server: "sales", Service: "crm", Kept: true}
 	for _, c := range []struct {
 		server Declared
 		kind   Kind

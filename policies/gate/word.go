@@ -103,7 +103,8 @@ type Declared struct {
 	Owned bool          `json:"owned,omitempty"` // each name of Reach has one owner: none is a public suffix
 	Asks  []string      `json:"asks,omitempty"`  // what it may ask of clients that leads out: "elicitation", "sampling"
 
-	// Every folder that it writes to and that outlives it can be restored to what it was before a call (pfar undo).
+	// Every folder that it writes to and that outlives it can be restored to what it was before a call (pfar undo). It
+	// has no other folders: a server that pfar does not start may have any.
 	Kept bool `json:"kept,omitempty"`
 	// There is such a folder: before a call that may write, its launcher is asked to keep what is there.
 	Keeps bool `json:"keeps,omitempty"`

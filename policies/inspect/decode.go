@@ -19,6 +19,7 @@ import (
 
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/policies/jsontext"
 	"github.com/pfar/pfar/policies/scan"
 )
 
@@ -69,12 +70,53 @@ func (in *Inspection) decoded(text string, plain bool, within []string) {
 
 // Readings gives read every text that can be read out of a value of JSON: its names, its strings and numbers side by
 // side, and what these are an encoding of, as the search for secrets undoes it. It reports false if that is too much.
+// read keeps no text.
 func Readings(value []byte, read func(text string)) (whole bool) {
-	b := Builtin{read: read}
-	in := b.Begin(inspector.Outbound, value)
-	in.all.whole = true
-	in.End(in.strings())
-	return !slices.ContainsFunc(in.findings, func(f Finding) bool { return f.Severity < Note })
+	r := readers.Get().(*reader)
+	r.builtin.read = read
+	begin(&r.Inspection, &r.builtin, inspector.Outbound, value)
+	r.all = joined{text: r.room[:0], whole: true}
+	r.End(r.texts())
+	whole = !slices.ContainsFunc(r.findings, func(f Finding) bool { return f.Severity < Note })
+	if room := r.all.text; cap(room) <= maxEnd {
+		r.room = room
+	}
+	r.builtin.read, r.Inspection = nil, Inspection{}
+	readers.Put(r)
+	return whole
+}
+
+// reader is what Readings works with. It is used again: to make it takes as long as a short text does.
+type reader struct {
+	Inspection
+	builtin Builtin
+	room    []byte // for strings side by side
+}
+
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
+// texts is strings for Readings, which numbers are texts for, too. It reads the text once: what turns out to be no
+// JSON is read as a whole after the strings before that place.
+func (r *reader) texts() (deepest int) {
+	b := r.value
+	var tokens jsontext.Reader
+	defer tokens.Close()
+	tokens.Reset(b)
+	for {
+		t, err := tokens.Next()
+		switch {
+		case err != nil:
+			r.String(0, string(b), false)
+			return -1
+		case t.Kind == jsontext.End:
+			return deepest
+		case t.Kind == '"':
+			r.String(t.Start, tokens.Text(t), t.Name)
+		case t.Kind == jsontext.Number:
+			r.all.add(shared(b[t.Start:t.End]), len(b))
+		}
+		deepest = max(deepest, tokens.Depth())
+	}
 }
 
 // reading passes a text on. Strings as they stand come side by side, at the end.

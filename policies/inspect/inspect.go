@@ -164,14 +164,19 @@ func (b *Builtin) Inspect(d inspector.Direction, value []byte) Report {
 
 // Begin begins to look at a value of JSON for somebody who reads it, and has each of its strings looked at.
 func (b *Builtin) Begin(d inspector.Direction, value []byte) *Inspection {
-	in := &Inspection{Builtin: b, direction: d, value: value, limits: b.Limits}
+	in := new(Inspection)
+	begin(in, b, d, value)
+	return in
+}
+
+func begin(in *Inspection, b *Builtin, d inspector.Direction, value []byte) {
+	in.Builtin, in.direction, in.value, in.limits = b, d, value, b.Limits
 	if in.limits == (Limits{}) {
 		in.limits = DefaultLimits
 	}
 	if len(value) > in.limits.Size {
 		in.add("size", Suspicious, nil, fmt.Sprintf("%d bytes, more than %d", len(value), in.limits.Size), "")
 	}
-	return in
 }
 
 // Suspicion returns what a text of JSON that comes in is suspicious for, in words; "" if it is not. Others are the

@@ -23,11 +23,8 @@ func (in *Inspection) strings() (deepest int) {
 	r.Reset(b)
 	for t := r.Known(); t.Kind != jsontext.End; t = r.Known() {
 		deepest = max(deepest, r.Depth())
-		switch {
-		case t.Kind == '"' && !(r.Again() && in.direction == inspector.Inbound):
+		if t.Kind == '"' && !(r.Again() && in.direction == inspector.Inbound) {
 			in.String(t.Start, r.Text(t), t.Name)
-		case t.Kind == jsontext.Number && in.read != nil:
-			in.all.add(shared(b[t.Start:t.End]), len(b))
 		}
 	}
 	return deepest

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,60 @@ func TestRealPackages(t *testing.T) {
 		}
 	}
 }
+
+// TestGlobalPackage has npm install a server globally from its registry (npm i -g), and starts it by the link in bin.
+// What is shipped about its service goes for its tools, although its declaration has another name.
+func TestGlobalPackage(t *testing.T) {
+	t.Parallel()
+	const name, version = "@modelcontextprotocol/server-memory", "2026.8.31"
+	dir, err := filepath.EvalSymlinks(directory(t, "/var/tmp"))
+	check(t, err)
+	install := exec.Command("npm", "install", "--global", "--no-audit", "--no-fund", "--prefix", dir, name+"@"+version)
+	install.Env = append(os.Environ(), "HOME="+dir)
+	switch out, err := install.CombinedOutput(); {
+	case unreached.Match(out):
+		t.Skipf("NOT RUN: npm does not reach its registry: %s", out)
+	case err != nil:
+		t.Fatalf("%v\n%s", err, out)
+	}
+	link := filepath.Join(dir, "bin/mcp-server-memory")
+	if to, err := os.Readlink(link); err != nil || !strings.Contains(to, "lib/node_modules/"+name) {
+		t.Fatalf("npm's command leads to %q: %v", to, err)
+	}
+	const text = `command = %q
+pins = "trust-first"
+env = { MEMORY_FILE_PATH = "/home/mcp/memory.json" }
+sandbox {
+  state = true
+}
+`
+	p := start(t, map[string]string{"notes.hcl": fmt.Sprintf(text, link)})
+	p.awaitRunning("notes")
+	p.isOf("notes", name)
+	for tool, row := range map[string]string{
+		"read_graph":      "read shipped service sensitive clean sensitive none",
+		"create_entities": "write shipped service sensitive clean sensitive reversible",
+		"delete_entities": "write shipped service, undo sensitive clean sensitive reversible",
+	} {
+		out, errs, code := p.command("tools", "notes", tool)
+		if out = strings.Join(strings.Fields(out), " "); code != 0 || !strings.Contains(out, "notes."+tool+" "+row) {
+			t.Errorf("%s: %d %s %s, want %s", tool, code, errs, out, row)
+		}
+	}
+	explained, _, _ := p.command("explain", "notes")
+	for _, want := range []string{"it belongs to the service memory", "(service: services/memory.hcl:"} {
+		if !strings.Contains(explained, want) {
+			t.Errorf("explain: %s, want %s", explained, want)
+		}
+	}
+	out, errs, code := p.command("call", "notes.read_graph")
+	if code != 0 || !strings.Contains(out, "entities") {
+		t.Errorf("called: %d %s %s", code, errs, out)
+	}
+}
+
+// unreached is how npm says that it does not reach a registry.
+var unreached = regexp.MustCompile(`ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ENETUNREACH|ETIMEDOUT`)
 
 // atHome runs installers, which keep what they need in a folder of the test.
 func atHome(t *testing.T, dir string) func(in string, env []string, words ...string) {

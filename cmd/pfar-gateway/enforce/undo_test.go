@@ -102,10 +102,10 @@ func TestUnkept(t *testing.T) {
 }
 
 // TestUnkeptIsIrreversible: a write of a server that reaches nothing is reversible if undo has kept what it overwrites.
-// If undo could not keep it, the gate asks a person, even if a shipped policy calls the tool reversible. The owner's
-// word stands, and the gate asks about no read.
+// If undo could not keep it, or the owner has switched it off, the gate asks a person, even if a shipped policy calls
+// the tool reversible. The owner's word stands, and the gate asks about no read.
 func TestUnkeptIsIrreversible(t *testing.T) {
-	full := errors.New("the shelf is full")
+	full, off := errors.New("the shelf is full"), errors.New("undo = false")
 	taken := gate.Word{Effect: gate.Reversible, From: "owner: files.hcl"}
 	const nobody, lost = "undo: kept", "undo: not kept"
 	for _, c := range []struct {
@@ -126,8 +126,15 @@ func TestUnkeptIsIrreversible(t *testing.T) {
 		{"unheard_of", "", nil, full, gate.Irreversible, "unknown", true},
 		{"read_file", "filesystem", nil, full, gate.None, "service: ", false},
 		{"write_file", "filesystem", []gate.Word{taken}, full, gate.Reversible, taken.From, false},
+		{"write_file", "filesystem", nil, off, gate.Irreversible, "service: ", true},
+		{"edit_file", "filesystem", nil, off, gate.Irreversible, lost, true},
+		{"move_file", "filesystem", nil, off, gate.Irreversible, lost, true},
+		{"unheard_of", "filesystem", nil, off, gate.Irreversible, "unknown", true},
+		{"read_file", "filesystem", nil, off, gate.None, "service: ", false},
+		{"edit_file", "filesystem", []gate.Word{taken}, off, gate.Reversible, taken.From, false},
 	} {
-		d := gate.Declared{Server: "files", Service: c.service, Words: c.owner, Kept: true, Keeps: true}
+		keeps := c.err != off
+		d := gate.Declared{Server: "files", Service: c.service, Words: c.owner, Kept: keeps, Keeps: keeps}
 		declared, err := json.Marshal(d)
 		if err != nil {
 			t.Fatal(err)

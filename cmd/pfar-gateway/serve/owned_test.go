@@ -59,7 +59,7 @@ func TestSwitchedOffIsNotThere(t *testing.T) {
 		g := start(t, DefaultLimits())
 		g.Launch(t, handover.Server{Name: "one", Pins: pinned, Declared: registrytest.Trusted("one"),
 			Tools: map[string]handover.Tool{
-				"one-read":   {Rename: "get", Description: "Fetches what is mine"},
+				"one-read":   {Rename: "gist", Description: "Gives mine"}, // no search for "read" finds that
 				"one-drop":   {Enabled: &no},
 				"x.drop-one": {Enabled: &no},
 			}}, kinds("one")).Ready(t)
@@ -90,7 +90,7 @@ func TestSwitchedOffIsNotThere(t *testing.T) {
 				t.Errorf("%s, %s:\ngot  %q\nwant %q", pinned, pair[0], got, want)
 			}
 		}
-		got := g.as(deskToken).session(t, "/mcp/one").call(t, "tools/call", `{"name":"get","arguments":{}}`)
+		got := g.as(deskToken).session(t, "/mcp/one").call(t, "tools/call", `{"name":"gist","arguments":{}}`)
 		if held := strings.Contains(got, "held back"); held != (pinned == "hold") {
 			t.Errorf("%s: under the owner's name: %s", pinned, got)
 		}

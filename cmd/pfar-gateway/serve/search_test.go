@@ -51,7 +51,7 @@ func declaredClient(name, token string) access.Client {
 }
 
 // own calls one of pfar's tools, and returns what it says.
-func (c *client) own(t *testing.T, name, arguments string) string {
+func (c *client) own(t testing.TB, name, arguments string) string {
 	t.Helper()
 	return c.call(t, "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, arguments))
 }

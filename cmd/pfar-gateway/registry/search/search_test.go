@@ -45,6 +45,8 @@ func TestFind(t *testing.T) {
 		"posting a message":       {"slack__slack_post_message"},
 		"event":                   {"calendar__createEvent"},
 		"appointments":            {"calendar__createEvent"},
+		"schedule a meeting":      {"calendar__createEvent"},
+		"of the":                  nil,
 		"github__create_issue":    {"github__create_issue", "github__search_issues"},
 		"createEvent":             {"calendar__createEvent"},
 		"API-post-search":         {"notion__API-post-search"},
