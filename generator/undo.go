@@ -55,4 +55,4 @@ func explainUndo(b *strings.Builder, p plan.Plan) {
 }
 
 // shipped is what that costs.
-const shipped = "So none of its tools counts as reversible because shipped facts say so.\n"
+const shipped = "So shipped facts make none of its tools reversible.\n"

@@ -9,9 +9,13 @@ import (
 	"github.com/pfar/pfar/units/loopback"
 )
 
-// lookAgain is how often a page is compared with what it would show now. The gateway tells at once of calls that wait.
-// A label rises on the way of a call, which waits for nobody who watches.
+// lookAgain is how often an open page is compared with a new one. The gateway reports waiting calls at once, but not a
+// label that rises.
 const lookAgain = 5 * time.Second
+
+// calm is how long a page stays as it is: a server that is refused something again and again would have it loaded again
+// while a person reads it.
+const calm = 2 * time.Second
 
 // events tells a page when it is out of date, by its fingerprint (server-sent events, HTML 9.2). The query is the path
 // of the page. Nothing of what it shows is in it.
@@ -53,6 +57,11 @@ func (s *site) events(w http.ResponseWriter, r *http.Request, one *session) {
 				return
 			}
 			if _, err := fmt.Fprintf(w, "retry: 2000\ndata: %s\n\n", now); err != nil || c.Flush() != nil {
+				return
+			}
+			select {
+			case <-time.After(calm):
+			case <-ctx.Done():
 				return
 			}
 		}

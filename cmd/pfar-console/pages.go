@@ -47,7 +47,7 @@ type content struct {
 	title    string
 	template string
 	body     any  // of the template; nil: there is nothing to show
-	seen     any  // differs when the page is out of date; nil: body does. What is not in its JSON may change
+	seen     any  // the page is out of date when its JSON changes; nil: when that of body does
 	quiet    bool // the page shows a question, and does not change by itself
 }
 
@@ -162,15 +162,15 @@ func (s *site) finish(w http.ResponseWriter, r *http.Request, one *session, next
 	case errors.Is(err, control.ErrDenied), errors.Is(err, control.ErrNotRunning): // it was not asked
 		n = notice{"Nothing was done: " + visible.Reveal(err.Error()), true}
 	case err != nil:
-		const unknown = "The gateway gave no answer, so it is not known whether this was done. " +
-			"What it says when it is back stands below: "
+		const unknown = "The gateway gave no answer, so pfar does not know whether this was done. " +
+			"When the gateway is back, this page shows it: "
 		n = notice{unknown + visible.Reveal(err.Error()), true}
 	}
 	s.say(one, n)
 	http.Redirect(w, r, one.path(next), http.StatusSeeOther)
 }
 
-// folded is a list of which one sees the beginning. The rest unfolds, and of very many some are only counted.
+// folded is a list that shows its beginning and unfolds more. It only counts what is beyond maxFirst and maxMore.
 type folded[T any] struct {
 	First, More []T
 	Left        int // that are in neither

@@ -104,7 +104,7 @@ func (s *site) post(w http.ResponseWriter, r *http.Request, one *session, do tak
 		loopback.Refuse(w, http.StatusForbidden, nothing+"only pfar's own page may send its form")
 		return
 	}
-	form, err := loopback.ReadForm(w, r, maxForm, "turn", "act", "digest", "reason")
+	form, err := loopback.ReadForm(w, r, maxForm, "turn", "act", "digest", "reason", "seen")
 	if err != nil {
 		loopback.Unreadable(w, nothing, err)
 		return

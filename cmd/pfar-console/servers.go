@@ -32,14 +32,14 @@ func (r *running) set(now *control.Report) {
 	r.last, r.changed = now, make(chan struct{})
 }
 
-// now returns it, with what is closed when pfard says more. It is not to be changed.
+// now returns the last report, and a channel that closes when pfard sends the next one. The report is not to be changed.
 func (r *running) now() (*control.Report, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last, r.changed
 }
 
-// errNothingSaid is until pfard speaks, which it does at once.
+// errNothingSaid is the refusal until pfard sends its first report, which it does at once.
 var errNothingSaid error = &ask.Refusal{Reason: "pfard has not said yet what runs: load the page again"}
 
 // servers are all that are declared.
@@ -108,7 +108,7 @@ type oneServer struct {
 	Tools folded[tool]
 }
 
-// tool is what the gate goes by for one.
+// tool is one tool with the facts by which the gate decides.
 type tool struct {
 	Name string
 	Rows []wording.Row

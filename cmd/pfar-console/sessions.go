@@ -94,7 +94,7 @@ func urgency(s operator.Session) int {
 
 func labelledOf(one *session, s operator.Session) labelled {
 	l := labelled{
-		Handle: visible.Reveal(s.Handle), Seen: "It has read " + wording.Seen(s.Label, s.Sources),
+		Handle: visible.Reveal(s.Handle), Seen: hasRead(s),
 		Raised: s.Label != gate.Start, Made: moment(s.Created), Used: moment(s.Used),
 	}
 	name := s.Client + "/" + s.Handle
@@ -123,7 +123,7 @@ func labelledOf(one *session, s operator.Session) labelled {
 
 func stainOf(one *session, s operator.Stain) stain {
 	t := stain{
-		Server: visible.Reveal(s.Server), Seen: "It may hold " + wording.Seen(s.Label, nil),
+		Server: visible.Reveal(s.Server), Seen: mayHold(s),
 		Act: button{orderPath(one, "clear", s.Server), orders["clear"].button},
 	}
 	if len(s.Places) > 0 {
@@ -188,15 +188,20 @@ func orderPath(one *session, act, subject string) string {
 }
 
 // question asks a person whether an order is to be carried out.
-type question struct{ Path, Act, Words, Note, Button, Back string }
+type question struct {
+	Path, Act, Words, Note, Button, Back string
+
+	Seen string // what the person has seen of the subject
+}
 
 func (s *site) question(ctx context.Context, one *session, o order, subject string) (content, error) {
-	if err := s.desk.knows(ctx, o, subject); err != nil {
+	words, seen, err := s.desk.knows(ctx, o, subject)
+	if err != nil {
 		return content{}, err
 	}
 	q := question{
-		orderPath(one, o.act, subject), o.act, fmt.Sprintf(o.question, visible.Reveal(subject)), o.note, o.button,
-		one.path("sessions"),
+		orderPath(one, o.act, subject), o.act, fmt.Sprintf(o.question, visible.Reveal(subject)), words + o.note, o.button,
+		one.path("sessions"), seen,
 	}
 	return content{title: o.button, template: "question", body: q, quiet: true}, nil
 }
@@ -207,15 +212,21 @@ func (s *site) carryOut(o order, subject string) taker {
 	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
 		n, err := notice{}, error(loopback.ErrForm)
 		if form["act"] == o.act {
-			n, err = s.desk.order(r.Context(), o, subject)
+			n, err = s.desk.order(r.Context(), o, subject, form["seen"])
 		}
 		s.finish(w, r, one, "sessions", n, err)
 	}
 }
 
-// order has the gateway do it.
-func (d desk) order(ctx context.Context, o order, subject string) (notice, error) {
-	if err := d.knows(ctx, o, subject); err != nil {
+var errChanged = &ask.Refusal{Reason: "it has changed since you were asked; look at it again"}
+
+// order has the gateway do it, if the subject is still as the person has seen it.
+func (d desk) order(ctx context.Context, o order, subject, seen string) (notice, error) {
+	_, now, err := d.knows(ctx, o, subject)
+	if err == nil && now != seen {
+		err = errChanged
+	}
+	if err != nil {
 		return notice{}, err
 	}
 	var path string
@@ -230,7 +241,7 @@ func (d desk) order(ctx context.Context, o order, subject string) (notice, error
 		path = "/sessions/" + url.PathEscape(client) + "/" + url.PathEscape(handle) + "/" + o.act
 	}
 	var answer map[string]string
-	err := d.ask(ctx, http.MethodPost, path, body, &answer)
+	err = d.ask(ctx, http.MethodPost, path, body, &answer)
 	if o.act == "new" {
 		client, handle = visible.Reveal(answer["client"]), visible.Reveal(answer["handle"])
 		return notice{Words: fmt.Sprintf("%s has the session %s. The client uses it at /mcp/%[1]s/%s.", client, handle)}, err
@@ -238,20 +249,33 @@ func (d desk) order(ctx context.Context, o order, subject string) (notice, error
 	return notice{Words: fmt.Sprintf(o.done, visible.Reveal(subject))}, err
 }
 
-// knows reports why there is nothing that an order could be about: only what the gateway names gets into a path.
-func (d desk) knows(ctx context.Context, o order, subject string) error {
+// knows says what the subject of an order is, in words and as a fingerprint, or why there is none: only what the gateway
+// names gets into a path.
+func (d desk) knows(ctx context.Context, o order, subject string) (words, seen string, err error) {
 	if o.act == "clear" {
 		all, err := d.stains(ctx)
-		if err == nil && !slices.ContainsFunc(all, func(s operator.Stain) bool { return s.Server == subject }) {
-			err = &ask.Refusal{Reason: "this server is not stained"}
+		for _, s := range all {
+			if s.Server == subject {
+				return mayHold(s) + " ", content{body: s}.fingerprint(), nil
+			}
 		}
-		return err
+		return "", "", cmp.Or(err, error(&ask.Refusal{Reason: "this server is not stained"}))
 	}
 	all, err := d.sessions(ctx)
-	if err == nil && !slices.ContainsFunc(all, func(s operator.Session) bool {
-		return subject == s.Client+"/"+s.Handle || o.act == "new" && subject == s.Client
-	}) {
-		err = &ask.Refusal{Reason: "there is no such session"}
+	for _, s := range all {
+		switch {
+		case o.act == "new" && subject == s.Client:
+			return "", "", nil
+		case subject == s.Client+"/"+s.Handle:
+			state := []any{s.Label, s.Frozen, len(s.Sources)}
+			return hasRead(s) + " ", content{body: state}.fingerprint(), nil
+		}
 	}
-	return err
+	return "", "", cmp.Or(err, error(&ask.Refusal{Reason: "there is no such session"}))
 }
+
+// hasRead and mayHold are what a session and a server hold, in a sentence.
+func hasRead(s operator.Session) string {
+	return "It has read " + wording.Seen(s.Label, s.Sources) + "."
+}
+func mayHold(s operator.Stain) string { return "It may hold " + wording.Seen(s.Label, nil) + "." }

@@ -58,12 +58,21 @@ func openSessions(t *testing.T) *opened {
 // confirm sends the form of a question's page.
 func (o *opened) confirm(path, act string, headers ...string) answer {
 	o.t.Helper()
-	turn := field.FindStringSubmatch(o.do("GET", path, "").text)
-	if turn == nil {
+	return o.do("POST", path, o.answering(path, act), headers...)
+}
+
+// answering is the form of the page of a question, as a browser sends it.
+func (o *opened) answering(path, act string) string {
+	o.t.Helper()
+	page := o.do("GET", path, "").text
+	turn, seen := field.FindStringSubmatch(page), seenField.FindStringSubmatch(page)
+	if turn == nil || seen == nil {
 		o.t.Fatalf("%s has no form", path)
 	}
-	return o.do("POST", path, "act="+act+"&turn="+turn[2], headers...)
+	return "act=" + act + "&turn=" + turn[2] + "&seen=" + seen[1]
 }
+
+var seenField = regexp.MustCompile(`name="seen" value="([^"]*)"`)
 
 // TestSessions: the page says what each session has read and from where, and each act asks first, goes to the gateway
 // as it is written there, and is told.
@@ -106,6 +115,27 @@ func TestSessions(t *testing.T) {
 		if now := o.do("GET", o.home+"sessions", "").text; !strings.Contains(now, want[1]) {
 			t.Errorf("%s is not told: %s", path, now)
 		}
+	}
+}
+
+// TestOrderOfAnotherState: what a session has read since the question is not forgotten with the answer.
+func TestOrderOfAnotherState(t *testing.T) {
+	o := openSessions(t)
+	at := o.home + "do/reset/laptop/default"
+	if q := o.do("GET", at, "").text; !strings.Contains(q, "strangers&#39; text (web.fetch)") {
+		t.Errorf("the question does not say what is forgotten: %s", q)
+	}
+	form := o.answering(at, "reset")
+	more := &o.gate.all[slices.IndexFunc(o.gate.all, func(s operator.Session) bool {
+		return s.Handle == "default" &&
+			s.Client == "laptop"
+	})]
+	more.Sources = append(more.Sources, operator.Source{Server: "mail", Tool: "read", Label: more.Label})
+	if a := o.do("POST", at, form); a.code != 303 || len(o.gate.got()) > 0 {
+		t.Errorf("%d, the gateway got %q", a.code, o.gate.got())
+	}
+	if now := o.do("GET", o.home+"sessions", "").text; !strings.Contains(now, "it has changed since you were asked") {
+		t.Errorf("the page does not say so: %s", now)
 	}
 }
 

@@ -482,7 +482,7 @@ func guarded(t *testing.T, h http.Header) {
 
 var seen = regexp.MustCompile(` data-seen="([^"]+)"`)
 
-// shape is what elements a page has. That it is another page than before is in one of their attributes.
+// shape lists the elements of a page, without the attribute that differs between versions of the page.
 func shape(t *testing.T, text string) []string {
 	t.Helper()
 	return loopbacktest.Shape(t, seen.ReplaceAllString(text, ""))
@@ -631,7 +631,7 @@ func TestWithoutTheGateway(t *testing.T) {
 		t.Errorf("%d %s", a.code, a.text)
 	}
 	a := o.do("GET", o.home, "")
-	if !strings.Contains(a.text, "not known whether") || !strings.Contains(a.text, "The gateway does not answer") ||
+	if !strings.Contains(a.text, "does not know whether") || !strings.Contains(a.text, "The gateway does not answer") ||
 		strings.Contains(a.text, "No call waits") || strings.Contains(a.text, "answers <b>") {
 		t.Errorf("%s", a.text)
 	}

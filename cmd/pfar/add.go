@@ -26,10 +26,10 @@ declaration is a file of yours: change it with "pfar edit", remove it with "pfar
 NAME is a known service (pfar services). pfar runs an unknown package or command line in learning mode
 for a while. Then it lists the hosts that the server tried to reach, and asks whether to allow them.
 
-An https address is a remote server: it runs elsewhere, and pfar connects to it, after your yes, from a
-sandbox that reaches only that host. What the server answers shows which transport it speaks, and whether you
-have to sign in; then pfar says which command to type. If it is no MCP server, pfar says so, and asks whether
-to set up a server that opens pages of that host.
+An https address names a remote server. It runs elsewhere. After your yes, pfar connects to it from a sandbox
+that reaches only that host. The answers show the transport, and whether you have to sign in; then pfar says
+which command to type. If it answers, but not as an MCP server, pfar says so, and asks whether to set up a
+server that opens pages of that host.
 
 If you name no version of a package, pfar takes the newest one and writes it into the declaration.
 

@@ -187,8 +187,8 @@ func writeDeclaration(ctx context.Context, a *adding, old, left string) error {
 	return nil
 }
 
-// meeting is a set-up of a remote server whose first connection shows what nobody has said of it: whether it speaks
-// MCP, by which transport, and whether a person has to sign in.
+// meeting is a set-up of a remote server. Its first connection shows whether the server speaks MCP, by which transport,
+// and whether a person has to sign in.
 type meeting struct{ *adding }
 
 // meets reports whether the set-up of a server is a meeting, and pfar asks for no secret before it.
@@ -196,13 +196,13 @@ func meets(s catalog.Service) bool {
 	return s.Program.URL != "" && !slices.ContainsFunc(s.Secrets, func(k catalog.Secret) bool { return !k.Login })
 }
 
-// meet declares a remote server, and takes what its first connection shows into the declaration. The server's confined
-// program asks it, not pfar itself. left says what stays if nothing is declared.
+// meet declares a remote server, connects, and writes into the declaration what learns finds. Only the server's
+// confined adapter connects, not pfar itself. left is the hint if nothing is declared.
 func (a meeting) meet(ctx context.Context, left string) error {
 	s, err := a.connect(ctx, "", left)
 	if old := control.DigestOf(a.text); err == nil && a.learns(s) {
 		if err = a.declare(); err == nil {
-			s, err = a.connect(ctx, old, "it is declared, and the file does not have yet what its first connection has shown")
+			s, err = a.connect(ctx, old, "it is declared, but without what its first connection has shown")
 		}
 	}
 	switch {
@@ -218,9 +218,9 @@ func (a meeting) meet(ctx context.Context, left string) error {
 	return a.carry(ctx, &control.SetUp{Server: a.server(), Service: a.serviceName(), Page: a.page})
 }
 
-// learns takes what a server has shown of itself, and reports whether the declaration has to say that. A server that
-// wants a sign-in needs a place for the token, for pfar login. A server with a token keeps its declaration: with
-// another transport it would have to be given the token again, and the adapter finds the transport anyway.
+// learns takes over what the first connection has shown, and reports whether the declaration changes. A server that
+// wants a sign-in gets a place for its token. A server with a token keeps its declaration: with another transport it
+// would need the token again, and the adapter finds the transport anyway.
 func (a meeting) learns(s control.Server) bool {
 	p, found := &a.service.Program, declaration.Transport(s.Transport)
 	declared := cmp.Or(p.Transport, declaration.StreamHTTP)
@@ -247,8 +247,12 @@ func (a meeting) notMCP(ctx context.Context, s control.Server) error {
 	if err != nil {
 		return fail(exitFailed, "%w; removing its declaration: %w", none, err).withHint("pfar remove %s", s.Name)
 	}
-	if len(a.variables) > 0 {
+	switch {
+	case len(a.variables) > 0:
 		return fail(exitFailed, "%w", none).withHint("nothing is declared; the vault keeps the secret")
+	case a.yes: // that was said of another program
+		return fail(exitFailed, "%w", none).withHint("nothing is declared; for a server that opens pages of %s, run this without --yes",
+			a.service.Domains[0])
 	}
 	a.tellFault(none)
 	if !a.json() {

@@ -298,8 +298,8 @@ func ofRemote(u *url.URL) (proposal, error) {
 		"pfar does not know this server. It runs elsewhere: its owner gets what calls send to it, and pfar cannot " +
 			"confine it. What runs here reaches " + u.Host + " and nothing else.",
 		"If it wants a token that you have, add --secret TOKEN. If it wants you to sign in, pfar notes that in the " +
-			"declaration, and says what to type. If it is no MCP server, pfar asks whether to set up a server that opens " +
-			"pages of " + u.Host + ".",
+			"declaration, and says what to type. If it answers, but not as an MCP server, pfar asks whether to set up a " +
+			"server that opens pages of " + u.Host + ".",
 	}
 	return p, err
 }

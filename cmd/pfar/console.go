@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const consoleHelp = `Print a link to your pages of pfar on this machine. There you answer the calls that wait for you, see what
-sessions have read, make clean ones and remove stains, and see what servers do and lack. Open the link in a browser
+const consoleHelp = `Print a link to your pages of pfar on this machine. There you answer waiting calls, see what
+sessions have read, make clean sessions, remove stains, and see what servers do and lack. Open the link in a browser
 within 10 minutes. It works once, and the browser stays signed in until nobody has used the pages for 30 minutes, or
 until "pfar console logout".
 

@@ -139,7 +139,7 @@ func (v importVerb) next(s *planned) {
 		switch {
 		case !secret.Waits:
 		case secret.Login:
-			v.hintAt("pfar login " + s.Server + ", which waits for you to sign in")
+			v.hintAt("pfar login " + s.Server + ": the server waits for you to sign in")
 		case secret.File:
 			v.hintAt("pfar vault set " + secret.Key + " --file FILE, which " + s.Server + " waits for")
 		default:

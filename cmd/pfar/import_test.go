@@ -614,7 +614,7 @@ func TestImportSignsIn(t *testing.T) {
 	before := len(k.vault)
 	text, code := b.said(t, "import --from cursor --yes")
 	said := strings.Join(strings.Fields(text), " ")
-	if code != 0 || len(k.vault) != before || !strings.Contains(said, "hint: pfar login notion, which waits") ||
+	if code != 0 || len(k.vault) != before || !strings.Contains(said, "hint: pfar login notion: the server waits") ||
 		!strings.Contains(said, `write auth = { token = "vault:notes_token" } with pfar edit notes`) ||
 		strings.Contains(said, "pfar vault set") {
 		t.Errorf("%d, %s, the vault has %d", code, text, len(k.vault))

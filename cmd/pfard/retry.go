@@ -8,8 +8,8 @@ import (
 	"github.com/pfar/pfar/units/backoff"
 )
 
-// pauses is how long pfard waits before it starts a server again that its crashes have disabled, or installs a package
-// again: what was missing, such as a registry or a network, may be there by then.
+// pauses are the delays before pfard restarts a server that its crashes have disabled, or installs a package again.
+// Meanwhile a registry or a network that was missing may have come back.
 func pauses() backoff.Steps { return backoff.Steps{10 * time.Minute, time.Hour, 6 * time.Hour} }
 
 // retry is what comes after failures. The zero value is nothing.
@@ -27,8 +27,8 @@ type retries struct {
 	opening opening
 }
 
-// opening is why a server's sessions get no process for a while, if the timer runs: the last one that was begun has not
-// come to serve. Each call of a client would begin another.
+// opening delays the processes of a server's sessions while its timer runs, because the last one failed. Without a
+// delay, each call of a client would start another one.
 type opening struct {
 	retry
 	wait units.Wait // of that one
@@ -42,7 +42,7 @@ func (o *opening) anew() {
 
 // words are for people, behind the state of a server.
 func (o *opening) words() string {
-	return fmt.Sprintf("sessions get no process of their own for %s, since the last one has not come to serve: %s",
+	return fmt.Sprintf("no session gets a process of its own for %s after the last one failed: %s",
 		pauseWords(o.pause), o.why)
 }
 
@@ -52,8 +52,7 @@ func (r *retries) anew() {
 	r.opening.anew()
 }
 
-// begin has the loop call start after a pause, which is the next of the steps each time. It does not if end is called
-// before.
+// begin has the loop call start after the next pause of steps, unless end is called first.
 func (r *retry) begin(
 	in inbox, after func(time.Duration, func()) interface{ Stop() bool }, steps backoff.Steps, start func(),
 ) {

@@ -108,7 +108,7 @@ func (d *daemon) fails(t *testing.T, how, session string) {
 func (d *daemon) mustWait(t *testing.T, m *machine, how, pause string) {
 	t.Helper()
 	err := d.openNow(t, "a", second)
-	const format = "no process of their own for %s, since the last one has not come to serve: %s"
+	const format = "no session gets a process of its own for %s after the last one failed: %s"
 	want := unserved[how]
 	says := fmt.Sprintf(format, pause, want.says)
 	refused, ok := errors.AsType[*control.Refused](err)
@@ -137,7 +137,7 @@ func TestSessionsAreNotBegunInALoop(t *testing.T) {
 				d.fails(t, how, first)
 				d.mustWait(t, m, how, pause)
 				a.ring()
-				if s := d.state(t)["a"]; strings.Contains(s.Detail, "come to serve") {
+				if s := d.state(t)["a"]; strings.Contains(s.Detail, "after the last one failed") {
 					t.Errorf("after the pause the owner sees %q", s.Detail)
 				}
 			}

@@ -16,7 +16,7 @@ import (
 
 // errand is what a process of pfar-egress is sent for: to refresh a token set, or to obtain one.
 type errand interface {
-	handOver() ([]byte, error) // what the process gets; nil: it has it. With an error it gets nothing
+	handOver() ([]byte, error) // what the process gets; nil: it has it, or is not needed. With an error it gets nothing
 	policy() (egress.Policy, error)
 	show(p attach.Progress, through gates) error // the process wants this of a person
 	take(r attach.Refreshed, content []byte)     // how it went; content is nil if nothing came with it
@@ -147,6 +147,9 @@ type refreshing struct {
 
 func (r refreshing) handOver() ([]byte, error) {
 	if r.text == nil {
+		return nil, nil
+	}
+	if !r.tokens.isOf(r.key, units.Digest(r.text)) { // an earlier process has brought another one back since
 		return nil, nil
 	}
 	if err := r.tokens.users.tokenHanded(r.key); err != nil {

@@ -88,7 +88,7 @@ func (e *entry) remote(f *block.Field) {
 	}
 	if t := e.Remote.Transport; t != "" && t != declaration.SSE && t != declaration.StreamHTTP {
 		e.Problem(f.At, "Invalid transport", "A remote server speaks Streamable HTTP, or the older HTTP+SSE. Write "+
-			"transport = \"sse\" for that, or leave transport out.")
+			"transport = \"sse\" for HTTP+SSE, or leave transport out.")
 	}
 	if e.Remote.SignIn == "" {
 		if e.Remote.SignIn = ByOAuth; e.Remote.Token != "" {

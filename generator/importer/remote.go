@@ -61,7 +61,9 @@ func (d *draft) connect() {
 	d.known = true
 	d.query(u)
 	u.Fragment = ""
-	d.service.Program.URL = u.String()
+	if url := u.String(); url != d.service.Program.URL || d.kind != "" { // what the catalogue says is of its own address
+		d.service.Program.URL, d.service.Program.Transport = url, ""
+	}
 	if d.kind == string(declaration.SSE) || d.kind == "" && path.Base(u.Path) == "sse" { // only what is tried first
 		d.service.Program.Transport = declaration.SSE
 	}
@@ -128,8 +130,8 @@ func (d *draft) vendor(host string) {
 	d.tokens, d.service.Secrets = d.service.Secrets, nil
 }
 
-// signIn gives a server without a secret in the file those that the catalogue knows it to need, as pfar add does: a
-// place for the token of a sign-in, most of the time. It says what to do about a server that nobody knows.
+// signIn gives a server whose file has no secret the secrets that the catalogue lists, as pfar add does: mostly a place
+// for the token of a sign-in. For an unknown server it adds a note that says what to write.
 func (d *draft) signIn(u *url.URL) {
 	needed := slices.DeleteFunc(slices.Clone(d.tokens), func(k catalog.Secret) bool { return k.Optional })
 	switch {

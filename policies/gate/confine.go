@@ -84,8 +84,8 @@ func (c Confinement) audience(own Confidentiality, reads bool) func(fact[Confide
 	}
 }
 
-// Where an effect comes from that is reversible because pfar keeps what is overwritten, and one that is irreversible
-// because pfar does not.
+// Sources of an effect. kept: it is reversible, because pfar keeps what is overwritten. notKept: it is irreversible,
+// because pfar does not keep that.
 const (
 	kept    = "undo: kept"
 	notKept = "undo: not kept"

@@ -70,7 +70,7 @@ func (in *Inspection) decoded(text string, plain bool, within []string) {
 
 // Readings gives read every text that can be read out of a value of JSON: its names, its strings and numbers side by
 // side, and what these are an encoding of, as the search for secrets undoes it. It reports false if that is too much.
-// read keeps no text.
+// read must not keep the text.
 func Readings(value []byte, read func(text string)) (whole bool) {
 	r := readers.Get().(*reader)
 	r.builtin.read = read
@@ -86,7 +86,7 @@ func Readings(value []byte, read func(text string)) (whole bool) {
 	return whole
 }
 
-// reader is what Readings works with. It is used again: to make it takes as long as a short text does.
+// reader holds the buffers of Readings. A pool reuses them: allocating them takes as long as reading a short text.
 type reader struct {
 	Inspection
 	builtin Builtin
@@ -95,8 +95,8 @@ type reader struct {
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
-// texts is strings for Readings, which numbers are texts for, too. It reads the text once: what turns out to be no
-// JSON is read as a whole after the strings before that place.
+// texts does for Readings what strings does for inspections, and also reads numbers. It parses the value once. If that
+// fails, it reads the strings before the fault, and then the whole value as one text.
 func (r *reader) texts() (deepest int) {
 	b := r.value
 	var tokens jsontext.Reader

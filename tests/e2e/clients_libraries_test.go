@@ -53,7 +53,10 @@ func (p *pfar) connectOfficial(ctx context.Context, r *run, h *heard) (library, 
 	if r.modern() {
 		version = "2026-07-28"
 	}
-	var via mcp.Transport = &mcp.StreamableClientTransport{Endpoint: r.URL, HTTPClient: &http.Client{Transport: headed{r.Headers, cmp.Or(r.Via, http.DefaultTransport)}}}
+	var via mcp.Transport = &mcp.StreamableClientTransport{
+		Endpoint:   r.URL,
+		HTTPClient: &http.Client{Transport: headed{r.Headers, cmp.Or(r.Via, http.DefaultTransport)}},
+	}
 	if r.Command != "" {
 		c := exec.Command(r.Command, r.Args...)
 		c.Env = p.env

@@ -247,7 +247,7 @@ func (p *pfar) pagesOfNginx(asked <-chan companyAsked) {
 	params := fmt.Sprintf(`{"name":"small__echo","arguments":{"message":%q}}`, strings.Repeat("x", 8<<10))
 	a, err := c.ask("tools/call", params, `"x"`, "", "")
 	check(p.t, err)
-	const large = "remote server: schema: HTTP 413 Request Entity Too Large"
+	const large = "server: schema: HTTP 413 Request Entity Too Large"
 	if told := toldOf(p.t, a.value); told.Class != failure.Schema || told.Status != 413 || evilSaid(p.t, a) != large {
 		p.t.Errorf("a body over nginx's limit: %+v, %s", told, evilSaid(p.t, a))
 	}

@@ -111,8 +111,8 @@ func (k *loneConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// has has calls wait, and sessions and servers, in which a text stands wherever a server, a client, a declaration or a
-// model can put one.
+// has makes calls wait, and adds sessions and servers. text stands wherever a server, a client, a declaration or a
+// model can put a text.
 func (k *loneConsole) has(n int, text string) {
 	k.reports(n, text)
 	k.mu.Lock()
@@ -264,7 +264,10 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 		"waiting": "leave", "call": "leave deny approve grant", "sessions": "leave", "question": "leave new",
 		"servers": "leave", "server": "leave",
 	}
-	for _, text := range loopbacktest.Payloads {
+	for i, text := range loopbacktest.Payloads {
+		if testing.Short() && i%8 != 0 {
+			continue
+		}
 		text = text[:min(len(text), 1<<10)] // or nobody could approve the call on the page
 		k.has(1, text)
 		for name, clicks := range consolePages {

@@ -274,7 +274,7 @@ func TestAttached(t *testing.T) {
 	if !slices.ContainsFunc([]string{ // it is killed before it has the call, or later
 		"nobody listens where the server should be", "the server closed the connection before it had answered",
 		"the server has gone",
-	}, func(words string) bool { return strings.HasSuffix(got, "remote server: network_error: "+words) }) {
+	}, func(words string) bool { return strings.HasSuffix(got, "server: network_error: "+words) }) {
 		t.Errorf("the call ended with %s", got)
 	}
 	p.awaitFrom(mark, "socket waits", soon, offline("socket", "nobody listens at"))

@@ -242,7 +242,7 @@ func callsEvil(t *testing.T, c *rawHTTP) {
 			told, said := toldOf(t, a.value).Class, evilSaid(t, a)
 			says := want.says
 			if want.class != "" {
-				says = fmt.Sprintf("remote server: %s: %s", want.class, says)
+				says = fmt.Sprintf("server: %s: %s", want.class, says)
 			}
 			if told != want.class || said != says {
 				t.Errorf("evil %s: class %q, %q, want %q, %q", message, told, said, want.class, says)

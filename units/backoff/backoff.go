@@ -1,4 +1,4 @@
-// Package backoff says how long pfar waits before it tries again what has failed so often in a row: pure.
+// Package backoff gives the delay before the next try after some failures in a row: pure.
 package backoff
 
 import "time"

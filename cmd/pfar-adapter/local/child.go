@@ -75,8 +75,8 @@ func (c *child) end(grace <-chan time.Time) {
 	<-c.ended
 }
 
-// speech speaks with a server until ctx ends. ended waits until it is clear whether a broken connection is the end of
-// the server's program, and reports that it is; nil: another one has started the server.
+// speech speaks with a server until ctx ends. After a connection breaks, ended waits until it is clear why, and reports
+// whether the server's program has ended. It is nil if pfar has not started the server.
 type speech func(ctx context.Context, ended func() bool) error
 
 // with speaks with a server that it starts first, if there is a command. The server ends with the conversation, and the

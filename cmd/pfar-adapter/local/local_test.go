@@ -382,7 +382,7 @@ func TestHostileSocket(t *testing.T) {
 		}
 	}
 	const html = `its response is "text/html; charset=utf-8", which is neither application/json nor text/event-stream`
-	const noHTTP = "what it answers is not HTTP"
+	const noHTTP = "its answer is not HTTP"
 	const closed = "the server closed the connection before it had answered"
 	for name, c := range map[string]struct {
 		serve         func(net.Listener)
@@ -415,7 +415,7 @@ func TestHostileSocket(t *testing.T) {
 				t.Fatalf("%s: %v", line, err)
 			}
 			e := told.Error
-			if told.ID != 1 || e.Message != "remote server: "+c.client || e.Data[key].Detail != c.owner {
+			if told.ID != 1 || e.Message != "server: "+c.client || e.Data[key].Detail != c.owner {
 				t.Errorf("got %swant for the client %q, for the owner %q", line, c.client, c.owner)
 			}
 			b.in.Close()

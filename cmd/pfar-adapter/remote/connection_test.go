@@ -53,8 +53,8 @@ const (
 	cutOff     = "the server closed the connection before it had answered"
 	nobody     = "nobody listens where the server should be"
 	refused    = "connect: connection refused"
-	noHTTP     = "what it answers is not HTTP"
-	longHead   = "the head of its answer is longer than pfar reads"
+	noHTTP     = "its answer is not HTTP"
+	longHead   = "the header of its answer is too long"
 	unproven   = "the server does not prove who it is: "
 	exceeded   = "net/http: server response headers exceeded 65536 bytes; aborted"
 	unverified = "tls: failed to verify certificate: x509: "
@@ -126,7 +126,7 @@ func TestEvilConnections(t *testing.T) {
 			io.WriteString(c, strings.Repeat("noise", 100))
 		}}, "tls", unproven + "it does not speak TLS", "tls: first record does not look like a TLS handshake"},
 		{"silence in place of TLS", place{plain: hang}, "timeout", "the server does not agree on TLS in time", ""},
-		{"an old TLS", place{raw: hang, tls: old}, "tls", unproven + "it does not agree on TLS with pfar",
+		{"an old TLS", place{raw: hang, tls: old}, "tls", unproven + "it and pfar find no common TLS",
 			"remote error: tls: protocol version not supported"},
 		{"another name", place{raw: hang, tls: with(certificate("evil.test", time.Unix(1<<33, 0)))}, "tls",
 			unproven + "its certificate is for another name",
@@ -139,13 +139,13 @@ func TestEvilConnections(t *testing.T) {
 			unverified + "certificate has expired or is not yet valid: " +
 				"current time 2000-01-01T00:00:00Z is after 1998-07-09T16:00:00Z"},
 		{"its own certificate", place{raw: hang, tls: with(self())}, "tls",
-			unproven + "nobody whom pfar trusts has signed its certificate", unsigned},
+			unproven + "no authority that pfar trusts has signed its certificate", unsigned},
 		{"no certificate", place{raw: hang, tls: &tls.Config{
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, fmt.Errorf("none") },
-		}}, "tls", unproven + "it does not agree on TLS with pfar", "remote error: tls: internal error"},
+		}}, "tls", unproven + "it and pfar find no common TLS", "remote error: tls: internal error"},
 		{"a certificate wanted", place{raw: reply("", nil), tls: &tls.Config{
 			Certificates: []tls.Certificate{good()}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12,
-		}}, "tls", unproven + "it does not agree on TLS with pfar", "remote error: tls: handshake failure"},
+		}}, "tls", unproven + "it and pfar find no common TLS", "remote error: tls: handshake failure"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -317,7 +317,7 @@ func TestAddress(t *testing.T) {
 		line, err := bufio.NewReader(stdout).ReadString('\n')
 		stdin.Close()
 		if e := <-done; err != nil || e != nil || proxied.Load() != want.asks ||
-			!strings.Contains(line, `"message":"remote server: `+want.says+`"`) {
+			!strings.Contains(line, `"message":"server: `+want.says+`"`) {
 			t.Errorf("the proxy was asked for %v; the answer: %s, %v, %v", proxied.Load(), line, err, e)
 		}
 	}

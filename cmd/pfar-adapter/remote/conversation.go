@@ -91,7 +91,7 @@ func (c *conversation) request(m message) {
 		if err == nil {
 			err = fault.New(fault.Schema, "it has not answered")
 		}
-		if c.died(err) {
+		if !f.IsDone() && c.died(err) {
 			c.inbox.Cancel(m.ID)
 			return
 		}
@@ -222,9 +222,7 @@ func (c *conversation) lose(why *fault.Fault) {
 	select {
 	case <-c.inbox.Settled():
 		if c.reach.isAway() {
-			f := why.In("the server cannot be reached any more")
-			f.Class = fault.NetworkError
-			c.fail(f)
+			c.fail(why.Lost("the server has gone"))
 		}
 	case <-c.ctx.Done():
 	}

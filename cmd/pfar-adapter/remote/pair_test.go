@@ -376,7 +376,7 @@ func TestAway(t *testing.T) {
 			o.end()
 			begun := time.Now()
 			err := <-w.done
-			const want = "network_error: the server cannot be reached any more: HTTP 502 Bad Gateway"
+			const want = "network_error: the server has gone: HTTP 502 Bad Gateway"
 			if took := time.Since(begun); err == nil || err.Error() != want || took < 10*time.Second || took > time.Minute {
 				t.Errorf("after %v it ended with %v", took, err)
 			}
@@ -412,7 +412,7 @@ func TestAway(t *testing.T) {
 				w.wantCaused(id, "network_error", nobody, refused)
 				time.Sleep(5 * time.Second)
 			}
-			const want = "network_error: the server cannot be reached any more: " + nobody + " (" + refused + ")"
+			const want = "network_error: the server has gone: " + nobody + " (" + refused + ")"
 			if err := <-w.done; err == nil || err.Error() != want {
 				t.Errorf("it ended with %v", err)
 			}

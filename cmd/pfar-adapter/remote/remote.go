@@ -42,9 +42,8 @@ type Options struct {
 
 	Roots *x509.CertPool // nil: those of the system
 
-	// Ended waits until it is clear whether a broken connection is the end of the server's program, and reports that it
-	// is; nil: nothing starts the server here. No request is answered after that: the adapter's end says what has
-	// become of it.
+	// Ended is called after a connection breaks. It waits until it is clear why, and reports whether the server's program
+	// has ended. If so, the adapter answers no request any more and ends. nil: pfar has not started the server.
 	Ended func() bool
 
 	// Dial connects; nil: to the network.

@@ -52,9 +52,7 @@ func (p *peer) resume(f *inbox.Flight, s *session, at events.Cursor, empty int) 
 			return response, nil
 		}
 		if failed++; !passing(err) || failed >= p.limits.Resumes {
-			f := fault.Of(err).In("its event stream cannot be resumed")
-			f.Class, f.Status, f.Retry = fault.NetworkError, 0, 0
-			return nil, f
+			return nil, fault.Of(err).Lost("its event stream cannot be resumed")
 		}
 	}
 }

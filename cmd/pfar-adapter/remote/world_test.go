@@ -408,7 +408,7 @@ func (w *world) wantCaused(id int, class, words, cause string) failure {
 		w.t.Fatalf("got  %s\nwant an error to %d of class %s: %s\nstderr: %s", line, id, class, detail, w.stderr)
 	}
 	message := cutAt(f.Error.Message, " (try again in ")
-	if len(detail) < 200 && message != "remote server: "+class+": "+words {
+	if len(detail) < 200 && message != "server: "+class+": "+words {
 		w.t.Errorf("its message is %q", f.Error.Message)
 	}
 	logged := strings.Contains(w.stderr.String(), "has failed: "+class+": ")

@@ -20,8 +20,8 @@ import (
 func (d *Desk) sessions(mux *http.ServeMux) {
 	mux.HandleFunc("GET /sessions", func(w http.ResponseWriter, r *http.Request) {
 		list, err := d.Sessions.List()
-		for i := range list {
-			if r.URL.Query().Has("sources") {
+		if r.URL.Query().Has("sources") {
+			for i := range list {
 				list[i].Sources = d.Sessions.Sources(list[i].Client, list[i].Handle)
 			}
 		}

@@ -3,6 +3,8 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
@@ -109,9 +111,9 @@ func signedOut(server handover.Server, format string, args ...any) error {
 	return e
 }
 
-// shown is what a process says, in place of its answer: that a server does not accept who asks or wants scopes that
-// the token lacks, or that it answered with what no MCP server does, such as a page, a redirect elsewhere, or a status
-// that refuses the request as such. The launcher believes that of pfar's own adapter alone.
+// shown says what a process's error has shown of its server: the server refuses the token, wants more scopes, or does
+// not speak MCP. A page, a redirect to another host, or a status such as 404 shows that. The launcher believes this
+// only of pfar's own adapter.
 func shown(err error) (s handover.Shown) {
 	e, ok := errors.AsType[*failure.Error](err)
 	if !ok {
@@ -123,7 +125,8 @@ func shown(err error) (s handover.Shown) {
 	}
 	switch e.Class {
 	case failure.Schema, failure.NotFound, failure.NetworkError:
-		s.NotMCP = e.Status != 0
+		// A server that wants a header or another version answers with the first two.
+		s.NotMCP = !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity, 0}, e.Status)
 	}
 	return s
 }

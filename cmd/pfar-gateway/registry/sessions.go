@@ -112,6 +112,9 @@ func (s *sessions) await(ctx context.Context, o *owned) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.Handshake, late)
 	defer cancel()
 	if err := s.opener.Open(ctx, o.server, o.handle); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		_, full := errors.AsType[*Full](err)
 		login := unsigned(o.main.Server(), err)
 		switch {
@@ -234,6 +237,9 @@ func (s *sessions) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 	})
 	go u.Run()
 	if o.err = begin(ctx); o.err != nil {
+		if ctx.Err() == nil { // its launcher ends by itself, and pfard hears from it why
+			o.end.Do(func() {})
+		}
 		u.end(o.err)
 	} else {
 		u.remember(new(Listing))

@@ -43,7 +43,7 @@ func TestNotMCP(t *testing.T) {
 		{failure.NetworkError, 302, true},
 		{failure.Schema, 0, false}, {failure.NetworkError, 0, false}, {failure.TLS, 0, false}, {failure.Timeout, 504, false},
 		{failure.ServerError, 503, false}, {failure.RateLimited, 429, false}, {failure.Unauthorized, 401, false},
-		{failure.Forbidden, 403, false},
+		{failure.Forbidden, 403, false}, {failure.Schema, 400, false}, {failure.Schema, 422, false},
 	} {
 		err := failure.As(c.class, "s", errors.New("m"))
 		err.Status = c.status

@@ -88,7 +88,7 @@ var filler = []string{
 	"If a parameter is left out, the default of the project, the channel or the workspace is taken.",
 }
 
-// bulk is as many bytes of a schema's definitions as take a definition to some size.
+// bulk returns definitions of a schema of at least size bytes, less the first comma.
 func bulk(size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {

@@ -77,7 +77,7 @@ func ofTLS(err error) *Fault {
 	case name:
 		words = "its certificate is for another name"
 	case unknown:
-		words = "nobody whom pfar trusts has signed its certificate"
+		words = "no authority that pfar trusts has signed its certificate"
 	case isInvalid && invalid.Reason == x509.Expired:
 		words = "its certificate has expired, or is not valid yet"
 	case isInvalid, verify:
@@ -85,7 +85,7 @@ func ofTLS(err error) *Fault {
 	case record:
 		words = "it does not speak TLS"
 	case anyBegins(err, "tls: "): // crypto/tls has no type for most
-		words = "it does not agree on TLS with pfar"
+		words = "it and pfar find no common TLS"
 	default:
 		return nil
 	}
@@ -134,9 +134,9 @@ func ofStream(err error) *Fault {
 	case is(unix.ECONNRESET, unix.EPIPE, net.ErrClosed, io.ErrClosedPipe):
 		f.Detail = closed
 	case has("headers exceeded", "read limit of"):
-		f.Detail = "the head of its answer is longer than pfar reads"
+		f.Detail = "the header of its answer is too long"
 	case has("malformed", "chunk", "Content-Length", "transfer encoding", "trailer"): // of texts of net/http's
-		f.Detail = "what it answers is not HTTP"
+		f.Detail = "its answer is not HTTP"
 	}
 	return f
 }

@@ -56,12 +56,12 @@ func TestWords(t *testing.T) {
 		{errors.New("http: server closed idle connection"), NetworkError, closed, ""},
 		{io.EOF, NetworkError, closed, ""},
 		{broken(io.ErrUnexpectedEOF), NetworkError, closed, ""},
-		{broken(errors.New(`malformed HTTP response "220 smtp ready"`)), NetworkError, "what it answers is not HTTP",
+		{broken(errors.New(`malformed HTTP response "220 smtp ready"`)), NetworkError, "its answer is not HTTP",
 			`malformed HTTP response "220 smtp ready"`},
-		{broken(errors.New(`malformed HTTP response "tls: "`)), NetworkError, "what it answers is not HTTP",
+		{broken(errors.New(`malformed HTTP response "tls: "`)), NetworkError, "its answer is not HTTP",
 			`malformed HTTP response "tls: "`},
 		{errors.New("net/http: server response headers exceeded 65536 bytes; aborted"), NetworkError,
-			"the head of its answer is longer than pfar reads",
+			"the header of its answer is too long",
 			"net/http: server response headers exceeded 65536 bytes; aborted"},
 		{late("net/http: timeout awaiting response headers"), Timeout, "the server does not begin to answer in time",
 			""},
@@ -83,11 +83,11 @@ func TestWords(t *testing.T) {
 		{op("proxyconnect", inside, op("dial", inside, call("connect", unix.ECONNREFUSED))), NetworkError,
 			"the connection to the server broke", "connect: connection refused"},
 		{op("remote error", inside, errors.New("tls: handshake failure")), TLS,
-			unproven + "it does not agree on TLS with pfar", "remote error: tls: handshake failure"},
+			unproven + "it and pfar find no common TLS", "remote error: tls: handshake failure"},
 		{x509.HostnameError{Certificate: new(x509.Certificate), Host: host}, TLS,
 			unproven + "its certificate is for another name",
 			"x509: certificate is not valid for any names, but wanted to match mcp.test"},
-		{x509.UnknownAuthorityError{}, TLS, unproven + "nobody whom pfar trusts has signed its certificate",
+		{x509.UnknownAuthorityError{}, TLS, unproven + "no authority that pfar trusts has signed its certificate",
 			"x509: certificate signed by unknown authority"},
 		{over, TLS, unproven + "its certificate has expired, or is not valid yet",
 			"tls: failed to verify certificate: x509: certificate has expired or is not yet valid: "},
@@ -99,7 +99,7 @@ func TestWords(t *testing.T) {
 	} {
 		f := Of(test.err)
 		line := string(f.Answer(redact.New(nil), []byte("7")))
-		want := fmt.Sprintf(`"message":"remote server: %s: %s","data"`, test.class, test.client)
+		want := fmt.Sprintf(`"message":"server: %s: %s","data"`, test.class, test.client)
 		if f.Class != test.class || f.Detail != test.client || f.Cause != test.cause || !strings.Contains(line, want) {
 			t.Errorf("%v:\nis   %s: %q (%s)\nwant %s: %q (%s)\n%s", test.err, f.Class, f.Detail, f.Cause, test.class,
 				test.client, test.cause, line)

@@ -74,11 +74,14 @@ func (f *Fault) words(detail string) string {
 	return words
 }
 
-// In returns the fault with words before its detail that say what it has ended.
+// In returns the fault with words before its detail that say what has failed.
 func (f *Fault) In(words string) *Fault {
-	g := *f
-	g.Detail = words + ": " + f.Detail
-	return &g
+	return &Fault{Class: f.Class, Status: f.Status, Retry: f.Retry, Detail: words + ": " + f.Detail, Cause: f.Cause}
+}
+
+// Lost returns the same of a connection that is lost, whatever a response has said.
+func (f *Fault) Lost(words string) *Fault {
+	return &Fault{Class: NetworkError, Detail: words + ": " + f.Detail, Cause: f.Cause}
 }
 
 // Is reports whether an error is a fault of the class.
@@ -133,6 +136,6 @@ func (f *Fault) Answer(set *redact.Set, id []byte) []byte {
 		Class: f.Class, Retry: seconds(f.Retry), Status: f.Status, Detail: plain(f.owners()),
 		Scope: plain(strings.Join(f.Auth.Scopes, " ")), Resource: plain(f.Auth.Metadata), Reason: plain(f.Auth.Code),
 	}}) // cannot fail for these types
-	e := jsonrpc.Error{Code: Code, Text: "remote server: " + plain(f.words(f.Detail)), Data: data}
+	e := jsonrpc.Error{Code: Code, Text: "server: " + plain(f.words(f.Detail)), Data: data}
 	return append(append(jsonrpc.AppendHead(nil, id, "error"), e.JSON()...), "}\n"...)
 }

@@ -14,8 +14,8 @@ func classed(class failure.Class, server string, code int, format string, args .
 	return failure.As(class, server, jsonrpc.Errorf(code, format, args...))
 }
 
-// reported is an error that a server has answered with. pfar's adapter says of what class its own errors are. Of an
-// error of any server the code alone counts, and nothing that it says in pfar's name goes on.
+// reported is the error in a server's answer. pfar's adapter names the class of its own errors. Any other error gets
+// its class from its code alone. Nothing that a server says in pfar's name reaches the client.
 func reported(server handover.Server, raw []byte) error {
 	ms, err := jsonrpc.Object(raw, make(jsonrpc.Members, 0, 4))
 	if err != nil { // jsonrpc.ValidError has read it

@@ -60,9 +60,9 @@ func (x *Index) fill(tools []Tool) error {
 	return tx.Commit()
 }
 
-// Find returns the places of the tools that match a word of the query, best first. A word adds its BM25, and less if it
-// stands for what is done (actions), or another one stands for it. The more of the words a tool has, the more counts
-// what they add, and those the most that are in its name, its title or the first sentence of its description.
+// Find returns the places of the tools that match a word of the query, best first. A tool scores the BM25 of each word,
+// less for words of actions and for synonyms. Tools that match more of the words score more, most of all if they match
+// in the name, the title or the first sentence of the description.
 func (x *Index) Find(query string) ([]int, error) {
 	words := content(query)
 	scores, covered := map[int]float64{}, map[int]float64{}
@@ -85,15 +85,15 @@ func (x *Index) Find(query string) ([]int, error) {
 	}), nil
 }
 
-// Where a term is looked for, and how much it counts that a tool has it there. In heads and in the rest a word is as
-// rare as it is there: descriptions have many words that tell no tools apart.
+// The columns in which match searches, and how much a match there counts. Each search ranks by how rare a word is in
+// its own columns, because long descriptions share most of their words.
 var parts = [...]struct {
 	columns string
 	covers  float64
 }{{"{name title summary} : ", 1}, {"{description arguments} : ", 0.5}}
 
-// match adds what tools have of a term to scores, and notes how well they have it. Another word that stands for the one
-// that was asked for counts in heads alone.
+// match adds the scores of a term to scores, and notes in has how well each tool matches. It searches synonyms only in
+// names, titles and first sentences.
 func (x *Index) match(t term, scores, has map[int]float64) error {
 	for _, part := range parts {
 		found, err := x.rank(part.columns + t.expression)
@@ -131,7 +131,7 @@ func (x *Index) rank(expression string) (map[int]float64, error) {
 }
 
 // maxWords bounds what one query costs.
-const maxWords = 32
+const maxWords = 12
 
 // content are the words of a query that are looked for. Words that only connect others count if there are no others.
 func content(query string) []string {
