@@ -417,6 +417,16 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
+// TestNothingIsHandedOver: a refresh may be needed no longer. Any other errand is not begun for nothing.
+func TestNothingIsHandedOver(t *testing.T) {
+	if text, err := handedOver(nil, attach.Hello{Refresh: true}); text != nil || err != nil {
+		t.Errorf("of a refresh: %q, %v", text, err)
+	}
+	if text, err := handedOver(nil, attach.Hello{Login: true}); err == nil {
+		t.Errorf("of a login: %q", text)
+	}
+}
+
 // A refresh token may be good for one time: after an answer that may have taken it, it is not sent in another way.
 func TestRefreshIsNotTriedTwice(t *testing.T) {
 	for name, answer := range map[string]func(int, http.ResponseWriter, *http.Request){
@@ -453,11 +463,12 @@ func TestHandedOver(t *testing.T) {
 		return f
 	}
 	for name, files := range map[string][]*os.File{"nothing": nil, "too much": {sealed(attach.MaxTokens + 1)}, "two": {sealed(1), sealed(1)}} {
-		if b, err := handedOver(files); err == nil {
+		if b, err := handedOver(files, attach.Hello{Login: true}); err == nil {
 			t.Errorf("%s: %d bytes are read", name, len(b))
 		}
 	}
-	if b, err := handedOver([]*os.File{sealed(attach.MaxTokens)}); err != nil || len(b) != attach.MaxTokens {
+	all := []*os.File{sealed(attach.MaxTokens)}
+	if b, err := handedOver(all, attach.Hello{Refresh: true}); err != nil || len(b) != attach.MaxTokens {
 		t.Errorf("as much as there may be: %d bytes, %v", len(b), err)
 	}
 }

@@ -38,7 +38,7 @@ func refresh(stop context.Context, path string) error {
 	if stop.Err() != nil {
 		return nil
 	}
-	if err != nil {
+	if err != nil || text == nil { // no longer needed
 		return err
 	}
 	set, err := oauth.Decode(text)
@@ -108,8 +108,9 @@ func (a *attachment) bring(ctx context.Context, result attach.Refreshed, content
 	return a.deliver(ctx, m, memory)
 }
 
-// join says to pfard what this process is, and returns what it hands over: over its socket at path, or without one over
-// the connection that was passed, which a local pfard does not take up again. It waits for pfard until stop has ended.
+// join says to pfard what this process is, and returns what it hands over, nil if a refresh is no longer needed: over
+// its socket at path, or without one over the connection that was passed, which a local pfard does not take up again.
+// It waits for pfard until stop has ended.
 func join(
 	ctx, stop context.Context, hello attach.Hello, path string, log *slog.Logger, fail func(error),
 ) (*attachment, []byte, error) {
@@ -128,17 +129,21 @@ func join(
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := handedOver(files)
+	text, err := handedOver(files, hello)
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking over what pfard hands over: %w", err)
 	}
 	return a, text, nil
 }
 
-// handedOver reads the one file that came with pfard's welcome, and closes what came.
-func handedOver(files []*os.File) ([]byte, error) {
+// handedOver reads the one file that came with pfard's welcome, and closes what came. Without a file, a refresh is no
+// longer needed.
+func handedOver(files []*os.File, hello attach.Hello) ([]byte, error) {
 	defer attach.CloseAll(files)
-	if len(files) != 1 {
+	switch {
+	case len(files) == 0 && hello.Refresh:
+		return nil, nil
+	case len(files) != 1:
 		return nil, fmt.Errorf("%d files came, want one", len(files))
 	}
 	return units.ReadSealed(files[0], attach.MaxTokens)

@@ -237,6 +237,11 @@ func TestNoSecretWithoutRecord(t *testing.T) {
 	if m.count("runs") != 1 {
 		t.Fatal("it does not run")
 	}
+	d.holdTokens(t, time.Now(), time.Hour)
+	_, set, _, err := d.vault.Tokens("drive")
+	if err != nil {
+		t.Fatal(err)
+	}
 	empty := d.audit.fill(t)
 	d.put(t, "late.hcl", fmt.Sprintf(good, "one")+"auth = { TOKEN = \"vault:other\" }\n")
 	d.put(t, "plain.hcl", fmt.Sprintf(good, "one"))
@@ -255,7 +260,7 @@ func TestNoSecretWithoutRecord(t *testing.T) {
 		t.Error("what refreshes is given a token set")
 	}
 	ours, theirs := pairOf(t)
-	if err := serveErrand(ours, refreshing{d.tokens, "tok", []byte("{}")}, "", echoes{}); !errors.As(err,
+	if err := serveErrand(ours, refreshing{d.tokens, "drive", set}, "", echoes{}); !errors.As(err,
 		new(unrecorded)) {
 		t.Errorf("the conversation ends with %v", err)
 	}

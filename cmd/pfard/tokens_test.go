@@ -718,6 +718,33 @@ func TestConverse(t *testing.T) {
 	}
 }
 
+// TestSetThatWasRefreshed: a process of an earlier pfard has brought another set back since this one has read the
+// vault. The old refresh token is good no more: nobody gets it.
+func TestSetThatWasRefreshed(t *testing.T) {
+	d, _, _, _, _, _ := clerk(t)
+	d.holdTokens(t, noon, time.Hour)
+	_, text, _, err := d.vault.Tokens("drive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.tokens.take("drive", attach.Refreshed{Base: units.Digest(text), Asked: noon},
+		[]byte(`{"access_token":"of-the-earlier-one","refresh_token":"RT-1-hunter2hunter2","expires_in":3600}`))
+	ours, theirs := pairOf(t)
+	over := make(chan error, 1)
+	go func() { over <- serveErrand(ours, refreshing{d.tokens, "drive", text}, "", echoes{}) }()
+	m, files, err := theirs.Receive()
+	if err != nil || m.Welcome == nil || len(files) > 0 {
+		t.Errorf("it was told %+v, %d files, %v", m, len(files), err)
+	}
+	theirs.Close()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	if given := words(d.audit.recorded(t, ownChain), audit.Vault); strings.Contains(given, "deliver") {
+		t.Errorf("that the process was given the set: %s", given)
+	}
+}
+
 func reported(r attach.Refreshed) attach.Message {
 	return attach.Message{Errand: attach.Errand{Refreshed: &r}}
 }
