@@ -32,7 +32,7 @@ func (r *running) set(now *control.Report) {
 	r.last, r.changed = now, make(chan struct{})
 }
 
-// now returns the last report, and a channel that closes when pfard sends the next one. The report is not to be changed.
+// now returns the last report, which is not to be changed, and a channel that closes when pfard sends the next one.
 func (r *running) now() (*control.Report, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

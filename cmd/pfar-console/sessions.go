@@ -249,8 +249,8 @@ func (d desk) order(ctx context.Context, o order, subject, seen string) (notice,
 	return notice{Words: fmt.Sprintf(o.done, visible.Reveal(subject))}, err
 }
 
-// knows says what the subject of an order is, in words and as a fingerprint, or why there is none: only what the gateway
-// names gets into a path.
+// knows says what the subject of an order is, in words and as a fingerprint, or why there is none: only what the
+// gateway names gets into a path.
 func (d desk) knows(ctx context.Context, o order, subject string) (words, seen string, err error) {
 	if o.act == "clear" {
 		all, err := d.stains(ctx)

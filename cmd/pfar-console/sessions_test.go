@@ -279,7 +279,7 @@ func TestManySessions(t *testing.T) {
 	text := o.do("GET", o.home+"sessions", "").text
 	at := strings.Index(text, "do/reset/laptop/default")
 	if at < 0 || at > strings.Index(text, "<details>") || strings.Count(text, "<h3>") != maxFirst+maxMore+1 ||
-		!strings.Contains(text, "9937 more of this client are not listed") {
+		!strings.Contains(text, "Not listed: 9937 more of this client") {
 		t.Errorf("%d of %d bytes: %.3000s", at, len(text), text)
 	}
 }

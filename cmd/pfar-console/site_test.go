@@ -302,7 +302,7 @@ func TestBuried(t *testing.T) {
 		}
 	})
 	if folded != maxMore || !strings.Contains(text, "60 more of this client") ||
-		!strings.Contains(text, "9936 more of this client are not listed") || !strings.Contains(text, other.ID) ||
+		!strings.Contains(text, "Not listed: 9936 more of this client") || !strings.Contains(text, other.ID) ||
 		strings.Index(text, other.ID) < strings.Index(text, calls[0].ID) || len(text) > 128<<10 {
 		t.Errorf("%d are folded, %d bytes", folded, len(text))
 	}

@@ -117,6 +117,14 @@ func meetsThreeKinds(p *pfar) {
 	if _, err := os.Stat(p.path("pages.hcl")); err == nil {
 		p.t.Error("a page is declared that nobody wants opened")
 	}
+	// --yes was said of an MCP server, not of a program that opens pages.
+	if out, stderr, code := p.command("add", page, "--name", "pages", "--yes"); code == 0 ||
+		!strings.Contains(stderr, "no MCP server is at "+page) || !strings.Contains(stderr, "without --yes") {
+		p.t.Errorf("of a page with --yes: %d %s%s", code, out, stderr)
+	}
+	if _, err := os.Stat(p.path("pages.hcl")); err == nil {
+		p.t.Error("with --yes a page is declared")
+	}
 	token := filepath.Join(p.home, "token")
 	put(p.t, token, "tok-4d0b7a63c1f85e29-of-the-meeting")
 	out, stderr, code := p.command("add", page, "--name", "pages", "--yes", "--secret", "TOKEN",

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -204,4 +206,34 @@ func again(t testing.TB, try func() error) error {
 		time.Sleep(time.Millisecond)
 	}
 	return err
+}
+
+// TestSessionsFailToStart: if the process of a session ends before it serves, calls begin no other one for a while, and
+// the owner sees why. The server's own process, which lists the tools, runs.
+func TestSessionsFailToStart(t *testing.T) {
+	t.Parallel()
+	dir := directory(t, "")
+	check(t, os.Chmod(dir, 0o777))
+	const once = `if mkdir "$1/first"; then exec "$2"; fi; echo >>"$1/starts"; exit 3`
+	works := program(t, "echo")
+	sandbox := fmt.Sprintf("sessions = \"own\"\nsandbox {\n  writable = [%q]\n  read_only = [%q]\n}\n", dir,
+		filepath.Dir(works))
+	p := start(t, map[string]string{
+		"own.hcl": declare("sh", []string{"-c", once, "sh", dir, works}, sandbox),
+	})
+	p.awaitRunning("own")
+	before := p.mark()
+	if _, err := p.client("/mcp/own").call("echo", map[string]any{"message": "x"}); err == nil {
+		t.Error("a process that has ended has answered")
+	}
+	p.awaitFrom(before, "sessions have to wait", soon, func(r control.Report) bool {
+		return strings.Contains(server(r, "own").Detail, "no session gets a process of its own for 1 s after")
+	})
+	if s := server(p.last(), "own"); s.State != control.Running {
+		t.Errorf("the server itself is %s: %s", s.State, s.Detail)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "starts"))
+	if n := strings.Count(string(text), "\n"); err != nil || n != 1 {
+		t.Errorf("one call has started %d processes: %v", n, err)
+	}
 }
