@@ -18,7 +18,7 @@ const lookAgain = 5 * time.Second
 const calm = 2 * time.Second
 
 // events tells a page when it is out of date, by its fingerprint (server-sent events, HTML 9.2). The query is the path
-// of the page. Nothing of what it shows is in it.
+// of the page. The event has no content of the page.
 func (s *site) events(w http.ResponseWriter, r *http.Request, one *session) {
 	if !loopback.Is(r.Header, "Sec-Fetch-Site", "same-origin") || !s.open() {
 		loopback.Refuse(w, http.StatusServiceUnavailable, "load the page again")

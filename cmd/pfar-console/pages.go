@@ -39,7 +39,7 @@ var (
 		loopback.Digest(style), loopback.Digest(script))
 )
 
-// maker makes the content of one page. If it cannot know everything it returns what it knows, and why.
+// maker makes the content of one page. If a source fails, it returns the rest with the error.
 type maker func(ctx context.Context, one *session) (content, error)
 
 // content is what a page shows. Each text of a stranger's in it has been made visible.
@@ -170,7 +170,7 @@ func (s *site) finish(w http.ResponseWriter, r *http.Request, one *session, next
 	http.Redirect(w, r, one.path(next), http.StatusSeeOther)
 }
 
-// folded is a list that shows its beginning and unfolds more. It only counts what is beyond maxFirst and maxMore.
+// folded is a list: a page shows First, unfolds More, and prints how many entries are Left.
 type folded[T any] struct {
 	First, More []T
 	Left        int // that are in neither

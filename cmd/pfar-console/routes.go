@@ -38,8 +38,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // live is the query of a page that a browser loads again by itself.
 const live = "live"
 
-// enter lets in whoever comes with a link. A browser that only looks what is behind it, to show it sooner, does not use
-// it up.
+// enter signs in a browser that opens a one-time link. A prefetch by the browser does not use the link up.
 func (s *site) enter(w http.ResponseWriter, r *http.Request) {
 	looks := len(r.Header.Values("Sec-Purpose")) > 0 || !loopback.Navigated(r.Header)
 	if r.Method != http.MethodGet || looks {

@@ -45,7 +45,7 @@ var errNothingSaid error = &ask.Refusal{Reason: "pfard has not said yet what run
 // servers are all that are declared.
 type servers struct{ Servers []server }
 
-// server is one of them, and what it lacks.
+// server is one server with its state and what it lacks.
 type server struct {
 	Path, Name string
 	State      string
@@ -54,7 +54,7 @@ type server struct {
 	Rows       []wording.Row
 }
 
-// row adds what is known.
+// row adds a row, unless its text is empty.
 func (r *server) row(name, text string) {
 	if text != "" {
 		r.Rows = append(r.Rows, wording.Row{Name: name, Text: visible.Reveal(text)})

@@ -47,8 +47,8 @@ func openServers(t *testing.T) *opened {
 	return o
 }
 
-// TestServers: the pages say in what state each server is, what it lacks with the command that grants it, and what the
-// gate goes by for each tool; and they hear at once when pfard says something else.
+// TestServers: the pages show the state of each server, what it lacks with the command that grants it, and the facts of
+// each tool.
 func TestServers(t *testing.T) {
 	o := openServers(t)
 	list := o.do("GET", o.home+"servers", "").text

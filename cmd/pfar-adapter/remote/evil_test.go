@@ -539,7 +539,7 @@ func TestEvilAnswers(t *testing.T) {
 	}
 }
 
-// TestEvilStateless has a server of 2026-07-28 answer in every such way, of which -short has an eighth.
+// TestEvilStateless tries every mode on a server of 2026-07-28, and an eighth of them with -short.
 func TestEvilStateless(t *testing.T) {
 	for i, e := range slices.Concat(evils, evilInputs) {
 		if testing.Short() && i%8 != 0 && i < len(evils) {
@@ -580,7 +580,7 @@ func (e evil) once(w http.ResponseWriter, r *http.Request, m received) {
 	asJSON(w, answer, 3)
 }
 
-// answers calls the server twice, of which the first call is answered in that way.
+// answers calls the server twice. The server answers the first call in the mode of e.
 func (e evil) answers(t *testing.T, h *honest, begin func(*world), call string) {
 	t.Helper()
 	var seen []string

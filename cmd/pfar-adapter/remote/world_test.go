@@ -392,7 +392,7 @@ func (w *world) wantFault(id int, class, detail string) failure {
 	return w.wantCaused(id, class, detail, "")
 }
 
-// wantCaused wants a fault of which the owner has a cause, "" for none, that is not in the client's words.
+// wantCaused wants a fault whose cause only the owner gets, not the client; "": there is none.
 func (w *world) wantCaused(id int, class, words, cause string) failure {
 	w.t.Helper()
 	line, detail := w.next(), words
