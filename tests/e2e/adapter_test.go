@@ -93,6 +93,15 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
+// listenApart listens on a port that no other test has had: a client whose server has gone may call at its port again.
+func listenApart(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:"+freePort(t))
+	check(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
 // sameThrough asks a server directly and through the adapter.
 func sameThrough(t *testing.T, direct, adapter speaker, list []asked) {
 	t.Helper()

@@ -48,9 +48,7 @@ func TestLocalTransports(t *testing.T) {
 	t.Parallel()
 	const socket = "/run/socket/mcp.sock"
 	const writes = "tool \"" + slowOperation + "\" {\n  semantics = \"write\"\n}\n" // or it is made again
-	decoy, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	defer decoy.Close()
+	decoy := listenApart(t)
 	asked := make(chan net.Conn, 1)
 	go func() {
 		if c, err := decoy.Accept(); err == nil {

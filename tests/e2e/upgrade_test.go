@@ -88,9 +88,7 @@ const (
 func upgrading(t *testing.T) (p *pfar, folder string, outside net.Listener) {
 	t.Helper()
 	r := newRegistries(t)
-	outside, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	t.Cleanup(func() { outside.Close() })
+	outside = listenApart(t)
 	host, port, err := net.SplitHostPort(outside.Addr().String())
 	check(t, err)
 	probe := strings.NewReplacer("HOST", host, "PORT", port).Replace(probing)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,9 +14,7 @@ import (
 func TestUpstreamProxy(t *testing.T) {
 	t.Parallel()
 	const password = "hunter2-of-the-proxy"
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	t.Cleanup(func() { l.Close() })
+	l := listenApart(t)
 	type asked struct{ method, host, authorization string }
 	seen := make(chan asked, 16)
 	go func() {
