@@ -4,6 +4,9 @@ package registry
 
 import (
 	"log/slog"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
@@ -40,7 +43,8 @@ func New(log *slog.Logger, version string, limits Limits) *Registry {
 	r.table = &table{views: r.views, reviewer: by, entries: make(map[string]*entry)}
 	r.sessions = &sessions{
 		log: log, limits: &r.limits, stored: kept, owned: make(map[string]*owned), orphans: make(map[string]orphan),
-		freed: func(main *Upstream) { go r.demand.renew(main) },
+		freed:  func(main *Upstream) { go r.demand.renew(main) },
+		unmade: rate.Sometimes{Interval: time.Minute},
 	}
 	r.demand = &demand{table: r.table, limits: &r.limits, upstreams: r.upstreams, sessions: r.sessions}
 	r.trials = &trials{r.views, r.demand, r.upstreams, &r.limits}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/policies/failure"
@@ -39,6 +40,7 @@ type sessions struct {
 	stored *stored
 	opener Opener               // of processes; nil: there are none
 	freed  func(main *Upstream) // is called when a process has ended; must not block
+	unmade rate.Sometimes       // of the log's entries about processes that are not started
 
 	mu      sync.Mutex        // may be taken with the registry's lock held, but not the other way round
 	owned   map[string]*owned // by handle
@@ -123,7 +125,9 @@ func (s *sessions) await(ctx context.Context, o *owned) error {
 		case full:
 			return err
 		}
-		s.log.Warn("a session's process is not started", "server", o.server, "error", err.Error())
+		s.unmade.Do(func() {
+			s.log.Warn("a session's process is not started", "server", o.server, "error", err.Error())
+		})
 		return refused(err)
 	}
 	select {

@@ -175,7 +175,7 @@ func TestConnectFails(t *testing.T) {
 	if !strings.Contains(got, `"isError":true`) || strings.Contains(got, "Ignore") {
 		t.Errorf("failed: %s", got)
 	}
-	f.refuse = fmt.Errorf("%w: %q is not in the catalogue", control.ErrInvalid, "none-such")
+	f.refuse = &control.Refused{Code: control.CodeInvalid, Message: `"none-such" is not in the catalogue`}
 	got = c.call(t, "tools/call", `{"name":"pfar__connect","arguments":{"service":"none-such"}}`)
 	if !strings.Contains(got, "catalogue") || !strings.Contains(got, `"isError":true`) {
 		t.Errorf("refused: %s", got)
@@ -191,6 +191,16 @@ func TestConnectFails(t *testing.T) {
 	}
 	if !strings.Contains(got, "too many") || len(f.begun) > 4 {
 		t.Errorf("twenty more: %s, %d begun", got, len(f.begun))
+	}
+}
+
+// TestConnectGetsHalfAnAnswer: a model hears none of Go's words.
+func TestConnectGetsHalfAnAnswer(t *testing.T) {
+	g, f, _ := connecting(t)
+	f.refuse = errors.New("read unix @->/run/pfar/control.sock: EOF")
+	got := g.session(t, "/mcp").call(t, "tools/call", connectNotion)
+	if !strings.Contains(got, "Try again later") || strings.Contains(got, "sock") || !strings.Contains(got, `"isError":true`) {
+		t.Error(got)
 	}
 }
 

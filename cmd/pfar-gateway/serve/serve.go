@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/pfar/pfar/cmd/pfar-gateway/connect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
@@ -121,7 +123,7 @@ func New(p Parts) *Server {
 	s.methods = method.Methods{
 		Calls: s.calls, Watches: watches, About: method.About{Calls: s.calls, Version: p.Version},
 		Sessions: method.Sessions{Calls: s.calls, Table: s.sessions, Hub: s.hub, Queue: p.Limits.Queue, Noted: s.noted},
-		Connect:  method.Connecting{Calls: s.calls, Wishes: p.Wishes},
+		Connect:  method.Connecting{Calls: s.calls, Wishes: p.Wishes, Lost: rate.Sometimes{Interval: time.Minute}},
 		Levels:   method.Levels{Calls: s.calls, Hub: s.hub, Noted: s.noted},
 		Listens: method.Listens{
 			Watches: watches, Limit: p.Limits.Listens, Queue: p.Limits.Queue, Alive: p.Limits.Alive, Draining: s.draining, Left: s.left,

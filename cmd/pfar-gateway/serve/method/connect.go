@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 
+	"golang.org/x/time/rate"
+
 	"github.com/pfar/pfar/cmd/pfar-gateway/connect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -44,6 +46,7 @@ const facts = `{"server":"pfar","words":[{"confidentiality":"public","integrity"
 type Connecting struct {
 	Calls  *call.Calls
 	Wishes *connect.Wishes // nil: there is no such tool
+	Lost   rate.Sometimes  // of the log's entries about answers that cannot be used
 }
 
 // offered reports whether a client has the tool. A person has pfar add.
@@ -94,7 +97,7 @@ func (c *Connecting) call(v *call.Visit) (reply.Reply, error) {
 		}
 		answer, err := c.Wishes.Ask(o.Ctx, v.Bound.Client, service)
 		if err != nil {
-			return refusedWish(service, err), nil
+			return c.refused(service, err), nil
 		}
 		return c.tell(o, service, answer)
 	})
@@ -189,17 +192,19 @@ func forward(page string) string {
 	)
 }
 
-func refusedWish(service string, err error) reply.Reply {
-	var refused *control.Refused
+// refused says that no set-up was begun, in pfar's own words: an error of the connection to pfard is for the owner.
+func (c *Connecting) refused(service string, err error) reply.Reply {
+	refused, answered := errors.AsType[*control.Refused](err)
 	switch {
 	case errors.Is(err, connect.ErrOften):
 		return failed(string(control.CodeBusy), "pfar does not begin to connect %s now: %v.", service, err)
 	case errors.Is(err, control.ErrNotRunning):
 		return failed(notRunning, "pfar cannot connect %s now: pfard does not answer. Try again later.", service)
-	case errors.As(err, &refused):
+	case answered && refused.Code != "":
 		return failed(string(refused.Code), "pfar does not connect %s: %v.", service, err)
 	}
-	return failed("", "pfar does not connect %s: %v.", service, err)
+	c.Lost.Do(func() { c.Calls.Log.Warn("a set-up is not begun", "service", service, "error", err.Error()) })
+	return failed(notRunning, "pfar cannot connect %s now. The log of pfar's owner says why. Try again later.", service)
 }
 
 // notRunning is the reason of what pfard is needed for, where nobody answers.
