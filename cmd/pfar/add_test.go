@@ -41,6 +41,7 @@ type fakeSetUp struct {
 	logins  []control.Login // that were asked for
 	signed  chan struct{}   // gets one when the person has answered the provider
 	done    func()          // when it is complete
+	slow    chan struct{}   // a stored value is tried when this closes; nil: at once
 }
 
 func newSetUp(wants ...control.Wanted) *fakeSetUp {
@@ -119,6 +120,20 @@ func (s *fakeSetUp) signIn(r control.Request, send func(control.Response) error)
 	return tell(in)
 }
 
+// later carries out the rest of the set-up once it may. Called with s.mu held.
+func (s *fakeSetUp) later(rest func()) {
+	if s.slow == nil {
+		rest()
+		return
+	}
+	go func() {
+		<-s.slow
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		rest()
+	}()
+}
+
 // goOn ends well or, with the wrong value, asks again. Called with s.mu held.
 func (s *fakeSetUp) goOn() {
 	steps := []string{"installing npm:@example/mcp@1.2.3", "writing the declaration", "starting the server"}
@@ -171,7 +186,7 @@ func (s *fakeSetUp) serve(ctx context.Context, r control.Request, send func(cont
 				s.wants = s.wants[1:]
 				s.asks(control.AwaitingCredential, "")
 			} else {
-				s.goOn()
+				s.later(s.goOn)
 			}
 		}
 		return tell(s.events[len(s.events)-1])

@@ -24,7 +24,8 @@ else. Any other message goes to standard output, unchanged. A message is for a s
 
   - a set-up waits for a secret, and the message looks like that secret: it begins with a prefix that such
     secrets have, fits their pattern, or is one word of 15 to 500 characters, nearly all of them letters,
-    digits or -_.:=+/. pfar stores it in the vault. Delete it from the chat;
+    digits or -_.:=+/. pfar stores it in the vault, and then says at once: "Delete the message from the chat".
+    The set-up goes on, which may take minutes;
   - a set-up waits for a secret, and the message is "cancel", "nevermind" or "skip";
   - it is "connect", "add", "setup", "set up", "integrate" or "enable", followed by one name, such as "connect
     notion". pfar sets up that service, as "pfar add" does, and asks for nothing but its secrets. A person
@@ -65,9 +66,6 @@ func (v messageVerb) run(ctx context.Context) error {
 	h := heard{}
 	if len(text) <= maxChat { // a longer one is no secret and no command
 		h, err = v.hear(ctx, string(text))
-	}
-	if h.Secret {
-		fmt.Fprintln(v.stderr, "Delete the message from the chat: it is a secret.")
 	}
 	if err != nil {
 		return err
@@ -120,6 +118,9 @@ func (v messageVerb) offer(ctx context.Context, text string) (h heard, err error
 		}
 		asked, h = &f, heard{Taken: true, Secret: secret}
 		_, err = v.control().Supply(ctx, control.FlowAnswer{ID: f.ID, Key: f.Wants.Key}, value)
+		if secret { // what the set-up does now may take minutes
+			fmt.Fprintln(v.stderr, "Delete the message from the chat: it is a secret.")
+		}
 		return true, err
 	})
 	if errors.Is(err, errNotForIt) {

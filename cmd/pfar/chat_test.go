@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -81,6 +82,35 @@ func TestMessageSetsUp(t *testing.T) {
 	told("connect slack", heard{Taken: true, Server: "slack"}, "pfar add slack --set team=VALUE")
 	if len(s.begun) != 1 {
 		t.Errorf("began %+v", s.begun)
+	}
+}
+
+// onText closes a channel when a text is written to it.
+type onText struct {
+	*bytes.Buffer
+	text string
+	seen chan struct{}
+}
+
+func (o onText) Write(b []byte) (int, error) {
+	before := strings.Contains(o.String(), o.text)
+	n, err := o.Buffer.Write(b)
+	if !before && strings.Contains(o.String(), o.text) {
+		close(o.seen)
+	}
+	return n, err
+}
+
+// TestMessageIsToBeDeletedAtOnce: the set-up goes on only when the words are there.
+func TestMessageIsToBeDeletedAtOnce(t *testing.T) {
+	s := newSetUp(notionToken(t))
+	s.good, s.slow = "ntn_right-hunter2", make(chan struct{})
+	b := newAdd(t, s)
+	b.say(t, "connect notion", exitOK)
+	n := b.again(s.good)
+	n.stderr = onText{n.err, "Delete the message from the chat", s.slow}
+	if code := n.run(t.Context(), []string{"message"}); code != exitOK || !strings.Contains(n.err.String(), "is set up") {
+		t.Errorf("exit %d: %s", code, n.err)
 	}
 }
 
