@@ -196,11 +196,11 @@ func (d *draft) text() []byte {
 	if d.Label != declaration.Sensitive {
 		line("label", declaration.Text(string(d.Label)))
 	}
-	unsaid := d.Package == "" && d.Origin == "" || d.Program.URL != "" && !d.Learns // nothing else names the service
+	unsaid := d.Package == "" && d.Origin == "" || d.Program.elsewhere() && !d.Learns // nothing else names the service
 	if d.Name != "" && (d.Server != d.Name || unsaid) {
 		line("service", declaration.Text(d.Name))
 	}
-	if hosts := d.filled(d.Domains); len(hosts) > 0 && d.Program.URL == "" {
+	if hosts := d.filled(d.Domains); len(hosts) > 0 && !d.Program.elsewhere() {
 		line("allowed_domains", list("allowed_domains", hosts))
 	}
 	section(&b, "server {", d.serverLines())
@@ -221,12 +221,20 @@ func section(b *bytes.Buffer, open string, lines []string) {
 	}
 }
 
+// elsewhere reports whether pfar does not start the server.
+func (p Program) elsewhere() bool { return p.URL != "" || p.Path != "" && p.Package+p.Command == "" }
+
 func (d *draft) serverLines() (lines []string) {
+	if d.Program.Path != "" {
+		lines = append(lines, "transport = "+declaration.Text(string(d.Program.Transport)),
+			"path = "+declaration.Text(d.Program.Path))
+	}
 	switch {
 	case d.Program.URL != "":
 		transport := cmp.Or(d.Program.Transport, declaration.StreamHTTP)
 		lines = append(lines, "transport = "+declaration.Text(string(transport)),
 			"url = "+declaration.Text(d.Program.URL))
+	case d.Program.elsewhere():
 	case d.Package == "":
 		lines = append(lines, "command = "+declaration.Text(d.Program.Command))
 	case d.Program.Bin != "":
@@ -278,14 +286,14 @@ func (d *draft) delivered(k Secret) string {
 	secret := declaration.Text("vault:" + cmp.Or(d.Keys[k.Env], k.Key))
 	words := []string{"secret = " + secret}
 	switch {
-	case k.Deliver == broker.InEnvironment, d.Program.URL != "" && slices.Equal(k.In, broker.Standard()):
+	case k.Deliver == broker.InEnvironment, d.Program.elsewhere() && slices.Equal(k.In, broker.Standard()):
 		return secret
-	case d.Program.URL != "":
+	case d.Program.elsewhere():
 		words = append(words, "in = "+list("in", []string{k.In[0].String()}))
 	default:
 		words = append(words, "deliver = "+declaration.Text(string(k.Deliver)))
 	}
-	if k.Deliver == broker.OnWire && d.Program.URL == "" {
+	if k.Deliver == broker.OnWire && !d.Program.elsewhere() {
 		var in []string
 		for _, p := range k.In {
 			in = append(in, p.String())

@@ -152,10 +152,16 @@ func (d arguments) pathIn(a Word, access string) string {
 	if i := strings.IndexByte(a.Text, '='); strings.HasPrefix(a.Text, "-") && i > 0 {
 		option, file, access = a.Text[:i+1], a.Text[i+1:], "read"
 	}
-	if !path.IsAbs(file) || file == "/" || strings.ContainsAny(file, "\n") {
+	if !path.IsAbs(file) || file == "/" || strings.ContainsAny(file, "\n") || d.listensAt(file) {
 		return a.Text
 	}
 	return option + d.shown(file, "", a.Line, access)
+}
+
+// listensAt reports whether a path is the one at which the server listens. That is one of its sandbox.
+func (d arguments) listensAt(file string) bool {
+	own := d.path.Text
+	return d.hasPath() && (file == own || file == own+".in" || file == own+".out" || file == path.Dir(own))
 }
 
 var optionName = regexp.MustCompile(`^--?([A-Za-z][A-Za-z0-9_.-]*)(=(?s:(.*)))?$`)

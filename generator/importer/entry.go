@@ -23,6 +23,7 @@ type Entry struct {
 	args    []Word
 	env     []Variable
 	cwd     Word
+	path    Word // of a socket or a pair of FIFOs
 	tools   tools
 	remote
 	running
@@ -120,6 +121,7 @@ func members() map[string]func(entryReader, foreign.Member) {
 		"env_http_headers": entryReader.readEnvHeaders, "bearer_token_env_var": entryReader.readBearer,
 		"token_env": entryReader.readBearer,
 		"cwd":       func(r entryReader, m foreign.Member) { r.cwd = r.word(m) },
+		"path":      func(r entryReader, m foreign.Member) { r.path = r.word(m) },
 		"disabled": func(r entryReader, m foreign.Member) {
 			r.Disabled = r.Disabled || m.Value.Text == "true"
 		},
@@ -304,8 +306,6 @@ func (r entryReader) readKind(m foreign.Member) {
 		r.refuse(m.Line, "an extension of the program starts it, and the file has no command")
 	case "inline_python":
 		r.refuse(m.Line, "the file contains its source text; save that as a program, and declare the program")
-	case "uds", "pipe":
-		r.refuse(m.Line, "pfar does not serve the transport %s yet", kind)
 	default:
 		r.kind = kind
 	}

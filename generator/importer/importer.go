@@ -4,6 +4,7 @@ package importer
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -31,6 +32,8 @@ type Source struct {
 // maxEntries bounds the servers of a file.
 const maxEntries = 256
 
+var errDeclaration = errors.New("it declares one server in pfar's own form: copy it to /etc/pfar/mcp.d as it is")
+
 // Read reads the servers of a file, in its order. Errors have the place, and none of the file's texts.
 func Read(s Source) ([]Entry, error) {
 	root, err := parse(s)
@@ -38,7 +41,11 @@ func Read(s Source) ([]Entry, error) {
 		return nil, err
 	}
 	lists := listsIn(root)
-	if len(lists) == 0 {
+	switch {
+	case len(lists) > 0:
+	case root.Member("server") != nil, root.Member("allowed_domains") != nil:
+		return nil, errDeclaration
+	default:
 		return nil, fmt.Errorf("it has no list of servers; pfar knows %s", block.OneOf([]string{"mcpServers", "servers",
 			"context_servers", "mcp", "extensions", "mcp_servers"}))
 	}

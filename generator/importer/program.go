@@ -14,7 +14,7 @@ import (
 
 // program finds out what is started: a package of a service, another package, or a local program.
 func (d *draft) program() {
-	if d.service.Program.URL != "" {
+	if d.service.Program.URL != "" || d.command.Text == "" {
 		return
 	}
 	if base := strings.ToLower(path.Base(d.command.Text)); (base == "cmd" || base == "cmd.exe") && len(d.args) > 1 &&

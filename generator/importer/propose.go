@@ -46,7 +46,7 @@ func Propose(entries []Entry, o Options) []Proposal {
 
 // print is equal for servers that differ in nothing that a declaration has.
 func (e *Entry) print() string {
-	words := []string{e.command.Text, e.url.Text, e.cwd.Text}
+	words := []string{e.command.Text, e.url.Text, e.cwd.Text, e.path.Text}
 	for _, a := range e.args {
 		words = append(words, a.Text)
 	}
@@ -87,7 +87,7 @@ func (d *draft) make() {
 	d.given = map[string]bool{}
 	args, env := arguments{d}, environment{d}
 	for _, step := range []func(){
-		d.local, d.connect, d.program, args.put, env.sort, d.parameters, env.missing, d.folder, d.write,
+		d.local, d.connect, d.attach, d.program, args.put, env.sort, d.parameters, env.missing, d.folder, d.write,
 	} {
 		if step(); d.Refused != "" {
 			return
@@ -101,7 +101,7 @@ func (d *draft) local() {
 	switch {
 	case d.itself(words):
 		d.refuse(d.Line, "it is pfar itself")
-	case d.isRemote():
+	case d.isRemote(), d.hasPath():
 	case d.command.Text == "":
 		d.refuse(d.Line, "it has no command")
 	case len(d.command.lacks) > 0:
@@ -148,6 +148,9 @@ func (d *draft) folder() {
 
 // write has the catalogue write the declaration, and adds what that does not know.
 func (d *draft) write() {
+	if d.hasPath() {
+		d.service.Program.Transport, d.service.Program.Path = declaration.Transport(d.kind), d.path.Text
+	}
 	text, err := d.service.Declaration(d.choices)
 	if err != nil {
 		d.refuse(d.Line, "%s", shownError(err))

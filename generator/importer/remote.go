@@ -20,6 +20,9 @@ var bridges = []string{"mcp-remote", "supergateway"}
 
 // isRemote reports whether a server runs elsewhere.
 func (d *draft) isRemote() bool {
+	if d.hasPath() {
+		return false
+	}
 	elsewhere := strings.HasPrefix(d.kind, "http") || strings.HasPrefix(d.kind, "s") && d.kind != "stdio" ||
 		d.kind == "remote" || d.kind == "ws"
 	if d.command.Text == "" {
@@ -74,9 +77,42 @@ func (d *draft) connect() {
 	if u.Scheme == "http" && len(d.p.Secrets) > 0 {
 		d.refuse(at, "its address begins with http://, and its token would travel unencrypted")
 	}
+	d.unstarted("this server runs elsewhere")
+}
+
+// hasPath reports whether a server is reached at a path of a machine.
+func (d *draft) hasPath() bool {
+	return d.kind == string(declaration.UDS) || d.kind == string(declaration.Pipe)
+}
+
+// attach has pfar connect to a server that runs on this machine and that pfar does not start.
+func (d *draft) attach() {
+	switch {
+	case !d.hasPath():
+		if d.path.Text != "" {
+			d.note(d.path.Line, "path is not translated: it is for the transports uds and pipe")
+		}
+		return
+	case !path.IsAbs(d.path.Text):
+		d.refuse(cmp.Or(d.path.Line, d.Line), "its transport is %s, and it has no absolute path of this machine", d.kind)
+		return
+	case d.command.Text != "":
+		return
+	}
+	d.service = catalog.Service{Label: "sensitive", Program: catalog.Program{Path: d.path.Text}}
+	d.known = true
+	d.note(d.Line, "pfar does not start this server and cannot confine it; if it does not run as root, write its user in "+
+		"server: owner = USER")
+	for _, h := range d.headers {
+		d.header(h)
+	}
+	d.unstarted("pfar does not start this server")
+}
+
+// unstarted leaves out what is for a program that pfar starts.
+func (d *draft) unstarted(why string) {
 	for _, v := range d.env {
-		d.note(v.Line, "the variable %s is left out: it is for a program, and this server runs elsewhere",
-			block.QuoteName(v.Name))
+		d.note(v.Line, "the variable %s is left out: it is for a program, and %s", block.QuoteName(v.Name), why)
 	}
 	d.env, d.args, d.cwd = nil, nil, Word{}
 }
