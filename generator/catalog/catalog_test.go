@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -64,6 +65,27 @@ func TestShipped(t *testing.T) {
 	for name := range policy.Services {
 		if _, ok := s.Find(name); !ok {
 			t.Errorf("%s cannot be set up", name)
+		}
+	}
+}
+
+// TestShippedSecrets wants a person to be led to each secret, and a placeholder to begin as it does: programs check that.
+func TestShippedSecrets(t *testing.T) {
+	unled := []string{"mongodb", "postgres"} // the person's own database
+	for _, c := range Load(nil, "").All() {
+		for _, k := range c.Secrets {
+			if k.Where == "" || !strings.HasPrefix(k.URL, "https://") && !slices.Contains(unled, c.Name) {
+				t.Errorf("%s: nobody is told where %s is: %q, %q", c.Name, k.Env, k.Where, k.URL)
+			}
+			if k.Deliver != broker.OnWire {
+				continue
+			}
+			for _, begin := range k.Prefixes {
+				got, err := broker.Placeholder(nil, "x", begin+"0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX2yZ3")
+				if err != nil || !strings.HasPrefix(got, begin) {
+					t.Errorf("%s: the placeholder of %s begins with %.8q and not with %q, %v", c.Name, k.Env, got, begin, err)
+				}
+			}
 		}
 	}
 }

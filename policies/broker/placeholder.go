@@ -77,15 +77,17 @@ type prefix struct {
 	common bool // so does much else
 }
 
-// prefixes are those of well-known services; the longer of two comes first.
+// prefixes are those of well-known services; the longer of two comes first. The catalogue's are among them.
 func prefixes() []prefix {
 	return []prefix{
 		{text: "github_pat_"}, {text: "ghp_"}, {text: "gho_"}, {text: "ghu_"}, {text: "ghs_"}, {text: "ghr_"}, {text: "glpat-"},
-		{text: "sk-ant-"}, {text: "sk-proj-"}, {text: "sk-"}, {text: "sk_live_"}, {text: "sk_test_"}, {text: "rk_live_"},
+		{text: "sk-ant-"}, {text: "sk-proj-"}, {text: "sk-"}, {text: "sk_live_"}, {text: "sk_test_"}, {text: "rk_live_"}, {text: "rk_test_"},
 		{text: "xoxb-"}, {text: "xoxp-"}, {text: "xoxa-"}, {text: "xapp-"}, {text: "ntn_"}, {text: "secret_"}, {text: "lin_api_"},
 		{text: "SG."}, {text: "AKIA"}, {text: "ASIA"}, {text: "AIza"}, {text: "eyJ"}, {text: "npm_"}, {text: "hf_"},
-		{text: "figd_"}, {text: "dop_v1_"}, {text: "shpat_"}, {text: "ATATT3x"}, {text: "AGE-SECRET-KEY-"}, {text: "-----BEGIN"},
-		{text: "pat_", common: true}, {text: "key-", common: true},
+		{text: "figd_"}, {text: "dop_v1_"}, {text: "shpat_"}, {text: "ATATT3"}, {text: "AGE-SECRET-KEY-"}, {text: "-----BEGIN"},
+		{text: "sbp_"}, {text: "sntryu_"}, {text: "sntrys_"}, {text: "apify_api_"}, {text: "CCIPAT_"}, {text: "ctx7sk"},
+		{text: "pat-na1-"}, {text: "pat-eu1-"}, {text: "pplx-"}, {text: "tvly-"},
+		{text: "pat_", common: true}, {text: "pat", common: true}, {text: "key-", common: true}, {text: "fc-", common: true},
 	}
 }
 

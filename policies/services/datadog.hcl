@@ -24,6 +24,7 @@ service "datadog" {
       deliver = "broker"
       in      = ["header:dd-api-key"]
       where   = "In Datadog, open Organization settings, API keys, and create a key."
+      url     = "https://app.datadoghq.com/organization-settings/api-keys"
     }
 
     secret "DATADOG_APP_KEY" {
@@ -31,6 +32,7 @@ service "datadog" {
       deliver = "broker"
       in      = ["header:dd-application-key"]
       where   = "In Datadog, open Organization settings, Application keys, and create a key."
+      url     = "https://app.datadoghq.com/organization-settings/application-keys"
     }
 
     test "get_monitors" {

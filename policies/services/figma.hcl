@@ -28,6 +28,7 @@ service "figma" {
       prefixes = ["figd_"]
       pattern  = "figd_[A-Za-z0-9_-]{40,}"
       where    = "In Figma, open Settings, Security, and generate a personal access token that may read files."
+      url      = "https://www.figma.com/developers/api#access-tokens"
     }
   }
 }

@@ -29,6 +29,8 @@ service "hubspot" {
       deliver  = "broker"
       prefixes = ["pat-na1-", "pat-eu1-"]
       where    = "In HubSpot, open Settings, Integrations, Private Apps, create an app and copy its access token."
+      url      = "https://developers.hubspot.com/docs/api/private-apps"
+      scopes   = ["crm.objects.contacts.read", "crm.objects.companies.read", "crm.objects.deals.read"]
     }
 
     test "hubspot-list-objects" {

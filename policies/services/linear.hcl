@@ -34,6 +34,7 @@ service "linear" {
       prefixes = ["lin_api_"]
       pattern  = "lin_api_[A-Za-z0-9]{40}"
       where    = "In Linear, open Settings, Security & access, Personal API keys, and create a key."
+      url      = "https://linear.app/settings/account/security"
     }
 
     test "linear_getViewer" {

@@ -32,6 +32,7 @@ service "todoist" {
       key     = "todoist_token"
       deliver = "broker"
       where   = "In Todoist, open Settings, Integrations, Developer, and copy the API token."
+      url     = "https://app.todoist.com/app/settings/integrations/developer"
     }
 
     test "user-info" {
