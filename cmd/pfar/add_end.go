@@ -93,7 +93,7 @@ func (a *adding) unreviewed(ctx context.Context, server string) (names []string,
 		}
 	}
 	for _, d := range p.Descriptors {
-		if p.unreviewed(d) && d.Kind != "program" {
+		if p.NeedsReview(d) && d.Kind != "program" {
 			names = append(names, d.Title)
 		}
 	}

@@ -211,7 +211,7 @@ func (c pinsVerb) pinsShow(ctx context.Context, server string, names []string) e
 	case len(names) > 0:
 		for _, d := range p.Descriptors {
 			if !p.holds(d) { // or the difference has said it
-				c.printDescriptor(c.stdout, d)
+				c.printDescriptor(c.stdout, p.Server, d)
 			}
 		}
 	case len(p.Held) == 0 && len(p.Descriptors) > 0:
@@ -220,7 +220,7 @@ func (c pinsVerb) pinsShow(ctx context.Context, server string, names []string) e
 	switch {
 	case slices.ContainsFunc(p.Held, func(h operator.Held) bool { return h.Digest != "" }), len(names) == 0 && p.Unreviewed > 0:
 		c.hintAt("pfar pins accept " + p.Server)
-	case len(names) > 0 && slices.ContainsFunc(p.Descriptors, p.unconfirmed):
+	case len(names) > 0 && slices.ContainsFunc(p.Descriptors, p.Unconfirmed):
 		c.hintAt("pfar pins accept " + p.Server + " " + names[0] + " has what it claims count")
 	}
 	return nil
@@ -285,7 +285,7 @@ func printResults(w io.Writer, results string) {
 	}
 }
 
-func (c pinsVerb) printDescriptor(w io.Writer, d operator.Known) {
+func (c pinsVerb) printDescriptor(w io.Writer, server string, d operator.Known) {
 	gone := ""
 	if d.Gone {
 		gone = ", no longer offered"
@@ -302,6 +302,9 @@ func (c pinsVerb) printDescriptor(w io.Writer, d operator.Known) {
 	})
 	printResults(w, d.Results)
 	fmt.Fprintf(w, "\n%s", escape(d.Text, keepLines))
+	if d.Cut > 0 {
+		fmt.Fprintln(w, c.paint(w, red, "This is not all of it; this is: "+escape(pinsShowLine(server, d.Title)+" --json", oneLine)))
+	}
 }
 
 // pinsAccept accepts what it shows, by its digests.
@@ -324,7 +327,7 @@ func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string,
 		c.printHeld(w, server, p.Held)
 		for _, d := range confirmed {
 			fmt.Fprintln(w)
-			c.printDescriptor(w, d)
+			c.printDescriptor(w, server, d)
 		}
 	}
 	if err := c.ask(ctx, yes, p.question(len(chosen)), show); err != nil {
@@ -336,14 +339,12 @@ func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string,
 	if err := c.askServer(ctx, http.MethodPost, server, "/accept", map[string][]string{"names": chosen}, &answer); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(p.Held, unseen) {
+	unread := func(d operator.Known) bool { return p.NeedsReview(d) && d.Unseen() }
+	if slices.ContainsFunc(p.Held, operator.Held.Unseen) || slices.ContainsFunc(p.Descriptors, unread) {
 		fmt.Fprintln(c.stderr, "more is held than can be shown at once: accept again")
 	}
 	return c.printAccepted(server, answer.Accepted)
 }
-
-// unseen reports whether nothing of the difference is here: there were too many for one answer.
-func unseen(h operator.Held) bool { return h.Digest != "" && h.Diff == "" }
 
 // question asks for n definitions, or, where there are none, for what drifts.
 func (p pinned) question(n int) string {
@@ -352,7 +353,12 @@ func (p pinned) question(n int) string {
 	}
 	cut := 0
 	for _, h := range p.Held {
-		if h.Digest != "" && h.Cut > 0 && !unseen(h) {
+		if h.Digest != "" && h.Cut > 0 && !h.Unseen() {
+			cut++
+		}
+	}
+	for _, d := range p.Descriptors {
+		if p.NeedsReview(d) && d.Cut > 0 {
 			cut++
 		}
 	}
@@ -368,16 +374,16 @@ func (p pinned) acceptable(names []string) (chosen []string, confirmed []operato
 	chosen = []string{} // null is no list
 	for _, h := range p.Held {
 		switch {
-		case h.Digest != "" && !unseen(h):
+		case h.Digest != "" && !h.Unseen():
 			chosen = append(chosen, h.Title+"@"+h.Digest)
-		case len(names) > 0 && unseen(h):
+		case len(names) > 0 && h.Unseen():
 			return nil, nil, fail(exitFailed, "cannot accept %q of %q: the list is too long to show it; name fewer", h.Title, p.Server)
 		case len(names) > 0:
 			return nil, nil, fail(exitFailed, "cannot accept %q of %q: %s", h.Title, p.Server, h.Problem)
 		}
 	}
 	for _, d := range p.Descriptors {
-		if len(names) == 0 && p.unreviewed(d) {
+		if len(names) == 0 && p.NeedsReview(d) && !d.Unseen() {
 			chosen, confirmed = append(chosen, d.Title+"@"+d.Digest), append(confirmed, d)
 		}
 	}
@@ -385,7 +391,7 @@ func (p pinned) acceptable(names []string) (chosen []string, confirmed []operato
 		title, digest := splitPin(name)
 		has := ""
 		i := slices.IndexFunc(p.Held, func(h operator.Held) bool { return isTitle(h.Title, h.Kind, h.Name, title) })
-		k := slices.IndexFunc(p.Descriptors, func(d operator.Known) bool { return isTitle(d.Title, d.Kind, d.Name, title) && p.unconfirmed(d) })
+		k := slices.IndexFunc(p.Descriptors, func(d operator.Known) bool { return isTitle(d.Title, d.Kind, d.Name, title) && p.Unconfirmed(d) })
 		switch {
 		case i >= 0:
 			has = p.Held[i].Digest

@@ -19,14 +19,6 @@ func isTitle(own string, kind operator.Kind, name, title string) bool {
 	return own == title || string(kind)+":"+name == title
 }
 
-// unreviewed reports whether clients are shown it only because it was the first of its name.
-func (p pinned) unreviewed(d operator.Known) bool { return d.By == "first use" && p.unconfirmed(d) }
-
-// unconfirmed reports whether clients are shown it, and no person has accepted it.
-func (p pinned) unconfirmed(d operator.Known) bool {
-	return d.By != "owner" && !d.Gone && !p.holds(d)
-}
-
 // holds reports whether another definition of this title is held.
 func (p pinned) holds(d operator.Known) bool {
 	return slices.ContainsFunc(p.Held, func(h operator.Held) bool { return h.Title == d.Title })

@@ -286,7 +286,7 @@ func TestPinsConfirm(t *testing.T) {
 	if code, out, err := b.run(t); code != exitOK || !strings.Contains(out, "notion  2         1") || !strings.Contains(err, "pfar pins accept notion") {
 		t.Errorf("exit %d, %s%s", code, out, err)
 	}
-	if code, out, _ := b.run(t, "accept", "notion", "--yes"); code != exitOK || !strings.HasSuffix(out, "\naccepted: page\n") || len(person()) != 2 {
+	if code, out, _ := b.run(t, "accept", "notion", "--yes"); code != exitOK || !strings.Contains(out, `"outputSchema"`) || !strings.HasSuffix(out, "\naccepted: page\n") || len(person()) != 2 {
 		t.Errorf("all: exit %d, %s", code, out)
 	}
 	if code, out, err := b.run(t, "accept", "notion", "--yes"); code != exitOK || out != "" || !strings.Contains(err, "is left to be accepted") {

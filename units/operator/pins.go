@@ -2,6 +2,7 @@ package operator
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -22,6 +23,20 @@ type ServerPins struct {
 	Drift       []string `json:"drift,omitempty"` // what is not as it was at the last acceptance; it holds nothing back
 	Descriptors []Known  `json:"descriptors,omitempty"`
 }
+
+// NeedsReview reports whether clients are shown a definition only because it was the first of its name.
+func (p ServerPins) NeedsReview(d Known) bool { return d.By == "first use" && p.Unconfirmed(d) }
+
+// Unconfirmed reports whether clients are shown a definition, and no person has accepted it.
+func (p ServerPins) Unconfirmed(d Known) bool {
+	return d.By != "owner" && !d.Gone && !slices.ContainsFunc(p.Held, func(h Held) bool { return h.Title == d.Title })
+}
+
+// Unseen reports whether nothing of the text is here: there was too much for one answer.
+func (d Known) Unseen() bool { return d.Text == "" }
+
+// Unseen reports whether nothing of the difference is here: there was too much for one answer.
+func (h Held) Unseen() bool { return h.Digest != "" && h.Diff == "" }
 
 // Held is a definition that waits for the owner.
 type Held struct {
@@ -51,6 +66,7 @@ type Known struct {
 	Seen    time.Time       `json:"first_seen"`
 	Gone    bool            `json:"gone,omitempty"`
 	Results string          `json:"results,omitempty"` // as in Held
-	Text    string          `json:"text,omitempty"`    // the definition for people, if it was asked for by name
+	Text    string          `json:"text,omitempty"`     // the definition for people: of what is named, or nobody has reviewed
+	Cut     int             `json:"text_cut,omitempty"` // bytes that the text lacks
 	Raw     json.RawMessage `json:"definition"`
 }

@@ -118,8 +118,9 @@ func (f *file) describe(st *ServerStatus, titles, others []string) {
 			if p.Kind == Program {
 				d.Version = ""
 			}
-			if len(titles) > 0 {
-				d.Text, _ = show(p.Raw)
+			if len(titles) > 0 || p.unreviewed() && room > 0 {
+				d.Text, d.Cut = show(p.Raw)
+				room -= len(d.Text)
 			}
 			st.Descriptors = append(st.Descriptors, d)
 		}
