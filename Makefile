@@ -239,6 +239,7 @@ bench: $(SERVERS)/.installed $(CLIENTS)/.installed
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkMany$$' -benchtime 2s ./cmd/pfar-generator
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkGate(Granted)?$$' -benchtime 2s ./cmd/pfar-gateway/enforce
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkSearchOfMany$$' -benchtime 2s ./cmd/pfar-gateway/serve
+	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkFlood$$' -benchtime 2s ./cmd/pfar-console
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkKeepWrite$$' -benchtime 2s ./cmd/pfar-sandbox/undo
 	CGO_ENABLED=0 $(E2E) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/e2e
 	@if [ "$$(id -u)" = 0 ]; then tests/setup.sh nspawn nft chromium Xtigervnc && \

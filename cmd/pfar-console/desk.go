@@ -69,6 +69,12 @@ func (d desk) pins(ctx context.Context) (all []operator.ServerPins, err error) {
 	return all, err
 }
 
+// pinsOf has the definitions of a server that wait for the owner or that nobody has reviewed, with their texts.
+func (d desk) pinsOf(ctx context.Context, server string) (p operator.ServerPins, err error) {
+	err = d.ask(ctx, http.MethodGet, "/pins/"+server, nil, &p)
+	return p, err
+}
+
 // approve lets a call run once: the one that was shown, by its digest. With terms it also gives a grant.
 func (d desk) approve(ctx context.Context, id, digest string, terms *operator.GrantTerms) error {
 	body := struct {

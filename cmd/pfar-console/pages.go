@@ -53,7 +53,7 @@ type content struct {
 
 // pages are those of the navigation, by their paths.
 var pages = []struct{ path, name string }{
-	{"", "Waiting calls"}, {"sessions", "Sessions"}, {"servers", "Servers"},
+	{"", "Waiting calls"}, {"wants", "Wants"}, {"sessions", "Sessions"}, {"servers", "Servers"},
 }
 
 // taker carries out a form.
@@ -127,6 +127,8 @@ func parent(rest string) string {
 		return "sessions"
 	case "server":
 		return "servers"
+	case "review":
+		return "wants"
 	default:
 		return ""
 	}

@@ -89,6 +89,8 @@ func (s *site) taker(rest string) taker {
 		return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
 			s.answer(w, r, one, subject, form)
 		}
+	case kind == "review" && units.IsServer(subject):
+		return s.accept(subject)
 	case kind == "do":
 		if o, subject, ok := orderAt(subject); ok {
 			return s.carryOut(o, subject)
@@ -121,12 +123,16 @@ func (s *site) find(rest string) maker {
 	switch {
 	case rest == "":
 		return s.waiting
+	case rest == "wants":
+		return s.wantsPage
 	case rest == "sessions":
 		return s.sessionsPage
 	case rest == "servers":
 		return s.serversPage
 	case kind == "server" && units.IsServer(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.serverPage(ctx, one, subject) }
+	case kind == "review" && units.IsServer(subject):
+		return func(ctx context.Context, one *session) (content, error) { return s.reviewPage(ctx, one, subject) }
 	case kind == "call" && callID(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.call(ctx, one, subject) }
 	case kind == "do":

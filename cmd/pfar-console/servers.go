@@ -62,7 +62,7 @@ func (r *server) row(name, text string) {
 }
 
 func (s *site) serversPage(ctx context.Context, one *session) (content, error) {
-	report, lacks, err := s.lacks(ctx)
+	report, lacks, _, err := s.lacks(ctx)
 	if report == nil {
 		return content{title: "Servers", template: "servers", body: servers{}}, errNothingSaid
 	}
@@ -73,14 +73,14 @@ func (s *site) serversPage(ctx context.Context, one *session) (content, error) {
 	return content{title: "Servers", template: "servers", body: b}, err
 }
 
-// lacks asks what servers lack.
-func (s *site) lacks(ctx context.Context) (*control.Report, []wants.Want, error) {
+// lacks asks what servers lack, and which of their definitions wait for the owner.
+func (s *site) lacks(ctx context.Context) (*control.Report, []wants.Want, []operator.ServerPins, error) {
 	report, _ := s.runs.now()
 	if report == nil {
-		return nil, nil, errNothingSaid
+		return nil, nil, nil, errNothingSaid
 	}
 	pins, err := s.desk.pins(ctx)
-	return report, wants.Of(*report, pins), err
+	return report, wants.Of(*report, pins), pins, err
 }
 
 func serverOf(one *session, s control.Server, lacks []wants.Want) server {
@@ -105,7 +105,8 @@ func serverOf(one *session, s control.Server, lacks []wants.Want) server {
 // oneServer is a server with its tools.
 type oneServer struct {
 	server
-	Tools folded[tool]
+	Review *button // of its definitions; nil: there is nothing to review
+	Tools  folded[tool]
 }
 
 // tool is one tool with the facts by which the gate decides.
@@ -115,7 +116,7 @@ type tool struct {
 }
 
 func (s *site) serverPage(ctx context.Context, one *session, name string) (content, error) {
-	report, lacks, err := s.lacks(ctx)
+	report, lacks, pins, err := s.lacks(ctx)
 	if report == nil {
 		return content{}, err
 	}
@@ -130,6 +131,7 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	b.row("since", moment(declared.Since))
 	b.row("url", declared.URL)
 	b.row("declared in", declared.File)
+	b.Review = wantingOf(one, declared, nil, pins).Review
 	facts, lost := s.desk.facts(ctx)
 	for _, f := range facts {
 		if f.Server == name {

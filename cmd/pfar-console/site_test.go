@@ -73,6 +73,13 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/pins":
 		say(g.pins)
 		return
+	case parts[0] == "pins" && r.Method == http.MethodGet:
+		for _, p := range g.pins {
+			if p.Server == parts[1] {
+				say(p)
+				return
+			}
+		}
 	case r.URL.Path == "/stains":
 		say(g.stains)
 		return
@@ -83,7 +90,9 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost && parts[0] != "approvals":
 		b, _ := io.ReadAll(r.Body)
 		g.answers = append(g.answers, r.URL.EscapedPath()+" "+string(b))
-		say(map[string]string{"client": "laptop", "handle": "k7", "result": "done"})
+		var names struct{ Names []string }
+		_ = json.Unmarshal(b, &names) // another act has none
+		say(map[string]any{"client": "laptop", "handle": "k7", "result": "done", "accepted": names.Names})
 		return
 	}
 	for i := range g.calls {
@@ -126,7 +135,7 @@ func tempting() operator.Shown {
 
 // opened is a site with its gateway, and a browser before it.
 type opened struct {
-	t    *testing.T
+	t    testing.TB
 	gate *gateway
 	site *site
 	base string
@@ -135,7 +144,7 @@ type opened struct {
 	cookie, home string
 }
 
-func open(t *testing.T, calls ...operator.Shown) *opened {
+func open(t testing.TB, calls ...operator.Shown) *opened {
 	t.Helper()
 	o := &opened{t: t, gate: &gateway{calls: calls, changed: make(chan struct{}, 1)}, now: time.Now()}
 	desk := httptest.NewServer(o.gate)
@@ -285,7 +294,7 @@ func TestAnsweredAlready(t *testing.T) {
 // TestBuried: very many calls of one client hide no other client's, and the page has a bound.
 func TestBuried(t *testing.T) {
 	var calls []operator.Shown
-	for range flood() {
+	for range flood {
 		calls = append(calls, tempting())
 	}
 	other := tempting()
@@ -293,7 +302,7 @@ func TestBuried(t *testing.T) {
 	o := open(t, append(calls, other)...)
 	o.enter()
 	text := o.do("GET", o.home, "").text
-	left := fmt.Sprintf("Not listed: %d more of this client", flood()-maxFirst-maxMore)
+	left := fmt.Sprintf("Not listed: %d more of this client", flood-maxFirst-maxMore)
 	folded := 0
 	loopbacktest.Walk(t, text, func(n *html.Node) {
 		for p := n; n.Data == "a" && p != nil; p = p.Parent {
@@ -306,6 +315,32 @@ func TestBuried(t *testing.T) {
 		!strings.Contains(text, left) || !strings.Contains(text, other.ID) ||
 		strings.Index(text, other.ID) < strings.Index(text, calls[0].ID) || len(text) > 128<<10 {
 		t.Errorf("%d are folded, %d bytes", folded, len(text))
+	}
+}
+
+// mostWaiting is how many calls the gateway lets wait for a person at once, of all clients.
+const mostWaiting = 128
+
+// BenchmarkFlood fails if the page takes more than 100 ms at p50 while as many calls wait as the gateway lets wait.
+func BenchmarkFlood(b *testing.B) {
+	calls := slices.Repeat([]operator.Shown{tempting()}, mostWaiting-1)
+	other := tempting()
+	other.Client = "laptop"
+	o := open(b, append(calls, other)...)
+	o.enter()
+	var took []time.Duration
+	for b.Loop() {
+		start := time.Now()
+		if text := o.do("GET", o.home, "").text; !strings.Contains(text, other.ID) {
+			b.Fatal("the other client's call is not there")
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	p50 := took[len(took)/2]
+	b.ReportMetric(float64(p50.Microseconds())/1000, "ms/page")
+	if p50 > 100*time.Millisecond {
+		b.Errorf("a page takes %v", p50)
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const consoleHelp = `Print a link to your pages of pfar on this machine. There you answer waiting calls, see what
-sessions have read, make clean sessions, remove stains, and see what servers do and lack. Open the link in a browser
-within 10 minutes. It works once, and the browser stays signed in until nobody has used the pages for 30 minutes, or
+const consoleHelp = `Print a link to your pages of pfar on this machine. There you answer waiting calls, read
+and accept what servers offer, see what they want and do, see what sessions have read, make clean sessions and
+remove stains. Open the link in a browser within 10 minutes. It works once, and the browser stays signed in until nobody has used the pages for 30 minutes, or
 until "pfar console logout".
 
 The pages act as you, with your rights. A user of an installed pfar needs to be a member of the group pfar-admin; root
@@ -25,10 +25,10 @@ type consoleVerb struct{ *pfar }
 
 func (c consoleVerb) consoleCommand() *cobra.Command {
 	root := c.outputFlag(&cobra.Command{
-		Use: "console", Short: "Print a link to the page where you answer calls", Long: consoleHelp,
+		Use: "console", Short: "Print a link to the pages where you answer calls", Long: consoleHelp,
 		Example: example("pfar console", "pfar console logout"), RunE: alone(c.open),
 	})
-	root.AddCommand(c.verb("logout", "Sign out every browser, and end the page", alone(c.logout)))
+	root.AddCommand(c.verb("logout", "Sign out every browser, and end the pages", alone(c.logout)))
 	return root
 }
 

@@ -35,6 +35,7 @@ type loneConsole struct {
 	sessions []operator.Session
 	stains   []operator.Stain
 	facts    []operator.ToolFacts
+	pins     operator.ServerPins
 	posts    int
 }
 
@@ -102,7 +103,9 @@ func (k *loneConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/facts":
 		v = k.facts
 	case r.URL.Path == "/pins":
-		v = []operator.ServerPins{{Server: "notes", Held: make([]operator.Held, 1)}}
+		v = []operator.ServerPins{k.pins}
+	case r.URL.Path == "/pins/notes":
+		v = k.pins
 	case r.URL.Path == "/stains":
 		v = k.stains
 	case len(k.calls) > 0 && r.URL.Path == "/approvals/"+k.calls[0].ID:
@@ -119,6 +122,7 @@ func (k *loneConsole) has(n int, text string) {
 	defer k.mu.Unlock()
 	k.calls, k.past, k.sessions, k.stains, k.facts = nil, nil, nil, nil, nil
 	label := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
+	k.pins = operator.ServerPins{Server: "notes", Drift: []string{"version 1 -> 2" + text}}
 	for i := range n {
 		c := operator.Shown{ID: operator.NewID(), Digest: strings.Repeat("ab", 32), State: operator.Pending, Left: 240}
 		c.Client, c.Session, c.Server, c.Name = "desk"+text, "default"+text, "mail"+text, "send_mail"+text
@@ -149,6 +153,11 @@ func (k *loneConsole) has(n int, text string) {
 		})
 		facts := operator.ToolFacts{Server: "notes", Tool: "search" + text, Facts: c.Facts, Pin: "reviewed" + text}
 		k.facts = append(k.facts, facts)
+		line := strings.NewReplacer("\n", " ", "\r", " ").Replace(text)
+		k.pins.Held = append(k.pins.Held, operator.Held{
+			Kind: "tool", Title: "search" + text, State: "changed", Digest: strings.Repeat("ab", 32), Suspicious: "words" + text,
+			Results: "typed values alone" + text, Diff: "--- accepted\n+++ offered\n-old" + line + "\n+new" + line + "\n",
+		})
 		k.stains = append(k.stains, operator.Stain{
 			Server: fmt.Sprint("notes", i, text), Label: label, Places: []string{"/srv" + text},
 			Sources: []operator.Source{at},
@@ -184,6 +193,8 @@ func (k *loneConsole) reports(n int, text string) {
 var consolePages = map[string][]string{
 	"waiting":  {"text=Waiting calls"},
 	"call":     {"text=Waiting calls", "ul.calls a"},
+	"wants":    {"text=Wants"},
+	"review":   {"text=Wants", "main a.button"},
 	"sessions": {"text=Sessions"},
 	"question": {"text=Sessions", "text=New session"},
 	"servers":  {"text=Servers"},
@@ -262,7 +273,7 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 	}
 	buttons := map[string]string{
 		"waiting": "leave", "call": "leave deny approve grant", "sessions": "leave", "question": "leave new",
-		"servers": "leave", "server": "leave",
+		"servers": "leave", "server": "leave", "wants": "leave", "review": "leave accept",
 	}
 	for i, text := range loopbacktest.Payloads {
 		if testing.Short() && i%8 != 0 {

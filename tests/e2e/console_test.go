@@ -253,3 +253,41 @@ func TestConsoleServers(t *testing.T) {
 	s.operate(0, "stop", "tracker")
 	b.looks(`await page.waitForSelector("text=State: stopped");`, nil)
 }
+
+// TestConsoleWants: the page leads to the definitions of a server that are held, with all that is in them, and a yes
+// there lets clients have them.
+func TestConsoleWants(t *testing.T) {
+	if os.Getuid() == 0 {
+		return // root has no console: TestAsOrdinaryUser
+	}
+	t.Parallel()
+	p := start(t, map[string]string{
+		"held.hcl":   "pins = \"hold\"\n" + declare(program(t, "echo"), nil, ""),
+		"lacks.hcl":  "auth = { TOKEN = \"vault:token_of_lacks\" }\n" + declare(program(t, "echo"), nil, ""),
+		"serves.hcl": declare(program(t, "echo"), nil, ""),
+	})
+	s := &stage{pfar: p}
+	p.awaitRunning("held", "serves")
+	if names := p.client("/mcp/held").names(); len(names) > 0 {
+		t.Errorf("a client has %q", names)
+	}
+	b, now := s.visit(`await page.click("text=Wants");`)
+	for _, want := range []string{"pfar vault set token_of_lacks", "Review 2 held definitions", "Review 2 unreviewed definitions"} {
+		if !strings.Contains(now.Text, want) {
+			t.Errorf("the page has no %q: %s", want, now.Text)
+		}
+	}
+	now = b.looks(`await page.click('a[href$="/review/held"]'); await page.waitForSelector("button[value=accept]");`, nil)
+	for _, want := range []string{"new, digest ", `"inputSchema"`, "Accept 2 definitions"} {
+		if !strings.Contains(now.Text, want) {
+			t.Errorf("the definitions have no %q: %s", want, now.Text)
+		}
+	}
+	now = b.looks(`await page.click("button[value=accept]"); await page.waitForSelector("text=Done");`, nil)
+	if !strings.Contains(now.Text, "Accepted: 2 definitions of held") || strings.Contains(now.Text, "Review 2 held") {
+		t.Errorf("after a yes: %s", now.Text)
+	}
+	if names := p.client("/mcp/held").names(); len(names) != 2 {
+		t.Errorf("a client has %q", names)
+	}
+}

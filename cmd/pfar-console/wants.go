@@ -1,0 +1,219 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/loopback"
+	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/operator/ask"
+	"github.com/pfar/pfar/units/wants"
+)
+
+// lacking is what servers and sessions lack.
+type lacking struct {
+	Servers  []wanting
+	Sessions []want
+}
+
+// wanting is one server and what it lacks.
+type wanting struct {
+	Name   string
+	Wants  []want
+	Review *button // of its definitions; nil: there is nothing to review
+}
+
+// want is one thing with what grants it: a command, or another page.
+type want struct{ What, Command, Path string }
+
+func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
+	report, lacks, pins, err := s.lacks(ctx)
+	if report == nil {
+		return content{title: "Wants", template: "wants", body: lacking{}}, errNothingSaid
+	}
+	var b lacking
+	for _, each := range report.Servers {
+		if w := wantingOf(one, each, lacks, pins); len(w.Wants) > 0 || w.Review != nil {
+			b.Servers = append(b.Servers, w)
+		}
+	}
+	all, lost := s.desk.sessions(ctx)
+	for _, w := range wants.Sessions(all) {
+		b.Sessions = append(b.Sessions, want{
+			What: visible.Reveal(w.Session + ": " + w.What), Path: orderPath(one, "reset", w.Session),
+		})
+	}
+	return content{title: "Wants", template: "wants", body: b}, cmp.Or(err, lost)
+}
+
+func wantingOf(one *session, s control.Server, lacks []wants.Want, pins []operator.ServerPins) wanting {
+	w := wanting{Name: visible.Reveal(s.Name)}
+	for _, each := range lacks {
+		if each.Server == s.Name {
+			w.Wants = append(w.Wants, want{What: visible.Reveal(each.What), Command: visible.Reveal(each.Command)})
+		}
+	}
+	for _, p := range pins {
+		if p.Server == s.Name && (len(p.Held) > 0 || p.Unreviewed > 0 || len(p.Drift) > 0) {
+			w.Review = &button{one.path("review/" + s.Name), "Review " + toReview(p)}
+		}
+	}
+	return w
+}
+
+// toReview says what of a server is to be reviewed.
+func toReview(p operator.ServerPins) string {
+	var list []string
+	if n := len(p.Held) + p.Left; n > 0 {
+		list = append(list, counted(n, "held definition"))
+	}
+	if p.Unreviewed > 0 {
+		list = append(list, counted(p.Unreviewed, "unreviewed definition"))
+	}
+	if len(p.Drift) > 0 {
+		list = append(list, "what has changed")
+	}
+	return strings.Join(list, ", ")
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// review is what a person accepts: all of it is on the page.
+type review struct {
+	Server, Path string
+	Drift        string
+	Definitions  []definition
+	Left         int // that are not shown, and are not accepted with the others
+	Accepts      int
+	Seen         string
+}
+
+// definition is one that is held or that nobody has reviewed.
+type definition struct {
+	Name, State, Digest string
+	Problem             string // why it is not accepted on this page
+	Suspicious          string
+	Results             string
+	Lines               []diffLine
+}
+
+// diffLine is a line of a difference, and whether it is new ("+") or gone ("-").
+type diffLine struct{ Sign, Text string }
+
+// maxReviewed is how many definitions, and maxLines how many lines of them one page shows.
+const (
+	maxReviewed = 64
+	maxLines    = 4000
+)
+
+func (s *site) reviewPage(ctx context.Context, one *session, server string) (content, error) {
+	p, err := s.desk.pinsOf(ctx, server)
+	if err != nil {
+		return content{}, err
+	}
+	b, _ := reviewOf(p)
+	b.Path = one.path("review/" + server)
+	return content{title: "Definitions of " + b.Server, template: "review", body: b}, nil
+}
+
+// reviewOf is what the page of a server shows, and the names with digests of what it accepts.
+func reviewOf(p operator.ServerPins) (r review, names []string) {
+	r.Server, r.Drift, r.Left = visible.Reveal(p.Server), visible.Reveal(strings.Join(p.Drift, ", ")), p.Left
+	names = []string{} // null is no list
+	lines := 0
+	add := func(d definition, text, name string) {
+		d.Lines = linesOf(text)
+		if len(r.Definitions) == maxReviewed || lines+len(d.Lines) > maxLines {
+			r.Left++
+			return
+		}
+		lines += len(d.Lines)
+		if r.Definitions = append(r.Definitions, d); d.Problem == "" {
+			names = append(names, name)
+		}
+	}
+	for _, h := range p.Held {
+		d := definition{
+			Name: visible.Reveal(h.Title), State: visible.Reveal(h.State), Digest: beginning(h.Digest),
+			Problem: visible.Reveal(h.Problem), Suspicious: visible.Reveal(h.Suspicious), Results: visible.Reveal(h.Results),
+		}
+		if h.Digest != "" && (h.Cut > 0 || h.Diff == "") {
+			d.Problem = "it is too long to be shown whole"
+		}
+		add(d, h.Diff, h.Title+"@"+h.Digest)
+	}
+	for _, k := range p.Descriptors {
+		if p.NeedsReview(k) {
+			d := definition{
+				Name: visible.Reveal(k.Title), State: "unreviewed", Digest: beginning(k.Digest), Results: visible.Reveal(k.Results),
+			}
+			if k.Text == "" {
+				d.Problem = "it is too long to be shown whole"
+			}
+			add(d, k.Text, k.Title+"@"+k.Digest)
+		}
+	}
+	r.Accepts = len(names)
+	r.Seen = content{body: []any{names, p.Drift}}.fingerprint()
+	return r, names
+}
+
+// beginning is as much of a digest as people compare.
+func beginning(digest string) string { return visible.Reveal(digest[:min(len(digest), 16)]) }
+
+func linesOf(text string) (list []diffLine) {
+	for line := range strings.Lines(text) {
+		l := diffLine{Text: visible.Reveal(strings.TrimSuffix(line, "\n"))}
+		if sign := line[:1]; sign == "+" || sign == "-" {
+			l.Sign = sign
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
+// accept has the gateway accept what a person has seen on the page of a server, by its digests.
+func (s *site) accept(server string) taker {
+	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
+		n, err := notice{}, error(loopback.ErrForm)
+		if form["act"] == "accept" {
+			n, err = s.desk.accept(r.Context(), server, form["seen"])
+		}
+		s.finish(w, r, one, "wants", n, err)
+	}
+}
+
+var errNothingToAccept = &ask.Refusal{Reason: "nothing of it is left to be accepted"}
+
+func (d desk) accept(ctx context.Context, server, seen string) (notice, error) {
+	p, err := d.pinsOf(ctx, server)
+	if err != nil {
+		return notice{}, err
+	}
+	now, names := reviewOf(p)
+	switch {
+	case now.Seen != seen:
+		return notice{}, errChanged
+	case len(names) == 0 && now.Drift == "":
+		return notice{}, errNothingToAccept
+	}
+	var answer struct {
+		Accepted []string `json:"accepted"`
+	}
+	err = d.ask(ctx, http.MethodPost, "/pins/"+server+"/accept", map[string][]string{"names": names}, &answer)
+	done := fmt.Sprintf("Accepted: %s of %s", counted(len(answer.Accepted), "definition"), now.Server)
+	if len(names) == 0 {
+		done = "Accepted: the change of " + now.Server
+	}
+	return notice{Words: done}, err
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/pfar/pfar/units/loopback/loopbacktest"
+	"github.com/pfar/pfar/units/operator"
+)
+
+// heldOfNotes is what the gateway says of the server "notes": two definitions are held, one nobody has reviewed, and of
+// one there is too much.
+func heldOfNotes() operator.ServerPins {
+	digest := func(c string) string { return strings.Repeat(c, 64) }
+	return operator.ServerPins{
+		Server: "notes", Unreviewed: 1, Drift: []string{"version 1 -> 2"},
+		Held: []operator.Held{
+			{Kind: "tool", Name: "search", Title: "search", State: "changed", Digest: digest("a"), Suspicious: "words: ignore all",
+				Diff: "--- accepted\n+++ offered\n@@ -1 +1 @@\n-old words\n+new words\n"},
+			{Kind: "prompt", Name: "greet", Title: "prompt:greet", State: "new", Digest: digest("b"), Diff: "+a prompt\n", Cut: 9},
+			{Kind: "tool", Name: "odd", Title: "odd", State: "new", Problem: "a member comes twice"},
+		},
+		Descriptors: []operator.Known{
+			{Kind: "tool", Name: "first", Title: "first", Digest: digest("c"), By: "first use", Text: "{\n  its words\n}\n"},
+			{Kind: "tool", Name: "mine", Title: "mine", Digest: digest("d"), By: "owner", Text: "read already"},
+		},
+	}
+}
+
+func openWants(t *testing.T) *opened {
+	t.Helper()
+	o := openServers(t)
+	o.gate.pins = []operator.ServerPins{heldOfNotes()}
+	o.gate.all = []operator.Session{labelledSession()}
+	return o
+}
+
+// TestWants: the page shows what each server lacks with the command that grants it, and leads to the definitions.
+func TestWants(t *testing.T) {
+	o := openWants(t)
+	page := html.UnescapeString(o.do("GET", o.home+"wants", "").text)
+	for _, want := range []string{
+		"waiting for credentials: mail_token", "pfar vault set mail_token", "to reach cdn.example.com:443",
+		"pfar allow notes cdn.example.com", `href="` + o.home + `review/notes"`,
+		"Review 3 held definitions, 1 unreviewed definition, what has changed", `aria-current="page">Wants`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q: %s", want, page)
+		}
+	}
+	if one := o.do("GET", o.home+"server/notes", "").text; !strings.Contains(one, "review/notes") {
+		t.Errorf("the page of the server leads to no review: %s", one)
+	}
+	o.gate.pins, o.gate.all = nil, nil
+	now := reported()
+	now.Servers = nil
+	o.site.runs.set(now)
+	if page := o.do("GET", o.home+"wants", "").text; !strings.Contains(page, "No server lacks anything") {
+		t.Errorf("nothing is wanted: %s", page)
+	}
+}
+
+var seenOfReview = regexp.MustCompile(`name="seen" value="([0-9a-f]{16})"`)
+
+// TestReview: the page shows each definition whole with what has changed in it, and accepts what it has shown, by
+// digests. What it cannot show whole it does not accept.
+func TestReview(t *testing.T) {
+	o := openWants(t)
+	path := o.home + "review/notes"
+	page := html.UnescapeString(o.do("GET", path, "").text)
+	for _, want := range []string{
+		`removed">-old words`, `added">+new words`, "Inspectors find it suspicious: words: ignore all", "its words",
+		"It is not accepted here: it is too long to be shown whole", "It is not accepted here: a member comes twice",
+		"version 1 -> 2", "Accept 2 definitions", "aaaaaaaaaaaaaaaa",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q: %s", want, page)
+		}
+	}
+	if strings.Contains(page, "read already") {
+		t.Errorf("the page has what the owner has accepted: %s", page)
+	}
+	a := o.confirm(path, "accept")
+	want := "/pins/notes/accept " + asJSON(t, map[string][]string{"names": {
+		"search@" + strings.Repeat("a", 64), "first@" + strings.Repeat("c", 64),
+	}})
+	if a.code != 303 || a.h.Get("Location") != o.home+"wants" || !slices.Equal(o.gate.got(), []string{want}) {
+		t.Errorf("%d %s, the gateway got %q, want %q", a.code, a.text, o.gate.got(), want)
+	}
+	if now := o.do("GET", o.home+"wants", "").text; !strings.Contains(now, "Accepted: 2 definitions of notes") {
+		t.Errorf("it is not told: %s", now)
+	}
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestReviewRefuses: nothing is accepted that is not what the person has seen.
+func TestReviewRefuses(t *testing.T) {
+	o := openWants(t)
+	path := o.home + "review/notes"
+	form := o.answering(path, "accept")
+	change := func(pins operator.ServerPins) {
+		o.gate.mu.Lock()
+		defer o.gate.mu.Unlock()
+		o.gate.pins = []operator.ServerPins{pins}
+	}
+	other := heldOfNotes()
+	other.Held[0].Digest = strings.Repeat("e", 64)
+	more := heldOfNotes()
+	more.Descriptors[1].By = "first use"
+	moved := heldOfNotes()
+	moved.Drift = []string{"version 1 -> 3"}
+	for name, now := range map[string]operator.ServerPins{"another digest": other, "one more": more, "another version": moved} {
+		change(now)
+		o.do("POST", path, form)
+		if page := o.do("GET", o.home+"wants", "").text; len(o.gate.got()) > 0 || !strings.Contains(page, "it has changed since you") {
+			t.Errorf("%s: the gateway got %q: %s", name, o.gate.got(), page)
+		}
+	}
+	change(heldOfNotes())
+	for _, bad := range []string{
+		strings.Replace(form, "act=accept", "act=forget", 1), strings.Replace(form, "turn=", "turn=x", 1),
+		regexp.MustCompile(`seen=[^&]*`).ReplaceAllString(form, "seen="),
+	} {
+		if o.do("POST", path, bad); len(o.gate.got()) > 0 {
+			t.Errorf("%s: the gateway got %q", bad, o.gate.got())
+		}
+	}
+	if o.do("POST", path, form, "Sec-Fetch-Site", "cross-site"); len(o.gate.got()) > 0 {
+		t.Errorf("from another page: the gateway got %q", o.gate.got())
+	}
+	empty := operator.ServerPins{Server: "notes"}
+	change(empty)
+	if page := o.do("GET", path, "").text; !strings.Contains(page, "No definition of this server waits") || strings.Contains(page, `value="accept"`) {
+		t.Errorf("nothing waits: %s", page)
+	}
+	if a := o.do("GET", o.home+"review/none", ""); a.code != 303 || a.h.Get("Location") != o.home+"wants" {
+		t.Errorf("of no server: %d %s", a.code, a.text)
+	}
+}
+
+// TestReviewOfMany: a page has an end, and accepts no more than it shows.
+func TestReviewOfMany(t *testing.T) {
+	o := openWants(t)
+	p := operator.ServerPins{Server: "notes"}
+	for range maxReviewed + 7 {
+		h := heldOfNotes().Held[0]
+		p.Held = append(p.Held, h)
+	}
+	o.gate.pins = []operator.ServerPins{p}
+	page := o.do("GET", o.home+"review/notes", "").text
+	if !strings.Contains(page, "accepted with these: 7 more") || !strings.Contains(page, "Accept 64 definitions") {
+		t.Errorf("%s", page)
+	}
+	p.Held = p.Held[:2]
+	p.Held[1].Diff = strings.Repeat("+x\n", maxLines)
+	o.gate.pins[0] = p
+	if page := o.do("GET", o.home+"review/notes", "").text; !strings.Contains(page, "accepted with these: 1 more") || !seenOfReview.MatchString(page) {
+		t.Errorf("of a long one: %.2000s", page)
+	}
+}
+
+// wantFills are the texts of these pages that others can set.
+var wantFills = map[string]func(p *operator.ServerPins, text string){
+	"title":      func(p *operator.ServerPins, text string) { p.Held[0].Title = text },
+	"state":      func(p *operator.ServerPins, text string) { p.Held[0].State = text },
+	"digest":     func(p *operator.ServerPins, text string) { p.Held[0].Digest = text },
+	"suspicious": func(p *operator.ServerPins, text string) { p.Held[0].Suspicious = text },
+	"results":    func(p *operator.ServerPins, text string) { p.Held[0].Results = text },
+	"problem":    func(p *operator.ServerPins, text string) { p.Held[2].Problem = text },
+	"text":       func(p *operator.ServerPins, text string) { p.Descriptors[0].Title = text },
+	"drift":      func(p *operator.ServerPins, text string) { p.Drift[0] = text },
+	"difference": func(p *operator.ServerPins, text string) {
+		p.Held[0].Diff = "+" + strings.NewReplacer("\n", " ", "\r", " ").Replace(text) + "\n"
+	},
+}
+
+// TestHostileWants is TestHostileTexts for these pages.
+func TestHostileWants(t *testing.T) {
+	for name, fill := range wantFills {
+		o := openWants(t)
+		set := func(text string) {
+			now := heldOfNotes()
+			fill(&now, text)
+			o.gate.mu.Lock()
+			defer o.gate.mu.Unlock()
+			o.gate.pins = []operator.ServerPins{now}
+		}
+		look := func() []string {
+			list, page := o.do("GET", o.home+"wants", ""), o.do("GET", o.home+"review/notes", "")
+			guarded(t, page.h)
+			plainText(t, name, page.text)
+			plainText(t, name, list.text)
+			return append(shape(t, list.text), shape(t, page.text)...)
+		}
+		set("plain")
+		before := look()
+		for _, text := range loopbacktest.Payloads {
+			set(text)
+			if got := look(); !slices.Equal(got, before) {
+				t.Errorf("%s, %.60q: the pages are %q", name, text, got)
+			}
+		}
+	}
+}
