@@ -60,7 +60,7 @@ func (p OwnCalls) Enter(ctx context.Context, it Item, r Request) (*Own, error) {
 	}}
 	opened := o.record
 	if err := p.Trail.Open(&opened); err != nil {
-		return nil, fmt.Errorf("the record of it could not be opened: %w", err)
+		return nil, fmt.Errorf("the record of the call could not be opened: %w", err)
 	}
 	return o, nil
 }
