@@ -22,6 +22,7 @@ type history struct {
 	Last   time.Time `json:"last"`
 	Why    string    `json:"why"`
 	NotMCP bool      `json:"not_mcp,omitempty"` // of units.Wait
+	After  int64     `json:"after,omitempty"`   // seconds after which the service wants to be asked again; 0: it has not said
 
 	Remote bool `json:"-"` // pfar does not start the server: it is tried again, however often it could not be reached
 }
@@ -30,6 +31,8 @@ const (
 	maxInRow = 3                // the third crash in a row disables
 	stable   = time.Minute      // served for so long: the next crash is the first in a row again
 	healthy  = 10 * time.Minute // served for so long: the back-off starts from its first step again
+
+	longestAfter = time.Hour // that a service can have pfar wait
 )
 
 // crashed returns the history after a crash at now of a server that had served its tools for up.
@@ -41,7 +44,7 @@ func (h history) crashed(now time.Time, up time.Duration, why string) history {
 		h.InRow = 0
 	}
 	return history{
-		InRow: h.InRow + 1, Recent: h.Recent + 1, Last: now, Why: why, NotMCP: h.NotMCP, Remote: h.Remote,
+		InRow: h.InRow + 1, Recent: h.Recent + 1, Last: now, Why: why, NotMCP: h.NotMCP, After: h.After, Remote: h.Remote,
 	}
 }
 
@@ -61,7 +64,7 @@ func (h history) state() string {
 // delay is the time between the last crash and the next start.
 func (h history) delay() time.Duration {
 	if h.Remote {
-		return backoff.Offline().After(h.Recent)
+		return max(backoff.Offline().After(h.Recent), time.Duration(min(h.After, int64(longestAfter/time.Second)))*time.Second)
 	}
 	return backoff.Crashes().After(h.Recent)
 }
@@ -95,7 +98,7 @@ func readHistory(dir string) history {
 		return history{}
 	}
 	var h history
-	if err != nil || json.Unmarshal(b, &h) != nil || h.InRow < 0 || h.Recent < 0 {
+	if err != nil || json.Unmarshal(b, &h) != nil || h.InRow < 0 || h.Recent < 0 || h.After < 0 {
 		return history{InRow: 1, Recent: 1, Last: time.Now(), Why: "unknown"}
 	}
 	return h

@@ -316,7 +316,7 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 			if m.Unauthorized && l.history.Remote {
 				return l.waitForLogin(ctx, m)
 			}
-			l.history.NotMCP = l.isNotMCP(m)
+			l.learned(m)
 			return l.crashed(cmp.Or(m.Failed, bubblewrap.ExitWords(err)), bubblewrap.WasKilled(err))
 		case m := <-messages:
 			if m.Failed != "" {
@@ -324,7 +324,7 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 				if m.Unauthorized && l.history.Remote {
 					return l.waitForLogin(ctx, m)
 				}
-				l.history.NotMCP = l.isNotMCP(m)
+				l.learned(m)
 				return l.crashed(m.Failed, s.EndedKilled())
 			}
 			l.served(m.Ready)
@@ -344,9 +344,14 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 	}
 }
 
-// isNotMCP reports whether the server's address has shown, before it served anything, that it is a web server's.
-func (l *launcher) isNotMCP(m handover.Message) bool {
-	return m.NotMCP && l.history.Remote && l.ready.IsZero()
+// learned notes what a remote server's last answer has shown: that its address is a web server's, which counts only
+// before it has served anything, and when it wants to be asked again.
+func (l *launcher) learned(m handover.Message) {
+	l.history.NotMCP = m.NotMCP && l.history.Remote && l.ready.IsZero()
+	l.history.After = 0
+	if l.history.Remote {
+		l.history.After = max(0, m.After)
+	}
 }
 
 // failed returns the message by which the gateway has given the server up, an empty one if it has not. The gateway

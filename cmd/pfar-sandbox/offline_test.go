@@ -16,17 +16,21 @@ import (
 func TestWantedWhileOffline(t *testing.T) {
 	for name, test := range map[string]struct {
 		remote bool
+		after  int64         // seconds that its service wants to be left alone
 		since  time.Duration // of the last try, when the call comes
 		want   time.Duration // from then until the next try
 	}{
-		"at once":            {true, 10 * time.Second, 0},
-		"after a second":     {true, 400 * time.Millisecond, 600 * time.Millisecond},
-		"one of its process": {false, 10 * time.Second, 20 * time.Second},
+		"at once":              {true, 0, 10 * time.Second, 0},
+		"after a second":       {true, 0, 400 * time.Millisecond, 600 * time.Millisecond},
+		"one of its process":   {false, 0, 10 * time.Second, 20 * time.Second},
+		"not before it wants":  {true, 100, 10 * time.Second, 90 * time.Second},
+		"no sooner than usual": {true, 3, 10 * time.Second, 20 * time.Second},
+		"not for ever":         {true, 1 << 62, 10 * time.Second, time.Hour - 10*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAttachment("pfard", "")
-				h := history{InRow: 3, Recent: 3, Last: time.Now(), Remote: test.remote}
+				h := history{InRow: 3, Recent: 3, Last: time.Now(), After: test.after, Remote: test.remote}
 				l := &launcher{status: status{pfard: a, history: h}}
 				time.AfterFunc(test.since, func() {
 					a.take(attach.Message{News: attach.News{Try: true}})
@@ -40,7 +44,7 @@ func TestWantedWhileOffline(t *testing.T) {
 				}
 				var w units.Wait
 				_ = json.Unmarshal([]byte(a.told[units.NotifyWait]), &w)
-				if test.remote != w.Until.Equal(h.Last.Add(30*time.Second)) {
+				if test.remote != w.Until.Equal(h.Last.Add(max(30*time.Second, test.since+test.want))) {
 					t.Errorf("it says that the next try is at %v", w.Until)
 				}
 			})

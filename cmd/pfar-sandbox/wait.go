@@ -99,7 +99,7 @@ func (l *launcher) backOff(ctx context.Context) error {
 	next := time.NewTimer(wait)
 	defer next.Stop()
 	var wanted <-chan struct{}
-	if l.history.Remote {
+	if l.history.Remote && l.history.After == 0 {
 		wanted = l.pfard.wanted
 	}
 	for {

@@ -69,6 +69,7 @@ http {
 		location = /small { client_max_body_size 4k; proxy_pass http://127.0.0.1:3001/mcp; }
 		location = /gone { proxy_pass http://127.0.0.1:3004; }
 		location = /slow { proxy_pass http://127.0.0.1:3003; }
+		location = /later { add_header Retry-After 1000 always; return 429; }
 	}
 }
 `
@@ -159,6 +160,7 @@ func TestCompany(t *testing.T) {
 		"small.hcl":    edge("stream-http", "small"),
 		"gone.hcl":     edge("stream-http", "gone"),
 		"slow.hcl":     edge("stream-http", "slow"),
+		"later.hcl":    edge("stream-http", "later"),
 		"plain.hcl": strings.ReplaceAll(remote(intranetHost, "  insecure = \"no certificate yet\"\n", ""), "https://",
 			"http://"),
 	})
@@ -189,6 +191,9 @@ func TestCompany(t *testing.T) {
 			s := server(r, name)
 			return s.State == control.Offline && strings.Contains(s.Detail, "tls") && strings.Contains(s.Detail, words)
 		})
+		if out, stderr, code := p.command("call", "--client", "agent", name+".echo", "--message", "x"); code != tlsExit {
+			t.Errorf("a call of %s: %d %s%s", name, code, out, stderr)
+		}
 	}
 	p.pagesOfNginx(asked)
 	if got := whoHolds(t, p, companyToken); len(got) == 0 ||
@@ -209,6 +214,17 @@ func TestCompany(t *testing.T) {
 	})
 	put(t, authority, string(before))
 	p.awaitRunning("company", "wiki")
+}
+
+// tlsExit is the status of pfar call if a service does not prove who it is.
+const tlsExit = 16
+
+// calls returns the error of a call of a server's tool.
+func (h *rawHTTP) calls(t testing.TB, server string) []byte {
+	t.Helper()
+	a, err := h.ask("tools/call", fmt.Sprintf(`{"name":"%s__echo","arguments":{"message":"x"}}`, server), `"y"`, "", "")
+	check(t, err)
+	return a.value
 }
 
 // pagesOfNginx wants the class and the words of what nginx says in place of a server. HTTP+SSE gets through nginx, and
@@ -239,6 +255,17 @@ func (p *pfar) pagesOfNginx(asked <-chan companyAsked) {
 		"gone": `server_error: "HTTP 502 Bad Gateway"`, "slow": `timeout: "HTTP 504 Gateway Timeout"`,
 	} {
 		p.await(name+" being offline", soon, offline(name, words))
+		class, _, _ := strings.Cut(words, ":")
+		if told := toldOf(p.t, c.calls(p.t, name)); string(told.Class) != class {
+			p.t.Errorf("a call of %s, which is offline: %+v, want %s", name, told, class)
+		}
+	}
+	p.await("later being offline", soon, offline("later", "after failure 1: rate_limited"))
+	if told := toldOf(p.t, c.calls(p.t, "later")); told.Class != failure.RateLimited || told.After < 300 || told.After > 1000 {
+		p.t.Errorf("a call of a server that wants to be asked later: %+v", told)
+	}
+	if s := server(p.last(), "later"); !strings.Contains(s.Detail, "after failure 1: ") {
+		p.t.Errorf("it was asked again: %s", s.Detail)
 	}
 	p.await("nginx wanting a token", soon, func(r control.Report) bool {
 		s := server(r, "unsigned")

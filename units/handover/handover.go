@@ -129,6 +129,7 @@ type Shown struct {
 	NotMCP       bool     `json:"not_mcp,omitempty"`      // it is a web server that does not speak MCP
 	Unauthorized bool     `json:"unauthorized,omitempty"` // it wants a token, or another one
 	Scopes       []string `json:"scopes,omitempty"`       // that its token lacks, if the server names some
+	After        int64    `json:"after,omitempty"`        // seconds after which it wants to be asked again; 0: it has not said
 }
 
 // Begin says whether the program that Expect tells of may be started. If not, the gateway hangs up once it may: then a

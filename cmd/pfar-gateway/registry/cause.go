@@ -111,8 +111,8 @@ func signedOut(server handover.Server, format string, args ...any) error {
 	return e
 }
 
-// shown says what a process's error has shown of its server: the server refuses the token, wants more scopes, or does
-// not speak MCP. A page, a redirect to another host, or a status such as 404 shows that. The launcher believes this
+// shown says what a process's error has shown of its server: the server refuses the token, wants more scopes, wants to
+// be asked later, or does not speak MCP. A page, a redirect to another host, or a status such as 404 shows that. The launcher believes this
 // only of pfar's own adapter.
 func shown(err error) (s handover.Shown) {
 	e, ok := errors.AsType[*failure.Error](err)
@@ -122,6 +122,9 @@ func shown(err error) (s handover.Shown) {
 	s.Unauthorized = e.Class == failure.Unauthorized || e.Wants.Code == oauth.InsufficientScope
 	if units.ScopeOptions(e.Wants.Scopes) != "" {
 		s.Scopes = e.Wants.Scopes
+	}
+	if s.After = e.After; e.Class != failure.RateLimited && e.Class != failure.ServerError {
+		s.After = 0
 	}
 	switch e.Class {
 	case failure.Schema, failure.NotFound, failure.NetworkError:

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"time"
@@ -108,7 +109,11 @@ func (d *demand) demanded(o control.OnDemand) bool {
 		return !e.rests() || !reflect.DeepEqual(e.served.declared, o.Server)
 	case o.Down != "" && (e.upstream.isAsleep() || e.rests() || e.waking.pending()): // what ran says for itself how it ended
 		e.sleeps, e.tried = nil, false
-		d.takeDown(e, State{Reason: standing(o.Down), Stopped: o.Stays})
+		failed := e.failed
+		if o.Down == control.Offline && failed.Class == "" {
+			failed.Class = failure.NetworkError
+		}
+		d.takeDown(e, State{Reason: standing(o.Down), Stopped: o.Stays, failed: failed})
 	default:
 		e.sleeps, e.tried = nil, false
 	}
@@ -198,7 +203,7 @@ func (d *demand) Wake(ctx context.Context, u *Upstream) error {
 	}
 	if d.closed || d.waker == nil {
 		d.mu.Unlock()
-		return unwoken(name, "server %q sleeps, and nothing is started any more", name)
+		return unwoken(name, failure.Failure{}, "server %q sleeps, and nothing is started any more", name)
 	}
 	w := e.waking
 	if !w.pending() {
@@ -214,14 +219,16 @@ func (d *demand) Wake(ctx context.Context, u *Upstream) error {
 	case failure.Of(w.err).Class == failure.Unauthorized:
 		return w.err
 	case w.err != nil:
-		return unwoken(name, "server %q slept, and starting it for this request failed: %v", name, w.err)
+		return unwoken(name, failure.Of(w.err), "server %q slept, and starting it for this request failed: %v", name, w.err)
 	}
 	return nil
 }
 
-// unwoken is the error of a request whose server goes on to sleep.
-func unwoken(server, format string, args ...any) error {
-	return failure.As(failure.Died, server, jsonrpc.Errorf(protocol.CodeUnavailable, format, args...))
+// unwoken is the error of a request whose server goes on to sleep. It has the class of the start that failed.
+func unwoken(server string, of failure.Failure, format string, args ...any) error {
+	e := failure.As(cmp.Or(of.Class, failure.Died), server, jsonrpc.Errorf(protocol.CodeUnavailable, format, args...))
+	e.After, e.Status = of.After, of.Status
+	return e
 }
 
 // rouse begins to wake a server. d.mu is held.
@@ -383,7 +390,7 @@ func (d *demand) down(u *Upstream, why error) {
 		if login != nil {
 			e.waking.finish(login)
 		}
-		d.takeDown(e, State{Reason: fact(why), Stopped: u.Stopping(), Login: login != nil})
+		d.takeDown(e, State{Reason: fact(why), Stopped: u.Stopping(), Login: login != nil, failed: failure.Of(why)})
 	}
 }
 

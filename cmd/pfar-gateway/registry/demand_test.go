@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -323,6 +324,8 @@ func TestWakingFails(t *testing.T) {
 		then func(m *sandman)
 		want string
 		gone bool // its tools are
+
+		class failure.Class // "": died
 	}{
 		"pfard refuses": {set: func(m *sandman) {
 			m.fail = func(int) error { return &control.Refused{Code: control.CodeStopped, Message: "s was stopped"} }
@@ -331,6 +334,7 @@ func TestWakingFails(t *testing.T) {
 			m.fail = func(int) error { return &control.Refused{Code: control.CodeDown, Message: quoting} }
 		}, want: "pfar status says why"},
 		"it crashes":  {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.BackOff}) }, want: "it has crashed", gone: true},
+		"cannot be reached": {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Offline}) }, want: "it cannot be reached", gone: true, class: failure.NetworkError},
 		"stopped":     {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Stopped, Stays: true}) }, want: "it is stopped", gone: true},
 		"removed":     {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.mu.Lock(); m.r.OnDemand(nil); m.mu.Unlock() }, want: "declaration", gone: true},
 		"never comes": {set: func(m *sandman) { m.silent = true }, want: "not ready within 4s"},
@@ -355,6 +359,9 @@ func TestWakingFails(t *testing.T) {
 			err := <-answered
 			if code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), `"s" slept, and starting it for this request failed: `) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "ignore") {
 				t.Errorf("got %v, want %q in it", err, tt.want)
+			}
+			if got := failure.Of(err).Class; got != cmp.Or(tt.class, failure.Died) {
+				t.Errorf("its class is %q", got)
 			}
 			if gone := m.listed() == ""; gone != tt.gone {
 				t.Errorf("listed %q", m.listed())

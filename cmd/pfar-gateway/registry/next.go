@@ -12,11 +12,11 @@ func (d *demand) Next(ctx context.Context, gone *Upstream) bool {
 }
 
 // Back waits until a server is up that is being started again, and reports false if it is not, or ctx ends first. One
-// that is offline is tried at once.
+// that is offline is tried at once, unless its service has said that it wants to be asked later.
 func (d *demand) Back(ctx context.Context, server string) bool {
 	d.mu.Lock()
 	var trying chan struct{}
-	if e := d.entries[server]; e != nil && e.offline && !d.closed && d.waker != nil {
+	if e := d.entries[server]; e != nil && e.offline && !e.asksLater() && !d.closed && d.waker != nil {
 		if e.trying == nil {
 			e.trying = make(chan struct{})
 			go d.try(server, e.trying, e.next)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pfar/pfar/policies/failure"
 )
 
 // table is the servers by name: what each shows, and in which state it is. Events come in the order of the catalogues.
@@ -50,7 +52,7 @@ func (t *table) publish(changed Kinds) {
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
 		state := e.state
-		state.Offline, state.Next, state.Login = e.offline, e.next, e.login || e.state.Login
+		state.Offline, state.failed, state.Next, state.Login = e.offline, e.failed, e.next, e.login || e.state.Login
 		if state.Login {
 			state.refusal = loginFirst(e.upstream.Server())
 		}
@@ -149,10 +151,10 @@ func (t *table) takeDown(e *entry, state State) {
 	if state.Since = e.state.Since; !e.down {
 		state.Since = time.Now()
 	}
-	e.served, e.down, e.state = nil, true, state
+	e.served, e.down, e.state, e.failed = nil, true, state, state.failed
 	forgotten := t.forget()
 	t.publish(changed)
-	e.waking.finish(state.Reason) // calls that wait for the server see the new lists
+	e.waking.finish(&failure.Error{Failure: e.failed, Err: state.Reason}) // calls that wait for the server see the new lists
 	t.tell(Event{Server: name, Changed: changed})
 	if forgotten != "" {
 		t.tell(Event{Server: forgotten, Forgotten: true})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units/handover"
@@ -50,6 +51,42 @@ func TestNotMCP(t *testing.T) {
 		if got := shown(fmt.Errorf("initializing: %w", err)).NotMCP; got != c.want {
 			t.Errorf("%s with the status %d: %v", c.class, c.status, got)
 		}
+	}
+}
+
+// TestAfter: when a service wants to be asked again counts if it is why the handshake has failed.
+func TestAfter(t *testing.T) {
+	for class, want := range map[failure.Class]int64{
+		failure.RateLimited: 30, failure.ServerError: 30, failure.NetworkError: 0, failure.Schema: 0, failure.Unauthorized: 0,
+	} {
+		err := failure.As(class, "s", errors.New("m"))
+		err.After = 30
+		if got := shown(fmt.Errorf("initializing: %w", err)).After; got != want {
+			t.Errorf("%s: %d, want %d", class, got, want)
+		}
+	}
+}
+
+// TestOffline: the error of a server that is offline has the class of the last try, and says when the next one is.
+func TestOffline(t *testing.T) {
+	for class, want := range map[failure.Class]failure.Class{
+		"": failure.NetworkError, failure.TLS: failure.TLS, failure.RateLimited: failure.RateLimited,
+		failure.Timeout: failure.Timeout, failure.ServerError: failure.ServerError, failure.NetworkError: failure.NetworkError,
+	} {
+		state := State{Offline: true, Reason: "why", Next: time.Now().Add(time.Hour), failed: failure.Failure{Class: class, Status: 503}}
+		got := offline("s", state)
+		if got.Class != want || got.Status != 503 || got.After < 3590 || got.After > 3600 || !strings.Contains(got.Error(), "why") {
+			t.Errorf("%q: %+v, %v", class, got.Failure, got)
+		}
+	}
+	o := outage{offline: true, failed: failure.Failure{Class: failure.RateLimited, After: 60}, next: time.Now().Add(time.Hour)}
+	if !o.asksLater() {
+		t.Error("a call has a service asked that wants to be asked later")
+	}
+	past, unsaid := o, o
+	past.next, unsaid.failed.After = time.Now().Add(-time.Second), 0
+	if past.asksLater() || unsaid.asksLater() {
+		t.Error("a call has no service asked")
 	}
 }
 
