@@ -53,14 +53,14 @@ func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
 
 func wantingOf(one *session, s control.Server, lacks []wants.Want, pins []operator.ServerPins) wanting {
 	w := wanting{Name: visible.Reveal(s.Name)}
-	for _, each := range lacks {
-		if each.Server == s.Name {
-			w.Wants = append(w.Wants, want{What: visible.Reveal(each.What), Command: visible.Reveal(each.Command)})
-		}
-	}
 	for _, p := range pins {
 		if p.Server == s.Name && (len(p.Held) > 0 || p.Unreviewed > 0 || len(p.Drift) > 0) {
 			w.Review = &button{one.path("review/" + s.Name), "Review " + toReview(p)}
+		}
+	}
+	for _, each := range lacks {
+		if each.Server == s.Name && (w.Review == nil || each.Command != wants.AcceptCommand(s.Name)) {
+			w.Wants = append(w.Wants, want{What: visible.Reveal(each.What), Command: visible.Reveal(each.Command)})
 		}
 	}
 	return w
@@ -153,7 +153,7 @@ func reviewOf(p operator.ServerPins) (r review, names []string) {
 		add(d, h.Diff, h.Title+"@"+h.Digest)
 	}
 	for _, k := range p.Descriptors {
-		if p.NeedsReview(k) {
+		if p.NeedsReview(k) && k.Kind != operator.Program {
 			d := definition{
 				Name: visible.Reveal(k.Title), State: "unreviewed", Digest: beginning(k.Digest), Results: visible.Reveal(k.Results),
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // added is what has become of a set-up.
@@ -93,7 +94,7 @@ func (a *adding) unreviewed(ctx context.Context, server string) (names []string,
 		}
 	}
 	for _, d := range p.Descriptors {
-		if p.NeedsReview(d) && d.Kind != "program" {
+		if p.NeedsReview(d) && d.Kind != operator.Program {
 			names = append(names, d.Title)
 		}
 	}

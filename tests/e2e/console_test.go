@@ -272,22 +272,22 @@ func TestConsoleWants(t *testing.T) {
 		t.Errorf("a client has %q", names)
 	}
 	b, now := s.visit(`await page.click("text=Wants");`)
-	for _, want := range []string{"pfar vault set token_of_lacks", "Review 2 held definitions", "Review 2 unreviewed definitions"} {
+	for _, want := range []string{"pfar vault set token_of_lacks", "Review 8 held definitions", "Review 8 unreviewed definitions"} {
 		if !strings.Contains(now.Text, want) {
 			t.Errorf("the page has no %q: %s", want, now.Text)
 		}
 	}
 	now = b.looks(`await page.click('a[href$="/review/held"]'); await page.waitForSelector("button[value=accept]");`, nil)
-	for _, want := range []string{"new, digest ", `"inputSchema"`, "Accept 2 definitions"} {
+	for _, want := range []string{"new, digest ", `"inputSchema"`, "Accept 8 definitions"} {
 		if !strings.Contains(now.Text, want) {
 			t.Errorf("the definitions have no %q: %s", want, now.Text)
 		}
 	}
 	now = b.looks(`await page.click("button[value=accept]"); await page.waitForSelector("text=Done");`, nil)
-	if !strings.Contains(now.Text, "Accepted: 2 definitions of held") || strings.Contains(now.Text, "Review 2 held") {
+	if !strings.Contains(now.Text, "Accepted: 8 definitions of held") || strings.Contains(now.Text, "Review 8 held") {
 		t.Errorf("after a yes: %s", now.Text)
 	}
-	if names := p.client("/mcp/held").names(); len(names) != 2 {
+	if names := p.client("/mcp/held").names(); len(names) != 8 {
 		t.Errorf("a client has %q", names)
 	}
 }

@@ -9,6 +9,9 @@ import (
 // Kind is a kind of definition.
 type Kind string
 
+// Program is the kind of what runs, which is no definition of the server's and reaches no model.
+const Program Kind = "program"
+
 // ServerPins is what is known of one server's definitions.
 type ServerPins struct {
 	Server   string `json:"server"`
@@ -65,7 +68,7 @@ type Known struct {
 	At      time.Time       `json:"accepted_at"`
 	Seen    time.Time       `json:"first_seen"`
 	Gone    bool            `json:"gone,omitempty"`
-	Results string          `json:"results,omitempty"` // as in Held
+	Results string          `json:"results,omitempty"`  // as in Held
 	Text    string          `json:"text,omitempty"`     // the definition for people: of what is named, or nobody has reviewed
 	Cut     int             `json:"text_cut,omitempty"` // bytes that the text lacks
 	Raw     json.RawMessage `json:"definition"`

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/visible"
@@ -34,7 +35,7 @@ func Of(report control.Report, all []operator.ServerPins) []Want {
 			}
 		}
 		if s.State.Waits() && s.For != units.WaitProgram && s.Remedy != "" {
-			list = append(list, Want{Server: s.Name, What: s.Detail, Command: s.Remedy})
+			list = append(list, Want{Server: s.Name, What: strings.TrimPrefix(s.Detail, "for "), Command: s.Remedy})
 		}
 		if v := s.Verification; v.Result == units.Invalid && v.Remedy != "" {
 			list = append(list, Want{Server: s.Name, What: "other credentials", Command: v.Remedy})
@@ -46,12 +47,15 @@ func Of(report control.Report, all []operator.ServerPins) []Want {
 			if n > 1 {
 				what = fmt.Sprint(n, " definitions to accept")
 			}
-			list = append(list, Want{Server: p.Server, What: what, Command: "pfar pins accept " + p.Server})
+			list = append(list, Want{Server: p.Server, What: what, Command: AcceptCommand(p.Server)})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Want) int { return cmp.Compare(a.Server, b.Server) })
 	return slices.Compact(list)
 }
+
+// AcceptCommand accepts what of a server waits for its owner.
+func AcceptCommand(server string) string { return "pfar pins accept " + server }
 
 // Sessions are the sessions that a clean one may be better than: their clients were silent for long, and are back.
 func Sessions(all []operator.Session) []Want {

@@ -118,7 +118,7 @@ func (f *file) describe(st *ServerStatus, titles, others []string) {
 			if p.Kind == Program {
 				d.Version = ""
 			}
-			if len(titles) > 0 || p.unreviewed() && room > 0 {
+			if len(titles) > 0 || p.confirmable() && !p.reviewed() && room > 0 {
 				d.Text, d.Cut = show(p.Raw)
 				room -= len(d.Text)
 			}
