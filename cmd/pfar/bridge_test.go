@@ -391,6 +391,26 @@ func TestConnectWhenTheGatewayGoes(t *testing.T) {
 	s.end()
 }
 
+// TestConnectWhenTheGatewayGoesInACall: the client hears of the call whose answer does not come.
+func TestConnectWhenTheGatewayGoesInACall(t *testing.T) {
+	b, g, begun := newBench(t, ""), newScript(), make(chan struct{})
+	g.answer["slow"] = func(_ http.ResponseWriter, r *http.Request, _ message) {
+		close(begun)
+		<-r.Context().Done()
+	}
+	gone := b.serveHTTP(t, g)
+	s := b.connect(t)
+	s.send(helloMessage)
+	s.receive()
+	s.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
+	<-begun
+	gone.Close()
+	if got := s.receive(); !strings.Contains(got, `"id":1`) || !strings.Contains(got, `"error"`) || !strings.Contains(got, "pfar") {
+		t.Errorf("got %s", got)
+	}
+	s.end()
+}
+
 func TestConnectEndsWhenNobodyReads(t *testing.T) {
 	b := newBench(t, "")
 	b.serveHTTP(t, newScript())

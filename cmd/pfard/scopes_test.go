@@ -134,7 +134,6 @@ func TestRefreshedScopes(t *testing.T) {
 	}
 }
 
-// TestScopesOfSeveral: what one token of a server's was not granted, another may have been.
 // TestScopesOfATool: a token that lacks what one tool needs stops that tool alone, and the gateway hears of another one
 // at once.
 func TestScopesOfATool(t *testing.T) {
@@ -175,6 +174,7 @@ func TestScopesOfATool(t *testing.T) {
 	}
 }
 
+// TestScopesOfSeveral: what one token of a server's was not granted, another may have been.
 func TestScopesOfSeveral(t *testing.T) {
 	const scopes, plain = "read write", "plain"
 	for name, tt := range map[string]struct {

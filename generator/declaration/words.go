@@ -54,6 +54,7 @@ func otherWords() map[string]string {
 		"internal": "allow_private", "lan": "allow_private", "ssrf": "allow_private", "rebind": "allow_private",
 		"private_addresses": "allow_private",
 		"type":              "transport", "protocol": "transport", "endpoint": "url", "uri": "url", "socket": "path",
+		"kind": "transport", "port": "url", "listen": "url", "image": "package",
 		"memory": "memory_limit", "mem": "memory_limit", "memory_max": "memory_limit", "cpu": "cpu_quota", "cpus": "cpu_quota",
 		"pids": "tasks_max", "pids_limit": "tasks_max", "processes": "tasks_max", "tasks": "tasks_max",
 		"disabled": "enabled", "active": "enabled", "start": "autostart", "auto_start": "autostart", "idle": "idle_timeout",

@@ -52,7 +52,7 @@ type Failure struct {
 	Tries  int   `json:"tries,omitempty"`       // how often it was sent; 0: never
 }
 
-// Key is the member of an error's data, and of _meta, that holds a Failure.
+// Key is the member of an error's data that holds a Failure.
 const Key = "pfar/error"
 
 // Ours reports whether the name of a member is reserved for pfar. No server may set such a member.

@@ -245,6 +245,21 @@ func TestImportPrograms(t *testing.T) {
 	sameFiles(t, home, files)
 }
 
+// TestImportPaths: a server that listens at a socket runs as its file says, in a sandbox of pfar's.
+func TestImportPaths(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	file := filepath.Join(p.home, "mcp.json")
+	put(t, file, fmt.Sprintf(`{"servers": {"held": {
+  "transport": "uds", "path": "/run/held/mcp.sock", "command": "node", "args": [%q, "streamableHttp"],
+  "env": {"PORT": "/run/held/mcp.sock"}
+}}}`, npm(t, "@modelcontextprotocol/server-everything/dist/index.js")))
+	p.succeeds("import", "--yes", file)
+	if s := server(p.awaitRunning("held"), "held"); s.Transport != "stream-http" || s.Tools < 10 {
+		t.Errorf("%d tools by %q", s.Tools, s.Transport)
+	}
+}
+
 // sameFiles wants a home to have these files and no other, byte for byte.
 func sameFiles(t *testing.T, home string, files map[string]string) {
 	t.Helper()

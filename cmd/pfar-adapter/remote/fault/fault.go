@@ -33,7 +33,7 @@ const (
 	Schema       = failure.Schema
 )
 
-// Key names the member of an error's data, and of a result's _meta, in which the class is. Only pfar may say it.
+// Key names the member of an error's data in which the class is. Only pfar may say it.
 const Key = failure.Key
 
 // Code is the JSON-RPC code of every error of the adapter's own: the server cannot be had now. The class says more.
