@@ -172,7 +172,7 @@ test-packages:
 	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) $(LIMIT) $(filter-out $(RACED),$(PACKAGES))
 
 test-race:
-	@tests/setup.sh bwrap ip nft curl openssl requests gcc dbus-daemon $(if $(ALL),lintian man rpmlint debootstrap qemu-aarch64-static zstd)
+	@tests/setup.sh bwrap ip nft curl openssl requests gcc dbus-daemon $(if $(ALL),lintian man rpm rpmlint debootstrap qemu-aarch64-static zstd)
 	$(stage) env CGO_ENABLED=1 go test -race -trimpath -p 4 $(SHORT) $(LIMIT) $(RACED)
 
 test-conformance: $(SUITES)/.installed

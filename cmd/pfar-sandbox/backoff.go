@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/backoff"
 	"github.com/pfar/pfar/units/durable"
@@ -17,12 +18,13 @@ import (
 // history is what a launcher leaves for the next one in $RUNTIME_DIRECTORY, which the runner keeps over restarts that
 // it makes by itself and empties when the operator starts the unit. systemd 252 cannot grow RestartSec=.
 type history struct {
-	InRow  int       `json:"in_row"` // crashes since the last stable run
-	Recent int       `json:"recent"` // crashes since the last healthy one, which is longer
-	Last   time.Time `json:"last"`
-	Why    string    `json:"why"`
-	NotMCP bool      `json:"not_mcp,omitempty"` // of units.Wait
-	After  int64     `json:"after,omitempty"`   // seconds after which the service wants to be asked again; 0: it has not said
+	InRow  int           `json:"in_row"` // crashes since the last stable run
+	Recent int           `json:"recent"` // crashes since the last healthy one, which is longer
+	Last   time.Time     `json:"last"`
+	Why    string        `json:"why"`
+	NotMCP bool          `json:"not_mcp,omitempty"` // of units.Wait
+	Failed failure.Class `json:"failed,omitempty"`  // likewise
+	After  int64         `json:"after,omitempty"`   // seconds after which the service wants to be asked again; 0: it has not said
 
 	Remote bool `json:"-"` // pfar does not start the server: it is tried again, however often it could not be reached
 }
@@ -44,7 +46,8 @@ func (h history) crashed(now time.Time, up time.Duration, why string) history {
 		h.InRow = 0
 	}
 	return history{
-		InRow: h.InRow + 1, Recent: h.Recent + 1, Last: now, Why: why, NotMCP: h.NotMCP, After: h.After, Remote: h.Remote,
+		InRow: h.InRow + 1, Recent: h.Recent + 1, Last: now, Why: why, Remote: h.Remote,
+		NotMCP: h.NotMCP, Failed: h.Failed, After: h.After,
 	}
 }
 

@@ -345,12 +345,12 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 }
 
 // learned notes what a remote server's last answer has shown: that its address is a web server's, which counts only
-// before it has served anything, and when it wants to be asked again.
+// before it has served anything, of which class the failure is, and when the service wants to be asked again.
 func (l *launcher) learned(m handover.Message) {
 	l.history.NotMCP = m.NotMCP && l.history.Remote && l.ready.IsZero()
-	l.history.After = 0
+	l.history.After, l.history.Failed = 0, ""
 	if l.history.Remote {
-		l.history.After = max(0, m.After)
+		l.history.After, l.history.Failed = max(0, m.After), m.Class
 	}
 }
 

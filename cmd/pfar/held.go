@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 
+	failures "github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/operator"
@@ -41,7 +43,7 @@ func (c toolsVerb) explainMissing(ctx context.Context, words []string, found mat
 		}
 		code := exitFailed
 		if s.State == control.Offline {
-			code = exitNetwork
+			code = exitOf(cmp.Or(s.Wait.Failed, failures.NetworkError))
 		}
 		err = fail(code, "%w: it is %s", silent, describe(s)).withHint("%s", remedy(s))
 		if !reachable(s) {

@@ -76,7 +76,7 @@ func (s *server) take(u units.Update) {
 	case control.Waiting:
 		s.status.Wait = u.Wait
 	case control.Offline:
-		s.status.Wait.Until, s.status.Wait.NotMCP = u.Wait.Until, u.Wait.NotMCP
+		s.status.Wait = units.Wait{Until: u.Wait.Until, NotMCP: u.Wait.NotMCP, Failed: u.Wait.Failed}
 	}
 	if s.renew == renewalDone && s.status.State == control.Running {
 		s.renew = noRenewal

@@ -191,7 +191,7 @@ func TestCompany(t *testing.T) {
 			s := server(r, name)
 			return s.State == control.Offline && strings.Contains(s.Detail, "tls") && strings.Contains(s.Detail, words)
 		})
-		if out, stderr, code := p.command("call", "--client", "agent", name+".echo", "--message", "x"); code != tlsExit {
+		if out, stderr, code := p.command("call", name+".echo", "--message", "x"); code != tlsExit {
 			t.Errorf("a call of %s: %d %s%s", name, code, out, stderr)
 		}
 	}
@@ -260,7 +260,7 @@ func (p *pfar) pagesOfNginx(asked <-chan companyAsked) {
 			p.t.Errorf("a call of %s, which is offline: %+v, want %s", name, told, class)
 		}
 	}
-	p.await("later being offline", soon, offline("later", "after failure 1: rate_limited"))
+	p.await("later being offline", soon, offline("later", "after failure 1: initializing: rate_limited"))
 	if told := toldOf(p.t, c.calls(p.t, "later")); told.Class != failure.RateLimited || told.After < 300 || told.After > 1000 {
 		p.t.Errorf("a call of a server that wants to be asked later: %+v", told)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/packet"
 )
@@ -130,6 +131,8 @@ type Shown struct {
 	Unauthorized bool     `json:"unauthorized,omitempty"` // it wants a token, or another one
 	Scopes       []string `json:"scopes,omitempty"`       // that its token lacks, if the server names some
 	After        int64    `json:"after,omitempty"`        // seconds after which it wants to be asked again; 0: it has not said
+
+	Class failure.Class `json:"class,omitempty"` // of the failure; "": it has none
 }
 
 // Begin says whether the program that Expect tells of may be started. If not, the gateway hangs up once it may: then a
