@@ -97,6 +97,9 @@ func (a *adding) entrust(ctx context.Context) (left string, err error) {
 		_, err := a.control().Do(ctx, control.Request{Verb: control.Store, Key: k.Key, Secret: got.value})
 		if err != nil {
 			code, _ := classify(err)
+			if cutOff(err) {
+				left = "nothing is declared; the vault may keep the secret, and the same command goes on"
+			}
 			return left, fail(code, "storing %s: %w", k.Key, err).withHint("%s", left)
 		}
 		left = "nothing is declared; the vault keeps the secret, and the same command goes on"

@@ -155,10 +155,10 @@ func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions)
 		return fail(code, "%w", err).withHint("nothing was changed: %s goes on with %s", name, from)
 	}
 	if err := c.preview(ctx, d, to, &out); err != nil {
-		return err
+		return unchanged(err)
 	}
 	if out.Secrets, err = c.secretsOf(ctx, name); err != nil {
-		return err
+		return unchanged(err)
 	}
 	if o.dry {
 		return c.showPreview(out)

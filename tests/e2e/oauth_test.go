@@ -257,7 +257,7 @@ device {
 	p.search(t, githubToken, githubToken2, "RT-0-hunter2hunter2", "RT-1-hunter2hunter2", "CS-hunter2")
 }
 
-func eventually(t *testing.T, met func() bool) {
+func eventually(t testing.TB, met func() bool) {
 	t.Helper()
 	for end := time.Now().Add(soon); !met(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {

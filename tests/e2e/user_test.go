@@ -23,9 +23,10 @@ var byUser = []string{"TestHostile", "TestMemoryLimit", "TestPlantedLinks", "Tes
 	"TestConsole", "TestConsoleSessions", "TestConsoleServers", "TestConsoleWants", "TestConsoleIsKilled"}
 
 // notByUser are those for which the user makes no difference, as the gate decides the same for everybody, and those
-// that need the repository, go or a namespace of root's.
+// that need the repository, go, npm with root's settings or a namespace of root's.
 var notByUser = []string{"TestHeists", "TestHeistsAround", "TestTraces",
-	"TestAdapterReference", "TestAllow", "TestExamplesTyped", "TestReviewedDefinitions"}
+	"TestAdapterReference", "TestAdapterMCPGo", "TestAllow", "TestExamplesTyped", "TestReviewedDefinitions",
+	"TestImportPrograms", "TestGlobalPackage"}
 
 // TestAsOrdinaryUser runs these tests once more, as a user without any privilege: with -short those of byUser.
 func TestAsOrdinaryUser(t *testing.T) {
