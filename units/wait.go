@@ -17,6 +17,8 @@ type Wait struct {
 	NotMCP bool      `json:"not_mcp,omitempty"` // a web server is at its address that does not speak MCP
 
 	Failed failure.Class `json:"failure,omitempty"` // how the last try to reach it has ended; "": pfar does not know
+
+	AsksLater bool `json:"asks_later,omitempty"` // its service has set Until, so that calls start no try
 }
 
 // What Wait.For may be.
@@ -67,7 +69,7 @@ func (w Wait) NeedsLogin() bool {
 
 // Notification returns the value of NotifyWait.
 func (w Wait) Notification() string {
-	b, _ := json.Marshal(w) // cannot fail: two texts
+	b, _ := json.Marshal(w) // cannot fail: texts, times and truths
 	return string(b)
 }
 

@@ -71,7 +71,7 @@ func (d desk) pins(ctx context.Context) (all []operator.ServerPins, err error) {
 
 // pinsOf has the definitions of a server that wait for the owner or that nobody has reviewed, with their texts.
 func (d desk) pinsOf(ctx context.Context, server string) (p operator.ServerPins, err error) {
-	err = d.ask(ctx, http.MethodGet, "/pins/"+server, nil, &p)
+	err = d.ask(ctx, http.MethodGet, "/pins/"+server+"?shown", nil, &p)
 	return p, err
 }
 

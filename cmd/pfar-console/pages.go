@@ -142,14 +142,15 @@ func words(err error) string {
 	return "The gateway does not answer: " + visible.Reveal(err.Error())
 }
 
-// fingerprint tells a page from the same page at another time.
+// fingerprint tells a page from the same page at another time. It is a whole digest: a server could find two pages of
+// its own that share a part of one.
 func (c content) fingerprint() string {
 	b, err := json.Marshal(cmp.Or(c.seen, c.body))
 	if err != nil {
 		return ""
 	}
 	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])[:16]
+	return hex.EncodeToString(sum[:])
 }
 
 // finish tells on the next page what came of an act that the gateway was asked for.

@@ -24,7 +24,7 @@ func reported() *control.Report {
 	}
 	refused := egress.Refusal{Host: "cdn.example.com:443", Reason: egress.NameNotDeclared}
 	notes.LastRefusal, notes.Refused, notes.Refusals = refused.String(), refused, []egress.Refusal{refused}
-	mail := control.Server{Name: "mail", State: control.Waiting, Detail: "waiting for credentials: mail_token"}
+	mail := control.Server{Name: "mail", State: control.Waiting, Detail: "for credentials: mail_token"}
 	mail.Wait = units.Wait{For: units.WaitCredentials, Remedy: "pfar vault set mail_token"}
 	return &control.Report{Servers: []control.Server{mail, notes}}
 }
@@ -53,7 +53,7 @@ func TestServers(t *testing.T) {
 	o := openServers(t)
 	list := o.do("GET", o.home+"servers", "").text
 	for _, want := range []string{
-		"State: running", "State: waiting", "waiting for credentials: mail_token: pfar vault set mail_token",
+		"State: running", "State: waiting", "credentials: mail_token: pfar vault set mail_token",
 		"to reach cdn.example.com:443: pfar allow notes cdn.example.com",
 		"2 definitions to accept: pfar pins accept notes", "last refusal", `href="` + o.home + `server/notes"`,
 	} {

@@ -54,7 +54,7 @@ func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
 func wantingOf(one *session, s control.Server, lacks []wants.Want, pins []operator.ServerPins) wanting {
 	w := wanting{Name: visible.Reveal(s.Name)}
 	for _, p := range pins {
-		if p.Server == s.Name && (len(p.Held) > 0 || p.Unreviewed > 0 || len(p.Drift) > 0) {
+		if p.Server == s.Name && (len(p.Held) > 0 || p.Unreviewed > 0 || len(p.Drift) > 0 || p.Error != "") {
 			w.Review = &button{one.path("review/" + s.Name), "Review " + toReview(p)}
 		}
 	}
@@ -76,9 +76,16 @@ func toReview(p operator.ServerPins) string {
 		list = append(list, counted(p.Unreviewed, "unreviewed definition"))
 	}
 	if len(p.Drift) > 0 {
-		list = append(list, "what has changed")
+		list = append(list, "the changed version or program")
 	}
-	return strings.Join(list, ", ")
+	if len(list) == 0 {
+		return "what is wrong with its pins"
+	}
+	last := len(list) - 1
+	if last == 0 {
+		return list[0]
+	}
+	return strings.Join(list[:last], ", ") + " and " + list[last]
 }
 
 func counted(n int, what string) string {
@@ -90,12 +97,16 @@ func counted(n int, what string) string {
 
 // review is what a person accepts: all of it is on the page.
 type review struct {
-	Server, Path string
-	Drift        string
-	Definitions  []definition
-	Left         int // that are not shown, and are not accepted with the others
-	Accepts      int
-	Seen         string
+	Server      string
+	Path        string `json:"-"`
+	Error       string // that its pins cannot be used
+	Version     string // of the server, which is accepted with the last of its definitions
+	Drift       string
+	Definitions []definition
+	Left        int // that are not shown, and are not accepted with the others
+	Accepts     int
+	Settles     bool   // it accepts the drift alone
+	Seen        string `json:"-"`
 }
 
 // definition is one that is held or that nobody has reviewed.
@@ -123,12 +134,13 @@ func (s *site) reviewPage(ctx context.Context, one *session, server string) (con
 	}
 	b, _ := reviewOf(p)
 	b.Path = one.path("review/" + server)
-	return content{title: "Definitions of " + b.Server, template: "review", body: b}, nil
+	return content{title: "Definitions of " + b.Server, template: "review", body: b, quiet: true}, nil
 }
 
 // reviewOf is what the page of a server shows, and the names with digests of what it accepts.
 func reviewOf(p operator.ServerPins) (r review, names []string) {
-	r.Server, r.Drift, r.Left = visible.Reveal(p.Server), visible.Reveal(strings.Join(p.Drift, ", ")), p.Left
+	r.Server, r.Error, r.Version = visible.Reveal(p.Server), visible.Reveal(p.Error), visible.Reveal(p.Version)
+	r.Drift, r.Left = visible.Reveal(strings.Join(p.Drift, ", ")), p.Left
 	names = []string{} // null is no list
 	lines := 0
 	add := func(d definition, text, name string) {
@@ -145,7 +157,8 @@ func reviewOf(p operator.ServerPins) (r review, names []string) {
 	for _, h := range p.Held {
 		d := definition{
 			Name: visible.Reveal(h.Title), State: visible.Reveal(h.State), Digest: beginning(h.Digest),
-			Problem: visible.Reveal(h.Problem), Suspicious: visible.Reveal(h.Suspicious), Results: visible.Reveal(h.Results),
+			Problem: visible.Reveal(h.Problem), Suspicious: visible.Reveal(h.Suspicious),
+			Results: visible.Reveal(h.Results),
 		}
 		if h.Digest != "" && (h.Cut > 0 || h.Diff == "") {
 			d.Problem = "it is too long to be shown whole"
@@ -155,16 +168,18 @@ func reviewOf(p operator.ServerPins) (r review, names []string) {
 	for _, k := range p.Descriptors {
 		if p.NeedsReview(k) && k.Kind != operator.Program {
 			d := definition{
-				Name: visible.Reveal(k.Title), State: "unreviewed", Digest: beginning(k.Digest), Results: visible.Reveal(k.Results),
+				Name: visible.Reveal(k.Title), State: "unreviewed", Digest: beginning(k.Digest),
+				Results: visible.Reveal(k.Results),
 			}
-			if k.Text == "" {
+			if k.Text == "" || k.Cut > 0 {
 				d.Problem = "it is too long to be shown whole"
 			}
 			add(d, k.Text, k.Title+"@"+k.Digest)
 		}
 	}
 	r.Accepts = len(names)
-	r.Seen = content{body: []any{names, p.Drift}}.fingerprint()
+	r.Settles = len(names) == 0 && len(p.Held) == 0 && r.Drift != ""
+	r.Seen = content{body: []any{r, names}}.fingerprint()
 	return r, names
 }
 
@@ -172,11 +187,13 @@ func reviewOf(p operator.ServerPins) (r review, names []string) {
 func beginning(digest string) string { return visible.Reveal(digest[:min(len(digest), 16)]) }
 
 func linesOf(text string) (list []diffLine) {
+	within := false
 	for line := range strings.Lines(text) {
 		l := diffLine{Text: visible.Reveal(strings.TrimSuffix(line, "\n"))}
-		if sign := line[:1]; sign == "+" || sign == "-" {
+		if sign := line[:1]; within && (sign == "+" || sign == "-") {
 			l.Sign = sign
 		}
+		within = within || strings.HasPrefix(line, "@@") // behind the head of a difference
 		list = append(list, l)
 	}
 	return list
@@ -193,7 +210,7 @@ func (s *site) accept(server string) taker {
 	}
 }
 
-var errNothingToAccept = &ask.Refusal{Reason: "nothing of it is left to be accepted"}
+var errNothingToAccept = &ask.Refusal{Reason: "there is nothing left to accept"}
 
 func (d desk) accept(ctx context.Context, server, seen string) (notice, error) {
 	p, err := d.pinsOf(ctx, server)
@@ -204,7 +221,7 @@ func (d desk) accept(ctx context.Context, server, seen string) (notice, error) {
 	switch {
 	case now.Seen != seen:
 		return notice{}, errChanged
-	case len(names) == 0 && now.Drift == "":
+	case len(names) == 0 && !now.Settles:
 		return notice{}, errNothingToAccept
 	}
 	var answer struct {

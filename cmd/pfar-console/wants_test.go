@@ -20,13 +20,20 @@ func heldOfNotes() operator.ServerPins {
 	return operator.ServerPins{
 		Server: "notes", Unreviewed: 1, Drift: []string{"version 1 -> 2"},
 		Held: []operator.Held{
-			{Kind: "tool", Name: "search", Title: "search", State: "changed", Digest: digest("a"), Suspicious: "words: ignore all",
-				Diff: "--- accepted\n+++ offered\n@@ -1 +1 @@\n-old words\n+new words\n"},
-			{Kind: "prompt", Name: "greet", Title: "prompt:greet", State: "new", Digest: digest("b"), Diff: "+a prompt\n", Cut: 9},
+			{
+				Kind: "tool", Name: "search", Title: "search", State: "changed", Digest: digest("a"),
+				Diff:       "--- accepted\n+++ offered\n@@ -1 +1 @@\n-old words\n+new words\n",
+				Suspicious: "words: ignore all",
+			},
+			{
+				Kind: "prompt", Name: "greet", Title: "prompt:greet", State: "new", Digest: digest("b"),
+				Diff: "+a prompt\n", Cut: 9,
+			},
 			{Kind: "tool", Name: "odd", Title: "odd", State: "new", Problem: "a member comes twice"},
 		},
 		Descriptors: []operator.Known{
-			{Kind: "tool", Name: "first", Title: "first", Digest: digest("c"), By: "first use", Text: "{\n  its words\n}\n"},
+			{Kind: "tool", Title: "first", Digest: digest("c"), By: "first use", Text: "{\n  its words\n}\n"},
+			{Kind: "tool", Title: "long", Digest: digest("e"), By: "first use", Text: "its beginning\n", Cut: 1},
 			{Kind: "tool", Name: "mine", Title: "mine", Digest: digest("d"), By: "owner", Text: "read already"},
 		},
 	}
@@ -45,9 +52,9 @@ func TestWants(t *testing.T) {
 	o := openWants(t)
 	page := html.UnescapeString(o.do("GET", o.home+"wants", "").text)
 	for _, want := range []string{
-		"waiting for credentials: mail_token", "pfar vault set mail_token", "to reach cdn.example.com:443",
+		">credentials: mail_token", "pfar vault set mail_token", "to reach cdn.example.com:443",
 		"pfar allow notes cdn.example.com", `href="` + o.home + `review/notes"`,
-		"Review 3 held definitions, 1 unreviewed definition, what has changed", `aria-current="page">Wants`,
+		"Review 3 held definitions, 1 unreviewed definition and the changed version or program", `aria-current="page">Wants`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q: %s", want, page)
@@ -65,9 +72,9 @@ func TestWants(t *testing.T) {
 	}
 }
 
-var seenOfReview = regexp.MustCompile(`name="seen" value="([0-9a-f]{16})"`)
+var seenOfReview = regexp.MustCompile(`name="seen" value="([0-9a-f]{64})"`)
 
-// TestReview: the page shows each definition whole with what has changed in it, and accepts what it has shown, by
+// TestReview: the page shows new definitions whole and what has changed in the others, and accepts what it has shown, by
 // digests. What it cannot show whole it does not accept.
 func TestReview(t *testing.T) {
 	o := openWants(t)
@@ -119,13 +126,16 @@ func TestReviewRefuses(t *testing.T) {
 	other := heldOfNotes()
 	other.Held[0].Digest = strings.Repeat("e", 64)
 	more := heldOfNotes()
-	more.Descriptors[1].By = "first use"
+	more.Descriptors[2].By = "first use"
 	moved := heldOfNotes()
 	moved.Drift = []string{"version 1 -> 3"}
-	for name, now := range map[string]operator.ServerPins{"another digest": other, "one more": more, "another version": moved} {
+	for name, now := range map[string]operator.ServerPins{
+		"another digest": other, "one more": more, "another version": moved,
+	} {
 		change(now)
 		o.do("POST", path, form)
-		if page := o.do("GET", o.home+"wants", "").text; len(o.gate.got()) > 0 || !strings.Contains(page, "it has changed since you") {
+		page := o.do("GET", o.home+"wants", "").text
+		if len(o.gate.got()) > 0 || !strings.Contains(page, "it has changed since you") {
 			t.Errorf("%s: the gateway got %q: %s", name, o.gate.got(), page)
 		}
 	}
@@ -141,9 +151,9 @@ func TestReviewRefuses(t *testing.T) {
 	if o.do("POST", path, form, "Sec-Fetch-Site", "cross-site"); len(o.gate.got()) > 0 {
 		t.Errorf("from another page: the gateway got %q", o.gate.got())
 	}
-	empty := operator.ServerPins{Server: "notes"}
-	change(empty)
-	if page := o.do("GET", path, "").text; !strings.Contains(page, "No definition of this server waits") || strings.Contains(page, `value="accept"`) {
+	change(operator.ServerPins{Server: "notes"})
+	page := o.do("GET", path, "").text
+	if !strings.Contains(page, "No definition of this server waits") || strings.Contains(page, `value="accept"`) {
 		t.Errorf("nothing waits: %s", page)
 	}
 	if a := o.do("GET", o.home+"review/none", ""); a.code != 303 || a.h.Get("Location") != o.home+"wants" {
@@ -161,13 +171,14 @@ func TestReviewOfMany(t *testing.T) {
 	}
 	o.gate.pins = []operator.ServerPins{p}
 	page := o.do("GET", o.home+"review/notes", "").text
-	if !strings.Contains(page, "accepted with these: 7 more") || !strings.Contains(page, "Accept 64 definitions") {
+	if !strings.Contains(page, "7 more are not shown here") || !strings.Contains(page, "Accept 64 definitions") {
 		t.Errorf("%s", page)
 	}
 	p.Held = p.Held[:2]
 	p.Held[1].Diff = strings.Repeat("+x\n", maxLines)
 	o.gate.pins[0] = p
-	if page := o.do("GET", o.home+"review/notes", "").text; !strings.Contains(page, "accepted with these: 1 more") || !seenOfReview.MatchString(page) {
+	page = o.do("GET", o.home+"review/notes", "").text
+	if !strings.Contains(page, "1 more are not shown here") || !seenOfReview.MatchString(page) {
 		t.Errorf("of a long one: %.2000s", page)
 	}
 }

@@ -24,7 +24,7 @@ type history struct {
 	Why    string        `json:"why"`
 	NotMCP bool          `json:"not_mcp,omitempty"` // of units.Wait
 	Failed failure.Class `json:"failed,omitempty"`  // likewise
-	After  int64         `json:"after,omitempty"`   // seconds after which the service wants to be asked again; 0: it has not said
+	After  int64         `json:"after,omitempty"`   // seconds until the service wants to be asked; 0: not said
 
 	Remote bool `json:"-"` // pfar does not start the server: it is tried again, however often it could not be reached
 }
@@ -67,7 +67,8 @@ func (h history) state() string {
 // delay is the time between the last crash and the next start.
 func (h history) delay() time.Duration {
 	if h.Remote {
-		return max(backoff.Offline().After(h.Recent), time.Duration(min(h.After, int64(longestAfter/time.Second)))*time.Second)
+		asked := min(h.After, int64(longestAfter/time.Second))
+		return max(backoff.Offline().After(h.Recent), time.Duration(asked)*time.Second)
 	}
 	return backoff.Crashes().After(h.Recent)
 }

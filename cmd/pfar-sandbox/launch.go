@@ -344,8 +344,8 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 	}
 }
 
-// learned notes what a remote server's last answer has shown: that its address is a web server's, which counts only
-// before it has served anything, of which class the failure is, and when the service wants to be asked again.
+// learned notes the last failure of a remote server: its class, when the service wants to be asked again, and, before the
+// server has served anything, whether its address is a web server's.
 func (l *launcher) learned(m handover.Message) {
 	l.history.NotMCP = m.NotMCP && l.history.Remote && l.ready.IsZero()
 	l.history.After, l.history.Failed = 0, ""

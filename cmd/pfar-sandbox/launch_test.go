@@ -372,7 +372,7 @@ func TestStopSequence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			took, log := stopped(t, c.script)
-			for range 4 { // a server that had no processor in its seconds is killed before it can do as it is told
+			for range 2 { // a server that had no processor in its seconds is killed before it can do as it is told
 				if strings.Contains(log, "term\n") == c.term && (c.min > 0 || took < 5*time.Second) {
 					break
 				}

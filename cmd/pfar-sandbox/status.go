@@ -94,6 +94,7 @@ func (s *status) state(state, words string) {
 	if state == units.StateOffline {
 		vars[units.NotifyWait] = units.Wait{
 			Until: s.history.Last.Add(s.history.delay()), NotMCP: s.history.NotMCP, Failed: s.history.Failed,
+			AsksLater: s.history.After > 0,
 		}.Notification()
 	}
 	s.notify(vars)

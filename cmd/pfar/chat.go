@@ -24,8 +24,8 @@ else. Any other message goes to standard output, unchanged. A message is for a s
 
   - a set-up waits for a secret, and the message looks like that secret: it begins with a prefix that such
     secrets have, fits their pattern, or is one word of 15 to 500 characters, nearly all of them letters,
-    digits or -_.:=+/. pfar stores it in the vault, and then says at once: "Delete the message from the chat".
-    The set-up goes on, which may take minutes;
+    digits or -_.:=+/. pfar stores it in the vault, and prints "Delete the message from the chat" at once. The
+    set-up may then take minutes;
   - a set-up waits for a secret, and the message is "cancel", "nevermind" or "skip";
   - it is "connect", "add", "setup", "set up", "integrate" or "enable", followed by one name, such as "connect
     notion". pfar sets up that service, as "pfar add" does, and asks for nothing but its secrets. A person

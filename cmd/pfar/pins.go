@@ -273,9 +273,15 @@ func (c pinsVerb) printHeld(w io.Writer, server string, held []operator.Held) {
 			fmt.Fprintln(w, c.paint(w, colour, strings.TrimSuffix(line, "\n")))
 		}
 		if h.Cut > 0 {
-			fmt.Fprintln(w, c.paint(w, red, "This is not all of it; this is: "+escape(pinsShowLine(server, h.Title)+" --json", oneLine)))
+			c.printCut(w, server, h.Title)
 		}
 	}
+}
+
+// printCut says how to see a definition of which a part was left out.
+func (c pinsVerb) printCut(w io.Writer, server, title string) {
+	command := escape(pinsShowLine(server, title)+" --json", oneLine)
+	fmt.Fprintln(w, c.paint(w, red, "The text above is cut. To see all of it, run: "+command))
 }
 
 // printResults says what clients get of a tool's results, if there is anything to say.
@@ -303,7 +309,7 @@ func (c pinsVerb) printDescriptor(w io.Writer, server string, d operator.Known) 
 	printResults(w, d.Results)
 	fmt.Fprintf(w, "\n%s", escape(d.Text, keepLines))
 	if d.Cut > 0 {
-		fmt.Fprintln(w, c.paint(w, red, "This is not all of it; this is: "+escape(pinsShowLine(server, d.Title)+" --json", oneLine)))
+		c.printCut(w, server, d.Title)
 	}
 }
 
@@ -330,7 +336,7 @@ func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string,
 			c.printDescriptor(w, server, d)
 		}
 	}
-	if err := c.ask(ctx, yes, p.question(len(chosen)), show); err != nil {
+	if err := c.ask(ctx, yes, p.question(len(chosen), confirmed), show); err != nil {
 		return err
 	}
 	var answer struct {
@@ -341,13 +347,13 @@ func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string,
 	}
 	unread := func(d operator.Known) bool { return p.NeedsReview(d) && d.Unseen() }
 	if slices.ContainsFunc(p.Held, operator.Held.Unseen) || slices.ContainsFunc(p.Descriptors, unread) {
-		fmt.Fprintln(c.stderr, "more is held than can be shown at once: accept again")
+		fmt.Fprintln(c.stderr, "not all definitions could be shown at once: run this again for the rest")
 	}
 	return c.printAccepted(server, answer.Accepted)
 }
 
 // question asks for n definitions, or, where there are none, for what drifts.
-func (p pinned) question(n int) string {
+func (p pinned) question(n int, confirmed []operator.Known) string {
 	if n == 0 {
 		return fmt.Sprintf("Accept this change of %q: %s?", p.Server, strings.Join(p.Drift, ", "))
 	}
@@ -357,8 +363,8 @@ func (p pinned) question(n int) string {
 			cut++
 		}
 	}
-	for _, d := range p.Descriptors {
-		if p.NeedsReview(d) && d.Cut > 0 {
+	for _, d := range confirmed {
+		if d.Cut > 0 {
 			cut++
 		}
 	}

@@ -163,7 +163,7 @@ func (o *orders) onDemand() []control.OnDemand {
 			Offline: offline, Login: login,
 		}
 		if offline {
-			d.Next = s.status.Wait.Until
+			d.Next, d.Failed, d.AsksLater = s.status.Wait.Until, s.status.Wait.Failed, s.status.Wait.AsksLater
 		}
 		switch s.status.State {
 		case control.Sleeping:

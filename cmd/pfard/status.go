@@ -76,7 +76,8 @@ func (s *server) take(u units.Update) {
 	case control.Waiting:
 		s.status.Wait = u.Wait
 	case control.Offline:
-		s.status.Wait = units.Wait{Until: u.Wait.Until, NotMCP: u.Wait.NotMCP, Failed: u.Wait.Failed}
+		s.status.Wait = u.Wait
+		s.status.Wait.For, s.status.Wait.Remedy = "", ""
 	}
 	if s.renew == renewalDone && s.status.State == control.Running {
 		s.renew = noRenewal

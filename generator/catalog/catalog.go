@@ -44,7 +44,7 @@ type Program struct {
 	Command   string                // a local program instead of a package
 	Gone      string                // why there is neither package nor command
 	URL       string                // of a remote server instead of all these
-	Transport declaration.Transport // at the URL; "": Streamable HTTP, or nobody knows. Or at the path
+	Transport declaration.Transport // at URL or Path; "": Streamable HTTP, or nobody knows
 	Path      string                // of a socket or a pair of FIFOs; without package and command pfar starts nothing
 	Args      []string
 	Env       map[string]string // settings that are no secret

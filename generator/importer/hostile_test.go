@@ -18,7 +18,7 @@ func TestReadRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, file, in, want string }{
 		{"empty", "x.json", "", "line 1"},
 		{"no servers", "x.json", `{"theme": "FAKE"}`, "no list of servers"},
-		{"a declaration", "x.toml", "name = \"FAKE\"\n[server]\ncommand = \"x\"\n", "copy it to /etc/pfar/mcp.d"},
+		{"a declaration", "x.toml", "name = \"FAKE\"\n[server]\ncommand = \"x\"\n", "copy it to the directory"},
 		{"a list", "x.json", "{\n\"mcpServers\": [\"FAKE\"]}", "line 2"},
 		{"twice", "x.json", "{\"mcpServers\": {\n\"a\": {},\n\"a\": {}}}", "line 3"},
 		{"twice in env", "x.json", "{\"mcpServers\": {\"a\": {\"env\": {\n\"FAKE\": \"1\", \"FAKE\": \"2\"}}}}", "line 2"},

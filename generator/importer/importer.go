@@ -32,7 +32,8 @@ type Source struct {
 // maxEntries bounds the servers of a file.
 const maxEntries = 256
 
-var errDeclaration = errors.New("it declares one server in pfar's own form: copy it to /etc/pfar/mcp.d as it is")
+var errDeclaration = errors.New("it is a declaration of pfar's already: copy it to the directory of declarations, " +
+	"/etc/pfar/mcp.d or $XDG_CONFIG_HOME/pfar/mcp.d, as NAME.toml or NAME.hcl")
 
 // Read reads the servers of a file, in its order. Errors have the place, and none of the file's texts.
 func Read(s Source) ([]Entry, error) {

@@ -93,18 +93,28 @@ func (d *draft) attach() {
 			d.note(d.path.Line, "path is not translated: it is for the transports uds and pipe")
 		}
 		return
+	case len(d.path.lacks) > 0:
+		d.refuse(d.path.Line, "its path needs %s, and the file does not have its value; write the path out",
+			block.QuoteName(d.path.lacks[0].written))
+		return
 	case !path.IsAbs(d.path.Text):
-		d.refuse(cmp.Or(d.path.Line, d.Line), "its transport is %s, and it has no absolute path of this machine", d.kind)
+		d.refuse(cmp.Or(d.path.Line, d.Line), "the transport %s needs an absolute path of this machine: set path", d.kind)
 		return
 	case d.command.Text != "":
+		for _, h := range d.headers {
+			d.note(h.Line, "the header %s is left out: it is for a server that pfar does not start", block.QuoteName(h.Name))
+		}
 		return
 	}
 	d.service = catalog.Service{Label: "sensitive", Program: catalog.Program{Path: d.path.Text}}
 	d.known = true
-	d.note(d.Line, "pfar does not start this server and cannot confine it; if it does not run as root, write its user in "+
-		"server: owner = USER")
+	d.note(d.Line, "pfar does not start this server and cannot confine it; if it runs neither as root nor as pfar's own "+
+		"user, add owner = USER to the server block")
 	for _, h := range d.headers {
 		d.header(h)
+	}
+	if d.url.Text != "" {
+		d.note(d.url.Line, "url is left out; if the server does not have the path /mcp, add url with pfar edit %s", d.p.Server)
 	}
 	d.unstarted("pfar does not start this server")
 }

@@ -123,7 +123,8 @@ func sameThrough(t *testing.T, direct, adapter speaker, list []asked) {
 				difference = fmt.Sprintf("directly %s %.300s %q, through the adapter %s %.300s %q",
 					before.member, before.value, before.progress, through.member, through.value, through.progress)
 			}
-			if difference == "" {
+			alike := before.member == through.member && bytes.Equal(before.value, through.value)
+			if difference == "" || try >= 4 && !alike {
 				break
 			}
 		}

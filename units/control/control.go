@@ -13,6 +13,7 @@ import (
 
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -184,7 +185,11 @@ type OnDemand struct {
 	Stays   bool            `json:"stays,omitempty"`   // down until somebody starts it
 	Offline bool            `json:"offline,omitempty"` // pfar tries again and again to reach it: Wake has it tried now
 	Next    time.Time       `json:"next,omitzero"`     // with Offline: when that is done without Wake
-	Login   bool            `json:"login,omitempty"`   // it waits until a person signs in
+	Failed  failure.Class   `json:"failed,omitempty"`  // with Offline: of the last try; "": that is not known
+
+	AsksLater bool `json:"asks_later,omitempty"` // with Offline: its service has set Next, and Wake does not change it
+
+	Login bool `json:"login,omitempty"` // it waits until a person signs in
 }
 
 // State is where a server is in its life.

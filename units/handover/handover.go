@@ -130,7 +130,7 @@ type Shown struct {
 	NotMCP       bool     `json:"not_mcp,omitempty"`      // it is a web server that does not speak MCP
 	Unauthorized bool     `json:"unauthorized,omitempty"` // it wants a token, or another one
 	Scopes       []string `json:"scopes,omitempty"`       // that its token lacks, if the server names some
-	After        int64    `json:"after,omitempty"`        // seconds after which it wants to be asked again; 0: it has not said
+	After        int64    `json:"after,omitempty"`        // seconds until it wants to be asked again; 0: not said
 
 	Class failure.Class `json:"class,omitempty"` // of the failure; "": it has none
 }

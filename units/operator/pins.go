@@ -69,7 +69,7 @@ type Known struct {
 	Seen    time.Time       `json:"first_seen"`
 	Gone    bool            `json:"gone,omitempty"`
 	Results string          `json:"results,omitempty"`  // as in Held
-	Text    string          `json:"text,omitempty"`     // the definition for people: of what is named, or nobody has reviewed
-	Cut     int             `json:"text_cut,omitempty"` // bytes that the text lacks
+	Text    string          `json:"text,omitempty"`     // for people: of what is named or unreviewed
+	Cut     int             `json:"text_cut,omitempty"` // bytes that it lacks
 	Raw     json.RawMessage `json:"definition"`
 }

@@ -88,7 +88,8 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	}
 	after := gate.Joined(w.session, w.call.Facts)
 	if err := p.open(pass, &w, &r, after, found); err != nil {
-		return nil, refused(pass.id, "the record of the call could not be opened, and pfar does nothing that it cannot record")
+		const text = "the record of the call could not be opened, and pfar does nothing that it cannot record"
+		return nil, refused(pass.id, text)
 	}
 	switch verdict {
 	case gate.Allow:

@@ -11,12 +11,17 @@ import (
 //
 //	GET  /pins                   the status of all servers
 //	GET  /pins/SERVER?name=TITLE differences and descriptors of one: of all, or of what is named, once or more often
+//	GET  /pins/SERVER?shown      no more of it than a page shows
 //	POST /pins/SERVER/accept     {"names": ["search@DIGEST"]}, or {"all": true}; no name at all accepts what drifts
 //	POST /pins/SERVER/forget
 func (d *Desk) pins(mux *http.ServeMux) {
 	mux.HandleFunc("GET /pins", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.Pins.Status()) })
 	mux.HandleFunc("GET /pins/{server}", func(w http.ResponseWriter, r *http.Request) {
-		one, err := d.Pins.Show(r.PathValue("server"), r.URL.Query()["name"]...)
+		query := r.URL.Query()
+		one, err := d.Pins.Show(r.PathValue("server"), query["name"]...)
+		if query.Has("shown") {
+			onlyShown(&one)
+		}
 		reply(w, one, err)
 	})
 	mux.HandleFunc("POST /pins/{server}/accept", d.accept)
@@ -24,6 +29,28 @@ func (d *Desk) pins(mux *http.ServeMux) {
 		server := r.PathValue("server")
 		d.act(w, r, Act{Verb: "forget-pins", Subject: server}, map[string]bool{"forgotten": true}, func() error { return d.Pins.Forget(by(r), server) })
 	})
+}
+
+// maxShown bounds the texts of an answer for a page, in bytes.
+const maxShown = 1 << 20
+
+// onlyShown leaves out what no page shows: definitions as they came, and texts for which it has no room.
+func onlyShown(p *pins.ServerStatus) {
+	room := maxShown
+	fits := func(text *string, cut *int) {
+		if len(*text) > room {
+			*text, *cut = "", len(*text)
+		}
+		room -= len(*text)
+	}
+	for i := range p.Held {
+		p.Held[i].Raw = nil
+		fits(&p.Held[i].Diff, &p.Held[i].Cut)
+	}
+	for i := range p.Descriptors {
+		p.Descriptors[i].Raw = nil
+		fits(&p.Descriptors[i].Text, &p.Descriptors[i].Cut)
+	}
 }
 
 // maxNames bounds what is named to be accepted, in bytes: the names and digests of all definitions of a server.

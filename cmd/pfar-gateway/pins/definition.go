@@ -15,7 +15,7 @@ const (
 	Tool         Kind = "tool"
 	Prompt       Kind = "prompt"
 	Instructions Kind = "instructions"
-	Program           = operator.Program // fingerprint of the server's program: no model reads it, and it decides for all others
+	Program           = operator.Program // fingerprint of the server's program
 	Resource     Kind = "resource"
 	Template     Kind = "template"
 )

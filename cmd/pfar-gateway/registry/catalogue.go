@@ -214,10 +214,9 @@ func (c *Catalogue) server(name string) (*served, error) {
 // offline is the error of what needs a server that cannot be reached. It has the class of the last try, and says when
 // pfar tries again.
 func offline(name string, state State) *failure.Error {
-	e := failure.As(cmp.Or(state.failed.Class, failure.NetworkError), name, jsonrpc.Errorf(protocol.CodeUnavailable,
+	e := failure.As(cmp.Or(state.failed, failure.NetworkError), name, jsonrpc.Errorf(protocol.CodeUnavailable,
 		"server %q is offline since %s: %s",
 		name, state.Since.UTC().Format(time.RFC3339), state.Reason))
-	e.Status = state.failed.Status
 	e.After = max(1, int64(math.Ceil(time.Until(state.Next).Seconds())))
 	return e
 }
@@ -384,9 +383,9 @@ type State struct {
 	Starting bool // it is about to come up
 	Stopped  bool // it was told to end
 
-	Offline bool            // pfar tries again and again to reach it
-	Next    time.Time       // when it does, with Offline
-	failed  failure.Failure // how its last conversation has ended; the zero value: that is not known
-	Login   bool            // it does not try before a person has signed in
-	refusal error           // of a call, with Login
+	Offline bool          // pfar tries again and again to reach it
+	Next    time.Time     // when it does, with Offline
+	failed  failure.Class // of the last try, with Offline, or of the conversation that has ended; "": not known
+	Login   bool          // it does not try before a person has signed in
+	refusal error         // of a call, with Login
 }

@@ -112,8 +112,8 @@ func signedOut(server handover.Server, format string, args ...any) error {
 }
 
 // shown says what a process's error has shown of its server: the server refuses the token, wants more scopes, wants to
-// be asked later, or does not speak MCP. A page, a redirect to another host, or a status such as 404 shows that. The launcher believes this
-// only of pfar's own adapter.
+// be asked later, or does not speak MCP. A page, a redirect to another host, or a status such as 404 shows that. The
+// launcher believes this only of pfar's own adapter.
 func shown(err error) (s handover.Shown) {
 	e, ok := errors.AsType[*failure.Error](err)
 	if !ok {

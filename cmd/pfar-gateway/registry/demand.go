@@ -90,13 +90,14 @@ func (d *demand) demanded(o control.OnDemand) bool {
 		d.entries[o.Server.Name] = e
 		d.publish(0)
 	}
-	if e.offline != o.Offline || !e.next.Equal(o.Next) || e.login != o.Login {
-		e.offline, e.next = o.Offline, o.Next
+	if e.offline != o.Offline || !e.next.Equal(o.Next) || e.login != o.Login || e.failed != o.Failed {
+		e.offline, e.next, e.failed = o.Offline, o.Next, o.Failed
 		if e.waitsForLogin(o.Login); o.Login {
 			e.waking.finish(loginFirst(o.Server))
 		}
 		defer d.publish(0)
 	}
+	e.asksLater = o.AsksLater
 	if e.renews = o.Renews; e.renews {
 		go d.renew(e.upstream)
 	}
@@ -109,11 +110,11 @@ func (d *demand) demanded(o control.OnDemand) bool {
 		return !e.rests() || !reflect.DeepEqual(e.served.declared, o.Server)
 	case o.Down != "" && (e.upstream.isAsleep() || e.rests() || e.waking.pending()): // what ran says for itself how it ended
 		e.sleeps, e.tried = nil, false
-		failed := e.failed
-		if o.Down == control.Offline && failed.Class == "" {
-			failed.Class = failure.NetworkError
+		state := State{Reason: standing(o.Down), Stopped: o.Stays}
+		if o.Down == control.Offline {
+			state.failed = cmp.Or(o.Failed, failure.NetworkError)
 		}
-		d.takeDown(e, State{Reason: standing(o.Down), Stopped: o.Stays, failed: failed})
+		d.takeDown(e, state)
 	default:
 		e.sleeps, e.tried = nil, false
 	}
@@ -203,7 +204,7 @@ func (d *demand) Wake(ctx context.Context, u *Upstream) error {
 	}
 	if d.closed || d.waker == nil {
 		d.mu.Unlock()
-		return unwoken(name, failure.Failure{}, "server %q sleeps, and nothing is started any more", name)
+		return unwoken(name, failure.Died, "server %q sleeps, and nothing is started any more", name)
 	}
 	w := e.waking
 	if !w.pending() {
@@ -219,16 +220,15 @@ func (d *demand) Wake(ctx context.Context, u *Upstream) error {
 	case failure.Of(w.err).Class == failure.Unauthorized:
 		return w.err
 	case w.err != nil:
-		return unwoken(name, failure.Of(w.err), "server %q slept, and starting it for this request failed: %v", name, w.err)
+		const text = "server %q slept, and starting it for this request failed: %v"
+		return unwoken(name, failure.Of(w.err).Class, text, name, w.err)
 	}
 	return nil
 }
 
 // unwoken is the error of a request whose server goes on to sleep. It has the class of the start that failed.
-func unwoken(server string, of failure.Failure, format string, args ...any) error {
-	e := failure.As(cmp.Or(of.Class, failure.Died), server, jsonrpc.Errorf(protocol.CodeUnavailable, format, args...))
-	e.After, e.Status = of.After, of.Status
-	return e
+func unwoken(server string, class failure.Class, format string, args ...any) error {
+	return failure.As(cmp.Or(class, failure.Died), server, jsonrpc.Errorf(protocol.CodeUnavailable, format, args...))
 }
 
 // rouse begins to wake a server. d.mu is held.
@@ -390,7 +390,7 @@ func (d *demand) down(u *Upstream, why error) {
 		if login != nil {
 			e.waking.finish(login)
 		}
-		d.takeDown(e, State{Reason: fact(why), Stopped: u.Stopping(), Login: login != nil, failed: failure.Of(why)})
+		d.takeDown(e, State{Reason: fact(why), Stopped: u.Stopping(), Login: login != nil, failed: failure.Of(why).Class})
 	}
 }
 

@@ -333,11 +333,14 @@ func TestWakingFails(t *testing.T) {
 		"down": {set: func(m *sandman) {
 			m.fail = func(int) error { return &control.Refused{Code: control.CodeDown, Message: quoting} }
 		}, want: "pfar status says why"},
-		"it crashes":        {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.BackOff}) }, want: "it has crashed", gone: true},
-		"cannot be reached": {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Offline}) }, want: "it cannot be reached", gone: true, class: failure.NetworkError},
-		"stopped":           {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Stopped, Stays: true}) }, want: "it is stopped", gone: true},
-		"removed":           {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.mu.Lock(); m.r.OnDemand(nil); m.mu.Unlock() }, want: "declaration", gone: true},
-		"never comes":       {set: func(m *sandman) { m.silent = true }, want: "not ready within 4s"},
+		"it crashes": {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.BackOff}) }, want: "it has crashed", gone: true},
+		"cannot be reached": {
+			set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Offline}) },
+			want: "it cannot be reached", gone: true, class: failure.NetworkError,
+		},
+		"stopped":     {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Stopped, Stays: true}) }, want: "it is stopped", gone: true},
+		"removed":     {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.mu.Lock(); m.r.OnDemand(nil); m.mu.Unlock() }, want: "declaration", gone: true},
+		"never comes": {set: func(m *sandman) { m.silent = true }, want: "not ready within 4s"},
 		"does not speak": {set: func(m *sandman) {
 			m.script.Init = `{"protocolVersion":"1.0","capabilities":{}}`
 		}, want: "protocol", gone: true},

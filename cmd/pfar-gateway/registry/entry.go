@@ -55,14 +55,13 @@ type sleep struct {
 // outage is what is known of a server that pfard tries again and again to reach, or not before a person has signed in.
 type outage struct {
 	offline bool
-	failed  failure.Failure // how its last conversation has ended; the zero value: that is not known
-	login   bool            // a person is to sign in
-	next    time.Time       // when it is tried, with offline
-	trying  chan struct{}   // closed when it has been tried for a request; nil: it is not
-}
+	failed  failure.Class // of the last try, with offline; "": pfard does not know
+	login   bool          // a person is to sign in
 
-// asksLater reports whether its service has said when it wants to be asked again, and that is not yet.
-func (o *outage) asksLater() bool { return o.failed.After > 0 && time.Until(o.next) > 0 }
+	asksLater bool          // its service has set the time of the next try, with offline: calls start none
+	next      time.Time     // when it is tried, with offline
+	trying    chan struct{} // closed when it has been tried for a request; nil: it is not
+}
 
 // waitsForLogin takes pfard's word on whether a person is to sign in. Until there is one the server's own counts.
 func (e *entry) waitsForLogin(login bool) {

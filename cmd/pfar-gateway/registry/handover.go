@@ -268,7 +268,7 @@ func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, Kinds, boo
 	changed := r.table.serve(e, u, v)
 	event := Event{Server: u.Server().Name, Changed: changed}
 	if first {
-		e.state, e.failed = State{Up: true, Since: time.Now()}, failure.Failure{}
+		e.state = State{Up: true, Since: time.Now()}
 		event.Up = u
 		r.demand.awake(e, u)
 	}

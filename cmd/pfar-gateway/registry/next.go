@@ -16,7 +16,7 @@ func (d *demand) Next(ctx context.Context, gone *Upstream) bool {
 func (d *demand) Back(ctx context.Context, server string) bool {
 	d.mu.Lock()
 	var trying chan struct{}
-	if e := d.entries[server]; e != nil && e.offline && !e.asksLater() && !d.closed && d.waker != nil {
+	if e := d.entries[server]; e != nil && e.offline && !e.asksLater && !d.closed && d.waker != nil {
 		if e.trying == nil {
 			e.trying = make(chan struct{})
 			go d.try(server, e.trying, e.next)

@@ -52,7 +52,10 @@ func (t *table) publish(changed Kinds) {
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
 		state := e.state
-		state.Offline, state.failed, state.Next, state.Login = e.offline, e.failed, e.next, e.login || e.state.Login
+		state.Offline, state.Next, state.Login = e.offline, e.next, e.login || e.state.Login
+		if state.Offline {
+			state.failed = e.failed
+		}
 		if state.Login {
 			state.refusal = loginFirst(e.upstream.Server())
 		}
@@ -151,10 +154,11 @@ func (t *table) takeDown(e *entry, state State) {
 	if state.Since = e.state.Since; !e.down {
 		state.Since = time.Now()
 	}
-	e.served, e.down, e.state, e.failed = nil, true, state, state.failed
+	e.served, e.down, e.state = nil, true, state
 	forgotten := t.forget()
 	t.publish(changed)
-	e.waking.finish(&failure.Error{Failure: e.failed, Err: state.Reason}) // calls that wait for the server see the new lists
+	// Calls that wait for the server see the new lists.
+	e.waking.finish(failure.As(state.failed, name, state.Reason))
 	t.tell(Event{Server: name, Changed: changed})
 	if forgotten != "" {
 		t.tell(Event{Server: forgotten, Forgotten: true})

@@ -33,7 +33,7 @@ const (
 	Schema       = failure.Schema
 )
 
-// Key names the member of an error's data in which the class is. Only pfar may say it.
+// Key is the member of an error's data that holds the class. Only pfar may set it.
 const Key = failure.Key
 
 // Code is the JSON-RPC code of every error of the adapter's own: the server cannot be had now. The class says more.

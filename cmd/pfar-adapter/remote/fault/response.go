@@ -21,7 +21,10 @@ const ReasonHeader = "X-Pfar-Reason"
 // OfResponse returns the fault that a response is whose status is no success. Of its body, excerpt is the beginning.
 // login is the server's name, by which its owner signs in; "": nobody can.
 func OfResponse(status int, header http.Header, excerpt []byte, login string, now time.Time) *Fault {
-	f := &Fault{Status: status, Class: classOf(status), Retry: retryAfter(header, now)}
+	f := &Fault{Status: status, Class: classOf(status)}
+	if status == http.StatusTooManyRequests || spent(header) { // else a reset says nothing of this request
+		f.Retry = retryAfter(header, now)
+	}
 	f.Detail = "HTTP " + strconv.Itoa(status)
 	if name := http.StatusText(status); name != "" {
 		f.Detail += " " + name

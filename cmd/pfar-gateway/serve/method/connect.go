@@ -203,8 +203,9 @@ func (c *Connecting) refused(service string, err error) reply.Reply {
 	case answered && refused.Code != "":
 		return failed(string(refused.Code), "pfar does not connect %s: %v.", service, err)
 	}
-	c.Lost.Do(func() { c.Calls.Log.Warn("a set-up is not begun", "service", service, "error", err.Error()) })
-	return failed(notRunning, "pfar cannot connect %s now. The log of pfar's owner says why. Try again later.", service)
+	c.Lost.Do(func() { c.Calls.Log.Warn("cannot begin a set-up", "service", service, "error", err.Error()) })
+	return failed(notRunning, "pfar cannot connect %s now. Its owner finds the reason in the log of pfar-gateway. "+
+		"Try again later.", service)
 }
 
 // notRunning is the reason of what pfard is needed for, where nobody answers.
