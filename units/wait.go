@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
-
-	"github.com/pfar/pfar/policies/failure"
 )
 
 // Wait is what a server waits for in StateWaiting, and until when in StateOffline.
@@ -16,7 +14,7 @@ type Wait struct {
 	Until  time.Time `json:"next_try,omitzero"` // when pfar tries again to reach it; zero: it is not offline
 	NotMCP bool      `json:"not_mcp,omitempty"` // a web server is at its address that does not speak MCP
 
-	Failed failure.Class `json:"failure,omitempty"` // how the last try to reach it has ended; "": pfar does not know
+	Failed string `json:"failure,omitempty"` // failure.Class of the last try to reach it; "": not known
 
 	AsksLater bool `json:"asks_later,omitempty"` // its service has set Until, so that calls start no try
 }

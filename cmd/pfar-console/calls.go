@@ -63,7 +63,7 @@ var acts = map[bool]string{false: "grant", true: "grant-reads"}
 func (s *site) waiting(ctx context.Context, one *session) (content, error) {
 	all, err := s.desk.list(ctx)
 	answered, lost := s.desk.past(ctx)
-	b := waiting{Clients: s.byClient(one, all)}
+	b := waiting{Clients: byClient(one, all)}
 	for _, p := range answered {
 		if p.State != operator.Pending.String() && len(b.Past) < maxPast {
 			b.Past = append(b.Past, pastOf(p))
@@ -88,7 +88,7 @@ func pastOf(p operator.Past) past {
 }
 
 // byClient sorts what waits by whose it is, each client where its first call is.
-func (s *site) byClient(one *session, all []operator.Shown) (clients []client) {
+func byClient(one *session, all []operator.Shown) (clients []client) {
 	at := map[string]int{}
 	for i := range all {
 		c := &all[i]

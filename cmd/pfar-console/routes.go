@@ -90,7 +90,7 @@ func (s *site) taker(rest string) taker {
 			s.answer(w, r, one, subject, form)
 		}
 	case kind == "review" && units.IsServer(subject):
-		return s.accept(subject)
+		return accepting(s, subject)
 	case kind == "do":
 		if o, subject, ok := orderAt(subject); ok {
 			return s.carryOut(o, subject)
@@ -132,7 +132,7 @@ func (s *site) find(rest string) maker {
 	case kind == "server" && units.IsServer(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.serverPage(ctx, one, subject) }
 	case kind == "review" && units.IsServer(subject):
-		return func(ctx context.Context, one *session) (content, error) { return s.reviewPage(ctx, one, subject) }
+		return func(ctx context.Context, one *session) (content, error) { return s.desk.review(ctx, one, subject) }
 	case kind == "call" && callID(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.call(ctx, one, subject) }
 	case kind == "do":

@@ -127,8 +127,8 @@ const (
 	maxLines    = 4000
 )
 
-func (s *site) reviewPage(ctx context.Context, one *session, server string) (content, error) {
-	p, err := s.desk.pinsOf(ctx, server)
+func (d desk) review(ctx context.Context, one *session, server string) (content, error) {
+	p, err := d.pinsOf(ctx, server)
 	if err != nil {
 		return content{}, err
 	}
@@ -199,8 +199,8 @@ func linesOf(text string) (list []diffLine) {
 	return list
 }
 
-// accept has the gateway accept what a person has seen on the page of a server, by its digests.
-func (s *site) accept(server string) taker {
+// accepting has the gateway accept what a person has seen on the page of a server, by its digests.
+func accepting(s *site, server string) taker {
 	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
 		n, err := notice{}, error(loopback.ErrForm)
 		if form["act"] == "accept" {

@@ -9,22 +9,22 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/backoff"
 	"github.com/pfar/pfar/units/durable"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // history is what a launcher leaves for the next one in $RUNTIME_DIRECTORY, which the runner keeps over restarts that
 // it makes by itself and empties when the operator starts the unit. systemd 252 cannot grow RestartSec=.
 type history struct {
-	InRow  int           `json:"in_row"` // crashes since the last stable run
-	Recent int           `json:"recent"` // crashes since the last healthy one, which is longer
-	Last   time.Time     `json:"last"`
-	Why    string        `json:"why"`
-	NotMCP bool          `json:"not_mcp,omitempty"` // of units.Wait
-	Failed failure.Class `json:"failed,omitempty"`  // likewise
-	After  int64         `json:"after,omitempty"`   // seconds until the service wants to be asked; 0: not said
+	InRow  int       `json:"in_row"` // crashes since the last stable run
+	Recent int       `json:"recent"` // crashes since the last healthy one, which is longer
+	Last   time.Time `json:"last"`
+	Why    string    `json:"why"`
+	NotMCP bool      `json:"not_mcp,omitempty"` // of units.Wait
+	Failed string    `json:"failed,omitempty"`  // likewise
+	After  int64     `json:"after,omitempty"`   // seconds until the service wants to be asked; 0: not said
 
 	Remote bool `json:"-"` // pfar does not start the server: it is tried again, however often it could not be reached
 }
@@ -48,6 +48,15 @@ func (h history) crashed(now time.Time, up time.Duration, why string) history {
 	return history{
 		InRow: h.InRow + 1, Recent: h.Recent + 1, Last: now, Why: why, Remote: h.Remote,
 		NotMCP: h.NotMCP, Failed: h.Failed, After: h.After,
+	}
+}
+
+// learned notes the last failure of a remote server: its class, when the service wants to be asked again, and, unless
+// the server has served something, whether its address is a web server's.
+func (h *history) learned(m handover.Message, served bool) {
+	h.NotMCP, h.After, h.Failed = false, 0, ""
+	if h.Remote {
+		h.NotMCP, h.After, h.Failed = m.NotMCP && !served, max(0, m.After), m.Class
 	}
 }
 

@@ -316,7 +316,7 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 			if m.Unauthorized && l.history.Remote {
 				return l.waitForLogin(ctx, m)
 			}
-			l.learned(m)
+			l.history.learned(m, !l.ready.IsZero())
 			return l.crashed(cmp.Or(m.Failed, bubblewrap.ExitWords(err)), bubblewrap.WasKilled(err))
 		case m := <-messages:
 			if m.Failed != "" {
@@ -324,7 +324,7 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 				if m.Unauthorized && l.history.Remote {
 					return l.waitForLogin(ctx, m)
 				}
-				l.learned(m)
+				l.history.learned(m, !l.ready.IsZero())
 				return l.crashed(m.Failed, s.EndedKilled())
 			}
 			l.served(m.Ready)
@@ -341,16 +341,6 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 			}
 			return units.ExitGateway
 		}
-	}
-}
-
-// learned notes the last failure of a remote server: its class, when the service wants to be asked again, and, before the
-// server has served anything, whether its address is a web server's.
-func (l *launcher) learned(m handover.Message) {
-	l.history.NotMCP = m.NotMCP && l.history.Remote && l.ready.IsZero()
-	l.history.After, l.history.Failed = 0, ""
-	if l.history.Remote {
-		l.history.After, l.history.Failed = max(0, m.After), m.Class
 	}
 }
 

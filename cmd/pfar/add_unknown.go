@@ -252,8 +252,9 @@ func (a meeting) notMCP(ctx context.Context, s control.Server) error {
 	}
 	switch {
 	case len(a.variables) > 0:
-		return fail(exitFailed, "%w", none).withHint("nothing is declared; the vault keeps the secret. For a web API with a token, add a "+
-			"program that calls it: pfar add npm:PACKAGE --secret VARIABLE@%s", a.service.Domains[0])
+		const hint = "nothing is declared; the vault keeps the secret. For a web API with a token, add a program that " +
+			"calls it: pfar add npm:PACKAGE --secret VARIABLE@%s"
+		return fail(exitFailed, "%w", none).withHint(hint, a.service.Domains[0])
 	case a.yes: // that was said of another program
 		return fail(exitFailed, "%w", none).withHint("nothing is declared; for a server that opens pages of %s, run this without --yes",
 			a.service.Domains[0])

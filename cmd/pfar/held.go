@@ -43,7 +43,7 @@ func (c toolsVerb) explainMissing(ctx context.Context, words []string, found mat
 		}
 		code := exitFailed
 		if s.State == control.Offline {
-			code = exitOf(cmp.Or(s.Wait.Failed, failures.NetworkError))
+			code = exitOf(cmp.Or(failures.Class(s.Wait.Failed), failures.NetworkError))
 		}
 		err = fail(code, "%w: it is %s", silent, describe(s)).withHint("%s", remedy(s))
 		if !reachable(s) {

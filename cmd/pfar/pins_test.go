@@ -286,7 +286,8 @@ func TestPinsConfirm(t *testing.T) {
 	if code, out, err := b.run(t); code != exitOK || !strings.Contains(out, "notion  2         1") || !strings.Contains(err, "pfar pins accept notion") {
 		t.Errorf("exit %d, %s%s", code, out, err)
 	}
-	if code, out, _ := b.run(t, "accept", "notion", "--yes"); code != exitOK || !strings.Contains(out, `"outputSchema"`) || !strings.HasSuffix(out, "\naccepted: page\n") || len(person()) != 2 {
+	if code, out, _ := b.run(t, "accept", "notion", "--yes"); code != exitOK ||
+		!strings.Contains(out, `"outputSchema"`) || !strings.HasSuffix(out, "\naccepted: page\n") || len(person()) != 2 {
 		t.Errorf("all: exit %d, %s", code, out)
 	}
 	if code, out, err := b.run(t, "accept", "notion", "--yes"); code != exitOK || out != "" || !strings.Contains(err, "is left to be accepted") {
@@ -420,7 +421,7 @@ func TestPinsTooMany(t *testing.T) {
 		t.Errorf("exit %d, asked %s, %s", code, asked, problem)
 	}
 	code, out, problem := f.run(t, "accept", "notion", "--yes")
-	if code != exitOK || asked != `{"names":["seen@`+seen+`"]}` || !strings.Contains(problem, "run this again") || strings.Count(out, "This is not all of it; this is: pfar pins show notion") != 2 {
+	if code != exitOK || asked != `{"names":["seen@`+seen+`"]}` || !strings.Contains(problem, "run this again") || strings.Count(out, "To see all of it, run: pfar pins show notion") != 2 {
 		t.Errorf("exit %d, asked %s, %s%s", code, asked, out, problem)
 	}
 }

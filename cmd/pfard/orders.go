@@ -163,7 +163,8 @@ func (o *orders) onDemand() []control.OnDemand {
 			Offline: offline, Login: login,
 		}
 		if offline {
-			d.Next, d.Failed, d.AsksLater = s.status.Wait.Until, s.status.Wait.Failed, s.status.Wait.AsksLater
+			w := s.status.Wait
+			d.Next, d.Failed, d.AsksLater = w.Until, w.Failed, w.AsksLater
 		}
 		switch s.status.State {
 		case control.Sleeping:

@@ -69,7 +69,7 @@ func TestShipped(t *testing.T) {
 	}
 }
 
-// TestShippedSecrets wants a person to be led to each secret, and a placeholder to begin as it does: programs check that.
+// TestShippedSecrets wants a person to be led to each secret, and a placeholder to begin as it does, as programs check.
 func TestShippedSecrets(t *testing.T) {
 	unled := []string{"mongodb", "postgres"} // the person's own database
 	for _, c := range Load(nil, "").All() {

@@ -158,7 +158,7 @@ func (d arguments) pathIn(a Word, access string) string {
 	return option + d.shown(file, "", a.Line, access)
 }
 
-// listensAt reports whether a path is the one at which the server listens. It is a path of the sandbox, not of the host.
+// listensAt reports whether a path is the one at which the server listens, which is a path of its sandbox.
 func (d arguments) listensAt(file string) bool {
 	own := d.path.Text
 	return d.hasPath() && (file == own || file == own+".in" || file == own+".out" || file == path.Dir(own))

@@ -81,8 +81,8 @@ func (d *draft) connect() {
 }
 
 // hasPath reports whether a server is reached at a path of a machine.
-func (d *draft) hasPath() bool {
-	return d.kind == string(declaration.UDS) || d.kind == string(declaration.Pipe)
+func (r remote) hasPath() bool {
+	return r.kind == string(declaration.UDS) || r.kind == string(declaration.Pipe)
 }
 
 // attach has pfar connect to a server that runs on this machine and that pfar does not start.
@@ -114,17 +114,17 @@ func (d *draft) attach() {
 		d.header(h)
 	}
 	if d.url.Text != "" {
-		d.note(d.url.Line, "url is left out; if the server does not have the path /mcp, add url with pfar edit %s", d.p.Server)
+		d.note(d.url.Line, "url is left out; add it if the server has another path than /mcp: pfar edit %s", d.p.Server)
 	}
 	d.unstarted("pfar does not start this server")
 }
 
 // unstarted leaves out what is for a program that pfar starts.
-func (d *draft) unstarted(why string) {
-	for _, v := range d.env {
-		d.note(v.Line, "the variable %s is left out: it is for a program, and %s", block.QuoteName(v.Name), why)
+func (e *Entry) unstarted(why string) {
+	for _, v := range e.env {
+		e.note(v.Line, "the variable %s is left out: it is for a program, and %s", block.QuoteName(v.Name), why)
 	}
-	d.env, d.args, d.cwd = nil, nil, Word{}
+	e.env, e.args, e.cwd = nil, nil, Word{}
 }
 
 func local(host string) bool {

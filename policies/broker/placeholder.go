@@ -81,7 +81,8 @@ type prefix struct {
 func prefixes() []prefix {
 	return []prefix{
 		{text: "github_pat_"}, {text: "ghp_"}, {text: "gho_"}, {text: "ghu_"}, {text: "ghs_"}, {text: "ghr_"}, {text: "glpat-"},
-		{text: "sk-ant-"}, {text: "sk-proj-"}, {text: "sk-"}, {text: "sk_live_"}, {text: "sk_test_"}, {text: "rk_live_"}, {text: "rk_test_"},
+		{text: "sk-ant-"}, {text: "sk-proj-"}, {text: "sk-"}, {text: "sk_live_"}, {text: "sk_test_"}, {text: "rk_live_"},
+		{text: "rk_test_"},
 		{text: "xoxb-"}, {text: "xoxp-"}, {text: "xoxa-"}, {text: "xapp-"}, {text: "ntn_"}, {text: "secret_"}, {text: "lin_api_"},
 		{text: "SG."}, {text: "AKIA"}, {text: "ASIA"}, {text: "AIza"}, {text: "eyJ"}, {text: "npm_"}, {text: "hf_"},
 		{text: "figd_"}, {text: "dop_v1_"}, {text: "shpat_"}, {text: "ATATT3"}, {text: "AGE-SECRET-KEY-"},

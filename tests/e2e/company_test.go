@@ -261,7 +261,8 @@ func (p *pfar) pagesOfNginx(asked <-chan companyAsked) {
 		}
 	}
 	p.await("later being offline", soon, offline("later", "after failure 1: initializing: rate_limited"))
-	if told := toldOf(p.t, c.calls(p.t, "later")); told.Class != failure.RateLimited || told.After < 300 || told.After > 1000 {
+	told := toldOf(p.t, c.calls(p.t, "later"))
+	if told.Class != failure.RateLimited || told.After < 300 || told.After > 1000 {
 		p.t.Errorf("a call of a server that wants to be asked later: %+v", told)
 	}
 	if s := server(p.last(), "later"); !strings.Contains(s.Detail, "after failure 1: ") {
@@ -275,7 +276,7 @@ func (p *pfar) pagesOfNginx(asked <-chan companyAsked) {
 	a, err := c.ask("tools/call", params, `"x"`, "", "")
 	check(p.t, err)
 	const large = "server: schema: HTTP 413 Request Entity Too Large"
-	if told := toldOf(p.t, a.value); told.Class != failure.Schema || told.Status != 413 || evilSaid(p.t, a) != large {
+	if told = toldOf(p.t, a.value); told.Class != failure.Schema || told.Status != 413 || evilSaid(p.t, a) != large {
 		p.t.Errorf("a body over nginx's limit: %+v, %s", told, evilSaid(p.t, a))
 	}
 	c.echoes(p.t, "small", "hello")

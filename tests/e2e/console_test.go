@@ -272,7 +272,9 @@ func TestConsoleWants(t *testing.T) {
 		t.Errorf("a client has %q", names)
 	}
 	b, now := s.visit(`await page.click("text=Wants");`)
-	for _, want := range []string{"pfar vault set token_of_lacks", "Review 8 held definitions", "Review 8 unreviewed definitions"} {
+	for _, want := range []string{
+		"pfar vault set token_of_lacks", "Review 8 held definitions", "Review 8 unreviewed definitions",
+	} {
 		if !strings.Contains(now.Text, want) {
 			t.Errorf("the page has no %q: %s", want, now.Text)
 		}

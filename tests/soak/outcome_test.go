@@ -32,7 +32,8 @@ const (
 )
 
 // notRecorded is how a gateway refuses a call that ends before there is a file to record it in, or after.
-const notRecorded = "has not run: the record of the call could not be opened, and pfar does nothing that it cannot record"
+const notRecorded = "has not run: the record of the call could not be opened, " +
+	"and pfar does nothing that it cannot record"
 
 // failure is an error as a client sees it.
 type failure struct {

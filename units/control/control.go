@@ -13,7 +13,6 @@ import (
 
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/egress"
-	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -185,7 +184,7 @@ type OnDemand struct {
 	Stays   bool            `json:"stays,omitempty"`   // down until somebody starts it
 	Offline bool            `json:"offline,omitempty"` // pfar tries again and again to reach it: Wake has it tried now
 	Next    time.Time       `json:"next,omitzero"`     // with Offline: when that is done without Wake
-	Failed  failure.Class   `json:"failed,omitempty"`  // with Offline: of the last try; "": that is not known
+	Failed  string          `json:"failed,omitempty"`  // with Offline: failure.Class of the last try; "": not known
 
 	AsksLater bool `json:"asks_later,omitempty"` // with Offline: its service has set Next, and Wake does not change it
 

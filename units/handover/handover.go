@@ -20,7 +20,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/packet"
 )
@@ -132,7 +131,7 @@ type Shown struct {
 	Scopes       []string `json:"scopes,omitempty"`       // that its token lacks, if the server names some
 	After        int64    `json:"after,omitempty"`        // seconds until it wants to be asked again; 0: not said
 
-	Class failure.Class `json:"class,omitempty"` // of the failure; "": it has none
+	Class string `json:"class,omitempty"` // failure.Class; "": it has none
 }
 
 // Begin says whether the program that Expect tells of may be started. If not, the gateway hangs up once it may: then a

@@ -119,7 +119,7 @@ func shown(err error) (s handover.Shown) {
 	if !ok {
 		return s
 	}
-	s.Class = e.Class
+	s.Class = string(e.Class)
 	s.Unauthorized = e.Class == failure.Unauthorized || e.Wants.Code == oauth.InsufficientScope
 	if units.ScopeOptions(e.Wants.Scopes) != "" {
 		s.Scopes = e.Wants.Scopes

@@ -90,8 +90,8 @@ func (d *demand) demanded(o control.OnDemand) bool {
 		d.entries[o.Server.Name] = e
 		d.publish(0)
 	}
-	if e.offline != o.Offline || !e.next.Equal(o.Next) || e.login != o.Login || e.failed != o.Failed {
-		e.offline, e.next, e.failed = o.Offline, o.Next, o.Failed
+	if e.offline != o.Offline || !e.next.Equal(o.Next) || e.login != o.Login || string(e.failed) != o.Failed {
+		e.offline, e.next, e.failed = o.Offline, o.Next, failure.Class(o.Failed)
 		if e.waitsForLogin(o.Login); o.Login {
 			e.waking.finish(loginFirst(o.Server))
 		}
@@ -112,7 +112,7 @@ func (d *demand) demanded(o control.OnDemand) bool {
 		e.sleeps, e.tried = nil, false
 		state := State{Reason: standing(o.Down), Stopped: o.Stays}
 		if o.Down == control.Offline {
-			state.failed = cmp.Or(o.Failed, failure.NetworkError)
+			state.failed = cmp.Or(failure.Class(o.Failed), failure.NetworkError)
 		}
 		d.takeDown(e, state)
 	default:

@@ -335,7 +335,8 @@ func TestWakingFails(t *testing.T) {
 		}, want: "pfar status says why"},
 		"it crashes": {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.BackOff}) }, want: "it has crashed", gone: true},
 		"cannot be reached": {
-			set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Offline}) },
+			set:  func(m *sandman) { m.silent = true },
+			then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Offline}) },
 			want: "it cannot be reached", gone: true, class: failure.NetworkError,
 		},
 		"stopped":     {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Stopped, Stays: true}) }, want: "it is stopped", gone: true},
