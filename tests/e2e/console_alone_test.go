@@ -156,7 +156,8 @@ func (k *loneConsole) has(n int, text string) {
 		line := strings.NewReplacer("\n", " ", "\r", " ").Replace(text)
 		k.pins.Held = append(k.pins.Held, operator.Held{
 			Kind: "tool", Title: "search" + text, State: "changed", Digest: strings.Repeat("ab", 32), Suspicious: "words" + text,
-			Results: "typed values alone" + text, Diff: "--- accepted\n+++ offered\n-old" + line + "\n+new" + line + "\n",
+			Results: "typed values alone" + text,
+			Diff:    "--- accepted\n+++ offered\n@@ -1 +1 @@\n-old" + line + "\n+new" + line + "\n",
 		})
 		k.stains = append(k.stains, operator.Stain{
 			Server: fmt.Sprint("notes", i, text), Label: label, Places: []string{"/srv" + text},
