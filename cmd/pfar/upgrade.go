@@ -169,10 +169,10 @@ func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions)
 	}
 	out.offered = trialVerb(c).offers(ctx, name)
 	next := control.Text{New: d.with(to), Old: control.DigestOf(d.text), Back: chosen.back}
+	written := rewrite{d.server.File, next.Old, control.DigestOf(next.New)}
 	done, err := c.control().Declare(ctx, name, next)
 	if err != nil {
-		return undeclared(err, fmt.Sprintf("nothing was changed: %s goes on with %s", name, from), "",
-			rewrite{d.server.File, next.Old, control.DigestOf(next.New)})
+		return undeclared(err, fmt.Sprintf("nothing was changed: %s goes on with %s", name, from), "", written)
 	}
 	if !done.Done {
 		writeDiagnostics(c.stderr, done.Diagnostics)
@@ -184,6 +184,9 @@ func (c upgradeVerb) upgrade(ctx context.Context, name string, o upgradeOptions)
 		}
 		return secrets.askToGive(ctx, g, false)
 	})
+	if cutOff(err) {
+		return undeclared(err, "", "", written)
+	}
 	if err != nil {
 		return fmt.Errorf("the declaration names %s now, but its secrets are kept from it: %w", to, err)
 	}
