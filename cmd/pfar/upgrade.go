@@ -260,7 +260,11 @@ func (c upgradeVerb) await(ctx context.Context, before control.Server, out upgra
 		return err == nil && (idle || settledSince(before, now)), err
 	})
 	if err != nil {
-		return fail(exitFailed, "the declaration names %s now, but %w", out.To, err).withHint("pfar status %s", out.Server)
+		hint := "pfar status " + out.Server
+		if cutOff(err) {
+			hint = escape(out.File, oneLine) + " was changed; the same command goes on from there"
+		}
+		return fail(exitFailed, "the declaration names %s now, but %w", out.To, err).withHint("%s", hint)
 	}
 	out.State, out.Detail = now.State, detail(now)
 	told := out.Changes
