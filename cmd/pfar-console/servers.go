@@ -45,7 +45,7 @@ var errNothingSaid error = &ask.Refusal{Reason: "pfard has not said yet what run
 // servers are all that are declared.
 type servers struct{ Servers []server }
 
-// server is one server with its state and what it lacks.
+// server is what the pages show of one server: its state, and what its owner can grant it.
 type server struct {
 	Path, Name string
 	State      string

@@ -47,8 +47,8 @@ func openServers(t *testing.T) *opened {
 	return o
 }
 
-// TestServers: the pages show the state of each server, what it lacks with the command that grants it, and the facts of
-// each tool.
+// TestServers: the pages show the state of each server, the command for each thing that it wants, and the facts of each
+// tool.
 func TestServers(t *testing.T) {
 	o := openServers(t)
 	list := o.do("GET", o.home+"servers", "").text

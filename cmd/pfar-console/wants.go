@@ -21,7 +21,7 @@ type lacking struct {
 	Sessions []want
 }
 
-// wanting is one server and what it lacks.
+// wanting is one server, and what its owner can grant it.
 type wanting struct {
 	Name   string
 	Wants  []want
@@ -137,11 +137,11 @@ func (d desk) review(ctx context.Context, one *session, server string) (content,
 	return content{title: "Definitions of " + b.Server, template: "review", body: b, quiet: true}, nil
 }
 
-// reviewOf is what the page of a server shows, and the names with digests of what it accepts.
+// reviewOf returns what the page shows. names are the definitions that its button accepts, as TITLE@DIGEST.
 func reviewOf(p operator.ServerPins) (r review, names []string) {
 	r.Server, r.Error, r.Version = visible.Reveal(p.Server), visible.Reveal(p.Error), visible.Reveal(p.Version)
 	r.Drift, r.Left = visible.Reveal(strings.Join(p.Drift, ", ")), p.Left
-	names = []string{} // null is no list
+	names = []string{} // the gateway refuses null in its place
 	lines := 0
 	add := func(d definition, text, name string) {
 		d.Lines = linesOf(text)

@@ -74,8 +74,8 @@ func TestWants(t *testing.T) {
 
 var seenOfReview = regexp.MustCompile(`name="seen" value="([0-9a-f]{64})"`)
 
-// TestReview: the page shows new definitions whole and what has changed in the others, and accepts what it has shown,
-// by digests. What it cannot show whole it does not accept.
+// TestReview: the page shows new definitions whole and the changes in others. Its button accepts exactly these, by
+// their digests. What it cannot show whole it does not accept.
 func TestReview(t *testing.T) {
 	o := openWants(t)
 	path := o.home + "review/notes"

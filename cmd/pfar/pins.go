@@ -278,7 +278,7 @@ func (c pinsVerb) printHeld(w io.Writer, server string, held []operator.Held) {
 	}
 }
 
-// printCut says how to see a definition of which a part was left out.
+// printCut names the command that shows a definition in full.
 func (c pinsVerb) printCut(w io.Writer, server, title string) {
 	command := escape(pinsShowLine(server, title)+" --json", oneLine)
 	fmt.Fprintln(w, c.paint(w, red, "The text above is cut. To see all of it, run: "+command))

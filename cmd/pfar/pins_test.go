@@ -421,7 +421,9 @@ func TestPinsTooMany(t *testing.T) {
 		t.Errorf("exit %d, asked %s, %s", code, asked, problem)
 	}
 	code, out, problem := f.run(t, "accept", "notion", "--yes")
-	if code != exitOK || asked != `{"names":["seen@`+seen+`"]}` || !strings.Contains(problem, "run this again") || strings.Count(out, "To see all of it, run: pfar pins show notion") != 2 {
+	if code != exitOK || asked != `{"names":["seen@`+seen+`"]}` ||
+		!strings.Contains(problem, "run this again") ||
+		strings.Count(out, "To see all of it, run: pfar pins show notion") != 2 {
 		t.Errorf("exit %d, asked %s, %s%s", code, asked, out, problem)
 	}
 }

@@ -119,7 +119,7 @@ func (d *draft) attach() {
 	d.unstarted("pfar does not start this server")
 }
 
-// unstarted leaves out what is for a program that pfar starts.
+// unstarted drops what only a program that pfar starts could use, and notes why.
 func (e *Entry) unstarted(why string) {
 	for _, v := range e.env {
 		e.note(v.Line, "the variable %s is left out: it is for a program, and %s", block.QuoteName(v.Name), why)

@@ -9,7 +9,7 @@ import (
 // Kind is a kind of definition.
 type Kind string
 
-// Program is the kind of what runs, which is no definition of the server's and reaches no model.
+// Program is the kind of the fingerprint of a server's program. It is no definition, and no model reads it.
 const Program Kind = "program"
 
 // ServerPins is what is known of one server's definitions.
@@ -69,7 +69,7 @@ type Known struct {
 	Seen    time.Time       `json:"first_seen"`
 	Gone    bool            `json:"gone,omitempty"`
 	Results string          `json:"results,omitempty"`  // as in Held
-	Text    string          `json:"text,omitempty"`     // for people: of what is named or unreviewed
+	Text    string          `json:"text,omitempty"`     // for people; only if it was named or is unreviewed
 	Cut     int             `json:"text_cut,omitempty"` // bytes that it lacks
 	Raw     json.RawMessage `json:"definition"`
 }

@@ -333,7 +333,11 @@ func TestWakingFails(t *testing.T) {
 		"down": {set: func(m *sandman) {
 			m.fail = func(int) error { return &control.Refused{Code: control.CodeDown, Message: quoting} }
 		}, want: "pfar status says why"},
-		"it crashes": {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.BackOff}) }, want: "it has crashed", gone: true},
+		"it crashes": {
+			set:  func(m *sandman) { m.silent = true },
+			then: func(m *sandman) { m.tell(control.OnDemand{Down: control.BackOff}) },
+			want: "it has crashed", gone: true,
+		},
 		"cannot be reached": {
 			set:  func(m *sandman) { m.silent = true },
 			then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Offline}) },

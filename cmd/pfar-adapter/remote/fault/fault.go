@@ -74,7 +74,7 @@ func (f *Fault) words(detail string) string {
 	return words
 }
 
-// In returns the fault with words before its detail. They say what has failed.
+// In returns the fault with words before its detail that name the step that failed.
 func (f *Fault) In(words string) *Fault {
 	return &Fault{Class: f.Class, Status: f.Status, Retry: f.Retry, Detail: words + ": " + f.Detail, Cause: f.Cause}
 }
