@@ -231,13 +231,13 @@ func TestCrashes(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
 	m.Put(t, "/etc/pfar/mcp.d/bad.hcl", fmt.Sprintf("label = \"public\"\nserver {\n  command = %q\n  args = [\"-crash\"]\n}\n", programs+"/echo"), 0o644)
-	s := becomes(t, m, "bad", control.BackOff)
-	if !strings.Contains(s.Detail, "of 3") {
-		t.Errorf("back-off: %q", s.Detail)
-	}
-	bed.Eventually(t, soon, func() error {
-		if s, err := server(m, "bad"); err != nil || s.State != control.Failed {
-			return fmt.Errorf("%+v, %w", s, err)
+	becomes(t, m, "bad", control.Failed)
+	bed.Eventually(t, soon, func() error { // its back-off was over too soon for status to show it for sure
+		m.Run(t, "journalctl", "--sync")
+		for _, want := range []string{"back-off 1s after crash 1 of 3", "back-off 5s after crash 2 of 3"} {
+			if r := m.Try("pfar", "logs", "bad"); !strings.Contains(r.Stdout, want) {
+				return fmt.Errorf("pfar logs has no %q: %s", want, r)
+			}
 		}
 		return nil
 	})
