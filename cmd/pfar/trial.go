@@ -131,14 +131,20 @@ func (c trialVerb) printTested(list []tested) error {
 
 const refreshHelp = `Ask a server again for its tools, prompts and resources, and print the changes. Changes that
 break callers come first: removed tools, new required arguments, and arguments that allow fewer values. pfar
-starts a server that sleeps. pfar marks the definitions that it holds; "pfar pins" shows them.`
+starts a server that sleeps. pfar marks the definitions that it holds; "pfar pins" shows them. Without NAME, ask
+every server that runs. The exit code is 1 if pfar could not ask one.`
 
 func (c trialVerb) refreshCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
-		Use: "refresh NAME", Short: "List a server's tools again, and print what has changed", Long: refreshHelp,
-		Example: example("pfar refresh notion", "pfar refresh notion --json"),
-		Args:    arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredServers),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.refresh(cmd.Context(), args[0]) },
+		Use: "refresh [NAME]", Short: "List the tools of servers again, and print what has changed", Long: refreshHelp,
+		Example: example("pfar refresh", "pfar refresh notion --json"),
+		Args:    arguments("[NAME]"), ValidArgsFunction: offerFirst(c.offeredServers),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.refreshAll(cmd.Context())
+			}
+			return c.refresh(cmd.Context(), args[0])
+		},
 	})
 }
 
@@ -150,8 +156,8 @@ func (c trialVerb) refresh(ctx context.Context, name string) error {
 	if !reachable(s) {
 		return fail(exitFailed, "%s is %s", s.Name, describe(s)).withHint("%s", remedy(s))
 	}
-	changes := []drift.Change{}
-	if err := c.askOperator(ctx, http.MethodPost, "/servers/"+name+"/refresh", struct{}{}, &changes); err != nil {
+	changes, err := c.listAgain(ctx, name)
+	if err != nil {
 		return err
 	}
 	if c.json() {
@@ -162,6 +168,63 @@ func (c trialVerb) refresh(ctx context.Context, name string) error {
 	}
 	c.printChanges(c.stdout, changes)
 	return nil
+}
+
+// refreshed is what came of asking a server for its list again.
+type refreshed struct {
+	Server  string         `json:"server"`
+	Changes []drift.Change `json:"changes"`
+	Error   string         `json:"error,omitempty"` // why it could not be asked
+}
+
+func (c trialVerb) refreshAll(ctx context.Context) error {
+	report, err := c.report(ctx)
+	if err != nil {
+		return err
+	}
+	list, failed := []refreshed{}, []string{}
+	for _, s := range report.Servers {
+		if !s.State.Up() {
+			continue
+		}
+		r := refreshed{Server: s.Name}
+		if r.Changes, err = c.listAgain(ctx, s.Name); err != nil {
+			r.Error, failed = err.Error(), append(failed, s.Name)
+		}
+		list = append(list, r)
+	}
+	if c.json() {
+		if err := c.printJSON(list); err != nil {
+			return err
+		}
+	} else {
+		c.printRefreshed(list)
+	}
+	if len(failed) > 0 {
+		return fail(exitFailed, "not asked: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+func (c trialVerb) printRefreshed(list []refreshed) {
+	for _, r := range list {
+		switch {
+		case r.Error != "":
+			fmt.Fprintf(c.stderr, "%s: %s\n", r.Server, escape(r.Error, oneLine))
+		case len(r.Changes) == 0:
+			fmt.Fprintf(c.stderr, "%s offers what it did\n", r.Server)
+		default:
+			fmt.Fprintf(c.stdout, "%s:\n", r.Server)
+			c.printChanges(c.stdout, r.Changes)
+		}
+	}
+}
+
+// listAgain has the gateway ask a server for its list, and is what has changed in it.
+func (c trialVerb) listAgain(ctx context.Context, name string) ([]drift.Change, error) {
+	var changes []drift.Change
+	err := c.askOperator(ctx, http.MethodPost, "/servers/"+name+"/refresh", struct{}{}, &changes)
+	return append([]drift.Change{}, changes...), err // an empty list in JSON, never null
 }
 
 // printChanges lists what has changed in the definitions of a server, if anything has.

@@ -24,7 +24,13 @@ func (s someServers) Verify(_ context.Context, server string) (units.Verificatio
 	return units.Verification{}, errors.New("the server is ending")
 }
 
-func (s someServers) Refresh(context.Context, string) ([]drift.Change, error) {
+func (s someServers) Refresh(_ context.Context, server string) ([]drift.Change, error) {
+	switch server {
+	case "ending":
+		return nil, errors.New("the server is ending")
+	case "bare", "wiki":
+		return nil, nil
+	}
 	return []drift.Change{
 		{
 			Kind:   "tool",
@@ -106,6 +112,27 @@ func TestRefresh(t *testing.T) {
 	n = b.again("")
 	if code := n.run(t.Context(), []string{"refresh", "down"}); code != exitFailed {
 		t.Errorf("of one that is down: %d", code)
+	}
+}
+
+// TestRefreshAll asks every server that runs, tells of each, and fails if one could not be asked.
+func TestRefreshAll(t *testing.T) {
+	b := tried(t, someServers{"ending": {}, "notion": {}, "wiki": {}})
+	code := b.run(t.Context(), []string{"refresh"})
+	out := strings.Join(strings.Fields(b.out.String()), " ")
+	if code != exitFailed || !strings.Contains(out, "notion: CHANGE") || !strings.Contains(out, "new tool new") ||
+		strings.Contains(out, "asleep") || strings.Contains(out, "down") ||
+		!strings.Contains(b.err.String(), "wiki offers what it did\n") ||
+		!strings.Contains(b.err.String(), "ending: the server is ending\n") ||
+		!strings.Contains(b.err.String(), "not asked: ending") {
+		t.Errorf("%d\n%s%s", code, b.out, b.err)
+	}
+	n := b.again("")
+	var list []refreshed
+	if code := n.run(t.Context(), []string{"refresh", "--json"}); code != exitFailed ||
+		json.Unmarshal(n.out.Bytes(), &list) != nil || len(list) != 3 || list[0].Server != "ending" ||
+		list[0].Error == "" || len(list[1].Changes) != 2 || list[2].Changes == nil {
+		t.Errorf("as JSON: %d\n%s%s", code, n.out, n.err)
 	}
 }
 
