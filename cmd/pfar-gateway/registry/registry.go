@@ -43,6 +43,7 @@ func New(log *slog.Logger, version string, limits Limits) *Registry {
 	r.table = &table{views: r.views, reviewer: by, entries: make(map[string]*entry)}
 	r.sessions = &sessions{
 		log: log, limits: &r.limits, stored: kept, owned: make(map[string]*owned), orphans: make(map[string]orphan),
+		later:  make(map[string]time.Time),
 		freed:  func(main *Upstream) { go r.demand.renew(main) },
 		unmade: rate.Sometimes{Interval: time.Minute},
 	}

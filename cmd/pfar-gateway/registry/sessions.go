@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -42,9 +43,10 @@ type sessions struct {
 	freed  func(main *Upstream) // is called when a process has ended; must not block
 	unmade rate.Sometimes       // of the log's entries about processes that are not started
 
-	mu      sync.Mutex        // may be taken with the registry's lock held, but not the other way round
-	owned   map[string]*owned // by handle
-	orphans map[string]orphan // by handle
+	mu      sync.Mutex           // may be taken with the registry's lock held, but not the other way round
+	owned   map[string]*owned    // by handle
+	orphans map[string]orphan    // by handle
+	later   map[string]time.Time // when the service of a server wants to be asked again, by server
 	closed  bool
 }
 
@@ -102,7 +104,12 @@ func (s *sessions) Start(ctx context.Context, main *Upstream, client SessionClie
 		err = protocol.Interrupted(ctx)
 	case failure.Of(err).Class == failure.Unauthorized:
 	default:
+		f := failure.Of(err)
 		err = jsonrpc.Errorf(code, "starting a process of %q for this session: %v", o.server, err)
+		if f.Class != "" {
+			e := failure.As(f.Class, o.server, err)
+			e.After, err = f.After, e
+		}
 	}
 	s.release(o)
 	return Own{}, nil, err
@@ -138,10 +145,37 @@ func (s *sessions) await(ctx context.Context, o *owned) error {
 		if login := unsigned(o.main.Server(), o.err); login != nil {
 			return login
 		}
-		return fact(o.err)
+		return classed(o.server, o.err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// classed is why a conversation has ended as clients may have it, with its class and when to try again.
+func classed(server string, why error) error {
+	f := failure.Of(why)
+	if f.Class == "" {
+		return fact(why)
+	}
+	e := failure.As(f.Class, server, fact(why))
+	e.After = shown(why).After
+	return e
+}
+
+// longestPause is how long no process of a server is started at most because its service wants to be asked later.
+const longestPause = time.Hour
+
+// paused returns the error of a start that comes before a service wants to be asked again. s.mu is held.
+func (s *sessions) paused(server string) error {
+	wait := time.Until(s.later[server])
+	if wait <= 0 {
+		delete(s.later, server)
+		return nil
+	}
+	e := failure.As(failure.RateLimited, server, jsonrpc.Errorf(protocol.CodeUnavailable,
+		"starting a process of %q for this session: its service wants to be asked later", server))
+	e.After = int64(math.Ceil(wait.Seconds()))
+	return e
 }
 
 // End ends a session's process.
@@ -154,6 +188,9 @@ func (s *sessions) own(o *owned) error {
 	if s.opener == nil || s.closed {
 		return jsonrpc.Errorf(protocol.CodeUnavailable, "server %q: no processes are started for single sessions here",
 			o.server)
+	}
+	if err := s.paused(o.server); err != nil {
+		return err
 	}
 	n := 0
 	for _, other := range s.owned {
@@ -241,6 +278,7 @@ func (s *sessions) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 	})
 	go u.Run()
 	if o.err = begin(ctx); o.err != nil {
+		s.postpone(o.server, time.Duration(shown(o.err).After)*time.Second)
 		if ctx.Err() == nil { // its launcher ends by itself, and pfard hears from it why
 			o.end.Do(func() {})
 		}
@@ -275,6 +313,16 @@ func (s *sessions) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 	s.mu.Unlock()
 	o.main.Idle().Touch()
 	s.freed(o.main)
+}
+
+// postpone has no process of a server started for a while.
+func (s *sessions) postpone(server string, pause time.Duration) {
+	if pause <= 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.later[server] = time.Now().Add(min(pause, longestPause))
 }
 
 // greet is the handshake of a session's process, in the generation of its client where the server knows that: its
