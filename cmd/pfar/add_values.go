@@ -58,7 +58,11 @@ func (v *secretValues) read(ctx context.Context, now control.Flow) answer {
 		v.explain(now)
 		return v.prompt(ctx, w)
 	case refused:
-		return answer{err: fail(exitFailed, "the service refuses the value: %s", now.Detail)}
+		what := "the service refuses the value"
+		if now.Ended {
+			what = now.Server + " does not run with the value"
+		}
+		return answer{err: fail(exitFailed, "%s: %s", what, now.Detail)}
 	case !v.piped:
 		v.piped = true
 		a := v.secret(ctx, valueOf(w.Key), "")
@@ -161,11 +165,15 @@ func (v *secretValues) explanation(now control.Flow) string {
 	p := page{columns: columnsOf(v.stderr)}
 	if now.State == control.CredentialRefused && now.Attempts > 0 {
 		p.WriteString("\n")
-		words := fmt.Sprintf("The service refuses the value (%d of %d).", now.Attempts, setup.MaxRefused)
+		words, detail := "The service refuses the value (%d of %d).", " The server says:"
+		if now.Ended {
+			words, detail = "With this value the server has ended (%d of %d).", ""
+		}
+		words = fmt.Sprintf(words, now.Attempts, setup.MaxRefused)
 		if now.Detail == "" {
 			p.words(words)
 		} else {
-			p.words(words + " The server says:")
+			p.words(words + detail)
 			p.line("  ", escape(now.Detail, oneLine))
 		}
 	}

@@ -54,7 +54,10 @@ func (c statusVerb) awaited(now control.Flow) (words string) {
 	if now.Paged {
 		words += " on its page"
 	}
-	if now.State == control.CredentialRefused {
+	switch {
+	case now.State == control.CredentialRefused && now.Ended:
+		words += " (the server ended with the last one)"
+	case now.State == control.CredentialRefused:
 		words += " (the service refused the last one)"
 	}
 	return words + ", " + age(max(now.Deadline.Sub(c.now()), time.Second)) + " left"

@@ -226,7 +226,12 @@ func (s *server) under() bool {
 // hopeless returns why a set-up need not wait for a server; nil: the server may still run.
 func (s *server) hopeless() error {
 	switch s.status.State {
-	case control.Failed, control.Waiting, control.BackOff, control.Offline, control.Stopped, control.Sleeping:
+	case control.Failed, control.BackOff:
+		if s.status.Crashes > 0 {
+			return &setups.Ended{Err: s.down()}
+		}
+		return s.down()
+	case control.Waiting, control.Offline, control.Stopped, control.Sleeping:
 		return s.down()
 	}
 	return nil

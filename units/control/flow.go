@@ -33,6 +33,7 @@ type Flow struct {
 	Reason    FlowReason `json:"reason,omitempty"`   // of FlowFailed: the same in one word
 	Wants     *Wanted    `json:"wants,omitempty"`    // of AwaitingCredential and CredentialRefused
 	Attempts  int        `json:"attempts,omitempty"` // values that were refused
+	Ended     bool       `json:"ended,omitempty"`    // of CredentialRefused: the server has ended by itself with the last value
 	Deadline  time.Time  `json:"deadline,omitzero"`  // while it waits for a person
 	Page      string     `json:"page,omitempty"`     // URL of the one-time page
 	Paged     bool       `json:"paged,omitempty"`    // of a Report, which does not tell Page: there is one

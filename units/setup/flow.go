@@ -38,6 +38,7 @@ type Asked struct {
 	Touched bool `json:"touched,omitempty"`  // it has begun to write and start: a failure stops the server
 	SignIns int  `json:"sign_ins,omitempty"` // that a person has begun
 	Retry   bool `json:"retry,omitempty"`    // it waits once more, and Detail says why the last answer did not serve
+	Ended   bool `json:"ended,omitempty"`    // of Again: no service has refused the values, but the server ended with them
 }
 
 // Result is what the end of a flow tells.
@@ -93,7 +94,7 @@ const MaxSignIns = 10
 func (f Flow) View() control.Flow {
 	v := control.Flow{
 		ID: f.ID, Server: f.Server, Service: f.Service, Principal: f.Principal, State: f.State, Detail: f.Detail,
-		Retry: f.Retry, Reason: f.Reason, Attempts: f.Attempts, Tools: f.Tools, Verified: f.Verified,
+		Retry: f.Retry, Ended: f.Ended, Reason: f.Reason, Attempts: f.Attempts, Tools: f.Tools, Verified: f.Verified,
 	}
 	if f.waits() {
 		v.Deadline = f.Deadline

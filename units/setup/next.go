@@ -45,6 +45,7 @@ const (
 	Listed       Kind = "listed"      // the server runs and has tools
 	NoneListed   Kind = "none listed" // it runs and has none
 	NotStarted   Kind = "not started"
+	Ended        Kind = "ended" // its program has ended by itself while it was started
 	Verified     Kind = "verified"
 	Unverified   Kind = "unverified" // there is nothing to verify it by
 	Refused      Kind = "refused"    // the service refuses the secrets
@@ -186,7 +187,9 @@ func (f Flow) outcome(e Event) (Flow, []Action, error) {
 		return f.fail(control.FlowNotInstalled, e.Words)
 	case e.Kind == NotWritten && at(Writing):
 		return f.fail(control.FlowNotWritten, e.Words)
-	case e.Kind == NotStarted && at(Starting):
+	case e.Kind == Ended && at(Starting) && len(f.Taken()) > 0:
+		return f.refused(e)
+	case (e.Kind == NotStarted || e.Kind == Ended) && at(Starting):
 		return f.fail(control.FlowNotStarted, e.Words+f.another())
 	case e.Kind == NotStarted && verifying:
 		return f.fail(control.FlowNotVerified, e.Words+f.another())
@@ -282,14 +285,19 @@ func (f Flow) start(now time.Time) (Flow, []Action, error) {
 	return f, []Action{{Do: Start, Again: f.Again}}, nil
 }
 
-// refused asks for other values, if the server has secrets and not too many values were refused.
+// refused asks for other values, if the server has secrets and not too many values were refused. A server that ends by
+// itself as soon as it has a new value may do so because its service refuses the value.
 func (f Flow) refused(e Event) (Flow, []Action, error) {
 	f.Attempts++
+	f.Ended = e.Kind == Ended
 	f.At, f.Again, f.Tools = len(f.Secrets), true, 0
 	switch {
 	case f.others() == 0:
 		return f.fail(control.FlowRefused,
 			"the service refuses the server, which has no secret to replace: "+e.Words)
+	case f.Attempts >= MaxRefused && f.Ended:
+		return f.fail(control.FlowNotStarted,
+			fmt.Sprintf("the server does not run with %d values: %s%s", f.Attempts, e.Words, f.another()))
 	case f.Attempts >= MaxRefused:
 		return f.fail(control.FlowRefused, fmt.Sprintf("%d values were refused: %s", f.Attempts, e.Words))
 	}

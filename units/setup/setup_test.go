@@ -105,7 +105,7 @@ func happenings() (names []string, all map[string]Event) {
 	add := func(name string, e Event) { names = append(names, name); all[name] = e }
 	for _, k := range []Kind{
 		Begun, Resumed, Confirmed, Value, Skipped, SigningIn, NotSignedIn, Arrived, Cancelled, Superseded, PageLost, Late,
-		Stored, NotStored, Installed, NotInstalled, Written, NotWritten, Listed, NoneListed, NotStarted, Verified,
+		Stored, NotStored, Installed, NotInstalled, Written, NotWritten, Listed, NoneListed, NotStarted, Ended, Verified,
 		Unverified, Refused, Broken,
 	} {
 		e := Event{Kind: k, Now: noon, Words: "why", Tools: 3, Tool: "get_me"}

@@ -3,6 +3,7 @@ package setups
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -203,6 +204,9 @@ func (f *Flows) do(ctx context.Context, r *running, t task, stale bool) (ended b
 	case t.Do == setup.Start:
 		tools, err := f.Servers.Start(ctx, t.order.Flow.Server, t.Again)
 		e = outcome(f.Records, err, setup.Listed, setup.NotStarted)
+		if _, ended := errors.AsType[*Ended](err); ended {
+			e.Kind = setup.Ended
+		}
 		if e.Tools = max(tools, 0); err == nil && tools == 0 {
 			e.Kind = setup.NoneListed
 		}

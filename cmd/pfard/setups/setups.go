@@ -66,6 +66,12 @@ type Proof struct {
 	Words  string
 }
 
+// Ended is why a server was not started whose program has ended by itself.
+type Ended struct{ Err error }
+
+func (e *Ended) Error() string { return e.Err.Error() }
+func (e *Ended) Unwrap() error { return e.Err }
+
 // Order is what a flow has to do. pfard keeps it on the disk until the flow has ended. It holds no secret.
 type Order struct {
 	Flow setup.Flow `json:"flow"`

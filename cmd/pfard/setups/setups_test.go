@@ -295,6 +295,71 @@ func TestThreeRefused(t *testing.T) {
 	w.nothingLeft()
 }
 
+// TestServerEnds: a server that ends by itself with a new value may do so for that value, and another one is asked for.
+// With no new value there is nothing to ask for.
+func TestServerEnds(t *testing.T) {
+	w := newWorld(t)
+	wrong := true
+	w.before = func(_ context.Context, what string) error {
+		if wrong && strings.HasSuffix(what, "start") {
+			return &Ended{errors.New("exit status 1: hunter2 is no key")}
+		}
+		return nil
+	}
+	f := w.pfard()
+	id := begins(t, f, ordered("uid 0", "a", "token"))
+	until(t, f, id, control.AwaitingCredential)
+	if err := supplies(f, id, "wrong"); err != nil {
+		t.Fatal(err)
+	}
+	now := until(t, f, id, control.CredentialRefused)
+	if !now.Ended || now.Attempts != 1 || now.Detail != "exit status 1: *** is no key" || now.Wants == nil {
+		t.Fatalf("asked again: %+v", now)
+	}
+	wrong = false
+	if err := supplies(f, id, "right"); err != nil {
+		t.Fatal(err)
+	}
+	if now := until(t, f, id, control.FlowComplete); w.vault["token"] != "right" {
+		t.Errorf("it ended as %+v, vault %v", now, w.vault)
+	}
+	if got := w.list(); got != "store token, install, write, store token, install, write, restart, verify" {
+		t.Errorf("done: %s", got)
+	}
+	wrong = true
+	id = begins(t, f, ordered("uid 0", "a", "token"))
+	if now := until(t, f, id, control.FlowFailed); now.Reason != control.FlowNotStarted || now.Attempts != 0 {
+		t.Errorf("with the value of before: %+v", now)
+	}
+}
+
+// TestServerEndsThrice: the third value is the last, and the set-up's end says how to store another.
+func TestServerEndsThrice(t *testing.T) {
+	w := newWorld(t)
+	w.before = func(_ context.Context, what string) error {
+		if strings.HasSuffix(what, "start") {
+			return &Ended{errors.New("exit status 1")}
+		}
+		return nil
+	}
+	f := w.pfard()
+	id := begins(t, f, ordered("uid 0", "a", "token"))
+	until(t, f, id, control.AwaitingCredential)
+	for n := range 3 {
+		if err := supplies(f, id, fmt.Sprint("wrong", n)); err != nil {
+			t.Fatal(err)
+		}
+		if n < 2 {
+			until(t, f, id, control.CredentialRefused)
+		}
+	}
+	now := until(t, f, id, control.FlowFailed)
+	if now.Reason != control.FlowNotStarted || now.Detail != "the server does not run with 3 values: exit status 1; "+
+		"to store another token, run: pfar vault rotate token" || w.runs["a"] {
+		t.Errorf("it ended as %+v, runs %v", now, w.runs)
+	}
+}
+
 // TestFails: what goes wrong is told in words without secrets, and what runs is stopped.
 func TestFails(t *testing.T) {
 	const other = "to store another token, run: pfar vault rotate token"
