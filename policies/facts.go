@@ -152,6 +152,7 @@ func (a *about) keys(whole *gate.Word) []block.Key {
 		key("reads", `["get_*"]`, a.listed(gate.None)),
 		key("reversible", `["update_*"]`, a.listed(gate.Reversible)),
 		key("irreversible", `["send_*"]`, a.listed(gate.Irreversible)),
+		key("forwards", `["scrape_*"]`, a.forwards),
 		key("tool", `tool "send_*" { effect = "irreversible" }`, a.tool))
 }
 
@@ -173,6 +174,17 @@ func (a *about) listed(effect gate.Effect) block.Value {
 			w.Tool, w.Effect = gate.Pattern(t), effect
 			a.words = append(a.words, w)
 		}
+	}
+}
+
+// forwards is the value of a key that lists the tools whose arguments the service hands on.
+func (a *about) forwards(f *block.Field) {
+	f.Example = f.Key + ` = ["scrape_*"]`
+	tools, _ := a.texts(f)
+	for _, t := range tools {
+		w := a.word(f)
+		w.Tool, w.Forwards = gate.Pattern(t), true
+		a.words = append(a.words, w)
 	}
 }
 

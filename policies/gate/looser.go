@@ -9,7 +9,7 @@ import (
 // Silent reports whether a word says nothing.
 func (w Word) Silent() bool {
 	return w.Confidentiality == 0 && w.Integrity == 0 && w.Audience == 0 && w.Effect == 0 && w.Semantics == 0 &&
-		w.Trust == Trust{} && w.Forbidden == "" && len(w.Addresses) == 0
+		w.Trust == Trust{} && w.Forbidden == "" && len(w.Addresses) == 0 && !w.Forwards
 }
 
 // Looser is a fact of which one word says less than another that is about the same tools.

@@ -132,7 +132,7 @@ func (p *Policy) resolve(o Offer, service string) Facts {
 	if o.Kind != Tool {
 		f.Effect, f.From.Effect = None, "protocol"
 	}
-	sandbox := o.Confined.audience(f.Output.Confidentiality, reads)
+	sandbox := o.Confined.audience(f.Output.Confidentiality, reads && !l.forwards())
 	f.Audience, f.From.Audience = resolve(l, o.Hints.audience(), sandbox, audience, lower)
 	f.Remembers = !reads && o.Confined.Bound == Inside && f.From.Audience == o.Confined.String()
 	f.Extract = o.Typed
@@ -191,6 +191,12 @@ func (l layers) read() bool {
 	var none *Hints
 	e, _ := resolve(l, none.effect(), nil, effect, higher)
 	return e == None
+}
+
+// forwards reports whether anybody says that a service hands on what goes into a tool. Nobody takes that back.
+func (l layers) forwards() bool {
+	says := func(w Word) bool { return w.Forwards }
+	return slices.ContainsFunc(slices.Concat(l.shipped, l.ofService, l.ofServer, l.owner), says)
 }
 
 // bounds hold what the words of a layer may make of a fact.

@@ -1,12 +1,14 @@
-# Apify: programs of strangers that scrape the web. An Actor that is an MCP server has a host
-# below apify.actor, and the server sends it the token. The setup allows no such host.
+# Apify: programs of strangers that scrape the web. What fetches an address carries data out to whoever it names.
+# An Actor that is an MCP server has a host below apify.actor, and the server sends it the token. The setup allows no
+# such host.
 
 service "apify" {
   packages = ["@apify/actors-mcp-server"]
   output   = "public raw"
   audience = "public"
 
-  reads = ["search-*", "fetch-*", "get-*"]
+  reads    = ["search-*", "fetch-*", "get-*"]
+  forwards = ["fetch-*"]
   reversible = ["add-actor", "abort-actor-run"]
   irreversible = ["call-actor*"]
 

@@ -1,4 +1,4 @@
-# Search on the web.
+# Search on the web. What opens an address carries data out to whoever it names.
 
 service "exa" {
   packages = ["exa-mcp-server"]
@@ -6,6 +6,7 @@ service "exa" {
   audience = "public"
 
   reads = ["*_exa", "deep_researcher_check"]
+  forwards = ["crawling_exa", "*fetch*", "*crawl*", "*contents*", "*similar*"]
   irreversible = ["deep_researcher_start", "agent_run"]
 
   setup {

@@ -1,11 +1,13 @@
-# Search and extraction on the web.
+# Search and extraction on the web. All but the search open addresses, and an address carries data out to whoever it
+# names.
 
 service "tavily" {
   packages = ["tavily-mcp"]
   output   = "public raw"
   audience = "public"
 
-  reads = ["tavily_*", "tavily-*"]
+  reads    = ["tavily_*", "tavily-*"]
+  forwards = ["tavily*extract", "tavily*crawl", "tavily*map", "tavily*research"]
 
   setup {
     title     = "Tavily"
