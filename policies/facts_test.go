@@ -102,6 +102,13 @@ func TestTools(t *testing.T) {
 		{"browser", "browser_mouse_click_xy", "public raw, to public, reversible, in browser/vision"},
 		{"browser", "browser_evaluate", "public raw, to public, irreversible, in browser/devtools"},
 		{"browser", "browser_new_in_next_version", "public raw, to public, irreversible, forbidden"},
+		{"cloudflare-docs", "search_cloudflare_documentation", "public raw, to public, none"},
+		{"cloudflare-radar", "get_bgp_hijacks", "public raw, to public, none"},
+		{"cloudflare-radar", "get_url_scan_har", "internal raw, to public, none"},
+		{"cloudflare-radar", "create_url_scan", "public raw, to public, irreversible"},
+		{"cloudflare-containers", "container_exec", "sensitive raw, to public, irreversible"},
+		{"cloudflare-dns", "zone_details", "internal raw, to internal, none"},
+		{"cloudflare-dex", "dex_create_remote_pcap", "sensitive raw, to sensitive, irreversible"},
 	} {
 		f := p.Resolve(gate.Offer{Server: gate.Declared{Server: c.server, Service: c.server, Kept: true}, Name: c.tool})
 		if got := facts(f); got != c.want {
@@ -119,6 +126,63 @@ func TestTools(t *testing.T) {
 	}
 	if got, _ := p.Service(gate.Declared{Server: "github", Service: "gihub"}); got != "" {
 		t.Errorf("an unknown service became %q", got)
+	}
+}
+
+// TestForwards has reads whose service opens an address among the arguments, from a host of its own. The sandbox reaches
+// that host alone, but its owner is not the only one who gets the address: the audience stays public. That of the
+// service's other reads is what the sandbox says.
+func TestForwards(t *testing.T) {
+	p := shippedPolicy(t)
+	for _, c := range []struct{ service, tool, want string }{
+		{"cloudflare-browser", "get_url_markdown", "public raw, to public, none"},
+		{"cloudflare-browser", "scrape_url_elements", "public raw, to public, none"},
+		{"cloudflare-browser", "start_crawl", "public raw, to public, irreversible"},
+		{"cloudflare-browser", "get_crawl_result", "internal raw, to sensitive, none"},
+		{"cloudflare-containers", "container_file_read", "sensitive raw, to public, none"},
+		{"cloudflare-containers", "container_files_list", "sensitive raw, to sensitive, none"},
+		{"firecrawl", "firecrawl_scrape", "public raw, to public, none"},
+		{"firecrawl", "firecrawl_crawl", "public raw, to public, none"},
+		{"firecrawl", "firecrawl_extract", "public raw, to public, none"},
+		{"firecrawl", "firecrawl_search", "public raw, to sensitive, none"},
+		{"tavily", "tavily-extract", "public raw, to public, none"},
+		{"tavily", "tavily_crawl", "public raw, to public, none"},
+		{"tavily", "tavily_search", "public raw, to sensitive, none"},
+		{"exa", "crawling_exa", "public raw, to public, none"},
+		{"exa", "web_fetch_exa", "public raw, to public, none"},
+		{"exa", "web_search_exa", "public raw, to sensitive, none"},
+		{"apify", "fetch-apify-docs", "public raw, to public, none"},
+	} {
+		f := p.Resolve(gate.Offer{
+			Server: gate.Declared{Server: c.service, Service: c.service, Kept: true}, Name: c.tool,
+			Confined: gate.Confinement{Bound: gate.NamedHosts, Hosts: []string{"api.example.com"}},
+		})
+		if got := facts(f); got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.service, c.tool, got, c.want)
+		}
+	}
+}
+
+// TestFolderForwards: the folder can name more tools whose arguments are handed on, and takes none back.
+func TestFolderForwards(t *testing.T) {
+	for text, want := range map[string]string{
+		`service "tavily" { forwards = ["tavily_search"] }`: "public raw, to public, none",
+		`server "web" { forwards = ["tavily_*"] }`:          "public raw, to public, none",
+		`server "other" { forwards = ["*"] }`:               "public raw, to sensitive, none",
+		`server "web" { forwards = [] }`:                    "public raw, to sensitive, none",
+	} {
+		p := sound(t, text)
+		o := gate.Offer{
+			Server: gate.Declared{Server: "web", Service: "tavily"}, Name: "tavily_search",
+			Confined: gate.Confinement{Bound: gate.NamedHosts, Hosts: []string{"api.tavily.com"}},
+		}
+		if got := facts(p.Resolve(o)); got != want || len(p.Relaxed) > 0 {
+			t.Errorf("%s: %s, want %s; relaxed: %+v", text, got, want, p.Relaxed)
+		}
+		o.Name = "tavily_extract"
+		if got := facts(p.Resolve(o)); got != "public raw, to public, none" {
+			t.Errorf("%s takes a shipped one back: %s", text, got)
+		}
 	}
 }
 

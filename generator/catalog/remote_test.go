@@ -16,7 +16,7 @@ func TestRemotes(t *testing.T) {
 	for name, want := range map[string]struct{ url, signIn, key string }{
 		"notion":          {"https://mcp.notion.com/mcp", ByOAuth, "notion_remote_token"},
 		"github":          {"https://api.githubcopilot.com/mcp/", ByToken, "github_token"},
-		"linear":          {"https://mcp.linear.app/mcp", ByToken, "linear_token"},
+		"linear":          {"https://mcp.linear.app/mcp", ByOAuth, "linear_remote_token"},
 		"jira":            {"https://mcp.atlassian.com/v1/mcp", ByOAuth, "jira_token"},
 		"sentry":          {"https://mcp.sentry.dev/mcp", ByOAuth, "sentry_remote_token"},
 		"stripe":          {"https://mcp.stripe.com", ByOAuth, "stripe_token"},
@@ -31,6 +31,21 @@ func TestRemotes(t *testing.T) {
 		"microsoft-learn": {"https://learn.microsoft.com/api/mcp", ByNothing, ""},
 		"deepwiki":        {"https://mcp.deepwiki.com/mcp", ByNothing, ""},
 		"cloudflare":      {"https://bindings.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_token"},
+
+		"cloudflare-docs":       {"https://docs.mcp.cloudflare.com/mcp", ByNothing, ""},
+		"cloudflare-builds":     {"https://builds.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_builds_token"},
+		"cloudflare-observe":    {"https://observability.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_observe_token"},
+		"cloudflare-radar":      {"https://radar.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_radar_token"},
+		"cloudflare-containers": {"https://containers.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_containers_token"},
+		"cloudflare-browser":    {"https://browser.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_browser_token"},
+		"cloudflare-logs":       {"https://logs.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_logs_token"},
+		"cloudflare-ai-gateway": {"https://ai-gateway.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_ai_gateway_token"},
+		"cloudflare-autorag":    {"https://autorag.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_autorag_token"},
+		"cloudflare-auditlogs":  {"https://auditlogs.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_auditlogs_token"},
+		"cloudflare-dns":        {"https://dns-analytics.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_dns_token"},
+		"cloudflare-dex":        {"https://dex.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_dex_token"},
+		"cloudflare-casb":       {"https://casb.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_casb_token"},
+		"cloudflare-graphql":    {"https://graphql.mcp.cloudflare.com/mcp", ByOAuth, "cloudflare_graphql_token"},
 	} {
 		s, _ := known.Find(name)
 		if s.Remote.URL != want.url || s.Remote.SignIn != want.signIn {
@@ -53,6 +68,13 @@ func TestRemotes(t *testing.T) {
 			d.Credentials[0].Places[0] != broker.Standard()[0] {
 			t.Errorf("the token of %s goes into %v", name, d.Credentials[0].Places)
 		}
+	}
+}
+
+// TestSearchVendor finds all servers of a vendor that runs several by its name.
+func TestSearchVendor(t *testing.T) {
+	if found := Load(nil, "").Search("cloudflare"); len(found) != 15 {
+		t.Errorf("found %d servers of Cloudflare", len(found))
 	}
 }
 

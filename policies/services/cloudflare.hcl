@@ -1,5 +1,6 @@
-# Cloudflare's server for Workers and what they store. Its other servers have hosts of their own under mcp.cloudflare.com: pfar add
-# takes their addresses. Data that visitors wrote comes back from queries.
+# Cloudflare's server for Workers and their storage. Visitors of a Worker wrote data that queries return. Other servers
+# of Cloudflare are services of their own, such as cloudflare-docs. The server of the whole API, mcp.cloudflare.com, is
+# none of them: pfar add takes its address.
 
 service "cloudflare" {
   output   = "sensitive raw"

@@ -23,10 +23,7 @@ service "linear" {
     integrity = "sha512-AnAINUcA7SV0tvFHP8mmOUoUGRdLx2wnBsAJ3HtJAq2m62QTWwfqA/OaLK2/Bl51lA3mY9dBAGxRFbrhKa5kcA=="
     domains   = ["api.linear.app"]
 
-    remote {
-      url   = "https://mcp.linear.app/mcp"
-      token = "LINEAR_API_TOKEN"
-    }
+    remote { url = "https://mcp.linear.app/mcp" }
 
     secret "LINEAR_API_TOKEN" {
       key      = "linear_token"

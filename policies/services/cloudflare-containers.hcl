@@ -1,0 +1,24 @@
+# A container at Cloudflare that runs any code and reaches the whole Internet. Code in it can send anything to anybody,
+# print anything and overwrite any file. To start the container anew deletes the files of the old one. Its programs also
+# see the path of a file that is read.
+
+service "cloudflare-containers" {
+  output   = "sensitive raw"
+  audience = "public"
+
+  reads    = ["container_ping", "container_files_list", "container_file_read"]
+  forwards = ["container_file_read"]
+  irreversible = [
+    "container_initialize", "container_exec", "container_file_write", "container_file_delete",
+  ]
+
+  setup {
+    title   = "Cloudflare Containers"
+    summary = "A container that runs code for a few minutes"
+
+    remote {
+      url     = "https://containers.mcp.cloudflare.com/mcp"
+      sign_in = "oauth"
+    }
+  }
+}
