@@ -90,7 +90,7 @@ type tab struct {
 func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest string, make maker) {
 	c, err := make(r.Context(), one)
 	if c.body == nil {
-		s.say(one, notice{words(err), true})
+		s.say(one, notice{Words: words(err), Bad: true})
 		http.Redirect(w, r, one.path(parent(rest)), http.StatusSeeOther)
 		return
 	}
@@ -102,7 +102,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 		v.Pages = append(v.Pages, tab{one.path(p.path), p.name, p.path == rest})
 		v.Reload = v.Reload || p.path == rest
 	}
-	if !c.quiet {
+	if !c.quiet && v.Notice.Link == "" { // loaded again, the page has no link any more
 		v.Events, v.Seen = one.path(eventsPath), c.fingerprint()
 		if rest != "" {
 			v.Events += "?" + rest
@@ -161,13 +161,13 @@ func (s *site) finish(w http.ResponseWriter, r *http.Request, one *session, next
 		loopback.Unreadable(w, nothing, err)
 		return
 	case refused:
-		n = notice{"Nothing was done: " + visible.Reveal(refusal.Error()), true}
+		n = notice{Words: "Nothing was done: " + visible.Reveal(refusal.Error()), Bad: true}
 	case errors.Is(err, control.ErrDenied), errors.Is(err, control.ErrNotRunning): // it was not asked
-		n = notice{"Nothing was done: " + visible.Reveal(err.Error()), true}
+		n = notice{Words: "Nothing was done: " + visible.Reveal(err.Error()), Bad: true}
 	case err != nil:
 		const unknown = "The gateway gave no answer, so pfar does not know whether this was done. " +
 			"When the gateway is back, this page shows it: "
-		n = notice{unknown + visible.Reveal(err.Error()), true}
+		n = notice{Words: unknown + visible.Reveal(err.Error()), Bad: true}
 	}
 	s.say(one, n)
 	http.Redirect(w, r, one.path(next), http.StatusSeeOther)

@@ -91,6 +91,8 @@ func (s *site) taker(rest string) taker {
 		}
 	case kind == "review" && units.IsServer(subject):
 		return accepting(s, subject)
+	case kind == "enter" && units.IsServer(subject):
+		return entering(s, subject)
 	case kind == "do":
 		if o, subject, ok := orderAt(subject); ok {
 			return s.carryOut(o, subject)

@@ -42,6 +42,9 @@ func run(ctx context.Context, o options) error {
 	port := l.Addr().(*net.TCPAddr).Port
 	gateway := &http.Client{Transport: ask.Transport(o.operator, os.Getuid())}
 	s := newSite(port, gateway, time.Now)
+	s.secrets.asks = func(server string) error {
+		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Enter: server}})
+	}
 	h := loopback.Server(s)
 	defer h.Close()
 	failed, over := make(chan error, 1), make(chan struct{})
@@ -86,10 +89,14 @@ func follow(pfard *attach.Conn, s *site, port uint16) {
 			continue
 		}
 		attach.CloseAll(files)
+		if m.Entered != nil {
+			s.secrets.answer(*m.Entered)
+		}
 		if m.Invite == nil || strings.Trim(m.Invite.Nonce, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" ||
 			len(m.Invite.Nonce) < len(page.NewNonce()) {
 			continue
 		}
+		s.secrets.allow(m.Invite.Enters)
 		s.invite(m.Invite.Nonce)
 		if tell(pfard, attach.Listens{Port: port}, nil) != nil {
 			return

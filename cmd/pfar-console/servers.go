@@ -131,7 +131,7 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	b.row("since", moment(declared.Since))
 	b.row("url", declared.URL)
 	b.row("declared in", declared.File)
-	b.Review = wantingOf(one, declared, nil, pins).Review
+	b.Review = wantingOf(one, declared, nil, pins, false).Review
 	facts, lost := s.desk.facts(ctx)
 	for _, f := range facts {
 		if f.Server == name {

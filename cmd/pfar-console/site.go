@@ -26,11 +26,12 @@ const (
 // site is the operator's pages. Others on this machine can connect to it, and so can each page in a browser here: who
 // has no session learns nothing, and what a browser sends for another page is refused.
 type site struct {
-	names loopback.Names
-	desk  desk
-	now   func() time.Time
-	idle  *time.Timer // fires when nobody has used the pages for idleTime
-	runs  *running
+	names   loopback.Names
+	desk    desk
+	now     func() time.Time
+	idle    *time.Timer // fires when nobody has used the pages for idleTime
+	runs    *running
+	secrets *entrance
 
 	mu       sync.Mutex
 	links    []link
@@ -59,11 +60,13 @@ type session struct {
 type notice struct {
 	Words string
 	Bad   bool
+	Link  string // to another page, once
 }
 
 func newSite(port int, gateway *http.Client, now func() time.Time) *site {
 	return &site{
 		names: loopback.NamesAt(port), desk: desk{gateway}, now: now, idle: time.NewTimer(idleTime), runs: newRunning(),
+		secrets: new(entrance),
 	}
 }
 

@@ -603,7 +603,7 @@ func TestHostileHistory(t *testing.T) {
 		o.gate.past = []operator.Past{{Server: text, Name: text, Client: text, State: text, Reason: text, By: by}}
 		o.gate.mu.Unlock()
 		o.site.mu.Lock()
-		o.site.sessions[0].notice = notice{text, true}
+		o.site.sessions[0].notice = notice{Words: text, Bad: true}
 		o.site.mu.Unlock()
 		return shape(t, o.do("GET", o.home, "").text)
 	}

@@ -28,8 +28,9 @@ type wanting struct {
 	Review *button // of its definitions; nil: there is nothing to review
 }
 
-// want is one thing with what grants it: a command, or another page.
-type want struct{ What, Command, Path string }
+// want is one thing with what grants it: a command, or another page. Enter is the path of a form that opens a page for
+// a secret; "": there is none.
+type want struct{ What, Command, Path, Enter string }
 
 func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
 	report, lacks, pins, err := s.lacks(ctx)
@@ -38,7 +39,7 @@ func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
 	}
 	var b lacking
 	for _, each := range report.Servers {
-		if w := wantingOf(one, each, lacks, pins); len(w.Wants) > 0 || w.Review != nil {
+		if w := wantingOf(one, each, lacks, pins, s.secrets.open()); len(w.Wants) > 0 || w.Review != nil {
 			b.Servers = append(b.Servers, w)
 		}
 	}
@@ -51,7 +52,10 @@ func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
 	return content{title: "Wants", template: "wants", body: b}, cmp.Or(err, lost)
 }
 
-func wantingOf(one *session, s control.Server, lacks []wants.Want, pins []operator.ServerPins) wanting {
+// wantingOf says what a server lacks. enters tells whether the person may store secrets.
+func wantingOf(
+	one *session, s control.Server, lacks []wants.Want, pins []operator.ServerPins, enters bool,
+) wanting {
 	w := wanting{Name: visible.Reveal(s.Name)}
 	for _, p := range pins {
 		if p.Server == s.Name && (len(p.Held) > 0 || p.Unreviewed > 0 || len(p.Drift) > 0 || p.Error != "") {
@@ -60,7 +64,11 @@ func wantingOf(one *session, s control.Server, lacks []wants.Want, pins []operat
 	}
 	for _, each := range lacks {
 		if each.Server == s.Name && (w.Review == nil || each.Command != wants.AcceptCommand(s.Name)) {
-			w.Wants = append(w.Wants, want{What: visible.Reveal(each.What), Command: visible.Reveal(each.Command)})
+			lacked := want{What: visible.Reveal(each.What), Command: visible.Reveal(each.Command)}
+			if each.Secret && enters {
+				lacked.Enter = one.path("enter/" + s.Name)
+			}
+			w.Wants = append(w.Wants, lacked)
 		}
 	}
 	return w

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
 	"github.com/pfar/pfar/units/operator"
 )
@@ -69,6 +71,75 @@ func TestWants(t *testing.T) {
 	o.site.runs.set(now)
 	if page := o.do("GET", o.home+"wants", "").text; !strings.Contains(page, "No server lacks anything") {
 		t.Errorf("nothing is wanted: %s", page)
+	}
+}
+
+// TestEnter: where pfard lets the person store secrets, a want of one has a button. It asks pfard for a page, and the
+// next page has its link, once. The console has no part in what is entered there.
+func TestEnter(t *testing.T) {
+	o := openWants(t)
+	if page := o.do("GET", o.home+"wants", "").text; strings.Contains(page, `value="enter"`) {
+		t.Errorf("who may store nothing has a button: %s", page)
+	}
+	turn := field.FindStringSubmatch(o.do("GET", o.home+"wants", "").text)[2]
+	form := "act=enter&turn=" + turn
+	asked := make(chan string, 9)
+	o.site.secrets.asks = func(server string) error { asked <- server; return nil }
+	told := func(want string) {
+		t.Helper()
+		page := html.UnescapeString(o.do("GET", o.home+"wants", "").text)
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q: %s", want, page)
+		}
+	}
+	o.do("POST", o.home+"enter/mail", form)
+	told("only the user who runs pfard, and root, store secrets")
+	o.site.secrets.allow(true)
+	page := o.do("GET", o.home+"wants", "").text
+	if n := strings.Count(page, `value="enter"`); n != 1 || !strings.Contains(page, `action="`+o.home+`enter/mail"`) {
+		t.Errorf("%d buttons: %s", n, page)
+	}
+	const link = "http://127.0.0.1:19301/ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for answer, want := range map[attach.Entered]string{
+		{Link: link}: `href="` + link + `"`, {Error: "its page did <b>not</b> open"}: "Nothing was done: its page did <b>not</b> open",
+		{}: "Nothing was done",
+	} {
+		go func() {
+			<-asked
+			o.site.secrets.answer(answer)
+		}()
+		if a := o.do("POST", o.home+"enter/mail", form); a.code != 303 || a.h.Get("Location") != o.home+"wants" {
+			t.Errorf("%+v: %d %s", answer, a.code, a.text)
+		}
+		told(want)
+	}
+	if page := o.do("GET", o.home+"wants", "").text; strings.Contains(page, link) {
+		t.Errorf("the link is told twice: %s", page)
+	}
+	first := make(chan answer)
+	go func() { first <- o.do("POST", o.home+"enter/mail", form) }()
+	<-asked
+	o.do("POST", o.home+"enter/mail", form)
+	told("another page is being opened")
+	o.site.secrets.answer(attach.Entered{Link: link})
+	<-first
+	o.site.secrets.answer(attach.Entered{Link: link}) // that nobody has asked for
+	o.site.secrets.asks = func(string) error { return errors.New("pfard has hung up") }
+	told(link)
+	for range 2 {
+		o.do("POST", o.home+"enter/mail", form)
+		told("pfard has hung up")
+	}
+	for path, code := range map[string]int{"enter/..": 404, "enter/": 404, "enter/mail": 405} {
+		if a := o.do("GET", o.home+path, ""); a.code != code {
+			t.Errorf("%s: %d, want %d", path, a.code, code)
+		}
+	}
+	if a := o.do("POST", o.home+"enter/mail", "act=other&turn="+turn); a.code != 400 || len(asked) > 0 {
+		t.Errorf("another act: %d", a.code)
+	}
+	if a := o.do("POST", o.home+"enter/mail", "act=enter&turn=other"); a.code != 403 || len(asked) > 0 {
+		t.Errorf("the form of another page: %d", a.code)
 	}
 }
 

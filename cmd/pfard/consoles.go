@@ -22,17 +22,24 @@ type consoles struct {
 	log     *slog.Logger
 	runs    pageRunner
 	reports reporter
+	enters  entering
 
 	mu sync.Mutex
 	of map[int]*console // by uid
 }
+
+// entering opens the page on which a person gives a server its secrets, and returns the page's link.
+type entering func(ctx context.Context, p control.Peer, server string) (string, error)
 
 // reporter sends what runs, now and after each change, until the context ends.
 type reporter func(ctx context.Context, send func(control.Response) error) error
 
 // console is the process of one user's pages while it runs.
 type console struct {
+	uid     int
 	reports reporter
+	enters  entering
+	entered chan struct{} // holds one message while a page is being opened
 	end     context.CancelFunc
 	conn    chan *attach.Conn   // holds the conversation once it has begun
 	listens chan attach.Listens // answers to invitations
@@ -42,8 +49,8 @@ type console struct {
 
 var errConsoleGone = errors.New("the process of the console has ended")
 
-func newConsoles(log *slog.Logger, runs pageRunner, reports reporter) *consoles {
-	return &consoles{log: log, runs: runs, reports: reports, of: map[int]*console{}}
+func newConsoles(log *slog.Logger, runs pageRunner, reports reporter, enters entering) *consoles {
+	return &consoles{log: log, runs: runs, reports: reports, enters: enters, of: map[int]*console{}}
 }
 
 // link returns a link that lets a person in once, and starts the process if it does not run. Root gets none: the
@@ -74,7 +81,7 @@ func (c *consoles) link(uid int) (string, error) {
 func (c *consoles) begin(uid int) *console {
 	ctx, end := context.WithCancel(context.Background())
 	s := &console{
-		reports: c.reports, end: end, conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1),
+		uid: uid, reports: c.reports, enters: c.enters, entered: make(chan struct{}, 1), end: end, conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1),
 		gone: make(chan struct{}),
 	}
 	c.of[uid] = s
@@ -116,10 +123,11 @@ func (s *console) invite() (string, error) {
 	ended := func() error { return cmp.Or(s.why, errConsoleGone) }
 	late := fmt.Errorf("its process did not listen within %s", pageStart)
 	nonce := page.NewNonce()
+	invite := attach.Invite{Nonce: nonce, Enters: operates(control.Peer{UID: s.uid})}
 	select {
 	case conn := <-s.conn:
 		s.conn <- conn
-		if err := conn.Send(attach.Message{PageTalk: attach.PageTalk{Invite: &attach.Invite{Nonce: nonce}}}); err != nil {
+		if err := conn.Send(attach.Message{PageTalk: attach.PageTalk{Invite: &invite}}); err != nil {
 			return "", err
 		}
 	case <-s.gone:
@@ -157,6 +165,9 @@ func (s *console) talk(conn *attach.Conn) {
 			return
 		}
 		attach.CloseAll(files)
+		if m.Enter != "" {
+			s.enter(ctx, conn, m.Enter)
+		}
 		if m.Listens == nil {
 			continue
 		}
@@ -165,6 +176,26 @@ func (s *console) talk(conn *attach.Conn) {
 		default: // nobody has asked
 		}
 	}
+}
+
+// enter opens the page for a server's secrets, and tells the process its link. It opens one page at a time.
+func (s *console) enter(ctx context.Context, conn *attach.Conn, server string) {
+	answer := func(e attach.Entered) { _ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Entered: &e}}) }
+	select {
+	case s.entered <- struct{}{}:
+	default:
+		answer(attach.Entered{Error: "another page is being opened; try again"})
+		return
+	}
+	go func() {
+		defer func() { <-s.entered }()
+		link, err := s.enters(ctx, control.Peer{UID: s.uid}, server)
+		if err != nil {
+			answer(attach.Entered{Error: printable(err.Error())})
+			return
+		}
+		answer(attach.Entered{Link: link})
+	}()
 }
 
 // hand tells the process of a console what runs.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +23,9 @@ type invited struct {
 	uids   chan int
 
 	reports chan string
+	enters  chan bool            // of the invitations; nil: it does not matter
+	ends    chan *attach.Conn    // of the processes; nil: they do not matter
+	entered chan *attach.Entered // the answers that they get
 	mu      sync.Mutex
 	listen  attach.Listens
 }
@@ -43,6 +48,9 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 	}
 	defer context.AfterFunc(ctx, func() { ours.Close() })()
 	ended := make(chan struct{})
+	if c.ends != nil {
+		c.ends <- theirs
+	}
 	go func() {
 		defer close(ended)
 		for {
@@ -54,8 +62,14 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 				text, err := units.ReadSealed(files[0], 1<<20)
 				c.reports <- string(text) + fmt.Sprint(err)
 			}
+			if m.Entered != nil {
+				c.entered <- m.Entered
+			}
 			if m.Invite != nil {
 				c.nonces <- m.Invite.Nonce
+				if c.enters != nil {
+					c.enters <- m.Invite.Enters
+				}
 				c.mu.Lock()
 				at := c.listen
 				c.mu.Unlock()
@@ -146,5 +160,78 @@ func TestConsole(t *testing.T) {
 	c.fail = errors.New("its unit is masked")
 	if _, err := ask(1000, control.Console); err == nil || !strings.Contains(err.Error(), "masked") {
 		t.Errorf("without a process: %v", err)
+	}
+}
+
+// TestConsoleEnters: a console gets the link of a page for a server's secrets if its user operates this pfard, and else
+// the reason why not. It opens one page at a time.
+func TestConsoleEnters(t *testing.T) {
+	c := &invited{
+		nonces: make(chan string, 9), uids: make(chan int, 9), reports: make(chan string, 99), enters: make(chan bool, 9),
+		ends: make(chan *attach.Conn, 9), entered: make(chan *attach.Entered, 9), listen: attach.Listens{Port: 19300},
+	}
+	type want struct {
+		uid    int
+		server string
+	}
+	asked, answers := make(chan want), make(chan error)
+	silent := func(ctx context.Context, _ func(control.Response) error) error { <-ctx.Done(); return nil }
+	all := newConsoles(slog.New(slog.DiscardHandler), c, silent,
+		func(_ context.Context, p control.Peer, server string) (string, error) {
+			asked <- want{p.UID, server}
+			return "http://127.0.0.1:19301/" + server, <-answers
+		})
+	enter := func(end *attach.Conn, server string) {
+		t.Helper()
+		if err := end.Send(attach.Message{PageTalk: attach.PageTalk{Enter: server}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := os.Getuid() + 4711
+	for uid, enters := range map[int]bool{os.Getuid(): true, other: false} {
+		if uid == 0 {
+			continue // root has no console
+		}
+		if _, err := all.link(uid); err != nil || <-c.enters != enters {
+			t.Fatalf("the user %d may enter secrets: %v, %v", uid, !enters, err)
+		}
+		end := <-c.ends
+		enter(end, "wiki")
+		if got := <-asked; got != (want{uid, "wiki"}) {
+			t.Errorf("asked for %+v", got)
+		}
+		enter(end, "mail")
+		if got := <-c.entered; got.Link != "" || !strings.Contains(got.Error, "another page is being opened") {
+			t.Errorf("a second page: %+v", got)
+		}
+		answers <- nil
+		if got := <-c.entered; got.Link != "http://127.0.0.1:19301/wiki" || got.Error != "" {
+			t.Errorf("the page: %+v", got)
+		}
+		all.logout(uid)
+	}
+	if _, err := all.link(other); err != nil {
+		t.Fatal(err)
+	}
+	end := <-c.ends
+	enter(end, "wiki")
+	<-asked
+	answers <- errors.New("no \x1b[31mpage")
+	if got := <-c.entered; got.Link != "" || strings.Contains(got.Error, "\x1b") || !strings.Contains(got.Error, "page") {
+		t.Errorf("without a page: %+v", got)
+	}
+	all.logout(other)
+}
+
+// TestEnterSecrets: only who operates this pfard begins a set-up that way, and only of a server that lacks something.
+func TestEnterSecrets(t *testing.T) {
+	d, _, _ := fixture(t)
+	f := d.orders.flows
+	if link, err := f.enterSecrets(t.Context(), control.Peer{UID: os.Getuid() + 4711}, "wiki"); link != "" ||
+		!errors.Is(err, control.ErrDenied) {
+		t.Errorf("somebody else: %q, %v", link, err)
+	}
+	if link, err := f.enterSecrets(t.Context(), control.Peer{UID: os.Getuid()}, "nobody"); link != "" || err == nil {
+		t.Errorf("a server that is not declared: %q, %v", link, err)
 	}
 }

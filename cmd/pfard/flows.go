@@ -340,6 +340,41 @@ func (f *flows) answer(
 	return f.Follow(ctx, id, true, tell)
 }
 
+// enterTime is how long enterSecrets waits for a page: with secrets that were refused the server is started first.
+const enterTime = time.Minute
+
+// enterSecrets begins a set-up of a server as it is declared, on a one-time page, and returns the link of the page.
+func (f *flows) enterSecrets(ctx context.Context, p control.Peer, server string) (link string, err error) {
+	if !operates(p) {
+		return "", fmt.Errorf("%w: only root and the user who runs pfard store secrets", control.ErrDenied)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, enterTime, errors.New("its page did not open in time"))
+	defer cancel()
+	opened := errors.New("its page is open")
+	err = f.answer(ctx, p, control.Request{SettingUp: control.SettingUp{SetUp: &control.SetUp{
+		Server: server, Page: true,
+	}}},
+		func(r control.Response) error {
+			switch now := r.Flow; {
+			case now.Page != "":
+				link = now.Page
+				return opened
+			case now.State == control.FlowFailed:
+				return errors.New(now.Detail)
+			case now.State == control.FlowComplete:
+				return errors.New("it lacks no secret any more")
+			}
+			return nil
+		})
+	if errors.Is(err, opened) {
+		err = nil
+	}
+	if err == nil && link == "" {
+		err = errPageGone
+	}
+	return link, err
+}
+
 // operates reports whether a peer may do everything that pfard may.
 func operates(p control.Peer) bool { return p.UID == 0 || p.UID == os.Getuid() }
 

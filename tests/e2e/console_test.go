@@ -292,4 +292,15 @@ func TestConsoleWants(t *testing.T) {
 	if names := p.client("/mcp/held").names(); len(names) != 8 {
 		t.Errorf("a client has %q", names)
 	}
+	var link string
+	b.does(&link, `
+await page.click("button[value=enter]");
+await page.waitForSelector("text=Enter the secret");
+return await page.getAttribute("text=Enter the secret", "href");`, nil)
+	b.opens(link)
+	b.enters("entered-by-hand-7", "Connected")
+	p.awaitRunning("lacks")
+	if shown := b.looks(`await page.goto(args.link); await page.click("text=Wants");`, map[string]any{"link": s.console()}); strings.Contains(shown.Text, "token_of_lacks") {
+		t.Errorf("it wants the secret still: %s", shown.Text)
+	}
 }

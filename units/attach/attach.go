@@ -117,11 +117,20 @@ type PageTalk struct {
 	Shown   *page.State `json:"shown,omitempty"`   // pfard: what the page shows from now on
 	Invite  *Invite     `json:"invite,omitempty"`  // pfard to a console, which answers with Listens
 	Report  bool        `json:"report,omitempty"`  // pfard to a console: the attached file is a control.Report
+	Enter   string      `json:"enter,omitempty"`   // a console to pfard: a person wants to give this server its secrets
+	Entered *Entered    `json:"entered,omitempty"` // pfard to a console: the answer to Enter
+}
+
+// Entered says where a person gives a server its secrets. The console has no part in that.
+type Entered struct {
+	Link  string `json:"link,omitempty"`  // of the one-time page (page.Link)
+	Error string `json:"error,omitempty"` // why there is none, in words
 }
 
 // Invite lets in whoever comes with a link, once.
 type Invite struct {
-	Nonce string `json:"nonce"` // of the link (page.Path)
+	Nonce  string `json:"nonce"`            // of the link (page.Path)
+	Enters bool   `json:"enters,omitempty"` // the person may store secrets
 }
 
 // Listens says where a page is.

@@ -23,6 +23,7 @@ type Want struct {
 	What    string `json:"what"`
 	Command string `json:"command"`
 	Host    string `json:"-"` // the entry of allowed_domains; "": it is something else
+	Secret  bool   `json:"-"` // the server waits for one that a person enters
 }
 
 // Of lists what servers were refused, what of theirs nobody has accepted, and the secrets that they wait for.
@@ -35,7 +36,10 @@ func Of(report control.Report, all []operator.ServerPins) []Want {
 			}
 		}
 		if s.State.Waits() && s.For != units.WaitProgram && s.Remedy != "" {
-			list = append(list, Want{Server: s.Name, What: strings.TrimPrefix(s.Detail, "for "), Command: s.Remedy})
+			list = append(list, Want{
+				Server: s.Name, What: strings.TrimPrefix(s.Detail, "for "), Command: s.Remedy,
+				Secret: s.For == units.WaitCredentials && !s.Wait.NeedsLogin(),
+			})
 		}
 		if v := s.Verification; v.Result == units.Invalid && v.Remedy != "" {
 			list = append(list, Want{Server: s.Name, What: "other credentials", Command: v.Remedy})

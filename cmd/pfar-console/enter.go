@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/loopback"
+	"github.com/pfar/pfar/units/operator/ask"
+)
+
+// entrance is the way to the page on which a person gives a server its secrets. A process of its own serves that page:
+// what a person enters there does not come here.
+type entrance struct {
+	asks func(server string) error // asks pfard for a page
+
+	mu      sync.Mutex
+	allowed bool                // the person may store secrets
+	waits   chan attach.Entered // gets pfard's answer; nil: nobody has asked
+}
+
+func (e *entrance) allow(is bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.allowed = is
+}
+
+// open reports whether the person may store secrets.
+func (e *entrance) open() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.allowed
+}
+
+// answer passes on what pfard says.
+func (e *entrance) answer(a attach.Entered) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.waits != nil {
+		e.waits <- a // it holds one
+		e.waits = nil
+	}
+}
+
+var (
+	errOpening   error = &ask.Refusal{Reason: "another page is being opened; try again"}
+	errNoEntries error = &ask.Refusal{Reason: "only the user who runs pfard, and root, store secrets"}
+)
+
+// link returns the link of a page for a server's secrets.
+func (e *entrance) link(ctx context.Context, server string) (string, error) {
+	waits := make(chan attach.Entered, 1)
+	e.mu.Lock()
+	allowed, busy := e.allowed, e.waits != nil
+	if allowed && !busy {
+		e.waits = waits
+	}
+	e.mu.Unlock()
+	switch {
+	case !allowed:
+		return "", errNoEntries
+	case busy:
+		return "", errOpening
+	}
+	if err := e.asks(server); err != nil {
+		e.answer(attach.Entered{})
+		return "", err
+	}
+	select {
+	case a := <-waits:
+		if a.Error != "" || a.Link == "" {
+			return "", &ask.Refusal{Reason: a.Error}
+		}
+		return a.Link, nil
+	case <-ctx.Done():
+		return "", errors.New("pfard has not opened the page")
+	}
+}
+
+// enterTime is more than pfard waits for a page.
+const enterTime = 70 * time.Second
+
+// entering opens the page for the secrets of a server.
+func entering(s *site, server string) taker {
+	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
+		n, err := notice{}, error(loopback.ErrForm)
+		if form["act"] == "enter" {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(enterTime)) // it never fails on a socket
+			n = notice{Words: "Opened: the page for the secrets of " + visible.Reveal(server)}
+			n.Link, err = s.secrets.link(r.Context(), server)
+		}
+		s.finish(w, r, one, "wants", n, err)
+	}
+}
