@@ -151,6 +151,9 @@ func TestForwards(t *testing.T) {
 		{"exa", "crawling_exa", "public raw, to public, none"},
 		{"exa", "web_fetch_exa", "public raw, to public, none"},
 		{"exa", "web_search_exa", "public raw, to sensitive, none"},
+		{"perplexity", "perplexity_ask", "public raw, to public, none"},
+		{"perplexity", "perplexity_research", "public raw, to public, none"},
+		{"perplexity", "perplexity_search", "public raw, to sensitive, none"},
 		{"apify", "fetch-apify-docs", "public raw, to public, none"},
 	} {
 		f := p.Resolve(gate.Offer{

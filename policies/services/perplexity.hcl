@@ -1,11 +1,12 @@
-# Answers from the web.
+# Answers from the web. All but the search may open an address that the question has.
 
 service "perplexity" {
   packages = ["@perplexity-ai/mcp-server"]
   output   = "public raw"
   audience = "public"
 
-  reads = ["perplexity_*"]
+  reads    = ["perplexity_*"]
+  forwards = ["perplexity_ask", "perplexity_re*"]
 
   setup {
     title     = "Perplexity"

@@ -32,6 +32,7 @@ var confined = []struct {
 	{name: "poster", more: named + "tool \"comment\" {\n  effect = \"reversible\"\n}"},
 	{name: "claims", more: named, args: []string{"-reads"}},
 	{name: pagesServer, more: named + "service = \"fetch\"\n", args: []string{"-fetches"}},
+	{name: "scraper", more: named + "service = \"firecrawl\"\n", args: []string{"-fetches"}},
 	{name: safeServer, args: []string{"-reads"}},
 }
 
@@ -106,8 +107,11 @@ func (s *stage) acceptHints() {
 func unconfined() (all []heist) {
 	for _, c := range confined {
 		tool, argument := "search", "query"
-		if c.name == "poster" {
+		switch c.name {
+		case "poster":
 			tool, argument = "comment", "body"
+		case "scraper":
+			tool, argument = "firecrawl_scrape", "url"
 		}
 		if c.name == safeServer || c.name == pagesServer {
 			continue

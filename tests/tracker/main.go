@@ -15,7 +15,7 @@ func main() {
 	poison := flag.String("poison", "", "file with what a stranger has put into all that is listed; it may be empty at first")
 	scheme := flag.String("scheme", "tracker", "scheme of the URIs of its resources")
 	reads := flag.Bool("reads", false, "say of each tool that it only reads")
-	fetches := flag.Bool("fetches", false, "offer a tool that opens pages as well")
+	fetches := flag.Bool("fetches", false, "offer tools that open pages as well")
 	received := flag.String("received", "", "file to which all that arrives is appended")
 	flag.Parse()
 	log, err := os.OpenFile(*received, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
