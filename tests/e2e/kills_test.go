@@ -312,9 +312,13 @@ func TestKilledOnTheWay(t *testing.T) {
 		{"events", unstarted, "pfar-egress", network},
 		{"events", unstarted, itself, network},
 		{"events", unstarted, "pfar-adapter", died},
+		{"events", unstarted, "pfar-gateway", cut},
+		{"events", unstarted, "pfard", whole},
 		{"modern", unstarted, "pfar-egress", network},
 		{"modern", unstarted, itself, network},
 		{"modern", unstarted, "pfar-adapter", died},
+		{"modern", unstarted, "pfar-gateway", cut},
+		{"modern", unstarted, "pfard", whole},
 		{"unix", unstarted, "pfar-adapter", died},
 		{"unix", unstarted, itself, network},
 		{"unix", unstarted, "pfar-gateway", cut},
@@ -327,6 +331,8 @@ func TestKilledOnTheWay(t *testing.T) {
 		{"modern", inSandbox, itself, died},
 		{"pipe", inSandbox, "pfar-adapter", died},
 		{"pipe", inSandbox, itself, died},
+		{"pipe", inSandbox, "pfar-gateway", cut},
+		{"pipe", inSandbox, "pfard", whole},
 	} {
 		name := d.by + " " + d.how + " " + d.victim
 		if testing.Short() && !slices.Contains(short, name) || d.how == behindTLS && os.Getuid() != 0 {
