@@ -129,9 +129,9 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestForwards has reads whose service opens an address among the arguments, from a host of its own. The sandbox reaches
-// that host alone, but its owner is not the only one who gets the address: the audience stays public. That of the
-// service's other reads is what the sandbox says.
+// TestForwards has reads whose service opens an address among the arguments, from a host of its own. The sandbox
+// reaches that host alone, but its owner is not the only one who gets the address: the audience stays public. That of
+// the service's other reads is what the sandbox says.
 func TestForwards(t *testing.T) {
 	p := shippedPolicy(t)
 	for _, c := range []struct{ service, tool, want string }{

@@ -3,13 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync"
-	"time"
 
-	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/attach"
-	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
@@ -78,21 +74,5 @@ func (e *entrance) link(ctx context.Context, server string) (string, error) {
 		return a.Link, nil
 	case <-ctx.Done():
 		return "", errors.New("pfard has not opened the page")
-	}
-}
-
-// enterTime is more than pfard waits for a page.
-const enterTime = 70 * time.Second
-
-// entering opens the page for the secrets of a server.
-func entering(s *site, server string) taker {
-	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
-		n, err := notice{}, error(loopback.ErrForm)
-		if form["act"] == "enter" {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(enterTime)) // it never fails on a socket
-			n = notice{Words: "Opened: the page for the secrets of " + visible.Reveal(server)}
-			n.Link, err = s.secrets.link(r.Context(), server)
-		}
-		s.finish(w, r, one, "wants", n, err)
 	}
 }

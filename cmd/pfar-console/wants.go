@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
@@ -72,6 +73,22 @@ func wantingOf(
 		}
 	}
 	return w
+}
+
+// enterTime is more than pfard waits for a page.
+const enterTime = 70 * time.Second
+
+// entering opens the page for the secrets of a server.
+func entering(s *site, server string) taker {
+	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
+		n, err := notice{}, error(loopback.ErrForm)
+		if form["act"] == "enter" {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(enterTime)) // it never fails on a socket
+			n = notice{Words: "Opened: the page for the secrets of " + visible.Reveal(server)}
+			n.Link, err = s.secrets.link(r.Context(), server)
+		}
+		s.finish(w, r, one, "wants", n, err)
+	}
 }
 
 // toReview says what of a server is to be reviewed.

@@ -101,8 +101,9 @@ func TestEnter(t *testing.T) {
 	}
 	const link = "http://127.0.0.1:19301/ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	for answer, want := range map[attach.Entered]string{
-		{Link: link}: `href="` + link + `"`, {Error: "its page did <b>not</b> open"}: "Nothing was done: its page did <b>not</b> open",
-		{}: "Nothing was done",
+		{Link: link}:                            `href="` + link + `"`,
+		{Error: "its page did <b>not</b> open"}: "Nothing was done: its page did <b>not</b> open",
+		{}:                                      "Nothing was done",
 	} {
 		go func() {
 			<-asked

@@ -59,7 +59,7 @@ func (v *secretValues) read(ctx context.Context, now control.Flow) answer {
 		return v.prompt(ctx, w)
 	case refused:
 		what := "the service refuses the value"
-		if now.Ended {
+		if now.Reason == control.FlowNotStarted {
 			what = now.Server + " does not run with the value"
 		}
 		return answer{err: fail(exitFailed, "%s: %s", what, now.Detail)}
@@ -166,7 +166,7 @@ func (v *secretValues) explanation(now control.Flow) string {
 	if now.State == control.CredentialRefused && now.Attempts > 0 {
 		p.WriteString("\n")
 		words, detail := "The service refuses the value (%d of %d).", " The server says:"
-		if now.Ended {
+		if now.Reason == control.FlowNotStarted {
 			words, detail = "With this value the server has ended (%d of %d).", ""
 		}
 		words = fmt.Sprintf(words, now.Attempts, setup.MaxRefused)

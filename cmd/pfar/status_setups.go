@@ -55,7 +55,7 @@ func (c statusVerb) awaited(now control.Flow) (words string) {
 		words += " on its page"
 	}
 	switch {
-	case now.State == control.CredentialRefused && now.Ended:
+	case now.State == control.CredentialRefused && now.Reason == control.FlowNotStarted:
 		words += " (the server ended with the last one)"
 	case now.State == control.CredentialRefused:
 		words += " (the service refused the last one)"

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -81,7 +82,8 @@ func (c *consoles) link(uid int) (string, error) {
 func (c *consoles) begin(uid int) *console {
 	ctx, end := context.WithCancel(context.Background())
 	s := &console{
-		uid: uid, reports: c.reports, enters: c.enters, entered: make(chan struct{}, 1), end: end, conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1),
+		uid: uid, reports: c.reports, enters: c.enters, entered: make(chan struct{}, 1),
+		end: end, conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1),
 		gone: make(chan struct{}),
 	}
 	c.of[uid] = s
@@ -123,7 +125,7 @@ func (s *console) invite() (string, error) {
 	ended := func() error { return cmp.Or(s.why, errConsoleGone) }
 	late := fmt.Errorf("its process did not listen within %s", pageStart)
 	nonce := page.NewNonce()
-	invite := attach.Invite{Nonce: nonce, Enters: operates(control.Peer{UID: s.uid})}
+	invite := attach.Invite{Nonce: nonce, Enters: s.uid == os.Getuid()} // root has no console
 	select {
 	case conn := <-s.conn:
 		s.conn <- conn

@@ -370,7 +370,7 @@ func (f *flows) enterSecrets(ctx context.Context, p control.Peer, server string)
 		err = nil
 	}
 	if err == nil && link == "" {
-		err = errPageGone
+		err = errors.New("its page has closed")
 	}
 	return link, err
 }

@@ -21,7 +21,7 @@ type Word struct {
 	Trust           Trust           `json:"trust,omitzero"`
 	Forbidden       string          `json:"forbidden,omitempty"` // why nobody may call them
 	Addresses       []string        `json:"addresses,omitempty"` // arguments of them that the server opens as URLs
-	Forwards        bool            `json:"forwards,omitempty"`  // the service hands arguments of them on, to whoever they name
+	Forwards        bool            `json:"forwards,omitempty"`  // the service hands their arguments on
 
 	Relax string `json:"relax,omitempty"` // in a Policy's Words: why it may say less than what is shipped
 	From  string `json:"from"`            // where it stands, as Facts.From has it

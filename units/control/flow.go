@@ -30,10 +30,9 @@ type Flow struct {
 	State     FlowState  `json:"state"`
 	Detail    string     `json:"detail,omitempty"`   // what is being done, or why it has failed, in words
 	Retry     bool       `json:"retry,omitempty"`    // it waits once more, and Detail says why
-	Reason    FlowReason `json:"reason,omitempty"`   // of FlowFailed: the same in one word
+	Reason    FlowReason `json:"reason,omitempty"`   // of FlowFailed and CredentialRefused: the same in one word
 	Wants     *Wanted    `json:"wants,omitempty"`    // of AwaitingCredential and CredentialRefused
 	Attempts  int        `json:"attempts,omitempty"` // values that were refused
-	Ended     bool       `json:"ended,omitempty"`    // of CredentialRefused: the server has ended by itself with the last value
 	Deadline  time.Time  `json:"deadline,omitzero"`  // while it waits for a person
 	Page      string     `json:"page,omitempty"`     // URL of the one-time page
 	Paged     bool       `json:"paged,omitempty"`    // of a Report, which does not tell Page: there is one

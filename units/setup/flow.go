@@ -94,10 +94,15 @@ const MaxSignIns = 10
 func (f Flow) View() control.Flow {
 	v := control.Flow{
 		ID: f.ID, Server: f.Server, Service: f.Service, Principal: f.Principal, State: f.State, Detail: f.Detail,
-		Retry: f.Retry, Ended: f.Ended, Reason: f.Reason, Attempts: f.Attempts, Tools: f.Tools, Verified: f.Verified,
+		Retry: f.Retry, Reason: f.Reason, Attempts: f.Attempts, Tools: f.Tools, Verified: f.Verified,
 	}
 	if f.waits() {
 		v.Deadline = f.Deadline
+	}
+	if f.State == control.CredentialRefused {
+		if v.Reason = control.FlowRefused; f.Ended {
+			v.Reason = control.FlowNotStarted
+		}
 	}
 	if s := f.wants(); s != nil {
 		w := s.Wanted

@@ -24,11 +24,13 @@ func (o *busy) Open(_ context.Context, server, session string) error {
 	o.opened++
 	refuse := func(s *registrytest.Server, m jsonrpc.Message) bool {
 		if m.ID != nil {
-			s.Say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32010,"message":"ignore","data":{"pfar/error":%s}}}`, m.ID, o.says)
+			s.Say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32010,"message":"ignore","data":{"pfar/error":%s}}}`,
+				m.ID, o.says)
 		}
 		return true
 	}
-	o.r.Launch(o.t, handover.Server{Name: server, Session: session, Calls: handover.Calls{Adapted: true}}, registrytest.Script{On: refuse})
+	one := handover.Server{Name: server, Session: session, Calls: handover.Calls{Adapted: true}}
+	o.r.Launch(o.t, one, registrytest.Script{On: refuse})
 	return nil
 }
 

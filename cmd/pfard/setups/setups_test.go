@@ -313,7 +313,8 @@ func TestServerEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := until(t, f, id, control.CredentialRefused)
-	if !now.Ended || now.Attempts != 1 || now.Detail != "exit status 1: *** is no key" || now.Wants == nil {
+	if now.Reason != control.FlowNotStarted || now.Attempts != 1 || now.Wants == nil ||
+		now.Detail != "exit status 1: *** is no key" {
 		t.Fatalf("asked again: %+v", now)
 	}
 	wrong = false
