@@ -30,7 +30,7 @@ type Flow struct {
 	State     FlowState  `json:"state"`
 	Detail    string     `json:"detail,omitempty"`   // what is being done, or why it has failed, in words
 	Retry     bool       `json:"retry,omitempty"`    // it waits once more, and Detail says why
-	Reason    FlowReason `json:"reason,omitempty"`   // of FlowFailed and CredentialRefused: the same in one word
+	Reason    FlowReason `json:"reason,omitempty"`   // of FlowFailed; CredentialRefused may have FlowNotStarted
 	Wants     *Wanted    `json:"wants,omitempty"`    // of AwaitingCredential and CredentialRefused
 	Attempts  int        `json:"attempts,omitempty"` // values that were refused
 	Deadline  time.Time  `json:"deadline,omitzero"`  // while it waits for a person

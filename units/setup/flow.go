@@ -99,10 +99,8 @@ func (f Flow) View() control.Flow {
 	if f.waits() {
 		v.Deadline = f.Deadline
 	}
-	if f.State == control.CredentialRefused {
-		if v.Reason = control.FlowRefused; f.Ended {
-			v.Reason = control.FlowNotStarted
-		}
+	if f.State == control.CredentialRefused && f.Ended {
+		v.Reason = control.FlowNotStarted
 	}
 	if s := f.wants(); s != nil {
 		w := s.Wanted
