@@ -413,7 +413,7 @@ func (d death) happens(t *testing.T) {
 		p.awaitFrom(mark, "it is gone", soon, inState("writes", control.Offline))
 		w.listen()
 	}
-	if d.how == inSandbox { // nothing of it is left then
+	if d.how == inSandbox && d.victim != "pfar-gateway" && d.victim != "pfard" { // nothing of it is left then
 		p.awaitFrom(mark, "it has crashed", soon, inState("writes", control.BackOff))
 	}
 	check(t, os.Remove(w.journal+".held"))
@@ -427,8 +427,8 @@ func (d death) happens(t *testing.T) {
 	}
 	w.answersNext(client)
 	done := 1 // the server goes on with it, whoever listens
-	if d.victim == itself || d.how == inSandbox {
-		done = 0 // the sandbox ends with its adapter
+	if d.victim == itself || d.how == inSandbox && d.victim != "pfar-gateway" {
+		done = 0 // the sandbox ends with its adapter, and with pfard
 	}
 	for n := range heldWrites {
 		name := heldWrite(n)
