@@ -177,7 +177,7 @@ func (a *about) listed(effect gate.Effect) block.Value {
 	}
 }
 
-// forwards is the value of a key that lists the tools whose arguments the service hands on.
+// forwards is the value of a key that lists the tools whose service passes arguments on.
 func (a *about) forwards(f *block.Field) {
 	f.Example = f.Key + ` = ["scrape_*"]`
 	tools, _ := a.texts(f)

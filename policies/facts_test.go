@@ -144,7 +144,8 @@ func TestForwards(t *testing.T) {
 		{"firecrawl", "firecrawl_scrape", "public raw, to public, none"},
 		{"firecrawl", "firecrawl_crawl", "public raw, to public, none"},
 		{"firecrawl", "firecrawl_extract", "public raw, to public, none"},
-		{"firecrawl", "firecrawl_search", "public raw, to sensitive, none"},
+		{"firecrawl", "firecrawl_search", "public raw, to public, none"},
+		{"firecrawl", "firecrawl_crawl_in_next_version", "public raw, to public, irreversible"},
 		{"tavily", "tavily-extract", "public raw, to public, none"},
 		{"tavily", "tavily_crawl", "public raw, to public, none"},
 		{"tavily", "tavily_search", "public raw, to sensitive, none"},
@@ -154,6 +155,9 @@ func TestForwards(t *testing.T) {
 		{"perplexity", "perplexity_ask", "public raw, to public, none"},
 		{"perplexity", "perplexity_research", "public raw, to public, none"},
 		{"perplexity", "perplexity_search", "public raw, to sensitive, none"},
+		{"tavily", "tavily_opens_in_next_version", "public raw, to public, irreversible"},
+		{"gitlab", "validate_ci_lint", "internal raw, to public, none"},
+		{"apify", "get-html-skeleton", "public raw, to public, none"},
 		{"apify", "fetch-apify-docs", "public raw, to public, none"},
 	} {
 		f := p.Resolve(gate.Offer{

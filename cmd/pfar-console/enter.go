@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
-// entrance is the way to the page on which a person gives a server its secrets. A process of its own serves that page:
-// what a person enters there does not come here.
+// entrance asks pfard for the page where a person enters a server's secrets. A process of its own serves that page, so
+// that the secrets do not come here.
 type entrance struct {
 	asks func(server string) error // asks pfard for a page
 
@@ -25,8 +24,8 @@ func (e *entrance) allow(is bool) {
 	e.allowed = is
 }
 
-// open reports whether the person may store secrets.
-func (e *entrance) open() bool {
+// mayStore reports whether the person may store secrets.
+func (e *entrance) mayStore() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.allowed
@@ -64,7 +63,7 @@ func (e *entrance) link(ctx context.Context, server string) (string, error) {
 	}
 	if err := e.asks(server); err != nil {
 		e.answer(attach.Entered{})
-		return "", err
+		return "", &ask.Refusal{Reason: "pfard does not answer"}
 	}
 	select {
 	case a := <-waits:
@@ -73,6 +72,6 @@ func (e *entrance) link(ctx context.Context, server string) (string, error) {
 		}
 		return a.Link, nil
 	case <-ctx.Done():
-		return "", errors.New("pfard has not opened the page")
+		return "", context.Cause(ctx)
 	}
 }

@@ -102,7 +102,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 		v.Pages = append(v.Pages, tab{one.path(p.path), p.name, p.path == rest})
 		v.Reload = v.Reload || p.path == rest
 	}
-	if !c.quiet && v.Notice.Link == "" { // loaded again, the page has no link any more
+	if !c.quiet && v.Notice.Link == "" { // a reload would lose the link
 		v.Events, v.Seen = one.path(eventsPath), c.fingerprint()
 		if rest != "" {
 			v.Events += "?" + rest

@@ -60,7 +60,7 @@ type session struct {
 type notice struct {
 	Words string
 	Bad   bool
-	Link  string // to another page, once
+	Link  string // to another page
 }
 
 func newSite(port int, gateway *http.Client, now func() time.Time) *site {

@@ -40,7 +40,7 @@ func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
 	}
 	var b lacking
 	for _, each := range report.Servers {
-		if w := wantingOf(one, each, lacks, pins, s.secrets.open()); len(w.Wants) > 0 || w.Review != nil {
+		if w := wantingOf(one, each, lacks, pins, s.secrets.mayStore()); len(w.Wants) > 0 || w.Review != nil {
 			b.Servers = append(b.Servers, w)
 		}
 	}
@@ -75,7 +75,7 @@ func wantingOf(
 	return w
 }
 
-// enterTime is more than pfard waits for a page.
+// enterTime is longer than pfard waits for a page.
 const enterTime = 70 * time.Second
 
 // entering opens the page for the secrets of a server.
@@ -84,7 +84,7 @@ func entering(s *site, server string) taker {
 		n, err := notice{}, error(loopback.ErrForm)
 		if form["act"] == "enter" {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(enterTime)) // it never fails on a socket
-			n = notice{Words: "Opened: the page for the secrets of " + visible.Reveal(server)}
+			n = notice{Words: "The page for the secrets of " + visible.Reveal(server) + " is ready."}
 			n.Link, err = s.secrets.link(r.Context(), server)
 		}
 		s.finish(w, r, one, "wants", n, err)

@@ -129,7 +129,7 @@ func TestEnter(t *testing.T) {
 	told(link)
 	for range 2 {
 		o.do("POST", o.home+"enter/mail", form)
-		told("pfard has hung up")
+		told("Nothing was done: pfard does not answer")
 	}
 	for path, code := range map[string]int{"enter/..": 404, "enter/": 404, "enter/mail": 405} {
 		if a := o.do("GET", o.home+path, ""); a.code != code {

@@ -34,8 +34,18 @@ const (
 	stable   = time.Minute      // served for so long: the next crash is the first in a row again
 	healthy  = 10 * time.Minute // served for so long: the back-off starts from its first step again
 
-	longestAfter = time.Hour // that a service can have pfar wait
+	longestAfter = time.Hour       // that a service can have pfar wait
+	longestWord  = 5 * time.Second // that a launcher waits for the gateway to say why it has ended a server
 )
+
+// lastWord is how long a launcher waits for the gateway's word on a server that has ended so. pfar's adapter ends well
+// only if the gateway has closed its stdin, and then the gateway says why.
+func (h history) lastWord(end error) time.Duration {
+	if h.Remote && end == nil {
+		return longestWord
+	}
+	return 0
+}
 
 // crashed returns the history after a crash at now of a server that had served its tools for up.
 func (h history) crashed(now time.Time, up time.Duration, why string) history {

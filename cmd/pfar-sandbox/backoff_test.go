@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -88,5 +89,19 @@ func TestManualKnowsTheBounds(t *testing.T) {
 	}
 	if !strings.Contains(string(manual), want) || maxInRow != 3 || stable != time.Minute {
 		t.Errorf("the manual does not say %q, or counts and times another row of crashes", want)
+	}
+}
+
+// TestLastWord: only of an adapter that has ended well does the launcher wait for the gateway to say why.
+func TestLastWord(t *testing.T) {
+	crash := errors.New("exit status 1")
+	for _, c := range []struct {
+		remote bool
+		end    error
+		waits  bool
+	}{{true, nil, true}, {true, crash, false}, {false, nil, false}, {false, crash, false}} {
+		if got := (history{Remote: c.remote}).lastWord(c.end); (got > 0) != c.waits {
+			t.Errorf("remote %t, ended with %v: %v", c.remote, c.end, got)
+		}
 	}
 }

@@ -312,7 +312,7 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 				l.state(units.StateStopping, gatewayLeft)
 				return units.ExitGateway
 			}
-			m := l.failed(messages, lost)
+			m := l.failed(messages, lost, l.history.lastWord(err))
 			if m.Unauthorized && l.history.Remote {
 				return l.waitForLogin(ctx, m)
 			}
@@ -346,11 +346,14 @@ func (l *launcher) supervise(ctx context.Context, s *bubblewrap.Process) int {
 
 // failed returns the message by which the gateway has given the server up, an empty one if it has not. The gateway
 // closes the server's stdin then, so the server may end before its message has been read: what was sent before is read
-// to its end.
-func (l *launcher) failed(messages <-chan handover.Message, lost <-chan error) handover.Message {
-	_ = l.gateway.CloseRead()
+// to its end. If late is not 0, the message is waited for.
+func (l *launcher) failed(messages <-chan handover.Message, lost <-chan error, late time.Duration) handover.Message {
+	over := time.NewTimer(late)
+	defer over.Stop()
 	for {
 		select {
+		case <-over.C:
+			_ = l.gateway.CloseRead()
 		case m := <-messages:
 			if m.Failed != "" {
 				return m

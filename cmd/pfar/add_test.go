@@ -141,11 +141,13 @@ func (s *fakeSetUp) goOn() {
 		s.put(func(f *control.Flow) { f.State, f.Detail = control.FlowSpawning, detail })
 	}
 	s.put(func(f *control.Flow) { f.State, f.Detail = control.FlowVerifying, "calling a tool that only reads" })
-	const words = "API token is invalid.\x1b[2J"
+	const words, thrice = "API token is invalid.\x1b[2J", "no value worked in 3 attempts; the service refused the last: "
 	if s.good != "" && s.given[len(s.given)-1] != s.good {
 		at := s.events[len(s.events)-1].Attempts + 1
 		if at == 3 {
-			s.put(func(f *control.Flow) { f.State, f.Detail = control.FlowFailed, "3 values were refused: "+words })
+			s.put(func(f *control.Flow) {
+				f.State, f.Detail = control.FlowFailed, thrice+words
+			})
 			return
 		}
 		s.put(func(f *control.Flow) { f.Attempts = at })

@@ -60,7 +60,7 @@ func (v *secretValues) read(ctx context.Context, now control.Flow) answer {
 	case refused:
 		what := "the service refuses the value"
 		if now.Reason == control.FlowNotStarted {
-			what = now.Server + " does not run with the value"
+			what = now.Server + " did not start with the value"
 		}
 		return answer{err: fail(exitFailed, "%s: %s", what, now.Detail)}
 	case !v.piped:
@@ -167,7 +167,7 @@ func (v *secretValues) explanation(now control.Flow) string {
 		p.WriteString("\n")
 		words, detail := "The service refuses the value (%d of %d).", " The server says:"
 		if now.Reason == control.FlowNotStarted {
-			words, detail = "With this value the server has ended (%d of %d).", ""
+			words, detail = "The server did not start with this value (%d of %d).", ""
 		}
 		words = fmt.Sprintf(words, now.Attempts, setup.MaxRefused)
 		if now.Detail == "" {

@@ -71,7 +71,7 @@ func (v importVerb) run(ctx context.Context, w importWish) error {
 	}
 	found, err := v.proposals(ctx, w)
 	if err != nil {
-		return err
+		return unchanged(err)
 	}
 	out := imported{Files: found, DryRun: w.dryRun}
 	wanted := out.wanted()

@@ -14,11 +14,11 @@ import (
 func (v importVerb) apply(ctx context.Context, out *imported) error {
 	before, err := v.vaultKeys(ctx)
 	if err != nil {
-		return err
+		return unchanged(err)
 	}
 	report, err := v.report(ctx)
 	if err != nil {
-		return fmt.Errorf("%w; nothing was changed", err)
+		return unchanged(err)
 	}
 	book, err := v.newBook(out)
 	if err != nil {

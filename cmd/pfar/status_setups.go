@@ -56,7 +56,7 @@ func (c statusVerb) awaited(now control.Flow) (words string) {
 	}
 	switch {
 	case now.State == control.CredentialRefused && now.Reason == control.FlowNotStarted:
-		words += " (the server ended with the last one)"
+		words += " (the server did not start with the last one)"
 	case now.State == control.CredentialRefused:
 		words += " (the service refused the last one)"
 	}

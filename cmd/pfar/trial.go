@@ -131,8 +131,8 @@ func (c trialVerb) printTested(list []tested) error {
 
 const refreshHelp = `Ask a server again for its tools, prompts and resources, and print the changes. Changes that
 break callers come first: removed tools, new required arguments, and arguments that allow fewer values. pfar
-starts a server that sleeps. pfar marks the definitions that it holds; "pfar pins" shows them. Without NAME, ask
-every server that runs. The exit code is 1 if pfar could not ask one.`
+marks the definitions that it holds; "pfar pins" shows them. With NAME, pfar also starts a server that sleeps.
+Without NAME, it asks only the servers that run. The exit code is 1 if pfar could not refresh a server.`
 
 func (c trialVerb) refreshCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
@@ -164,17 +164,17 @@ func (c trialVerb) refresh(ctx context.Context, name string) error {
 		return c.printJSON(changes)
 	}
 	if len(changes) == 0 {
-		fmt.Fprintf(c.stderr, "%s offers what it did\n", name)
+		fmt.Fprintf(c.stderr, "%s: no changes\n", name)
 	}
 	c.printChanges(c.stdout, changes)
 	return nil
 }
 
-// refreshed is what came of asking a server for its list again.
+// refreshed is the result for one server.
 type refreshed struct {
 	Server  string         `json:"server"`
 	Changes []drift.Change `json:"changes"`
-	Error   string         `json:"error,omitempty"` // why it could not be asked
+	Error   string         `json:"error,omitempty"` // why the refresh failed
 }
 
 func (c trialVerb) refreshAll(ctx context.Context) error {
@@ -201,18 +201,21 @@ func (c trialVerb) refreshAll(ctx context.Context) error {
 		c.printRefreshed(list)
 	}
 	if len(failed) > 0 {
-		return fail(exitFailed, "not asked: %s", strings.Join(failed, ", "))
+		return fail(exitFailed, "not refreshed: %s", strings.Join(failed, ", "))
 	}
 	return nil
 }
 
 func (c trialVerb) printRefreshed(list []refreshed) {
+	if len(list) == 0 {
+		fmt.Fprintln(c.stderr, "no server runs")
+	}
 	for _, r := range list {
 		switch {
 		case r.Error != "":
 			fmt.Fprintf(c.stderr, "%s: %s\n", r.Server, escape(r.Error, oneLine))
 		case len(r.Changes) == 0:
-			fmt.Fprintf(c.stderr, "%s offers what it did\n", r.Server)
+			fmt.Fprintf(c.stderr, "%s: no changes\n", r.Server)
 		default:
 			fmt.Fprintf(c.stdout, "%s:\n", r.Server)
 			c.printChanges(c.stdout, r.Changes)
@@ -220,7 +223,7 @@ func (c trialVerb) printRefreshed(list []refreshed) {
 	}
 }
 
-// listAgain has the gateway ask a server for its list, and is what has changed in it.
+// listAgain has the gateway ask a server for its list again, and returns the changes.
 func (c trialVerb) listAgain(ctx context.Context, name string) ([]drift.Change, error) {
 	var changes []drift.Change
 	err := c.askOperator(ctx, http.MethodPost, "/servers/"+name+"/refresh", struct{}{}, &changes)

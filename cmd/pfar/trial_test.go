@@ -122,9 +122,9 @@ func TestRefreshAll(t *testing.T) {
 	out := strings.Join(strings.Fields(b.out.String()), " ")
 	if code != exitFailed || !strings.Contains(out, "notion: CHANGE") || !strings.Contains(out, "new tool new") ||
 		strings.Contains(out, "asleep") || strings.Contains(out, "down") ||
-		!strings.Contains(b.err.String(), "wiki offers what it did\n") ||
+		!strings.Contains(b.err.String(), "wiki: no changes\n") ||
 		!strings.Contains(b.err.String(), "ending: the server is ending\n") ||
-		!strings.Contains(b.err.String(), "not asked: ending") {
+		!strings.Contains(b.err.String(), "not refreshed: ending") {
 		t.Errorf("%d\n%s%s", code, b.out, b.err)
 	}
 	n := b.again("")

@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/page"
 )
 
 // invited runs consoles whose processes are the test, and notes the nonces that they get.
@@ -223,15 +224,42 @@ func TestConsoleEnters(t *testing.T) {
 	all.logout(other)
 }
 
-// TestEnterSecrets: only who operates this pfard begins a set-up that way, and only of a server that lacks something.
+// TestEnterSecrets: only who operates this pfard begins a set-up that way, only of a server that lacks a secret, and
+// not in place of another set-up.
 func TestEnterSecrets(t *testing.T) {
-	d, _, _ := fixture(t)
+	d, m, b := withPages(t)
 	f := d.orders.flows
-	if link, err := f.enterSecrets(t.Context(), control.Peer{UID: os.Getuid() + 4711}, "wiki"); link != "" ||
-		!errors.Is(err, control.ErrDenied) {
+	enter := func(p control.Peer, server string) (string, error) { return f.enterSecrets(t.Context(), p, server) }
+	for name, key := range map[string]string{"a": "a_token", "b": "b_token"} {
+		d.put(t, name+".hcl", strings.ReplaceAll(withToken, "a_token", key))
+	}
+	if err := d.do(func() error { d.reload(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if link, err := enter(control.Peer{UID: os.Getuid() + 4711}, "a"); link != "" || !errors.Is(err, control.ErrDenied) {
 		t.Errorf("somebody else: %q, %v", link, err)
 	}
-	if link, err := f.enterSecrets(t.Context(), control.Peer{UID: os.Getuid()}, "nobody"); link != "" || err == nil {
+	if link, err := enter(operator(), "nobody"); link != "" || err == nil {
 		t.Errorf("a server that is not declared: %q, %v", link, err)
 	}
+	var w *browser
+	for range 2 { // the second page takes the place of the first
+		link, err := enter(operator(), "a")
+		if w = <-b.opened; err != nil || link != page.Link(w.task.Nonce, 4711) {
+			t.Fatalf("%q, %v", link, err)
+		}
+	}
+	if link, err := enter(operator(), "b"); link != "" || !errors.Is(err, control.ErrBusy) || m.count("a") > 0 {
+		t.Errorf("while another set-up is under way: %q, %v", link, err)
+	}
+	w.acts(t, page.Enter, "hunter2-hunter2")
+	d.comesUp(t, m, "a", 1, proven())
+	w.until(t, func(s page.State) bool { return s.Phase.Over() })
+	if link, err := enter(operator(), "a"); link != "" || err == nil || !strings.Contains(err.Error(), "has all secrets") {
+		t.Errorf("with all secrets: %q, %v", link, err)
+	}
+	if m.count("a") != 1 {
+		t.Errorf("it was started %d times", m.count("a"))
+	}
+	w.conn.Close()
 }

@@ -340,20 +340,42 @@ func (f *flows) answer(
 	return f.Follow(ctx, id, true, tell)
 }
 
-// enterTime is how long enterSecrets waits for a page: with secrets that were refused the server is started first.
+// enterTime is how long enterSecrets waits for a page.
 const enterTime = time.Minute
 
-// enterSecrets begins a set-up of a server as it is declared, on a one-time page, and returns the link of the page.
+// enterSecrets begins a set-up of a server as it is declared, on a one-time page, and returns the link of the page. It
+// does so only if a secret is missing: the set-up then waits for a person before it starts or stops anything.
 func (f *flows) enterSecrets(ctx context.Context, p control.Peer, server string) (link string, err error) {
 	if !operates(p) {
 		return "", fmt.Errorf("%w: only root and the user who runs pfard store secrets", control.ErrDenied)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, enterTime, errors.New("its page did not open in time"))
+	wish := control.SetUp{Server: server, Page: true}
+	o, _, err := f.order(p, wish)
+	if err != nil {
+		return "", err
+	}
+	keys := make([]string, 0, len(o.Flow.Secrets))
+	for _, s := range o.Flow.Secrets {
+		keys = append(keys, s.Key)
+	}
+	switch there, err := f.Stored(keys); {
+	case err != nil:
+		return "", err
+	case len(there) == len(keys):
+		return "", fmt.Errorf("the vault has all secrets of %q", server)
+	}
+	principal, err := principalOf(p, wish)
+	if err != nil {
+		return "", err
+	}
+	if id, _ := f.Of(principal); id != "" && !f.SetsUp(server) {
+		return "", fmt.Errorf("%w: another set-up of yours is under way; pfar status shows it", control.ErrBusy)
+	}
+	late := fmt.Errorf("the page for the secrets of %q did not open within %s", server, enterTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, enterTime, late)
 	defer cancel()
 	opened := errors.New("its page is open")
-	err = f.answer(ctx, p, control.Request{SettingUp: control.SettingUp{SetUp: &control.SetUp{
-		Server: server, Page: true,
-	}}},
+	err = f.answer(ctx, p, control.Request{SettingUp: control.SettingUp{SetUp: &wish}},
 		func(r control.Response) error {
 			switch now := r.Flow; {
 			case now.Page != "":
@@ -362,7 +384,7 @@ func (f *flows) enterSecrets(ctx context.Context, p control.Peer, server string)
 			case now.State == control.FlowFailed:
 				return errors.New(now.Detail)
 			case now.State == control.FlowComplete:
-				return errors.New("it lacks no secret any more")
+				return fmt.Errorf("%q has all its secrets", server)
 			}
 			return nil
 		})
@@ -370,7 +392,7 @@ func (f *flows) enterSecrets(ctx context.Context, p control.Peer, server string)
 		err = nil
 	}
 	if err == nil && link == "" {
-		err = errors.New("its page has closed")
+		err = fmt.Errorf("the page for the secrets of %q has closed", server)
 	}
 	return link, err
 }

@@ -71,7 +71,7 @@ func TestRemotes(t *testing.T) {
 	}
 }
 
-// TestSearchVendor finds all servers of a vendor that runs several by its name.
+// TestSearchVendor: a search for a vendor finds all its servers.
 func TestSearchVendor(t *testing.T) {
 	if found := Load(nil, "").Search("cloudflare"); len(found) != 15 {
 		t.Errorf("found %d servers of Cloudflare", len(found))

@@ -34,7 +34,8 @@ func (e *Error) remedy() string {
 	case ServerError:
 		return fmt.Sprintf("%s; its owner sees its log: pfar logs %s%s", e.later(), e.Server, doubt)
 	case NetworkError:
-		return fmt.Sprintf("%s; its owner sees what it may reach, and was refused: pfar egress %s%s",
+		return fmt.Sprintf("%s; its owner sees why: pfar status %s; and what it may reach, and was refused: "+
+			"pfar egress %[2]s%[3]s",
 			e.later(), e.Server, doubt)
 	case TLS:
 		return fmt.Sprintf("the host of %s does not prove who it is, and pfar does not go on; its owner looks at "+

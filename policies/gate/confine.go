@@ -68,7 +68,7 @@ func (c Confinement) String() string {
 
 // audience is what a sandbox makes of an audience that nobody but the shipped facts has a word on: nobody else gets
 // what goes in, so it may be as secret as what comes out. The owners of named hosts may see sensitive data of a read,
-// unless it is one whose arguments they hand on.
+// unless the service passes the tool's arguments on.
 func (c Confinement) audience(own Confidentiality, reads bool) func(fact[Confidentiality]) fact[Confidentiality] {
 	return func(below fact[Confidentiality]) fact[Confidentiality] {
 		var most Confidentiality

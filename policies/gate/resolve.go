@@ -193,7 +193,7 @@ func (l layers) read() bool {
 	return e == None
 }
 
-// forwards reports whether anybody says that a service hands on what goes into a tool. Nobody takes that back.
+// forwards reports whether anybody says that a service hands on what goes into a tool. No layer can undo this.
 func (l layers) forwards() bool {
 	says := func(w Word) bool { return w.Forwards }
 	return slices.ContainsFunc(slices.Concat(l.shipped, l.ofService, l.ofServer, l.owner), says)

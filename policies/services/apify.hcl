@@ -1,4 +1,4 @@
-# Apify: programs of strangers that scrape the web. What fetches an address carries data out to whoever it names.
+# Apify: programs of strangers that scrape the web. A tool that opens an address sends it to the owner of that host.
 # An Actor that is an MCP server has a host below apify.actor, and the server sends it the token. The setup allows no
 # such host.
 
@@ -8,7 +8,7 @@ service "apify" {
   audience = "public"
 
   reads    = ["search-*", "fetch-*", "get-*"]
-  forwards = ["fetch-*"]
+  forwards = ["fetch-*", "get-html-skeleton"]
   reversible = ["add-actor", "abort-actor-run"]
   irreversible = ["call-actor*"]
 

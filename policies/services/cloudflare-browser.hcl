@@ -1,7 +1,7 @@
 # Browser Run: Cloudflare opens any page of the web. A page brings anything in, and its address carries data out to
-# whoever it names. No argument stands in addresses: Cloudflare opens the page, so the hosts of the declaration do not
+# whoever it names. The key addresses is not set: Cloudflare opens the page, so the hosts of the declaration do not
 # bound it. A crawl goes on by itself, and an ended crawl or session does not come back. Crawls and sessions of the
-# account are internal. There is no label in setup, because it would hide that.
+# account are internal. The set-up has no label: it would replace theirs.
 
 service "cloudflare-browser" {
   output   = "public raw"

@@ -1,6 +1,6 @@
 # A container at Cloudflare that runs any code and reaches the whole Internet. Code in it can send anything to anybody,
-# print anything and overwrite any file. To start the container anew deletes the files of the old one. Its programs also
-# see the path of a file that is read.
+# print anything and overwrite any file. A new start of the container deletes its files. Programs in the
+# container see the path of each file that a tool reads.
 
 service "cloudflare-containers" {
   output   = "sensitive raw"

@@ -1,6 +1,6 @@
 # Digital Experience Monitoring: the devices of an organization, their users, tests and diagnoses. A file of a diagnosis
 # holds text of the device and of the networks that it was in. A capture records the traffic or the settings of a
-# colleague's device, and nothing takes that back.
+# colleague's device, and this cannot be undone.
 
 service "cloudflare-dex" {
   output   = "sensitive raw"

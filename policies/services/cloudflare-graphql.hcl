@@ -1,5 +1,5 @@
 # The GraphQL Analytics API. It shows requests to the sites of an account, and anybody can send one with any path and
-# any name of a browser. The API has no mutations, so a query only reads. Cloudflare calls this server deprecated.
+# any user agent. The API has no mutations, so a query only reads. Cloudflare calls this server deprecated.
 
 service "cloudflare-graphql" {
   output   = "sensitive raw"

@@ -1,7 +1,7 @@
 # Cloudflare Radar: traffic, routes, attacks and domains of the Internet, and a scanner of web pages. Anybody can name a
-# bot or a network, and a scan holds text of the page. A scan opens any address, and Radar shows it to everybody unless
-# it is unlisted. The account may have unlisted scans, so scans are internal. There is no label in setup, because it
-# would hide that. Cloudflare calls this server deprecated.
+# bot or a network, and a scan holds text of the page. A scan opens any address, and everybody can see the scan unless
+# it is unlisted. The account may have unlisted scans, so scans are internal. The set-up has no label: it would replace
+# theirs. Cloudflare calls this server deprecated.
 
 service "cloudflare-radar" {
   output   = "public raw"

@@ -1,4 +1,4 @@
-# Cloudflare's server for Workers and their storage. Visitors of a Worker wrote data that queries return. Other servers
+# Cloudflare's server for Workers and their storage. Queries return data that visitors of a Worker wrote. Other servers
 # of Cloudflare are services of their own, such as cloudflare-docs. The server of the whole API, mcp.cloudflare.com, is
 # none of them: pfar add takes its address.
 

@@ -1,12 +1,12 @@
-# Search on the web. What opens an address carries data out to whoever it names.
+# Search on the web. A tool that opens an address sends it to the owner of that host.
 
 service "exa" {
   packages = ["exa-mcp-server"]
   output   = "public raw"
   audience = "public"
 
-  reads = ["*_exa", "deep_researcher_check"]
-  forwards = ["crawling_exa", "*fetch*", "*crawl*", "*contents*", "*similar*"]
+  reads    = ["*_exa", "deep_researcher_check"]
+  forwards = ["crawling_exa", "*fetch*", "*crawl*", "*contents*", "*similar*", "*research*", "*scrape*"]
   irreversible = ["deep_researcher_start", "agent_run"]
 
   setup {

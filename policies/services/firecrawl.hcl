@@ -1,4 +1,5 @@
-# Scraping of the web: an address carries data out to whoever it names. interact fills in forms.
+# Scraping of the web. A tool that opens an address sends it to the owner of that host. A search may open
+# each page that it finds, with a script of the caller's. interact fills in forms.
 
 service "firecrawl" {
   packages = ["firecrawl-mcp"]
@@ -11,7 +12,10 @@ service "firecrawl" {
     "firecrawl_monitor_list", "firecrawl_monitor_check*", "firecrawl_agent_status", "firecrawl_credit_usage",
     "firecrawl_developer_search", "firecrawl_find_tools",
   ]
-  forwards = ["firecrawl_scrape", "firecrawl_map", "firecrawl_crawl", "firecrawl_extract", "firecrawl_parse"]
+  forwards = [
+    "firecrawl_scrape", "firecrawl_map", "firecrawl_crawl", "firecrawl_extract", "firecrawl_parse",
+    "firecrawl_search",
+  ]
   reversible = ["firecrawl_monitor_create", "firecrawl_monitor_update", "firecrawl_interact_stop"]
   irreversible = [
     "firecrawl_interact", "firecrawl_agent", "firecrawl_feedback", "firecrawl_search_feedback",

@@ -6,6 +6,7 @@ service "gitlab" {
   output   = "internal raw"
   audience = "public"
 
+  forwards = ["validate_*"] # a pipeline may include a file at any address, which GitLab opens
   irreversible = [
     "create_*note", "create_issue", "create_merge_request", "create_*thread", "create_or_update_file", "push_files",
     "merge_merge_request", "delete_*", "approve_*", "publish_*", "bulk_publish_*", "execute_graphql", "erase_*",
@@ -26,7 +27,7 @@ service "gitlab" {
   tool "health_check"         { effect = "none", audience = "internal" }
   tool "discover_tools"       { effect = "none", audience = "internal" }
   tool "download_*"           { effect = "none", audience = "internal" }
-  tool "validate_*"           { effect = "none", audience = "internal" }
+  tool "validate_*"           { effect = "none", audience = "public" }
   tool "wait_for_*"           { effect = "none", audience = "internal" }
   tool "orbit_get_*"          { effect = "none", audience = "internal" }
   tool "orbit_list_tools"     { effect = "none", audience = "internal" }

@@ -1,11 +1,11 @@
-# Answers from the web. All but the search may open an address that the question has.
+# Answers from the web. All but perplexity_search may open an address that the question contains.
 
 service "perplexity" {
   packages = ["@perplexity-ai/mcp-server"]
   output   = "public raw"
   audience = "public"
 
-  reads    = ["perplexity_*"]
+  reads    = ["perplexity_search", "perplexity_ask", "perplexity_reason", "perplexity_research"]
   forwards = ["perplexity_ask", "perplexity_re*"]
 
   setup {

@@ -1,12 +1,11 @@
-# Search and extraction on the web. All but the search open addresses, and an address carries data out to whoever it
-# names.
+# Search and extraction on the web. A tool that opens an address sends it to the owner of that host.
 
 service "tavily" {
   packages = ["tavily-mcp"]
   output   = "public raw"
   audience = "public"
 
-  reads    = ["tavily_*", "tavily-*"]
+  reads    = ["tavily*search", "tavily*extract", "tavily*crawl", "tavily*map", "tavily*research"]
   forwards = ["tavily*extract", "tavily*crawl", "tavily*map", "tavily*research"]
 
   setup {

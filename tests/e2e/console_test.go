@@ -295,8 +295,8 @@ func TestConsoleWants(t *testing.T) {
 	var link string
 	b.does(&link, `
 await page.click("button[value=enter]");
-await page.waitForSelector("text=Enter the secret");
-return await page.getAttribute("text=Enter the secret", "href");`, nil)
+await page.waitForSelector("text=Enter the secrets");
+return await page.getAttribute("text=Enter the secrets", "href");`, nil)
 	b.opens(link)
 	b.enters("entered-by-hand-7", "Connected")
 	p.awaitRunning("lacks")

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,6 +100,34 @@ func TestSleeps(t *testing.T) {
 	time.Sleep(500 * time.Millisecond) // what must not happen
 	if pids := p.launchers(0, "lazy"); len(pids) != 0 {
 		t.Errorf("a server that is known was started again to learn its tools: %v", pids)
+	}
+}
+
+// TestSleepsByTransport: what pfar speaks with by its adapter sleeps with all its processes, and a call wakes it.
+func TestSleepsByTransport(t *testing.T) {
+	t.Parallel()
+	_, port, err := net.SplitHostPort(listenApart(t).Addr().String())
+	check(t, err)
+	marks := map[string]string{"port": marker(t), "piped": marker(t)}
+	p := start(t, map[string]string{
+		"port.hcl": drowsy + everythingAt(t, marks["port"], port,
+			fmt.Sprintf("transport = \"stream-http\"\nurl = \"http://127.0.0.1:%s/mcp\"", port)),
+		"piped.hcl": drowsy + pipedEcho(t, marks["piped"], "/run/piped/pipe"),
+	})
+	p.awaitRunning("port", "piped")
+	c := p.client("/mcp")
+	for name, want := range map[string]string{"port": "Echo: hello", "piped": "hello"} {
+		for range 2 {
+			if got := c.must(name+"__echo", map[string]any{"message": "hello"}); got != want {
+				t.Errorf("%s answered %q", name, got)
+			}
+			called := time.Now()
+			p.await(name+" asleep", soon, func(r control.Report) bool {
+				s := server(r, name)
+				return s.State == control.Sleeping && s.Since.After(called)
+			})
+			until(t, "no process of "+name, func() bool { return len(find(marks[name])) == 0 })
+		}
 	}
 }
 

@@ -33,6 +33,7 @@ var confined = []struct {
 	{name: "claims", more: named, args: []string{"-reads"}},
 	{name: pagesServer, more: named + "service = \"fetch\"\n", args: []string{"-fetches"}},
 	{name: "scraper", more: named + "service = \"firecrawl\"\n", args: []string{"-fetches"}},
+	{name: "finder", more: named + "service = \"firecrawl\"\n", args: []string{"-fetches"}},
 	{name: safeServer, args: []string{"-reads"}},
 }
 
@@ -112,6 +113,8 @@ func unconfined() (all []heist) {
 			tool, argument = "comment", "body"
 		case "scraper":
 			tool, argument = "firecrawl_scrape", "url"
+		case "finder":
+			tool = "firecrawl_search"
 		}
 		if c.name == safeServer || c.name == pagesServer {
 			continue

@@ -300,7 +300,8 @@ func TestKilledOnTheWay(t *testing.T) {
 	cut := []failure.Class{unanswered}
 	whole := []failure.Class{failure.NetworkError, failure.Died, unanswered} // all end at once, in any order
 	short := []string{"streamable elsewhere pfar-egress", "streamable TLS pfar-egress", "unix started pfar-adapter",
-		"pipe started " + itself}
+		"pipe started " + itself, "streamable elsewhere " + itself, "streamable elsewhere pfar-gateway",
+		"streamable elsewhere pfard"}
 	for _, d := range []death{
 		{"streamable", unstarted, "pfar-egress", network},
 		{"streamable", unstarted, "pfar-adapter", died},
@@ -413,7 +414,7 @@ func (d death) happens(t *testing.T) {
 		p.awaitFrom(mark, "it is gone", soon, inState("writes", control.Offline))
 		w.listen()
 	}
-	if d.how == inSandbox && d.victim != "pfar-gateway" && d.victim != "pfard" { // nothing of it is left then
+	if d.how == inSandbox && d.victim != "pfar-gateway" && d.victim != "pfard" { // the sandbox has ended
 		p.awaitFrom(mark, "it has crashed", soon, inState("writes", control.BackOff))
 	}
 	check(t, os.Remove(w.journal+".held"))

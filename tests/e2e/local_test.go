@@ -113,6 +113,14 @@ func TestLocalTransports(t *testing.T) {
 		}
 		p.awaitFrom(mark, name+" runs again", soon, inState(name, control.Running))
 	}
+	for name := range marks {
+		p.succeeds("stop", name)
+		p.await(name+" stopped", soon, inState(name, control.Stopped))
+		p.succeeds("start", name)
+		if s := server(p.awaitRunning(name), name); s.PID == 0 {
+			t.Errorf("%s runs, and has no process: %+v", name, s)
+		}
+	}
 }
 
 // serveSocket listens at the socket that the first argument names, with the mode 0666, and speaks MCP there as the

@@ -149,7 +149,7 @@ func pages() map[string]page.Task {
 	})
 	add("complete", func(k *page.Task) { k.State = page.State{Phase: page.Done, Tools: 24, Tested: true} })
 	add("failed", func(k *page.Task) {
-		k.State = page.State{Phase: page.Failed, Words: "3 values were refused: API token is invalid."}
+		k.State = page.State{Phase: page.Failed, Words: "no value worked in 3 attempts; the service refused the last: API token is invalid."}
 	})
 	return all
 }

@@ -159,7 +159,12 @@ func TestOfflineIsTriedByCalls(t *testing.T) {
 	if now := failures(4); !now.Wait.Until.After(s.Wait.Until) {
 		t.Errorf("tried again at %v, and before at %v", now.Wait.Until, s.Wait.Until)
 	}
-	out, complaint, code := p.command("call", "vendor.look")
+	var out, complaint string
+	var code int
+	until(t, "no try being under way", func() bool {
+		out, complaint, code = p.command("call", "vendor.look")
+		return !strings.Contains(complaint, "it is starting")
+	})
 	if code != 15 || out != "" || !strings.Contains(complaint, "is offline") {
 		t.Errorf("pfar call: exit %d, %q, %q", code, out, complaint)
 	}

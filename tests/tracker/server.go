@@ -18,7 +18,7 @@ type server struct {
 	poison   string // file; "": none
 	scheme   string
 	reads    bool // each tool says of itself that it only reads
-	fetches  bool // two tools more open pages
+	fetches  bool // further tools open pages
 	received io.Writer
 	asked    int
 
@@ -178,7 +178,8 @@ func (s *server) tools() []object {
 		{"name": "close_issue", "description": "closes an issue", "inputSchema": object{"type": "object", "properties": object{"number": object{"type": "integer"}}}},
 	}
 	if s.fetches {
-		all = append(all, tool("fetch", "opens a page", "url"), tool("firecrawl_scrape", "opens a page", "url"))
+		all = append(all, tool("fetch", "opens a page", "url"), tool("firecrawl_scrape", "opens a page", "url"),
+			tool("firecrawl_search", "searches the web, and opens what it finds", "query"))
 	}
 	return all
 }
@@ -204,7 +205,7 @@ func (s *server) call(q request) (result, failure any) {
 		return result, failure
 	case "count_issues":
 		return s.count(q, via)
-	case "search", "fetch", "firecrawl_scrape", "comment", "send_mail", "close_issue":
+	case "search", "fetch", "firecrawl_scrape", "firecrawl_search", "comment", "send_mail", "close_issue":
 		return said("done"), nil
 	}
 	return nil, object{"code": -32602, "message": "unknown tool: " + q.Params.Name}

@@ -121,7 +121,7 @@ type PageTalk struct {
 	Entered *Entered    `json:"entered,omitempty"` // pfard to a console: the answer to Enter
 }
 
-// Entered says where a person gives a server its secrets. The console has no part in that.
+// Entered has the link of the page where a person enters a server's secrets. The console does not see them.
 type Entered struct {
 	Link  string `json:"link,omitempty"`  // of the one-time page (page.Link)
 	Error string `json:"error,omitempty"` // why there is none, in words

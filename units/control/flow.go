@@ -32,7 +32,7 @@ type Flow struct {
 	Retry     bool       `json:"retry,omitempty"`    // it waits once more, and Detail says why
 	Reason    FlowReason `json:"reason,omitempty"`   // of FlowFailed; CredentialRefused may have FlowNotStarted
 	Wants     *Wanted    `json:"wants,omitempty"`    // of AwaitingCredential and CredentialRefused
-	Attempts  int        `json:"attempts,omitempty"` // values that were refused
+	Attempts  int        `json:"attempts,omitempty"` // values that did not work
 	Deadline  time.Time  `json:"deadline,omitzero"`  // while it waits for a person
 	Page      string     `json:"page,omitempty"`     // URL of the one-time page
 	Paged     bool       `json:"paged,omitempty"`    // of a Report, which does not tell Page: there is one

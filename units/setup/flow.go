@@ -34,11 +34,11 @@ type Flow struct {
 type Asked struct {
 	Page    bool `json:"page,omitempty"`     // a one-time page takes what is missing
 	Consent bool `json:"consent,omitempty"`  // nothing is written or started before a person has used the page
-	Again   bool `json:"again,omitempty"`    // values were refused: all are asked for again
+	Again   bool `json:"again,omitempty"`    // values did not work: all are asked for again
 	Touched bool `json:"touched,omitempty"`  // it has begun to write and start: a failure stops the server
 	SignIns int  `json:"sign_ins,omitempty"` // that a person has begun
 	Retry   bool `json:"retry,omitempty"`    // it waits once more, and Detail says why the last answer did not serve
-	Ended   bool `json:"ended,omitempty"`    // of Again: no service has refused the values, but the server ended with them
+	Ended   bool `json:"ended,omitempty"`    // of Again: no service refused the last value, but the server crashed with it
 }
 
 // Result is what the end of a flow tells.
@@ -84,7 +84,7 @@ const (
 	VerifyTime  = 3 * time.Minute
 )
 
-// MaxRefused is how many values may be refused in one set-up, all in all.
+// MaxRefused is how many values may fail in one set-up, all in all.
 const MaxRefused = 3
 
 // MaxSignIns is how many sign-ins a person may begin in one set-up: each one extends the deadline.
@@ -127,7 +127,7 @@ func (f Flow) wants() *Secret {
 }
 
 // skippable reports whether a person may skip the secret that the flow waits for: the server runs without it or, after
-// a refusal, another secret may have been the wrong one.
+// one that did not work, another secret may have been the wrong one.
 func (f Flow) skippable() bool {
 	if f.Again {
 		return f.others() > 0

@@ -45,7 +45,7 @@ const (
 	Listed       Kind = "listed"      // the server runs and has tools
 	NoneListed   Kind = "none listed" // it runs and has none
 	NotStarted   Kind = "not started"
-	Ended        Kind = "ended" // its program has ended by itself while it was started
+	Ended        Kind = "ended" // it crashed at its start
 	Verified     Kind = "verified"
 	Unverified   Kind = "unverified" // there is nothing to verify it by
 	Refused      Kind = "refused"    // the service refuses the secrets
@@ -285,8 +285,8 @@ func (f Flow) start(now time.Time) (Flow, []Action, error) {
 	return f, []Action{{Do: Start, Again: f.Again}}, nil
 }
 
-// refused asks for other values, if the server has secrets and not too many values were refused. A server that ends by
-// itself as soon as it has a new value may do so because its service refuses the value.
+// refused asks for other values, if the server has secrets and not too many values were refused. A server that
+// crashes as soon as it has a new value may do so because its service refuses the value.
 func (f Flow) refused(e Event) (Flow, []Action, error) {
 	f.Attempts++
 	f.Ended = e.Kind == Ended
@@ -297,9 +297,10 @@ func (f Flow) refused(e Event) (Flow, []Action, error) {
 			"the service refuses the server, which has no secret to replace: "+e.Words)
 	case f.Attempts >= MaxRefused && f.Ended:
 		return f.fail(control.FlowNotStarted,
-			fmt.Sprintf("the server does not run with %d values: %s%s", f.Attempts, e.Words, f.another()))
+			fmt.Sprintf("no value worked in %d attempts; the last start failed: %s%s", f.Attempts, e.Words, f.another()))
 	case f.Attempts >= MaxRefused:
-		return f.fail(control.FlowRefused, fmt.Sprintf("%d values were refused: %s", f.Attempts, e.Words))
+		return f.fail(control.FlowRefused,
+			fmt.Sprintf("no value worked in %d attempts; the service refused the last: %s", f.Attempts, e.Words))
 	}
 	f.At = 0
 	next, actions, err := f.ask(e.Now)

@@ -23,7 +23,7 @@ type Want struct {
 	What    string `json:"what"`
 	Command string `json:"command"`
 	Host    string `json:"-"` // the entry of allowed_domains; "": it is something else
-	Secret  bool   `json:"-"` // the server waits for one that a person enters
+	Secret  bool   `json:"-"` // a person can enter what is missing
 }
 
 // Of lists what servers were refused, what of theirs nobody has accepted, and the secrets that they wait for.
@@ -38,7 +38,8 @@ func Of(report control.Report, all []operator.ServerPins) []Want {
 		if s.State.Waits() && s.For != units.WaitProgram && s.Remedy != "" {
 			list = append(list, Want{
 				Server: s.Name, What: strings.TrimPrefix(s.Detail, "for "), Command: s.Remedy,
-				Secret: s.For == units.WaitCredentials && !s.Wait.NeedsLogin(),
+				Secret: s.For == units.WaitCredentials && strings.HasPrefix(s.Remedy, "pfar vault set ") &&
+					!strings.Contains(s.Remedy, "--"),
 			})
 		}
 		if v := s.Verification; v.Result == units.Invalid && v.Remedy != "" {

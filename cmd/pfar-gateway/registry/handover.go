@@ -63,6 +63,7 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 		r.stored.drop(u)
 		return
 	}
+	r.sessions.anew(u.Server().Name)
 	r.converse(ctx, c, u, func(ctx context.Context) (*Listing, error) {
 		begun := time.Now()
 		l, err := r.start(ctx, u)

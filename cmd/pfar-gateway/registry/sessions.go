@@ -151,7 +151,7 @@ func (s *sessions) await(ctx context.Context, o *owned) error {
 	}
 }
 
-// classed is why a conversation has ended as clients may have it, with its class and when to try again.
+// classed returns the error of an ended conversation in words for clients, with its class and when to try again.
 func classed(server string, why error) error {
 	f := failure.Of(why)
 	if f.Class == "" {
@@ -162,7 +162,7 @@ func classed(server string, why error) error {
 	return e
 }
 
-// longestPause is how long no process of a server is started at most because its service wants to be asked later.
+// longestPause limits the pause that a service can ask for before the next start.
 const longestPause = time.Hour
 
 // paused returns the error of a start that comes before a service wants to be asked again. s.mu is held.
@@ -315,14 +315,23 @@ func (s *sessions) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 	s.freed(o.main)
 }
 
-// postpone has no process of a server started for a while.
+// postpone keeps a server's processes from starting for a while.
 func (s *sessions) postpone(server string, pause time.Duration) {
 	if pause <= 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.later[server] = time.Now().Add(min(pause, longestPause))
+	if until := time.Now().Add(min(pause, longestPause)); until.After(s.later[server]) {
+		s.later[server] = until
+	}
+}
+
+// anew ends the pause of a server that has been started anew, perhaps with another token.
+func (s *sessions) anew(server string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.later, server)
 }
 
 // greet is the handshake of a session's process, in the generation of its client where the server knows that: its

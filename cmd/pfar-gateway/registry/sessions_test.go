@@ -67,7 +67,12 @@ func TestSessionAsksLater(t *testing.T) {
 				t.Errorf("%s, try %d: %v, %+v", says, nth+1, err, got)
 			}
 		}
-		if o.opened != want.opened {
+		r.Launch(t, server, registrytest.Script{}).Ready(t) // as after a restart, perhaps with another token
+		before := o.opened
+		if _, _, err := r.Start(t.Context(), upstream(t, r, "s"), plainClient()); err == nil || o.opened != before+1 {
+			t.Errorf("%s: after a restart: %v, %d processes", says, err, o.opened)
+		}
+		if o.opened--; o.opened != want.opened {
 			t.Errorf("%s: %d processes were started, want %d", says, o.opened, want.opened)
 		}
 	}

@@ -66,7 +66,7 @@ type Proof struct {
 	Words  string
 }
 
-// Ended is why a server was not started whose program has ended by itself.
+// Ended is the error of a start at which the server crashed.
 type Ended struct{ Err error }
 
 func (e *Ended) Error() string { return e.Err.Error() }

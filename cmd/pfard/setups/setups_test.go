@@ -282,7 +282,8 @@ func TestThreeRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := until(t, f, id, control.FlowFailed)
-	if now.Detail != "3 values were refused: API token *** is invalid" || w.runs["a"] || w.vault["token"] != "wrong2" {
+	const want = "no value worked in 3 attempts; the service refused the last: API token *** is invalid"
+	if now.Detail != want || w.runs["a"] || w.vault["token"] != "wrong2" {
 		t.Errorf("it ended as %+v, runs %v, vault %v", now, w.runs, w.vault)
 	}
 	if got := w.recorded(); got != "begin, refused, refused, refused, fail" {
@@ -295,8 +296,8 @@ func TestThreeRefused(t *testing.T) {
 	w.nothingLeft()
 }
 
-// TestServerEnds: a server that ends by itself with a new value may do so for that value, and another one is asked for.
-// With no new value there is nothing to ask for.
+// TestServerEnds: a server that crashes with a new value may do so because of it, and another one is asked for. With no
+// new value there is nothing to ask for.
 func TestServerEnds(t *testing.T) {
 	w := newWorld(t)
 	wrong := true
@@ -355,8 +356,9 @@ func TestServerEndsThrice(t *testing.T) {
 		}
 	}
 	now := until(t, f, id, control.FlowFailed)
-	if now.Reason != control.FlowNotStarted || now.Detail != "the server does not run with 3 values: exit status 1; "+
-		"to store another token, run: pfar vault rotate token" || w.runs["a"] {
+	const want = "no value worked in 3 attempts; the last start failed: exit status 1; " +
+		"to store another token, run: pfar vault rotate token"
+	if now.Reason != control.FlowNotStarted || now.Detail != want || w.runs["a"] {
 		t.Errorf("it ended as %+v, runs %v", now, w.runs)
 	}
 }
