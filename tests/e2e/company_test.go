@@ -191,7 +191,7 @@ func TestCompany(t *testing.T) {
 			s := server(r, name)
 			return s.State == control.Offline && strings.Contains(s.Detail, "tls") && strings.Contains(s.Detail, words)
 		})
-		if out, stderr, code := p.command("call", name+".echo", "--message", "x"); code != tlsExit {
+		if out, stderr, code := p.offlineCall(name+".echo", "--message", "x"); code != tlsExit {
 			t.Errorf("a call of %s: %d %s%s", name, code, out, stderr)
 		}
 	}

@@ -114,7 +114,9 @@ func TestSleepsByTransport(t *testing.T) {
 			fmt.Sprintf("transport = \"stream-http\"\nurl = \"http://127.0.0.1:%s/mcp\"", port)),
 		"piped.hcl": drowsy + pipedEcho(t, marks["piped"], "/run/piped/pipe"),
 	})
-	p.awaitRunning("port", "piped")
+	for name := range marks { // each is started once, to learn its tools
+		p.awaitFrom(0, name+" running", soon, inState(name, control.Running))
+	}
 	c := p.client("/mcp")
 	for name, want := range map[string]string{"port": "Echo: hello", "piped": "hello"} {
 		for range 2 {

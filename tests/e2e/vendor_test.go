@@ -130,6 +130,16 @@ func (v *vendor) told(c *rawHTTP, tool string) (failure.Told, string) {
 	return toldOf(v.t, a.value), string(a.value)
 }
 
+// offlineCall is pfar call of a server that is offline, while pfar does not try it again by itself.
+func (p *pfar) offlineCall(args ...string) (out, complaint string, code int) {
+	p.t.Helper()
+	until(p.t, "no try being under way", func() bool {
+		out, complaint, code = p.command(append([]string{"call"}, args...)...)
+		return !strings.Contains(complaint, "it is starting")
+	})
+	return out, complaint, code
+}
+
 // TestOfflineIsTriedByCalls: a call does not wait until it is time to try a server again that is offline. Many at once
 // are one try.
 func TestOfflineIsTriedByCalls(t *testing.T) {
@@ -159,12 +169,7 @@ func TestOfflineIsTriedByCalls(t *testing.T) {
 	if now := failures(4); !now.Wait.Until.After(s.Wait.Until) {
 		t.Errorf("tried again at %v, and before at %v", now.Wait.Until, s.Wait.Until)
 	}
-	var out, complaint string
-	var code int
-	until(t, "no try being under way", func() bool {
-		out, complaint, code = p.command("call", "vendor.look")
-		return !strings.Contains(complaint, "it is starting")
-	})
+	out, complaint, code := p.offlineCall("vendor.look")
 	if code != 15 || out != "" || !strings.Contains(complaint, "is offline") {
 		t.Errorf("pfar call: exit %d, %q, %q", code, out, complaint)
 	}
