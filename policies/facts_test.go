@@ -176,7 +176,7 @@ func TestFolderForwards(t *testing.T) {
 		`service "tavily" { forwards = ["tavily_search"] }`: "public raw, to public, none",
 		`server "web" { forwards = ["tavily_*"] }`:          "public raw, to public, none",
 		`server "other" { forwards = ["*"] }`:               "public raw, to sensitive, none",
-		`server "web" { forwards = [] }`:                    "public raw, to sensitive, none",
+		`service "tavily" { reads = ["tavily_extract"] }`:   "public raw, to sensitive, none",
 	} {
 		p := sound(t, text)
 		o := gate.Offer{

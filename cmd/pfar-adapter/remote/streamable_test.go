@@ -41,6 +41,11 @@ func TestSession(t *testing.T) {
 			w.want(fmt.Sprintf(`{"jsonrpc":"2.0",  "id":%d,  "result":{"x":1.0,  "y":"\u00e9"}} `, id))
 		}
 		synctest.Wait()
+		w.dials.mu.Lock()
+		defer w.dials.mu.Unlock()
+		if n := len(w.dials.asked); n > 2 { // one for the requests, one beside it for the stream
+			t.Errorf("%d connections were made for five requests", n)
+		}
 	})
 	want := []string{"initialize ", "notifications/initialized abc-1", "GET ", "tools/call abc-1", "tools/call abc-1",
 		"DELETE abc-1"}

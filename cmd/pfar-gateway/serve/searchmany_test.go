@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
@@ -163,7 +164,7 @@ func manyTools(t testing.TB) map[string]string {
 // one of the servers.
 func searchMany(t testing.TB) (launched map[string]*registrytest.Launched, searches, lists *client) {
 	t.Helper()
-	g, off := start(t, DefaultLimits()), false
+	g, off := startWith(t, DefaultLimits(), registry.DefaultLimits()), false
 	all := manyTools(t)
 	launched = map[string]*registrytest.Launched{}
 	var names []string
