@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -149,10 +150,10 @@ func (a *about) keys(whole *gate.Word) []block.Key {
 		key("label", `"internal"`, a.fact(&whole.Confidentiality, gate.Confidentialities())),
 		key("trust", `trust { public_source = true }`, a.trust(&whole.Trust)),
 		key("relax", `"The repository is ours alone."`, a.text(&a.relax)),
-		key("reads", `["get_*"]`, a.listed(gate.None)),
-		key("reversible", `["update_*"]`, a.listed(gate.Reversible)),
-		key("irreversible", `["send_*"]`, a.listed(gate.Irreversible)),
-		key("forwards", `["scrape_*"]`, a.forwards),
+		key("reads", `["get_*"]`, a.listed("get_*", gate.Word{Effect: gate.None})),
+		key("reversible", `["update_*"]`, a.listed("get_*", gate.Word{Effect: gate.Reversible})),
+		key("irreversible", `["send_*"]`, a.listed("get_*", gate.Word{Effect: gate.Irreversible})),
+		key("forwards", `["scrape_*"]`, a.listed("scrape_*", gate.Word{Forwards: true})),
 		key("tool", `tool "send_*" { effect = "irreversible" }`, a.tool))
 }
 
@@ -164,27 +165,16 @@ func (a *about) word(f *block.Field) gate.Word {
 	return gate.Word{Server: a.server, Service: a.service, From: from + a.place(f.At)}
 }
 
-// listed is the value of a key that lists the tools of an effect.
-func (a *about) listed(effect gate.Effect) block.Value {
+// listed is the value of a key that lists the tools of which it says this, such as "get_*".
+func (a *about) listed(example string, says gate.Word) block.Value {
 	return func(f *block.Field) {
-		f.Example = f.Key + ` = ["get_*"]`
+		f.Example = fmt.Sprintf("%s = [%q]", f.Key, example)
 		tools, _ := a.texts(f)
 		for _, t := range tools {
 			w := a.word(f)
-			w.Tool, w.Effect = gate.Pattern(t), effect
+			w.Tool, w.Effect, w.Forwards = gate.Pattern(t), says.Effect, says.Forwards
 			a.words = append(a.words, w)
 		}
-	}
-}
-
-// forwards is the value of a key that lists the tools whose service passes arguments on.
-func (a *about) forwards(f *block.Field) {
-	f.Example = f.Key + ` = ["scrape_*"]`
-	tools, _ := a.texts(f)
-	for _, t := range tools {
-		w := a.word(f)
-		w.Tool, w.Forwards = gate.Pattern(t), true
-		a.words = append(a.words, w)
 	}
 }
 

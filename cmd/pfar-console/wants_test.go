@@ -75,7 +75,7 @@ func TestWants(t *testing.T) {
 }
 
 // TestEnter: where pfard lets the person store secrets, a want of one has a button. It asks pfard for a page, and the
-// next page has its link, once. The console has no part in what is entered there.
+// next page has its link, once. The console does not see what is entered there.
 func TestEnter(t *testing.T) {
 	o := openWants(t)
 	if page := o.do("GET", o.home+"wants", "").text; strings.Contains(page, `value="enter"`) {

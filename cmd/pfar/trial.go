@@ -136,7 +136,7 @@ Without NAME, it asks only the servers that run. The exit code is 1 if pfar coul
 
 func (c trialVerb) refreshCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
-		Use: "refresh [NAME]", Short: "List the tools of servers again, and print what has changed", Long: refreshHelp,
+		Use: "refresh [NAME]", Short: "List the tools of servers again, and print the changes", Long: refreshHelp,
 		Example: example("pfar refresh", "pfar refresh notion --json"),
 		Args:    arguments("[NAME]"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -375,19 +375,23 @@ func (f *flows) enterSecrets(ctx context.Context, p control.Peer, server string)
 	ctx, cancel := context.WithTimeoutCause(ctx, enterTime, late)
 	defer cancel()
 	opened := errors.New("its page is open")
-	err = f.answer(ctx, p, control.Request{SettingUp: control.SettingUp{SetUp: &wish}},
-		func(r control.Response) error {
-			switch now := r.Flow; {
-			case now.Page != "":
-				link = now.Page
-				return opened
-			case now.State == control.FlowFailed:
-				return errors.New(now.Detail)
-			case now.State == control.FlowComplete:
-				return fmt.Errorf("%q has all its secrets", server)
-			}
-			return nil
-		})
+	o.Flow.Principal = principal
+	id, err := f.Begin(o)
+	if err != nil {
+		return "", err
+	}
+	err = f.Follow(ctx, id, true, func(now control.Flow) error {
+		switch {
+		case now.Page != "":
+			link = now.Page
+			return opened
+		case now.State == control.FlowFailed:
+			return errors.New(now.Detail)
+		case now.State == control.FlowComplete:
+			return fmt.Errorf("%q has all its secrets", server)
+		}
+		return nil
+	})
 	if errors.Is(err, opened) {
 		err = nil
 	}

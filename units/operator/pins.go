@@ -9,7 +9,8 @@ import (
 // Kind is a kind of definition.
 type Kind string
 
-// Program is the kind of the fingerprint of a server's program. It is no definition, and no model reads it.
+// Program is the kind of the entry with the fingerprint of a server's program. It is not a definition, and models do
+// not read it.
 const Program Kind = "program"
 
 // ServerPins is what is known of one server's definitions.

@@ -23,7 +23,7 @@ type Want struct {
 	What    string `json:"what"`
 	Command string `json:"command"`
 	Host    string `json:"-"` // the entry of allowed_domains; "": it is something else
-	Secret  bool   `json:"-"` // a person can enter what is missing
+	Secret  bool   `json:"-"` // the vault lacks a secret, which a person can enter
 }
 
 // Of lists what servers were refused, what of theirs nobody has accepted, and the secrets that they wait for.
