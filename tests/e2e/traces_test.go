@@ -35,7 +35,7 @@ var traces = []struct {
 }{
 	{"day", 31, map[string]int{"strict": 12, "balanced": 7, "everyday": 7}},
 	{"code", 20, map[string]int{"strict": 7, "balanced": 1, "everyday": 1}},
-	{"research", 66, map[string]int{"strict": 25, "balanced": 10, "everyday": 10}},
+	{"research", 66, map[string]int{"strict": 27, "balanced": 12, "everyday": 12}},
 	{"office", 74, map[string]int{"strict": 24, "balanced": 11, "everyday": 11}},
 	{"lookup", 3, map[string]int{"strict": 1, "balanced": 1, "everyday": 0}},
 }

@@ -70,7 +70,7 @@ func TestVerified(t *testing.T) {
 		t.Errorf("pfar test: %d\n%s%s", code, out, stderr)
 	}
 	if out, stderr, code := p.command("refresh", "notion"); code != 0 || out != "" || !strings.Contains(stderr,
-		"offers what it did") {
+		"notion: no changes") {
 		t.Errorf("pfar refresh: %d\n%s%s", code, out, stderr)
 	}
 	out, _, code := p.command("audit", "--json")
