@@ -50,7 +50,7 @@ summary() {
 all() {
 	local begin=$SECONDS status=0
 	rm -rf "$logs"
-	PFAR_STAGES=1 MAKEFLAGS='' MFLAGS='' MAKELEVEL='' make --no-print-directory --keep-going --jobs=$(($(nproc) + 2)) "$@" || status=$?
+	PFAR_STAGES=1 MAKEFLAGS='' MFLAGS='' MAKELEVEL='' make --no-print-directory --keep-going --jobs=$(($(nproc) + 1)) "$@" || status=$?
 	summary "${@#test-}" || status=1
 	printf '%-14s %-6s %4d s\n' "all stages" "$([ "$status" = 0 ] && echo ok || echo FAILED)" $((SECONDS - begin))
 	return "$status"

@@ -21,6 +21,7 @@ import (
 )
 
 const declared = `
+timeout         = "4m"
 allowed_domains = [
   "api.allowed.example", "api.allowed.example:7777", "api.allowed.example:8443", "*.wild.example", "db.allowed.example:5432",
   "lan.example:7777", "secret-lan.example:7777", "rebound.example:7777", "own.example:7777", "93.184.215.14:7777",

@@ -158,7 +158,7 @@ func TestTrouble(t *testing.T) {
 	m.Run(t, "systemctl", "daemon-reload") // systemd's own socket is
 	m.MendBus(t)
 	m.Run(t, "busctl", "--system", "list")
-	m.Run(t, "timeout", "100", "sh", "-euc", "for i in $(seq 40); do systemctl daemon-reexec; done")
+	m.Run(t, "timeout", "900", "sh", "-euc", "for i in $(seq 40); do systemctl daemon-reexec; done")
 
 	m.Put(t, "/var/lib/small/old", "old\n", 0o600)
 	m.SmallDisk(t, "/var/lib/small", 256)
