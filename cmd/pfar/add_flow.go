@@ -46,12 +46,8 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 				return err
 			}
 		}
-		left := ""
-		if last.Reason == control.FlowBroken || last.Reason == control.FlowNotWritten {
-			left = a.left()
-		}
 		return fail(exitFailed, "%s is not set up: %s", a.server(), last.Detail).
-			withHint("%spfar logs %s says why; pfar add %[2]s tries again; stored secrets stay", left, a.server())
+			withHint("%spfar logs %s says why; pfar add %[2]s tries again; stored secrets stay", a.left(), a.server())
 	}
 	return a.finish(ctx, last)
 }

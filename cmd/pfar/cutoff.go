@@ -71,7 +71,7 @@ func (r rewrite) outcome() string {
 	return file + " has another text by now"
 }
 
-// outcomeOf says whether a package is there, when pfard cannot answer.
+// outcomeOf says whether a package is there, when installing it has failed or pfard cannot answer.
 func (c packageVerb) outcomeOf(text string) string {
 	p, err := source.ParseExact(text)
 	if err == nil {

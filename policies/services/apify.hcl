@@ -31,6 +31,7 @@ service "apify" {
       key      = "apify_token"
       deliver  = "broker"
       prefixes = ["apify_api_"]
+      pattern  = "apify_api_[A-Za-z0-9]{36}"
       where    = "Open Settings, API & Integrations, and copy the token."
       url      = "https://console.apify.com/account/integrations"
     }

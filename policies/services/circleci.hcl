@@ -23,6 +23,7 @@ service "circleci" {
       hosts    = ["circleci.com", "api.circleci.com"]
       in       = ["header:circle-token"]
       prefixes = ["CCIPAT_"]
+      pattern  = "CCIPAT_[A-Za-z0-9]{22}_[0-9A-Fa-f]{40}"
       where    = "Create a personal API token and copy it."
       url      = "https://app.circleci.com/settings/user/tokens"
     }

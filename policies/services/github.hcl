@@ -50,6 +50,7 @@ service "github" {
       url      = "https://github.com/settings/personal-access-tokens/new"
     }
 
+    # No tool needs more than repo.
     device {
       url      = "https://github.com/login/device/code"
       token    = "https://github.com/login/oauth/access_token"

@@ -55,6 +55,7 @@ service "gitlab" {
       key      = "gitlab_token"
       deliver  = "broker"
       prefixes = ["glpat-"]
+      pattern  = "glpat-[A-Za-z0-9_-]{20}|glpat-[A-Za-z0-9_-]{27,300}\\.[0-9a-z]{2}\\.?[0-9a-z]{7}"
       where    = "Create a personal access token and copy it."
       url      = "https://gitlab.com/-/user_settings/personal_access_tokens"
       scopes   = ["api"]

@@ -31,6 +31,7 @@ service "google-drive" {
       url     = "https://console.cloud.google.com/auth/clients"
     }
 
+    # Google's device flow does not give these scopes.
     code {
       url      = "https://accounts.google.com/o/oauth2/v2/auth?access_type=offline&prompt=consent"
       token    = "https://oauth2.googleapis.com/token"

@@ -28,6 +28,7 @@ service "hubspot" {
       key      = "hubspot_token"
       deliver  = "broker"
       prefixes = ["pat-na1-", "pat-eu1-"]
+      pattern  = "pat-(?:na|eu|ap)[0-9]-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
       where    = "In HubSpot, open Settings, Integrations, Private Apps, create an app and copy its access token."
       url      = "https://developers.hubspot.com/docs/api/private-apps"
       scopes   = ["crm.objects.contacts.read", "crm.objects.companies.read", "crm.objects.deals.read"]

@@ -27,6 +27,7 @@ service "sentry" {
       deliver  = "broker"
       hosts    = ["sentry.io", "us.sentry.io", "de.sentry.io"]
       prefixes = ["sntryu_", "sntrys_"]
+      pattern  = "sntryu_[0-9a-f]{64}|sntrys_[A-Za-z0-9+/=_-]{40,}"
       where    = "In Sentry, open User settings, Personal Tokens, and create a token."
       url      = "https://sentry.io/settings/account/api/auth-tokens/"
       scopes   = ["org:read", "project:read", "team:read", "event:read"]

@@ -36,7 +36,8 @@ service "slack" {
     secret "SLACK_BOT_TOKEN" {
       key      = "slack_bot_token"
       deliver  = "broker"
-      prefixes = ["xoxb-"]
+      prefixes = ["xoxb-", "xoxp-"]
+      pattern  = "xox[bp]-[A-Za-z0-9-]{20,}"
       where    = "Create an app, install it into the workspace, and copy the Bot User OAuth Token."
       url      = "https://api.slack.com/apps"
       scopes   = ["channels:history", "channels:read", "chat:write", "reactions:write", "users:read"]

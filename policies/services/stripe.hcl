@@ -27,6 +27,7 @@ service "stripe" {
       key      = "stripe_key"
       deliver  = "broker"
       prefixes = ["rk_live_", "rk_test_", "sk_live_", "sk_test_"]
+      pattern  = "[rs]k_(?:live|test)_[A-Za-z0-9]{10,}"
       where    = "Create a restricted key with the rights that the server needs, and copy it."
       url      = "https://dashboard.stripe.com/apikeys"
     }

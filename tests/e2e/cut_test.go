@@ -26,7 +26,7 @@ type cut struct {
 	file    string                   // that the command changes, below the home
 	one     string                   // the change at which make test cuts it off
 	already string                   // what the same command says if it is done
-	old     []string                 // one of them is what it says if all is as it was, when pfard has been killed
+	old     []string                 // one of them is what it says if all is as it was, and it could not go on
 	new     string                   // likewise, if it is done
 	after   func(p *pfar)            // what else is to be when it is done
 }
@@ -52,13 +52,24 @@ func TestCut(t *testing.T) {
 				}
 				changes = []string{c.one}
 			}
+			tried, came := 0, 0
 			for _, at := range changes {
-				if !t.Failed() {
-					t.Run("killed at "+at, func(t *testing.T) { c.run(t, faults.Fault{At: at}, want) })
+				for _, f := range []faults.Fault{{At: at}, {At: at, Full: true}} {
+					name := "killed at " + at
+					if f.Full {
+						name = "full at " + at
+					}
+					if !t.Failed() {
+						t.Run(name, func(t *testing.T) {
+							tried++
+							c.run(t, f, want)
+							came++
+						})
+					}
 				}
-				if !t.Failed() {
-					t.Run("full at "+at, func(t *testing.T) { c.run(t, faults.Fault{At: at, Full: true}, want) })
-				}
+			}
+			if came*2 < tried {
+				t.Errorf("of %d faults, %d came", tried, came)
 			}
 		})
 	}
@@ -220,6 +231,9 @@ func (c cut) run(t *testing.T, f faults.Fault, want string) (changes []string, n
 	}
 	trace.Room()
 	old := now == before
+	if f.Full && code != 0 && !c.own {
+		c.says(t, said, old)
+	}
 	if !f.Full && !c.own {
 		if code != 0 || old { // else it had ended before pfard was killed
 			c.says(t, said, old)

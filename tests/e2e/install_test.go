@@ -266,6 +266,7 @@ func TestInstall(t *testing.T) {
 func addedUnknown(t *testing.T, p *pfar, r *registries) {
 	t.Helper()
 	const name, token = "@example/mcp-unknown", "tok-77aa01f3c9d24e60-of-the-unknown"
+	echo := program(t, "echo")
 	r.npm(t, name, "1.0.0", "")
 	r.npm(t, name, "1.1.0", "")
 	wheelOf(t, filepath.Join(r.dir, "files"), "acme_notes", "1.0", fmt.Sprintf(mainOf, `["note"]`))
@@ -287,6 +288,10 @@ func addedUnknown(t *testing.T, p *pfar, r *registries) {
 			"# From pfar add: pypi:acme-notes==1.0\n\nserver { package = \"pypi:acme-notes==1.0\" }\n"},
 		{"pypi:acme-notes==1.0 --name notes", "", "notes",
 			"# From pfar add: pypi:acme-notes==1.0\n\nserver { package = \"pypi:acme-notes==1.0\" }\n"},
+		{"--name lined -- npx -y " + name + "@1.0.0", "", "lined", "# From pfar add: npm:" + name + "@1.0.0\n\n" +
+			"server { package = \"npm:" + name + "@1.0.0\" }\n"},
+		{"--name local -- " + echo + " -tools 3", "", "local", "# From pfar add: " + echo + "\n\n" +
+			"server { command = \"" + echo + "\" args = [\"-tools\", \"3\"] }\n"},
 	} {
 		p.stdin = c.stdin
 		args := append([]string{"add", "--yes", "--learn", "1s"}, strings.Fields(c.args)...)

@@ -70,6 +70,14 @@ func TestPackages(t *testing.T) {
 		"ls /run/pfar/plan /run/pfar/applied | grep 0install; find /var/lib/pfar/users /run/pfar/users | grep 0install"
 	bed.Eventually(t, soon, func() error { return empty(m, left) })
 
+	out := m.Run(t, "pfar", "add", "npm:mcp-echo@1.0.0", "--name", "added", "--yes", "--learn", "1s")
+	if !strings.Contains(out, "added: connected, not verified") {
+		t.Errorf("pfar add: %s", out)
+	}
+	if s := becomes(t, m, "added", control.Running); s.UID < 60706 {
+		t.Errorf("added: %+v", s)
+	}
+
 	upgradedUnit(t, m)
 	bed.Eventually(t, soon, func() error { return empty(m, left) })
 
