@@ -159,7 +159,7 @@ BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race -trimpath,env CGO_ENABLE
 
 # At most twelve minutes on two processors.
 test:
-	@tests/stages.sh all $(filter-out test-vm%,$(MACHINES) $(NEWER)) test-e2e test-race test-packages test-conformance
+	@tests/stages.sh all $(filter-out test-vm%,$(MACHINES)) test-e2e test-race $(filter-out test-vm%,$(NEWER)) test-packages test-conformance
 	@$(if $(MACHINES),,$(NOT_RUN))
 
 # Everything, once at the end of a larger change.
