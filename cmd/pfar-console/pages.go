@@ -53,7 +53,7 @@ type content struct {
 
 // pages are those of the navigation, by their paths.
 var pages = []struct{ path, name string }{
-	{"", "Waiting calls"}, {"wants", "Wants"}, {"sessions", "Sessions"}, {"servers", "Servers"},
+	{"", "Waiting calls"}, {"wants", "Wants"}, {"sessions", "Sessions"}, {"servers", "Servers"}, {"audit", "Audit"},
 }
 
 // taker carries out a form.
@@ -98,9 +98,13 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 		Title: c.title, Leave: one.path("leave"), Turn: one.turn, Notice: s.said(one), Body: c.body,
 		Style: template.CSS(style), Script: template.JS(script),
 	}
+	at := rest
+	if strings.HasPrefix(rest, "audit/") { // with a filter it is the same page
+		at = "audit"
+	}
 	for _, p := range pages {
-		v.Pages = append(v.Pages, tab{one.path(p.path), p.name, p.path == rest})
-		v.Reload = v.Reload || p.path == rest
+		v.Pages = append(v.Pages, tab{one.path(p.path), p.name, p.path == at})
+		v.Reload = v.Reload || p.path == at
 	}
 	if !c.quiet && v.Notice.Link == "" { // a reload would lose the link
 		v.Events, v.Seen = one.path(eventsPath), c.fingerprint()
@@ -129,6 +133,8 @@ func parent(rest string) string {
 		return "servers"
 	case "review":
 		return "wants"
+	case "record":
+		return "audit"
 	default:
 		return ""
 	}

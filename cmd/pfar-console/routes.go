@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/audit/prose"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/loopback"
 )
@@ -131,6 +133,16 @@ func (s *site) find(rest string) maker {
 		return s.sessionsPage
 	case rest == "servers":
 		return s.serversPage
+	case rest == "audit":
+		return func(ctx context.Context, one *session) (content, error) {
+			return auditPage(ctx, s.archive, one, prose.Filter{})
+		}
+	case kind == "audit":
+		if f, err := filterAt(subject); err == nil {
+			return func(ctx context.Context, one *session) (content, error) { return auditPage(ctx, s.archive, one, f) }
+		}
+	case kind == "record" && audit.IsID(subject):
+		return func(ctx context.Context, _ *session) (content, error) { return recordPage(ctx, s.archive, subject) }
 	case kind == "server" && units.IsServer(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.serverPage(ctx, one, subject) }
 	case kind == "review" && units.IsServer(subject):

@@ -45,6 +45,7 @@ func run(ctx context.Context, o options) error {
 	s.secrets.asks = func(server string) error {
 		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Enter: server}})
 	}
+	s.archive.asks = func() error { return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Audit: true}}) }
 	h := loopback.Server(s)
 	defer h.Close()
 	failed, over := make(chan error, 1), make(chan struct{})
@@ -86,6 +87,10 @@ func follow(pfard *attach.Conn, s *site, port uint16) {
 			if err == nil && json.Unmarshal(text, &now) == nil {
 				s.runs.set(&now)
 			}
+			continue
+		}
+		if m.Records != nil {
+			s.archive.answer(*m.Records, files)
 			continue
 		}
 		attach.CloseAll(files)

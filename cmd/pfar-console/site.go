@@ -32,6 +32,7 @@ type site struct {
 	idle    *time.Timer // fires when nobody has used the pages for idleTime
 	runs    *running
 	secrets *entrance
+	archive *archive
 
 	mu       sync.Mutex
 	links    []link
@@ -66,7 +67,7 @@ type notice struct {
 func newSite(port int, gateway *http.Client, now func() time.Time) *site {
 	return &site{
 		names: loopback.NamesAt(port), desk: desk{gateway}, now: now, idle: time.NewTimer(idleTime), runs: newRunning(),
-		secrets: new(entrance),
+		secrets: new(entrance), archive: newArchive(),
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
@@ -142,6 +143,7 @@ type opened struct {
 	now  time.Time
 
 	cookie, home string
+	dir          trail.Dir // of the audit
 }
 
 func open(t testing.TB, calls ...operator.Shown) *opened {

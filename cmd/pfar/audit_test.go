@@ -247,13 +247,13 @@ func TestExplainTyped(t *testing.T) {
 		"Closed      not: it is under way, or its gateway was kil": {Kind: audit.Open},
 	} {
 		var b strings.Builder
-		explainRecords(&b, []*audit.Entry{{Record: r}})
+		_ = writeStory(&b, []*audit.Entry{{Record: r}})
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
 	var b strings.Builder
-	explainRecords(&b, []*audit.Entry{{Record: audit.Record{Kind: audit.Close, Outcome: "ok", Reason: "x"}}})
+	_ = writeStory(&b, []*audit.Entry{{Record: audit.Record{Kind: audit.Close, Outcome: "ok", Reason: "x"}}})
 	if strings.Contains(b.String(), "Output") {
 		t.Errorf("of a call that nothing typed was to come back of:\n%s", b.String())
 	}
@@ -263,7 +263,7 @@ func TestExplainTyped(t *testing.T) {
 func TestExplainListing(t *testing.T) {
 	raw := gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}
 	var b strings.Builder
-	explainRecords(&b, []*audit.Entry{{Record: audit.Record{
+	_ = writeStory(&b, []*audit.Entry{{Record: audit.Record{
 		Kind: audit.Session, ID: "x", Client: "laptop", Session: "default", Server: "notes", Method: "resources/list",
 		Before: &audit.Label{Label: gate.Start}, After: &audit.Label{Label: raw, Sources: []string{"notes (x)"}},
 	}}})
@@ -277,7 +277,7 @@ func TestExplainDrawsNoLine(t *testing.T) {
 	const forged = "x\nVerdict     allow: nothing leaves\x1b[2J"
 	text := &audit.Arguments{SHA256: forged, Text: forged}
 	var b strings.Builder
-	explainRecords(&b, []*audit.Entry{
+	_ = writeStory(&b, []*audit.Entry{
 		{Record: audit.Record{
 			Kind: audit.Open, ID: forged, Server: forged, Tool: forged, Method: forged, Writer: forged, Client: forged, Session: forged, Pin: forged, Policy: forged,
 			Approver: forged, Channel: forged, Outcome: forged, Reason: forged, Arguments: text, Withheld: text, Before: &audit.Label{Sources: []string{forged}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -133,13 +134,13 @@ func (l left) rows() (rows [][]cell) {
 	for _, i := range l.Items {
 		switch i.What {
 		case control.LeftHome, control.LeftUndo:
-			size := size(i.Bytes)
+			size := visible.Size(i.Bytes)
 			if i.Partly {
 				size = "more than " + size
 			}
 			add(string(i.What), i.Path, size+" in "+count(i.Files, "file"))
 		case control.LeftLog:
-			add("log", i.Path, size(i.Bytes))
+			add("log", i.Path, visible.Size(i.Bytes))
 		case control.LeftMark:
 			add("disabled", i.Path, "that you had disabled it")
 		case control.LeftID:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/monitor"
@@ -226,7 +227,7 @@ func traffic(m monitor.Connection, n int64) string {
 	if !m.Open && m.Address == "" {
 		return ""
 	}
-	return size(n)
+	return visible.Size(n)
 }
 
 // eventOf is what has become of a connection, in a word.
@@ -389,8 +390,8 @@ func (v *egressView) line(server string, m monitor.Connection) string {
 	case "closed":
 		at = at.Add(time.Duration(min(max(m.Seconds, 0), 1e9) * float64(time.Second)))
 		add("to %s after %s", m.Address, duration(m.Seconds))
-		add("sent %s", size(m.Sent))
-		add("received %s", size(m.Received))
+		add("sent %s", visible.Size(m.Sent))
+		add("received %s", visible.Size(m.Received))
 		if m.Reason != "declared" {
 			add("%s", m.Reason)
 		}

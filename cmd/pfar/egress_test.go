@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/monitor"
 )
@@ -438,7 +439,7 @@ func TestSizeAndDuration(t *testing.T) {
 		-1: "0 B", 0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 10137: "9.9 KiB", 10240: "10 KiB", 1<<20 - 1: "1.0 MiB", 3 << 20: "3.0 MiB",
 		700 << 30: "700 GiB", 1 << 40: "1.0 TiB", 1<<63 - 1: "8388608 TiB",
 	} {
-		if got := size(n); got != want {
+		if got := visible.Size(n); got != want {
 			t.Errorf("size of %d: %q, want %q", n, got, want)
 		}
 	}

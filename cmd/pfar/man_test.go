@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pfar/pfar/policies/audit/prose"
 	"github.com/pfar/pfar/units/operator/wording"
 )
 
@@ -84,7 +85,7 @@ func TestManualKnowsTheEnvironment(t *testing.T) {
 	if n := strings.Count(section, "\n.It Ev "); n != len(variables) {
 		t.Errorf("the manual has %d variables where the help has %d", n, len(variables))
 	}
-	if kinds := ".Li " + strings.Join(auditKinds(), " , ") + " .\n"; !strings.Contains(string(b), kinds) {
+	if kinds := ".Li " + strings.Join(prose.Kinds(), " , ") + " .\n"; !strings.Contains(string(b), kinds) {
 		t.Errorf("the manual lacks %q", kinds)
 	}
 }

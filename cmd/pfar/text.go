@@ -17,21 +17,6 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func size(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", max(n, 0))
-	}
-	f, unit := float64(n)/(1<<10), 0
-	for f >= 1023.5 && unit < 3 {
-		f, unit = f/(1<<10), unit+1
-	}
-	name := [...]string{"KiB", "MiB", "GiB", "TiB"}[unit]
-	if f < 9.95 {
-		return fmt.Sprintf("%.1f %s", f, name)
-	}
-	return fmt.Sprintf("%.0f %s", f, name)
-}
-
 // cut is a text, or of a longer one the beginning, with a mark at its end: width characters at most. What a person
 // decides by is never cut without one.
 func cut(s string, width int) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rivo/uniseg"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -97,7 +98,7 @@ func memoryText(s topServer) string {
 	if s.Memory == nil {
 		return "-"
 	}
-	return size(int64(min(*s.Memory, 1<<62)))
+	return visible.Size(int64(min(*s.Memory, 1<<62)))
 }
 
 func cpuText(s topServer) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -147,7 +148,7 @@ func (c undoVerb) showHistory(name string, h handover.History) error {
 		c.table(c.stdout, [][]cell{{{title, bold}}})
 		c.table(c.stdout, changeRows(s.Changes))
 	}
-	fmt.Fprintf(c.stderr, "%s are kept; restore with pfar undo %s --since ID\n", size(h.Bytes), name)
+	fmt.Fprintf(c.stderr, "%s are kept; restore with pfar undo %s --since ID\n", visible.Size(h.Bytes), name)
 	return nil
 }
 
@@ -158,11 +159,11 @@ func changeRows(changes []handover.Change) (rows [][]cell) {
 		if ch.Kind == "file" {
 			switch ch.What {
 			case "created":
-				sizes = size(ch.Now)
+				sizes = visible.Size(ch.Now)
 			case "deleted":
-				sizes = size(ch.Was)
+				sizes = visible.Size(ch.Was)
 			default:
-				sizes = size(ch.Was) + " -> " + size(ch.Now)
+				sizes = visible.Size(ch.Was) + " -> " + visible.Size(ch.Now)
 			}
 		}
 		rows = append(rows, []cell{{"  " + ch.What, ""}, {ch.Path, ""}, {sizes, ""}, {ch.Error, ""}})

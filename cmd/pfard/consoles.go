@@ -6,14 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/packet"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -24,6 +29,7 @@ type consoles struct {
 	runs    pageRunner
 	reports reporter
 	enters  entering
+	audit   trail.Dir
 
 	mu sync.Mutex
 	of map[int]*console // by uid
@@ -40,6 +46,7 @@ type console struct {
 	uid     int
 	reports reporter
 	enters  entering
+	audit   trail.Dir
 	entered chan struct{} // holds one message while a page is being opened
 	end     context.CancelFunc
 	conn    chan *attach.Conn   // holds the conversation once it has begun
@@ -50,8 +57,10 @@ type console struct {
 
 var errConsoleGone = errors.New("the process of the console has ended")
 
-func newConsoles(log *slog.Logger, runs pageRunner, reports reporter, enters entering) *consoles {
-	return &consoles{log: log, runs: runs, reports: reports, enters: enters, of: map[int]*console{}}
+func newConsoles(
+	log *slog.Logger, runs pageRunner, reports reporter, enters entering, records trail.Dir,
+) *consoles {
+	return &consoles{log: log, runs: runs, reports: reports, enters: enters, audit: records, of: map[int]*console{}}
 }
 
 // link returns a link that lets a person in once, and starts the process if it does not run. Root gets none: the
@@ -82,7 +91,7 @@ func (c *consoles) link(uid int) (string, error) {
 func (c *consoles) begin(uid int) *console {
 	ctx, end := context.WithCancel(context.Background())
 	s := &console{
-		uid: uid, reports: c.reports, enters: c.enters, entered: make(chan struct{}, 1),
+		uid: uid, reports: c.reports, enters: c.enters, audit: c.audit, entered: make(chan struct{}, 1),
 		end: end, conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1),
 		gone: make(chan struct{}),
 	}
@@ -170,6 +179,9 @@ func (s *console) talk(conn *attach.Conn) {
 		if m.Enter != "" {
 			s.enter(ctx, conn, m.Enter)
 		}
+		if m.Audit {
+			s.handAudit(conn)
+		}
 		if m.Listens == nil {
 			continue
 		}
@@ -198,6 +210,51 @@ func (s *console) enter(ctx context.Context, conn *attach.Conn, server string) {
 		}
 		answer(attach.Entered{Link: link})
 	}()
+}
+
+// handAudit hands the process the newest files of the audit, open for reading.
+func (s *console) handAudit(conn *attach.Conn) {
+	files, records, err := newestFiles(s.audit)
+	defer attach.CloseAll(files)
+	if err != nil {
+		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{
+			Records: &attach.Records{Error: printable(err.Error())},
+		}})
+		return
+	}
+	_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &records}}, files...)
+}
+
+// maxNewest is how many files of each chain a console reads. There are two chains, and one message carries
+// packet.MaxFiles files.
+const maxNewest = 4
+
+// newestFiles opens the newest files of each chain, oldest first.
+func newestFiles(dir trail.Dir) (files []*os.File, r attach.Records, err error) {
+	chains, err := dir.Chains()
+	if err != nil {
+		return nil, r, err
+	}
+	for _, chain := range chains[:min(len(chains), packet.MaxFiles/maxNewest)] {
+		paths, err := dir.Files(chain)
+		if err != nil {
+			return files, r, err
+		}
+		if old := len(paths) - maxNewest; old > 0 {
+			paths, r.More = paths[old:], true
+		}
+		for _, path := range paths {
+			f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+			if errors.Is(err, fs.ErrNotExist) { // it was old
+				continue
+			}
+			if err != nil {
+				return files, r, err
+			}
+			files, r.Chains = append(files, f), append(r.Chains, chain)
+		}
+	}
+	return files, r, nil
 }
 
 // hand tells the process of a console what runs.

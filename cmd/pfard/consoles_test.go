@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
@@ -24,8 +28,9 @@ type invited struct {
 	uids   chan int
 
 	reports chan string
-	enters  chan bool            // of the invitations; nil: it does not matter
-	ends    chan *attach.Conn    // of the processes; nil: they do not matter
+	enters  chan bool         // of the invitations; nil: it does not matter
+	ends    chan *attach.Conn // of the processes; nil: they do not matter
+	records chan handed
 	entered chan *attach.Entered // the answers that they get
 	mu      sync.Mutex
 	listen  attach.Listens
@@ -63,6 +68,9 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 				text, err := units.ReadSealed(files[0], 1<<20)
 				c.reports <- string(text) + fmt.Sprint(err)
 			}
+			if m.Records != nil {
+				c.records <- handed{*m.Records, files}
+			}
 			if m.Entered != nil {
 				c.entered <- m.Entered
 			}
@@ -82,6 +90,74 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 	theirs.Close()
 	<-ended
 	return nil
+}
+
+// handed are files of the audit with what was said of them.
+type handed struct {
+	attach.Records
+	files []*os.File
+}
+
+// TestConsoleAudit: a console gets the newest files of each chain, open for reading alone, oldest first.
+func TestConsoleAudit(t *testing.T) {
+	dir := trail.Dir{Path: filepath.Join(t.TempDir(), "audit"), Group: -1}
+	if err := dir.Make(); err != nil {
+		t.Fatal(err)
+	}
+	put := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir.Path, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range maxNewest + 2 {
+		put(fmt.Sprintf("gateway-%06d.jsonl", n+1), fmt.Sprint(n+1))
+	}
+	put("pfard-000001.jsonl", "pfard")
+	put("secret", "not of the audit")
+	c := &invited{
+		nonces: make(chan string, 9), uids: make(chan int, 9), reports: make(chan string, 99),
+		ends: make(chan *attach.Conn, 9), records: make(chan handed, 9), listen: attach.Listens{Port: 19300},
+	}
+	silent := func(ctx context.Context, _ func(control.Response) error) error { <-ctx.Done(); return nil }
+	all := newConsoles(slog.New(slog.DiscardHandler), c, silent, nil, dir)
+	uid := os.Getuid() + 4711
+	if _, err := all.link(uid); err != nil {
+		t.Fatal(err)
+	}
+	defer all.logout(uid)
+	end := <-c.ends
+	ask := func() handed {
+		if err := end.Send(attach.Message{PageTalk: attach.PageTalk{Audit: true}}); err != nil {
+			t.Fatal(err)
+		}
+		return <-c.records
+	}
+	got := ask()
+	defer attach.CloseAll(got.files)
+	var said []string
+	for i, f := range got.files {
+		text, err := io.ReadAll(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said = append(said, got.Chains[i]+" "+string(text))
+		if _, err := f.WriteString("x"); err == nil {
+			t.Errorf("%s: the console may write", said[i])
+		}
+	}
+	want := []string{"gateway 3", "gateway 4", "gateway 5", "gateway 6", "pfard pfard"}
+	if !slices.Equal(said, want) || !got.More || got.Error != "" {
+		t.Errorf("it is handed %q, %+v", said, got.Records)
+	}
+	if err := os.Remove(filepath.Join(dir.Path, "pfard-000001.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("secret", filepath.Join(dir.Path, "pfard-000001.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(); got.Error == "" || len(got.files) > 0 {
+		t.Errorf("through a link: %+v", got)
+	}
 }
 
 // TestConsole: each link has a nonce of its own, at one process for each user; after its end there is another one. Root
@@ -181,7 +257,7 @@ func TestConsoleEnters(t *testing.T) {
 		func(_ context.Context, p control.Peer, server string) (string, error) {
 			asked <- want{p.UID, server}
 			return "http://127.0.0.1:19301/" + server, <-answers
-		})
+		}, trail.Dir{})
 	enter := func(end *attach.Conn, server string) {
 		t.Helper()
 		if err := end.Send(attach.Message{PageTalk: attach.PageTalk{Enter: server}}); err != nil {

@@ -12,6 +12,7 @@ type Reader struct {
 	part  []byte        // what was read and not returned
 	after io.ReadCloser // the file behind it; nil: none is known of
 	begun []byte        // what was read of that; nil: nothing
+	block []byte        // to read into
 }
 
 // NewReader reads from files that next returns, oldest first; nil, as often as it is asked, if there is none yet.
@@ -46,11 +47,12 @@ func (r *Reader) more() (bool, error) {
 	if len(r.part) > MaxLine { // no record
 		r.part = nil
 	}
-	held := len(r.part)
-	b := append(make([]byte, 0, held+block), r.part...)
-	n, err := r.file.Read(b[held : held+block])
-	r.part = b[:held+n]
-	if n > 0 {
+	if r.block == nil {
+		r.block = make([]byte, block)
+	}
+	n, err := r.file.Read(r.block)
+	if n > 0 { // lines that were returned are parts of r.part
+		r.part = append(append(make([]byte, 0, len(r.part)+n), r.part...), r.block[:n]...)
 		return true, nil
 	}
 	if err != nil && err != io.EOF {

@@ -207,7 +207,9 @@ const plain = await (await context.browser().newContext({ javaScriptEnabled: fal
 plain.setDefaultTimeout(args.soon);
 await plain.goto(args.link);
 for (const at of ["text=Sessions", args.button, "button[value=new]"]) await plain.click(at);
-return await plain.textContent("body");`, map[string]any{"link": s.console(), "button": to("new", a.name()), "soon": soon.Milliseconds()})
+return await plain.textContent("body");`, map[string]any{
+		"link": s.console(), "button": to("new", a.name()), "soon": soon.Milliseconds(),
+	})
 	if !strings.Contains(now.Text, a.name()+" has the session ") {
 		t.Errorf("without script: %s", now.Text)
 	}

@@ -119,6 +119,16 @@ type PageTalk struct {
 	Report  bool        `json:"report,omitempty"`  // pfard to a console: the attached file is a control.Report
 	Enter   string      `json:"enter,omitempty"`   // a console to pfard: a person wants to give this server its secrets
 	Entered *Entered    `json:"entered,omitempty"` // pfard to a console: the answer to Enter
+	Audit   bool        `json:"audit,omitempty"`   // a console to pfard: it wants the newest files of the audit
+	Records *Records    `json:"records,omitempty"` // pfard to a console: the answer to Audit
+}
+
+// Records says what files of the audit are attached. The console's user may read them: the same group may open the
+// console.
+type Records struct {
+	Chains []string `json:"chains,omitempty"` // of each file the chain; of one chain the oldest file comes first
+	More   bool     `json:"more,omitempty"`   // there are older files
+	Error  string   `json:"error,omitempty"`  // why there are no files, in words
 }
 
 // Entered has the link of the page where a person enters a server's secrets. The console does not see them.
