@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
@@ -26,10 +28,12 @@ import (
 
 // loneConsole is the process of a console. Its pfard and its gateway are the test.
 type loneConsole struct {
-	t    testing.TB
-	conn *attach.Conn
+	t       testing.TB
+	conn    *attach.Conn
+	listens chan attach.Listens // the answers to invitations
 
 	mu       sync.Mutex
+	audit    trail.Dir
 	calls    []operator.Shown
 	past     []operator.Past
 	sessions []operator.Session
@@ -41,7 +45,7 @@ type loneConsole struct {
 
 func startConsole(t testing.TB) *loneConsole {
 	t.Helper()
-	k := &loneConsole{t: t}
+	k := &loneConsole{t: t, listens: make(chan attach.Listens, 9)}
 	socket := filepath.Join(directory(t, ""), "operator.sock")
 	l, err := net.Listen("unix", socket)
 	check(t, err)
@@ -68,7 +72,70 @@ func startConsole(t testing.TB) *loneConsole {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	check(t, k.conn.Send(attach.Message{Welcome: &attach.Welcome{}}))
+	go k.talk()
 	return k
+}
+
+// talk answers as pfard until the console has ended.
+func (k *loneConsole) talk() {
+	defer close(k.listens)
+	for {
+		m, _, err := k.conn.Receive()
+		if err != nil {
+			return
+		}
+		if m.Listens != nil {
+			k.listens <- *m.Listens
+		}
+		if m.Audit {
+			k.handAudit()
+		}
+	}
+}
+
+// handAudit hands over the audit.
+func (k *loneConsole) handAudit() {
+	k.mu.Lock()
+	paths, err := k.audit.Files("gateway")
+	k.mu.Unlock()
+	r := attach.Records{Chains: []string{"gateway"}}
+	var files []*os.File
+	if err != nil || len(paths) != 1 {
+		r = attach.Records{Error: fmt.Sprint(paths, err)}
+	} else if f, err := os.Open(paths[0]); err == nil {
+		files = append(files, f)
+	}
+	defer attach.CloseAll(files)
+	if err := k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &r}}, files...); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// records writes an audit with n calls.
+func (k *loneConsole) records(n int, text string) trail.Dir {
+	k.t.Helper()
+	dir := trail.Dir{Path: filepath.Join(k.t.TempDir(), "audit"), Group: -1}
+	check(k.t, dir.Make())
+	f, _, err := dir.Open("gateway", time.Now())
+	check(k.t, err)
+	log := trail.New(trail.Options{Writer: "gateway"})
+	check(k.t, log.Use(f))
+	for range n {
+		facts := gate.Worst
+		check(k.t, log.Append(&audit.Record{
+			Kind: audit.Open, ID: audit.NewID(), Client: "desk" + text, Session: "default" + text, Server: "mail" + text,
+			Tool: "send_mail" + text, Method: "tools/call", Outcome: "denied" + text, Facts: &facts,
+			Arguments: &audit.Arguments{Bytes: 17, SHA256: audit.Zero, Text: text},
+			Findings:  []audit.Finding{{Inspector: "words" + text, Kind: "payload" + text, Detail: text}},
+			Before:    &audit.Label{Label: gate.Start, Sources: []string{"web.fetch" + text}},
+			Decision: &gate.Decision{
+				Verdict: gate.Deny, Reason: "private data could leave" + text, Rule: "sink" + text, Profile: "strict",
+				Fired: []string{"sink" + text, "owner: mail.hcl" + text},
+			},
+		}))
+	}
+	check(k.t, log.End())
+	return dir
 }
 
 // link is another link.
@@ -76,11 +143,11 @@ func (k *loneConsole) link() string {
 	k.t.Helper()
 	nonce := page.NewNonce()
 	check(k.t, k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Invite: &attach.Invite{Nonce: nonce}}}))
-	m, _, err := k.conn.Receive()
-	if err != nil || m.Listens == nil || m.Listens.Port == 0 {
-		k.t.Fatalf("%+v, %v", m, err)
+	at := <-k.listens
+	if at.Port == 0 {
+		k.t.Fatalf("%+v", at)
 	}
-	return page.Link(nonce, m.Listens.Port)
+	return page.Link(nonce, at.Port)
 }
 
 // ServeHTTP is the gateway.
@@ -118,8 +185,10 @@ func (k *loneConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // model can put a text.
 func (k *loneConsole) has(n int, text string) {
 	k.reports(n, text)
+	records := k.records(n, text)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.audit = records
 	k.calls, k.past, k.sessions, k.stains, k.facts = nil, nil, nil, nil, nil
 	label := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
 	k.pins = operator.ServerPins{Server: "notes", Drift: []string{"version 1 -> 2" + text}}
@@ -200,6 +269,8 @@ var consolePages = map[string][]string{
 	"question": {"text=Sessions", "text=New session"},
 	"servers":  {"text=Servers"},
 	"server":   {"text=Servers", "main h2 a"},
+	"audit":    {"text=Audit"},
+	"record":   {"text=Audit", "text=all about this call"},
 }
 
 // TestConsoleLooks is TestPageLooks for the operator's pages. axe-core finds nothing serious in them.
@@ -215,7 +286,7 @@ func TestConsoleLooks(t *testing.T) {
 	const open = `
 for (const at of args.clicks) await page.click(at);
 for (const d of await page.$$("details")) await d.evaluate((e, open) => { e.open = open; }, args.open);`
-	const audit = `
+	const examined = `
 await page.evaluate(args.axe);
 return await page.evaluate(async () => (await axe.run(document)).violations
 	.filter((v) => v.impact === "serious" || v.impact === "critical")
@@ -242,7 +313,7 @@ return await page.evaluate(async () => (await axe.run(document)).violations
 					var wrong, found []string
 					s.does(&wrong, looked, map[string]any{"scheme": scheme, "width": width, "path": path})
 					if width == 360 || c.name == "many" {
-						s.does(&found, audit, map[string]any{"axe": string(axe)})
+						s.does(&found, examined, map[string]any{"axe": string(axe)})
 					}
 					if wrong = append(wrong, found...); len(wrong) > 0 {
 						t.Errorf("%s, %s, %d wide, %s: %.2000q", name, c.name, width, scheme, wrong)
@@ -253,7 +324,7 @@ return await page.evaluate(async () => (await axe.run(document)).violations
 	}
 	var found []string // axe finds what is wrong
 	s.does(nil, `await page.goto("about:blank"); await page.setContent("<p><img src=x>");`, nil)
-	if s.does(&found, audit, map[string]any{"axe": string(axe)}); len(found) == 0 {
+	if s.does(&found, examined, map[string]any{"axe": string(axe)}); len(found) == 0 {
 		t.Error("axe finds nothing in a page without a language and with an image that has no text")
 	}
 }
@@ -274,7 +345,8 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 	}
 	buttons := map[string]string{
 		"waiting": "leave", "call": "leave deny approve grant", "sessions": "leave", "question": "leave new",
-		"servers": "leave", "server": "leave", "wants": "leave", "review": "leave accept",
+		"servers": "leave", "server": "leave", "wants": "leave", "review": "leave accept", "audit": "leave",
+		"record": "leave",
 	}
 	for i, text := range loopbacktest.Payloads {
 		if testing.Short() && i%8 != 0 {

@@ -291,7 +291,7 @@ func addedUnknown(t *testing.T, p *pfar, r *registries) {
 		{"--name lined -- npx -y " + name + "@1.0.0", "", "lined", "# From pfar add: npm:" + name + "@1.0.0\n\n" +
 			"server { package = \"npm:" + name + "@1.0.0\" }\n"},
 		{"--name local -- " + echo + " -tools 3", "", "local", "# From pfar add: " + echo + "\n\n" +
-			"server { command = \"" + echo + "\" args = [\"-tools\", \"3\"] }\n"},
+			"server {\n  command = \"" + echo + "\"\n  args    = [\"-tools\", \"3\"]\n}\n"},
 	} {
 		p.stdin = c.stdin
 		args := append([]string{"add", "--yes", "--learn", "1s"}, strings.Fields(c.args)...)
