@@ -157,8 +157,10 @@ RACED     = $(if $(ALL),$(PACKAGES),$(filter-out ./cmd/pfar,$(RACING)))
 # How the tests of whole programs are built: go test then has what the programs are built of, too.
 BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race -trimpath,env CGO_ENABLED=0 go test -trimpath -short)
 
-# At most twelve minutes on two processors.
+# At most twelve minutes on two processors. What stages need is installed first: make gives the place of a stage that waits
+# for it to one that does not, and the longest ones would come last.
 test:
+	@$(MAKE) --no-print-directory --jobs=3 $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
 	@tests/stages.sh all $(filter-out test-vm%,$(MACHINES)) test-e2e test-race $(filter-out test-vm%,$(NEWER)) test-packages test-conformance
 	@$(if $(MACHINES),,$(NOT_RUN))
 
