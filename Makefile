@@ -151,7 +151,7 @@ SHORT     = $(if $(ALL),,-short)
 # It is generous: a machine with a slow kernel, and nothing of go's cache, needs three times the usual, and more if it has
 # other work.
 LIMIT     = -timeout $(if $(ALL),90m,30m)
-LONG      = -timeout $(if $(ALL),180m,60m)
+LONG      = -timeout $(if $(ALL),180m,85m)
 # Not of make test: cmd/pfar takes 117 seconds of processor with it, and 31 without.
 RACED     = $(if $(ALL),$(PACKAGES),$(filter-out ./cmd/pfar,$(RACING)))
 # How the tests of whole programs are built: go test then has what the programs are built of, too.
@@ -175,7 +175,7 @@ test-packages:
 
 test-race:
 	@tests/setup.sh bwrap ip nft curl openssl requests gcc dbus-daemon $(if $(ALL),lintian man rpm rpmlint debootstrap qemu-aarch64-static zstd)
-	$(stage) env CGO_ENABLED=1 go test -race -trimpath -p 4 $(SHORT) $(LIMIT) $(RACED)
+	$(stage) env CGO_ENABLED=1 go test -race -trimpath -p 2 $(SHORT) $(LIMIT) $(RACED)
 
 test-conformance: $(SUITES)/.installed
 	@tests/setup.sh bwrap ip curl $(if $(ALL),gcc)
@@ -187,12 +187,12 @@ test-soak: $(SERVERS)/.installed
 
 test-e2e: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@tests/setup.sh bwrap ip nft gcc postgres requests venv curl socat nginx chromium Xtigervnc
-	$(stage) env $(E2E) $(BUILT) $(LONG) -parallel 6 ./tests/e2e
+	$(stage) env $(E2E) $(BUILT) $(LONG) -parallel 5 ./tests/e2e
 
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
 test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@tests/setup.sh nspawn ip nft gcc chromium Xtigervnc debootstrap rpm $(if $(ALL),pacman)
-	$(stage) env $(DEBIAN) $(E2E) $(BUILT) -count=1 $(LONG) -parallel 4 $(ONLY) ./tests/systemd
+	$(stage) env $(DEBIAN) $(E2E) $(BUILT) -count=1 $(LONG) -parallel 3 $(ONLY) ./tests/systemd
 
 # The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.
 test-vm:

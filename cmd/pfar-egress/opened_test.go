@@ -81,8 +81,6 @@ func newOpening(t testing.TB, handler http.HandlerFunc, change func(*opening)) *
 	o.trusted.AppendCertsFromPEM(text)
 	o.world = newWorld(t, func(w *world) {
 		o.world = w
-		o.proxy.limits.dialTime = time.Minute // a busy machine has many at once
-		o.proxy.limits.headTime = time.Minute
 		o.proxy.limits.continueTime = time.Hour // so that whoever is not told to go on does not
 		w.proxy.roots = x509.NewCertPool()
 		w.proxy.roots.AddCert(o.upstream.authority)

@@ -82,9 +82,10 @@ func micros(d []time.Duration) float64 {
 	return float64(d[len(d)/2].Nanoseconds()) / 1000
 }
 
-// TestManyOpened: a few hundred connections at once are served, and what they hold is bounded.
+// TestManyOpened: a few hundred connections at once are served, and what they hold is bounded. The host speaks
+// HTTP/1.1: Go's server of HTTP/2 hangs up on whoever needs more than 2 s for the first frame, as on a busy machine.
 func TestManyOpened(t *testing.T) {
-	o := newOpening(t, nil, nil)
+	o := newOpening(t, nil, func(o *opening) { o.upstream.h2 = false })
 	const many = 200
 	errs := make(chan error, many)
 	for range many {
@@ -94,9 +95,10 @@ func TestManyOpened(t *testing.T) {
 			client := o.client(false)
 			resp, err := client.Do(r)
 			if err == nil {
+				said, _ := io.ReadAll(resp.Body)
 				resp.Body.Close()
 				if resp.StatusCode != 200 {
-					err = fmt.Errorf("it is %s", resp.Status)
+					err = fmt.Errorf("it is %s: %s", resp.Status, said)
 				}
 			}
 			errs <- err

@@ -19,7 +19,7 @@ import (
 )
 
 // soon is how long anything may take that should not take long, on a machine that is busy.
-const soon = 2 * time.Minute
+const soon = 5 * time.Minute
 
 // pfar is one "pfar up" with directories of its own, all of whose servers run.
 type pfar struct {

@@ -275,6 +275,12 @@ func (p *pfar) pagesOfNginx(asked <-chan companyAsked) {
 	params := fmt.Sprintf(`{"name":"small__echo","arguments":{"message":%q}}`, strings.Repeat("x", 8<<10))
 	a, err := c.ask("tools/call", params, `"x"`, "", "")
 	check(p.t, err)
+	// nginx hangs up behind its answer, and what the bridge still sends can be refused before the answer is read.
+	for n := 0; toldOf(p.t, a.value).Class == failure.NetworkError && n < 9; n++ {
+		p.awaitRunning("small")
+		a, err = c.ask("tools/call", params, `"x"`, "", "")
+		check(p.t, err)
+	}
 	const large = "server: schema: HTTP 413 Request Entity Too Large"
 	if told = toldOf(p.t, a.value); told.Class != failure.Schema || told.Status != 413 || evilSaid(p.t, a) != large {
 		p.t.Errorf("a body over nginx's limit: %+v, %s", told, evilSaid(p.t, a))

@@ -25,7 +25,7 @@ import (
 )
 
 // soon is how long anything may take that should not take long, on a machine that is busy.
-const soon = 3 * time.Minute
+const soon = 6 * time.Minute
 
 // pfar is one "pfar up" with directories of its own.
 type pfar struct {

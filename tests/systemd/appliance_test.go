@@ -13,7 +13,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const soon = 3 * time.Minute
+const soon = 6 * time.Minute
 
 // appliance is a machine on which pfar has been installed and enabled.
 func appliance(t testing.TB) *bed.Machine {

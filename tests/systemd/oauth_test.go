@@ -137,6 +137,10 @@ func TestOAuth(t *testing.T) {
 
 	issue(t, m, "RT-0-hunter2hunter2")
 	asked(t, m, 1)
+	refresher := m.Shell(t, "ps -o uid= -p $(systemctl show -P MainPID pfar-refresh@drive)") // it ends after 80 s
+	if uid, err := strconv.Atoi(strings.TrimSpace(refresher)); err != nil || uid < 61184 {
+		t.Errorf("it runs as user %d (%v)", uid, err)
+	}
 	if s, err := server(m, "drive"); err != nil || s.State != control.Waiting || !strings.Contains(s.Detail, "is being refreshed") {
 		t.Errorf("while the token is refreshed: %+v, %v", s, err)
 	}
@@ -145,9 +149,6 @@ func TestOAuth(t *testing.T) {
 	}
 	if out := m.Shell(t, hidden); out != "" {
 		t.Errorf("while it is refreshed there are secrets in %s", out)
-	}
-	if uid, err := strconv.Atoi(strings.TrimSpace(m.Shell(t, "ps -o uid= -p $(systemctl show -P MainPID pfar-refresh@drive)"))); err != nil || uid < 61184 {
-		t.Errorf("it runs as user %d (%v)", uid, err)
 	}
 	answer(t, m, 1)
 	holds := func(want string) {

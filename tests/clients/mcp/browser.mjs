@@ -11,7 +11,7 @@ const browser = await chromium.launch({
 // The tests' authorization server has a certificate of its own making, which no browser knows.
 const context = await browser.newContext({ ignoreHTTPSErrors: true });
 const page = await context.newPage();
-const soon = 180_000; // milliseconds, for a machine that is busy
+const soon = 360_000; // milliseconds, for a machine that is busy
 context.setDefaultTimeout(soon);
 const late = () => new Promise((_, reject) => setTimeout(reject, soon, "it does not end").unref());
 const Script = Object.getPrototypeOf(async () => {}).constructor;

@@ -7,7 +7,7 @@ const browser = await chromium.launch({
   executablePath, args: ["--no-sandbox", "--disable-background-networking", `--host-resolver-rules=${elsewhere ? `MAP ${elsewhere}, ` : ""}MAP * ~NOTFOUND, EXCLUDE 127.0.0.1`],
 });
 const page = await browser.newPage({ ignoreHTTPSErrors: true });
-page.setDefaultTimeout(180_000); // milliseconds, for a machine that is busy
+page.setDefaultTimeout(360_000); // milliseconds, for a machine that is busy
 await page.goto(address);
 await page.fill("input[name=login]", "alice");
 await page.fill("input[name=password]", "any");
