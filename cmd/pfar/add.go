@@ -215,6 +215,9 @@ func (a *adding) add(ctx context.Context) error {
 		return err
 	}
 	if joined {
+		if slices.ContainsFunc(report.Servers, func(s control.Server) bool { return s.Name == a.server() }) {
+			a.file = "" // it keeps its file
+		}
 		fmt.Fprintf(a.stderr, "%s: joining the set-up that is under way\n", a.server())
 		if err := a.carry(ctx, nil); !errors.Is(err, control.ErrNoFlow) {
 			return err

@@ -39,7 +39,11 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 		const hint = "%sonce pfard runs again, the same command goes on: pfar add %s"
 		return fail(exitNotRunning, "%w", err).withHint(hint, a.left(), a.server())
 	case err != nil:
-		return err
+		if _, hinted := errors.AsType[*failure](err); hinted || a.file == "" {
+			return err
+		}
+		code, _ := classify(err)
+		return fail(code, "%w", err).withHint("%sthe same command goes on", a.left())
 	case last.State == control.FlowFailed:
 		if a.json() {
 			if err := a.printJSON(a.outcome(last)); err != nil {

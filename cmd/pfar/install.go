@@ -67,7 +67,7 @@ func (c packageVerb) fetch(ctx context.Context, w control.Wish) (control.Install
 			"package by hand and declare its command", got.Package, strings.Join(got.Scripted, ", "))
 		fmt.Fprintln(c.stderr, escape(line, oneLine))
 	}
-	if pkg := cmp.Or(got.Package, w.Package); err != nil && pkg != "" {
+	if pkg := cmp.Or(got.Package, w.Package); err != nil && ctx.Err() == nil && pkg != "" {
 		err = fmt.Errorf("%w; %s", err, c.outcomeOf(pkg))
 	}
 	return got, err
