@@ -165,7 +165,7 @@ func (a *about) word(f *block.Field) gate.Word {
 	return gate.Word{Server: a.server, Service: a.service, From: from + a.place(f.At)}
 }
 
-// listed is the value of a key that lists the tools of which it says this, such as "get_*".
+// listed reads a list of tools, such as "get_*", and gives each of them the words of says.
 func (a *about) listed(example string, says gate.Word) block.Value {
 	return func(f *block.Field) {
 		f.Example = fmt.Sprintf("%s = [%q]", f.Key, example)

@@ -5,23 +5,21 @@ import (
 	"io"
 	"os"
 	"slices"
-	"sync"
+	"time"
 
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
-// archive asks pfard for the newest files of the audit: this process can open none.
+// archive asks pfard for the newest files of the audit: this process can open none. One page reads them at a time, so
+// that few files are open.
 type archive struct {
-	asks func() error  // asks pfard for them
-	turn chan struct{} // holds one while somebody waits for the answer
-
-	mu    sync.Mutex
-	waits chan archived // gets the answer; nil: nobody waits
+	exchange[archived]
+	asks  func(attach.Question) error // asks pfard for them
+	reads chan struct{}               // holds one while a page reads
 }
-
-func newArchive() *archive { return &archive{turn: make(chan struct{}, 1)} }
 
 // archived are files of the audit, which are to be closed.
 type archived struct {
@@ -29,115 +27,129 @@ type archived struct {
 	files []*os.File
 }
 
-// answer passes on what pfard says.
-func (a *archive) answer(r attach.Records, files []*os.File) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.waits == nil {
-		attach.CloseAll(files)
-		return
-	}
-	a.waits <- archived{r, files} // it holds one
-	a.waits = nil
+func newArchive() *archive {
+	drop := func(a archived) { attach.CloseAll(a.files) }
+	return &archive{exchange: exchange[archived]{drop: drop}, reads: make(chan struct{}, 1)}
 }
 
-var errNoAudit error = &ask.Refusal{Reason: "pfard does not hand over the audit: run pfar audit"}
+// askTime is how long pfard may take to open the files, and the pages before this one to read them.
+const askTime = 5 * time.Second
+
+// unread is the error of an audit that cannot be read.
+func unread(why string) error {
+	return &ask.Refusal{Reason: "the audit cannot be read here: " + visible.Reveal(why) + "; run pfar audit"}
+}
 
 // open returns the newest files.
 func (a *archive) open(ctx context.Context) (archived, error) {
-	ctx, cancel := ask.Within(ctx)
-	defer cancel()
-	select {
-	case a.turn <- struct{}{}:
-	case <-ctx.Done():
-		return archived{}, errNoAudit
+	got, err := a.ask(ctx, func(number uint64) error { return a.asks(attach.Question{Number: number}) })
+	switch {
+	case err != nil:
+		return archived{}, unread("pfard does not answer")
+	case got.Error != "":
+		err = unread(got.Error)
+	case len(got.files) != len(got.Chains):
+		err = unread("files are missing")
 	}
-	defer func() { <-a.turn }()
-	waits := make(chan archived, 1)
-	a.await(waits)
-	defer func() { // the answer may just have come
-		a.await(nil)
-		select {
-		case late := <-waits:
-			attach.CloseAll(late.files)
-		default:
-		}
-	}()
-	if a.asks() != nil {
-		return archived{}, errNoAudit
-	}
-	select {
-	case got := <-waits:
-		if got.Error == "" && len(got.files) == len(got.Chains) {
-			return got, nil
-		}
+	if err != nil {
 		attach.CloseAll(got.files)
-		return archived{}, errNoAudit
-	case <-ctx.Done():
-		return archived{}, errNoAudit
+		return archived{}, err
 	}
+	return got, nil
 }
 
-func (a *archive) await(waits chan archived) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.waits = waits
-}
+// What a page reads of each chain, and the longest record that it reads, in bytes. What pfar writes is shorter; a
+// gateway that was taken over could write a record that takes all memory.
+const (
+	maxRead   = 1 << 20
+	maxRecord = 64 << 10
+)
 
-// maxRead bounds what a page reads of each chain, in bytes.
-const maxRead = 4 << 20
-
-// newest reads the last records of each chain as one stream. all is false if there are older records.
-func (a archived) newest() (stream *audit.Merged, all bool) {
-	byChain := map[string][]*os.File{}
-	for i, f := range a.files {
-		byChain[a.Chains[i]] = append(byChain[a.Chains[i]], f)
-	}
-	var readers []*audit.Reader
+// newest reads the last records of each chain as one stream, from a time on at which no chain has been cut. all is
+// false if there are older records.
+func (a archived) newest() (stream *audit.Merged, from time.Time, all bool) {
 	all = !a.More
-	for _, files := range byChain {
-		var parts []io.Reader
-		left := int64(maxRead)
-		for _, f := range slices.Backward(files) {
-			info, err := f.Stat()
-			if err != nil || left <= 0 {
-				all = false
-				break
+	var readers []*audit.Reader
+	for _, chain := range slices.Compact(slices.Clone(a.Chains)) {
+		parts, cut := a.tail(chain)
+		if cut {
+			all = false
+			if first, _, ok, err := readerOf(parts).Next(); err == nil && ok && first.Time.After(from) {
+				from = first.Time
 			}
-			from := max(0, info.Size()-left)
-			all = all && from == 0
-			left -= info.Size() - from
-			parts = append(parts, io.NewSectionReader(f, from, info.Size()-from))
 		}
-		slices.Reverse(parts)
-		readers = append(readers, audit.NewReader(func() (io.ReadCloser, error) {
-			if len(parts) == 0 {
-				return nil, nil
-			}
-			next := io.NopCloser(parts[0])
-			parts = parts[1:]
-			return next, nil
-		}))
+		readers = append(readers, readerOf(parts))
 	}
-	return audit.Merge(readers...), all
+	return audit.Merge(readers...), from, all
+}
+
+// section is a part of a file.
+type section struct {
+	file     *os.File
+	from, to int64
+}
+
+// tail returns the last parts of a chain, oldest first, and whether there is more before them.
+func (a archived) tail(chain string) (parts []section, cut bool) {
+	left := int64(maxRead)
+	for i, f := range slices.Backward(a.files) {
+		if a.Chains[i] != chain {
+			continue
+		}
+		info, err := f.Stat()
+		if err != nil || left <= 0 {
+			cut = true
+			break
+		}
+		from := max(0, info.Size()-left)
+		cut = cut || from > 0
+		left -= info.Size() - from
+		parts = append(parts, section{f, from, info.Size()})
+	}
+	slices.Reverse(parts)
+	return parts, cut
+}
+
+func readerOf(parts []section) *audit.Reader {
+	r := audit.NewReader(func() (io.ReadCloser, error) {
+		if len(parts) == 0 {
+			return nil, nil
+		}
+		p := parts[0]
+		parts = parts[1:]
+		return io.NopCloser(io.NewSectionReader(p.file, p.from, p.to-p.from)), nil
+	})
+	r.Longest = maxRecord
+	return r
 }
 
 // read calls each with the newest records, oldest first.
 func (a *archive) read(ctx context.Context, each func(*audit.Entry)) (all bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	select {
+	case a.reads <- struct{}{}:
+		defer func() { <-a.reads }()
+	case <-ctx.Done():
+		return false, unread("other pages are reading it")
+	}
 	got, err := a.open(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer attach.CloseAll(got.files)
-	stream, all := got.newest()
+	stream, from, all := got.newest()
 	for {
 		e, err := stream.Next()
-		if err != nil {
-			return false, &ask.Refusal{Reason: "reading the audit: " + err.Error()}
-		}
-		if e == nil {
+		switch {
+		case ctx.Err() != nil:
+			return false, unread("it took too long")
+		case err != nil:
+			return false, unread(err.Error())
+		case e == nil:
 			return all, nil
+		case !e.Time.Before(from):
+			each(e)
 		}
-		each(e)
 	}
 }

@@ -18,6 +18,7 @@ import (
 type recorded struct {
 	Filters []choice
 	Lines   []line // newest first
+	Limited bool   // by a filter
 	Older   bool   // there are records before these
 }
 
@@ -40,15 +41,17 @@ type line struct {
 	Path           string // of its call; "": it is about no call
 }
 
-// maxAudit is how many lines the page of the audit has, and maxOptions how many values of one choice.
+// maxAudit is how many lines the page of the audit has, maxOptions how many clients or servers it offers, and maxLine
+// how many bytes of one line it shows.
 const (
 	maxAudit   = 200
 	maxOptions = 20
+	maxLine    = 4 << 10
 )
 
 var errNoFilter = errors.New("not a filter")
 
-// nameText is what a filter may have for a client or a server: others are recorded as strangers wrote them.
+// nameText matches the clients and servers that a filter takes. Records may have others, which strangers chose.
 var nameText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // filterAt reads the filter in a path: "verdict=deny/server=notion", in this order.
@@ -108,7 +111,7 @@ func choicesOf(one *session, now prose.Filter, seen map[string][]string) (list [
 			}
 			return option{Words: words, Path: pathOf(one, f), Here: *each.in(&now) == value}
 		}
-		values := seen[each.key]
+		values := slices.Clone(seen[each.key])
 		if here := *each.in(&now); here != "" && !slices.Contains(values, here) {
 			values = append(values, here)
 		}
@@ -125,12 +128,22 @@ func choicesOf(one *session, now prose.Filter, seen map[string][]string) (list [
 	return list
 }
 
-// noted keeps the values of one property, which the page offers.
+// noted adds a value to those that the page offers, of which it keeps the newest.
 func noted(list []string, value string) []string {
-	if len(list) >= maxOptions || !named(value) || slices.Contains(list, value) {
-		return list
+	list = append(slices.DeleteFunc(list, func(v string) bool { return v == value }), value)
+	return list[max(0, len(list)-maxOptions):]
+}
+
+// valuesOf are the values of a record by which the page can be limited.
+func valuesOf(e *audit.Entry) map[string]string {
+	values := map[string]string{"client": e.Client, "server": e.Server, "kind": string(e.Kind)}
+	if e.Kind == audit.Open || e.Kind == audit.Close {
+		values["kind"] = prose.Call
 	}
-	return append(list, value)
+	if e.Decision != nil {
+		values["verdict"] = e.Decision.Verdict.String()
+	}
+	return values
 }
 
 // auditPage is the page of the audit.
@@ -138,25 +151,32 @@ func auditPage(ctx context.Context, a *archive, one *session, f prose.Filter) (c
 	lines, seen := prose.Lines{Filter: f}, map[string][]string{}
 	var last []prose.Line
 	older := false
-	all, err := a.read(ctx, func(e *audit.Entry) {
-		l, _ := lines.Take(e)
-		for _, value := range [][2]string{
-			{"client", e.Client}, {"server", e.Server}, {"kind", kindOf(e)}, {"verdict", verdictOf(e)},
-		} {
-			seen[value[0]] = noted(seen[value[0]], value[1])
+	newest := func(most int) {
+		if over := len(last) - most; over > 0 {
+			last, older = slices.Delete(last, 0, over), true
 		}
+	}
+	all, err := a.read(ctx, func(e *audit.Entry) {
+		values := valuesOf(e)
+		for _, each := range filters {
+			if v := values[each.key]; each.takes(v) {
+				seen[each.key] = noted(seen[each.key], v)
+			}
+		}
+		l, _ := lines.Take(e)
 		if l == nil {
 			return
 		}
-		if last = append(last, *l); len(last) > 2*maxAudit {
-			last, older = slices.Delete(last, 0, maxAudit), true
+		if last = append(last, short(*l)); len(last) > 2*maxAudit {
+			newest(maxAudit)
 		}
 	})
-	last = append(last, lines.Unclosed()...)
-	if over := len(last) - maxAudit; over > 0 {
-		last, older = last[over:], true
+	for _, l := range lines.Unclosed() {
+		last = append(last, short(l))
 	}
-	b := recorded{Filters: choicesOf(one, f, seen), Older: older || !all}
+	slices.SortStableFunc(last, func(x, y prose.Line) int { return x.At.Compare(y.At) })
+	newest(maxAudit)
+	b := recorded{Filters: choicesOf(one, f, seen), Limited: f != prose.Filter{}, Older: older || !all}
 	for _, l := range slices.Backward(last) {
 		shown := line{
 			At: moment(l.At), Word: visible.Reveal(l.Word), Text: visible.Reveal(l.Text), Bad: l.Tone == prose.Bad,
@@ -169,47 +189,64 @@ func auditPage(ctx context.Context, a *archive, one *session, f prose.Filter) (c
 	return content{title: "Audit", template: "audit", body: b}, err
 }
 
-func kindOf(e *audit.Entry) string {
-	if e.Kind == audit.Open || e.Kind == audit.Close {
-		return prose.Call
+// short cuts a line that is longer than pfar writes.
+func short(l prose.Line) prose.Line {
+	cut := func(s string) string {
+		if len(s) <= maxLine {
+			return s
+		}
+		return strings.ToValidUTF8(s[:maxLine], "") + "..."
 	}
-	return string(e.Kind)
-}
-
-func verdictOf(e *audit.Entry) string {
-	if e.Decision == nil {
-		return ""
-	}
-	return e.Decision.Verdict.String()
+	l.Word, l.Text = cut(l.Word), cut(l.Text)
+	return l
 }
 
 // story is one call, as its records have it.
 type story struct {
-	ID   string
-	Rows []wording.Row
+	ID    string
+	Notes []string // what is missing
+	Rows  []wording.Row
 }
 
 var errNoRecord error = &ask.Refusal{Reason: "the newest records have no such call: run pfar explain with its ID"}
 
-// maxStory bounds the records of one call on its page.
-const maxStory = 100
+// maxStory bounds the records of one call on its page, and maxRows its rows.
+const (
+	maxStory = 100
+	maxRows  = 300
+)
 
 // recordPage is the page of one call.
 func recordPage(ctx context.Context, a *archive, id string) (content, error) {
 	var found []*audit.Entry
-	_, err := a.read(ctx, func(e *audit.Entry) {
-		if e.ID == id && len(found) < maxStory {
-			found = append(found, e)
+	left := 0
+	all, err := a.read(ctx, func(e *audit.Entry) {
+		if e.ID != id {
+			return
+		}
+		if found = append(found, e); len(found) > maxStory { // the first and the last ones stay
+			found, left = slices.Delete(found, maxStory/2, maxStory/2+1), left+1
 		}
 	})
-	if err != nil || len(found) == 0 {
-		if err == nil {
-			err = errNoRecord
-		}
+	if err == nil && len(found) == 0 {
+		err = errNoRecord
+	}
+	if err != nil {
 		return content{}, err
 	}
 	b := story{ID: visible.Reveal(id)}
-	for _, r := range prose.Story(found, moment) {
+	explain := " To read them, run: pfar explain " + b.ID
+	if !all && found[0].Kind != audit.Open {
+		b.Notes = append(b.Notes, "Older records of this call may be missing here."+explain)
+	}
+	rows := prose.Story(found, moment)
+	if over := len(rows) - maxRows; over > 0 {
+		rows, left = rows[:maxRows], left+over
+	}
+	if left > 0 {
+		b.Notes = append(b.Notes, "Not all of this call is shown."+explain)
+	}
+	for _, r := range rows {
 		row := wording.Row{Name: visible.Reveal(r.Name), Text: visible.Reveal(r.Text)}
 		if last := len(b.Rows) - 1; row.Name == "" && last >= 0 { // it goes on with the row before
 			b.Rows[last].Text += "\n" + row.Text
@@ -217,5 +254,6 @@ func recordPage(ctx context.Context, a *archive, id string) (content, error) {
 		}
 		b.Rows = append(b.Rows, row)
 	}
-	return content{title: "Record of a call", template: "record", body: b}, nil
+	closed := slices.ContainsFunc(found, func(e *audit.Entry) bool { return e.Kind == audit.Close || e.Outcome != "" })
+	return content{title: "Record of a call", template: "record", body: b, quiet: closed}, nil
 }

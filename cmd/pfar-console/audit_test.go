@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -82,8 +84,8 @@ func openAudit(t *testing.T, list ...audit.Record) *opened {
 	chain(t, dir, "pfard", audit.Record{Kind: audit.Vault, Method: "deliver", Server: "notion", Subject: "notion_token"})
 	o := open(t)
 	o.dir = dir
-	o.site.archive.asks = func() error {
-		var r attach.Records
+	o.site.archive.asks = func(q attach.Question) error {
+		r := attach.Records{Question: q}
 		var files []*os.File
 		for _, name := range []string{"gateway", "pfard"} {
 			paths, err := dir.Files(name)
@@ -98,7 +100,7 @@ func openAudit(t *testing.T, list ...audit.Record) *opened {
 				files, r.Chains = append(files, f), append(r.Chains, name)
 			}
 		}
-		go o.site.archive.answer(r, files)
+		go o.site.archive.answer(q.Number, archived{r, files})
 		return nil
 	}
 	o.enter()
@@ -122,8 +124,8 @@ func TestAudit(t *testing.T) {
 	all := o.page("audit")
 	last := -1
 	for _, want := range []string{
-		"notion.update  (it is sent)  not closed", "notion.search  by claude/default  ok, 2.0 KiB",
-		"mail.send  by other  (secret to public)",
+		"notion.update  (it is sent)  not closed", "mail.send  by other  (secret to public)",
+		"notion.search  by claude/default  ok, 2.0 KiB",
 	} {
 		at := strings.Index(all, want)
 		if at <= last {
@@ -198,8 +200,14 @@ func TestAuditOfMany(t *testing.T) {
 		!strings.Contains(page, "There are older records") {
 		t.Errorf("it has %d calls: %s", n, page)
 	}
-	if n := strings.Count(page, "/server=server"); n > maxOptions {
-		t.Errorf("it offers %d servers", n)
+	if n := strings.Count(page, "/server=server"); n != maxOptions ||
+		!strings.Contains(page, fmt.Sprintf("/server=server%d\"", 3*maxAudit+6)) {
+		t.Errorf("it offers %d servers, and not the newest", n)
+	}
+	for _, at := range regexp.MustCompile(`href="([^"]*/audit/[^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if a := o.do("GET", at[1], ""); a.code != 200 {
+			t.Errorf("%s: %d", at[1], a.code)
+		}
 	}
 }
 
@@ -226,34 +234,140 @@ func TestAuditIsCut(t *testing.T) {
 	}
 }
 
-// TestNoAudit: without files the page says so, and leaves no files open.
-func TestNoAudit(t *testing.T) {
-	o := openAudit(t)
-	for name, asks := range map[string]func() error{
-		"pfard has gone": func() error { return errors.New("broken pipe") },
-		"pfard refuses":  func() error { o.site.archive.answer(attach.Records{Error: "no\x1b"}, nil); return nil },
-		"a file is missing": func() error {
-			f, err := os.Open(os.DevNull)
-			if err != nil {
-				return err
-			}
-			o.site.archive.answer(attach.Records{Chains: []string{"a", "b"}}, []*os.File{f})
-			return nil
-		},
-	} {
-		o.site.archive.asks = asks
-		if page := o.page("audit"); !strings.Contains(page, "Not everything is shown") ||
-			!strings.Contains(page, "pfar audit") || strings.Contains(page, "\x1b") {
-			t.Errorf("%s: %s", name, page)
-		}
-	}
-	f, err := os.Open(os.DevNull)
+// descriptors are how many files this process has open.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.site.archive.answer(attach.Records{Chains: []string{"a"}}, []*os.File{f}) // nobody waits for it
-	if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a file that nobody wants stays open: %v", err)
+	return len(list)
+}
+
+// TestNoAudit: without files the page says why, and no file stays open, whatever pfard hands over and when.
+func TestNoAudit(t *testing.T) {
+	o := openAudit(t, records()...)
+	hands := o.site.archive.asks
+	opened := func() []*os.File {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*os.File{f}
+	}
+	o.page("audit") // what is opened once, and stays
+	before := descriptors(t)
+	for range 3 {
+		o.page("audit")
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("of what is read stay open: %d files", after-before)
+	}
+	for _, test := range []struct {
+		name, want string
+		asks       func(attach.Question) error
+	}{
+		{"pfard has gone", "pfard does not answer", func(attach.Question) error { return errors.New("broken pipe") }},
+		{"pfard refuses", "the disk is full", func(q attach.Question) error {
+			o.site.archive.answer(q.Number, archived{attach.Records{Error: "the disk is full\x1b"}, nil})
+			return nil
+		}},
+		{"a file is missing", "files are missing", func(q attach.Question) error {
+			o.site.archive.answer(q.Number, archived{attach.Records{Chains: []string{"a", "b"}}, opened()})
+			return nil
+		}},
+	} {
+		o.site.archive.asks = test.asks
+		page := o.page("audit")
+		if !strings.Contains(page, "Not everything is shown") || !strings.Contains(page, test.want) ||
+			!strings.Contains(page, "run pfar audit") || strings.Contains(page, "\x1b") ||
+			strings.Contains(page, "No record fits") || strings.Contains(page, "Nothing has been recorded") {
+			t.Errorf("%s: %s", test.name, page)
+		}
+	}
+	o.site.archive.answer(1<<40, archived{attach.Records{Chains: []string{"a"}}, opened()}) // nobody has asked that
+	var late attach.Question
+	ctx, cancel := context.WithCancel(t.Context())
+	o.site.archive.asks = func(q attach.Question) error { late = q; cancel(); return nil }
+	if _, err := o.site.archive.open(ctx); err == nil {
+		t.Error("an answer that has not come")
+	}
+	o.site.archive.asks = func(q attach.Question) error {
+		o.site.archive.answer(late.Number, archived{attach.Records{Chains: []string{"a"}}, opened()})
+		return hands(q)
+	}
+	if page := o.page("audit"); !strings.Contains(page, "notion.search") {
+		t.Errorf("the answer to an earlier question is taken: %s", page)
+	}
+	o.site.archive.reads <- struct{}{} // another page is reading
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if _, err := o.site.archive.read(ctx, nil); err == nil {
+		t.Error("two pages read at a time")
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("%d files stay open", after-before)
+	}
+}
+
+// TestUnclosed: a call that has not ended stands where it began, and pushes out nothing newer.
+func TestUnclosed(t *testing.T) {
+	list := []audit.Record{records()[3]}
+	for i := range maxAudit {
+		r := records()[1]
+		r.Tool = fmt.Sprintf("tool%d", i)
+		list = append(list, r)
+	}
+	page := openAudit(t, list...).page("audit")
+	if strings.Contains(page, "notion.update") || !strings.Contains(page, fmt.Sprintf("tool%d ", maxAudit-1)) {
+		t.Errorf("the oldest call is there, or the newest is not: %s", page)
+	}
+}
+
+// TestLongStory: of many records of one call the first and the last are shown, and the page says that some are missing.
+func TestLongStory(t *testing.T) {
+	list := []audit.Record{records()[0]}
+	for i := range 2 * maxStory {
+		list = append(list, audit.Record{Kind: audit.Retry, ID: allowedID, Reason: fmt.Sprintf("try%d", i)})
+	}
+	page := openAudit(t, append(list, records()[2])...).page("record/" + allowedID)
+	for _, want := range []string{"Not all of this call is shown", "pfar explain " + allowedID, "try0", "ok, 2.0 KiB"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in %s", want, page)
+		}
+	}
+	if strings.Contains(page, "under way") || strings.Contains(page, fmt.Sprintf("try%d<", maxStory)) {
+		t.Errorf("%s", page)
+	}
+}
+
+// TestHugeRecords: a gateway that was taken over writes what pfar never would. The pages stay small, and leave out what
+// is too long.
+func TestHugeRecords(t *testing.T) {
+	o := openAudit(t, records()...)
+	path := filepath.Join(o.dir.Path, "gateway-000001.jsonl")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := func(id, more string) string {
+		return `{"seq":9,"prev":"` + audit.Zero + `","time":"2026-05-01T13:00:00Z","writer":"gateway","kind":"open","id":"` +
+			id + `","outcome":"denied",` + more + "}\n"
+	}
+	const long, many, wide = "1ng41j6dddddddddddd", "1ng41j7eeeeeeeeeeee", "1ng41j8ffffffffffff"
+	huge := string(text) + raw(many, `"findings":[`+strings.Repeat("{},", maxRecord/4)+`{}]`) +
+		raw(wide, `"reason":"`+strings.Repeat("'", maxRecord-1<<10)+`"`) +
+		raw(long, `"reason":"`+strings.Repeat("x", maxRecord)+`"`)
+	if err := os.WriteFile(path, []byte(huge), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	page := o.page("audit")
+	if !strings.Contains(page, "record/"+many) || !strings.Contains(page, "record/"+wide) ||
+		strings.Contains(page, long) || len(page) > 64<<10 {
+		t.Errorf("%d bytes: %.3000s", len(page), page)
+	}
+	if page := o.page("record/" + many); !strings.Contains(page, "Not all of this call is shown") || len(page) > 64<<10 {
+		t.Errorf("%d bytes", len(page))
 	}
 }
 

@@ -1,9 +1,9 @@
 // Command pfar-console serves the operator's pages on loopback to the person who asked for them: the calls that
-// wait, what sessions have read, and what servers do and lack.
+// wait, what sessions have read, what servers do and lack, and what was recorded.
 //
-// It acts as that person, over the sockets of the gateway and of pfard that the person may use, and holds nothing: no
-// file, no part of the vault, no network but its listener. It is run as a unit, or by a local pfard, which hands it the
-// nonce of each link and what runs, and it ends when nobody uses it.
+// It acts as that person, over the sockets of the gateway and of pfard that the person may use. It can open no file,
+// and has no part of the vault and no network but its listener. It is run as a unit, or by a local pfard, which hands
+// it the nonce of each link, what runs, and the newest files of the audit. It ends when nobody uses it.
 package main
 
 import (

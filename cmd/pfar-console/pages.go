@@ -95,7 +95,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 		return
 	}
 	v := view{
-		Title: c.title, Leave: one.path("leave"), Turn: one.turn, Notice: s.said(one), Body: c.body,
+		Title: c.title, Leave: one.path("leave"), Turn: one.turn, Notice: s.said(one, r.URL.RawQuery == live), Body: c.body,
 		Style: template.CSS(style), Script: template.JS(script),
 	}
 	at := rest
@@ -104,7 +104,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 	}
 	for _, p := range pages {
 		v.Pages = append(v.Pages, tab{one.path(p.path), p.name, p.path == at})
-		v.Reload = v.Reload || p.path == at
+		v.Reload = v.Reload || p.path == at && at != "audit" // it would change while a person reads it
 	}
 	if !c.quiet && v.Notice.Link == "" { // a reload would lose the link
 		v.Events, v.Seen = one.path(eventsPath), c.fingerprint()
@@ -131,7 +131,7 @@ func parent(rest string) string {
 		return "sessions"
 	case "server":
 		return "servers"
-	case "review":
+	case "review", "allow":
 		return "wants"
 	case "record":
 		return "audit"

@@ -95,6 +95,12 @@ func (s *site) taker(rest string) taker {
 		return accepting(s, subject)
 	case kind == "enter" && units.IsServer(subject):
 		return entering(s, subject)
+	case kind == "server" && units.IsServer(subject):
+		return turning(s, subject)
+	case kind == "allow":
+		if server, host, ok := allowAt(subject); ok {
+			return allowing(s, server, host)
+		}
 	case kind == "do":
 		if o, subject, ok := orderAt(subject); ok {
 			return s.carryOut(o, subject)
@@ -149,6 +155,10 @@ func (s *site) find(rest string) maker {
 		return func(ctx context.Context, one *session) (content, error) { return s.desk.review(ctx, one, subject) }
 	case kind == "call" && callID(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.call(ctx, one, subject) }
+	case kind == "allow":
+		if server, host, ok := allowAt(subject); ok {
+			return askingAllow(s, server, host)
+		}
 	case kind == "do":
 		if o, subject, ok := orderAt(subject); ok {
 			return func(ctx context.Context, one *session) (content, error) { return s.question(ctx, one, o, subject) }

@@ -42,10 +42,12 @@ func run(ctx context.Context, o options) error {
 	port := l.Addr().(*net.TCPAddr).Port
 	gateway := &http.Client{Transport: ask.Transport(o.operator, os.Getuid())}
 	s := newSite(port, gateway, time.Now)
-	s.secrets.asks = func(server string) error {
-		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Enter: server}})
+	s.orders.sends = func(o attach.Order) error {
+		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Order: &o}})
 	}
-	s.archive.asks = func() error { return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Audit: true}}) }
+	s.archive.asks = func(q attach.Question) error {
+		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Audit: &q}})
+	}
 	h := loopback.Server(s)
 	defer h.Close()
 	failed, over := make(chan error, 1), make(chan struct{})
@@ -74,7 +76,7 @@ func tell(pfard *attach.Conn, l attach.Listens, err error) error {
 // maxReport bounds what pfard says of what runs, in bytes.
 const maxReport = 16 << 20
 
-// follow takes what pfard hands over, until it hangs up: the nonces of links, and what runs.
+// follow takes what pfard hands over, until it hangs up: the nonces of links, what runs, and the answers to questions.
 func follow(pfard *attach.Conn, s *site, port uint16) {
 	for {
 		m, files, err := pfard.Receive()
@@ -90,18 +92,18 @@ func follow(pfard *attach.Conn, s *site, port uint16) {
 			continue
 		}
 		if m.Records != nil {
-			s.archive.answer(*m.Records, files)
+			s.archive.answer(m.Records.Number, archived{*m.Records, files})
 			continue
 		}
 		attach.CloseAll(files)
-		if m.Entered != nil {
-			s.secrets.answer(*m.Entered)
+		if m.Ordered != nil {
+			s.orders.answer(m.Ordered.Number, *m.Ordered)
 		}
 		if m.Invite == nil || strings.Trim(m.Invite.Nonce, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" ||
 			len(m.Invite.Nonce) < len(page.NewNonce()) {
 			continue
 		}
-		s.secrets.allow(m.Invite.Enters)
+		s.orders.allowed.Store(m.Invite.Orders)
 		s.invite(m.Invite.Nonce)
 		if tell(pfard, attach.Listens{Port: port}, nil) != nil {
 			return

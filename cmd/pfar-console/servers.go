@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/operator/ask"
@@ -106,8 +107,13 @@ func serverOf(one *session, s control.Server, lacks []wants.Want) server {
 type oneServer struct {
 	server
 	Review *button // of its definitions; nil: there is nothing to review
+	Turns  []turn  // start and stop, for who runs pfard
+	Seen   string  // upOrDown
 	Tools  folded[tool]
 }
+
+// turn is a button that starts or stops a server.
+type turn struct{ Act, Words string }
 
 // tool is one tool with the facts by which the gate decides.
 type tool struct {
@@ -131,6 +137,13 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	b.row("since", moment(declared.Since))
 	b.row("url", declared.URL)
 	b.row("declared in", declared.File)
+	if s.orders.allowed.Load() {
+		b.Seen = upOrDown(*report, name)
+		b.Turns = []turn{{attach.OrderStart, "Start"}}
+		if b.Seen == isUp {
+			b.Turns = []turn{{attach.OrderRestart, "Restart"}, {attach.OrderStop, "Stop"}}
+		}
+	}
 	b.Review = wantingOf(one, declared, nil, pins, false).Review
 	facts, lost := s.desk.facts(ctx)
 	for _, f := range facts {
@@ -155,4 +168,24 @@ func toolOf(f operator.ToolFacts) tool {
 	row("effect", f.Facts.Effect.String(), f.Facts.From.Effect)
 	row("pin", cmp.Or(f.Pin, "unreviewed"), "")
 	return t
+}
+
+// What a person sees of a server before starting or stopping it.
+const (
+	isUp   = "up"
+	isDown = "down"
+)
+
+// upOrDown is which of the two a server is, "" if it is not declared.
+func upOrDown(r control.Report, server string) string {
+	for _, s := range r.Servers {
+		switch {
+		case s.Name != server:
+		case s.State.Up():
+			return isUp
+		default:
+			return isDown
+		}
+	}
+	return ""
 }

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/html"
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
 	"github.com/pfar/pfar/units/operator"
@@ -78,7 +80,7 @@ func TestServers(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, a.code, code)
 		}
 	}
-	if a := o.do("POST", o.home+"server/notes", "act=stop"); a.code != 405 {
+	if a := o.do("POST", o.home+"servers", "act=stop"); a.code != 405 {
 		t.Errorf("a form to a page that has none: %d", a.code)
 	}
 }
@@ -114,6 +116,101 @@ func TestServersChange(t *testing.T) {
 	if now := silent.do("GET", silent.home+"servers", "").text; !strings.Contains(now, "pfard has not said yet") ||
 		strings.Contains(now, "No server is declared") {
 		t.Errorf("before pfard has said anything: %s", now)
+	}
+}
+
+// TestTurns: who runs pfard has buttons that start and stop a server. They do so only if the server is still up, or
+// still down, as the page has shown it.
+func TestTurns(t *testing.T) {
+	o := openServers(t)
+	given := make(chan attach.Order, 9)
+	o.site.orders.sends = func(order attach.Order) error {
+		go o.site.orders.answer(order.Number, attach.Ordered{})
+		order.Question = attach.Question{}
+		given <- order
+		return nil
+	}
+	turn := field.FindStringSubmatch(o.do("GET", o.home+"servers", "").text)[2]
+	press := func(server, act, seen, want string) {
+		t.Helper()
+		o.do("POST", o.home+"server/"+server, "act="+act+"&seen="+seen+"&turn="+turn)
+		if page := html.UnescapeString(o.do("GET", o.home+"servers", "").text); !strings.Contains(page, want) {
+			t.Errorf("%s %s: no %q in %s", act, server, want, page)
+		}
+	}
+	buttons := func(server string) (list []string) {
+		for _, act := range []string{attach.OrderStart, attach.OrderRestart, attach.OrderStop} {
+			if strings.Contains(o.do("GET", o.home+"server/"+server, "").text, `value="`+act+`"`) {
+				list = append(list, act)
+			}
+		}
+		return list
+	}
+	if list := buttons("notes"); len(list) > 0 {
+		t.Errorf("who may order nothing has %q", list)
+	}
+	press("notes", attach.OrderStop, isUp, "Nothing was done: only the user who runs pfard")
+	o.site.orders.allowed.Store(true)
+	for server, want := range map[string][]string{
+		"notes": {attach.OrderRestart, attach.OrderStop}, "mail": {attach.OrderStart},
+	} {
+		if list := buttons(server); !slices.Equal(list, want) {
+			t.Errorf("%s has %q", server, list)
+		}
+	}
+	press("notes", attach.OrderStop, isDown, "Nothing was done: it has changed since you were asked")
+	press("mail", attach.OrderStart, isUp, "Nothing was done: it has changed")
+	press("nobody", attach.OrderStart, "", "Nothing was done: it has changed")
+	press("nobody", attach.OrderStart, isDown, "Nothing was done: it has changed")
+	for _, body := range []string{"act=enter&seen=up", "act=remove&seen=up", "seen=up"} {
+		if a := o.do("POST", o.home+"server/notes", body+"&turn="+turn); a.code != 400 {
+			t.Errorf("%s: %d", body, a.code)
+		}
+	}
+	if a := o.do("POST", o.home+"server/notes", "act=stop&seen=up&turn=other"); a.code != 403 || len(given) > 0 {
+		t.Errorf("the form of another page: %d, and %d orders", a.code, len(given))
+	}
+	press("notes", attach.OrderStop, isUp, "notes is stopping.")
+	press("notes", attach.OrderRestart, isUp, "notes is stopping, and starts again.")
+	press("mail", attach.OrderStart, isDown, "mail is starting.")
+	for _, want := range []attach.Order{
+		{Act: attach.OrderStop, Server: "notes"}, {Act: attach.OrderRestart, Server: "notes"},
+		{Act: attach.OrderStart, Server: "mail"},
+	} {
+		if got := <-given; got != want {
+			t.Errorf("pfard gets %+v, want %+v", got, want)
+		}
+	}
+}
+
+// TestNoticeStays: a notice stays for a while on a page that loads again by itself, and not on the next one.
+func TestNoticeStays(t *testing.T) {
+	o := openServers(t)
+	said := func(path string) bool {
+		t.Helper()
+		return strings.Contains(o.do("GET", o.home+path, "").text, "mail is starting.")
+	}
+	one := o.site.sessions[0]
+	for _, test := range []struct {
+		paths []string
+		later time.Duration // that the last page comes
+		want  []bool
+	}{
+		{[]string{"servers", "servers?live", "servers?live"}, 0, []bool{true, true, true}},
+		{[]string{"servers", "servers?live", "servers"}, 0, []bool{true, true, false}},
+		{[]string{"servers", "servers", "servers?live"}, 0, []bool{true, false, false}},
+		{[]string{"servers", "servers?live"}, noticeTime, []bool{true, false}},
+		{[]string{"servers"}, noticeTime, []bool{true}},
+	} {
+		o.site.say(one, notice{Words: "mail is starting."})
+		for i, path := range test.paths {
+			if i == len(test.paths)-1 {
+				o.now = o.now.Add(test.later)
+			}
+			if is := said(path); is != test.want[i] {
+				t.Errorf("%q, page %d: said %t", test.paths, i, is)
+			}
+		}
 	}
 }
 

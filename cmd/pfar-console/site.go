@@ -31,7 +31,7 @@ type site struct {
 	now     func() time.Time
 	idle    *time.Timer // fires when nobody has used the pages for idleTime
 	runs    *running
-	secrets *entrance
+	orders  *commander
 	archive *archive
 
 	mu       sync.Mutex
@@ -62,12 +62,18 @@ type notice struct {
 	Words string
 	Bad   bool
 	Link  string // to another page
+
+	since time.Time
+	shown bool
 }
+
+// noticeTime is how long a notice stays on a page that loads again by itself.
+const noticeTime = 10 * time.Second
 
 func newSite(port int, gateway *http.Client, now func() time.Time) *site {
 	return &site{
 		names: loopback.NamesAt(port), desk: desk{gateway}, now: now, idle: time.NewTimer(idleTime), runs: newRunning(),
-		secrets: new(entrance), archive: newArchive(),
+		orders: newCommander(), archive: newArchive(),
 	}
 }
 
@@ -159,14 +165,17 @@ func (s *site) end(one *session) {
 func (s *site) say(one *session, n notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	n.since = s.now()
 	one.notice = n
 }
 
-// said takes the notice of a session.
-func (s *site) said(one *session) notice {
+// said takes the notice of a session. If a page loads again by itself, it gets the notice once more for a while.
+func (s *site) said(one *session, again bool) notice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := one.notice
-	one.notice = notice{}
-	return n
+	if one.notice.shown && !(again && s.now().Sub(one.notice.since) < noticeTime) {
+		one.notice = notice{}
+	}
+	one.notice.shown = true
+	return one.notice
 }

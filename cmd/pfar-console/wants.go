@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
-	"time"
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
@@ -29,9 +29,12 @@ type wanting struct {
 	Review *button // of its definitions; nil: there is nothing to review
 }
 
-// want is one thing with what grants it: a command, or another page. Enter is the path of a form that opens a page for
-// a secret; "": there is none.
-type want struct{ What, Command, Path, Enter string }
+// want is one thing with what grants it: a command, or another page.
+type want struct {
+	What, Command, Path string
+	Enter               string  // the path of a form that opens a page for a secret; "": there is none
+	Allow               *button // asks whether the server may reach a host; nil: it is about no host
+}
 
 func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
 	report, lacks, pins, err := s.lacks(ctx)
@@ -40,7 +43,7 @@ func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
 	}
 	var b lacking
 	for _, each := range report.Servers {
-		if w := wantingOf(one, each, lacks, pins, s.secrets.mayStore()); len(w.Wants) > 0 || w.Review != nil {
+		if w := wantingOf(one, each, lacks, pins, s.orders.allowed.Load()); len(w.Wants) > 0 || w.Review != nil {
 			b.Servers = append(b.Servers, w)
 		}
 	}
@@ -53,7 +56,7 @@ func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
 	return content{title: "Wants", template: "wants", body: b}, cmp.Or(err, lost)
 }
 
-// wantingOf says what a server lacks. enters tells whether the person may store secrets.
+// wantingOf says what a server lacks. enters tells whether the person runs pfard, and so may grant it here.
 func wantingOf(
 	one *session, s control.Server, lacks []wants.Want, pins []operator.ServerPins, enters bool,
 ) wanting {
@@ -69,26 +72,18 @@ func wantingOf(
 			if each.Secret && enters {
 				lacked.Enter = one.path("enter/" + s.Name)
 			}
+			if each.Host != "" && enters {
+				lacked.Allow = &button{allowPath(one, s.Name, each.Host), "Allow " + visible.Reveal(each.Host)}
+			}
 			w.Wants = append(w.Wants, lacked)
 		}
 	}
 	return w
 }
 
-// enterTime is longer than pfard waits for a page.
-const enterTime = 70 * time.Second
-
-// entering opens the page for the secrets of a server.
-func entering(s *site, server string) taker {
-	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
-		n, err := notice{}, error(loopback.ErrForm)
-		if form["act"] == "enter" {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(enterTime)) // it never fails on a socket
-			n = notice{Words: "The page for the secrets of " + visible.Reveal(server) + " is ready."}
-			n.Link, err = s.secrets.link(r.Context(), server)
-		}
-		s.finish(w, r, one, "wants", n, err)
-	}
+// allowPath is the path of the question whether a server may reach a host.
+func allowPath(one *session, server, host string) string {
+	return one.path("allow/" + server + "/" + url.PathEscape(host))
 }
 
 // toReview says what of a server is to be reviewed.

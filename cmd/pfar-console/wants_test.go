@@ -83,8 +83,8 @@ func TestEnter(t *testing.T) {
 	}
 	turn := field.FindStringSubmatch(o.do("GET", o.home+"wants", "").text)[2]
 	form := "act=enter&turn=" + turn
-	asked := make(chan string, 9)
-	o.site.secrets.asks = func(server string) error { asked <- server; return nil }
+	asked := make(chan attach.Order, 9)
+	o.site.orders.sends = func(o attach.Order) error { asked <- o; return nil }
 	told := func(want string) {
 		t.Helper()
 		page := html.UnescapeString(o.do("GET", o.home+"wants", "").text)
@@ -93,21 +93,21 @@ func TestEnter(t *testing.T) {
 		}
 	}
 	o.do("POST", o.home+"enter/mail", form)
-	told("only the user who runs pfard, and root, store secrets")
-	o.site.secrets.allow(true)
+	told("only the user who runs pfard, and root, may do this")
+	o.site.orders.allowed.Store(true)
 	page := o.do("GET", o.home+"wants", "").text
 	if n := strings.Count(page, `value="enter"`); n != 1 || !strings.Contains(page, `action="`+o.home+`enter/mail"`) {
 		t.Errorf("%d buttons: %s", n, page)
 	}
 	const link = "http://127.0.0.1:19301/ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	for answer, want := range map[attach.Entered]string{
+	for answer, want := range map[attach.Ordered]string{
 		{Link: link}:                            `href="` + link + `"`,
 		{Error: "its page did <b>not</b> open"}: "Nothing was done: its page did <b>not</b> open",
 		{}:                                      "Nothing was done",
 	} {
 		go func() {
-			<-asked
-			o.site.secrets.answer(answer)
+			answer.Question = (<-asked).Question
+			o.site.orders.answer(answer.Number, answer)
 		}()
 		if a := o.do("POST", o.home+"enter/mail", form); a.code != 303 || a.h.Get("Location") != o.home+"wants" {
 			t.Errorf("%+v: %d %s", answer, a.code, a.text)
@@ -119,13 +119,14 @@ func TestEnter(t *testing.T) {
 	}
 	first := make(chan answer)
 	go func() { first <- o.do("POST", o.home+"enter/mail", form) }()
-	<-asked
+	number := (<-asked).Number
 	o.do("POST", o.home+"enter/mail", form)
-	told("another page is being opened")
-	o.site.secrets.answer(attach.Entered{Link: link})
+	told("pfard carries out another order")
+	o.site.orders.answer(number-1, attach.Ordered{Link: "http://127.0.0.1:19301/to-another-question"})
+	o.site.orders.answer(number, attach.Ordered{Link: link})
 	<-first
-	o.site.secrets.answer(attach.Entered{Link: link}) // that nobody has asked for
-	o.site.secrets.asks = func(string) error { return errors.New("pfard has hung up") }
+	o.site.orders.answer(number, attach.Ordered{Link: link}) // that nobody has asked for
+	o.site.orders.sends = func(attach.Order) error { return errors.New("pfard has hung up") }
 	told(link)
 	for range 2 {
 		o.do("POST", o.home+"enter/mail", form)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/durable"
@@ -116,12 +114,14 @@ func (c allowVerb) edited(ctx context.Context, name string, hosts []string) (*ed
 		return nil, err
 	}
 	for _, h := range hosts {
-		if err := allowable(before, h); err != nil {
-			return nil, err
+		entry, err := egress.ParseEndpoint(h)
+		if err != nil {
+			return nil, usage("%w", err)
 		}
-	}
-	if err := editable(before, where); err != nil {
-		return nil, err
+		err = before.MayAllow(entry, where.dir)
+		if u, ok := errors.AsType[*declaration.Unallowed](err); ok {
+			return nil, fail(exitFailed, "%w", err).withHint("%s", u.Hint)
+		}
 	}
 	file, err := filepath.EvalSymlinks(before.File) // a link stays one
 	if err != nil {
@@ -150,57 +150,6 @@ func (c allowVerb) edited(ctx context.Context, name string, hosts []string) (*ed
 	}
 	e.Diff = difference(file, e.before, e.after)
 	return e, nil
-}
-
-// editable refuses what a package has installed, and a list that a drop-in replaces: a change of the declaration would
-// be lost, or change nothing.
-func editable(s declaration.Server, where sources) error {
-	giver := s.Place("allowed_domains").Filename
-	if filepath.Dir(s.File) == filepath.Clean(where.dir) && giver == s.File {
-		return nil
-	}
-	_, ext := block.SplitName(s.File)
-	dropIn := filepath.Join(where.dir, filepath.Base(s.File)+".d", "90-hosts"+ext)
-	if filepath.Dir(filepath.Dir(giver)) == filepath.Clean(where.dir) {
-		dropIn = giver
-	}
-	return fail(exitFailed, "pfar does not change %s", giver).
-		withHint("write the whole list, allowed_domains = [...], in %s", dropIn)
-}
-
-// allowable refuses what the owner has blocked, and what only the owner's own hand should write.
-func allowable(s declaration.Server, host string) error {
-	e, err := egress.ParseEndpoint(host)
-	if err != nil {
-		return usage("%w", err)
-	}
-	for _, b := range s.Blocked {
-		port := cmp.Or(e.Port, b.Port, 443)
-		blocks := (egress.Policy{Endpoints: []egress.Endpoint{b}}).Decide(bare(e), port).Verdict == egress.Allow
-		if b == e || !e.Wildcard && blocks {
-			return fail(exitFailed, "blocked_domains names %s", b).withHint("remove it there first, in %s", s.File)
-		}
-	}
-	if !e.Prefix.IsValid() {
-		return nil
-	}
-	kind, ok := egress.Vet(e.Prefix.Addr().Unmap())
-	if !ok || !e.Prefix.IsSingleIP() {
-		if ok {
-			kind = "more than one address"
-		}
-		return fail(exitFailed, "%s is a special address (%s)", e, kind).
-			withHint("if you know what answers there, add it to allowed_domains in %s yourself", s.File)
-	}
-	return nil
-}
-
-// bare is an endpoint's host, or its address.
-func bare(e egress.Endpoint) string {
-	if e.Prefix.IsValid() {
-		return e.Prefix.Addr().String()
-	}
-	return e.Host
 }
 
 // refusedEdit says what is wrong with a file that would have been written.

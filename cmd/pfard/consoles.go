@@ -23,20 +23,22 @@ import (
 )
 
 // consoles opens the operator's pages for users: for each a process that acts as that user and has that user's rights,
-// no others. pfard hands it nothing but the nonce of each link, and what runs, which the user may see.
+// no others. pfard hands it the nonce of each link, what runs, and the newest files of the audit, which the user may
+// read, and takes orders from who runs pfard.
 type consoles struct {
 	log     *slog.Logger
 	runs    pageRunner
 	reports reporter
-	enters  entering
+	orders  ordering
 	audit   trail.Dir
 
 	mu sync.Mutex
 	of map[int]*console // by uid
 }
 
-// entering opens the page on which a person gives a server its secrets, and returns the page's link.
-type entering func(ctx context.Context, p control.Peer, server string) (string, error)
+// ordering carries out what a person orders at a console. The link is that of the page for a server's secrets, if that
+// was the order.
+type ordering func(ctx context.Context, p control.Peer, o attach.Order) (link string, err error)
 
 // reporter sends what runs, now and after each change, until the context ends.
 type reporter func(ctx context.Context, send func(control.Response) error) error
@@ -45,9 +47,11 @@ type reporter func(ctx context.Context, send func(control.Response) error) error
 type console struct {
 	uid     int
 	reports reporter
-	enters  entering
+	orders  ordering
 	audit   trail.Dir
-	entered chan struct{} // holds one message while a page is being opened
+	ordered chan struct{} // holds one while an order is carried out
+	handing chan struct{} // holds one while the audit is handed over
+	log     *slog.Logger
 	end     context.CancelFunc
 	conn    chan *attach.Conn   // holds the conversation once it has begun
 	listens chan attach.Listens // answers to invitations
@@ -58,9 +62,9 @@ type console struct {
 var errConsoleGone = errors.New("the process of the console has ended")
 
 func newConsoles(
-	log *slog.Logger, runs pageRunner, reports reporter, enters entering, records trail.Dir,
+	log *slog.Logger, runs pageRunner, reports reporter, orders ordering, records trail.Dir,
 ) *consoles {
-	return &consoles{log: log, runs: runs, reports: reports, enters: enters, audit: records, of: map[int]*console{}}
+	return &consoles{log: log, runs: runs, reports: reports, orders: orders, audit: records, of: map[int]*console{}}
 }
 
 // link returns a link that lets a person in once, and starts the process if it does not run. Root gets none: the
@@ -91,9 +95,9 @@ func (c *consoles) link(uid int) (string, error) {
 func (c *consoles) begin(uid int) *console {
 	ctx, end := context.WithCancel(context.Background())
 	s := &console{
-		uid: uid, reports: c.reports, enters: c.enters, audit: c.audit, entered: make(chan struct{}, 1),
-		end: end, conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1),
-		gone: make(chan struct{}),
+		uid: uid, log: c.log, reports: c.reports, orders: c.orders, audit: c.audit,
+		ordered: make(chan struct{}, 1), handing: make(chan struct{}, 1), end: end,
+		conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
 	}
 	c.of[uid] = s
 	go func() {
@@ -134,7 +138,7 @@ func (s *console) invite() (string, error) {
 	ended := func() error { return cmp.Or(s.why, errConsoleGone) }
 	late := fmt.Errorf("its process did not listen within %s", pageStart)
 	nonce := page.NewNonce()
-	invite := attach.Invite{Nonce: nonce, Enters: s.uid == os.Getuid()} // root has no console
+	invite := attach.Invite{Nonce: nonce, Orders: s.uid == os.Getuid()} // root has no console
 	select {
 	case conn := <-s.conn:
 		s.conn <- conn
@@ -176,11 +180,11 @@ func (s *console) talk(conn *attach.Conn) {
 			return
 		}
 		attach.CloseAll(files)
-		if m.Enter != "" {
-			s.enter(ctx, conn, m.Enter)
+		if m.Order != nil {
+			s.order(ctx, conn, *m.Order)
 		}
-		if m.Audit {
-			s.handAudit(conn)
+		if m.Audit != nil {
+			s.audited(conn, *m.Audit)
 		}
 		if m.Listens == nil {
 			continue
@@ -192,42 +196,61 @@ func (s *console) talk(conn *attach.Conn) {
 	}
 }
 
-// enter opens the page for a server's secrets, and tells the process its link. It opens one page at a time.
-func (s *console) enter(ctx context.Context, conn *attach.Conn, server string) {
-	answer := func(e attach.Entered) { _ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Entered: &e}}) }
+// order carries out an order, and answers it. It carries out one at a time.
+func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) {
+	answer := func(r attach.Ordered) {
+		r.Question = o.Question
+		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Ordered: &r}})
+	}
 	select {
-	case s.entered <- struct{}{}:
+	case s.ordered <- struct{}{}:
 	default:
-		answer(attach.Entered{Error: "another page is being opened; try again"})
+		answer(attach.Ordered{Error: "another order is being carried out; try again"})
 		return
 	}
 	go func() {
-		defer func() { <-s.entered }()
-		link, err := s.enters(ctx, control.Peer{UID: s.uid}, server)
+		defer func() { <-s.ordered }()
+		link, err := s.orders(ctx, control.Peer{UID: s.uid}, o)
 		if err != nil {
-			answer(attach.Entered{Error: printable(err.Error())})
+			answer(attach.Ordered{Error: printable(err.Error())})
 			return
 		}
-		answer(attach.Entered{Link: link})
+		answer(attach.Ordered{Link: link})
 	}()
 }
 
-// handAudit hands the process the newest files of the audit, open for reading.
-func (s *console) handAudit(conn *attach.Conn) {
-	files, records, err := newestFiles(s.audit)
-	defer attach.CloseAll(files)
-	if err != nil {
-		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{
-			Records: &attach.Records{Error: printable(err.Error())},
-		}})
+// audited hands the process the newest files of the audit. The process waits for the answer before it asks again.
+func (s *console) audited(conn *attach.Conn, q attach.Question) {
+	select {
+	case s.handing <- struct{}{}:
+	default:
 		return
 	}
+	go func() {
+		defer func() { <-s.handing }()
+		s.handAudit(conn, q)
+	}()
+}
+
+// handAudit opens the newest files of the audit, and hands them over.
+func (s *console) handAudit(conn *attach.Conn, q attach.Question) {
+	opened, records, err := newestFiles(s.audit)
+	defer attach.CloseAll(opened)
+	files := opened
+	if err != nil {
+		s.log.Warn("handing over the audit to a console", "uid", s.uid, "error", err)
+		files, records = nil, attach.Records{Error: printable(err.Error())}
+	}
+	records.Question = q
 	_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &records}}, files...)
 }
 
-// maxNewest is how many files of each chain a console reads. There are two chains, and one message carries
-// packet.MaxFiles files.
-const maxNewest = 4
+// A console gets this many files of each chain, of at most maxChains chains: one message carries packet.MaxFiles. There
+// are two chains.
+const (
+	maxNewest = 4
+	maxChains = packet.MaxFiles / maxNewest
+)
 
 // newestFiles opens the newest files of each chain, oldest first.
 func newestFiles(dir trail.Dir) (files []*os.File, r attach.Records, err error) {
@@ -235,7 +258,10 @@ func newestFiles(dir trail.Dir) (files []*os.File, r attach.Records, err error) 
 	if err != nil {
 		return nil, r, err
 	}
-	for _, chain := range chains[:min(len(chains), packet.MaxFiles/maxNewest)] {
+	if len(chains) > maxChains {
+		chains, r.More = chains[:maxChains], true
+	}
+	for _, chain := range chains {
 		paths, err := dir.Files(chain)
 		if err != nil {
 			return files, r, err

@@ -31,7 +31,7 @@ type invited struct {
 	enters  chan bool         // of the invitations; nil: it does not matter
 	ends    chan *attach.Conn // of the processes; nil: they do not matter
 	records chan handed
-	entered chan *attach.Entered // the answers that they get
+	ordered chan *attach.Ordered // the answers that they get
 	mu      sync.Mutex
 	listen  attach.Listens
 }
@@ -71,13 +71,13 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 			if m.Records != nil {
 				c.records <- handed{*m.Records, files}
 			}
-			if m.Entered != nil {
-				c.entered <- m.Entered
+			if m.Ordered != nil {
+				c.ordered <- m.Ordered
 			}
 			if m.Invite != nil {
 				c.nonces <- m.Invite.Nonce
 				if c.enters != nil {
-					c.enters <- m.Invite.Enters
+					c.enters <- m.Invite.Orders
 				}
 				c.mu.Lock()
 				at := c.listen
@@ -126,11 +126,17 @@ func TestConsoleAudit(t *testing.T) {
 	}
 	defer all.logout(uid)
 	end := <-c.ends
+	number := uint64(0)
 	ask := func() handed {
-		if err := end.Send(attach.Message{PageTalk: attach.PageTalk{Audit: true}}); err != nil {
+		number++
+		if err := end.Send(attach.Message{PageTalk: attach.PageTalk{Audit: &attach.Question{Number: number}}}); err != nil {
 			t.Fatal(err)
 		}
-		return <-c.records
+		got := <-c.records
+		if got.Number != number {
+			t.Errorf("question %d is answered with the number %d", number, got.Number)
+		}
+		return got
 	}
 	got := ask()
 	defer attach.CloseAll(got.files)
@@ -245,22 +251,23 @@ func TestConsole(t *testing.T) {
 func TestConsoleEnters(t *testing.T) {
 	c := &invited{
 		nonces: make(chan string, 9), uids: make(chan int, 9), reports: make(chan string, 99), enters: make(chan bool, 9),
-		ends: make(chan *attach.Conn, 9), entered: make(chan *attach.Entered, 9), listen: attach.Listens{Port: 19300},
+		ends: make(chan *attach.Conn, 9), ordered: make(chan *attach.Ordered, 9), listen: attach.Listens{Port: 19300},
 	}
 	type want struct {
-		uid    int
-		server string
+		uid   int
+		order attach.Order
 	}
 	asked, answers := make(chan want), make(chan error)
 	silent := func(ctx context.Context, _ func(control.Response) error) error { <-ctx.Done(); return nil }
 	all := newConsoles(slog.New(slog.DiscardHandler), c, silent,
-		func(_ context.Context, p control.Peer, server string) (string, error) {
-			asked <- want{p.UID, server}
-			return "http://127.0.0.1:19301/" + server, <-answers
+		func(_ context.Context, p control.Peer, o attach.Order) (string, error) {
+			asked <- want{p.UID, o}
+			return "http://127.0.0.1:19301/" + o.Server, <-answers
 		}, trail.Dir{})
 	enter := func(end *attach.Conn, server string) {
 		t.Helper()
-		if err := end.Send(attach.Message{PageTalk: attach.PageTalk{Enter: server}}); err != nil {
+		o := attach.Order{Act: attach.OrderSecrets, Server: server}
+		if err := end.Send(attach.Message{PageTalk: attach.PageTalk{Order: &o}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -274,15 +281,15 @@ func TestConsoleEnters(t *testing.T) {
 		}
 		end := <-c.ends
 		enter(end, "wiki")
-		if got := <-asked; got != (want{uid, "wiki"}) {
+		if got := <-asked; got != (want{uid, attach.Order{Act: attach.OrderSecrets, Server: "wiki"}}) {
 			t.Errorf("asked for %+v", got)
 		}
 		enter(end, "mail")
-		if got := <-c.entered; got.Link != "" || !strings.Contains(got.Error, "another page is being opened") {
+		if got := <-c.ordered; got.Link != "" || !strings.Contains(got.Error, "another order is being carried out") {
 			t.Errorf("a second page: %+v", got)
 		}
 		answers <- nil
-		if got := <-c.entered; got.Link != "http://127.0.0.1:19301/wiki" || got.Error != "" {
+		if got := <-c.ordered; got.Link != "http://127.0.0.1:19301/wiki" || got.Error != "" {
 			t.Errorf("the page: %+v", got)
 		}
 		all.logout(uid)
@@ -294,10 +301,88 @@ func TestConsoleEnters(t *testing.T) {
 	enter(end, "wiki")
 	<-asked
 	answers <- errors.New("no \x1b[31mpage")
-	if got := <-c.entered; got.Link != "" || strings.Contains(got.Error, "\x1b") || !strings.Contains(got.Error, "page") {
+	if got := <-c.ordered; got.Link != "" || strings.Contains(got.Error, "\x1b") || !strings.Contains(got.Error, "page") {
 		t.Errorf("without a page: %+v", got)
 	}
 	all.logout(other)
+}
+
+// TestOrdered: only who operates this pfard starts and stops servers at a console, and nothing else is ordered there.
+func TestOrdered(t *testing.T) {
+	d, _, changed := fixture(t)
+	d.put(t, "b.hcl", fmt.Sprintf(good, "x"))
+	changed <- struct{}{}
+	d.state(t)
+	order := func(p control.Peer, act, server string) error {
+		_, err := d.ordered(t.Context(), p, attach.Order{Act: act, Server: server})
+		return err
+	}
+	if err := order(control.Peer{UID: os.Getuid() + 4711}, attach.OrderStop, "b"); !errors.Is(err, control.ErrDenied) {
+		t.Errorf("somebody else: %v", err)
+	}
+	for _, act := range []string{"", "remove", string(control.Undeclare), string(control.Export)} {
+		if err := order(operator(), act, "b"); !errors.Is(err, control.ErrInvalid) {
+			t.Errorf("%q: %v", act, err)
+		}
+	}
+	if err := order(operator(), attach.OrderStart, "nobody"); !errors.Is(err, control.ErrNoServer) {
+		t.Errorf("a server that is not declared: %v", err)
+	}
+	if state := d.state(t)["b"].State; state != control.Starting {
+		t.Errorf("before all orders it is %s", state)
+	}
+	for _, each := range []struct {
+		act  string
+		want control.State
+	}{
+		{attach.OrderStop, control.Stopped}, {attach.OrderStart, control.Starting},
+		{attach.OrderRestart, control.Starting},
+	} {
+		if err := order(operator(), each.act, "b"); err != nil {
+			t.Errorf("%s: %v", each.act, err)
+		}
+		if state := d.state(t)["b"].State; state != each.want {
+			t.Errorf("after %s it is %s", each.act, state)
+		}
+	}
+}
+
+// TestOrderedAllow: a host is added to the owner's file, which is read at once; not one that the owner has blocked, no
+// special address, and nothing to a file that is not the owner's.
+func TestOrderedAllow(t *testing.T) {
+	d, _, changed := fixture(t)
+	d.put(t, "b.hcl", fmt.Sprintf(good, "x")+"blocked_domains = [\"evil.example\"]\n")
+	changed <- struct{}{}
+	d.state(t)
+	allow := func(server, host string) error {
+		_, err := d.ordered(t.Context(), operator(), attach.Order{Act: attach.OrderAllow, Server: server, Host: host})
+		return err
+	}
+	path := filepath.Join(d.options.declarations, "b.hcl")
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ server, host, want string }{
+		{"b", "evil.example", "blocked_domains names evil.example"}, {"b", "10.0.0.1", "is a special address"},
+		{"b", "not a host", "invalid"}, {"b", "", "invalid"}, {"nobody", "good.example", "nobody"},
+	} {
+		if err := allow(test.server, test.host); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s %q: %v, want %q", test.server, test.host, err, test.want)
+		}
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
+		t.Errorf("the file has changed: %s %v", now, err)
+	}
+	if err := allow("b", "good.example:8443"); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !strings.Contains(string(now), `"good.example:8443"`) {
+		t.Errorf("the file: %s %v", now, err)
+	}
+	if domains := d.state(t)["b"].Domains; !slices.Contains(domains, "good.example:8443") {
+		t.Errorf("it may reach %q", domains)
+	}
 }
 
 // TestEnterSecrets: only who operates this pfard begins a set-up that way, only of a server that lacks a secret, and

@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/block"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/durable"
@@ -111,6 +112,42 @@ func (w declarer) declare(p control.Peer, q control.Request) (*control.Declared,
 	w.around.reload()
 	r.Done, r.Diagnostics = true, w.told(q.Server, file.path)
 	return r, nil
+}
+
+// allow adds a host to what the owner's file lets a server reach.
+func (w declarer) allow(p control.Peer, server, host string) error {
+	entry, err := egress.ParseEndpoint(host)
+	if err != nil {
+		return fmt.Errorf("%w: %w", control.ErrInvalid, err)
+	}
+	now, err := w.load("", nil)
+	if err != nil {
+		return err
+	}
+	s, ok := declaration.Find(now.Servers, server)
+	if !ok {
+		return fmt.Errorf("%w: %q", control.ErrNoServer, server)
+	}
+	if err := s.MayAllow(entry, w.reader.options.declarations); err != nil {
+		if u, ok := errors.AsType[*declaration.Unallowed](err); ok {
+			return fmt.Errorf("%s: %s", u.Why, u.Hint)
+		}
+		return err
+	}
+	text, err := os.ReadFile(s.File)
+	if err != nil {
+		return err
+	}
+	then, err := declaration.WithDomains(s.File, text, []string{entry.String()}, w.reader.known())
+	if err != nil {
+		return fmt.Errorf("adding %s to %s: %w", entry, s.File, err)
+	}
+	next := control.Text{New: then, Old: control.DigestOf(text)}
+	r, err := w.answer(p, control.Request{Verb: control.Declare, Server: server, Text: &next})
+	if err == nil && !r.Done {
+		err = fmt.Errorf("%s would have a mistake; pfar check shows those that it has", s.File)
+	}
+	return err
 }
 
 // undeclare removes the owner's file, and has a link to /dev/null in its place where another declaration of that server

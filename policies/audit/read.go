@@ -7,6 +7,8 @@ import (
 
 // Reader reads the records of one chain as they come. What is no record is left out: Verify tells of it.
 type Reader struct {
+	Longest int // bytes of a line; longer ones are left out. 0: MaxLine
+
 	next  func() (io.ReadCloser, error) // the next file of the chain; nil: there is none yet
 	file  io.ReadCloser
 	part  []byte        // what was read and not returned
@@ -23,6 +25,9 @@ func (r *Reader) Next() (record Record, line []byte, ok bool, err error) {
 	for {
 		if line, rest, ended := bytes.Cut(r.part, []byte{'\n'}); ended {
 			r.part = rest
+			if r.Longest > 0 && len(line) > r.Longest {
+				continue
+			}
 			if record, err := Parse(line); err == nil {
 				return record, line, true, nil
 			}

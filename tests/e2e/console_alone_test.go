@@ -87,14 +87,14 @@ func (k *loneConsole) talk() {
 		if m.Listens != nil {
 			k.listens <- *m.Listens
 		}
-		if m.Audit {
-			k.handAudit()
+		if m.Audit != nil {
+			k.handAudit(*m.Audit)
 		}
 	}
 }
 
 // handAudit hands over the audit.
-func (k *loneConsole) handAudit() {
+func (k *loneConsole) handAudit(q attach.Question) {
 	k.mu.Lock()
 	paths, err := k.audit.Files("gateway")
 	k.mu.Unlock()
@@ -106,6 +106,7 @@ func (k *loneConsole) handAudit() {
 		files = append(files, f)
 	}
 	defer attach.CloseAll(files)
+	r.Question = q
 	if err := k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &r}}, files...); err != nil {
 		k.t.Error(err)
 	}
@@ -142,7 +143,7 @@ func (k *loneConsole) records(n int, text string) trail.Dir {
 func (k *loneConsole) link() string {
 	k.t.Helper()
 	nonce := page.NewNonce()
-	check(k.t, k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Invite: &attach.Invite{Nonce: nonce}}}))
+	check(k.t, k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Invite: &attach.Invite{Nonce: nonce, Orders: true}}}))
 	at := <-k.listens
 	if at.Port == 0 {
 		k.t.Fatalf("%+v", at)
@@ -264,7 +265,8 @@ var consolePages = map[string][]string{
 	"waiting":  {"text=Waiting calls"},
 	"call":     {"text=Waiting calls", "ul.calls a"},
 	"wants":    {"text=Wants"},
-	"review":   {"text=Wants", "main a.button"},
+	"review":   {"text=Wants", "main a[href*='/review/']"},
+	"allow":    {"text=Wants", "main a[href*='/allow/']"},
 	"sessions": {"text=Sessions"},
 	"question": {"text=Sessions", "text=New session"},
 	"servers":  {"text=Servers"},
@@ -345,7 +347,7 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 	}
 	buttons := map[string]string{
 		"waiting": "leave", "call": "leave deny approve grant", "sessions": "leave", "question": "leave new",
-		"servers": "leave", "server": "leave", "wants": "leave", "review": "leave accept", "audit": "leave",
+		"servers": "leave", "server": "leave restart stop", "wants": "leave", "review": "leave accept", "allow": "leave allow", "audit": "leave",
 		"record": "leave",
 	}
 	for i, text := range loopbacktest.Payloads {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/control"
 )
 
 // console is the link that the operator gets.
@@ -255,6 +256,18 @@ func TestConsoleServers(t *testing.T) {
 	b.looks(`await page.click("text=Servers"); await page.waitForSelector("text=State: running");`, nil)
 	s.operate(0, "stop", "tracker")
 	b.looks(`await page.waitForSelector("text=State: stopped");`, nil)
+	b.looks(`
+await page.click("main h2 a:has-text('tracker')");
+await page.click("button[value=start]");
+await page.waitForSelector("text=tracker is starting.");`, nil)
+	s.awaitRunning("tracker")
+	b.looks(`
+await page.click("text=Servers"); await page.click("main h2 a:has-text('tracker')");
+await page.click("button[value=stop]");
+await page.waitForSelector("text=tracker is stopping.");`, nil)
+	s.await("the tracker stopped", soon, func(r control.Report) bool {
+		return server(r, "tracker").State == control.Stopped
+	})
 }
 
 // TestConsoleWants: the page leads to the definitions of a server that are held, with all that is in them, and a yes
@@ -268,9 +281,10 @@ func TestConsoleWants(t *testing.T) {
 		"held.hcl":   "pins = \"hold\"\n" + declare(program(t, "echo"), nil, ""),
 		"lacks.hcl":  "auth = { TOKEN = \"vault:token_of_lacks\" }\n" + declare(program(t, "echo"), nil, ""),
 		"serves.hcl": declare(program(t, "echo"), nil, ""),
+		"asks.hcl":   declare(program(t, "clients"), nil, ""),
 	})
 	s := &stage{pfar: p}
-	p.awaitRunning("held", "serves")
+	p.awaitRunning("held", "serves", "asks")
 	if names := p.client("/mcp/held").names(); len(names) > 0 {
 		t.Errorf("a client has %q", names)
 	}
@@ -295,6 +309,24 @@ func TestConsoleWants(t *testing.T) {
 	if names := p.client("/mcp/held").names(); len(names) != 8 {
 		t.Errorf("a client has %q", names)
 	}
+	p.client("/mcp").must("asks__run", map[string]any{"argv": []string{"go", "http", "https://cdn.example.com/"}})
+	now = b.looks(`
+await page.click("text=Wants");
+while (!(await page.$("text=Allow cdn.example.com"))) await page.reload();
+await page.click("text=Allow cdn.example.com");`, nil)
+	if want := "Let asks reach cdn.example.com?"; !strings.Contains(now.Text, want) {
+		t.Errorf("no %q: %s", want, now.Text)
+	}
+	now = b.looks(`await page.click("button[value=allow]"); await page.waitForSelector("section.good, section.bad");`, nil)
+	if !strings.Contains(now.Text, "asks may reach cdn.example.com") {
+		t.Errorf("after a yes: %s", now.Text)
+	}
+	if text, err := os.ReadFile(p.path("asks.hcl")); err != nil || !strings.Contains(string(text), "cdn.example.com") {
+		t.Errorf("the declaration: %s %v", text, err)
+	}
+	p.await("asks may reach the host", soon, func(r control.Report) bool {
+		return slices.Contains(server(r, "asks").Domains, "cdn.example.com")
+	})
 	var link string
 	b.does(&link, `
 await page.click("button[value=enter]");

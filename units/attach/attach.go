@@ -117,30 +117,53 @@ type PageTalk struct {
 	Shown   *page.State `json:"shown,omitempty"`   // pfard: what the page shows from now on
 	Invite  *Invite     `json:"invite,omitempty"`  // pfard to a console, which answers with Listens
 	Report  bool        `json:"report,omitempty"`  // pfard to a console: the attached file is a control.Report
-	Enter   string      `json:"enter,omitempty"`   // a console to pfard: a person wants to give this server its secrets
-	Entered *Entered    `json:"entered,omitempty"` // pfard to a console: the answer to Enter
-	Audit   bool        `json:"audit,omitempty"`   // a console to pfard: it wants the newest files of the audit
+	Order   *Order      `json:"order,omitempty"`   // a console to pfard: an order of a person
+	Ordered *Ordered    `json:"ordered,omitempty"` // pfard to a console: the answer to Order
+	Audit   *Question   `json:"audit,omitempty"`   // a console to pfard: it wants the newest files of the audit
 	Records *Records    `json:"records,omitempty"` // pfard to a console: the answer to Audit
 }
 
-// Records says what files of the audit are attached. The console's user may read them: the same group may open the
-// console.
+// Question tells a console's question from its other questions. The answer has the same number.
+type Question struct {
+	Number uint64 `json:"number"`
+}
+
+// Records says what files of the audit are attached. Whoever may open a console may read the audit.
 type Records struct {
+	Question
 	Chains []string `json:"chains,omitempty"` // of each file the chain; of one chain the oldest file comes first
 	More   bool     `json:"more,omitempty"`   // there are older files
 	Error  string   `json:"error,omitempty"`  // why there are no files, in words
 }
 
-// Entered has the link of the page where a person enters a server's secrets. The console does not see them.
-type Entered struct {
-	Link  string `json:"link,omitempty"`  // of the one-time page (page.Link)
-	Error string `json:"error,omitempty"` // why there is none, in words
+// What a person orders at a console.
+const (
+	OrderSecrets = "enter" // open a one-time page for the secrets that Server lacks
+	OrderStart   = "start"
+	OrderStop    = "stop"
+	OrderRestart = "restart"
+	OrderAllow   = "allow" // add Host to what Server may reach
+)
+
+// Order is what a person orders at a console.
+type Order struct {
+	Question
+	Act    string `json:"act"` // one of those above
+	Server string `json:"server"`
+	Host   string `json:"host,omitempty"` // an entry of allowed_domains (egress.ParseEndpoint)
+}
+
+// Ordered tells the result of an order.
+type Ordered struct {
+	Question
+	Link  string `json:"link,omitempty"`  // of the one-time page (page.Link); the console does not see the secrets
+	Error string `json:"error,omitempty"` // why the order was not carried out, in words
 }
 
 // Invite lets in whoever comes with a link, once.
 type Invite struct {
 	Nonce  string `json:"nonce"`            // of the link (page.Path)
-	Enters bool   `json:"enters,omitempty"` // the person may store secrets
+	Orders bool   `json:"orders,omitempty"` // pfard takes orders from the person
 }
 
 // Listens says where a page is.

@@ -1,4 +1,4 @@
-// Package prose says in words what the audit has: a line for each call or event, and all records of one call.
+// Package prose describes audit records in words: a line for each call or event, and all records of one call.
 package prose
 
 import (

@@ -13,12 +13,12 @@ import (
 // texts are strangers' too: whoever shows a row escapes it.
 type Row struct{ Name, Text string }
 
-// add adds a row.
-type add func(name, format string, args ...any)
+// rowWriter adds a row.
+type rowWriter func(name, format string, args ...any)
 
-// Story says in rows what the records of one call have. at writes times.
+// Story describes the records of one call in rows. at formats times.
 func Story(list []*audit.Entry, at func(time.Time) string) (rows []Row) {
-	row := add(func(name, format string, args ...any) {
+	row := rowWriter(func(name, format string, args ...any) {
 		rows = append(rows, Row{name, fmt.Sprintf(format, args...)})
 	})
 	open := false // a call that nothing has closed; what a server says of itself opens nothing
@@ -50,7 +50,7 @@ func titled(word string) string {
 	return strings.ToUpper(word[:first]) + word[first:]
 }
 
-func explainOpen(row add, r *audit.Record, at func(time.Time) string) {
+func explainOpen(row rowWriter, r *audit.Record, at func(time.Time) string) {
 	row("Call", "%s of %s.%s, %s", r.ID, r.Server, r.Tool, r.Method)
 	row("When", "%s, record %d of %s", at(r.Time), r.Seq, r.Writer)
 	row("Who", "client %q, session %q", r.Client, r.Session)
@@ -90,7 +90,7 @@ func explainOpen(row add, r *audit.Record, at func(time.Time) string) {
 }
 
 // explainText says what is kept of a text that strangers or models have written, as one line.
-func explainText(row add, name string, a *audit.Arguments) {
+func explainText(row rowWriter, name string, a *audit.Arguments) {
 	if a == nil {
 		return
 	}
@@ -100,7 +100,7 @@ func explainText(row add, name string, a *audit.Arguments) {
 	}
 }
 
-func explainFacts(row add, f *gate.Facts) {
+func explainFacts(row rowWriter, f *gate.Facts) {
 	if f == nil {
 		return
 	}
@@ -121,8 +121,8 @@ func explainFacts(row add, f *gate.Facts) {
 	}
 }
 
-// explainOutput says what came back of a call that typed values were to come back of.
-func explainOutput(row add, r *audit.Record) {
+// explainOutput describes the result of a call that should return typed values only.
+func explainOutput(row rowWriter, r *audit.Record) {
 	if r.Output != nil {
 		what := "typed values alone"
 		if r.Reason != "" {
@@ -132,7 +132,7 @@ func explainOutput(row add, r *audit.Record) {
 	}
 }
 
-func explainFindings(row add, list []audit.Finding) {
+func explainFindings(row rowWriter, list []audit.Finding) {
 	for _, f := range list {
 		row("Inspector", "%s found %s: %s", f.Inspector, f.Kind, f.Detail)
 		if f.Digest != "" {
