@@ -74,7 +74,8 @@ func (a archived) newest() (stream *audit.Merged, from time.Time, all bool) {
 		parts, cut := a.tail(chain)
 		if cut {
 			all = false
-			if first, _, ok, err := readerOf(parts).Next(); err == nil && ok && first.Time.After(from) {
+			first, _, ok, err := readerOf(parts).Next()
+			if err == nil && ok && first.Time.After(from) && !first.Time.After(time.Now()) { // or others have none left
 				from = first.Time
 			}
 		}

@@ -22,7 +22,7 @@ func newCommander() *commander {
 
 var (
 	errOrdering error = &ask.Refusal{Reason: "pfard carries out another order; try again"}
-	errNoOrders error = &ask.Refusal{Reason: "only the user who runs pfard, and root, may do this"}
+	errNoOrders error = &ask.Refusal{Reason: "only the user who runs pfard may do this"}
 	errNoAnswer error = &ask.Refusal{Reason: "pfard does not answer"}
 )
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/pfar/pfar/policies/visible"
@@ -9,16 +11,29 @@ import (
 	"github.com/pfar/pfar/units/loopback"
 )
 
-// orderTime is longer than pfard takes for any order.
-const orderTime = 70 * time.Second
+// orderTime is how long a page waits for pfard, which takes less for any order, and answerTime how long the browser
+// waits for the page.
+const (
+	orderTime  = 65 * time.Second
+	answerTime = 70 * time.Second
+)
 
 // give has pfard carry out an order, and tells on the next page what came of it.
 func give(
 	s *site, w http.ResponseWriter, r *http.Request, one *session, next string, o attach.Order, done string,
 ) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(orderTime)) // it never fails on a socket
-	link, err := s.orders.order(r.Context(), o)
-	s.finish(w, r, one, next, notice{Words: visible.Reveal(o.Server) + done, Link: link}, err)
+	c := http.NewResponseController(w) // setting deadlines never fails on a socket
+	_ = c.SetReadDeadline(time.Time{})
+	_ = c.SetWriteDeadline(time.Now().Add(answerTime))
+	ctx, cancel := context.WithTimeout(r.Context(), orderTime)
+	defer cancel()
+	link, err := s.orders.order(ctx, o)
+	n := notice{Words: visible.Reveal(o.Server) + done, Link: link}
+	if ctx.Err() != nil {
+		n = notice{Words: "pfard has not answered, so it is not known whether this was done.", Bad: true}
+		err = nil
+	}
+	s.finish(w, r, one, next, n, err)
 }
 
 // entering opens the page for the secrets of a server.
@@ -39,18 +54,32 @@ var turned = map[string]string{
 	attach.OrderRestart: " is stopping, and starts again.",
 }
 
-// turning has pfard start or stop a server, if it is still up, or still down, as the person has seen it.
+// turning has pfard start or stop a server, if the page still offers that.
 func turning(s *site, server string) taker {
 	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
 		next, done := "server/"+server, turned[form["act"]]
-		report, _ := s.runs.now()
 		switch {
 		case done == "":
 			s.finish(w, r, one, next, notice{}, loopback.ErrForm)
-		case report == nil || form["seen"] == "" || form["seen"] != upOrDown(*report, server):
+		case !stillOffered(s, server, form["act"], form["seen"]):
 			s.finish(w, r, one, next, notice{}, errChanged)
 		default:
 			give(s, w, r, one, next, attach.Order{Act: form["act"], Server: server}, done)
 		}
 	}
+}
+
+// stillOffered reports whether the page of a server offers an order, and the same ones as when the person saw it.
+func stillOffered(s *site, server, act, seen string) bool {
+	report, _ := s.runs.now()
+	if report == nil {
+		return false
+	}
+	for _, each := range report.Servers {
+		if each.Name == server {
+			list, now := turnsOf(each.State)
+			return now == seen && slices.ContainsFunc(list, func(t turn) bool { return t.Act == act })
+		}
+	}
+	return false
 }

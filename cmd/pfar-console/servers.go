@@ -107,8 +107,8 @@ func serverOf(one *session, s control.Server, lacks []wants.Want) server {
 type oneServer struct {
 	server
 	Review *button // of its definitions; nil: there is nothing to review
-	Turns  []turn  // start and stop, for who runs pfard
-	Seen   string  // upOrDown
+	Turns  []turn  // if the person runs pfard
+	Seen   string  // of turnsOf
 	Tools  folded[tool]
 }
 
@@ -138,11 +138,7 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	b.row("url", declared.URL)
 	b.row("declared in", declared.File)
 	if s.orders.allowed.Load() {
-		b.Seen = upOrDown(*report, name)
-		b.Turns = []turn{{attach.OrderStart, "Start"}}
-		if b.Seen == isUp {
-			b.Turns = []turn{{attach.OrderRestart, "Restart"}, {attach.OrderStop, "Stop"}}
-		}
+		b.Turns, b.Seen = turnsOf(declared.State)
 	}
 	b.Review = wantingOf(one, declared, nil, pins, false).Review
 	facts, lost := s.desk.facts(ctx)
@@ -170,22 +166,15 @@ func toolOf(f operator.ToolFacts) tool {
 	return t
 }
 
-// What a person sees of a server before starting or stopping it.
-const (
-	isUp   = "up"
-	isDown = "down"
-)
-
-// upOrDown is which of the two a server is, "" if it is not declared.
-func upOrDown(r control.Report, server string) string {
-	for _, s := range r.Servers {
-		switch {
-		case s.Name != server:
-		case s.State.Up():
-			return isUp
-		default:
-			return isDown
-		}
+// turnsOf are the orders that make sense for a server in a state. seen identifies them.
+func turnsOf(state control.State) (list []turn, seen string) {
+	start, stop := turn{attach.OrderStart, "Start"}, turn{attach.OrderStop, "Stop"}
+	switch {
+	case state.Up():
+		return []turn{{attach.OrderRestart, "Restart"}, stop}, "up"
+	case state == control.Stopped, state == control.Failed, state == control.Stopping:
+		return []turn{start}, "down"
+	default: // it is on its way up, or waits
+		return []turn{start, stop}, "between"
 	}
-	return ""
 }

@@ -149,19 +149,20 @@ func TestTurns(t *testing.T) {
 	if list := buttons("notes"); len(list) > 0 {
 		t.Errorf("who may order nothing has %q", list)
 	}
-	press("notes", attach.OrderStop, isUp, "Nothing was done: only the user who runs pfard")
+	press("notes", attach.OrderStop, "up", "Nothing was done: only the user who runs pfard")
 	o.site.orders.allowed.Store(true)
 	for server, want := range map[string][]string{
-		"notes": {attach.OrderRestart, attach.OrderStop}, "mail": {attach.OrderStart},
+		"notes": {attach.OrderRestart, attach.OrderStop}, "mail": {attach.OrderStart, attach.OrderStop},
 	} {
 		if list := buttons(server); !slices.Equal(list, want) {
 			t.Errorf("%s has %q", server, list)
 		}
 	}
-	press("notes", attach.OrderStop, isDown, "Nothing was done: it has changed since you were asked")
-	press("mail", attach.OrderStart, isUp, "Nothing was done: it has changed")
+	press("notes", attach.OrderStop, "down", "Nothing was done: it has changed since you were asked")
+	press("mail", attach.OrderRestart, "between", "Nothing was done: it has changed")
+	press("mail", attach.OrderStart, "up", "Nothing was done: it has changed")
 	press("nobody", attach.OrderStart, "", "Nothing was done: it has changed")
-	press("nobody", attach.OrderStart, isDown, "Nothing was done: it has changed")
+	press("nobody", attach.OrderStart, "down", "Nothing was done: it has changed")
 	for _, body := range []string{"act=enter&seen=up", "act=remove&seen=up", "seen=up"} {
 		if a := o.do("POST", o.home+"server/notes", body+"&turn="+turn); a.code != 400 {
 			t.Errorf("%s: %d", body, a.code)
@@ -170,9 +171,9 @@ func TestTurns(t *testing.T) {
 	if a := o.do("POST", o.home+"server/notes", "act=stop&seen=up&turn=other"); a.code != 403 || len(given) > 0 {
 		t.Errorf("the form of another page: %d, and %d orders", a.code, len(given))
 	}
-	press("notes", attach.OrderStop, isUp, "notes is stopping.")
-	press("notes", attach.OrderRestart, isUp, "notes is stopping, and starts again.")
-	press("mail", attach.OrderStart, isDown, "mail is starting.")
+	press("notes", attach.OrderStop, "up", "notes is stopping.")
+	press("notes", attach.OrderRestart, "up", "notes is stopping, and starts again.")
+	press("mail", attach.OrderStart, "between", "mail is starting.")
 	for _, want := range []attach.Order{
 		{Act: attach.OrderStop, Server: "notes"}, {Act: attach.OrderRestart, Server: "notes"},
 		{Act: attach.OrderStart, Server: "mail"},

@@ -93,7 +93,7 @@ func TestEnter(t *testing.T) {
 		}
 	}
 	o.do("POST", o.home+"enter/mail", form)
-	told("only the user who runs pfard, and root, may do this")
+	told("only the user who runs pfard may do this")
 	o.site.orders.allowed.Store(true)
 	page := o.do("GET", o.home+"wants", "").text
 	if n := strings.Count(page, `value="enter"`); n != 1 || !strings.Contains(page, `action="`+o.home+`enter/mail"`) {

@@ -209,22 +209,21 @@ func (a *adding) add(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.file = filepath.Join(report.Directory, a.server()+".hcl")
+	file := filepath.Join(report.Directory, a.server()+".hcl")
+	a.file = file
 	joined, err := a.underWay(ctx)
 	if err != nil {
 		return err
 	}
 	if joined {
-		if slices.ContainsFunc(report.Servers, func(s control.Server) bool { return s.Name == a.server() }) {
-			a.file = "" // it keeps its file
-		}
-		fmt.Fprintf(a.stderr, "%s: joining the set-up that is under way\n", a.server())
+		a.join(report)
 		if err := a.carry(ctx, nil); !errors.Is(err, control.ErrNoFlow) {
 			return err
 		}
 		if report, err = a.report(ctx); err != nil { // it has ended meanwhile
 			return err
 		}
+		a.file = file
 	}
 	i := slices.IndexFunc(report.Servers, func(s control.Server) bool { return s.Name == a.server() })
 	if i >= 0 {

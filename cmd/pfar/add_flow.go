@@ -39,11 +39,12 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 		const hint = "%sonce pfard runs again, the same command goes on: pfar add %s"
 		return fail(exitNotRunning, "%w", err).withHint(hint, a.left(), a.server())
 	case err != nil:
-		if _, hinted := errors.AsType[*failure](err); hinted || a.file == "" {
+		_, hinted := errors.AsType[*failure](err)
+		code, hint := classify(err)
+		if hinted || hint != "" || a.file == "" {
 			return err
 		}
-		code, _ := classify(err)
-		return fail(code, "%w", err).withHint("%sthe same command goes on", a.left())
+		return fail(code, "%w", err).withHint("%spfar add %s tries again", a.left(), a.server())
 	case last.State == control.FlowFailed:
 		if a.json() {
 			if err := a.printJSON(a.outcome(last)); err != nil {
@@ -54,6 +55,14 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 			withHint("%spfar logs %s says why; pfar add %[2]s tries again; stored secrets stay", a.left(), a.server())
 	}
 	return a.finish(ctx, last)
+}
+
+// join says that a set-up is joined. A server that is declared already keeps its file.
+func (a *adding) join(report control.Report) {
+	if _, err := findServer(report, a.server()); err == nil {
+		a.file = ""
+	}
+	fmt.Fprintf(a.stderr, "%s: joining the set-up that is under way\n", a.server())
 }
 
 // goOn returns a hint how to go on with a set-up that waits for a secret.

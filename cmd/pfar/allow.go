@@ -122,6 +122,9 @@ func (c allowVerb) edited(ctx context.Context, name string, hosts []string) (*ed
 		if u, ok := errors.AsType[*declaration.Unallowed](err); ok {
 			return nil, fail(exitFailed, "%w", err).withHint("%s", u.Hint)
 		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	file, err := filepath.EvalSymlinks(before.File) // a link stays one
 	if err != nil {

@@ -219,11 +219,14 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 	}()
 }
 
-// audited hands the process the newest files of the audit. The process waits for the answer before it asks again.
+// audited hands the process the newest files of the audit, once at a time.
 func (s *console) audited(conn *attach.Conn, q attach.Question) {
 	select {
 	case s.handing <- struct{}{}:
 	default:
+		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{
+			Records: &attach.Records{Question: q, Error: "it is being handed over already"},
+		}})
 		return
 	}
 	go func() {

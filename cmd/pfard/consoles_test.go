@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
@@ -347,13 +348,23 @@ func TestOrdered(t *testing.T) {
 	}
 }
 
-// TestOrderedAllow: a host is added to the owner's file, which is read at once; not one that the owner has blocked, no
-// special address, and nothing to a file that is not the owner's.
+// TestOrderedAllow: a host that the server was refused is added to the owner's file, which is read at once; no other
+// host, and not one that the owner has blocked.
 func TestOrderedAllow(t *testing.T) {
 	d, _, changed := fixture(t)
 	d.put(t, "b.hcl", fmt.Sprintf(good, "x")+"blocked_domains = [\"evil.example\"]\n")
 	changed <- struct{}{}
 	d.state(t)
+	if err := d.do(func() error {
+		var list []egress.Refusal
+		for _, host := range []string{"evil.example:443", "good.example:8443"} {
+			list = append(list, egress.Refusal{Host: host, Reason: egress.NameNotDeclared})
+		}
+		d.fleet.servers["b"].status.Refusals = list
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	allow := func(server, host string) error {
 		_, err := d.ordered(t.Context(), operator(), attach.Order{Act: attach.OrderAllow, Server: server, Host: host})
 		return err
@@ -364,8 +375,10 @@ func TestOrderedAllow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ server, host, want string }{
-		{"b", "evil.example", "blocked_domains names evil.example"}, {"b", "10.0.0.1", "is a special address"},
-		{"b", "not a host", "invalid"}, {"b", "", "invalid"}, {"nobody", "good.example", "nobody"},
+		{"b", "evil.example", "blocked_domains names evil.example"}, {"b", "10.0.0.1", "did not refuse"},
+		{"b", "other.example", "did not refuse"}, {"b", "*.example", "did not refuse"},
+		{"b", "good.example", "did not refuse"}, {"nobody", "good.example:8443", "did not refuse"},
+		{"b", "not a host", "invalid"}, {"b", "", "invalid"},
 	} {
 		if err := allow(test.server, test.host); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s %q: %v, want %q", test.server, test.host, err, test.want)
@@ -373,6 +386,11 @@ func TestOrderedAllow(t *testing.T) {
 	}
 	if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
 		t.Errorf("the file has changed: %s %v", now, err)
+	}
+	other := control.Peer{UID: os.Getuid() + 4711}
+	o := attach.Order{Act: attach.OrderAllow, Server: "b", Host: "good.example:8443"}
+	if _, err := d.ordered(t.Context(), other, o); !errors.Is(err, control.ErrDenied) {
+		t.Errorf("somebody else: %v", err)
 	}
 	if err := allow("b", "good.example:8443"); err != nil {
 		t.Fatal(err)

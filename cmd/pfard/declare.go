@@ -115,11 +115,7 @@ func (w declarer) declare(p control.Peer, q control.Request) (*control.Declared,
 }
 
 // allow adds a host to what the owner's file lets a server reach.
-func (w declarer) allow(p control.Peer, server, host string) error {
-	entry, err := egress.ParseEndpoint(host)
-	if err != nil {
-		return fmt.Errorf("%w: %w", control.ErrInvalid, err)
-	}
+func (w declarer) allow(p control.Peer, server string, entry egress.Endpoint) error {
 	now, err := w.load("", nil)
 	if err != nil {
 		return err
@@ -143,11 +139,16 @@ func (w declarer) allow(p control.Peer, server, host string) error {
 		return fmt.Errorf("adding %s to %s: %w", entry, s.File, err)
 	}
 	next := control.Text{New: then, Old: control.DigestOf(text)}
-	r, err := w.answer(p, control.Request{Verb: control.Declare, Server: server, Text: &next})
-	if err == nil && !r.Done {
-		err = fmt.Errorf("%s would have a mistake; pfar check shows those that it has", s.File)
+	r, err := w.declare(p, control.Request{Verb: control.Declare, Server: server, Text: &next})
+	if err != nil || r.Done {
+		return err
 	}
-	return err
+	for _, d := range r.Diagnostics {
+		if d.Severity == "error" {
+			return fmt.Errorf("%s would have a mistake: %s: %s", s.File, d.Summary, d.Detail)
+		}
+	}
+	return fmt.Errorf("%s was not written", s.File)
 }
 
 // undeclare removes the owner's file, and has a link to /dev/null in its place where another declaration of that server

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/wants"
 )
 
-// ordered carries out what a person orders at a console: only who operates this pfard may.
+// ordered carries out an order from a console. Only root and the user who runs pfard may give orders.
 func (d *daemon) ordered(ctx context.Context, p control.Peer, o attach.Order) (link string, err error) {
 	if !operates(p) {
 		return "", fmt.Errorf("%w: only root and the user who runs pfard may do this", control.ErrDenied)
@@ -18,7 +21,7 @@ func (d *daemon) ordered(ctx context.Context, p control.Peer, o attach.Order) (l
 	case attach.OrderSecrets:
 		return d.orders.flows.enterSecrets(ctx, p, o.Server)
 	case attach.OrderAllow:
-		return "", d.declarer().allow(p, o.Server, o.Host)
+		return "", d.allow(p, o.Server, o.Host)
 	case attach.OrderStart:
 		verb = control.Start
 	case attach.OrderStop:
@@ -30,4 +33,19 @@ func (d *daemon) ordered(ctx context.Context, p control.Peer, o attach.Order) (l
 	}
 	done := func(control.Response) error { return nil }
 	return "", d.answer(ctx, p, control.Request{Verb: verb, Server: o.Server}, done)
+}
+
+// allow lets a server reach a host that it was refused. A console that was taken over cannot allow another host.
+func (d *daemon) allow(p control.Peer, server, host string) error {
+	entry, err := egress.ParseEndpoint(host)
+	if err != nil {
+		return fmt.Errorf("%w: %w", control.ErrInvalid, err)
+	}
+	return d.do(func() error {
+		refused := func(w wants.Want) bool { return w.Server == server && w.Host == entry.String() }
+		if !slices.ContainsFunc(wants.Of(d.report(), nil), refused) {
+			return fmt.Errorf("%w: pfar did not refuse %s to %q", control.ErrInvalid, entry, server)
+		}
+		return d.declarer().allow(p, server, entry)
+	})
 }

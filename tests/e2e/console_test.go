@@ -317,7 +317,9 @@ await page.click("text=Allow cdn.example.com");`, nil)
 	if want := "Let asks reach cdn.example.com?"; !strings.Contains(now.Text, want) {
 		t.Errorf("no %q: %s", want, now.Text)
 	}
-	now = b.looks(`await page.click("button[value=allow]"); await page.waitForSelector("section.good, section.bad");`, nil)
+	now = b.looks(`
+await page.click("button[value=allow]");
+await page.waitForSelector("section.good, section.bad");`, nil)
 	if !strings.Contains(now.Text, "asks may reach cdn.example.com") {
 		t.Errorf("after a yes: %s", now.Text)
 	}
