@@ -78,7 +78,7 @@ func stillOffered(s *site, server, act, seen string) bool {
 	for _, each := range report.Servers {
 		if each.Name == server {
 			list, now := turnsOf(each.State)
-			return now == seen && slices.ContainsFunc(list, func(t turn) bool { return t.Act == act })
+			return now == seen && slices.ContainsFunc(list, func(t serverAct) bool { return t.Act == act })
 		}
 	}
 	return false

@@ -64,6 +64,9 @@ const (
 	nothing    = "nothing was done: "
 )
 
+// live is the query of a page that a browser loads again by itself.
+const live = "live"
+
 // view is what the layout shows.
 type view struct {
 	Title  string

@@ -37,9 +37,6 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, one, rest)
 }
 
-// live is the query of a page that a browser loads again by itself.
-const live = "live"
-
 // enter signs in a browser that opens a one-time link. A prefetch by the browser does not use the link up.
 func (s *site) enter(w http.ResponseWriter, r *http.Request) {
 	looks := len(r.Header.Values("Sec-Purpose")) > 0 || !loopback.Navigated(r.Header)

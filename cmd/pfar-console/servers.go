@@ -106,14 +106,14 @@ func serverOf(one *session, s control.Server, lacks []wants.Want) server {
 // oneServer is a server with its tools.
 type oneServer struct {
 	server
-	Review *button // of its definitions; nil: there is nothing to review
-	Turns  []turn  // if the person runs pfard
-	Seen   string  // of turnsOf
+	Review *button     // of its definitions; nil: there is nothing to review
+	Turns  []serverAct // if the person runs pfard
+	Seen   string      // of turnsOf
 	Tools  folded[tool]
 }
 
-// turn is a button that starts or stops a server.
-type turn struct{ Act, Words string }
+// serverAct is a button that starts or stops a server.
+type serverAct struct{ Act, Words string }
 
 // tool is one tool with the facts by which the gate decides.
 type tool struct {
@@ -167,14 +167,14 @@ func toolOf(f operator.ToolFacts) tool {
 }
 
 // turnsOf are the orders that make sense for a server in a state. seen identifies them.
-func turnsOf(state control.State) (list []turn, seen string) {
-	start, stop := turn{attach.OrderStart, "Start"}, turn{attach.OrderStop, "Stop"}
+func turnsOf(state control.State) (list []serverAct, seen string) {
+	start, stop := serverAct{attach.OrderStart, "Start"}, serverAct{attach.OrderStop, "Stop"}
 	switch {
 	case state.Up():
-		return []turn{{attach.OrderRestart, "Restart"}, stop}, "up"
+		return []serverAct{{attach.OrderRestart, "Restart"}, stop}, "up"
 	case state == control.Stopped, state == control.Failed, state == control.Stopping:
-		return []turn{start}, "down"
+		return []serverAct{start}, "down"
 	default: // it is on its way up, or waits
-		return []turn{start, stop}, "between"
+		return []serverAct{start, stop}, "between"
 	}
 }

@@ -216,7 +216,7 @@ func (a *adding) add(ctx context.Context) error {
 		return err
 	}
 	if joined {
-		a.join(report)
+		join(a, report)
 		if err := a.carry(ctx, nil); !errors.Is(err, control.ErrNoFlow) {
 			return err
 		}

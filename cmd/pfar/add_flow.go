@@ -58,7 +58,7 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 }
 
 // join says that a set-up is joined. A server that is declared already keeps its file.
-func (a *adding) join(report control.Report) {
+func join(a *adding, report control.Report) {
 	if _, err := findServer(report, a.server()); err == nil {
 		a.file = ""
 	}
