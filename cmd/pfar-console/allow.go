@@ -24,7 +24,8 @@ func allowAt(rest string) (server, host string, ok bool) {
 
 var errNotWanted = &ask.Refusal{Reason: "the server does not want this host any more"}
 
-// wanted returns a server that was refused a host, and what identifies both: its file, and what it may reach now.
+// wanted returns the server that was refused a host. seen is a fingerprint of the server's file, the hosts that it may
+// reach, and this host.
 func wanted(s *site, server, host string) (now control.Server, seen string, err error) {
 	report, _ := s.runs.now()
 	if report == nil {

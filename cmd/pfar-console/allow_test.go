@@ -15,13 +15,7 @@ import (
 // what the server may reach has changed meanwhile, nothing is done.
 func TestAllow(t *testing.T) {
 	o := openServers(t)
-	given := make(chan attach.Order, 9)
-	o.site.orders.sends = func(order attach.Order) error {
-		go o.site.orders.answer(order.Number, attach.Ordered{})
-		order.Question = attach.Question{}
-		given <- order
-		return nil
-	}
+	given := o.orders()
 	const host = "cdn.example.com"
 	at := o.home + "allow/notes/" + url.PathEscape(host)
 	notice := func() string { return html.UnescapeString(o.do("GET", o.home+"wants", "").text) }

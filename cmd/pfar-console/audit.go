@@ -128,7 +128,7 @@ func choicesOf(one *session, now prose.Filter, seen map[string][]string) (list [
 	return list
 }
 
-// noted adds a value to those that the page offers, of which it keeps the newest.
+// noted adds a value to a list, and keeps the newest maxOptions values.
 func noted(list []string, value string) []string {
 	list = append(slices.DeleteFunc(list, func(v string) bool { return v == value }), value)
 	return list[max(0, len(list)-maxOptions):]
@@ -204,7 +204,7 @@ func short(l prose.Line) prose.Line {
 // story is one call, as its records have it.
 type story struct {
 	ID    string
-	Notes []string // what is missing
+	Notes []string // each says that some of the call's records are missing
 	Rows  []wording.Row
 }
 

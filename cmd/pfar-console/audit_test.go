@@ -260,13 +260,13 @@ func TestNoAudit(t *testing.T) {
 		}
 		return []*os.File{f}
 	}
-	o.page("audit") // what is opened once, and stays
+	o.page("audit") // the first page may open files that stay open
 	before := descriptors(t, o.dir.Path)
 	for range 3 {
 		o.page("audit")
 	}
 	if after := descriptors(t, o.dir.Path); after > before {
-		t.Errorf("of what is read stay open: %d files", after-before)
+		t.Errorf("reading leaves %d files open", after-before)
 	}
 	for _, test := range []struct {
 		name, want string

@@ -1,5 +1,5 @@
 // Command pfar-console serves the operator's pages on loopback to the person who asked for them: the calls that
-// wait, what sessions have read, what servers do and lack, and what was recorded.
+// wait, what sessions have read, what servers do and lack, and the newest records of the audit.
 //
 // It acts as that person, over the sockets of the gateway and of pfard that the person may use. It can open no file,
 // and has no part of the vault and no network but its listener. It is run as a unit, or by a local pfard, which hands

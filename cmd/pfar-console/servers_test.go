@@ -119,10 +119,8 @@ func TestServersChange(t *testing.T) {
 	}
 }
 
-// TestTurns: who runs pfard has buttons that start and stop a server. They do so only if the server is still up, or
-// still down, as the page has shown it.
-func TestTurns(t *testing.T) {
-	o := openServers(t)
+// orders has pfard carry out every order, and returns those that it gets, without their numbers.
+func (o *opened) orders() chan attach.Order {
 	given := make(chan attach.Order, 9)
 	o.site.orders.sends = func(order attach.Order) error {
 		go o.site.orders.answer(order.Number, attach.Ordered{})
@@ -130,6 +128,14 @@ func TestTurns(t *testing.T) {
 		given <- order
 		return nil
 	}
+	return given
+}
+
+// TestTurns: who runs pfard has buttons that start and stop a server. They do so only if the server is still up, or
+// still down, as the page has shown it.
+func TestTurns(t *testing.T) {
+	o := openServers(t)
+	given := o.orders()
 	turn := field.FindStringSubmatch(o.do("GET", o.home+"servers", "").text)[2]
 	press := func(server, act, seen, want string) {
 		t.Helper()

@@ -82,8 +82,8 @@ func micros(d []time.Duration) float64 {
 	return float64(d[len(d)/2].Nanoseconds()) / 1000
 }
 
-// TestManyOpened: a few hundred connections at once are served, and what they hold is bounded. The host speaks
-// HTTP/1.1: Go's server of HTTP/2 hangs up on whoever needs more than 2 s for the first frame, as on a busy machine.
+// TestManyOpened: the proxy serves a few hundred connections at once, and bounds what they hold. The host speaks
+// HTTP/1.1, because Go's HTTP/2 server closes a connection if the first frame takes more than 2 s, as on a busy machine.
 func TestManyOpened(t *testing.T) {
 	o := newOpening(t, nil, func(o *opening) { o.upstream.h2 = false })
 	const many = 200

@@ -93,7 +93,7 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 	return nil
 }
 
-// handed are files of the audit with what was said of them.
+// handed is one answer to a console that asked for the audit.
 type handed struct {
 	attach.Records
 	files []*os.File

@@ -78,7 +78,7 @@ const (
 	Bad   Tone = "bad"
 )
 
-// Line is one line for people. Its text is as strangers wrote it: whoever shows it escapes it.
+// Line is one line for people. Strangers wrote parts of its text, so callers must escape it.
 type Line struct {
 	At     time.Time
 	Word   string // the verdict of a call, the kind of any other record

@@ -9,8 +9,8 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// Row is one row of the story of a call: a name, "" for a row that goes on with the one before, and a text. Names and
-// texts are strangers' too: whoever shows a row escapes it.
+// Row is one row of the story of a call: a name and a text. If the name is empty, the row continues the one before.
+// Strangers wrote parts of both, so callers must escape them.
 type Row struct{ Name, Text string }
 
 // rowWriter adds a row.
