@@ -83,7 +83,7 @@ func micros(d []time.Duration) float64 {
 }
 
 // TestManyOpened: the proxy serves a few hundred connections at once, and bounds what they hold. The host speaks
-// HTTP/1.1, because Go's HTTP/2 server closes a connection if the first frame takes more than 2 s, as on a busy machine.
+// HTTP/1.1: on a busy machine a client's first frame takes more than the 2 s that Go's HTTP/2 server gives it.
 func TestManyOpened(t *testing.T) {
 	o := newOpening(t, nil, func(o *opening) { o.upstream.h2 = false })
 	const many = 200
