@@ -287,12 +287,15 @@ func TestConsoleLooks(t *testing.T) {
 	s.does(nil, `await page.goto(args.link);`, map[string]any{"link": k.link()})
 	const open = `
 for (const at of args.clicks) await page.click(at);
-for (const d of await page.$$("details")) await d.evaluate((e, open) => { e.open = open; }, args.open);`
+await steady(() => page.locator("details").evaluateAll(
+	(all, open) => all.forEach((e) => { e.open = open; }), args.open));`
 	const examined = `
-await page.evaluate(args.axe);
-return await page.evaluate(async () => (await axe.run(document)).violations
-	.filter((v) => v.impact === "serious" || v.impact === "critical")
-	.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.html).join("; ")));`
+return await steady(async () => {
+	await page.evaluate(args.axe);
+	return await page.evaluate(async () => (await axe.run(document)).violations
+		.filter((v) => v.impact === "serious" || v.impact === "critical")
+		.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.html).join("; ")));
+});`
 	for _, c := range []struct {
 		name, text string
 		n          int
@@ -362,10 +365,10 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 			s.does(&now, `
 for (const at of args.clicks) await page.click(at);
 await page.mouse.move(200, 200);
-return {
+return await steady(async () => ({
 	Ran: globalThis.ran, Buttons: await page.locator("button").evaluateAll((all) => all.map((b) => b.value)),
 	Wide: await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth),
-};`, map[string]any{"clicks": clicks})
+}));`, map[string]any{"clicks": clicks})
 			if len(now.Ran) > 0 || strings.Join(now.Buttons, " ") != buttons[name] || now.Wide {
 				t.Fatalf("%s, %.60q: %+v", name, text, now)
 			}

@@ -162,44 +162,46 @@ const looked = `
 await page.emulateMedia({ colorScheme: args.scheme });
 const painted = () => page.evaluate(() =>
 	new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-await page.setViewportSize({ width: args.width, height: 800 });
-if (args.path) {
-	await painted();
-	const height = await page.evaluate(() => document.documentElement.scrollHeight);
-	await page.setViewportSize({ width: args.width, height });
-	await painted();
-	await page.screenshot({ path: args.path });
-}
-return await page.evaluate(() => {
-	const wrong = [];
-	const root = document.documentElement;
-	if (root.scrollWidth > root.clientWidth) wrong.push("it is " + root.scrollWidth + " wide");
-	const numbers = (colour) => colour.match(/[0-9.]+/g).map(Number);
-	const light = (colour) => {
-		const linear = (c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-		const [r, g, b] = numbers(colour).map((c) => linear(c / 255));
-		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-	};
-	const behind = (e) => {
-		for (; e; e = e.parentElement) {
-			const colour = getComputedStyle(e).backgroundColor;
-			if (numbers(colour)[3] !== 0) return colour;
-		}
-		return "rgb(255, 255, 255)";
-	};
-	for (const e of document.querySelectorAll("body *")) {
-		const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || e.tagName === "INPUT";
-		if (!own || e.type === "hidden") continue;
-		const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((a, b) => b - a);
-		const contrast = (a + 0.05) / (b + 0.05);
-		if (contrast < 4.5) wrong.push(e.tagName + " has a contrast of " + contrast.toFixed(1) + ": " + e.textContent);
-		const box = e.getBoundingClientRect();
-		if (box.right > root.clientWidth + 1 || box.left < 0) wrong.push(e.tagName + " sticks out: " + e.textContent);
-		const pressed = ["BUTTON", "INPUT"].includes(e.tagName);
-		if (pressed && box.height < 44) wrong.push(e.tagName + " is " + box.height + " high");
-		if (parseFloat(getComputedStyle(e).fontSize) < 14) wrong.push(e.tagName + " is small: " + e.textContent);
+return await steady(async () => {
+	await page.setViewportSize({ width: args.width, height: 800 });
+	if (args.path) {
+		await painted();
+		const height = await page.evaluate(() => document.documentElement.scrollHeight);
+		await page.setViewportSize({ width: args.width, height });
+		await painted();
+		await page.screenshot({ path: args.path });
 	}
-	return wrong;
+	return await page.evaluate(() => {
+		const wrong = [];
+		const root = document.documentElement;
+		if (root.scrollWidth > root.clientWidth) wrong.push("it is " + root.scrollWidth + " wide");
+		const numbers = (colour) => colour.match(/[0-9.]+/g).map(Number);
+		const light = (colour) => {
+			const linear = (c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+			const [r, g, b] = numbers(colour).map((c) => linear(c / 255));
+			return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+		};
+		const behind = (e) => {
+			for (; e; e = e.parentElement) {
+				const colour = getComputedStyle(e).backgroundColor;
+				if (numbers(colour)[3] !== 0) return colour;
+			}
+			return "rgb(255, 255, 255)";
+		};
+		for (const e of document.querySelectorAll("body *")) {
+			const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || e.tagName === "INPUT";
+			if (!own || e.type === "hidden") continue;
+			const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((a, b) => b - a);
+			const contrast = (a + 0.05) / (b + 0.05);
+			if (contrast < 4.5) wrong.push(e.tagName + " has a contrast of " + contrast.toFixed(1) + ": " + e.textContent);
+			const box = e.getBoundingClientRect();
+			if (box.right > root.clientWidth + 1 || box.left < 0) wrong.push(e.tagName + " sticks out: " + e.textContent);
+			const pressed = ["BUTTON", "INPUT"].includes(e.tagName);
+			if (pressed && box.height < 44) wrong.push(e.tagName + " is " + box.height + " high");
+			if (parseFloat(getComputedStyle(e).fontSize) < 14) wrong.push(e.tagName + " is small: " + e.textContent);
+		}
+		return wrong;
+	});
 });`
 
 // TestPageLooks: on a telephone and on a wide screen, light and dark, each state of the page is whole, has contrast

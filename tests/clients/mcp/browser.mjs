@@ -14,12 +14,24 @@ const page = await context.newPage();
 const soon = 360_000; // milliseconds, for a machine that is busy
 context.setDefaultTimeout(soon);
 const late = () => new Promise((_, reject) => setTimeout(reject, soon, "it does not end").unref());
+// steady is what look returns; a page that loads itself again meanwhile is looked at anew.
+const steady = async (look) => {
+  for (;;) {
+    try {
+      return await look();
+    } catch (e) {
+      if (!e.message.includes("Execution context was destroyed")) throw e;
+      await page.waitForLoadState();
+    }
+  }
+};
 const Script = Object.getPrototypeOf(async () => {}).constructor;
+const run = (script, args) => new Script("page", "context", "args", "steady", script)(page, context, args, steady);
 for await (const line of createInterface({ input: process.stdin })) {
   const { script, args } = JSON.parse(line);
   let answer;
   try {
-    const value = await Promise.race([new Script("page", "context", "args", script)(page, context, args), late()]);
+    const value = await Promise.race([run(script, args), late()]);
     answer = { value: value ?? null };
   } catch (e) {
     answer = { error: String(e) };
