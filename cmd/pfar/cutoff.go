@@ -59,7 +59,7 @@ func (r rewrite) outcome() string {
 		return file + " was removed"
 	case gone:
 		return file + " was not written"
-	case r.was == "":
+	case now == r.wanted && r.was == "":
 		return file + " was written"
 	case now == r.was && r.wanted == "":
 		return file + " was not removed"

@@ -18,6 +18,7 @@ func TestOutcome(t *testing.T) {
 	}{
 		{"", "", one, " was not written"},
 		{"one", "", one, " was written"},
+		{"two", "", one, " has another text by now"},
 		{"one", one, two, " was not changed"},
 		{"two", one, two, " was changed"},
 		{"three", one, two, " has another text by now"},
