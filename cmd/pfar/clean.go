@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -154,15 +153,6 @@ func (l left) rows() (rows [][]cell) {
 		add("secret", key, "in the vault")
 	}
 	return rows
-}
-
-// leftBehind notes what servers have left that are not declared.
-func leftBehind(report control.Report) []string {
-	if len(report.Leftovers) == 0 {
-		return nil
-	}
-	names := strings.Join(report.Leftovers, ", ")
-	return []string{"undeclared servers left something behind: " + names + "; pfar clean NAME shows what, and deletes it"}
 }
 
 func (c cleanVerb) offeredLeftovers(ctx context.Context) ([]string, error) {

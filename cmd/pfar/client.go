@@ -359,52 +359,15 @@ func (c clientVerb) clientList(ctx context.Context) error {
 	rows := [][]cell{heading("CLIENT", "IS", "SERVERS", "TOOLS", "PROFILE", "FILE")}
 	for _, l := range all {
 		rows = append(rows, []cell{{l.Name, ""}, {l.is(), map[bool]string{true: red}[l.Broken || !l.Enabled]},
-			{l.servers(), ""}, {l.tools(), ""}, {l.Profile, ""}, {l.File, ""}})
+			{l.ServersInWords(), ""}, {l.ToolsInWords(), ""}, {l.Profile, ""}, {l.File, ""}})
 	}
 	c.table(c.stdout, rows)
 	return nil
 }
 
 func (l listedClient) is() string {
-	var words []string
-	switch {
-	case l.Broken:
+	if l.Broken {
 		return "broken: pfar check"
-	case !l.Enabled:
-		return "disabled"
-	case l.Name == access.Default:
-		words = append(words, "endpoint's token")
-	case l.Name == access.Operator:
-		words = append(words, "you: pfar call")
 	}
-	if n := len(l.Tokens); n > 0 {
-		words = append(words, count(n, "token"))
-	}
-	if len(l.UIDs) > 0 {
-		words = append(words, "uid "+strings.Trim(strings.Join(strings.Fields(fmt.Sprint(l.UIDs)), " "), "[]"))
-	}
-	if l.Connect {
-		words = append(words, "may ask to connect services")
-	}
-	return strings.Join(words, ", ")
-}
-
-func (l listedClient) servers() string {
-	switch {
-	case slices.Contains(l.Servers, access.Every):
-		return "all"
-	case len(l.Servers) == 0:
-		return "none"
-	}
-	return strings.Join(l.Servers, " ")
-}
-
-func (l listedClient) tools() string {
-	if len(l.Servers) == 0 {
-		return ""
-	}
-	if l.Client.Rights().All() || len(l.Allow)+len(l.Hide)+len(l.Settings) == 0 {
-		return "all"
-	}
-	return "some"
+	return l.Identity()
 }

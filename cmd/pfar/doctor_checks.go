@@ -20,6 +20,7 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/health"
 )
 
 // minimumBubblewrap has --disable-userns; --bind-fd came with 0.10.0, and distributions carry it back as a security
@@ -462,7 +463,7 @@ func obeyed(dirs ...string) finding {
 func leftoverCheck(running func() (control.Report, error)) finding {
 	const name = "leftovers"
 	report, err := running()
-	switch notes := leftBehind(report); {
+	switch notes := health.LeftBehind(report); {
 	case err != nil:
 		return finding{name, none, "pfar is not running", ""}
 	case len(notes) > 0:

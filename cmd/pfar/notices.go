@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/health"
 	"github.com/pfar/pfar/units/operator"
 )
 
@@ -24,25 +25,13 @@ func noticesOf(ctx context.Context, c *pfar, report control.Report) (all []opera
 	return all
 }
 
-// unsent notes which notices their hosts do not take.
-func unsent(all []operator.Notice) (notes []string) {
-	for _, n := range all {
-		if n.Failed.IsZero() {
-			continue
-		}
-		const words = "the notice %q has not reached %s since %s: %s"
-		notes = append(notes, fmt.Sprintf(words, n.Name, n.Host, stamp(n.Failed), n.Why))
-	}
-	return notes
-}
-
 // noticesCheck tells of the same.
 func noticesCheck(all []operator.Notice) finding {
 	const name = "notices"
 	if len(all) == 0 {
 		return finding{name, none, "none is declared, or pfar is not running", ""}
 	}
-	if notes := unsent(all); len(notes) > 0 {
+	if notes := health.Unsent(all); len(notes) > 0 {
 		const remedy = "See whether this machine reaches the host, and whether that takes the key: pfar logs --gateway."
 		return finding{name, warn, strings.Join(notes, "; "), remedy}
 	}

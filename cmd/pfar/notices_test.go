@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/units/health"
 	"github.com/pfar/pfar/units/operator"
 )
 
@@ -14,7 +15,7 @@ func TestNoticesAreShown(t *testing.T) {
 	good := operator.Notice{Name: "phone", Host: "ntfy.example.com", Sent: at}
 	fresh := operator.Notice{Name: "chat", Host: "chat.example.com"}
 	bad := operator.Notice{Name: "hook", Host: "hooks.example.com", Sent: at, Failed: at, Why: "the host answers 401"}
-	if notes := unsent([]operator.Notice{good, fresh, bad}); len(notes) != 1 ||
+	if notes := health.Unsent([]operator.Notice{good, fresh, bad}); len(notes) != 1 ||
 		notes[0] != `the notice "hook" has not reached hooks.example.com since `+stamp(at)+": the host answers 401" {
 		t.Errorf("%q", notes)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/health"
 	"github.com/pfar/pfar/units/wants"
 )
 
@@ -37,7 +38,7 @@ func (c statusVerb) statusCommand() *cobra.Command {
 				return c.printServer(s, report, c.wants(cmd.Context(), report))
 			}
 			wanted := c.wants(cmd.Context(), report)
-			report.Notes = append(report.Notes, unsent(noticesOf(cmd.Context(), c.pfar, report))...)
+			report.Notes = append(report.Notes, health.Unsent(noticesOf(cmd.Context(), c.pfar, report))...)
 			if c.json() {
 				return c.printJSON(struct {
 					control.Report
@@ -64,40 +65,9 @@ func (c statusVerb) printReport(report control.Report) {
 	for _, d := range report.Diagnostics {
 		fmt.Fprintf(c.stdout, "\n%s\n", strings.TrimSpace(diagnosticText(d)))
 	}
-	for _, note := range slices.Concat(report.Notes, outlived(report), unjudged(report.Servers), leftBehind(report)) {
+	for _, note := range health.Notes(report) {
 		_ = c.event(c.stdout, []cell{{"note:", yellow}, {note, ""}})
 	}
-}
-
-// outlived notes which servers began before an upgrade: they run on as they began.
-func outlived(report control.Report) []string {
-	var notes []string
-	for _, s := range report.Servers {
-		if s.Launcher != "" {
-			notes = append(notes, s.Name+" "+underAnother(s, report.Version))
-		}
-	}
-	return notes
-}
-
-// underAnother says by which pfar a server was started, and how that changes.
-func underAnother(s control.Server, version string) string {
-	return fmt.Sprintf("runs under pfar %s, and pfar is %s: pfar restart %s", s.Launcher, version, s.Name)
-}
-
-// unjudged notes which servers' calls wait because nothing is known of their tools.
-func unjudged(servers []control.Server) []string {
-	var names []string
-	for _, s := range servers {
-		if s.Unknown != "" && !s.Broken {
-			names = append(names, s.Name)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	return []string{"nothing is known of the tools of " + strings.Join(names, ", ") + ", so their calls wait for approval until service, " +
-		"trust or tool in the declaration says what they do: pfar explain " + names[0]}
 }
 
 func (c statusVerb) serverRows(servers []control.Server) [][]cell {
@@ -172,7 +142,7 @@ func (c statusVerb) printServer(s control.Server, report control.Report, wanted 
 		add("pid", fmt.Sprint(s.PID))
 	}
 	if s.Launcher != "" {
-		add("launcher", underAnother(s, report.Version))
+		add("launcher", health.UnderAnother(s, report.Version))
 	}
 	if !s.Since.IsZero() {
 		add("since", stamp(s.Since))
