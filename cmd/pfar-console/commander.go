@@ -26,7 +26,7 @@ var (
 	errNoAnswer error = &ask.Refusal{Reason: "pfard does not answer"}
 )
 
-// order has pfard carry out an order. The link is that of the page for a server's secrets, if that was the order.
+// order has pfard carry out an order. The link is that of a one-time page, if the order was to open one.
 func (c *commander) order(ctx context.Context, o attach.Order) (link string, err error) {
 	if !c.allowed.Load() {
 		return "", errNoOrders
@@ -44,8 +44,8 @@ func (c *commander) order(ctx context.Context, o attach.Order) (link string, err
 		return "", errNoAnswer
 	case a.Error != "":
 		return "", &ask.Refusal{Reason: a.Error}
-	case o.Act == attach.OrderSecrets && a.Link == "":
-		return "", &ask.Refusal{Reason: "there is no page for the secrets"}
+	case (o.Act == attach.OrderSecrets || o.Act == attach.OrderAdd) && a.Link == "":
+		return "", &ask.Refusal{Reason: "there is no one-time page"}
 	}
 	return a.Link, nil
 }

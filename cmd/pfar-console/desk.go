@@ -63,6 +63,12 @@ func (d desk) facts(ctx context.Context) (all []operator.ToolFacts, err error) {
 	return all, err
 }
 
+// notices are those that the gateway sends, with how the last of each went.
+func (d desk) notices(ctx context.Context) (all []operator.Notice, err error) {
+	err = d.ask(ctx, http.MethodGet, "/notices", nil, &all)
+	return all, err
+}
+
 // pins say which definitions wait for the owner.
 func (d desk) pins(ctx context.Context) (all []operator.ServerPins, err error) {
 	err = d.ask(ctx, http.MethodGet, "/pins", nil, &all)

@@ -51,9 +51,14 @@ type content struct {
 	quiet    bool // the page shows a question, and does not change by itself
 }
 
-// pages are those of the navigation, by their paths.
-var pages = []struct{ path, name string }{
-	{"", "Waiting calls"}, {"wants", "Wants"}, {"sessions", "Sessions"}, {"servers", "Servers"}, {"audit", "Audit"},
+// pages are those of the navigation, by their paths. The script does not load a long one again while a person reads it.
+var pages = []struct {
+	path, name string
+	long       bool
+}{
+	{"", "Waiting calls", false}, {"wants", "Wants", false}, {"sessions", "Sessions", false},
+	{"servers", "Servers", false}, {"add", "Add", true}, {"clients", "Clients", false}, {"audit", "Audit", true},
+	{"health", "Health", false},
 }
 
 // taker carries out a form.
@@ -107,7 +112,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 	}
 	for _, p := range pages {
 		v.Pages = append(v.Pages, tab{one.path(p.path), p.name, p.path == at})
-		v.Reload = v.Reload || p.path == at && at != "audit" // it would change while a person reads it
+		v.Reload = v.Reload || p.path == at && !p.long
 	}
 	if !c.quiet && v.Notice.Link == "" { // a reload would lose the link
 		v.Events, v.Seen = one.path(eventsPath), c.fingerprint()

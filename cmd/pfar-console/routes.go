@@ -94,6 +94,8 @@ func (s *site) taker(rest string) taker {
 		return entering(s, subject)
 	case kind == "server" && units.IsServer(subject):
 		return turning(s, subject)
+	case kind == "add" && units.IsServer(subject):
+		return adding(s, subject)
 	case kind == "allow":
 		if server, host, ok := allowAt(subject); ok {
 			return allowing(s, server, host)
@@ -136,6 +138,12 @@ func (s *site) find(rest string) maker {
 		return s.sessionsPage
 	case rest == "servers":
 		return s.serversPage
+	case rest == "add":
+		return showAdd(s)
+	case rest == "clients":
+		return showClients(s)
+	case rest == "health":
+		return showHealth(s)
 	case rest == "audit":
 		return func(ctx context.Context, one *session) (content, error) {
 			return auditPage(ctx, s.archive, one, prose.Filter{})

@@ -73,10 +73,21 @@ func tell(pfard *attach.Conn, l attach.Listens, err error) error {
 	return err
 }
 
-// maxReport bounds what pfard says of what runs, in bytes.
+// maxReport bounds what pfard hands over, in bytes.
 const maxReport = 16 << 20
 
-// follow takes what pfard hands over, until it hangs up: the nonces of links, what runs, and the answers to questions.
+// handed decodes what pfard hands over in a file; nil: it cannot be read.
+func handed[T any](file *os.File) *T {
+	text, err := units.ReadSealed(file, maxReport)
+	var v T
+	if err != nil || json.Unmarshal(text, &v) != nil {
+		return nil
+	}
+	return &v
+}
+
+// follow takes what pfard hands over, until it hangs up: the nonces of links, what runs, what it knows, and the
+// answers to questions.
 func follow(pfard *attach.Conn, s *site, port uint16) {
 	for {
 		m, files, err := pfard.Receive()
@@ -84,10 +95,14 @@ func follow(pfard *attach.Conn, s *site, port uint16) {
 			return
 		}
 		if m.Report && len(files) == 1 {
-			text, err := units.ReadSealed(files[0], maxReport)
-			var now control.Report
-			if err == nil && json.Unmarshal(text, &now) == nil {
-				s.runs.set(&now)
+			if now := handed[control.Report](files[0]); now != nil {
+				s.runs.set(now)
+			}
+			continue
+		}
+		if m.Known && len(files) == 1 {
+			if now := handed[attach.Known](files[0]); now != nil {
+				s.known.Store(now)
 			}
 			continue
 		}

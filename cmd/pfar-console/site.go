@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/page"
 )
@@ -31,6 +33,7 @@ type site struct {
 	now     func() time.Time
 	idle    *time.Timer // fires when nobody has used the pages for idleTime
 	runs    *running
+	known   atomic.Pointer[attach.Known] // nil: pfard has not sent it yet
 	orders  *commander
 	archive *archive
 

@@ -34,6 +34,7 @@ type gateway struct {
 	all     []operator.Session
 	stains  []operator.Stain
 	facts   []operator.ToolFacts
+	notices []operator.Notice
 	pins    []operator.ServerPins
 	answers []string // that came: "approve ID BODY"
 	refuse  string   // with what it refuses each answer
@@ -70,6 +71,9 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.Path == "/facts":
 		say(g.facts)
+		return
+	case r.URL.Path == "/notices":
+		say(g.notices)
 		return
 	case r.URL.Path == "/pins":
 		say(g.pins)

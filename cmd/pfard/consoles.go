@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"reflect"
 	"sync"
 	"time"
 
@@ -23,12 +24,13 @@ import (
 )
 
 // consoles opens the operator's pages for users: for each a process that acts as that user and has that user's rights,
-// no others. pfard hands it the nonce of each link, what runs, and the newest files of the audit, which the user may
-// read, and takes orders from who runs pfard.
+// no others. pfard hands it the nonce of each link, what runs and is known (attach.Known), and the newest files of the
+// audit, which the user may read, and takes orders from who runs pfard.
 type consoles struct {
 	log     *slog.Logger
 	runs    pageRunner
 	reports reporter
+	knows   func() attach.Known
 	orders  ordering
 	audit   trail.Dir
 
@@ -36,8 +38,8 @@ type consoles struct {
 	of map[int]*console // by uid
 }
 
-// ordering carries out what a person orders at a console. The link is that of the page for a server's secrets, if that
-// was the order.
+// ordering carries out what a person orders at a console. The link is that of a one-time page, if the order was to open
+// one.
 type ordering func(ctx context.Context, p control.Peer, o attach.Order) (link string, err error)
 
 // reporter sends what runs, now and after each change, until the context ends.
@@ -47,6 +49,7 @@ type reporter func(ctx context.Context, send func(control.Response) error) error
 type console struct {
 	uid     int
 	reports reporter
+	knows   func() attach.Known
 	orders  ordering
 	audit   trail.Dir
 	ordered chan struct{} // holds one while an order is carried out
@@ -62,9 +65,12 @@ type console struct {
 var errConsoleGone = errors.New("the process of the console has ended")
 
 func newConsoles(
-	log *slog.Logger, runs pageRunner, reports reporter, orders ordering, records trail.Dir,
+	log *slog.Logger, runs pageRunner, reports reporter, knows func() attach.Known, orders ordering,
+	records trail.Dir,
 ) *consoles {
-	return &consoles{log: log, runs: runs, reports: reports, orders: orders, audit: records, of: map[int]*console{}}
+	return &consoles{
+		log: log, runs: runs, reports: reports, knows: knows, orders: orders, audit: records, of: map[int]*console{},
+	}
 }
 
 // link returns a link that lets a person in once, and starts the process if it does not run. Root gets none: the
@@ -95,7 +101,7 @@ func (c *consoles) link(uid int) (string, error) {
 func (c *consoles) begin(uid int) *console {
 	ctx, end := context.WithCancel(context.Background())
 	s := &console{
-		uid: uid, log: c.log, reports: c.reports, orders: c.orders, audit: c.audit,
+		uid: uid, log: c.log, reports: c.reports, knows: c.knows, orders: c.orders, audit: c.audit,
 		ordered: make(chan struct{}, 1), handing: make(chan struct{}, 1), end: end,
 		conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
 	}
@@ -172,7 +178,16 @@ func (s *console) talk(conn *attach.Conn) {
 	ctx, over := context.WithCancel(context.Background())
 	defer over()
 	go func() {
-		_ = s.reports(ctx, func(r control.Response) error { return hand(conn, r.Status) })
+		var known attach.Known // as the process has it
+		_ = s.reports(ctx, func(r control.Response) error {
+			if now := s.knows(); !reflect.DeepEqual(now, known) {
+				if err := hand(conn, now, attach.PageTalk{Known: true}); err != nil {
+					return err
+				}
+				known = now
+			}
+			return hand(conn, r.Status, attach.PageTalk{Report: true})
+		})
 	}()
 	for {
 		m, files, err := conn.Receive()
@@ -286,16 +301,16 @@ func newestFiles(dir trail.Dir) (files []*os.File, r attach.Records, err error) 
 	return files, r, nil
 }
 
-// hand tells the process of a console what runs.
-func hand(conn *attach.Conn, r *control.Report) error {
-	text, err := json.Marshal(r)
+// hand sends the process of a console a value in a file.
+func hand(conn *attach.Conn, value any, says attach.PageTalk) error {
+	text, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
-	file, err := units.Sealed("report", text)
+	file, err := units.Sealed("console", text)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	return conn.Send(attach.Message{PageTalk: attach.PageTalk{Report: true}}, file)
+	return conn.Send(attach.Message{PageTalk: says}, file)
 }

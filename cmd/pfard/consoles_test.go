@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -93,6 +95,8 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 	return nil
 }
 
+func nothingKnown() attach.Known { return attach.Known{} }
+
 // handed is one answer to a console that asked for the audit.
 type handed struct {
 	attach.Records
@@ -120,7 +124,7 @@ func TestConsoleAudit(t *testing.T) {
 		ends: make(chan *attach.Conn, 9), records: make(chan handed, 9), listen: attach.Listens{Port: 19300},
 	}
 	silent := func(ctx context.Context, _ func(control.Response) error) error { <-ctx.Done(); return nil }
-	all := newConsoles(slog.New(slog.DiscardHandler), c, silent, nil, dir)
+	all := newConsoles(slog.New(slog.DiscardHandler), c, silent, nothingKnown, nil, dir)
 	uid := os.Getuid() + 4711
 	if _, err := all.link(uid); err != nil {
 		t.Fatal(err)
@@ -260,7 +264,7 @@ func TestConsoleEnters(t *testing.T) {
 	}
 	asked, answers := make(chan want), make(chan error)
 	silent := func(ctx context.Context, _ func(control.Response) error) error { <-ctx.Done(); return nil }
-	all := newConsoles(slog.New(slog.DiscardHandler), c, silent,
+	all := newConsoles(slog.New(slog.DiscardHandler), c, silent, nothingKnown,
 		func(_ context.Context, p control.Peer, o attach.Order) (string, error) {
 			asked <- want{p.UID, o}
 			return "http://127.0.0.1:19301/" + o.Server, <-answers
@@ -400,6 +404,73 @@ func TestOrderedAllow(t *testing.T) {
 	}
 	if domains := d.state(t)["b"].Domains; !slices.Contains(domains, "good.example:8443") {
 		t.Errorf("it may reach %q", domains)
+	}
+}
+
+// TestAddService: only who operates this pfard adds a service of the catalogue that way, only one that a page can set
+// up and that is not declared. Nothing is installed or written before the person has used the page.
+func TestAddService(t *testing.T) {
+	d, m, b := withPages(t)
+	d.known(t)
+	f, path := d.orders.flows, filepath.Join(d.options.declarations, "x.hcl")
+	add := func(p control.Peer, service string) (string, error) { return f.addService(t.Context(), p, service) }
+	if link, err := add(control.Peer{UID: os.Getuid() + 4711}, "x"); link != "" || !errors.Is(err, control.ErrDenied) {
+		t.Errorf("somebody else: %q, %v", link, err)
+	}
+	for _, service := range []string{"", "nothing", "filesystem", "cloudflare-dns", "../x"} {
+		if link, err := add(operator(), service); link != "" || !errors.Is(err, control.ErrInvalid) {
+			t.Errorf("%q: %q, %v", service, link, err)
+		}
+	}
+	link, err := add(operator(), "x")
+	w := <-b.opened
+	if err != nil || link != page.Link(w.task.Nonce, 4711) || w.task.Server != "x" || w.task.Asker != "" ||
+		!slices.Equal(w.task.Reaches, []string{"api.example.com"}) {
+		t.Errorf("the page is %+v at %q, %v", w.task, link, err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) || m.count("x") > 0 {
+		t.Errorf("before a person has used the page: %v, %d starts", err, m.count("x"))
+	}
+	w.acts(t, page.Cancel, "")
+	w.until(t, func(s page.State) bool { return s.Phase.Over() })
+	w.conn.Close()
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after a no: %v", err)
+	}
+	d.put(t, "x.hcl", fmt.Sprintf(good, "x"))
+	if err := d.do(func() error { d.reload(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	link, err = add(operator(), "x")
+	if link != "" || err == nil || !strings.Contains(err.Error(), "declared already") {
+		t.Errorf("one that is declared: %q, %v", link, err)
+	}
+}
+
+// TestOffers: a console sees each service that somebody can add, and which of them a one-time page can set up.
+func TestOffers(t *testing.T) {
+	d, _, _ := fixture(t)
+	d.known(t)
+	of := map[string]attach.Offer{}
+	for _, o := range offersOf(d.orders.flows.services()) {
+		of[o.Name] = o
+	}
+	for name, want := range map[string]attach.Offer{
+		"x": {
+			Name: "x", Title: "X", Summary: "things", Runs: "npm:mcp-x@1.0.0", Reaches: []string{"api.example.com"},
+			Page: true, Secrets: []string{"X_EXTRA (optional): Copy it.", "X_TOKEN: Make one."},
+		},
+	} {
+		if got := of[name]; !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	for name, paged := range map[string]bool{
+		"notion": true, "github": true, "filesystem": false, "cloudflare-dns": false, "cloudflare-docs": true,
+	} {
+		if o, ok := of[name]; !ok || o.Page != paged || o.Runs == "" {
+			t.Errorf("%s: %+v", name, o)
+		}
 	}
 }
 

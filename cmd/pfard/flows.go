@@ -340,67 +340,6 @@ func (f *flows) answer(
 	return f.Follow(ctx, id, true, tell)
 }
 
-// enterTime is how long enterSecrets waits for a page.
-const enterTime = time.Minute
-
-// enterSecrets begins a set-up of a server as it is declared, on a one-time page, and returns the link of the page. It
-// does so only if a secret is missing: the set-up then waits for a person before it starts or stops anything.
-func (f *flows) enterSecrets(ctx context.Context, p control.Peer, server string) (link string, err error) {
-	if !operates(p) {
-		return "", fmt.Errorf("%w: only root and the user who runs pfard store secrets", control.ErrDenied)
-	}
-	wish := control.SetUp{Server: server, Page: true}
-	o, _, err := f.order(p, wish)
-	if err != nil {
-		return "", err
-	}
-	keys := make([]string, 0, len(o.Flow.Secrets))
-	for _, s := range o.Flow.Secrets {
-		keys = append(keys, s.Key)
-	}
-	switch there, err := f.Stored(keys); {
-	case err != nil:
-		return "", err
-	case len(there) == len(keys):
-		return "", fmt.Errorf("the vault has all secrets of %q", server)
-	}
-	principal, err := principalOf(p, wish)
-	if err != nil {
-		return "", err
-	}
-	if id, _ := f.Of(principal); id != "" && !f.SetsUp(server) {
-		return "", fmt.Errorf("%w: another set-up of yours is under way; pfar status shows it", control.ErrBusy)
-	}
-	late := fmt.Errorf("the page for the secrets of %q did not open within %s", server, enterTime)
-	ctx, cancel := context.WithTimeoutCause(ctx, enterTime, late)
-	defer cancel()
-	opened := errors.New("its page is open")
-	o.Flow.Principal = principal
-	id, err := f.Begin(o)
-	if err != nil {
-		return "", err
-	}
-	err = f.Follow(ctx, id, true, func(now control.Flow) error {
-		switch {
-		case now.Page != "":
-			link = now.Page
-			return opened
-		case now.State == control.FlowFailed:
-			return errors.New(now.Detail)
-		case now.State == control.FlowComplete:
-			return fmt.Errorf("%q has all its secrets", server)
-		}
-		return nil
-	})
-	if errors.Is(err, opened) {
-		err = nil
-	}
-	if err == nil && link == "" {
-		err = fmt.Errorf("the page for the secrets of %q has closed", server)
-	}
-	return link, err
-}
-
 // operates reports whether a peer may do everything that pfard may.
 func operates(p control.Peer) bool { return p.UID == 0 || p.UID == os.Getuid() }
 

@@ -20,6 +20,8 @@ func (d *daemon) ordered(ctx context.Context, p control.Peer, o attach.Order) (l
 	switch o.Act {
 	case attach.OrderSecrets:
 		return d.orders.flows.enterSecrets(ctx, p, o.Server)
+	case attach.OrderAdd:
+		return d.orders.flows.addService(ctx, p, o.Server)
 	case attach.OrderAllow:
 		return "", d.allow(p, o.Server, o.Host)
 	case attach.OrderStart:

@@ -39,6 +39,7 @@ type loneConsole struct {
 	sessions []operator.Session
 	stains   []operator.Stain
 	facts    []operator.ToolFacts
+	notices  []operator.Notice
 	pins     operator.ServerPins
 	posts    int
 }
@@ -170,6 +171,8 @@ func (k *loneConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v = k.sessions
 	case r.URL.Path == "/facts":
 		v = k.facts
+	case r.URL.Path == "/notices":
+		v = k.notices
 	case r.URL.Path == "/pins":
 		v = []operator.ServerPins{k.pins}
 	case r.URL.Path == "/pins/notes":
@@ -190,7 +193,7 @@ func (k *loneConsole) has(n int, text string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.audit = records
-	k.calls, k.past, k.sessions, k.stains, k.facts = nil, nil, nil, nil, nil
+	k.calls, k.past, k.sessions, k.stains, k.facts, k.notices = nil, nil, nil, nil, nil, nil
 	label := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
 	k.pins = operator.ServerPins{Server: "notes", Drift: []string{"version 1 -> 2" + text}}
 	for i := range n {
@@ -223,6 +226,7 @@ func (k *loneConsole) has(n int, text string) {
 		})
 		facts := operator.ToolFacts{Server: "notes", Tool: "search" + text, Facts: c.Facts, Pin: "reviewed" + text}
 		k.facts = append(k.facts, facts)
+		k.notices = append(k.notices, operator.Notice{Name: "hook" + text, Host: "x.example", Failed: at.At, Why: text})
 		line := strings.NewReplacer("\n", " ", "\r", " ").Replace(text)
 		k.pins.Held = append(k.pins.Held, operator.Held{
 			Kind: "tool", Title: "search" + text, State: "changed", Digest: strings.Repeat("ab", 32), Suspicious: "words" + text,
@@ -236,11 +240,16 @@ func (k *loneConsole) has(n int, text string) {
 	}
 }
 
-// reports has pfard say that servers run.
+// reports has pfard say that servers run, and what the catalogue has.
 func (k *loneConsole) reports(n int, text string) {
 	k.t.Helper()
 	refused := egress.Refusal{Host: "cdn.example.com:443", Reason: egress.NameNotDeclared}
-	var now control.Report
+	now := control.Report{
+		Version: "1" + text, Endpoint: "http://127.0.0.1:7417/mcp" + text, PortFault: text,
+		Notes:       []string{"a note" + text},
+		Diagnostics: []control.Diagnostic{{File: "a.hcl" + text, Summary: "wrong" + text, Text: "Error: wrong" + text}},
+		Undeclared:  control.Undeclared{SetUps: []control.Flow{{Server: "wiki" + text, Detail: "waiting" + text}}},
+	}
 	for i := range n {
 		s := control.Server{
 			Name: "notes", State: control.Running, Detail: "2 tools" + text, Tools: 2, File: "notes.hcl" + text,
@@ -252,12 +261,32 @@ func (k *loneConsole) reports(n int, text string) {
 		s.LastRefusal, s.Refused, s.Refusals = refused.String()+text, refused, []egress.Refusal{refused}
 		now.Servers = append(now.Servers, s)
 	}
-	b, err := json.Marshal(now)
+	k.hands(now, attach.PageTalk{Report: true})
+	offers := []attach.Offer{
+		{Name: "wiki", Title: "Wiki" + text, Summary: "pages" + text, Runs: "npm:wiki" + text, Page: true},
+	}
+	clients := []attach.Client{{Name: "desk", File: "desk.hcl" + text, Relax: text, Profile: "strict" + text}}
+	for i := range n {
+		clients = append(clients, attach.Client{
+			Name: fmt.Sprint("laptop", i), Servers: "mail" + text, Identity: text, Off: true,
+		})
+		offers = append(offers, attach.Offer{
+			Name: fmt.Sprint("mail", i), Title: "Mail" + text,
+			Reaches: []string{"mail.example" + text}, Secrets: []string{text},
+		})
+	}
+	k.hands(attach.Known{Offers: offers, Clients: clients}, attach.PageTalk{Known: true})
+}
+
+// hands sends the console a value as pfard does.
+func (k *loneConsole) hands(value any, says attach.PageTalk) {
+	k.t.Helper()
+	b, err := json.Marshal(value)
 	check(k.t, err)
-	file, err := units.Sealed("report", b)
+	file, err := units.Sealed("console", b)
 	check(k.t, err)
 	defer file.Close()
-	check(k.t, k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Report: true}}, file))
+	check(k.t, k.conn.Send(attach.Message{PageTalk: says}, file))
 }
 
 // consolePages are all pages of a console before which there are calls, and the clicks that lead there.
@@ -271,6 +300,9 @@ var consolePages = map[string][]string{
 	"question": {"text=Sessions", "text=New session"},
 	"servers":  {"text=Servers"},
 	"server":   {"text=Servers", "main h2 a"},
+	"add":      {"nav >> text=Add"},
+	"clients":  {"nav >> text=Clients"},
+	"health":   {"nav >> text=Health"},
 	"audit":    {"text=Audit"},
 	"record":   {"text=Audit", "text=all about this call"},
 }
@@ -351,7 +383,7 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 	buttons := map[string]string{
 		"waiting": "leave", "call": "leave deny approve grant", "sessions": "leave", "question": "leave new",
 		"servers": "leave", "server": "leave restart stop", "wants": "leave", "review": "leave accept",
-		"allow": "leave allow", "audit": "leave",
+		"allow": "leave allow", "audit": "leave", "add": "leave add", "clients": "leave", "health": "leave",
 		"record": "leave",
 	}
 	for i, text := range loopbacktest.Payloads {

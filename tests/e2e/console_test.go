@@ -332,13 +332,50 @@ await page.waitForSelector("section.good, section.bad");`, nil)
 	var link string
 	b.does(&link, `
 await page.click("button[value=enter]");
-await page.waitForSelector("text=Enter the secrets");
-return await page.getAttribute("text=Enter the secrets", "href");`, nil)
+await page.waitForSelector("text=Open the one-time page");
+return await page.getAttribute("text=Open the one-time page", "href");`, nil)
 	b.opens(link)
 	b.enters("entered-by-hand-7", "Connected")
 	p.awaitRunning("lacks")
 	now = b.looks(`await page.goto(args.link); await page.click("text=Wants");`, map[string]any{"link": s.console()})
 	if strings.Contains(now.Text, "token_of_lacks") {
 		t.Errorf("it wants the secret still: %s", now.Text)
+	}
+}
+
+// TestConsoleAdds: a person adds a service of the catalogue at the console. Its one-time page asks for the secret, and
+// the server runs.
+func TestConsoleAdds(t *testing.T) {
+	if os.Getuid() == 0 {
+		return // root has no console: TestAsOrdinaryUser
+	}
+	t.Parallel()
+	p := start(t, nil)
+	p.ping()
+	s := &stage{pfar: p}
+	b, now := s.visit(`
+await page.click("nav >> text=Add");
+while (!(await page.$("text=Ping: Says what it is told"))) await page.reload();
+await page.click("text=Ping: Says what it is told");`)
+	for _, want := range []string{"PING_TOKEN: Invent one.", "Notion", "pfar add filesystem"} {
+		if !strings.Contains(now.Text, want) {
+			t.Errorf("the page has no %q: %s", want, now.Text)
+		}
+	}
+	var link string
+	b.does(&link, `
+await page.click('form[action$="/add/ping"] button');
+await page.waitForSelector("text=Open the one-time page");
+return await page.getAttribute("text=Open the one-time page", "href");`, nil)
+	if _, err := os.Stat(p.path("ping.hcl")); err == nil {
+		t.Error("it is declared before the person has agreed")
+	}
+	b.opens(link)
+	b.enters(rightPing, "Connected")
+	p.awaitRunning("ping")
+	now = b.looks(`await page.goto(args.link); await page.click("nav >> text=Add");
+await page.click("text=Ping: Says what it is told");`, map[string]any{"link": s.console()})
+	if !strings.Contains(now.Text, "It is declared already") {
+		t.Errorf("when it runs: %s", now.Text)
 	}
 }

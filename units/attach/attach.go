@@ -117,6 +117,7 @@ type PageTalk struct {
 	Shown   *page.State `json:"shown,omitempty"`   // pfard: what the page shows from now on
 	Invite  *Invite     `json:"invite,omitempty"`  // pfard to a console, which answers with Listens
 	Report  bool        `json:"report,omitempty"`  // pfard to a console: the attached file is a control.Report
+	Known   bool        `json:"known,omitempty"`   // pfard to a console: the attached file is a Known
 	Order   *Order      `json:"order,omitempty"`   // a console to pfard: an order of a person
 	Ordered *Ordered    `json:"ordered,omitempty"` // pfard to a console: the answer to Order
 	Audit   *Question   `json:"audit,omitempty"`   // a console to pfard: it wants the newest files of the audit
@@ -143,7 +144,38 @@ const (
 	OrderStop    = "stop"
 	OrderRestart = "restart"
 	OrderAllow   = "allow" // add Host to what Server may reach
+	OrderAdd     = "add"   // open a one-time page that sets up Server, a service of the catalogue
 )
+
+// Known is what a console shows beside what runs.
+type Known struct {
+	Offers  []Offer  `json:"offers,omitempty"`
+	Clients []Client `json:"clients,omitempty"`
+}
+
+// Client is a client that is declared or built in, in words. It has no token and no digest of one.
+type Client struct {
+	Name     string `json:"name"`
+	File     string `json:"file,omitempty"` // that declares it
+	Identity string `json:"identity"`       // how a program shows that it is this client
+	Servers  string `json:"servers"`
+	Tools    string `json:"tools,omitempty"`
+	Profile  string `json:"profile"`
+	Relax    string `json:"relax,omitempty"` // why its declaration allows more than the default
+	Off      bool   `json:"off,omitempty"`   // it is disabled, or its file is broken
+}
+
+// Offer is a service of the catalogue. The one-time page of its set-up shows the files, hosts and secrets of the server
+// before anything is installed or written.
+type Offer struct {
+	Name    string   `json:"name"`
+	Title   string   `json:"title"`
+	Summary string   `json:"summary"`
+	Runs    string   `json:"runs"`              // its package, program or URL
+	Reaches []string `json:"reaches,omitempty"` // hosts
+	Secrets []string `json:"secrets,omitempty"` // how a person gets each, in words
+	Page    bool     `json:"page,omitempty"`    // a one-time page can set it up (OrderAdd)
+}
 
 // Order is what a person orders at a console.
 type Order struct {

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/loopback"
+	"github.com/pfar/pfar/units/operator/wording"
+)
+
+// catalogue is the services that a person can add.
+type catalogue struct{ Services []offered }
+
+// offered is one service, and what adds it: a form, or a command.
+type offered struct {
+	Title, Summary string
+	Rows           []wording.Row
+	Server         string // path of the server of that name, which is declared; "": there is none
+	Add            string // path of a form that opens the page of its set-up; "": there is none
+	Command        string
+}
+
+func addPage(s *site, one *session) (content, error) {
+	c := content{title: "Add", template: "add"}
+	report, _ := s.runs.now()
+	known := s.known.Load()
+	if report == nil || known == nil {
+		c.body = catalogue{}
+		return c, errNothingSaid
+	}
+	var b catalogue
+	for _, o := range known.Offers {
+		declared := slices.ContainsFunc(report.Servers, func(each control.Server) bool { return each.Name == o.Name })
+		b.Services = append(b.Services, offeredOf(one, o, declared, s.orders.allowed.Load()))
+	}
+	c.body = b
+	return c, nil
+}
+
+// offeredOf shows a service. adds tells whether the person runs pfard, and so may add it here.
+func offeredOf(one *session, o attach.Offer, declared, adds bool) offered {
+	show := offered{
+		Title: visible.Reveal(o.Title), Summary: visible.Reveal(o.Summary),
+		Command: visible.Reveal("pfar add " + o.Name),
+	}
+	row := func(name string, texts ...string) {
+		if text := strings.Join(texts, "\n"); text != "" {
+			show.Rows = append(show.Rows, wording.Row{Name: name, Text: visible.Reveal(text)})
+		}
+	}
+	row("runs", o.Runs)
+	row("reaches", strings.Join(o.Reaches, ", "))
+	for _, s := range o.Secrets {
+		row("needs", s)
+	}
+	switch {
+	case declared:
+		show.Server = one.path("server/" + o.Name)
+	case adds && o.Page:
+		show.Add = one.path("add/" + o.Name)
+	}
+	return show
+}
+
+// adding opens the one-time page that sets up a service. The person consents there before anything is written.
+func adding(s *site, service string) taker {
+	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
+		if form["act"] != attach.OrderAdd {
+			s.finish(w, r, one, "add", notice{}, loopback.ErrForm)
+			return
+		}
+		o := attach.Order{Act: attach.OrderAdd, Server: service}
+		give(s, w, r, one, "add", o, ": the page that sets it up is ready.")
+	}
+}
+
+// showAdd makes the page of the catalogue.
+func showAdd(s *site) maker {
+	return func(_ context.Context, one *session) (content, error) { return addPage(s, one) }
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/health"
+	"github.com/pfar/pfar/units/operator/wording"
+)
+
+// condition is what does not hold on this machine.
+type condition struct {
+	Rows    []wording.Row
+	Files   []string // what is wrong with declarations and policies
+	Notes   []string
+	Notices []string // that their hosts do not take
+}
+
+// healthPage shows what pfard and the gateway say of the machine and of themselves.
+func healthPage(ctx context.Context, s *site) (content, error) {
+	c := content{title: "Health", template: "health"}
+	report, _ := s.runs.now()
+	if report == nil {
+		c.body = condition{}
+		return c, errNothingSaid
+	}
+	var b condition
+	row := func(name, text string) {
+		if text != "" {
+			b.Rows = append(b.Rows, wording.Row{Name: name, Text: visible.Reveal(text)})
+		}
+	}
+	row("version", report.Version)
+	row("endpoint", report.Endpoint)
+	row("WARNING", report.PortFault)
+	for _, f := range report.SetUps {
+		row("set-up", f.Server+": "+f.Detail)
+	}
+	for _, d := range report.Diagnostics {
+		b.Files = append(b.Files, visible.Reveal(strings.TrimSpace(d.Text)))
+	}
+	for _, n := range health.Notes(*report) {
+		b.Notes = append(b.Notes, visible.Reveal(n))
+	}
+	all, err := s.desk.notices(ctx)
+	for _, n := range health.Unsent(all) {
+		b.Notices = append(b.Notices, visible.Reveal(n))
+	}
+	c.body = b
+	return c, err
+}
+
+// showHealth makes the page of what does not hold.
+func showHealth(s *site) maker {
+	return func(ctx context.Context, _ *session) (content, error) { return healthPage(ctx, s) }
+}

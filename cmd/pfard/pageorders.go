@@ -1,0 +1,179 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/setups"
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
+)
+
+// enterSecrets begins a set-up of a server as it is declared, on a one-time page, and returns the link of the page. It
+// does so only if a secret is missing: the set-up then waits for a person before it starts or stops anything.
+func (f *flows) enterSecrets(ctx context.Context, p control.Peer, server string) (link string, err error) {
+	if !operates(p) {
+		return "", fmt.Errorf("%w: only root and the user who runs pfard store secrets", control.ErrDenied)
+	}
+	o, _, err := f.order(p, control.SetUp{Server: server, Page: true})
+	if err != nil {
+		return "", err
+	}
+	keys := make([]string, 0, len(o.Flow.Secrets))
+	for _, s := range o.Flow.Secrets {
+		keys = append(keys, s.Key)
+	}
+	switch there, err := f.Stored(keys); {
+	case err != nil:
+		return "", err
+	case len(there) == len(keys):
+		return "", fmt.Errorf("the vault has all secrets of %q", server)
+	}
+	return openPage(ctx, f, p, o)
+}
+
+// addService begins a set-up of a service of the catalogue that is not declared yet, on a one-time page, and returns
+// the link of the page. The set-up waits for a person before it installs or writes anything.
+func (f *flows) addService(ctx context.Context, p control.Peer, service string) (link string, err error) {
+	if !operates(p) {
+		return "", fmt.Errorf("%w: only root and the user who runs pfard add servers", control.ErrDenied)
+	}
+	s, known := f.services().Find(service)
+	if !known {
+		return "", fmt.Errorf("%w: %q is not in the catalogue", control.ErrInvalid, service)
+	}
+	if why := notOnPage(s); why != "" {
+		return "", fmt.Errorf("%w: %s; run pfar add %s", control.ErrInvalid, why, service)
+	}
+	o, _, err := f.order(p, control.SetUp{Server: service, Service: service, Page: true})
+	switch {
+	case err != nil:
+		return "", err
+	case !o.Made:
+		return "", fmt.Errorf("%w: %q is declared already", control.ErrInvalid, service)
+	}
+	o.Flow.Consent = true
+	return openPage(ctx, f, p, o)
+}
+
+// asAdded is a service as pfar add sets it up.
+func asAdded(s catalog.Service) catalog.Service {
+	if s.OnlyElsewhere() && s.Program.Gone == "" {
+		return s.Elsewhere()
+	}
+	return s
+}
+
+// notOnPage says why a one-time page cannot set up a service; "": it can.
+func notOnPage(s catalog.Service) string {
+	s = asAdded(s)
+	for _, p := range s.Parameters {
+		if !p.Optional {
+			return fmt.Sprintf("%q asks for more than a secret", s.Name)
+		}
+	}
+	for _, k := range s.Secrets {
+		if k.Login {
+			return fmt.Sprintf("%q is signed in to once it is declared", s.Name)
+		}
+	}
+	return s.Program.Gone
+}
+
+// consoleKnows is what consoles show beside what runs.
+func consoleKnows(d *daemon) attach.Known {
+	list, _, _ := d.clientele.now()
+	return attach.Known{Offers: offersOf(d.orders.flows.services()), Clients: clientsOf(list)}
+}
+
+// clientsOf are the clients as a console shows them, with those that are built in.
+func clientsOf(list []access.Client) (shown []attach.Client) {
+	list = slices.Clone(list)
+	for _, name := range []string{access.Default, access.Operator} {
+		if !slices.ContainsFunc(list, func(c access.Client) bool { return c.Name == name }) {
+			list = append(list, access.BuiltIn(name))
+		}
+	}
+	slices.SortFunc(list, byName)
+	for _, c := range list {
+		shown = append(shown, attach.Client{
+			Name: c.Name, File: c.File, Identity: c.Identity(), Servers: c.ServersInWords(), Tools: c.ToolsInWords(),
+			Profile: c.Profile, Relax: c.Relax, Off: !c.Enabled,
+		})
+	}
+	return shown
+}
+
+// offersOf is the catalogue as a console shows it. It leaves out what nobody can add.
+func offersOf(set catalog.Set) (list []attach.Offer) {
+	for _, s := range set.All() {
+		s = asAdded(s)
+		runs := cmp.Or(s.Program.Package, s.Program.Command, s.Program.URL, s.Remote.URL)
+		if runs == "" {
+			continue
+		}
+		o := attach.Offer{
+			Name: s.Name, Title: s.Title, Summary: s.Summary, Runs: runs, Reaches: s.Domains, Page: notOnPage(s) == "",
+		}
+		for _, k := range s.Secrets {
+			words := k.Env
+			if k.Optional {
+				words += " (optional)"
+			}
+			if k.Where != "" {
+				words += ": " + k.Where
+			}
+			o.Secrets = append(o.Secrets, words)
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// pageTime is how long openPage waits for a page.
+const pageTime = time.Minute
+
+// openPage begins a set-up that waits for a person on a one-time page, and returns the link of the page. It does not
+// end another set-up of the person.
+func openPage(ctx context.Context, f *flows, p control.Peer, o setups.Order) (link string, err error) {
+	server := o.Flow.Server
+	if o.Flow.Principal, err = principalOf(p, control.SetUp{}); err != nil {
+		return "", err
+	}
+	if id, _ := f.Of(o.Flow.Principal); id != "" && !f.SetsUp(server) {
+		return "", fmt.Errorf("%w: another set-up of yours is under way; pfar status shows it", control.ErrBusy)
+	}
+	late := fmt.Errorf("the page for %q did not open within %s", server, pageTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, pageTime, late)
+	defer cancel()
+	opened := errors.New("its page is open")
+	id, err := f.Begin(o)
+	if err != nil {
+		return "", err
+	}
+	err = f.Follow(ctx, id, true, func(now control.Flow) error {
+		switch {
+		case now.Page != "":
+			link = now.Page
+			return opened
+		case now.State == control.FlowFailed:
+			return errors.New(now.Detail)
+		case now.State == control.FlowComplete:
+			return fmt.Errorf("%q needs nothing more", server)
+		}
+		return nil
+	})
+	if errors.Is(err, opened) {
+		err = nil
+	}
+	if err == nil && link == "" {
+		err = fmt.Errorf("the page for %q has closed", server)
+	}
+	return link, err
+}
