@@ -357,7 +357,7 @@ func TestConsoleAdds(t *testing.T) {
 await page.click("nav >> text=Add");
 while (!(await page.$("text=Ping: Says what it is told"))) await page.reload();
 await page.click("text=Ping: Says what it is told");`)
-	for _, want := range []string{"PING_TOKEN: Invent one.", "Notion", "pfar add filesystem"} {
+	for _, want := range []string{"PING_TOKEN: Invent one.", "Notion: ", "pfar add ping"} {
 		if !strings.Contains(now.Text, want) {
 			t.Errorf("the page has no %q: %s", want, now.Text)
 		}
