@@ -13,12 +13,13 @@ import (
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
-// archive asks pfard for the newest files of the audit: this process can open none. One page reads them at a time, so
-// that few files are open.
+// archive asks pfard for the newest files of the audit and for logs: this process can open none. One page reads them at
+// a time, so that few files are open.
 type archive struct {
 	exchange[archived]
-	asks  func(attach.Question) error // asks pfard for them
-	reads chan struct{}               // holds one while a page reads
+	asks    func(attach.Question) error  // asks pfard for the audit
+	asksLog func(attach.LogWanted) error // asks pfard for a log
+	reads   chan struct{}                // holds one while a page reads
 }
 
 // archived are files of the audit, which are to be closed.
@@ -40,9 +41,16 @@ func unread(why string) error {
 	return &ask.Refusal{Reason: "the audit cannot be read here: " + visible.Reveal(why) + "; run pfar audit"}
 }
 
-// open returns the newest files.
+// open returns the newest files of the audit.
 func (a *archive) open(ctx context.Context) (archived, error) {
-	got, err := a.ask(ctx, func(number uint64) error { return a.asks(attach.Question{Number: number}) })
+	return a.fetch(ctx, a.asks, unread)
+}
+
+// fetch returns the files that pfard hands over for a question.
+func (a *archive) fetch(
+	ctx context.Context, asks func(attach.Question) error, unread func(why string) error,
+) (archived, error) {
+	got, err := a.ask(ctx, func(number uint64) error { return asks(attach.Question{Number: number}) })
 	switch {
 	case err != nil:
 		return archived{}, unread("pfard does not answer")
@@ -124,16 +132,25 @@ func readerOf(parts []section) *audit.Reader {
 	return r
 }
 
+// turn waits until no other page reads, until ctx ends.
+func (a *archive) turn(ctx context.Context, unread func(why string) error) (done func(), err error) {
+	select {
+	case a.reads <- struct{}{}:
+		return func() { <-a.reads }, nil
+	case <-ctx.Done():
+		return nil, unread("other pages are reading")
+	}
+}
+
 // read calls each with the newest records, oldest first.
 func (a *archive) read(ctx context.Context, each func(*audit.Entry)) (all bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	select {
-	case a.reads <- struct{}{}:
-		defer func() { <-a.reads }()
-	case <-ctx.Done():
-		return false, unread("other pages are reading it")
+	done, err := a.turn(ctx, unread)
+	if err != nil {
+		return false, err
 	}
+	defer done()
 	got, err := a.open(ctx)
 	if err != nil {
 		return false, err

@@ -10,8 +10,8 @@ import (
 
 // clientele is who may use servers, and where the endpoint is.
 type clientele struct {
-	Endpoint string
-	Clients  []clientShown
+	Rows    []wording.Row // of the endpoint
+	Clients []clientShown
 }
 
 // clientShown is one client, and the commands for it. Only a terminal shows a client's token, once.
@@ -31,7 +31,13 @@ func clientsPage(s *site) (content, error) {
 		c.body = clientele{}
 		return c, errNothingSaid
 	}
-	b := clientele{Endpoint: visible.Reveal(report.Endpoint)}
+	var b clientele
+	if report.Endpoint != "" {
+		b.Rows = append(b.Rows, wording.Row{Name: "address", Text: visible.Reveal(report.Endpoint)})
+	}
+	if report.Socket != "" {
+		b.Rows = append(b.Rows, wording.Row{Name: "socket", Text: visible.Reveal(report.Socket)})
+	}
 	for _, each := range known.Clients {
 		b.Clients = append(b.Clients, clientOf(each))
 	}

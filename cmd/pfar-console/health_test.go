@@ -19,6 +19,7 @@ import (
 func (o *opened) says(text string) {
 	now := reported()
 	now.Version, now.Endpoint, now.PortFault = "0.1"+text, "http://127.0.0.1:7417/mcp"+text, "the port is taken"+text
+	now.Socket = "/run/pfar/gateway.sock" + text
 	now.Notes, now.Leftovers = []string{"the cgroups are not there" + text}, []string{"old" + text}
 	now.Servers[0].Launcher, now.Servers[0].Unknown = "0.0.9"+text, "nothing is known"+text
 	now.Diagnostics = []control.Diagnostic{{File: "a.hcl", Text: "Error: it is wrong" + text}}
@@ -85,7 +86,8 @@ func TestClients(t *testing.T) {
 	o.says("")
 	page := html.UnescapeString(o.do("GET", o.home+"clients", "").text)
 	for _, want := range []string{
-		"http://127.0.0.1:7417/mcp", "1 token", "everyday", "a desk", "/etc/pfar/clients.d/desk.hcl",
+		"http://127.0.0.1:7417/mcp", "/run/pfar/gateway.sock", "1 token", "everyday", "a desk",
+		"/etc/pfar/clients.d/desk.hcl",
 		"pfar client config desk", "pfar client rotate desk", "It is let in nowhere",
 	} {
 		if !strings.Contains(page, want) {

@@ -137,7 +137,7 @@ func parent(rest string) string {
 	switch kind, _, _ := strings.Cut(rest, "/"); kind {
 	case "do":
 		return "sessions"
-	case "server":
+	case "server", "log":
 		return "servers"
 	case "review", "allow":
 		return "wants"

@@ -48,6 +48,9 @@ func run(ctx context.Context, o options) error {
 	s.archive.asks = func(q attach.Question) error {
 		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Audit: &q}})
 	}
+	s.archive.asksLog = func(l attach.LogWanted) error {
+		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Log: &l}})
+	}
 	h := loopback.Server(s)
 	defer h.Close()
 	failed, over := make(chan error, 1), make(chan struct{})

@@ -107,6 +107,7 @@ func serverOf(one *session, s control.Server, lacks []wants.Want) server {
 type oneServer struct {
 	server
 	Review *button     // of its definitions; nil: there is nothing to review
+	Log    *button     // leads to its log, if the person runs pfard and the log is a file; nil: it does not
 	Turns  []serverAct // if the person runs pfard
 	Seen   string      // of turnsOf
 	Tools  folded[tool]
@@ -137,8 +138,12 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	b.row("since", moment(declared.Since))
 	b.row("url", declared.URL)
 	b.row("declared in", declared.File)
+	b.row("log", declared.Log)
 	if s.orders.allowed.Load() {
 		b.Turns, b.Seen = turnsOf(declared.State)
+		if !report.Journal {
+			b.Log = &button{one.path("log/" + name), "Log"}
+		}
 	}
 	b.Review = wantingOf(one, declared, nil, pins, false).Review
 	facts, lost := s.desk.facts(ctx)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/pfar/pfar/cmd/pfard/setups"
+	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -19,18 +20,8 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		return d.watchReports(ctx, nil, send)
 	case control.Learn:
 		return d.learn(ctx, q.Server, send)
-	case control.Start, control.Stop, control.Restart:
-		if err := d.do(func() error { return d.orders.turn(q.Verb, q.Server) }); err != nil {
-			return err
-		}
-		_, err := d.sendReport(send)
-		return err
-	case control.Enable, control.Disable:
-		act := d.enable
-		if q.Verb == control.Disable {
-			act = d.disable
-		}
-		if err := d.do(func() error { return act(q.Server) }); err != nil {
+	case control.Start, control.Stop, control.Restart, control.Enable, control.Disable:
+		if err := turnFor(d, p, byCommand, q.Verb, q.Server); err != nil {
 			return err
 		}
 		_, err := d.sendReport(send)
@@ -106,6 +97,32 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		return send(r)
 	}
 	return fmt.Errorf("%w: verb %q", control.ErrInvalid, q.Verb)
+}
+
+// By what a user has a server turned.
+const (
+	byCommand = "cli"
+	byConsole = "console"
+)
+
+// turnFor starts, stops, restarts, enables or disables a server for a user, and records who has asked for it.
+func turnFor(d *daemon, p control.Peer, by string, verb control.Verb, server string) error {
+	err := d.do(func() error {
+		switch verb {
+		case control.Enable:
+			return d.enable(server)
+		case control.Disable:
+			return d.disable(server)
+		}
+		return d.orders.turn(verb, server)
+	})
+	if err == nil {
+		d.audit.record(audit.Record{
+			Kind: audit.Lifecycle, Method: string(verb), Server: server, User: fmt.Sprintf("uid %d", p.UID), Channel: by,
+			Outcome: "asked",
+		})
+	}
+	return err
 }
 
 // acknowledge says that something was done, or returns why it was not.

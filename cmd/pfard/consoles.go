@@ -27,33 +27,33 @@ import (
 // no others. pfard hands it the nonce of each link, what runs and is known (attach.Known), and the newest files of the
 // audit, which the user may read, and takes orders from who runs pfard.
 type consoles struct {
-	log     *slog.Logger
-	runs    pageRunner
-	reports reporter
-	knows   func() attach.Known
-	orders  ordering
-	audit   trail.Dir
+	log   *slog.Logger
+	runs  pageRunner
+	pfard consoleSource
+	audit trail.Dir
 
 	mu sync.Mutex
 	of map[int]*console // by uid
 }
 
-// ordering carries out what a person orders at a console. The link is that of a one-time page, if the order was to open
-// one.
-type ordering func(ctx context.Context, p control.Peer, o attach.Order) (link string, err error)
-
-// reporter sends what runs, now and after each change, until the context ends.
-type reporter func(ctx context.Context, send func(control.Response) error) error
+// consoleSource is what consoles show and order.
+type consoleSource interface {
+	// reports sends what runs, now and after each change, until the context ends.
+	reports(ctx context.Context, send func(control.Response) error) error
+	known() attach.Known
+	// order carries out an order of a person. The link is that of a one-time page, if the order was to open one.
+	order(ctx context.Context, p control.Peer, o attach.Order) (link string, err error)
+	// logPath is the path of a server's log.
+	logPath(server string) (string, error)
+}
 
 // console is the process of one user's pages while it runs.
 type console struct {
 	uid     int
-	reports reporter
-	knows   func() attach.Known
-	orders  ordering
+	pfard   consoleSource
 	audit   trail.Dir
 	ordered chan struct{} // holds one while an order is carried out
-	handing chan struct{} // holds one while the audit is handed over
+	handing chan struct{} // holds one while files are handed over
 	log     *slog.Logger
 	end     context.CancelFunc
 	conn    chan *attach.Conn   // holds the conversation once it has begun
@@ -64,13 +64,8 @@ type console struct {
 
 var errConsoleGone = errors.New("the process of the console has ended")
 
-func newConsoles(
-	log *slog.Logger, runs pageRunner, reports reporter, knows func() attach.Known, orders ordering,
-	records trail.Dir,
-) *consoles {
-	return &consoles{
-		log: log, runs: runs, reports: reports, knows: knows, orders: orders, audit: records, of: map[int]*console{},
-	}
+func newConsoles(log *slog.Logger, runs pageRunner, pfard consoleSource, records trail.Dir) *consoles {
+	return &consoles{log: log, runs: runs, pfard: pfard, audit: records, of: map[int]*console{}}
 }
 
 // link returns a link that lets a person in once, and starts the process if it does not run. Root gets none: the
@@ -101,7 +96,7 @@ func (c *consoles) link(uid int) (string, error) {
 func (c *consoles) begin(uid int) *console {
 	ctx, end := context.WithCancel(context.Background())
 	s := &console{
-		uid: uid, log: c.log, reports: c.reports, knows: c.knows, orders: c.orders, audit: c.audit,
+		uid: uid, log: c.log, pfard: c.pfard, audit: c.audit,
 		ordered: make(chan struct{}, 1), handing: make(chan struct{}, 1), end: end,
 		conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
 	}
@@ -179,8 +174,8 @@ func (s *console) talk(conn *attach.Conn) {
 	defer over()
 	go func() {
 		var known attach.Known // as the process has it
-		_ = s.reports(ctx, func(r control.Response) error {
-			if now := s.knows(); !reflect.DeepEqual(now, known) {
+		_ = s.pfard.reports(ctx, func(r control.Response) error {
+			if now := s.pfard.known(); !reflect.DeepEqual(now, known) {
 				if err := hand(conn, now, attach.PageTalk{Known: true}); err != nil {
 					return err
 				}
@@ -199,7 +194,10 @@ func (s *console) talk(conn *attach.Conn) {
 			s.order(ctx, conn, *m.Order)
 		}
 		if m.Audit != nil {
-			s.audited(conn, *m.Audit)
+			s.hands(conn, *m.Audit, func() ([]*os.File, attach.Records, error) { return newestFiles(s.audit) })
+		}
+		if m.Log != nil {
+			s.hands(conn, m.Log.Question, func() ([]*os.File, attach.Records, error) { return s.logOf(m.Log.Server) })
 		}
 		if m.Listens == nil {
 			continue
@@ -225,7 +223,7 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 	}
 	go func() {
 		defer func() { <-s.ordered }()
-		link, err := s.orders(ctx, control.Peer{UID: s.uid}, o)
+		link, err := s.pfard.order(ctx, control.Peer{UID: s.uid}, o)
 		if err != nil {
 			answer(attach.Ordered{Error: printable(err.Error())})
 			return
@@ -234,33 +232,58 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 	}()
 }
 
-// audited hands the process the newest files of the audit, once at a time.
-func (s *console) audited(conn *attach.Conn, q attach.Question) {
+// opener opens files for the process.
+type opener func() ([]*os.File, attach.Records, error)
+
+// hands opens files and hands them over to the process, once at a time.
+func (s *console) hands(conn *attach.Conn, q attach.Question, open opener) {
 	select {
 	case s.handing <- struct{}{}:
 	default:
 		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{
-			Records: &attach.Records{Question: q, Error: "it is being handed over already"},
+			Records: &attach.Records{Question: q, Error: "other files are being handed over"},
 		}})
 		return
 	}
 	go func() {
 		defer func() { <-s.handing }()
-		s.handAudit(conn, q)
+		s.handOver(conn, q, open)
 	}()
 }
 
-// handAudit opens the newest files of the audit, and hands them over.
-func (s *console) handAudit(conn *attach.Conn, q attach.Question) {
-	opened, records, err := newestFiles(s.audit)
+func (s *console) handOver(conn *attach.Conn, q attach.Question, open opener) {
+	opened, records, err := open()
 	defer attach.CloseAll(opened)
 	files := opened
 	if err != nil {
-		s.log.Warn("handing over the audit to a console", "uid", s.uid, "error", err)
+		s.log.Warn("handing over files to a console", "uid", s.uid, "error", err)
 		files, records = nil, attach.Records{Error: printable(err.Error())}
 	}
 	records.Question = q
 	_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &records}}, files...)
+}
+
+// logOf opens the log of a server for the user who runs pfard. A server that has logged nothing has none.
+func (s *console) logOf(server string) (files []*os.File, r attach.Records, err error) {
+	if s.uid != os.Getuid() {
+		return nil, r, fmt.Errorf("%w: only the user who runs pfard may read it", control.ErrDenied)
+	}
+	path, err := s.pfard.logPath(server)
+	if err != nil {
+		return nil, r, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, r, nil
+	}
+	if err != nil {
+		return nil, r, err
+	}
+	files, r.Chains = append(files, f), append(r.Chains, server)
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return files, r, fmt.Errorf("%s is not a regular file", path)
+	}
+	return files, r, nil
 }
 
 // A console gets this many files of each chain, of at most maxChains chains: one message carries packet.MaxFiles. There

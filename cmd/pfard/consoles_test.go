@@ -6,22 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/policies/audit/trail"
-	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/page"
 )
 
 // invited runs consoles whose processes are the test, and notes the nonces that they get.
@@ -95,7 +93,24 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 	return nil
 }
 
-func nothingKnown() attach.Known { return attach.Known{} }
+// silent is a consoleSource of a pfard in which nothing changes.
+type silent struct {
+	orders func(control.Peer, attach.Order) (string, error)
+	log    string // path of the log of each server
+}
+
+func (s silent) reports(ctx context.Context, _ func(control.Response) error) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (s silent) known() attach.Known { return attach.Known{} }
+
+func (s silent) order(_ context.Context, p control.Peer, o attach.Order) (string, error) {
+	return s.orders(p, o)
+}
+
+func (s silent) logPath(string) (string, error) { return s.log, nil }
 
 // handed is one answer to a console that asked for the audit.
 type handed struct {
@@ -123,8 +138,8 @@ func TestConsoleAudit(t *testing.T) {
 		nonces: make(chan string, 9), uids: make(chan int, 9), reports: make(chan string, 99),
 		ends: make(chan *attach.Conn, 9), records: make(chan handed, 9), listen: attach.Listens{Port: 19300},
 	}
-	silent := func(ctx context.Context, _ func(control.Response) error) error { <-ctx.Done(); return nil }
-	all := newConsoles(slog.New(slog.DiscardHandler), c, silent, nothingKnown, nil, dir)
+	log := filepath.Join(t.TempDir(), "wiki.log")
+	all := newConsoles(slog.New(slog.DiscardHandler), c, silent{log: log}, dir)
 	uid := os.Getuid() + 4711
 	if _, err := all.link(uid); err != nil {
 		t.Fatal(err)
@@ -168,6 +183,60 @@ func TestConsoleAudit(t *testing.T) {
 	}
 	if got := ask(); got.Error == "" || len(got.files) > 0 {
 		t.Errorf("through a link: %+v", got)
+	}
+	if err := end.Send(attach.Message{PageTalk: attach.PageTalk{Log: &attach.LogWanted{Server: "wiki"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-c.records; len(got.files) > 0 || !strings.Contains(got.Error, "only the user who runs pfard") {
+		t.Errorf("somebody else gets a log: %+v", got)
+	}
+}
+
+// TestLogOf: only who runs pfard gets the log of a server, and only if it is a file.
+func TestLogOf(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "wiki.log")
+	of := func(uid int) (text string, err error) {
+		s := console{uid: uid, pfard: silent{log: path}}
+		files, r, err := s.logOf("wiki")
+		defer attach.CloseAll(files)
+		if len(files) != len(r.Chains) {
+			t.Errorf("%d files, %+v", len(files), r)
+		}
+		if err == nil && len(files) == 1 {
+			b, rerr := io.ReadAll(files[0])
+			return string(b), rerr
+		}
+		return "", err
+	}
+	if text, err := of(os.Getuid()); text != "" || err != nil {
+		t.Errorf("before it has logged anything: %q, %v", text, err)
+	}
+	if err := os.WriteFile(path, []byte("| hello\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := of(os.Getuid()); text != "| hello\n" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	if text, err := of(os.Getuid() + 4711); text != "" || !errors.Is(err, control.ErrDenied) {
+		t.Errorf("somebody else: %q, %v", text, err)
+	}
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	for name, make := range map[string]func() error{
+		"a link":      func() error { return os.Symlink(path+".1", path) },
+		"a pipe":      func() error { return unix.Mkfifo(path, 0o600) },
+		"a directory": func() error { return os.Mkdir(path, 0o700) },
+	} {
+		if err := make(); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := of(os.Getuid()); text != "" || err == nil {
+			t.Errorf("%s: %q", name, text)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -263,12 +332,12 @@ func TestConsoleEnters(t *testing.T) {
 		order attach.Order
 	}
 	asked, answers := make(chan want), make(chan error)
-	silent := func(ctx context.Context, _ func(control.Response) error) error { <-ctx.Done(); return nil }
-	all := newConsoles(slog.New(slog.DiscardHandler), c, silent, nothingKnown,
-		func(_ context.Context, p control.Peer, o attach.Order) (string, error) {
+	all := newConsoles(slog.New(slog.DiscardHandler), c, silent{
+		orders: func(p control.Peer, o attach.Order) (string, error) {
 			asked <- want{p.UID, o}
 			return "http://127.0.0.1:19301/" + o.Server, <-answers
-		}, trail.Dir{})
+		},
+	}, trail.Dir{})
 	enter := func(end *attach.Conn, server string) {
 		t.Helper()
 		o := attach.Order{Act: attach.OrderSecrets, Server: server}
@@ -310,206 +379,4 @@ func TestConsoleEnters(t *testing.T) {
 		t.Errorf("without a page: %+v", got)
 	}
 	all.logout(other)
-}
-
-// TestOrdered: only who operates this pfard starts and stops servers at a console, and nothing else is ordered there.
-func TestOrdered(t *testing.T) {
-	d, _, changed := fixture(t)
-	d.put(t, "b.hcl", fmt.Sprintf(good, "x"))
-	changed <- struct{}{}
-	d.state(t)
-	order := func(p control.Peer, act, server string) error {
-		_, err := d.ordered(t.Context(), p, attach.Order{Act: act, Server: server})
-		return err
-	}
-	if err := order(control.Peer{UID: os.Getuid() + 4711}, attach.OrderStop, "b"); !errors.Is(err, control.ErrDenied) {
-		t.Errorf("somebody else: %v", err)
-	}
-	for _, act := range []string{"", "remove", string(control.Undeclare), string(control.Export)} {
-		if err := order(operator(), act, "b"); !errors.Is(err, control.ErrInvalid) {
-			t.Errorf("%q: %v", act, err)
-		}
-	}
-	if err := order(operator(), attach.OrderStart, "nobody"); !errors.Is(err, control.ErrNoServer) {
-		t.Errorf("a server that is not declared: %v", err)
-	}
-	if state := d.state(t)["b"].State; state != control.Starting {
-		t.Errorf("before all orders it is %s", state)
-	}
-	for _, each := range []struct {
-		act  string
-		want control.State
-	}{
-		{attach.OrderStop, control.Stopped}, {attach.OrderStart, control.Starting},
-		{attach.OrderRestart, control.Starting},
-	} {
-		if err := order(operator(), each.act, "b"); err != nil {
-			t.Errorf("%s: %v", each.act, err)
-		}
-		if state := d.state(t)["b"].State; state != each.want {
-			t.Errorf("after %s it is %s", each.act, state)
-		}
-	}
-}
-
-// TestOrderedAllow: a host that the server was refused is added to the owner's file, which is read at once; no other
-// host, and not one that the owner has blocked.
-func TestOrderedAllow(t *testing.T) {
-	d, _, changed := fixture(t)
-	d.put(t, "b.hcl", fmt.Sprintf(good, "x")+"blocked_domains = [\"evil.example\"]\n")
-	changed <- struct{}{}
-	d.state(t)
-	if err := d.do(func() error {
-		var list []egress.Refusal
-		for _, host := range []string{"evil.example:443", "good.example:8443"} {
-			list = append(list, egress.Refusal{Host: host, Reason: egress.NameNotDeclared})
-		}
-		d.fleet.servers["b"].status.Refusals = list
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	allow := func(server, host string) error {
-		_, err := d.ordered(t.Context(), operator(), attach.Order{Act: attach.OrderAllow, Server: server, Host: host})
-		return err
-	}
-	path := filepath.Join(d.options.declarations, "b.hcl")
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct{ server, host, want string }{
-		{"b", "evil.example", "blocked_domains names evil.example"}, {"b", "10.0.0.1", "did not refuse"},
-		{"b", "other.example", "did not refuse"}, {"b", "*.example", "did not refuse"},
-		{"b", "good.example", "did not refuse"}, {"nobody", "good.example:8443", "did not refuse"},
-		{"b", "not a host", "invalid"}, {"b", "", "invalid"},
-	} {
-		if err := allow(test.server, test.host); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s %q: %v, want %q", test.server, test.host, err, test.want)
-		}
-	}
-	if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
-		t.Errorf("the file has changed: %s %v", now, err)
-	}
-	other := control.Peer{UID: os.Getuid() + 4711}
-	o := attach.Order{Act: attach.OrderAllow, Server: "b", Host: "good.example:8443"}
-	if _, err := d.ordered(t.Context(), other, o); !errors.Is(err, control.ErrDenied) {
-		t.Errorf("somebody else: %v", err)
-	}
-	if err := allow("b", "good.example:8443"); err != nil {
-		t.Fatal(err)
-	}
-	if now, err := os.ReadFile(path); err != nil || !strings.Contains(string(now), `"good.example:8443"`) {
-		t.Errorf("the file: %s %v", now, err)
-	}
-	if domains := d.state(t)["b"].Domains; !slices.Contains(domains, "good.example:8443") {
-		t.Errorf("it may reach %q", domains)
-	}
-}
-
-// TestAddService: only who operates this pfard adds a service of the catalogue that way, only one that a page can set
-// up and that is not declared. Nothing is installed or written before the person has used the page.
-func TestAddService(t *testing.T) {
-	d, m, b := withPages(t)
-	d.known(t)
-	f, path := d.orders.flows, filepath.Join(d.options.declarations, "x.hcl")
-	add := func(p control.Peer, service string) (string, error) { return f.addService(t.Context(), p, service) }
-	if link, err := add(control.Peer{UID: os.Getuid() + 4711}, "x"); link != "" || !errors.Is(err, control.ErrDenied) {
-		t.Errorf("somebody else: %q, %v", link, err)
-	}
-	for _, service := range []string{"", "nothing", "filesystem", "cloudflare-dns", "../x"} {
-		if link, err := add(operator(), service); link != "" || !errors.Is(err, control.ErrInvalid) {
-			t.Errorf("%q: %q, %v", service, link, err)
-		}
-	}
-	link, err := add(operator(), "x")
-	w := <-b.opened
-	if err != nil || link != page.Link(w.task.Nonce, 4711) || w.task.Server != "x" || w.task.Asker != "" ||
-		!slices.Equal(w.task.Reaches, []string{"api.example.com"}) {
-		t.Errorf("the page is %+v at %q, %v", w.task, link, err)
-	}
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) || m.count("x") > 0 {
-		t.Errorf("before a person has used the page: %v, %d starts", err, m.count("x"))
-	}
-	w.acts(t, page.Cancel, "")
-	w.until(t, func(s page.State) bool { return s.Phase.Over() })
-	w.conn.Close()
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("after a no: %v", err)
-	}
-	d.put(t, "x.hcl", fmt.Sprintf(good, "x"))
-	if err := d.do(func() error { d.reload(); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	link, err = add(operator(), "x")
-	if link != "" || err == nil || !strings.Contains(err.Error(), "declared already") {
-		t.Errorf("one that is declared: %q, %v", link, err)
-	}
-}
-
-// TestOffers: a console sees each service that somebody can add, and which of them a one-time page can set up.
-func TestOffers(t *testing.T) {
-	d, _, _ := fixture(t)
-	d.known(t)
-	of := map[string]attach.Offer{}
-	for _, o := range offersOf(d.orders.flows.services()) {
-		of[o.Name] = o
-	}
-	for name, want := range map[string]attach.Offer{
-		"x": {
-			Name: "x", Title: "X", Summary: "things", Runs: "npm:mcp-x@1.0.0", Reaches: []string{"api.example.com"},
-			Page: true, Secrets: []string{"X_EXTRA (optional): Copy it.", "X_TOKEN: Make one."},
-		},
-	} {
-		if got := of[name]; !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v, want %+v", got, want)
-		}
-	}
-	for name, paged := range map[string]bool{
-		"notion": true, "github": true, "filesystem": false, "cloudflare-dns": false, "cloudflare-docs": true,
-	} {
-		if o, ok := of[name]; !ok || o.Page != paged || o.Runs == "" {
-			t.Errorf("%s: %+v", name, o)
-		}
-	}
-}
-
-// TestEnterSecrets: only who operates this pfard begins a set-up that way, only of a server that lacks a secret, and
-// not in place of another set-up.
-func TestEnterSecrets(t *testing.T) {
-	d, m, b := withPages(t)
-	f := d.orders.flows
-	enter := func(p control.Peer, server string) (string, error) { return f.enterSecrets(t.Context(), p, server) }
-	for name, key := range map[string]string{"a": "a_token", "b": "b_token"} {
-		d.put(t, name+".hcl", strings.ReplaceAll(withToken, "a_token", key))
-	}
-	if err := d.do(func() error { d.reload(); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if link, err := enter(control.Peer{UID: os.Getuid() + 4711}, "a"); link != "" || !errors.Is(err, control.ErrDenied) {
-		t.Errorf("somebody else: %q, %v", link, err)
-	}
-	if link, err := enter(operator(), "nobody"); link != "" || err == nil {
-		t.Errorf("a server that is not declared: %q, %v", link, err)
-	}
-	var w *browser
-	for range 2 { // the second page takes the place of the first
-		link, err := enter(operator(), "a")
-		if w = <-b.opened; err != nil || link != page.Link(w.task.Nonce, 4711) {
-			t.Fatalf("%q, %v", link, err)
-		}
-	}
-	if link, err := enter(operator(), "b"); link != "" || !errors.Is(err, control.ErrBusy) || m.count("a") > 0 {
-		t.Errorf("while another set-up is under way: %q, %v", link, err)
-	}
-	w.acts(t, page.Enter, "hunter2-hunter2")
-	d.comesUp(t, m, "a", 1, proven())
-	w.until(t, func(s page.State) bool { return s.Phase.Over() })
-	if link, err := enter(operator(), "a"); link != "" || err == nil || !strings.Contains(err.Error(), "has all secrets") {
-		t.Errorf("with all secrets: %q, %v", link, err)
-	}
-	if m.count("a") != 1 {
-		t.Errorf("it was started %d times", m.count("a"))
-	}
-	w.conn.Close()
 }

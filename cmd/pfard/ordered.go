@@ -33,8 +33,7 @@ func (d *daemon) ordered(ctx context.Context, p control.Peer, o attach.Order) (l
 	default:
 		return "", fmt.Errorf("%w: a console orders no %q", control.ErrInvalid, o.Act)
 	}
-	done := func(control.Response) error { return nil }
-	return "", d.answer(ctx, p, control.Request{Verb: verb, Server: o.Server}, done)
+	return "", turnFor(d, p, byConsole, verb, o.Server)
 }
 
 // allow lets a server reach a host that it was refused. A console that was taken over cannot allow another host.

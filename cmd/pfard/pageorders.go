@@ -1,17 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/setups"
 	"github.com/pfar/pfar/generator/catalog"
-	"github.com/pfar/pfar/policies/access"
-	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -84,56 +80,6 @@ func notOnPage(s catalog.Service) string {
 		}
 	}
 	return s.Program.Gone
-}
-
-// consoleKnows is what consoles show beside what runs.
-func consoleKnows(d *daemon) attach.Known {
-	list, _, _ := d.clientele.now()
-	return attach.Known{Offers: offersOf(d.orders.flows.services()), Clients: clientsOf(list)}
-}
-
-// clientsOf are the clients as a console shows them, with those that are built in.
-func clientsOf(list []access.Client) (shown []attach.Client) {
-	list = slices.Clone(list)
-	for _, name := range []string{access.Default, access.Operator} {
-		if !slices.ContainsFunc(list, func(c access.Client) bool { return c.Name == name }) {
-			list = append(list, access.BuiltIn(name))
-		}
-	}
-	slices.SortFunc(list, byName)
-	for _, c := range list {
-		shown = append(shown, attach.Client{
-			Name: c.Name, File: c.File, Identity: c.Identity(), Servers: c.ServersInWords(), Tools: c.ToolsInWords(),
-			Profile: c.Profile, Relax: c.Relax, Off: !c.Enabled,
-		})
-	}
-	return shown
-}
-
-// offersOf is the catalogue as a console shows it. It leaves out what nobody can add.
-func offersOf(set catalog.Set) (list []attach.Offer) {
-	for _, s := range set.All() {
-		s = asAdded(s)
-		runs := cmp.Or(s.Program.Package, s.Program.Command, s.Program.URL, s.Remote.URL)
-		if runs == "" {
-			continue
-		}
-		o := attach.Offer{
-			Name: s.Name, Title: s.Title, Summary: s.Summary, Runs: runs, Reaches: s.Domains, Page: notOnPage(s) == "",
-		}
-		for _, k := range s.Secrets {
-			words := k.Env
-			if k.Optional {
-				words += " (optional)"
-			}
-			if k.Where != "" {
-				words += ": " + k.Where
-			}
-			o.Secrets = append(o.Secrets, words)
-		}
-		list = append(list, o)
-	}
-	return list
 }
 
 // pageTime is how long openPage waits for a page.

@@ -194,9 +194,7 @@ func (d *daemon) servePages(runs pageRunner) {
 		of: map[string]*servedPage{},
 	})
 	d.clientele.pages.Store(true)
-	d.orders.consoles = newConsoles(d.log, runs, func(ctx context.Context, send func(control.Response) error) error {
-		return d.watchReports(ctx, nil, send)
-	}, func() attach.Known { return consoleKnows(d) }, d.ordered, d.audit.dir)
+	d.orders.consoles = newConsoles(d.log, runs, shown{d}, d.audit.dir)
 }
 
 // talk sends the page and the states of its set-up to the process, and takes what a person does, until the process has

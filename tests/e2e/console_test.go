@@ -373,6 +373,15 @@ return await page.getAttribute("text=Open the one-time page", "href");`, nil)
 	b.opens(link)
 	b.enters(rightPing, "Connected")
 	p.awaitRunning("ping")
+	now = b.looks(`
+await page.goto(args.link);
+await page.click("text=Servers");
+await page.click("main h2 a");
+await page.click("text=Log");
+await page.waitForSelector(".value, section.bad");`, map[string]any{"link": s.console()})
+	if !strings.Contains(now.Text, "Log of ping") || !strings.Contains(now.Text, "ping is right") {
+		t.Errorf("its log: %s", now.Text)
+	}
 	now = b.looks(`await page.goto(args.link); await page.click("nav >> text=Add");
 await page.click("text=Ping: Says what it is told");`, map[string]any{"link": s.console()})
 	if !strings.Contains(now.Text, "It is declared already") {

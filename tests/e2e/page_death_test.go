@@ -28,6 +28,7 @@ func (p *pfar) ping() {
 	check(p.t, os.Mkdir(at, 0o755))
 	check(p.t, os.WriteFile(filepath.Join(at, "echo"), mustRead(p.t, program(p.t, "echo")), 0o755))
 	put(p.t, filepath.Join(at, "ping.sh"), `case "$PING_TOKEN" in ping_right*) is=right ;; *) is=wrong ;; esac
+echo "ping is $is" >&2
 exec "$(dirname "$0")/echo" -label "$is"
 `)
 	for dir, text := range map[string]string{

@@ -121,7 +121,8 @@ type PageTalk struct {
 	Order   *Order      `json:"order,omitempty"`   // a console to pfard: an order of a person
 	Ordered *Ordered    `json:"ordered,omitempty"` // pfard to a console: the answer to Order
 	Audit   *Question   `json:"audit,omitempty"`   // a console to pfard: it wants the newest files of the audit
-	Records *Records    `json:"records,omitempty"` // pfard to a console: the answer to Audit
+	Log     *LogWanted  `json:"log,omitempty"`     // a console to pfard: it wants the log of a server
+	Records *Records    `json:"records,omitempty"` // pfard to a console: the answer to Audit or Log
 }
 
 // Question tells a console's question from its other questions. The answer has the same number.
@@ -129,10 +130,16 @@ type Question struct {
 	Number uint64 `json:"number"`
 }
 
-// Records says what files of the audit are attached. Whoever may open a console may read the audit.
+// LogWanted asks for the log of a server, which only who runs pfard gets.
+type LogWanted struct {
+	Question
+	Server string `json:"server"`
+}
+
+// Records says what files are attached: of the audit, which whoever may open a console may read, or a server's log.
 type Records struct {
 	Question
-	Chains []string `json:"chains,omitempty"` // of each file the chain; of one chain the oldest file comes first
+	Chains []string `json:"chains,omitempty"` // of each file the chain, the oldest file of one first; or the server
 	More   bool     `json:"more,omitempty"`   // there are older files
 	Error  string   `json:"error,omitempty"`  // why there are no files, in words
 }

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/loopback/loopbacktest"
+)
+
+// logged has pfard hand over a log with a text.
+func (o *opened) logged(text string) {
+	o.t.Helper()
+	path := filepath.Join(o.t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	o.site.archive.asksLog = func(l attach.LogWanted) error {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		r := attach.Records{Question: l.Question, Chains: []string{l.Server}}
+		go o.site.archive.answer(l.Number, archived{r, []*os.File{f}})
+		return nil
+	}
+}
+
+// TestLog: who runs pfard reads the end of a server's log, and is told if there is more.
+func TestLog(t *testing.T) {
+	o := openServers(t)
+	o.logged("10:00 | one\n10:01 two\n")
+	path := o.home + "log/notes"
+	if a := o.do("GET", path, ""); a.code != 303 || a.h.Get("Location") != o.home+"servers" {
+		t.Errorf("who does not run pfard: %d %s", a.code, a.text)
+	}
+	o.site.orders.allowed.Store(true)
+	if page := o.do("GET", o.home+"server/notes", "").text; !strings.Contains(page, `href="`+path+`"`) {
+		t.Errorf("the page of the server does not lead there: %s", page)
+	}
+	page := html.UnescapeString(o.page("log/notes"))
+	if !strings.Contains(page, ">10:00 | one<") || !strings.Contains(page, ">10:01 two<") ||
+		strings.Contains(page, "earlier lines") {
+		t.Errorf("the log: %s", page)
+	}
+	var long strings.Builder
+	for i := range 3 * maxLogLines {
+		fmt.Fprintf(&long, "line %d\n", i)
+	}
+	for name, text := range map[string]string{
+		"many lines": long.String(), "a long line": strings.Repeat("x", maxLog) + "\nline 1199\n",
+	} {
+		o.logged(text)
+		page := o.page("log/notes")
+		if n := strings.Count(page, "text line"); n > maxLogLines || !strings.Contains(page, ">line 1199<") ||
+			strings.Contains(page, ">line 7<") || !strings.Contains(page, "There are earlier lines") ||
+			!strings.Contains(page, "pfar logs notes") {
+			t.Errorf("%s: %d lines: %.2000s", name, n, page)
+		}
+	}
+	o.logged("")
+	if page := o.page("log/notes"); !strings.Contains(page, "Nothing has been logged yet") {
+		t.Errorf("an empty log: %s", page)
+	}
+	o.site.archive.asksLog = func(l attach.LogWanted) error {
+		go o.site.archive.answer(l.Number, archived{attach.Records{Error: "it is a <b>pipe</b>"}, nil})
+		return nil
+	}
+	if page := o.page("log/notes"); !strings.Contains(page, "the log cannot be read here: it is a <b>pipe</b>") ||
+		strings.Contains(page, "Nothing has been logged") {
+		t.Errorf("when pfard refuses: %s", page)
+	}
+	now := reported()
+	now.Journal = true
+	o.site.runs.set(now)
+	if page := o.do("GET", o.home+"server/notes", "").text; strings.Contains(page, `href="`+path+`"`) {
+		t.Errorf("a log in the journal: %s", page)
+	}
+}
+
+// TestHostileLog is TestHostileTexts for a log, in which a server writes what it likes.
+func TestHostileLog(t *testing.T) {
+	o := openServers(t)
+	o.site.orders.allowed.Store(true)
+	look := func(text string) []string {
+		o.logged("10:00 | " + strings.NewReplacer("\n", " ").Replace(text) + "\n")
+		a := o.do("GET", o.home+"log/notes", "")
+		guarded(t, a.h)
+		plainText(t, fmt.Sprintf("%.60q", text), a.text)
+		return shape(t, a.text)
+	}
+	want := look("plain")
+	for _, text := range loopbacktest.Payloads {
+		if got := look(text); !slices.Equal(got, want) {
+			t.Errorf("%.60q: the page is %q", text, got)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
+)
+
+// shown is the consoleSource of this pfard.
+type shown struct{ *daemon }
+
+func (s shown) reports(ctx context.Context, send func(control.Response) error) error {
+	return s.watchReports(ctx, nil, send)
+}
+
+func (s shown) order(ctx context.Context, p control.Peer, o attach.Order) (string, error) {
+	return s.ordered(ctx, p, o)
+}
+
+func (s shown) logPath(server string) (path string, err error) {
+	err = s.do(func() error {
+		one := s.fleet.servers[server]
+		switch {
+		case one == nil || one.want == nil:
+			return fmt.Errorf("%w: %q", control.ErrNoServer, server)
+		case !s.options.local:
+			return fmt.Errorf("%w: it is in the journal; pfar logs %s shows it", control.ErrInvalid, server)
+		}
+		path = s.fleet.runner.Log(server)
+		return nil
+	})
+	return path, err
+}
+
+func (s shown) known() attach.Known {
+	list, _, _ := s.clientele.now()
+	return attach.Known{Offers: offersOf(s.orders.flows.services()), Clients: clientsOf(list)}
+}
+
+// clientsOf are the clients as a console shows them, with those that are built in.
+func clientsOf(list []access.Client) (shown []attach.Client) {
+	list = slices.Clone(list)
+	for _, name := range []string{access.Default, access.Operator} {
+		if !slices.ContainsFunc(list, func(c access.Client) bool { return c.Name == name }) {
+			list = append(list, access.BuiltIn(name))
+		}
+	}
+	slices.SortFunc(list, byName)
+	for _, c := range list {
+		shown = append(shown, attach.Client{
+			Name: c.Name, File: c.File, Identity: c.Identity(), Servers: c.ServersInWords(), Tools: c.ToolsInWords(),
+			Profile: c.Profile, Relax: c.Relax, Off: !c.Enabled,
+		})
+	}
+	return shown
+}
+
+// offersOf is the catalogue as a console shows it. It leaves out what nobody can add.
+func offersOf(set catalog.Set) (list []attach.Offer) {
+	for _, s := range set.All() {
+		s = asAdded(s)
+		runs := cmp.Or(s.Program.Package, s.Program.Command, s.Program.URL, s.Remote.URL)
+		if runs == "" {
+			continue
+		}
+		o := attach.Offer{
+			Name: s.Name, Title: s.Title, Summary: s.Summary, Runs: runs, Reaches: s.Domains, Page: notOnPage(s) == "",
+		}
+		for _, k := range s.Secrets {
+			words := k.Env
+			if k.Optional {
+				words += " (optional)"
+			}
+			if k.Where != "" {
+				words += ": " + k.Where
+			}
+			o.Secrets = append(o.Secrets, words)
+		}
+		list = append(list, o)
+	}
+	return list
+}
