@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -20,7 +21,7 @@ type catalogue struct{ Services []offered }
 type offered struct {
 	Title, Summary string
 	Rows           []wording.Row
-	Server         string // path of the server of that name, which is declared; "": there is none
+	Name, Server   string // of the server with that name, which is declared, and the path of its page; "": there is none
 	Add            string // path of a form that opens the page of its set-up; "": there is none
 	Command        string
 }
@@ -54,13 +55,13 @@ func offeredOf(one *session, o attach.Offer, declared, adds bool) offered {
 		}
 	}
 	row("runs", o.Runs)
-	row("reaches", strings.Join(o.Reaches, ", "))
+	row("reaches", cmp.Or(strings.Join(o.Reaches, ", "), "no host"))
 	for _, s := range o.Secrets {
-		row("needs", s)
+		row("secret", s)
 	}
 	switch {
 	case declared:
-		show.Server = one.path("server/" + o.Name)
+		show.Name, show.Server = visible.Reveal(o.Name), one.path("server/"+o.Name)
 	case adds && o.Page:
 		show.Add = one.path("add/" + o.Name)
 	}
@@ -75,7 +76,7 @@ func adding(s *site, service string) taker {
 			return
 		}
 		o := attach.Order{Act: attach.OrderAdd, Server: service}
-		give(s, w, r, one, "add", o, ": the page that sets it up is ready.")
+		give(s, w, r, one, "add", o, ": its one-time page is ready. Nothing is installed yet. Open the page to go on.")
 	}
 }
 

@@ -37,7 +37,7 @@ func TestAdd(t *testing.T) {
 		}
 	}
 	if strings.Contains(page, `value="add"`) {
-		t.Errorf("who may add nothing has a button: %s", page)
+		t.Errorf("a user who may not add services has a button: %s", page)
 	}
 	turn := field.FindStringSubmatch(page)[2]
 	form := "act=add&turn=" + turn
@@ -56,7 +56,7 @@ func TestAdd(t *testing.T) {
 	for answer, want := range map[attach.Ordered]string{
 		{Link: link}:                           `href="` + link + `"`,
 		{Error: "another <b>set-up</b> is on"}: "Nothing was done: another <b>set-up</b> is on",
-		{}:                                     "Nothing was done: there is no one-time page",
+		{}:                                     "Nothing was done: pfard opened no one-time page",
 	} {
 		go func() {
 			got := <-asked

@@ -22,7 +22,7 @@ type archive struct {
 	reads   chan struct{}                // holds one while a page reads
 }
 
-// archived are files of the audit, which are to be closed.
+// archived are files of the audit or a log. Whoever gets them closes them.
 type archived struct {
 	attach.Records
 	files []*os.File
@@ -138,7 +138,7 @@ func (a *archive) turn(ctx context.Context, unread func(why string) error) (done
 	case a.reads <- struct{}{}:
 		return func() { <-a.reads }, nil
 	case <-ctx.Done():
-		return nil, unread("other pages are reading")
+		return nil, unread("another page reads files; load this page again")
 	}
 }
 

@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/operator/wording"
 )
 
 // clientele is who may use servers, and where the endpoint is.
 type clientele struct {
 	Rows    []wording.Row // of the endpoint
+	Declare string        // path of a form for a new client; "": the person does not run pfard
 	Clients []clientShown
 }
 
@@ -19,11 +22,14 @@ type clientShown struct {
 	Name     string
 	Off      bool // it is let in nowhere
 	Rows     []wording.Row
-	Commands []string
+	Commands []command
 }
 
+// command is one command, and what it is for.
+type command struct{ What, Command string }
+
 // clientsPage shows the clients.
-func clientsPage(s *site) (content, error) {
+func clientsPage(s *site, one *session) (content, error) {
 	c := content{title: "Clients", template: "clients"}
 	report, _ := s.runs.now()
 	known := s.known.Load()
@@ -33,10 +39,13 @@ func clientsPage(s *site) (content, error) {
 	}
 	var b clientele
 	if report.Endpoint != "" {
-		b.Rows = append(b.Rows, wording.Row{Name: "address", Text: visible.Reveal(report.Endpoint)})
+		b.Rows = append(b.Rows, wording.Row{Name: "endpoint", Text: visible.Reveal(report.Endpoint)})
 	}
 	if report.Socket != "" {
 		b.Rows = append(b.Rows, wording.Row{Name: "socket", Text: visible.Reveal(report.Socket)})
+	}
+	if s.orders.allowed.Load() {
+		b.Declare = one.path("clients")
 	}
 	for _, each := range known.Clients {
 		b.Clients = append(b.Clients, clientOf(each))
@@ -52,15 +61,17 @@ func clientOf(c attach.Client) clientShown {
 			show.Rows = append(show.Rows, wording.Row{Name: name, Text: visible.Reveal(text)})
 		}
 	}
-	row("is", c.Identity)
+	row("known by", c.Identity)
 	row("servers", c.Servers)
 	row("tools", c.Tools)
 	row("profile", c.Profile)
-	row("because", c.Relax)
+	row("reason", c.Relax)
 	row("declared in", c.File)
 	if c.File != "" {
-		for _, command := range []string{"pfar client config ", "pfar client rotate "} {
-			show.Commands = append(show.Commands, visible.Reveal(command+c.Name))
+		name := visible.Reveal(c.Name)
+		show.Commands = []command{
+			{"For its configuration", "pfar client config " + name},
+			{"To replace its token (--keep keeps the old one, too)", "pfar client rotate " + name},
 		}
 	}
 	return show
@@ -68,5 +79,17 @@ func clientOf(c attach.Client) clientShown {
 
 // showClients makes the page of the clients.
 func showClients(s *site) maker {
-	return func(context.Context, *session) (content, error) { return clientsPage(s) }
+	return func(_ context.Context, one *session) (content, error) { return clientsPage(s, one) }
+}
+
+// declaring has pfard declare a client, and shows its token on the next page alone.
+func declaring(s *site) taker {
+	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
+		if form["act"] != attach.OrderClient {
+			s.finish(w, r, one, "clients", notice{}, loopback.ErrForm)
+			return
+		}
+		o := attach.Order{Act: attach.OrderClient, Client: form["name"], Servers: form["servers"]}
+		give(s, w, r, one, "clients", o, " is declared.")
+	}
 }

@@ -26,10 +26,10 @@ var (
 	errNoAnswer error = &ask.Refusal{Reason: "pfard does not answer"}
 )
 
-// order has pfard carry out an order. The link is that of a one-time page, if the order was to open one.
-func (c *commander) order(ctx context.Context, o attach.Order) (link string, err error) {
+// order has pfard carry out an order, and returns its result.
+func (c *commander) order(ctx context.Context, o attach.Order) (done attach.Ordered, err error) {
 	if !c.allowed.Load() {
-		return "", errNoOrders
+		return done, errNoOrders
 	}
 	a, err := c.ask(ctx, func(number uint64) error {
 		o.Number = number
@@ -37,15 +37,17 @@ func (c *commander) order(ctx context.Context, o attach.Order) (link string, err
 	})
 	switch {
 	case errors.Is(err, errBusy):
-		return "", errOrdering
+		return done, errOrdering
 	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
+		return done, context.Cause(ctx)
 	case err != nil:
-		return "", errNoAnswer
+		return done, errNoAnswer
 	case a.Error != "":
-		return "", &ask.Refusal{Reason: a.Error}
+		return done, &ask.Refusal{Reason: a.Error}
 	case (o.Act == attach.OrderSecrets || o.Act == attach.OrderAdd) && a.Link == "":
-		return "", &ask.Refusal{Reason: "there is no one-time page"}
+		return done, &ask.Refusal{Reason: "pfard opened no one-time page; run pfar add"}
+	case o.Act == attach.OrderClient && a.Token == "":
+		return done, &ask.Refusal{Reason: "pfard gave no token; run pfar client add"}
 	}
-	return a.Link, nil
+	return a, nil
 }

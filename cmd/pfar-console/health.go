@@ -9,7 +9,7 @@ import (
 	"github.com/pfar/pfar/units/operator/wording"
 )
 
-// condition is what does not hold on this machine.
+// condition is the problems of this machine.
 type condition struct {
 	Rows    []wording.Row
 	Files   []string // what is wrong with declarations and policies
@@ -33,9 +33,8 @@ func healthPage(ctx context.Context, s *site) (content, error) {
 	}
 	row("version", report.Version)
 	row("endpoint", report.Endpoint)
-	row("WARNING", report.PortFault)
 	for _, f := range report.SetUps {
-		row("set-up", f.Server+": "+f.Detail)
+		row("set-up", f.Server+": "+f.Detail+"; to go on: pfar add "+f.Server+"; to cancel: pfar add --cancel")
 	}
 	for _, d := range report.Diagnostics {
 		b.Files = append(b.Files, visible.Reveal(strings.TrimSpace(d.Text)))
@@ -51,7 +50,7 @@ func healthPage(ctx context.Context, s *site) (content, error) {
 	return c, err
 }
 
-// showHealth makes the page of what does not hold.
+// showHealth makes the page of the machine's problems.
 func showHealth(s *site) maker {
 	return func(ctx context.Context, _ *session) (content, error) { return healthPage(ctx, s) }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/policies/visible"
@@ -26,7 +27,7 @@ const (
 )
 
 func logPage(ctx context.Context, s *site, server string) (content, error) {
-	b := serverLog{Server: visible.Reveal(server), Command: visible.Reveal("pfar logs " + server)}
+	b := serverLog{Server: visible.Reveal(server), Command: visible.Reveal("pfar logs -n -1 " + server)}
 	c := content{title: "Log of " + b.Server, template: "log", quiet: true}
 	if !s.orders.allowed.Load() {
 		return content{}, errNoOrders
@@ -42,7 +43,7 @@ func (a *archive) log(ctx context.Context, server string) (lines []string, more 
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	unread := func(why string) error {
-		return &ask.Refusal{Reason: "the log cannot be read here: " + visible.Reveal(why)}
+		return &ask.Refusal{Reason: "the console cannot read the log: " + visible.Reveal(why)}
 	}
 	done, err := a.turn(ctx, unread)
 	if err != nil {
@@ -75,14 +76,15 @@ func lastLines(f *os.File) (lines []string, more bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	for line := range strings.Lines(string(text)) {
-		lines = append(lines, visible.Reveal(strings.TrimSuffix(line, "\n")))
-	}
+	lines = slices.Collect(strings.Lines(string(text)))
 	if more = from > 0; more && len(lines) > 1 {
 		lines = lines[1:] // the first is the end of a line
 	}
 	if n := len(lines) - maxLogLines; n > 0 {
 		lines, more = lines[n:], true
+	}
+	for i, line := range lines {
+		lines[i] = visible.Reveal(strings.TrimSuffix(line, "\n"))
 	}
 	return lines, more, nil
 }

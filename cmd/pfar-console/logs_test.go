@@ -32,7 +32,7 @@ func (o *opened) logged(text string) {
 	}
 }
 
-// TestLog: who runs pfard reads the end of a server's log, and is told if there is more.
+// TestLog: the user who runs pfard sees the end of a server's log, and whether there are earlier lines.
 func TestLog(t *testing.T) {
 	o := openServers(t)
 	o.logged("10:00 | one\n10:01 two\n")
@@ -46,7 +46,7 @@ func TestLog(t *testing.T) {
 	}
 	page := html.UnescapeString(o.page("log/notes"))
 	if !strings.Contains(page, ">10:00 | one<") || !strings.Contains(page, ">10:01 two<") ||
-		strings.Contains(page, "earlier lines") {
+		strings.Contains(page, "the end of the log") {
 		t.Errorf("the log: %s", page)
 	}
 	var long strings.Builder
@@ -59,21 +59,21 @@ func TestLog(t *testing.T) {
 		o.logged(text)
 		page := o.page("log/notes")
 		if n := strings.Count(page, "text line"); n > maxLogLines || !strings.Contains(page, ">line 1199<") ||
-			strings.Contains(page, ">line 7<") || !strings.Contains(page, "There are earlier lines") ||
-			!strings.Contains(page, "pfar logs notes") {
+			strings.Contains(page, ">line 7<") || !strings.Contains(page, "the end of the log") ||
+			!strings.Contains(page, "pfar logs -n -1 notes") {
 			t.Errorf("%s: %d lines: %.2000s", name, n, page)
 		}
 	}
 	o.logged("")
-	if page := o.page("log/notes"); !strings.Contains(page, "Nothing has been logged yet") {
+	if page := o.page("log/notes"); !strings.Contains(page, "The log is empty") {
 		t.Errorf("an empty log: %s", page)
 	}
 	o.site.archive.asksLog = func(l attach.LogWanted) error {
 		go o.site.archive.answer(l.Number, archived{attach.Records{Error: "it is a <b>pipe</b>"}, nil})
 		return nil
 	}
-	if page := o.page("log/notes"); !strings.Contains(page, "the log cannot be read here: it is a <b>pipe</b>") ||
-		strings.Contains(page, "Nothing has been logged") {
+	if page := o.page("log/notes"); !strings.Contains(page, "the console cannot read the log: it is a <b>pipe</b>") ||
+		strings.Contains(page, "The log is empty") {
 		t.Errorf("when pfard refuses: %s", page)
 	}
 	now := reported()

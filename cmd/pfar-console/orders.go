@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -27,8 +28,10 @@ func give(
 	_ = c.SetWriteDeadline(time.Now().Add(answerTime))
 	ctx, cancel := context.WithTimeout(r.Context(), orderTime)
 	defer cancel()
-	link, err := s.orders.order(ctx, o)
-	n := notice{Words: visible.Reveal(o.Server) + done, Link: link}
+	result, err := s.orders.order(ctx, o)
+	n := notice{
+		Words: visible.Reveal(cmp.Or(o.Client, o.Server)) + done, Link: result.Link, Token: visible.Reveal(result.Token),
+	}
 	if ctx.Err() != nil {
 		n = notice{Words: "pfard has not answered, so it is not known whether this was done.", Bad: true}
 		err = nil
@@ -44,7 +47,7 @@ func entering(s *site, server string) taker {
 			return
 		}
 		o := attach.Order{Act: attach.OrderSecrets, Server: server}
-		give(s, w, r, one, "wants", o, ": the page for its secrets is ready.")
+		give(s, w, r, one, "wants", o, ": the one-time page for its secrets is ready.")
 	}
 }
 

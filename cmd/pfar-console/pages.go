@@ -114,7 +114,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 		v.Pages = append(v.Pages, tab{one.path(p.path), p.name, p.path == at})
 		v.Reload = v.Reload || p.path == at && !p.long
 	}
-	if !c.quiet && v.Notice.Link == "" { // a reload would lose the link
+	if !c.quiet && v.Notice.Link+v.Notice.Token == "" { // a reload would lose them
 		v.Events, v.Seen = one.path(eventsPath), c.fingerprint()
 		if rest != "" {
 			v.Events += "?" + rest

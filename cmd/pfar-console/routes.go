@@ -84,6 +84,8 @@ func (s *site) taker(rest string) taker {
 			s.end(one)
 			loopback.Refuse(w, http.StatusOK, "You are signed out. You can close this page.")
 		}
+	case rest == "clients":
+		return declaring(s)
 	case kind == "call" && callID(subject):
 		return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
 			s.answer(w, r, one, subject, form)
@@ -114,7 +116,7 @@ func (s *site) post(w http.ResponseWriter, r *http.Request, one *session, do tak
 		loopback.Refuse(w, http.StatusForbidden, nothing+"only pfar's own page may send its form")
 		return
 	}
-	form, err := loopback.ReadForm(w, r, maxForm, "turn", "act", "digest", "reason", "seen")
+	form, err := loopback.ReadForm(w, r, maxForm, "turn", "act", "digest", "reason", "seen", "name", "servers")
 	if err != nil {
 		loopback.Unreadable(w, nothing, err)
 		return

@@ -41,7 +41,7 @@ func (r *running) now() (*control.Report, <-chan struct{}) {
 }
 
 // errNothingSaid is the refusal until pfard sends its first report, which it does at once.
-var errNothingSaid error = &ask.Refusal{Reason: "pfard has not said yet what runs: load the page again"}
+var errNothingSaid error = &ask.Refusal{Reason: "pfard has not said yet what there is: load the page again"}
 
 // servers are all that are declared.
 type servers struct{ Servers []server }

@@ -65,6 +65,7 @@ type notice struct {
 	Words string
 	Bad   bool
 	Link  string // to another page
+	Token string // of a client, which no other page shows
 
 	since time.Time
 	shown bool

@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -137,7 +135,7 @@ func (c clientVerb) clientAdd(ctx context.Context, n newClient) error {
 	}
 	secret := ""
 	if !n.noToken {
-		secret = newToken()
+		secret = access.NewToken()
 		n.Tokens = []access.Digest{access.DigestOf([]byte(secret))}
 	}
 	path, src, err := c.rendered(ctx, clients, n.Client)
@@ -244,13 +242,6 @@ func writeNew(path, text string) error {
 	return nil
 }
 
-// newToken makes a token of 256 random bits, with a prefix that scanners for secrets can know.
-func newToken() string {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // crashes rather than fails
-	return "pfar_" + base64.RawURLEncoding.EncodeToString(b[:])
-}
-
 func (c clientVerb) clientRotateCommand() *cobra.Command {
 	var keep bool
 	var tokenFile string
@@ -282,7 +273,7 @@ func (c clientVerb) clientRotate(ctx context.Context, name string, keep bool, to
 	if err != nil {
 		return err
 	}
-	secret := newToken()
+	secret := access.NewToken()
 	var tokens []access.Digest
 	if keep {
 		tokens = slices.Clone(one.Tokens)
@@ -304,7 +295,7 @@ func (c clientVerb) clientRemove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	path := clients.declares(name)
+	path := clients.Declares(name)
 	if path == "" {
 		return noClient(name)
 	}

@@ -161,7 +161,7 @@ func (v installVerb) plan(
 		return m, err
 	}
 	m = made{Program: n.program, File: file.path, Client: n.client.Name}
-	secret := newToken()
+	secret := access.NewToken()
 	one := n.client
 	switch taken := clients.taken(one.Name); {
 	case taken != "" && n.bounded:
@@ -314,7 +314,7 @@ func (v installVerb) undo(ctx context.Context, n installation, p program, file *
 		})
 	}
 	fmt.Fprintf(v.stderr, "pfar: %s\n", escape(said, oneLine))
-	if remove == "" && clients.declares(n.client.Name) != "" {
+	if remove == "" && clients.Declares(n.client.Name) != "" {
 		v.hintAt("the client " + n.client.Name + " stays: pfar client remove " + n.client.Name)
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/pfar/pfar/generator/declaration"
 )
@@ -17,34 +16,8 @@ type declaredClients struct {
 	declaration.ClientSet
 }
 
-// declares returns the file that declares a client, sound or not; "" for none.
-func (d declaredClients) declares(name string) string {
-	for _, one := range d.Clients {
-		if one.Name == name {
-			return one.File
-		}
-	}
-	for _, b := range d.Broken {
-		if b.Name == name {
-			return b.File
-		}
-	}
-	return ""
-}
-
-// taken returns the file that keeps a new client from this name: one that declares it, or is called like it.
-func (d declaredClients) taken(name string) string {
-	if path := d.declares(name); path != "" {
-		return path
-	}
-	for _, ext := range []string{".hcl", ".toml"} {
-		path := filepath.Join(d.dir, name+ext)
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			return path
-		}
-	}
-	return ""
-}
+// taken returns the file that keeps a new client from this name.
+func (d declaredClients) taken(name string) string { return d.Taken(os.DirFS(d.dir), d.dir, name) }
 
 func (d declaredClients) find(name string) (declaration.Client, error) {
 	for _, one := range d.Clients {

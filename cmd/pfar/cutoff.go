@@ -44,8 +44,11 @@ func noVersion(named string, err error) error {
 	return fail(code, "%w", err).withHint("%s", hint)
 }
 
-// rewrite is what a command wants of a declaration: the digests of its file before and after, "" for no file.
+// rewrite is what a command wants of a declaration: the digests of its file before and after, "" for no file. If pfard
+// makes the text, wanted is anyText.
 type rewrite struct{ file, was, wanted string }
+
+const anyText = "any"
 
 // outcome reads the file and says which of the two it has. A command says so when pfard cannot answer.
 func (r rewrite) outcome() string {
@@ -59,7 +62,7 @@ func (r rewrite) outcome() string {
 		return file + " was removed"
 	case gone:
 		return file + " was not written"
-	case now == r.wanted && r.was == "":
+	case r.was == "" && (now == r.wanted || r.wanted == anyText):
 		return file + " was written"
 	case now == r.was && r.wanted == "":
 		return file + " was not removed"
@@ -68,7 +71,7 @@ func (r rewrite) outcome() string {
 	case now == r.wanted:
 		return file + " was changed"
 	}
-	return file + " has another text by now"
+	return file + " has another text: something else changed it"
 }
 
 // outcomeOf says whether a package is there, when installing it has failed or pfard cannot answer.

@@ -18,10 +18,12 @@ func TestOutcome(t *testing.T) {
 	}{
 		{"", "", one, " was not written"},
 		{"one", "", one, " was written"},
-		{"two", "", one, " has another text by now"},
+		{"two", "", one, " has another text: something else changed it"},
+		{"two", "", anyText, " was written"},
+		{"", "", anyText, " was not written"},
 		{"one", one, two, " was not changed"},
 		{"two", one, two, " was changed"},
-		{"three", one, two, " has another text by now"},
+		{"three", one, two, " has another text: something else changed it"},
 		{"one", one, "", " was not removed"},
 		{"", one, "", " was removed"},
 	} {

@@ -21,9 +21,7 @@ func serviceText(s catalog.Service, columns int) string {
 	}
 	b.line("", escape(head, oneLine))
 	row := func(name, text string) { b.item(fmt.Sprintf("  %-8s", name), escape(text, oneLine)) }
-	if s.OnlyElsewhere() {
-		s = s.Elsewhere() // as pfar add sets it up
-	}
+	s = s.AsAdded()
 	if s.Program.Gone != "" {
 		row("runs", "nothing: "+s.Program.Gone)
 	} else {

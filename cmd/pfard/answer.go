@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -21,7 +22,7 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	case control.Learn:
 		return d.learn(ctx, q.Server, send)
 	case control.Start, control.Stop, control.Restart, control.Enable, control.Disable:
-		if err := turnFor(d, p, byCommand, q.Verb, q.Server); err != nil {
+		if err := changeServer(d, p, byCommand, q.Verb, q.Server); err != nil {
 			return err
 		}
 		_, err := d.sendReport(send)
@@ -99,15 +100,29 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	return fmt.Errorf("%w: verb %q", control.ErrInvalid, q.Verb)
 }
 
-// By what a user has a server turned.
+// How a user has a server started, stopped and so on.
 const (
 	byCommand = "cli"
 	byConsole = "console"
 )
 
-// turnFor starts, stops, restarts, enables or disables a server for a user, and records who has asked for it.
-func turnFor(d *daemon, p control.Peer, by string, verb control.Verb, server string) error {
+// changeServer starts, stops, restarts, enables or disables a declared server for a user. It records the user before: a
+// change may be carried out in part and fail then.
+func changeServer(d *daemon, p control.Peer, by string, verb control.Verb, server string) error {
 	err := d.do(func() error {
+		if _, err := d.fleet.startable(server); errors.Is(err, control.ErrNoServer) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	d.audit.record(audit.Record{
+		Kind: audit.Lifecycle, Method: string(verb), Server: server, User: fmt.Sprintf("uid %d", p.UID), Channel: by,
+		Outcome: "requested",
+	})
+	return d.do(func() error {
 		switch verb {
 		case control.Enable:
 			return d.enable(server)
@@ -116,13 +131,6 @@ func turnFor(d *daemon, p control.Peer, by string, verb control.Verb, server str
 		}
 		return d.orders.turn(verb, server)
 	})
-	if err == nil {
-		d.audit.record(audit.Record{
-			Kind: audit.Lifecycle, Method: string(verb), Server: server, User: fmt.Sprintf("uid %d", p.UID), Channel: by,
-			Outcome: "asked",
-		})
-	}
-	return err
 }
 
 // acknowledge says that something was done, or returns why it was not.

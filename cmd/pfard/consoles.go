@@ -10,10 +10,12 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/units"
@@ -24,8 +26,8 @@ import (
 )
 
 // consoles opens the operator's pages for users: for each a process that acts as that user and has that user's rights,
-// no others. pfard hands it the nonce of each link, what runs and is known (attach.Known), and the newest files of the
-// audit, which the user may read, and takes orders from who runs pfard.
+// no others. pfard hands it the nonce of each link, the state of servers, the clients and the catalogue, and the newest
+// files of the audit, which the user may read. From the user who runs pfard it takes orders, and hands over logs.
 type consoles struct {
 	log   *slog.Logger
 	runs  pageRunner
@@ -36,13 +38,13 @@ type consoles struct {
 	of map[int]*console // by uid
 }
 
-// consoleSource is what consoles show and order.
+// consoleSource gives consoles their data, and carries out their orders.
 type consoleSource interface {
 	// reports sends what runs, now and after each change, until the context ends.
 	reports(ctx context.Context, send func(control.Response) error) error
 	known() attach.Known
-	// order carries out an order of a person. The link is that of a one-time page, if the order was to open one.
-	order(ctx context.Context, p control.Peer, o attach.Order) (link string, err error)
+	// order carries out an order of a person, and returns its result.
+	order(ctx context.Context, p control.Peer, o attach.Order) (attach.Ordered, error)
 	// logPath is the path of a server's log.
 	logPath(server string) (string, error)
 }
@@ -52,6 +54,7 @@ type console struct {
 	uid     int
 	pfard   consoleSource
 	audit   trail.Dir
+	limit   *rate.Limiter // of orders: each may write audit records
 	ordered chan struct{} // holds one while an order is carried out
 	handing chan struct{} // holds one while files are handed over
 	log     *slog.Logger
@@ -96,7 +99,7 @@ func (c *consoles) link(uid int) (string, error) {
 func (c *consoles) begin(uid int) *console {
 	ctx, end := context.WithCancel(context.Background())
 	s := &console{
-		uid: uid, log: c.log, pfard: c.pfard, audit: c.audit,
+		uid: uid, log: c.log, limit: rate.NewLimiter(rate.Every(2*time.Second), 30), pfard: c.pfard, audit: c.audit,
 		ordered: make(chan struct{}, 1), handing: make(chan struct{}, 1), end: end,
 		conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
 	}
@@ -221,27 +224,32 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 		answer(attach.Ordered{Error: "another order is being carried out; try again"})
 		return
 	}
+	if !s.limit.Allow() {
+		<-s.ordered
+		answer(attach.Ordered{Error: "there were many orders; try again in a minute"})
+		return
+	}
 	go func() {
 		defer func() { <-s.ordered }()
-		link, err := s.pfard.order(ctx, control.Peer{UID: s.uid}, o)
+		done, err := s.pfard.order(ctx, control.Peer{UID: s.uid}, o)
 		if err != nil {
 			answer(attach.Ordered{Error: printable(err.Error())})
 			return
 		}
-		answer(attach.Ordered{Link: link})
+		answer(done)
 	}()
 }
 
 // opener opens files for the process.
 type opener func() ([]*os.File, attach.Records, error)
 
-// hands opens files and hands them over to the process, once at a time.
+// hands opens files and passes them to the process, for one question at a time.
 func (s *console) hands(conn *attach.Conn, q attach.Question, open opener) {
 	select {
 	case s.handing <- struct{}{}:
 	default:
 		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{
-			Records: &attach.Records{Question: q, Error: "other files are being handed over"},
+			Records: &attach.Records{Question: q, Error: "pfard hands over other files; try again"},
 		}})
 		return
 	}
@@ -256,7 +264,10 @@ func (s *console) handOver(conn *attach.Conn, q attach.Question, open opener) {
 	defer attach.CloseAll(opened)
 	files := opened
 	if err != nil {
-		s.log.Warn("handing over files to a console", "uid", s.uid, "error", err)
+		theirs := func(known error) bool { return errors.Is(err, known) }
+		if !slices.ContainsFunc([]error{control.ErrDenied, control.ErrNoServer, control.ErrInvalid}, theirs) {
+			s.log.Warn("handing over files to a console", "uid", s.uid, "error", err)
+		}
 		files, records = nil, attach.Records{Error: printable(err.Error())}
 	}
 	records.Question = q

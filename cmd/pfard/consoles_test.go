@@ -95,7 +95,7 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 
 // silent is a consoleSource of a pfard in which nothing changes.
 type silent struct {
-	orders func(control.Peer, attach.Order) (string, error)
+	orders func(control.Peer, attach.Order) (attach.Ordered, error)
 	log    string // path of the log of each server
 }
 
@@ -106,7 +106,7 @@ func (s silent) reports(ctx context.Context, _ func(control.Response) error) err
 
 func (s silent) known() attach.Known { return attach.Known{} }
 
-func (s silent) order(_ context.Context, p control.Peer, o attach.Order) (string, error) {
+func (s silent) order(_ context.Context, p control.Peer, o attach.Order) (attach.Ordered, error) {
 	return s.orders(p, o)
 }
 
@@ -328,14 +328,14 @@ func TestConsoleEnters(t *testing.T) {
 		ends: make(chan *attach.Conn, 9), ordered: make(chan *attach.Ordered, 9), listen: attach.Listens{Port: 19300},
 	}
 	type want struct {
-		uid   int
-		order attach.Order
+		uid         int
+		act, server string
 	}
 	asked, answers := make(chan want), make(chan error)
 	all := newConsoles(slog.New(slog.DiscardHandler), c, silent{
-		orders: func(p control.Peer, o attach.Order) (string, error) {
-			asked <- want{p.UID, o}
-			return "http://127.0.0.1:19301/" + o.Server, <-answers
+		orders: func(p control.Peer, o attach.Order) (attach.Ordered, error) {
+			asked <- want{p.UID, o.Act, o.Server}
+			return attach.Ordered{Link: "http://127.0.0.1:19301/" + o.Server}, <-answers
 		},
 	}, trail.Dir{})
 	enter := func(end *attach.Conn, server string) {
@@ -355,7 +355,7 @@ func TestConsoleEnters(t *testing.T) {
 		}
 		end := <-c.ends
 		enter(end, "wiki")
-		if got := <-asked; got != (want{uid, attach.Order{Act: attach.OrderSecrets, Server: "wiki"}}) {
+		if got := <-asked; got != (want{uid, attach.OrderSecrets, "wiki"}) {
 			t.Errorf("asked for %+v", got)
 		}
 		enter(end, "mail")

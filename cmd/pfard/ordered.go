@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/attach"
@@ -11,19 +12,25 @@ import (
 	"github.com/pfar/pfar/units/wants"
 )
 
-// ordered carries out an order from a console. Only root and the user who runs pfard may give orders.
-func (d *daemon) ordered(ctx context.Context, p control.Peer, o attach.Order) (link string, err error) {
+// ordered carries out an order from a console, and returns its result. Only root and the user who runs pfard may give
+// orders.
+func (d *daemon) ordered(ctx context.Context, p control.Peer, o attach.Order) (done attach.Ordered, err error) {
 	if !operates(p) {
-		return "", fmt.Errorf("%w: only root and the user who runs pfard may do this", control.ErrDenied)
+		return done, fmt.Errorf("%w: only root and the user who runs pfard may do this", control.ErrDenied)
 	}
 	var verb control.Verb
 	switch o.Act {
 	case attach.OrderSecrets:
-		return d.orders.flows.enterSecrets(ctx, p, o.Server)
+		done.Link, err = d.orders.flows.enterSecrets(ctx, p, o.Server)
+		return done, err
 	case attach.OrderAdd:
-		return d.orders.flows.addService(ctx, p, o.Server)
+		done.Link, err = d.orders.flows.addService(ctx, p, o.Server)
+		return done, err
+	case attach.OrderClient:
+		done.Token, err = declareClient(d, p, o.Client, strings.Fields(o.Servers))
+		return done, err
 	case attach.OrderAllow:
-		return "", d.allow(p, o.Server, o.Host)
+		return done, d.allow(p, o.Server, o.Host)
 	case attach.OrderStart:
 		verb = control.Start
 	case attach.OrderStop:
@@ -31,9 +38,9 @@ func (d *daemon) ordered(ctx context.Context, p control.Peer, o attach.Order) (l
 	case attach.OrderRestart:
 		verb = control.Restart
 	default:
-		return "", fmt.Errorf("%w: a console orders no %q", control.ErrInvalid, o.Act)
+		return done, fmt.Errorf("%w: a console orders no %q", control.ErrInvalid, o.Act)
 	}
-	return "", turnFor(d, p, byConsole, verb, o.Server)
+	return done, changeServer(d, p, byConsole, verb, o.Server)
 }
 
 // allow lets a server reach a host that it was refused. A console that was taken over cannot allow another host.

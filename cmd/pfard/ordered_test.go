@@ -66,8 +66,9 @@ func TestOrdered(t *testing.T) {
 	}
 	uid := fmt.Sprintf("uid %d", operator().UID)
 	want := []string{
-		"stop b " + uid + " console asked", "start b " + uid + " console asked", "restart b " + uid + " console asked",
-		"stop b " + uid + " cli asked",
+		"stop b " + uid + " console requested", "start b " + uid + " console requested",
+		"restart b " + uid + " console requested",
+		"stop b " + uid + " cli requested",
 	}
 	if !slices.Equal(who, want) {
 		t.Errorf("the audit has %q, want %q", who, want)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/setups"
-	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -45,57 +44,31 @@ func (f *flows) addService(ctx context.Context, p control.Peer, service string) 
 		return "", fmt.Errorf("%w: %q is not in the catalogue", control.ErrInvalid, service)
 	}
 	if why := notOnPage(s); why != "" {
-		return "", fmt.Errorf("%w: %s; run pfar add %s", control.ErrInvalid, why, service)
+		return "", fmt.Errorf("a one-time page cannot set up %q: %s; run pfar add %[1]s", service, why)
 	}
 	o, _, err := f.order(p, control.SetUp{Server: service, Service: service, Page: true})
 	switch {
 	case err != nil:
 		return "", err
 	case !o.Made:
-		return "", fmt.Errorf("%w: %q is declared already", control.ErrInvalid, service)
+		return "", fmt.Errorf("%q is declared already", service)
 	}
 	o.Flow.Consent = true
 	return openPage(ctx, f, p, o)
 }
 
-// asAdded is a service as pfar add sets it up.
-func asAdded(s catalog.Service) catalog.Service {
-	if s.OnlyElsewhere() && s.Program.Gone == "" {
-		return s.Elsewhere()
-	}
-	return s
-}
-
-// notOnPage says why a one-time page cannot set up a service; "": it can.
-func notOnPage(s catalog.Service) string {
-	s = asAdded(s)
-	for _, p := range s.Parameters {
-		if !p.Optional {
-			return fmt.Sprintf("%q asks for more than a secret", s.Name)
-		}
-	}
-	for _, k := range s.Secrets {
-		if k.Login {
-			return fmt.Sprintf("%q is signed in to once it is declared", s.Name)
-		}
-	}
-	return s.Program.Gone
-}
-
 // pageTime is how long openPage waits for a page.
 const pageTime = time.Minute
 
-// openPage begins a set-up that waits for a person on a one-time page, and returns the link of the page. It does not
-// end another set-up of the person.
+// openPage begins a set-up that waits for a person on a one-time page, and returns the link of the page. It ends no
+// set-up of another server.
 func openPage(ctx context.Context, f *flows, p control.Peer, o setups.Order) (link string, err error) {
 	server := o.Flow.Server
 	if o.Flow.Principal, err = principalOf(p, control.SetUp{}); err != nil {
 		return "", err
 	}
-	if id, _ := f.Of(o.Flow.Principal); id != "" && !f.SetsUp(server) {
-		return "", fmt.Errorf("%w: another set-up of yours is under way; pfar status shows it", control.ErrBusy)
-	}
-	late := fmt.Errorf("the page for %q did not open within %s", server, pageTime)
+	o.Gentle = true
+	late := fmt.Errorf("the one-time page for %q did not open within a minute; try again", server)
 	ctx, cancel := context.WithTimeoutCause(ctx, pageTime, late)
 	defer cancel()
 	opened := errors.New("its page is open")
@@ -111,7 +84,7 @@ func openPage(ctx context.Context, f *flows, p control.Peer, o setups.Order) (li
 		case now.State == control.FlowFailed:
 			return errors.New(now.Detail)
 		case now.State == control.FlowComplete:
-			return fmt.Errorf("%q needs nothing more", server)
+			return fmt.Errorf("the set-up of %q is complete already", server)
 		}
 		return nil
 	})
@@ -119,7 +92,7 @@ func openPage(ctx context.Context, f *flows, p control.Peer, o setups.Order) (li
 		err = nil
 	}
 	if err == nil && link == "" {
-		err = fmt.Errorf("the page for %q has closed", server)
+		err = fmt.Errorf("the one-time page for %q closed before anybody used it; try again", server)
 	}
 	return link, err
 }

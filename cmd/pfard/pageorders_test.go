@@ -11,9 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pfar/pfar/cmd/pfard/setups"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/page"
+	"github.com/pfar/pfar/units/setup"
 )
 
 // TestAddService: only who operates this pfard adds a service of the catalogue that way, only one that a page can set
@@ -27,7 +29,8 @@ func TestAddService(t *testing.T) {
 		t.Errorf("somebody else: %q, %v", link, err)
 	}
 	for _, service := range []string{"", "nothing", "filesystem", "cloudflare-dns", "../x"} {
-		if link, err := add(operator(), service); link != "" || !errors.Is(err, control.ErrInvalid) {
+		if link, err := add(operator(), service); link != "" || err == nil ||
+			!errors.Is(err, control.ErrInvalid) && !strings.Contains(err.Error(), "cannot set up") {
 			t.Errorf("%q: %q, %v", service, link, err)
 		}
 	}
@@ -53,6 +56,40 @@ func TestAddService(t *testing.T) {
 	link, err = add(operator(), "x")
 	if link != "" || err == nil || !strings.Contains(err.Error(), "declared already") {
 		t.Errorf("one that is declared: %q, %v", link, err)
+	}
+}
+
+// TestPageIsGentle: a page that a console opens does not end another set-up of its user, not even while a client's
+// set-up of that service gives way to it.
+func TestPageIsGentle(t *testing.T) {
+	d, _, b := withPages(t)
+	d.known(t)
+	d.put(t, "a.hcl", withToken)
+	if err := d.do(func() error { d.reload(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	own := d.begins(t, operator(), &control.SetUp{Server: "a"})
+	own.until(control.AwaitingCredential)
+	client := d.begins(t, operator(), &control.SetUp{Service: "x", Page: true, For: "desk"})
+	client.until(control.AwaitingCredential)
+	w := <-b.opened
+	defer w.conn.Close()
+	link, err := d.orders.flows.addService(t.Context(), operator(), "x")
+	if link != "" || !errors.Is(err, control.ErrBusy) || !strings.Contains(err.Error(), "pfar add a") {
+		t.Errorf("%q, %v", link, err)
+	}
+	if !d.orders.flows.SetsUp("a") || !d.orders.flows.SetsUp("x") {
+		t.Error("a set-up has ended")
+	}
+}
+
+// TestRemoteConsent: the page of a server that runs elsewhere says where.
+func TestRemoteConsent(t *testing.T) {
+	d, _, _ := withPages(t)
+	const name = "cloudflare-docs"
+	task, err := d.orders.flows.shows(setups.Order{Flow: setup.Flow{Server: name, Service: name}, Made: true})
+	if err != nil || !strings.HasPrefix(task.Remote, "https://") || task.Program != "" {
+		t.Errorf("%+v, %v", task, err)
 	}
 }
 

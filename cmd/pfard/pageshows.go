@@ -33,6 +33,7 @@ func (f *flows) shows(o setups.Order) (page.Task, error) {
 		return t, err
 	}
 	t.Program = cmp.Or(t.Program, strings.Join(append([]string{s.Command}, s.Args...), " "))
+	t.Remote = s.URL
 	t.Sees, t.Reaches, t.Holds = sees(s), reaches(s), holds(s)
 	return t, nil
 }

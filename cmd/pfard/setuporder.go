@@ -69,11 +69,9 @@ func (f *flows) ofClient(wish control.SetUp) error {
 	if !known {
 		return fmt.Errorf("%w: %q is not in the catalogue", control.ErrInvalid, wish.Service)
 	}
-	for _, p := range s.Parameters {
-		if !p.Optional {
-			return fmt.Errorf("%w: %q asks for more than a secret; run pfar add %s", control.ErrInvalid, wish.Service,
-				wish.Service)
-		}
+	if why := notOnPage(s); why != "" {
+		const words = "%w: a one-time page cannot set up %q: %s; run pfar add %[2]s"
+		return fmt.Errorf(words, control.ErrInvalid, wish.Service, why)
 	}
 	return nil
 }

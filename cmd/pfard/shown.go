@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
-	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
@@ -19,7 +17,7 @@ func (s shown) reports(ctx context.Context, send func(control.Response) error) e
 	return s.watchReports(ctx, nil, send)
 }
 
-func (s shown) order(ctx context.Context, p control.Peer, o attach.Order) (string, error) {
+func (s shown) order(ctx context.Context, p control.Peer, o attach.Order) (attach.Ordered, error) {
 	return s.ordered(ctx, p, o)
 }
 
@@ -39,8 +37,11 @@ func (s shown) logPath(server string) (path string, err error) {
 }
 
 func (s shown) known() attach.Known {
-	list, _, _ := s.clientele.now()
-	return attach.Known{Offers: offersOf(s.orders.flows.services()), Clients: clientsOf(list)}
+	k := attach.Known{Offers: offersOf(s.orders.flows.services())}
+	if list, told, _ := s.clientele.now(); told { // else nobody is let in yet
+		k.Clients = clientsOf(list)
+	}
+	return k
 }
 
 // clientsOf are the clients as a console shows them, with those that are built in.
@@ -59,30 +60,4 @@ func clientsOf(list []access.Client) (shown []attach.Client) {
 		})
 	}
 	return shown
-}
-
-// offersOf is the catalogue as a console shows it. It leaves out what nobody can add.
-func offersOf(set catalog.Set) (list []attach.Offer) {
-	for _, s := range set.All() {
-		s = asAdded(s)
-		runs := cmp.Or(s.Program.Package, s.Program.Command, s.Program.URL, s.Remote.URL)
-		if runs == "" {
-			continue
-		}
-		o := attach.Offer{
-			Name: s.Name, Title: s.Title, Summary: s.Summary, Runs: runs, Reaches: s.Domains, Page: notOnPage(s) == "",
-		}
-		for _, k := range s.Secrets {
-			words := k.Env
-			if k.Optional {
-				words += " (optional)"
-			}
-			if k.Where != "" {
-				words += ": " + k.Where
-			}
-			o.Secrets = append(o.Secrets, words)
-		}
-		list = append(list, o)
-	}
-	return list
 }

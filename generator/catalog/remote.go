@@ -51,6 +51,14 @@ func (s Service) Elsewhere() Service {
 	return s
 }
 
+// AsAdded returns the service as pfar add sets it up: on this machine if something of it runs there, else elsewhere.
+func (s Service) AsAdded() Service {
+	if s.OnlyElsewhere() {
+		return s.Elsewhere()
+	}
+	return s
+}
+
 // LoginToken is the secret of a remote server that wants people to sign in.
 func (s Service) LoginToken(server string) Secret {
 	return Secret{

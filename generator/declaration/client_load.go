@@ -61,6 +61,35 @@ type ClientSet struct {
 	Unread bool // the folder is there and cannot be read: nothing is known of any client
 }
 
+// Declares returns the file that declares a client, with an error or without; "": none does.
+func (s ClientSet) Declares(name string) string {
+	for _, one := range s.Clients {
+		if one.Name == name {
+			return one.File
+		}
+	}
+	for _, b := range s.Broken {
+		if b.Name == name {
+			return b.File
+		}
+	}
+	return ""
+}
+
+// Taken returns the file that keeps a new client from this name: one that declares it, or is called like it. fsys is
+// the folder of the set, and dir its path.
+func (s ClientSet) Taken(fsys fs.FS, dir, name string) string {
+	if path := s.Declares(name); path != "" {
+		return path
+	}
+	for _, ext := range []string{".hcl", ".toml"} {
+		if _, err := fs.Lstat(fsys, name+ext); !errors.Is(err, fs.ErrNotExist) {
+			return path.Join(dir, name+ext)
+		}
+	}
+	return ""
+}
+
 // MaxClients bounds the clients of a machine: each request is compared with the tokens of all of them.
 const MaxClients = 256
 

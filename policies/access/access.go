@@ -3,7 +3,9 @@
 package access
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -25,6 +27,13 @@ type Digest [sha256.Size]byte
 
 // DigestOf returns a token's.
 func DigestOf(token []byte) Digest { return sha256.Sum256(token) }
+
+// NewToken makes a token of 256 random bits, with a prefix that scanners for secrets can know.
+func NewToken() string {
+	var b [sha256.Size]byte
+	_, _ = rand.Read(b[:]) // crashes rather than fails
+	return "pfar_" + base64.RawURLEncoding.EncodeToString(b[:])
+}
 
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 

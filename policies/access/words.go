@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Identity says in words how a program shows that it is this client, and what its model may ask for.
+// Identity says in words how a program proves that it is this client, and whether its model may ask for new services.
 func (c Client) Identity() string {
 	if !c.Enabled {
 		return "disabled"

@@ -22,7 +22,7 @@ const (
 	Pin         Kind = "pin"         // definitions were accepted or forgotten
 	Approval    Kind = "approval"    // somebody was asked, or has answered
 	Session     Kind = "session"     // a session of the gate's was made, reset, …
-	Lifecycle   Kind = "lifecycle"   // a server has turned into another state
+	Lifecycle   Kind = "lifecycle"   // a server has changed its state, or a user had it started, stopped, …
 	Declaration Kind = "declaration" // a server's declaration is new, another, or gone
 	Policy      Kind = "policy"      // a policy or a client's declaration is new, another, or gone
 	SetUp       Kind = "set-up"      // a server's set-up has begun, was told that a value is refused, or has ended

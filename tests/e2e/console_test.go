@@ -384,7 +384,7 @@ await page.waitForSelector(".value, section.bad");`, map[string]any{"link": s.co
 	}
 	now = b.looks(`await page.goto(args.link); await page.click("nav >> text=Add");
 await page.click("text=Ping: Says what it is told");`, map[string]any{"link": s.console()})
-	if !strings.Contains(now.Text, "It is declared already") {
+	if !strings.Contains(now.Text, "Declared already: server") {
 		t.Errorf("when it runs: %s", now.Text)
 	}
 }

@@ -110,7 +110,7 @@ type Allowed struct {
 	Error string `json:"error,omitempty"`
 }
 
-// PageTalk is the part of a Message about a one-time page.
+// PageTalk is the part of a Message about a one-time page or a console.
 type PageTalk struct {
 	Listens *Listens    `json:"listens,omitempty"` // page: where it is
 	Acted   *Acted      `json:"acted,omitempty"`   // page: what a person has done there; a value is the attached file
@@ -130,16 +130,17 @@ type Question struct {
 	Number uint64 `json:"number"`
 }
 
-// LogWanted asks for the log of a server, which only who runs pfard gets.
+// LogWanted asks for the log of a server. Only the user who runs pfard gets it.
 type LogWanted struct {
 	Question
 	Server string `json:"server"`
 }
 
-// Records says what files are attached: of the audit, which whoever may open a console may read, or a server's log.
+// Records describes the attached files: the newest ones of the audit, which everybody with a console may read, or the
+// log of a server.
 type Records struct {
 	Question
-	Chains []string `json:"chains,omitempty"` // of each file the chain, the oldest file of one first; or the server
+	Chains []string `json:"chains,omitempty"` // of each file, the oldest of a chain first; of a log, its server
 	More   bool     `json:"more,omitempty"`   // there are older files
 	Error  string   `json:"error,omitempty"`  // why there are no files, in words
 }
@@ -150,8 +151,9 @@ const (
 	OrderStart   = "start"
 	OrderStop    = "stop"
 	OrderRestart = "restart"
-	OrderAllow   = "allow" // add Host to what Server may reach
-	OrderAdd     = "add"   // open a one-time page that sets up Server, a service of the catalogue
+	OrderAllow   = "allow"   // add Host to what Server may reach
+	OrderAdd     = "add"     // open a one-time page that sets up Server, a service of the catalogue
+	OrderClient  = "declare" // declare Client, which may use Servers
 )
 
 // Known is what a console shows beside what runs.
@@ -190,12 +192,16 @@ type Order struct {
 	Act    string `json:"act"` // one of those above
 	Server string `json:"server"`
 	Host   string `json:"host,omitempty"` // an entry of allowed_domains (egress.ParseEndpoint)
+
+	Client  string `json:"client,omitempty"`
+	Servers string `json:"servers,omitempty"` // names with spaces between them, or access.Every
 }
 
 // Ordered tells the result of an order.
 type Ordered struct {
 	Question
 	Link  string `json:"link,omitempty"`  // of the one-time page (page.Link); the console does not see the secrets
+	Token string `json:"token,omitempty"` // of the client that was declared; pfar keeps only its digest
 	Error string `json:"error,omitempty"` // why the order was not carried out, in words
 }
 

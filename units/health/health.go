@@ -1,4 +1,4 @@
-// Package health says in words what does not hold on this machine, and what needs its owner beside what servers want.
+// Package health makes the notes of a report: problems on this machine that need its owner.
 package health
 
 import (

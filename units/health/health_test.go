@@ -7,8 +7,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestBrokenServersAreNotJudged: of a server that does not run for its file's sake, what its tools do is not the
-// trouble.
+// TestBrokenServersAreNotJudged: a server with a broken file gets no note about its tools.
 func TestBrokenServersAreNotJudged(t *testing.T) {
 	notes := unjudged([]control.Server{
 		{Name: "unknown", Unknown: "x"}, {Name: "broken", Unknown: "x", Broken: true}, {Name: "known"},

@@ -33,6 +33,7 @@ type Task struct {
 	Server  string   `json:"server"`            // the name that it is to have
 	Asker   string   `json:"asker,omitempty"`   // the client whose model began it; "": a person at a terminal did
 	Program string   `json:"program,omitempty"` // that will run: "npm:NAME@VERSION"
+	Remote  string   `json:"remote,omitempty"`  // in place of Program: where the server runs, which nobody here confines
 	Sees    []string `json:"sees,omitempty"`    // files and folders
 	Reaches []string `json:"reaches,omitempty"` // hosts
 	Holds   []string `json:"holds,omitempty"`   // secrets, by what they are called

@@ -83,6 +83,8 @@ type Order struct {
 	Answers map[string]string `json:"answers,omitempty"` // to the questions of that entry
 	UID     int               `json:"uid"`               // who asked
 	Client  bool              `json:"client,omitempty"`  // by a client of the gateway
+
+	Gentle bool `json:"-"` // it ends no set-up of another server
 }
 
 // World is everything around the flows.
@@ -175,7 +177,7 @@ func (f *Flows) Begin(o Order) (id string, err error) {
 }
 
 // enter adds the flow of an order, or returns another one that has to end first. A client's flow gives way to a user's
-// flow for the same server.
+// flow for the same server. A gentle order is refused if it would end a flow of another server.
 func (f *Flows) enter(o Order) (before *running, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,6 +189,11 @@ func (f *Flows) enter(o Order) (before *running, err error) {
 		own := has.Principal == o.Flow.Principal
 		if has.Server == o.Flow.Server && !own && (o.Client || !r.order.Client) {
 			return nil, fmt.Errorf("%w: %s sets up %q", control.ErrBusy, has.Principal, has.Server)
+		}
+		if own && o.Gentle && has.Server != o.Flow.Server {
+			const words = "%w: another set-up of yours (%s) is under way; finish it with pfar add %[2]s, or cancel it " +
+				"with pfar add --cancel"
+			return nil, fmt.Errorf(words, control.ErrBusy, has.Server)
 		}
 		if own || has.Server == o.Flow.Server {
 			before = r

@@ -14,7 +14,7 @@ const page = await context.newPage();
 const soon = 360_000; // milliseconds, for a machine that is busy
 context.setDefaultTimeout(soon);
 const late = () => new Promise((_, reject) => setTimeout(reject, soon, "it does not end").unref());
-// steady is what look returns; a page that loads itself again meanwhile is looked at anew.
+// steady runs look, and runs it again if the page reloads meanwhile.
 const steady = async (look) => {
   for (;;) {
     try {
