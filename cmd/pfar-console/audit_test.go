@@ -308,7 +308,7 @@ func TestNoAudit(t *testing.T) {
 	o.site.archive.asks = func(attach.Question) error { t.Error("two pages read at a time"); return nil }
 	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := o.site.archive.read(ctx, nil); err == nil || !strings.Contains(err.Error(), "other pages are reading") {
+	if _, err := o.site.archive.read(ctx, nil); err == nil || !strings.Contains(err.Error(), "another page reads files") {
 		t.Errorf("while another page reads: %v", err)
 	}
 	if after := descriptors(t, o.dir.Path); after > before {
