@@ -37,7 +37,7 @@ func unchanged(err error) error {
 // noVersion is the error of a question for the newest version of a package.
 func noVersion(named string, err error) error {
 	code, _ := classify(err)
-	hint := "name a version of " + named
+	hint := "nothing was changed; the same command tries again, or name a version of " + named
 	if cutOff(err) {
 		hint = "nothing was changed; the same command tries again once pfard runs"
 	}

@@ -62,13 +62,12 @@ http {
 	server {
 		listen 443 ssl http2;
 		server_name %[3]s;
-		proxy_read_timeout 1s;
 		location /sse { proxy_read_timeout 1h; proxy_pass http://127.0.0.1:3002; }
 		location /message { proxy_pass http://127.0.0.1:3002; }
-		location = /brief { access_log /dev/stdout asked; proxy_pass http://127.0.0.1:3001/mcp; }
+		location = /brief { proxy_read_timeout 10s; access_log /dev/stdout asked; proxy_pass http://127.0.0.1:3001/mcp; }
 		location = /small { client_max_body_size 4k; proxy_pass http://127.0.0.1:3001/mcp; }
 		location = /gone { proxy_pass http://127.0.0.1:3004; }
-		location = /slow { proxy_pass http://127.0.0.1:3003; }
+		location = /slow { proxy_read_timeout 1s; proxy_pass http://127.0.0.1:3003; }
 		location = /later { add_header Retry-After 1000 always; return 429; }
 	}
 }
