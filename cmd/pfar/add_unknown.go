@@ -67,7 +67,8 @@ func (a *adding) unknown(ctx context.Context) error {
 // entrust asks for the secrets of an unknown server, and stores those that the vault does not have: the server needs
 // them in learning mode. left says what stays if nothing more is done.
 func (a *adding) entrust(ctx context.Context) (left string, err error) {
-	left = "nothing was changed"
+	const untouched = "nothing was changed"
+	left = untouched
 	if len(a.service.Secrets) == 0 {
 		return left, nil
 	}
@@ -97,8 +98,11 @@ func (a *adding) entrust(ctx context.Context) (left string, err error) {
 		_, err := a.control().Do(ctx, control.Request{Verb: control.Store, Key: k.Key, Secret: got.value})
 		if err != nil {
 			code, _ := classify(err)
-			if cutOff(err) {
+			switch {
+			case cutOff(err):
 				left = "nothing is declared; the vault may keep the secret, and the same command goes on"
+			case left == untouched:
+				left += "; the same command tries again"
 			}
 			return left, fail(code, "storing %s: %w", k.Key, err).withHint("%s", left)
 		}
