@@ -181,24 +181,6 @@ type adding struct {
 	file string // that is to have it
 }
 
-// rewrite is what the set-up does to the file of the declaration. pfard makes the text of a known service; of a set-up
-// that is joined, this process does not know it.
-func (a *adding) rewrite() rewrite {
-	r := rewrite{file: a.file, wanted: anyText}
-	if text := a.order().Text; text != nil && len(text.New) > 0 {
-		r.wanted = control.DigestOf(text.New)
-	}
-	return r
-}
-
-// left begins a hint with what has become of the file. A server that was declared before keeps its file.
-func (a *adding) left() string {
-	if a.file == "" {
-		return ""
-	}
-	return a.rewrite().outcome() + "; "
-}
-
 func (a *adding) server() string { return a.choices.Server }
 
 func (a *adding) add(ctx context.Context) error {

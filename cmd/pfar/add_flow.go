@@ -57,6 +57,24 @@ func (a *adding) carry(ctx context.Context, begin *control.SetUp) error {
 	return a.finish(ctx, last)
 }
 
+// rewrite is what the set-up does to the file of the declaration. pfard makes the text of a known service; of a set-up
+// that is joined, this process does not know it.
+func (a *adding) rewrite() rewrite {
+	r := rewrite{file: a.file, wanted: anyText}
+	if text := a.order().Text; text != nil && len(text.New) > 0 {
+		r.wanted = control.DigestOf(text.New)
+	}
+	return r
+}
+
+// left begins a hint with what has become of the file. A server that was declared before keeps its file.
+func (a *adding) left() string {
+	if a.file == "" {
+		return ""
+	}
+	return a.rewrite().outcome() + "; "
+}
+
 // join says that a set-up is joined. A server that is declared already keeps its file.
 func join(a *adding, report control.Report) {
 	if _, err := findServer(report, a.server()); err == nil {

@@ -58,7 +58,7 @@ type Record struct {
 	Findings  []Finding      `json:"findings,omitempty"` // of inspectors
 	Withheld  *Arguments     `json:"withheld,omitempty"` // what the client did not get for them, the last of it
 	Approver  string         `json:"approver,omitempty"` // who answered
-	Channel   string         `json:"channel,omitempty"`  // by what: "cli", "console", "hook", …; of a secret that is handed over, how: "env", "file", "broker"
+	Channel   string         `json:"channel,omitempty"`  // by what: "cli", "console", …; of a secret, how: "env", "file", …
 	To        string         `json:"to,omitempty"`       // which process of a server's it is handed to: "launcher", "bridge", …
 	Pin       string         `json:"pin,omitempty"`      // digest of the accepted definition
 	Policy    string         `json:"policy,omitempty"`   // digest of the policy that decided; "": that of Decision, likewise
