@@ -3,14 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/operator/wording"
 )
 
@@ -70,14 +68,9 @@ func offeredOf(one *session, o attach.Offer, declared, adds bool) offered {
 
 // adding opens the one-time page that sets up a service. The person consents there before anything is written.
 func adding(s *site, service string) taker {
-	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
-		if form["act"] != attach.OrderAdd {
-			s.finish(w, r, one, "add", notice{}, loopback.ErrForm)
-			return
-		}
-		o := attach.Order{Act: attach.OrderAdd, Server: service}
-		give(s, w, r, one, "add", o, ": its one-time page is ready. Nothing is installed yet. Open the page to go on.")
-	}
+	o := attach.Order{Act: attach.OrderAdd, Server: service}
+	const done = ": its one-time page is ready. Nothing is installed yet. Open the page to go on."
+	return ordering(s, "add", o, done)
 }
 
 // showAdd makes the page of the catalogue.

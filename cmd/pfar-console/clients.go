@@ -6,7 +6,6 @@ import (
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/attach"
-	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/operator/wording"
 )
 
@@ -25,7 +24,7 @@ type clientShown struct {
 	Commands []command
 }
 
-// command is one command, and what it is for.
+// command is a command with its purpose.
 type command struct{ What, Command string }
 
 // clientsPage shows the clients.
@@ -85,11 +84,7 @@ func showClients(s *site) maker {
 // declaring has pfard declare a client, and shows its token on the next page alone.
 func declaring(s *site) taker {
 	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
-		if form["act"] != attach.OrderClient {
-			s.finish(w, r, one, "clients", notice{}, loopback.ErrForm)
-			return
-		}
 		o := attach.Order{Act: attach.OrderClient, Client: form["name"], Servers: form["servers"]}
-		give(s, w, r, one, "clients", o, " is declared.")
+		ordering(s, "clients", o, " is declared.")(w, r, one, form)
 	}
 }

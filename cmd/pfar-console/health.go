@@ -12,7 +12,7 @@ import (
 // condition is the problems of this machine.
 type condition struct {
 	Rows    []wording.Row
-	Files   []string // what is wrong with declarations and policies
+	Files   []string // mistakes in declarations and policies
 	Notes   []string
 	Notices []string // that their hosts do not take
 }

@@ -47,8 +47,7 @@ func (o *opened) says(text string) {
 	}
 }
 
-// TestHealth: the page says what does not hold on the machine, what is wrong with files, and which notices do not
-// arrive.
+// TestHealth: the page shows problems of the machine, mistakes in files, and notices that do not arrive.
 func TestHealth(t *testing.T) {
 	o := openServers(t)
 	if page := o.do("GET", o.home+"health", "").text; !strings.Contains(page, "pfar has nothing to note") {
@@ -118,7 +117,7 @@ func TestDeclare(t *testing.T) {
 	}
 	o.site.orders.allowed.Store(true)
 	if page := o.page("clients"); !strings.Contains(page, `value="declare"`) {
-		t.Errorf("there is no form: %s", page)
+		t.Errorf("the page has no form: %s", page)
 	}
 	const token = "pfar_0123456789abcdef"
 	for answer, want := range map[attach.Ordered]string{

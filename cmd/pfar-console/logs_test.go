@@ -84,7 +84,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestHostileLog is TestHostileTexts for a log, in which a server writes what it likes.
+// TestHostileLog is TestHostileTexts for a log: the server chooses its lines.
 func TestHostileLog(t *testing.T) {
 	o := openServers(t)
 	o.site.orders.allowed.Store(true)

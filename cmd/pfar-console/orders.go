@@ -39,16 +39,21 @@ func give(
 	s.finish(w, r, one, next, n, err)
 }
 
-// entering opens the page for the secrets of a server.
-func entering(s *site, server string) taker {
+// ordering has pfard carry out an order that the page offers without a question.
+func ordering(s *site, next string, o attach.Order, done string) taker {
 	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
-		if form["act"] != attach.OrderSecrets {
-			s.finish(w, r, one, "wants", notice{}, loopback.ErrForm)
+		if form["act"] != o.Act {
+			s.finish(w, r, one, next, notice{}, loopback.ErrForm)
 			return
 		}
-		o := attach.Order{Act: attach.OrderSecrets, Server: server}
-		give(s, w, r, one, "wants", o, ": the one-time page for its secrets is ready.")
+		give(s, w, r, one, next, o, done)
 	}
+}
+
+// entering opens the page for the secrets of a server.
+func entering(s *site, server string) taker {
+	o := attach.Order{Act: attach.OrderSecrets, Server: server}
+	return ordering(s, "wants", o, ": the one-time page for its secrets is ready.")
 }
 
 // turned says what follows the orders that start and stop a server.

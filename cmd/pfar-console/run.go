@@ -89,8 +89,8 @@ func handed[T any](file *os.File) *T {
 	return &v
 }
 
-// follow takes what pfard hands over, until it hangs up: the nonces of links, what runs, what it knows, and the
-// answers to questions.
+// follow takes the messages of pfard until pfard hangs up: nonces of links, the report, the clients and the catalogue,
+// and answers to questions.
 func follow(pfard *attach.Conn, s *site, port uint16) {
 	for {
 		m, files, err := pfard.Receive()
