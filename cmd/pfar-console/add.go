@@ -9,7 +9,6 @@ import (
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/operator/wording"
 )
 
 // catalogue is the services that a person can add.
@@ -18,7 +17,7 @@ type catalogue struct{ Services []offered }
 // offered is one service, and what adds it: a form, or a command.
 type offered struct {
 	Title, Summary string
-	Rows           []wording.Row
+	Rows           rows
 	Name, Server   string // of the server with that name, which is declared, and the path of its page; "": there is none
 	Add            string // path of a form that opens the page of its set-up; "": there is none
 	Command        string
@@ -47,15 +46,10 @@ func offeredOf(one *session, o attach.Offer, declared, adds bool) offered {
 		Title: visible.Reveal(o.Title), Summary: visible.Reveal(o.Summary),
 		Command: visible.Reveal("pfar add " + o.Name),
 	}
-	row := func(name string, texts ...string) {
-		if text := strings.Join(texts, "\n"); text != "" {
-			show.Rows = append(show.Rows, wording.Row{Name: name, Text: visible.Reveal(text)})
-		}
-	}
-	row("runs", o.Runs)
-	row("reaches", cmp.Or(strings.Join(o.Reaches, ", "), "no host"))
+	show.Rows.add("runs", o.Runs)
+	show.Rows.add("reaches", cmp.Or(strings.Join(o.Reaches, ", "), "no host"))
 	for _, s := range o.Secrets {
-		row("secret", s)
+		show.Rows.add("secret", s)
 	}
 	switch {
 	case declared:

@@ -6,21 +6,20 @@ import (
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/attach"
-	"github.com/pfar/pfar/units/operator/wording"
 )
 
 // clientele is who may use servers, and where the endpoint is.
 type clientele struct {
-	Rows    []wording.Row // of the endpoint
-	Declare string        // path of a form for a new client; "": the person does not run pfard
+	Rows    rows   // of the endpoint
+	Declare string // path of a form for a new client; "": the person does not run pfard
 	Clients []clientShown
 }
 
-// clientShown is one client, and the commands for it. Only a terminal shows a client's token, once.
+// clientShown is one client, and the commands for it.
 type clientShown struct {
 	Name     string
-	Off      bool // it is let in nowhere
-	Rows     []wording.Row
+	Off      bool // it is disabled, or its file is broken
+	Rows     rows
 	Commands []command
 }
 
@@ -37,12 +36,8 @@ func clientsPage(s *site, one *session) (content, error) {
 		return c, errNothingSaid
 	}
 	var b clientele
-	if report.Endpoint != "" {
-		b.Rows = append(b.Rows, wording.Row{Name: "endpoint", Text: visible.Reveal(report.Endpoint)})
-	}
-	if report.Socket != "" {
-		b.Rows = append(b.Rows, wording.Row{Name: "socket", Text: visible.Reveal(report.Socket)})
-	}
+	b.Rows.add("endpoint", report.Endpoint)
+	b.Rows.add("socket", report.Socket)
 	if s.orders.allowed.Load() {
 		b.Declare = one.path("clients")
 	}
@@ -55,17 +50,12 @@ func clientsPage(s *site, one *session) (content, error) {
 
 func clientOf(c attach.Client) clientShown {
 	show := clientShown{Name: visible.Reveal(c.Name), Off: c.Off}
-	row := func(name, text string) {
-		if text != "" {
-			show.Rows = append(show.Rows, wording.Row{Name: name, Text: visible.Reveal(text)})
-		}
-	}
-	row("known by", c.Identity)
-	row("servers", c.Servers)
-	row("tools", c.Tools)
-	row("profile", c.Profile)
-	row("reason", c.Relax)
-	row("declared in", c.File)
+	show.Rows.add("known by", c.Identity)
+	show.Rows.add("servers", c.Servers)
+	show.Rows.add("tools", c.Tools)
+	show.Rows.add("profile", c.Profile)
+	show.Rows.add("reason", c.Relax)
+	show.Rows.add("declared in", c.File)
 	if c.File != "" {
 		name := visible.Reveal(c.Name)
 		show.Commands = []command{

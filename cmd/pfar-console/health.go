@@ -6,12 +6,11 @@ import (
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/health"
-	"github.com/pfar/pfar/units/operator/wording"
 )
 
 // condition is the problems of this machine.
 type condition struct {
-	Rows    []wording.Row
+	Rows    rows
 	Files   []string // mistakes in declarations and policies
 	Notes   []string
 	Notices []string // that their hosts do not take
@@ -26,15 +25,10 @@ func healthPage(ctx context.Context, s *site) (content, error) {
 		return c, errNothingSaid
 	}
 	var b condition
-	row := func(name, text string) {
-		if text != "" {
-			b.Rows = append(b.Rows, wording.Row{Name: name, Text: visible.Reveal(text)})
-		}
-	}
-	row("version", report.Version)
-	row("endpoint", report.Endpoint)
+	b.Rows.add("version", report.Version)
+	b.Rows.add("endpoint", report.Endpoint)
 	for _, f := range report.SetUps {
-		row("set-up", f.Server+": "+f.Detail+"; to go on: pfar add "+f.Server+"; to cancel: pfar add --cancel")
+		b.Rows.add("set-up", f.Server+": "+f.Detail+"; to go on: pfar add "+f.Server+"; to cancel: pfar add --cancel")
 	}
 	for _, d := range report.Diagnostics {
 		b.Files = append(b.Files, visible.Reveal(strings.TrimSpace(d.Text)))

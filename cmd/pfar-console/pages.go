@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/operator/ask"
+	"github.com/pfar/pfar/units/operator/wording"
 )
 
 var (
@@ -185,6 +186,16 @@ func (s *site) finish(w http.ResponseWriter, r *http.Request, one *session, next
 	}
 	s.say(one, n)
 	http.Redirect(w, r, one.path(next), http.StatusSeeOther)
+}
+
+// rows are texts of a page, each with a name.
+type rows []wording.Row
+
+// add adds a row, unless its text is empty.
+func (r *rows) add(name, text string) {
+	if text != "" {
+		*r = append(*r, wording.Row{Name: name, Text: visible.Reveal(text)})
+	}
 }
 
 // folded is a list: a page shows First, unfolds More, and prints how many entries are Left.

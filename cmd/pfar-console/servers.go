@@ -52,14 +52,7 @@ type server struct {
 	State      string
 	Bad        bool   // somebody has to do something
 	Words      string // of its state
-	Rows       []wording.Row
-}
-
-// row adds a row, unless its text is empty.
-func (r *server) row(name, text string) {
-	if text != "" {
-		r.Rows = append(r.Rows, wording.Row{Name: name, Text: visible.Reveal(text)})
-	}
+	Rows       rows
 }
 
 func (s *site) serversPage(ctx context.Context, one *session) (content, error) {
@@ -93,11 +86,11 @@ func serverOf(one *session, s control.Server, lacks []wants.Want) server {
 	if s.Stale {
 		r.Words = strings.TrimPrefix(r.Words+"; its file is broken: the last good version is in force", "; ")
 	}
-	r.row("tools", fmt.Sprint(s.Tools))
-	r.row("last refusal", s.LastRefusal)
+	r.Rows.add("tools", fmt.Sprint(s.Tools))
+	r.Rows.add("last refusal", s.LastRefusal)
 	for _, w := range lacks {
 		if w.Server == s.Name {
-			r.row("wants", w.What+": "+w.Command)
+			r.Rows.add("wants", w.What+": "+w.Command)
 		}
 	}
 	return r
@@ -133,12 +126,12 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	}
 	declared := report.Servers[i]
 	b := oneServer{server: serverOf(one, declared, lacks)}
-	b.row("about", declared.Description)
-	b.row("label", declared.Label)
-	b.row("since", moment(declared.Since))
-	b.row("url", declared.URL)
-	b.row("declared in", declared.File)
-	b.row("log", declared.Log)
+	b.Rows.add("about", declared.Description)
+	b.Rows.add("label", declared.Label)
+	b.Rows.add("since", moment(declared.Since))
+	b.Rows.add("url", declared.URL)
+	b.Rows.add("declared in", declared.File)
+	b.Rows.add("log", declared.Log)
 	if s.orders.allowed.Load() {
 		b.Turns, b.Seen = turnsOf(declared.State)
 		if !report.Journal {

@@ -53,7 +53,10 @@ func declareClient(d *daemon, p control.Peer, name string, servers []string) (to
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	return token, durable.WriteFile(path, text)
+	if err := durable.WriteFile(path, text); err != nil {
+		return "", err
+	}
+	return token, nil
 }
 
 // servable returns why a client cannot be declared with servers; nil: they are declared, or all are meant.
