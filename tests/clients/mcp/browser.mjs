@@ -10,21 +10,32 @@ const browser = await chromium.launch({
 });
 // The tests' authorization server has a certificate of its own making, which no browser knows.
 const context = await browser.newContext({ ignoreHTTPSErrors: true });
-const page = await context.newPage();
 const soon = 360_000; // milliseconds, for a machine that is busy
 context.setDefaultTimeout(soon);
 const late = () => new Promise((_, reject) => setTimeout(reject, soon, "it does not end").unref());
+// What Chromium says if a page reloads itself while it is looked at, or while it is told to load.
+const reloaded = /Execution context was destroyed|Not attached to an active page|interrupted by another navigation/;
 // steady runs look, and runs it again if the page reloads meanwhile.
 const steady = async (look) => {
   for (;;) {
     try {
       return await look();
     } catch (e) {
-      if (!e.message.includes("Execution context was destroyed")) throw e;
-      await page.waitForLoadState();
+      if (!reloaded.test(e.message)) throw e;
     }
   }
 };
+// What only looks is steady on every page.
+const newPage = context.newPage.bind(context);
+context.newPage = async () => {
+  const page = await newPage();
+  for (const name of ["goto", "reload", "innerText", "innerHTML", "getAttribute", "waitForSelector", "waitForFunction"]) {
+    const once = page[name].bind(page);
+    page[name] = (...args) => steady(() => once(...args));
+  }
+  return page;
+};
+const page = await context.newPage();
 const Script = Object.getPrototypeOf(async () => {}).constructor;
 const run = (script, args) => new Script("page", "context", "args", "steady", script)(page, context, args, steady);
 for await (const line of createInterface({ input: process.stdin })) {
