@@ -67,7 +67,7 @@ func (a *adding) rewrite() rewrite {
 	return r
 }
 
-// left begins a hint with what has become of the file. A server that was declared before keeps its file.
+// left starts a hint: it says what happened to the file. A server that was declared before keeps its file.
 func (a *adding) left() string {
 	if a.file == "" {
 		return ""
