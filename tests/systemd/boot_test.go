@@ -202,7 +202,7 @@ func TestLastWords(t *testing.T) {
 			kill -STOP $journald
 			trap 'kill -CONT $journald' EXIT
 			begin=$(date +%s%N)
-			kill -KILL $(cat "$group/cgroup.procs")
+			kill -KILL $(cat "$group/cgroup.procs") || : # some end with the first of them
 			sleep 0.3 # longer than a launcher takes to end, if it does not wait
 			kill -CONT $journald
 			echo $((($(date +%s%N) - begin) / 1000000))`, "sh", name)))
