@@ -1,0 +1,49 @@
+(() => {
+"use strict";
+const body = document.body, told = document.getElementById("told");
+const tell = (words) => { told.textContent = words; told.hidden = false; };
+const put = (form, name, value) => {
+  const field = document.createElement("input");
+  field.type = "hidden"; field.name = name; field.value = value;
+  form.append(field);
+};
+const sign = async (options) => JSON.stringify(await navigator.credentials.get({
+  publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options),
+}));
+const make = async (options) => JSON.stringify(await navigator.credentials.create({
+  publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options),
+}));
+const prove = async (form, by) => {
+  if (form.dataset.options) {
+    const options = JSON.parse(form.dataset.options);
+    put(form, "proof", await (form.dataset.makes ? make : sign)(options));
+    return;
+  }
+  const at = form.getAttribute("action");
+  const answer = await fetch(body.dataset.home + "sign/" + at.slice(body.dataset.home.length), {
+    method: "POST", body: new URLSearchParams(new FormData(form, by)), redirect: "error",
+  });
+  if (!answer.ok) throw new Error(await answer.text());
+  const { nonce, options } = await answer.json();
+  if (!options) return;
+  const proof = await sign(options);
+  put(form, "nonce", nonce);
+  put(form, "proof", proof);
+};
+document.addEventListener("submit", async (event) => {
+  const form = event.target, by = event.submitter;
+  if (form.dataset.leave) return;
+  event.preventDefault();
+  told.hidden = true;
+  try {
+    if (!window.PublicKeyCredential || !PublicKeyCredential.parseRequestOptionsFromJSON)
+      throw new Error("this browser has no passkeys for pages; take a newer one");
+    await prove(form, by);
+  } catch (error) {
+    tell("Nothing was done: " + (error.name === "NotAllowedError" ? "you did not use your passkey" : error.message));
+    return;
+  }
+  if (by && by.name) put(form, by.name, by.value);
+  form.submit();
+});
+})();
