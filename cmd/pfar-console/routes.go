@@ -16,7 +16,13 @@ import (
 	"github.com/pfar/pfar/units/loopback"
 )
 
-const outside = "there is no such page, or you are not signed in: run \"pfar console\" for a new link"
+const (
+	outside = "there is no such page, or you are not signed in: run \"pfar console\" for a new link"
+	ended   = "there is no such page, or you are not signed in any more: open / and sign in again"
+	strange = "open the link exactly as pfar printed it: the page has no other address"
+	nobody  = "pfar knows no operator and no invitation for this address. If you have a link, open it exactly as it was " +
+		"printed. Else ask the administrator of pfar to run pfar operator invite NAME --at https://HOST:PORT"
+)
 
 // ServeHTTP answers requests that have a link or a session. All other requests get one and the same answer.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -26,7 +32,10 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		loopback.Guard(w.Header(), policy)
 	}
 	if !s.has(r) {
-		const words = "open the link exactly as pfar printed it: the page has no other address"
+		words := strange
+		if s.entrance != nil {
+			words = nobody
+		}
 		loopback.Refuse(w, http.StatusMisdirectedRequest, words)
 		return
 	}
@@ -47,7 +56,11 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if one == nil || !known {
-		loopback.Refuse(w, http.StatusNotFound, outside)
+		words := outside
+		if s.entrance != nil {
+			words = ended
+		}
+		loopback.Refuse(w, http.StatusNotFound, words)
 		return
 	}
 	s.serve(w, r, one, rest)

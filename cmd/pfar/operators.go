@@ -13,13 +13,13 @@ import (
 )
 
 const operatorHelp = `Say who may answer calls from another machine, at the console for other machines. People sign
-in there with a passkey: a phone, a security key, or the computer itself.
+in there with a passkey, which a phone, a security key or a computer keeps.
 
-"pfar operator invite NAME" prints a link. Whoever opens it adds a passkey, and is NAME from then on.
-The role says what NAME may do. "look" sees all pages. "approve" also answers calls and makes clean sessions.
-"change" also accepts what servers offer, and removes labels and stains.
+"pfar operator invite NAME" prints a link. Whoever first adds a passkey with it is NAME from then on.
+The role says what NAME may do. "look" sees the pages. "approve" also answers calls, gives grants and makes clean
+sessions. "change" also accepts definitions, resets, thaws and ends sessions, and removes stains.
 
-The console has to run first; pfard(8) says how to start it. Only root and the user who runs pfar invite people.`
+Start the console first; see pfard(8). Only root and the user who runs pfar can invite, list and remove operators.`
 
 // operatorVerb says who the operators at other machines are.
 type operatorVerb struct{ *pfar }
@@ -37,7 +37,7 @@ func (o operatorVerb) operatorCommand() *cobra.Command {
 	group.AddCommand(o.inviteCommand(),
 		o.verb("list", "List the operators, and who is invited", alone(o.list)),
 		o.outputFlag(&cobra.Command{
-			Use: "remove NAME", Short: "Remove an operator with all passkeys, and end the invitation",
+			Use: "remove NAME", Short: "Remove an operator, all their passkeys and an open invitation",
 			ValidArgsFunction: offerFirst(o.offered), RunE: onOne(o.remove),
 		}),
 	)
@@ -55,7 +55,7 @@ func (o operatorVerb) inviteCommand() *cobra.Command {
 		},
 	})
 	cmd.Flags().StringVar(&role, "role", "", "`ROLE` of the operator: look, approve or change")
-	cmd.Flags().StringVar(&at, "at", "", "`URL` of the console, https://NAME:PORT; by default the one of the last passkey")
+	cmd.Flags().StringVar(&at, "at", "", "`URL` of the console, https://HOST:PORT; by default the one of the newest passkey")
 	var roles []string
 	for _, r := range passkey.Roles {
 		roles = append(roles, string(r))
@@ -83,7 +83,7 @@ func (o operatorVerb) invite(ctx context.Context, want control.Invited) error {
 	}
 	name := escape(want.Name, oneLine)
 	fmt.Fprintf(o.stderr, "\nGive %s this link:\n\n  %s\n\n", name, escape(r.Link, oneLine))
-	fmt.Fprintf(o.stderr, "The link works once, within an hour. Whoever opens it first becomes %s.\n", name)
+	fmt.Fprintf(o.stderr, "The link works once, within an hour. Whoever first adds a passkey with it becomes %s.\n", name)
 	return nil
 }
 
@@ -106,7 +106,8 @@ func (o operatorVerb) list(ctx context.Context) error {
 		})
 	}
 	if len(r.Operators)+len(r.Invited) == 0 {
-		fmt.Fprintln(o.stderr, "there are no operators: pfar operator invite NAME --role approve --at https://NAME:PORT")
+		fmt.Fprintln(o.stderr, "nobody can sign in at the console for other machines: "+
+			"pfar operator invite NAME --role approve --at https://HOST:PORT")
 		return nil
 	}
 	if len(r.Operators) > 0 {

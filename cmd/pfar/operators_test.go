@@ -57,7 +57,7 @@ func TestOperator(t *testing.T) {
 	}
 	_, says := run(exitOK, "invite", "alice", "--role", "approve", "--at", "https://pfar.example.com:7443")
 	const link = "\nGive alice this link:\n\n  https://pfar.example.com:7443/enroll/NONCE\n\n" +
-		"The link works once, within an hour. Whoever opens it first becomes alice.\n"
+		"The link works once, within an hour. Whoever first adds a passkey with it becomes alice.\n"
 	if says != link {
 		t.Errorf("invite says %q, want %q", says, link)
 	}

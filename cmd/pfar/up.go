@@ -30,7 +30,8 @@ user of this machine can read them, with the names of servers and tools. OTEL_EX
 where traces go.
 
 With --console 0.0.0.0:7443, --console-cert and --console-key, pfar serves the console for other machines at
-https://NAME:7443: people whom you invite sign in there with passkeys (pfar operator --help).
+https://HOST:7443, where HOST is the name in the certificate. People whom you invite sign in there with passkeys
+(pfar operator --help). Root cannot use it.
 
 With --json, pfar prints one report for each change, on one line.`
 

@@ -67,14 +67,14 @@ func (o *operators) invitable(one passkey.Operator, fresh bool, origin string, o
 	case fault != "":
 		return fmt.Errorf("the name %q %s", one.Name, fault)
 	case one.Role == "":
-		return fmt.Errorf("%q is new and needs a role: look, approve or change", one.Name)
+		return fmt.Errorf("%q is a new operator: add --role look, --role approve or --role change", one.Name)
 	case !slices.Contains(passkey.Roles, one.Role):
 		return fmt.Errorf("there is no role %.40q; use look, approve or change", one.Role)
 	case origin == "":
-		return fmt.Errorf("%q has no passkey yet: name the address of the console, such as https://pfar.example.com:7443",
-			one.Name)
+		const words = "%q has no passkey yet: add the console's address, such as --at https://pfar.example.com:7443"
+		return fmt.Errorf(words, one.Name)
 	case others >= maxInvitations:
-		return fmt.Errorf("%d people are invited, as many as pfar takes; wait until one of them has a passkey",
+		return fmt.Errorf("%d people are invited, as many as pfar takes: wait until one of them has a passkey, or an hour",
 			maxInvitations)
 	}
 	return o.room(one, fresh)
@@ -84,10 +84,10 @@ func (o *operators) invitable(one passkey.Operator, fresh bool, origin string, o
 func (o *operators) room(one passkey.Operator, fresh bool) error {
 	switch {
 	case fresh && len(o.list) >= maxOperators:
-		return fmt.Errorf("there are %d operators, as many as pfar takes; remove one first", maxOperators)
+		return fmt.Errorf("there are %d operators, as many as pfar takes: first run pfar operator remove NAME", maxOperators)
 	case len(one.Keys) >= maxPasskeys:
-		return fmt.Errorf("%q has %d passkeys, as many as pfar takes; remove this operator, and invite them anew",
-			one.Name, maxPasskeys)
+		const words = "%q has %d passkeys, as many as pfar takes: run pfar operator remove %[1]s, then invite %[1]s again"
+		return fmt.Errorf(words, one.Name, maxPasskeys)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (o *operators) enroll(by audit.Record, nonce string, key *passkey.Key) erro
 	return o.change(func() error {
 		i, others := o.invitation(nonce)
 		if i.Operator == "" {
-			return fmt.Errorf("%w: this link was used or replaced, or is older than an hour; ask for another one",
+			return fmt.Errorf("%w: this link was used or replaced, or has expired: ask the administrator for another one",
 				control.ErrDenied)
 		}
 		one := passkey.Find(o.list, i.Operator)

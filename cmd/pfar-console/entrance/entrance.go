@@ -166,6 +166,16 @@ func (e *Entrance) signer(origin string, challenge, response []byte) (passkey.Op
 }
 
 const (
+	signInWords = "Sign in with your passkey. If you have none, ask the administrator of pfar for a link " +
+		"(pfar operator invite)."
+	notHere = "there is no such page, or you are not signed in: open / and sign in"
+	badLink = "this link does not work: it was used or replaced, or has expired. Ask the administrator of pfar for a " +
+		"new one (pfar operator invite)"
+	badPasskey = "This passkey is not one of an operator here, or you took more than 5 minutes. Try again, or ask the " +
+		"administrator of pfar for a link."
+)
+
+const (
 	maxForm    = 16 << 10 // bytes
 	signInPath = "/sign-in"
 	enrollPath = "/enroll/"
@@ -214,14 +224,14 @@ func (e *Entrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == iconPath && r.Method == http.MethodGet:
 		serveIcon(w)
 	default:
-		loopback.Refuse(w, http.StatusNotFound, "there is no such page, or you are not signed in: open /")
+		loopback.Refuse(w, http.StatusNotFound, notHere)
 	}
 }
 
 func signInDoor(e *Entrance, origin string) door {
 	challenge := e.challenge(signInAs)
 	return door{
-		Title: "Sign in", Words: "Your passkey shows who you are. pfar's operator gives you a link to add one.",
+		Title: "Sign in", Words: signInWords,
 		Action: signInPath, Button: "Sign in with a passkey",
 		Options: inJSON(webauthn.Ask(origin, challenge, nil)), Challenge: encode(challenge),
 	}
@@ -256,7 +266,7 @@ func (e *Entrance) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 	origin := OriginOf(r)
 	d := signInDoor(e, origin)
-	d.Refused = "This passkey is not one of an operator here, or you took too long. Try again."
+	d.Refused = badPasskey
 	if !e.challenged(signInAs, challenge) {
 		e.showDoor(w, d)
 		return
@@ -274,8 +284,7 @@ func (e *Entrance) enroll(w http.ResponseWriter, r *http.Request, nonce string, 
 	origin := OriginOf(r)
 	i := e.invitation(nonce, origin)
 	if len(nonce) != len(page.NewNonce()) || i == nil {
-		const words = "this link was used, or is too old: ask for a new one (pfar operator invite)"
-		loopback.Refuse(w, http.StatusNotFound, words)
+		loopback.Refuse(w, http.StatusNotFound, badLink)
 		return
 	}
 	d := enrollDoor(e, origin, nonce, *i)
@@ -318,7 +327,7 @@ func (e *Entrance) enrolled(ctx context.Context, nonce, origin string, challenge
 		return "Nothing was stored: " + err.Error() + "."
 	}
 	if err := e.host.Enroll(ctx, nonce, &k); err != nil {
-		return "Nothing was stored: " + visible.Reveal(err.Error())
+		return "Nothing was stored: " + visible.Reveal(err.Error()) + "."
 	}
 	return ""
 }

@@ -37,10 +37,15 @@ document.addEventListener("submit", async (event) => {
   told.hidden = true;
   try {
     if (!window.PublicKeyCredential || !PublicKeyCredential.parseRequestOptionsFromJSON)
-      throw new Error("this browser has no passkeys for pages; take a newer one");
+      throw new Error("this browser is too old for passkeys on this page: update it");
     await prove(form, by);
   } catch (error) {
-    tell("Nothing was done: " + (error.name === "NotAllowedError" ? "you did not use your passkey" : error.message));
+    const words = {
+      NotAllowedError:
+        "the browser got no passkey: you cancelled, it took too long, or this device has none for this page",
+      InvalidStateError: "this device already has a passkey of this operator: use another device",
+    }[error.name] || error.message.replace(/^nothing was done: /, "");
+    tell("Nothing was done: " + words);
     return;
   }
   if (by && by.name) put(form, by.name, by.value);

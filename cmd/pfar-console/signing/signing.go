@@ -20,7 +20,9 @@ type Form struct {
 }
 
 // ErrUnsigned is the error of a request without a signature.
-var ErrUnsigned = &ask.Refusal{Reason: "your browser did not sign it with your passkey; allow this page its script"}
+var ErrUnsigned = &ask.Refusal{
+	Reason: "your browser did not sign it with your passkey: allow JavaScript for this page, and try again",
+}
 
 type formKey struct{}
 

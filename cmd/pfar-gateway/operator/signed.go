@@ -2,6 +2,7 @@ package operator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -180,12 +181,9 @@ func needed(pattern string) passkey.Role {
 
 // lacks says how an operator gets the role that an act needs.
 func lacks(o passkey.Operator, needs passkey.Role) string {
-	may := o.Role
-	if !may.May(may) {
-		may = "nothing"
-	}
-	const words = "%s may %s, and this needs the role %s: run pfar operator invite %[1]s --role %[3]s"
-	return fmt.Sprintf(words, o.Name, may, needs)
+	const words = "%s has the role %s, and this needs the role %s: ask the administrator of pfar to run " +
+		"pfar operator invite %[1]s --role %[3]s"
+	return fmt.Sprintf(words, o.Name, cmp.Or(o.Role, "none"), needs)
 }
 
 // nonces are those that were given out, until a request names them.

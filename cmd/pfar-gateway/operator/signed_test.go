@@ -148,7 +148,7 @@ func TestUnsigned(t *testing.T) {
 	at := "/approvals/" + shown.ID
 	target, body := at+"/approve", `{"digest":"`+shown.Digest+`"}`
 	const none, old, wrong = "has no signature of a passkey", "used before, or is older", "no passkey of this operator"
-	const invite = ", and this needs the role approve: run pfar operator invite "
+	const invite = ", and this needs the role approve: ask the administrator of pfar to run pfar operator invite "
 	stranger, alice := passkeytest.New(t, console), w.keys["alice"]
 	for name, c := range map[string]struct {
 		forge  forgery
@@ -181,8 +181,8 @@ func TestUnsigned(t *testing.T) {
 		}), 401, wrong},
 		"a person not verified": {w.bent(func(k *passkeytest.Authenticator) { k.Flags = passkeytest.Present }), 401, wrong},
 
-		"who may look":    {signs("bob", w.keys["bob"]), 403, "bob may look" + invite + "bob --role approve"},
-		"who has no role": {signs("dave", w.keys["dave"]), 403, "dave may nothing" + invite + "dave --role approve"},
+		"who may look":    {signs("bob", w.keys["bob"]), 403, "bob has the role look" + invite + "bob --role approve"},
+		"who has no role": {signs("dave", w.keys["dave"]), 403, "dave has the role none" + invite + "dave --role approve"},
 	} {
 		proofs := c.forge(w.act("POST", target, body))
 		status, got := w.ask("POST", target, body, proofs...)
@@ -198,7 +198,7 @@ func TestUnsigned(t *testing.T) {
 	if now, err := w.Approvals.Show(shown.ID); err != nil || now.State != approval.Pending || len(w.acts) != 0 {
 		t.Errorf("%+v, %v, %+v", now, err, w.acts)
 	}
-	for _, want := range []string{"mallory", "bob may look", target} {
+	for _, want := range []string{"mallory", "bob has the role", target} {
 		if !strings.Contains(w.log.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, &w.log)
 		}
