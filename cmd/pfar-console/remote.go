@@ -23,14 +23,12 @@ type host struct{ *site }
 
 func (h host) Known() *attach.Known { return h.known.Load() }
 
-func (h host) SignIn(w http.ResponseWriter, r *http.Request, operator string) {
-	signIn(h.site, w, r, operator)
+func (h host) SignIn(w http.ResponseWriter, r *http.Request, operator string, key []byte) {
+	signIn(h.site, w, r, operator, key)
 }
 
 // Enroll has pfard store a passkey.
 func (h host) Enroll(ctx context.Context, nonce string, k *passkey.Key) error {
-	ctx, cancel := context.WithTimeout(ctx, orderTime)
-	defer cancel()
 	_, err := h.orders.send(ctx, attach.Order{Act: attach.OrderEnroll, Nonce: nonce, Key: k})
 	return err
 }

@@ -316,6 +316,14 @@ func TestSignedActs(t *testing.T) {
 	if w := r.visits(http.MethodGet, r.home+"add", nil); strings.Contains(w.Body.String(), `href="`+r.home+`add"`) {
 		t.Error("the pages lead to the catalogue, whose one-time pages are on another machine")
 	}
+	again := passkey.Operator{Name: "alice", Role: passkey.Change, Keys: []passkey.Key{passkeytest.New(t, away).Key()}}
+	r.site.known.Store(&attach.Known{Operators: []passkey.Operator{again}})
+	if w := r.visits(http.MethodGet, r.home, nil); w.Code != http.StatusSeeOther {
+		t.Errorf("the browser of a passkey that was removed is signed in by another one: %d", w.Code)
+	}
+	r.knows(passkey.Approve)
+	r.cookie = nil
+	r.signIn()
 	r.site.known.Store(&attach.Known{Operators: []passkey.Operator{{Name: "bob", Role: passkey.Look, Keys: []passkey.Key{
 		passkeytest.New(t, away).Key(),
 	}}}})

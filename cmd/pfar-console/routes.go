@@ -24,7 +24,8 @@ const (
 		"printed. Else ask the administrator of pfar to run pfar operator invite NAME --at https://HOST:PORT"
 )
 
-// ServeHTTP answers requests that have a link or a session. All other requests get one and the same answer.
+// ServeHTTP answers requests that have a link or a session. On loopback all other requests get one and the same answer;
+// for other machines they get the entrance.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.entrance != nil {
 		loopback.Guard(w.Header(), remotePolicy)
@@ -174,10 +175,11 @@ func prepare(s *site, w http.ResponseWriter, r *http.Request, one *session, rest
 	if form == nil {
 		return
 	}
-	f, scratch := &signing.Form{}, *one // the taker leaves its words to another page, and ends no session
+	// The taker leaves its words to a session that no page shows, and ends none.
+	f, scratch := &signing.Form{}, session{operator: one.operator, handle: one.handle, turn: one.turn}
 	do(nowhere{http.Header{}}, f.With(r), &scratch, form)
 	keys := passkey.Find(s.entrance.Operators(), one.operator).Keys
-	answer, err := f.Ask(r.Context(), s.desk.http, entrance.OriginOf(r), keys)
+	answer, err := f.Ask(r.Context(), s.desk.http, one.operator, entrance.OriginOf(r), keys)
 	if err != nil {
 		loopback.Refuse(w, http.StatusServiceUnavailable, words(err))
 		return

@@ -70,7 +70,16 @@ func run(ctx context.Context, o options) error {
 	h := loopback.Server(s)
 	defer h.Close()
 	failed, over := make(chan error, 1), make(chan struct{})
-	go func() { failed <- h.Serve(l) }()
+	go func() {
+		if o.remote { // before, it knows nobody
+			select {
+			case <-s.told:
+			case <-ctx.Done():
+				return
+			}
+		}
+		failed <- h.Serve(l)
+	}()
 	go func() {
 		defer close(over)
 		follow(pfard, s, port)
@@ -120,8 +129,12 @@ func follow(pfard *attach.Conn, s *site, port uint16) {
 			continue
 		}
 		if m.Known && len(files) == 1 {
-			if now := handed[attach.Known](files[0]); now != nil {
-				s.known.Store(now)
+			now := handed[attach.Known](files[0])
+			if now == nil {
+				return // what it knew may let in somebody who was removed
+			}
+			if s.known.Swap(now) == nil {
+				close(s.told)
 			}
 			continue
 		}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-console/entrance"
-	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/page"
@@ -34,6 +33,7 @@ type site struct {
 	now      func() time.Time
 	idle     *time.Timer // fires when nobody has used the pages for idleTime
 	runs     *running
+	told     chan struct{}                // closed when known is there
 	known    atomic.Pointer[attach.Known] // nil: pfard has not sent it yet
 	orders   *commander
 	archive  *archive
@@ -56,6 +56,7 @@ type link struct {
 // that is why it cannot be a __Host- cookie, whose path is /.
 type session struct {
 	operator string // who signs each act with a passkey; "": the user of this machine
+	key      []byte // the id of the operator's passkey
 	handle   string // in its paths
 	secret   string // its cookie
 	turn     string // in its forms
@@ -81,7 +82,7 @@ func newSite(port int, gateway *http.Client, now func() time.Time) *site {
 	names := loopback.NamesAt(port)
 	return &site{
 		has:  func(r *http.Request) bool { return names.Has(r.Host) },
-		desk: desk{gateway}, now: now, idle: time.NewTimer(idleTime), runs: newRunning(),
+		told: make(chan struct{}), desk: desk{gateway}, now: now, idle: time.NewTimer(idleTime), runs: newRunning(),
 		orders: newCommander(), archive: newArchive(), most: most{sessions: 8, streams: 6},
 	}
 }
@@ -121,13 +122,13 @@ func (s *site) redeem(path string) *session {
 	if !good {
 		return nil
 	}
-	return begin(s, "")
+	return begin(s, "", nil)
 }
 
 // begin begins a session, of an operator or of the user of this machine. It is called with s.mu held.
-func begin(s *site, operator string) *session {
+func begin(s *site, operator string, key []byte) *session {
 	one := &session{
-		operator: operator, handle: rand.Text(), secret: rand.Text(), turn: rand.Text(), last: s.now(),
+		operator: operator, key: key, handle: rand.Text(), secret: rand.Text(), turn: rand.Text(), last: s.now(),
 	}
 	if s.sessions = append(s.sessions, one); len(s.sessions) > s.most.sessions {
 		s.sessions = s.sessions[1:]
@@ -137,9 +138,9 @@ func begin(s *site, operator string) *session {
 }
 
 // signIn begins a session for an operator, whose browser gets its cookie.
-func signIn(s *site, w http.ResponseWriter, r *http.Request, operator string) {
+func signIn(s *site, w http.ResponseWriter, r *http.Request, operator string, key []byte) {
 	s.mu.Lock()
-	one := begin(s, operator)
+	one := begin(s, operator, key)
 	s.mu.Unlock()
 	http.SetCookie(w, one.cookie(true))
 	http.Redirect(w, r, one.path(""), http.StatusSeeOther)
@@ -152,9 +153,9 @@ func (s *session) cookie(secure bool) *http.Cookie {
 	}
 }
 
-// over reports whether a session has ended: nobody used it, or its operator was removed.
+// over reports whether a session has ended: nobody used it, or its operator has that passkey no more.
 func over(s *site, o *session) bool {
-	return s.now().Sub(o.last) >= idleTime || s.entrance != nil && !s.entrance.Role(o.operator).May(passkey.Look)
+	return s.now().Sub(o.last) >= idleTime || s.entrance != nil && !s.entrance.Holds(o.operator, o.key)
 }
 
 // within splits a path of a session's into its handle and the rest: "/c/HANDLE/call/ID".

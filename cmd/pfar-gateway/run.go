@@ -307,6 +307,9 @@ func (a asked) refused(ctx context.Context, server, session string) (refused egr
 // askAgain is the longest pause until pfard is asked again what it has to tell, after it has hung up.
 const askAgain = 30 * time.Second
 
+// maxPasskey is how many connections the socket of passkeys has at once: the console for other machines needs no more.
+const maxPasskey = 192
+
 // followDemand tells the registry which servers are on demand, and which of them sleep, until ctx ends.
 func (g *gateway) followDemand(ctx context.Context) {
 	g.followPfard(ctx, "which servers are on demand", askAgain, func(heard func()) error {
@@ -432,7 +435,7 @@ func (o options) clients(g *gateway, l listeners, guarded http.Handler, log *slo
 	if l.passkey != nil {
 		h := g.desk().Signed(g.signers, time.Now)
 		servers = append(servers, h)
-		go func() { failed <- h.Serve(limit(l.passkey, most/4, log)) }()
+		go func() { failed <- h.Serve(limit(l.passkey, min(most/4, maxPasskey), log)) }()
 	}
 	return servers, nil
 }

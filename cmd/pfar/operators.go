@@ -55,7 +55,7 @@ func (o operatorVerb) inviteCommand() *cobra.Command {
 		},
 	})
 	cmd.Flags().StringVar(&role, "role", "", "`ROLE` of the operator: look, approve or change")
-	cmd.Flags().StringVar(&at, "at", "", "`URL` of the console, https://HOST:PORT; by default the one of the newest passkey")
+	cmd.Flags().StringVar(&at, "at", "", "`URL` of the console, https://HOST:PORT; by default that of the newest passkey")
 	var roles []string
 	for _, r := range passkey.Roles {
 		roles = append(roles, string(r))

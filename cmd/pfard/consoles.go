@@ -188,6 +188,7 @@ func (s *console) talk(conn *attach.Conn) {
 	defer over()
 	go func() {
 		var known attach.Known // as the process has it
+		defer conn.Close()     // a process that hears no more would go on with what it knows
 		_ = s.pfard.reports(ctx, func(r control.Response) error {
 			if now := s.pfard.known(); !reflect.DeepEqual(now, known) {
 				if err := hand(conn, now, attach.PageTalk{Known: true}); err != nil {

@@ -26,7 +26,7 @@ func TestInvite(t *testing.T) {
 		"no name":         {control.Invited{Role: "look", Origin: consoleAt}, "the name"},
 		"a bad name":      {control.Invited{Name: "De sk", Role: "look", Origin: consoleAt}, "the name"},
 		"a path":          {control.Invited{Name: "../alice", Role: "look", Origin: consoleAt}, "the name"},
-		"no role":         {control.Invited{Name: "alice", Origin: consoleAt}, "needs a role"},
+		"no role":         {control.Invited{Name: "alice", Origin: consoleAt}, "is a new operator: add --role"},
 		"an unknown role": {control.Invited{Name: "alice", Role: "owner", Origin: consoleAt}, "use look, approve or change"},
 		"no console":      {control.Invited{Name: "alice", Role: "look"}, "https://pfar.example.com:7443"},
 		"no TLS":          {control.Invited{Name: "alice", Role: "look", Origin: "http://pfar.example"}, "write one like"},

@@ -166,7 +166,7 @@ func (o *operators) notes() []string {
 	return []string{o.broken.Error()}
 }
 
-// dismiss removes an operator with all passkeys and the invitation.
+// dismiss removes an operator with all passkeys and the invitation, also if that cannot be recorded or written.
 func (o *operators) dismiss(by audit.Record, name string) error {
 	return o.change(func() error {
 		is := func(one passkey.Operator) bool { return one.Name == name }
@@ -176,20 +176,21 @@ func (o *operators) dismiss(by audit.Record, name string) error {
 			return fmt.Errorf("%w: there is no operator %q", control.ErrInvalid, name)
 		}
 		by.Method, by.Subject, by.Old = "dismiss-operator", name, string(passkey.Find(o.list, name).Role)
-		if err := o.record(by); err != nil {
-			return err
+		err := o.append(by)
+		if err != nil {
+			err = fmt.Errorf("%q is removed, but this is not recorded: %w", name, err)
 		}
 		if known {
-			if err := o.put(slices.DeleteFunc(slices.Clone(o.list), is)); err != nil {
-				return err
-			}
+			list := slices.DeleteFunc(slices.Clone(o.list), is)
+			err = errors.Join(err, o.put(list))
+			o.list = list
 		}
 		o.invited = others
-		return nil
+		return err
 	})
 }
 
-// change calls by with o.mu held, and tells of the change. A list that cannot be read is not replaced.
+// change calls by with o.mu held, and tells of what may have changed. A list that cannot be read is not replaced.
 func (o *operators) change(by func() error) error {
 	o.mu.Lock()
 	err := o.broken
@@ -197,16 +198,19 @@ func (o *operators) change(by func() error) error {
 		err = by()
 	}
 	o.mu.Unlock()
-	if err == nil {
-		o.told()
-	}
+	o.told()
 	return err
+}
+
+// append writes down a change.
+func (o *operators) append(r audit.Record) error {
+	r.Kind, r.Outcome = audit.Policy, "requested"
+	return o.audit.append(r)
 }
 
 // record writes down a change before it is made.
 func (o *operators) record(r audit.Record) error {
-	r.Kind, r.Outcome = audit.Policy, "requested"
-	if err := o.audit.append(r); err != nil {
+	if err := o.append(r); err != nil {
 		return fmt.Errorf("%w; without a record no operator is changed", err)
 	}
 	return nil

@@ -123,7 +123,7 @@ func TestRemoteConsole(t *testing.T) {
 	}
 	k := passkeytest.New(t, consoleAt).Key()
 	got := e.orders(attach.Order{Question: attach.Question{Number: 7}, Act: attach.OrderEnroll, Nonce: "x", Key: &k})
-	if got.Number != 7 || !strings.Contains(got.Error, "ask for another one") {
+	if got.Number != 7 || !strings.Contains(got.Error, "for another one") {
 		t.Errorf("without an invitation: %+v", got)
 	}
 	nonce := b.link("alice", passkey.Look)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -69,11 +70,18 @@ func Origin(text string) (string, error) {
 			"write one like https://pfar.example.com:7443"
 		return "", fmt.Errorf(words, text)
 	}
-	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
+	last := name[strings.LastIndexByte(name, '.')+1:] // without a letter browsers read the name as an address
+	if strings.Trim(last, "0123456789-") == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
 		return "", fmt.Errorf("%.200q has no name that a browser takes; write one like https://pfar.example.com:7443", text)
 	}
-	if port := u.Port(); port != "" && port != "443" {
-		name += ":" + port
+	if port := u.Port(); port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return "", fmt.Errorf("%.200q has no port that there is; write one like https://pfar.example.com:7443", text)
+		}
+		if n != 443 {
+			name += ":" + strconv.FormatUint(n, 10)
+		}
 	}
 	return "https://" + name, nil
 }

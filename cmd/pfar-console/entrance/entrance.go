@@ -28,8 +28,8 @@ import (
 	"github.com/pfar/pfar/units/page"
 )
 
-// Entrance is open to everybody who reaches the port: whoever is no operator costs it no memory, and asks pfard for
-// nothing.
+// Entrance is open to everybody who reaches the port: whoever is neither an operator nor invited costs it no memory,
+// and asks pfard for nothing.
 type Entrance struct {
 	host  Host
 	now   func() time.Time
@@ -44,8 +44,8 @@ type Entrance struct {
 type Host interface {
 	// Known has the operators and the invitations, as pfard has them now; nil: pfard has not said it yet.
 	Known() *attach.Known
-	// SignIn lets an operator in.
-	SignIn(w http.ResponseWriter, r *http.Request, operator string)
+	// SignIn lets an operator in, by a passkey of that id.
+	SignIn(w http.ResponseWriter, r *http.Request, operator string, key []byte)
 	// Enroll stores the passkey that was made with an invitation.
 	Enroll(ctx context.Context, nonce string, k *passkey.Key) error
 }
@@ -94,13 +94,20 @@ func (e *Entrance) Has(r *http.Request) bool {
 		return slices.ContainsFunc(o.Keys, func(k passkey.Key) bool { return k.Origin == origin })
 	}
 	return slices.ContainsFunc(k.Operators, at) ||
-		slices.ContainsFunc(k.Invitations, func(i attach.Invitation) bool { return i.Origin == origin })
+		slices.ContainsFunc(k.Invitations, func(i attach.Invitation) bool {
+			return i.Origin == origin && e.now().Before(i.Until)
+		})
 }
 
-// Role returns the role of an operator as pfard has it now.
-func (e *Entrance) Role(operator string) passkey.Role {
-	return passkey.Find(e.Operators(), operator).Role
+// Holds reports whether an operator is one still, and has a passkey still.
+func (e *Entrance) Holds(operator string, key []byte) bool {
+	o := passkey.Find(e.Operators(), operator)
+	return o.Role.May(passkey.Look) &&
+		slices.ContainsFunc(o.Keys, func(k passkey.Key) bool { return bytes.Equal(k.ID, key) })
 }
+
+// enrollTime is how long pfard has to store a passkey.
+const enrollTime = time.Minute
 
 // challengeTime is how long somebody has to sign in.
 const challengeTime = 5 * time.Minute
@@ -276,7 +283,7 @@ func (e *Entrance) signIn(w http.ResponseWriter, r *http.Request) {
 		e.showDoor(w, d)
 		return
 	}
-	e.host.SignIn(w, r, operator.Name)
+	e.host.SignIn(w, r, operator.Name, webauthn.KeyID(response))
 }
 
 // enroll shows the page of an invitation, or takes the passkey that the browser has made there.
@@ -296,6 +303,9 @@ func (e *Entrance) enroll(w http.ResponseWriter, r *http.Request, nonce string, 
 	if !ok {
 		return
 	}
+	c := http.NewResponseController(w) // setting deadlines never fails on a socket
+	_ = c.SetReadDeadline(time.Time{})
+	_ = c.SetWriteDeadline(time.Now().Add(enrollTime + loopback.WriteTime))
 	if d.Refused = e.enrolled(r.Context(), nonce, origin, challenge, response); d.Refused == "" {
 		d = door{
 			Title: "Passkey added", Done: true,
@@ -326,7 +336,13 @@ func (e *Entrance) enrolled(ctx context.Context, nonce, origin string, challenge
 	if err != nil {
 		return "Nothing was stored: " + err.Error() + "."
 	}
-	if err := e.host.Enroll(ctx, nonce, &k); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, enrollTime)
+	defer cancel()
+	err = e.host.Enroll(ctx, nonce, &k)
+	if ctx.Err() != nil {
+		return "pfard has not answered, so it is not known whether the passkey was stored: try to sign in."
+	}
+	if err != nil {
 		return "Nothing was stored: " + visible.Reveal(err.Error()) + "."
 	}
 	return ""

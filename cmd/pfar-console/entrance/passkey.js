@@ -3,6 +3,7 @@
 const body = document.body, told = document.getElementById("told");
 const tell = (words) => { told.textContent = words; told.hidden = false; };
 const put = (form, name, value) => {
+  form.querySelector(`input[type=hidden][name="${name}"]`)?.remove();
   const field = document.createElement("input");
   field.type = "hidden"; field.name = name; field.value = value;
   form.append(field);
@@ -30,10 +31,13 @@ const prove = async (form, by) => {
   put(form, "nonce", nonce);
   put(form, "proof", proof);
 };
+let busy = false;
 document.addEventListener("submit", async (event) => {
   const form = event.target, by = event.submitter;
   if (form.dataset.leave) return;
   event.preventDefault();
+  if (busy) return;
+  busy = true;
   told.hidden = true;
   try {
     if (!window.PublicKeyCredential || !PublicKeyCredential.parseRequestOptionsFromJSON)
@@ -47,6 +51,8 @@ document.addEventListener("submit", async (event) => {
     }[error.name] || error.message.replace(/^nothing was done: /, "");
     tell("Nothing was done: " + words);
     return;
+  } finally {
+    busy = false;
   }
   if (by && by.name) put(form, by.name, by.value);
   form.submit();

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"net/url"
 
 	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/policies/passkey/webauthn"
@@ -65,14 +66,16 @@ type Asked struct {
 	Options *webauthn.Asked `json:"options,omitempty"` // nil: there is nothing to sign, and the next page says why
 }
 
-// Ask asks the gateway for a nonce, and makes the challenge of the act with it.
-func (f *Form) Ask(ctx context.Context, gateway *http.Client, origin string, keys []passkey.Key) (a Asked, err error) {
+// Ask asks the gateway for a nonce for an operator, and makes the challenge of the act with it.
+func (f *Form) Ask(
+	ctx context.Context, gateway *http.Client, operator, origin string, keys []passkey.Key,
+) (a Asked, err error) {
 	if f.Act == nil {
 		return a, nil
 	}
 	ctx, cancel := ask.Within(ctx)
 	defer cancel()
-	stream, err := ask.Send(ctx, gateway, http.MethodPost, "/challenge", nil, "")
+	stream, err := ask.Send(ctx, gateway, http.MethodPost, "/challenge?operator="+url.QueryEscape(operator), nil, "")
 	if err != nil {
 		return a, err
 	}

@@ -24,6 +24,7 @@ import (
 const (
 	nonceTime = 5 * time.Minute
 	maxNonces = 256
+	maxOwn    = 8 // nonces of an operator: whoever asks for many takes none from others
 	maxChecks = 8 // signatures that are checked at once, each with a body of maxNames bytes at most
 )
 
@@ -74,10 +75,14 @@ type signed struct {
 func (s *signed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet:
+		if _, pattern := s.mux.Handler(r); pattern != "" && !reads[pattern] {
+			answer(w, http.StatusForbidden, map[string]string{"error": elsewhere})
+			return
+		}
 		s.mux.ServeHTTP(w, r)
 		return
 	case r.Method == http.MethodPost && r.URL.Path == "/challenge":
-		answer(w, http.StatusOK, map[string]string{"nonce": s.nonces.give()})
+		answer(w, http.StatusOK, map[string]string{"nonce": s.nonces.give(r.URL.Query().Get("operator"))})
 		return
 	}
 	by, body, no := s.check(w, r)
@@ -129,7 +134,7 @@ func (s *signed) check(w http.ResponseWriter, r *http.Request) (by passkey.Opera
 		return passkey.Operator{}, nil, notSigned
 	}
 	_, pattern := s.mux.Handler(r)
-	if needs := needed(pattern); !by.Role.May(needs) {
+	if needs := acts[pattern]; !by.Role.May(needs) {
 		no = &refusal{http.StatusForbidden, lacks(by, needs)}
 		s.warn(r, by.Name, no.text)
 		return passkey.Operator{}, nil, no
@@ -170,17 +175,32 @@ func whole(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	return body, nil
 }
 
-// needed is the role for requests that match a pattern of the mux. An unknown pattern needs the highest role.
-func needed(pattern string) passkey.Role {
-	if strings.HasPrefix(pattern, "POST /approvals/") || strings.HasPrefix(pattern, "POST /grants/") ||
-		pattern == "POST /sessions" {
-		return passkey.Approve
-	}
-	return passkey.Change
+const elsewhere = "this is not done from another machine: run pfar on the machine itself"
+
+// reads are the patterns of the mux that need no signature: what the console shows. None of them starts anything.
+var reads = map[string]bool{
+	"GET /approvals": true, "GET /approvals/watch": true, "GET /approvals/history": true, "GET /approvals/{id}": true,
+	"GET /sessions": true, "GET /sessions/{client}/{handle}": true, "GET /stains": true, "GET /grants": true,
+	"GET /facts": true, "GET /notices": true, "GET /pins": true, "GET /pins/{server}": true,
 }
 
-// lacks says how an operator gets the role that an act needs.
+// acts has the role for each act that can be signed. Nobody does anything else here.
+var acts = map[string]passkey.Role{
+	"POST /approvals/{id}/approve": passkey.Approve, "POST /approvals/{id}/deny": passkey.Approve,
+	"POST /grants/{id}/revoke": passkey.Approve, "POST /grants/revoke": passkey.Approve,
+	"POST /sessions":                         passkey.Approve,
+	"POST /sessions/{client}/{handle}/reset": passkey.Change,
+	"POST /sessions/{client}/{handle}/thaw":  passkey.Change,
+	"POST /sessions/{client}/{handle}/end":   passkey.Change,
+	"POST /stains/{server}/clear":            passkey.Change,
+	"POST /pins/{server}/accept":             passkey.Change,
+}
+
+// lacks says how an operator gets the role that an act needs; "": nobody does it from another machine.
 func lacks(o passkey.Operator, needs passkey.Role) string {
+	if needs == "" {
+		return elsewhere
+	}
 	const words = "%s has the role %s, and this needs the role %s: ask the administrator of pfar to run " +
 		"pfar operator invite %[1]s --role %[3]s"
 	return fmt.Sprintf(words, o.Name, cmp.Or(o.Role, "none"), needs)
@@ -194,17 +214,29 @@ type nonces struct {
 }
 
 type nonce struct {
-	text  string
-	until time.Time
+	text, owner string
+	until       time.Time
 }
 
-func (n *nonces) give() string {
+// give makes a nonce for an operator; "": for nobody in particular.
+func (n *nonces) give(owner string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.list) >= maxNonces {
+	own := func(one nonce) bool { return owner != "" && one.owner == owner }
+	count := 0
+	for _, one := range n.list {
+		if own(one) {
+			count++
+		}
+	}
+	switch {
+	case count >= maxOwn:
+		oldest := slices.IndexFunc(n.list, own)
+		n.list = slices.Delete(n.list, oldest, oldest+1)
+	case len(n.list) >= maxNonces:
 		n.list = slices.Delete(n.list, 0, 1)
 	}
-	one := nonce{rand.Text(), n.now().Add(nonceTime)}
+	one := nonce{rand.Text(), owner, n.now().Add(nonceTime)}
 	n.list = append(n.list, one)
 	return one.text
 }

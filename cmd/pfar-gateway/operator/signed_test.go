@@ -217,6 +217,7 @@ func TestUnsignedMethods(t *testing.T) {
 	}
 	for target, want := range map[string]int{
 		"/approvals": 200, "/sessions": 200, "/grants": 200, "/pins": 200, "/challenge": 404,
+		"/undo/files": 403,
 	} {
 		if status, got := w.ask("GET", target, ""); status != want {
 			t.Errorf("GET %s: %d %s", target, status, got)
@@ -298,12 +299,24 @@ func TestSignedRoles(t *testing.T) {
 	}
 	changes := [][2]string{
 		{"POST", "/sessions/laptop/default/reset"}, {"POST", "/sessions/laptop/default/thaw"},
-		{"POST", "/sessions/laptop/x/end"}, {"POST", "/stains/mail/clear"}, {"POST", "/undo/files"},
-		{"POST", "/pins/mail/accept"}, {"POST", "/pins/mail/forget"}, {"POST", "/servers/mail/verify"},
+		{"POST", "/sessions/laptop/x/end"}, {"POST", "/stains/mail/clear"}, {"POST", "/pins/mail/accept"},
+	}
+	nobodys := [][2]string{
+		{"POST", "/undo/files"}, {"POST", "/pins/mail/forget"}, {"POST", "/servers/mail/verify"},
 		{"POST", "/nothing"}, {"POST", "/stats"}, {"POST", "/approvals"}, {"DELETE", "/approvals/x"},
 		{"POST", "/approvals/../pins/mail/forget"}, {"POST", "/approvals/%2e%2e/pins/mail/forget"},
 		{"POST", "/approvals/..%2fpins/mail/forget"}, {"POST", "//pins/mail/forget"}, {"POST", "/sessions/"},
 		{"HEAD", "/approvals"}, {"PUT", "/sessions"},
+	}
+	for _, c := range nobodys {
+		for _, name := range []string{"alice", "bob", "carol"} {
+			if status, got := w.signedBy(name, c[0], c[1], `{}`); status != 403 {
+				t.Errorf("%s, %q: %d %s", name, c, status, got)
+			}
+		}
+	}
+	if status, got := w.signedBy("carol", "POST", "/pins/mail/accept", `{"all":true}`); status != 400 {
+		t.Errorf("accepting what was not shown: %d %s", status, got)
 	}
 	for _, c := range approves {
 		for name, may := range map[string]bool{"alice": true, "bob": false, "carol": true, "dave": false} {
@@ -357,6 +370,16 @@ func TestNonces(t *testing.T) {
 	}
 	if n := len(w.gate.nonces.list); n != maxNonces-1 {
 		t.Errorf("%d nonces are kept", n)
+	}
+	kept := w.nonce()
+	for range maxNonces + 1 { // one operator's
+		if status, got := w.ask("POST", "/challenge?operator=bob", ""); status != 200 {
+			t.Fatal(status, got)
+		}
+	}
+	a = passkey.Act{Nonce: kept, Method: "POST", Target: target, Body: []byte(body)}
+	if status, got := w.ask("POST", target, body, w.sign("alice", a)); status != 200 {
+		t.Errorf("after another operator asked for many: %d %s", status, got)
 	}
 }
 
