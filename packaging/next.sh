@@ -10,7 +10,7 @@ fi
 if lacks nft; then
 	echo "missing: nftables. You need it only to look at the rules: nft list table inet pfar"
 fi
-if ! getent passwd pfar >/dev/null || ! getent passwd pfar-launcher >/dev/null || ! getent group pfar-admin >/dev/null; then
+if ! getent passwd pfar pfar-launcher pfar-console >/dev/null || ! getent group pfar-admin >/dev/null; then
 	echo "next: systemd-sysusers, for the users and groups of pfar"
 fi
 if [ ! -d /var/lib/pfar/vault ]; then

@@ -93,6 +93,7 @@ func TestOwnersOfLibraries(t *testing.T) {
 		"github.com/fsnotify/fsnotify":         {"cmd/pfard"},
 		"github.com/mark3labs/mcp-go":          {"cmd/pfar-gateway", "cmd/pfar-adapter", "cmd/pfar", "tests/e2e"}, // there as a client like others
 		"filippo.io/age":                       {"cmd/pfard/vault", "units/bundle"},
+		"github.com/go-webauthn/webauthn":      {"policies/passkey"},
 		"golang.org/x/oauth2":                  {"cmd/pfar-egress"},
 		"github.com/spf13/cobra":               {"cmd/pfar"},
 		"modernc.org/sqlite":                   {"cmd/pfar-gateway/state", "cmd/pfar-gateway/registry/search"},
@@ -120,6 +121,7 @@ func TestPurePackages(t *testing.T) {
 		"policies/egress":         append([]string{"os"}, effects...),
 		"policies/firewall/nflog": append([]string{"os"}, effects...),
 		"policies/oauth":          append([]string{"os"}, effects...),
+		"policies/passkey":        append([]string{"os"}, effects...),
 		"policies/broker":         append([]string{"os"}, effects...),
 		"policies/block":          append([]string{"os"}, effects...),
 		"policies/gate":           append([]string{"os"}, effects...),

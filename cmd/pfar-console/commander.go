@@ -31,6 +31,11 @@ func (c *commander) order(ctx context.Context, o attach.Order) (done attach.Orde
 	if !c.allowed.Load() {
 		return done, errNoOrders
 	}
+	return c.send(ctx, o)
+}
+
+// send is order for what pfard lets everybody order who may.
+func (c *commander) send(ctx context.Context, o attach.Order) (done attach.Ordered, err error) {
 	a, err := c.ask(ctx, func(number uint64) error {
 		o.Number = number
 		return c.sends(o)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/pfar/pfar/cmd/pfar-console/signing"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/operator/ask"
 )
@@ -18,6 +19,9 @@ type desk struct{ http *http.Client }
 func (d desk) ask(ctx context.Context, method, path string, body, answer any) error {
 	ctx, cancel := ask.Within(ctx)
 	defer cancel()
+	if f := signing.Of(ctx); f != nil && method != http.MethodGet {
+		return f.Send(ctx, d.http, method, path, body, answer)
+	}
 	stream, err := ask.Open(ctx, d.http, method, path, body)
 	if err != nil {
 		return err

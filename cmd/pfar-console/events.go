@@ -79,7 +79,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request, one *session) {
 func (s *site) open() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.streams >= maxStreams {
+	if s.streams >= s.most.streams {
 		return false
 	}
 	s.streams++

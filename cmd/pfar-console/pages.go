@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/pfar/pfar/cmd/pfar-console/entrance"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/loopback"
@@ -32,13 +33,19 @@ var (
 	style     = loopback.Style + ownStyle
 	templates = template.Must(template.New("").Parse(text))
 
-	// policy lets a page apply its own style and run its own script, which makes no markup of a text (Trusted Types), ask
-	// this site whether something has changed, and send its forms to it. Whatever text comes into a page loads nothing,
-	// runs nothing, and sends nothing anywhere. Nor does another page show it in a frame.
-	policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; connect-src 'self'; form-action 'self'; "+
-		"frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
-		loopback.Digest(style), loopback.Digest(script))
+	// The policy lets a page apply its own style and run its own script, which makes no markup of a text (Trusted
+	// Types), ask this site whether something has changed, and send its forms to it. Whatever text comes into a page
+	// loads nothing, runs nothing, and sends nothing anywhere. Nor does another page show it in a frame.
+	policy       = policyOf(loopback.Digest(script), "")
+	remotePolicy = policyOf(loopback.Digest(script)+" "+loopback.Digest(entrance.Script), entrance.Loads)
 )
+
+// policyOf is the Content-Security-Policy of pages with some scripts, and with more that they may load.
+func policyOf(scripts, more string) string {
+	const words = "default-src 'none'; style-src %s; script-src %s; connect-src 'self'; %sform-action 'self'; " +
+		"frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+	return fmt.Sprintf(words, loopback.Digest(style), scripts, more)
+}
 
 // maker makes the content of one page. If a source fails, it returns the rest with the error.
 type maker func(ctx context.Context, one *session) (content, error)
@@ -84,8 +91,11 @@ type view struct {
 	Seen   string // tells the page from the same page at another time
 	Reload bool   // it is a list, which the script may load again
 	Lost   string // why not everything is known
+	Home   string // path of the session's pages, if an operator signs each act; "": nobody signs
+	Who    string // the operator
 	Style  template.CSS
 	Script template.JS
+	Signs  template.JS
 	Body   any
 }
 
@@ -107,11 +117,17 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 		Title: c.title, Leave: one.path("leave"), Turn: one.turn, Notice: s.said(one, r.URL.RawQuery == live), Body: c.body,
 		Style: template.CSS(style), Script: template.JS(script),
 	}
+	if one.operator != "" {
+		v.Home, v.Who, v.Signs = one.path(""), visible.Reveal(one.operator), template.JS(entrance.Script)
+	}
 	at := rest
 	if strings.HasPrefix(rest, "audit/") { // with a filter it is the same page
 		at = "audit"
 	}
 	for _, p := range pages {
+		if p.path == "add" && one.operator != "" { // one-time pages are on this machine
+			continue
+		}
 		v.Pages = append(v.Pages, tab{one.path(p.path), p.name, p.path == at})
 		v.Reload = v.Reload || p.path == at && !p.long
 	}
@@ -124,13 +140,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 	if err != nil {
 		v.Lost = words(err)
 	}
-	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, c.template, v); err != nil {
-		loopback.Refuse(w, http.StatusInternalServerError, "the page cannot be shown")
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(b.Bytes()) // the browser may have hung up
+	send(w, c.template, v)
 }
 
 // parent is the page that a page belongs to.
@@ -220,4 +230,15 @@ func (f *folded[T]) add(entry func() T) {
 	default:
 		f.Left++
 	}
+}
+
+// send sends what a template makes.
+func send(w http.ResponseWriter, template string, v view) {
+	var b bytes.Buffer
+	if err := templates.ExecuteTemplate(&b, template, v); err != nil {
+		loopback.Refuse(w, http.StatusInternalServerError, "the page cannot be shown")
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(b.Bytes()) // the browser may have hung up
 }

@@ -3,35 +3,65 @@ package main
 import (
 	"context"
 	"crypto/subtle"
+	"encoding/json"
 	"net/http"
 	"strings"
 
+	"github.com/pfar/pfar/cmd/pfar-console/entrance"
+	"github.com/pfar/pfar/cmd/pfar-console/signing"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/prose"
+	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/loopback"
 )
 
-const outside = "there is no such page, or you are not signed in: run \"pfar console\" for a new link"
+const (
+	outside = "there is no such page, or you are not signed in: run \"pfar console\" for a new link"
+	ended   = "there is no such page, or you are not signed in any more: open / and sign in again"
+	strange = "open the link exactly as pfar printed it: the page has no other address"
+	nobody  = "pfar knows no operator and no invitation for this address. If you have a link, open it exactly as it was " +
+		"printed. Else ask the administrator of pfar to run pfar operator invite NAME --at https://HOST:PORT"
+)
 
-// ServeHTTP answers requests that have a link or a session. All other requests get one and the same answer.
+// ServeHTTP answers requests that have a link or a session. On loopback all other requests get one and the same answer;
+// for other machines they get the entrance.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	loopback.Guard(w.Header(), policy)
-	if !s.names.Has(r.Host) {
-		const words = "open the link exactly as pfar printed it: the page has no other address"
+	if s.entrance != nil {
+		loopback.Guard(w.Header(), remotePolicy)
+	} else {
+		loopback.Guard(w.Header(), policy)
+	}
+	if !s.has(r) {
+		words := strange
+		if s.entrance != nil {
+			words = nobody
+		}
 		loopback.Refuse(w, http.StatusMisdirectedRequest, words)
 		return
 	}
 	handle, rest, ok := within(r.URL.Path)
-	if !ok {
+	switch {
+	case !ok && s.entrance != nil:
+		s.entrance.ServeHTTP(w, r)
+		return
+	case !ok:
 		s.enter(w, r)
 		return
 	}
 	query := r.URL.RawQuery
 	known := query == "" || query == live && r.Method == http.MethodGet || rest == eventsPath && s.find(query) != nil
 	one := s.sessionOf(r, handle, rest != eventsPath && query != live)
+	if one == nil && s.entrance != nil && r.Method == http.MethodGet && loopback.Navigated(r.Header) {
+		http.Redirect(w, r, "/", http.StatusSeeOther) // the session has ended
+		return
+	}
 	if one == nil || !known {
-		loopback.Refuse(w, http.StatusNotFound, outside)
+		words := outside
+		if s.entrance != nil {
+			words = ended
+		}
+		loopback.Refuse(w, http.StatusNotFound, words)
 		return
 	}
 	s.serve(w, r, one, rest)
@@ -49,16 +79,17 @@ func (s *site) enter(w http.ResponseWriter, r *http.Request) {
 		loopback.Refuse(w, http.StatusNotFound, outside)
 		return
 	}
-	http.SetCookie(w, &http.Cookie{
-		Name: cookie, Value: one.secret, Path: one.path(""), HttpOnly: true, SameSite: http.SameSiteStrictMode,
-	})
+	http.SetCookie(w, one.cookie(false))
 	http.Redirect(w, r, one.path(""), http.StatusSeeOther)
 }
 
 // serve answers within a session.
 func (s *site) serve(w http.ResponseWriter, r *http.Request, one *session, rest string) {
 	get, post := s.find(rest), s.taker(rest)
+	toSign, signs := strings.CutPrefix(rest, "sign/")
 	switch {
+	case signs && r.Method == http.MethodPost:
+		prepare(s, w, r, one, toSign)
 	case rest == eventsPath && r.Method == http.MethodGet:
 		s.events(w, r, one)
 	case get == nil && post == nil && rest != eventsPath:
@@ -116,16 +147,68 @@ func (s *site) post(w http.ResponseWriter, r *http.Request, one *session, do tak
 		loopback.Refuse(w, http.StatusForbidden, nothing+"only pfar's own page may send its form")
 		return
 	}
-	form, err := loopback.ReadForm(w, r, maxForm, "turn", "act", "digest", "reason", "seen", "name", "servers")
+	if form := formOf(w, r, one); form != nil {
+		do(w, signed(r, one, form), one, form)
+	}
+}
+
+// signed returns the request of a form with the signature that the form has.
+func signed(r *http.Request, one *session, form map[string]string) *http.Request {
+	if one.operator == "" {
+		return r
+	}
+	f := &signing.Form{}
+	if form["proof"] != "" {
+		f.Proof = &passkey.Proof{Operator: one.operator, Nonce: form["nonce"], Response: []byte(form["proof"])}
+	}
+	return f.With(r)
+}
+
+// prepare answers the script of a page with what a form is to be signed over. It changes nothing.
+func prepare(s *site, w http.ResponseWriter, r *http.Request, one *session, rest string) {
+	do := s.taker(rest)
+	if do == nil || one.operator == "" || !loopback.FromOwnPage(r) {
+		loopback.Refuse(w, http.StatusForbidden, nothing+"only pfar's own page may send its form")
+		return
+	}
+	form := formOf(w, r, one)
+	if form == nil {
+		return
+	}
+	// The taker leaves its words to a session that no page shows, and ends none.
+	f, scratch := &signing.Form{}, session{operator: one.operator, handle: one.handle, turn: one.turn}
+	do(nowhere{http.Header{}}, f.With(r), &scratch, form)
+	keys := passkey.Find(s.entrance.Operators(), one.operator).Keys
+	answer, err := f.Ask(r.Context(), s.desk.http, one.operator, entrance.OriginOf(r), keys)
+	if err != nil {
+		loopback.Refuse(w, http.StatusServiceUnavailable, words(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer) // the browser may have hung up
+}
+
+// nowhere takes an answer that nobody is to see.
+type nowhere struct{ header http.Header }
+
+func (n nowhere) Header() http.Header         { return n.header }
+func (n nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (n nowhere) WriteHeader(int)             {}
+
+// formOf reads a form of a session's pages; nil: it has answered that there is none.
+func formOf(w http.ResponseWriter, r *http.Request, one *session) map[string]string {
+	form, err := loopback.ReadForm(
+		w, r, maxForm, "turn", "act", "digest", "reason", "seen", "name", "servers", "nonce", "proof",
+	)
 	if err != nil {
 		loopback.Unreadable(w, nothing, err)
-		return
+		return nil
 	}
 	if subtle.ConstantTimeCompare([]byte(form["turn"]), []byte(one.turn)) != 1 {
 		loopback.Refuse(w, http.StatusForbidden, nothing+"the form is not the one of this page; reload the page")
-		return
+		return nil
 	}
-	do(w, r, one, form)
+	return form
 }
 
 // find returns the page at a path of a session; nil: there is none.

@@ -19,29 +19,45 @@ import (
 )
 
 // options say where others are.
-type options struct{ attach, operator string }
+type options struct {
+	attach, operator string
+	remote           bool // for operators at other machines
+
+	listen, certificate, key string // of a local pfard's remote console
+}
 
 // run serves the pages until nobody has used them for a while, or pfard hangs up.
 func run(ctx context.Context, o options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	pfard, files, err := attach.Join(ctx, o.attach, units.FDPage, attach.Hello{Console: true})
+	pfard, files, err := attach.Join(ctx, o.attach, units.FDPage, attach.Hello{Console: true, Remote: o.remote})
 	attach.CloseAll(files)
 	if err != nil {
 		return err
 	}
 	defer pfard.Close()
 	defer context.AfterFunc(ctx, func() { pfard.Close() })()
-	l, err := loopback.Listen(0)
+	l, err := o.listener()
+	if err == nil {
+		err = confine()
+	}
 	if err != nil {
 		return tell(pfard, attach.Listens{Error: err.Error()}, err)
 	}
-	if err := confine(); err != nil {
-		return tell(pfard, attach.Listens{Error: err.Error()}, err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
+	defer l.Close()
 	gateway := &http.Client{Transport: ask.Transport(o.operator, os.Getuid())}
-	s := newSite(port, gateway, time.Now)
+	var port uint16
+	var s *site
+	if o.remote {
+		s = newRemoteSite(gateway, time.Now)
+	} else {
+		port = uint16(l.Addr().(*net.TCPAddr).Port)
+		s = newSite(int(port), gateway, time.Now)
+	}
+	idle := s.idle.C
+	if o.listen != "" { // nobody would start it again
+		idle = nil
+	}
 	s.orders.sends = func(o attach.Order) error {
 		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Order: &o}})
 	}
@@ -54,15 +70,24 @@ func run(ctx context.Context, o options) error {
 	h := loopback.Server(s)
 	defer h.Close()
 	failed, over := make(chan error, 1), make(chan struct{})
-	go func() { failed <- h.Serve(loopback.Limit(l)) }()
+	go func() {
+		if o.remote { // before, it knows nobody
+			select {
+			case <-s.told:
+			case <-ctx.Done():
+				return
+			}
+		}
+		failed <- h.Serve(l)
+	}()
 	go func() {
 		defer close(over)
-		follow(pfard, s, uint16(port))
+		follow(pfard, s, port)
 	}()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving the pages: %w", err)
-	case <-s.idle.C:
+	case <-idle:
 	case <-over:
 	case <-ctx.Done():
 	}
@@ -104,8 +129,12 @@ func follow(pfard *attach.Conn, s *site, port uint16) {
 			continue
 		}
 		if m.Known && len(files) == 1 {
-			if now := handed[attach.Known](files[0]); now != nil {
-				s.known.Store(now)
+			now := handed[attach.Known](files[0])
+			if now == nil {
+				return // what it knew may let in somebody who was removed
+			}
+			if s.known.Swap(now) == nil {
+				close(s.told)
 			}
 			continue
 		}

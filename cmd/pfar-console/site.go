@@ -10,37 +10,39 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-console/entrance"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/page"
 )
 
 const (
-	idleTime    = 30 * time.Minute // without a person, until a session ends, and with the last one the process
-	linkTime    = 10 * time.Minute // that a link is good
-	maxSessions = 8
-	maxLinks    = 8
-	maxStreams  = 6       // of events, which each hold a connection
-	maxForm     = 8 << 10 // bytes
-	cookie      = "pfar-console"
+	idleTime = 30 * time.Minute // without a person, until a session ends, and with the last one the process
+	linkTime = 10 * time.Minute // that a link is good
+	maxLinks = 8
+	maxForm  = 16 << 10 // bytes
+	cookie   = "pfar-console"
 )
 
 // site is the operator's pages. Others on this machine can connect to it, and so can each page in a browser here: who
 // has no session learns nothing, and what a browser sends for another page is refused.
 type site struct {
-	names   loopback.Names
-	desk    desk
-	now     func() time.Time
-	idle    *time.Timer // fires when nobody has used the pages for idleTime
-	runs    *running
-	known   atomic.Pointer[attach.Known] // nil: pfard has not sent it yet
-	orders  *commander
-	archive *archive
+	has      func(*http.Request) bool // a browser knows the pages by the name that a request has
+	entrance *entrance.Entrance       // of operators at other machines; nil: links let the user of this one in
+	desk     desk
+	now      func() time.Time
+	idle     *time.Timer // fires when nobody has used the pages for idleTime
+	runs     *running
+	told     chan struct{}                // closed when known is there
+	known    atomic.Pointer[attach.Known] // nil: pfard has not sent it yet
+	orders   *commander
+	archive  *archive
 
 	mu       sync.Mutex
 	links    []link
 	sessions []*session
 	streams  int // of events that are open
+	most     most
 }
 
 // link lets somebody in, once.
@@ -53,11 +55,13 @@ type link struct {
 // every program that listens on 127.0.0.1. This one belongs to a path that only this site has, and that nobody guesses;
 // that is why it cannot be a __Host- cookie, whose path is /.
 type session struct {
-	handle string // in its paths
-	secret string // its cookie
-	turn   string // in its forms
-	last   time.Time
-	notice notice // that the next page shows
+	operator string // who signs each act with a passkey; "": the user of this machine
+	key      []byte // the id of the operator's passkey
+	handle   string // in its paths
+	secret   string // its cookie
+	turn     string // in its forms
+	last     time.Time
+	notice   notice // that the next page shows
 }
 
 // notice tells the result of an act.
@@ -75,10 +79,18 @@ type notice struct {
 const noticeTime = 10 * time.Second
 
 func newSite(port int, gateway *http.Client, now func() time.Time) *site {
+	names := loopback.NamesAt(port)
 	return &site{
-		names: loopback.NamesAt(port), desk: desk{gateway}, now: now, idle: time.NewTimer(idleTime), runs: newRunning(),
-		orders: newCommander(), archive: newArchive(),
+		has:  func(r *http.Request) bool { return names.Has(r.Host) },
+		told: make(chan struct{}), desk: desk{gateway}, now: now, idle: time.NewTimer(idleTime), runs: newRunning(),
+		orders: newCommander(), archive: newArchive(), most: most{sessions: 8, streams: 6},
 	}
+}
+
+// most is how many of each there are at once.
+type most struct {
+	sessions int
+	streams  int // of events, which each hold a connection
 }
 
 // invite makes a link good.
@@ -110,12 +122,40 @@ func (s *site) redeem(path string) *session {
 	if !good {
 		return nil
 	}
-	one := &session{handle: rand.Text(), secret: rand.Text(), turn: rand.Text(), last: s.now()}
-	if s.sessions = append(s.sessions, one); len(s.sessions) > maxSessions {
+	return begin(s, "", nil)
+}
+
+// begin begins a session, of an operator or of the user of this machine. It is called with s.mu held.
+func begin(s *site, operator string, key []byte) *session {
+	one := &session{
+		operator: operator, key: key, handle: rand.Text(), secret: rand.Text(), turn: rand.Text(), last: s.now(),
+	}
+	if s.sessions = append(s.sessions, one); len(s.sessions) > s.most.sessions {
 		s.sessions = s.sessions[1:]
 	}
 	s.idle.Reset(idleTime)
 	return one
+}
+
+// signIn begins a session for an operator, whose browser gets its cookie.
+func signIn(s *site, w http.ResponseWriter, r *http.Request, operator string, key []byte) {
+	s.mu.Lock()
+	one := begin(s, operator, key)
+	s.mu.Unlock()
+	http.SetCookie(w, one.cookie(true))
+	http.Redirect(w, r, one.path(""), http.StatusSeeOther)
+}
+
+// cookie is the session's.
+func (s *session) cookie(secure bool) *http.Cookie {
+	return &http.Cookie{
+		Name: cookie, Value: s.secret, Path: s.path(""), HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode,
+	}
+}
+
+// over reports whether a session has ended: nobody used it, or its operator has that passkey no more.
+func over(s *site, o *session) bool {
+	return s.now().Sub(o.last) >= idleTime || s.entrance != nil && !s.entrance.Holds(o.operator, o.key)
 }
 
 // within splits a path of a session's into its handle and the rest: "/c/HANDLE/call/ID".
@@ -136,7 +176,7 @@ func (s *site) sessionOf(r *http.Request, handle string, byHand bool) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	s.sessions = slices.DeleteFunc(s.sessions, func(o *session) bool { return now.Sub(o.last) >= idleTime })
+	s.sessions = slices.DeleteFunc(s.sessions, func(o *session) bool { return over(s, o) })
 	for _, o := range s.sessions {
 		if o.handle != handle || len(cookies) != 1 ||
 			subtle.ConstantTimeCompare([]byte(cookies[0].Value), []byte(o.secret)) != 1 {
@@ -155,7 +195,7 @@ func (s *site) sessionOf(r *http.Request, handle string, byHand bool) *session {
 func (s *site) lives(one *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Contains(s.sessions, one) && s.now().Sub(one.last) < idleTime
+	return slices.Contains(s.sessions, one) && !over(s, one)
 }
 
 // end signs a browser out.

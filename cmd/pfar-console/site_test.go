@@ -654,7 +654,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("after a change comes %q", got)
 	}
 	o.site.mu.Lock()
-	o.site.streams = maxStreams
+	o.site.streams = o.site.most.streams
 	o.site.mu.Unlock()
 	if a := o.do("GET", o.home+"events", ""); a.code != 503 {
 		t.Errorf("one stream too many: %d", a.code)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units/control"
 )
 
 // maxClients bounds what of the clients is stored, in bytes.
@@ -35,15 +36,16 @@ func (g *gateway) admit() {
 	}
 }
 
-// followClients learns who is declared, until ctx ends. Without the first answer nobody is served, so it is asked for
-// more often.
+// followClients learns who is declared, and which operators sign with passkeys, until ctx ends. Without the first
+// answer nobody is served, so it is asked for more often.
 func (g *gateway) followClients(ctx context.Context) {
 	g.followPfard(ctx, "which clients are declared", 2*time.Second, func(heard func()) error {
-		return g.pfard.Clients(ctx, func(list []access.Client, pages bool) error {
-			g.wishes.Able(pages)
-			g.endpoint.Learn(list)
+		return g.pfard.Clients(ctx, func(now control.Admitted) error {
+			g.signers.Learn(now.Operators)
+			g.wishes.Able(now.Pages)
+			g.endpoint.Learn(now.Clients)
 			heard()
-			b, err := json.Marshal(list)
+			b, err := json.Marshal(now.Clients)
 			if err != nil {
 				return err
 			}

@@ -21,6 +21,7 @@ type listeners struct {
 	metrics  *net.TCPListener // nil: none is asked for
 	unix     *net.UnixListener
 	operator *net.UnixListener // nil: there is none
+	passkey  *net.UnixListener // nil: there is none
 	servers  *net.UnixListener
 }
 
@@ -82,6 +83,8 @@ func (l *listeners) take(name string, got net.Listener) error {
 			kind, to = units.FDServers, &l.servers
 		case name == units.FDOperator:
 			kind, to = name, &l.operator
+		case name == units.FDPasskey:
+			kind, to = name, &l.passkey
 		}
 		twice, *to = *to != nil, got
 	}

@@ -56,13 +56,25 @@ func TestListenersOfASocketUnit(t *testing.T) {
 			t.Errorf("%q: %+v", order, l)
 		}
 	}
-	for name, network := range map[string]string{units.FDHTTP: "unix", units.FDUnix: "unixpacket", units.FDServers: "tcp", units.FDMetrics: "unix", units.FDOperator: "tcp", "other": "tcp"} {
+	for name, network := range map[string]string{units.FDHTTP: "unix", units.FDUnix: "unixpacket", units.FDServers: "tcp", units.FDMetrics: "unix", units.FDOperator: "tcp", units.FDPasskey: "tcp", "other": "tcp"} {
 		if l, err := listen(map[string][]*os.File{units.FDServers: {listening(t, "unixpacket")}, name: {listening(t, network)}}); err == nil {
 			t.Errorf("%s as %q: %+v", network, name, l)
 		}
 	}
 	if l, err := listen(map[string][]*os.File{units.FDListen: {listening(t, "unixpacket"), listening(t, "unix")}, units.FDOperator: {listening(t, "unix")}}); err != nil || l.unix == nil || l.operator == nil {
 		t.Errorf("clients and the operator: %+v, %v", l, err)
+	}
+	if l, err := listen(map[string][]*os.File{
+		units.FDListen: {listening(t, "unixpacket"), listening(t, "unix")}, units.FDOperator: {listening(t, "unix")},
+		units.FDPasskey: {listening(t, "unix")},
+	}); err != nil || l.passkey == nil || l.passkey == l.operator || l.passkey == l.unix {
+		t.Errorf("clients, the operator and the passkeys: %+v, %v", l, err)
+	}
+	if l, err := listen(map[string][]*os.File{
+		units.FDListen:  {listening(t, "unixpacket"), listening(t, "unix")},
+		units.FDPasskey: {listening(t, "unix"), listening(t, "unix")},
+	}); err == nil {
+		t.Errorf("two of passkeys: %+v", l)
 	}
 	if l, err := listen(map[string][]*os.File{units.FDServers: {listening(t, "unixpacket")}, units.FDOperator: {listening(t, "unix")}}); err == nil {
 		t.Errorf("the operator alone: %+v", l)

@@ -91,7 +91,7 @@ func (p *process) listen(t *testing.T, name, addr string) *os.File {
 				p.scrape = tcp.Addr().String()
 			}
 		}
-	case "unix", "operator":
+	case "unix", "operator", "passkey":
 		var u *net.UnixListener
 		u, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(p.dir, name), Net: "unix"})
 		u.SetUnlinkOnClose(false)

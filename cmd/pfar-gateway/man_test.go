@@ -60,6 +60,7 @@ func TestManualKnowsEveryLimit(t *testing.T) {
 		fmt.Sprintf("gives calls in flight %.0f seconds,", drainTime.Seconds()),
 		fmt.Sprintf("requests wait, for at most %.0f seconds;", patience.Seconds()),
 		fmt.Sprintf(", %d at most. The operator's socket accepts a quarter of this number.", maxConnections),
+		fmt.Sprintf("The socket of passkeys accepts %d at most.", maxPasskey),
 	} {
 		if !strings.Contains(strings.ReplaceAll(manual, "\n", " "), says) {
 			t.Errorf("the manual does not say %q", says)

@@ -16,6 +16,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/notice"
+	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
@@ -30,7 +31,7 @@ func undecided(t *testing.T, log *slog.Logger) *gateway {
 	point.Learn(nil, nil)
 	return &gateway{
 		point: point, approvals: point.Approvals, log: log,
-		others:   others{new(inspect.Panel), notice.New(t.TempDir(), log, notice.Wall())},
+		others:   others{new(inspect.Panel), notice.New(t.TempDir(), log, notice.Wall()), new(operator.Signers)},
 		registry: registry.New(log, "test", registry.DefaultLimits()),
 	}
 }

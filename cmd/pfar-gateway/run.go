@@ -25,6 +25,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/notice"
+	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/provenance"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -107,10 +108,11 @@ type gateway struct {
 	log       *slog.Logger
 }
 
-// others are those whom the gateway asks or tells by processes that reach them.
+// others are those whom the gateway asks or tells by processes that reach them, and the operators at other machines.
 type others struct {
-	panel  *inspect.Panel
-	teller *notice.Teller
+	panel   *inspect.Panel
+	teller  *notice.Teller
+	signers *operator.Signers
 }
 
 // assemble makes the parts and tells them of each other.
@@ -147,7 +149,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 		return nil, err
 	}
 	g.audit = g.newAudit()
-	g.others = others{&inspect.Panel{Dir: o.inspect}, notice.New(o.inspect, log, notice.Wall())}
+	g.others = others{&inspect.Panel{Dir: o.inspect}, notice.New(o.inspect, log, notice.Wall()), new(operator.Signers)}
 	g.point = &enforce.Point{
 		Sessions: g.sessions, Approvals: g.approvals, Trail: g.audit, Vault: secrets, Inspectors: g.panel,
 		Keeper: g.registry, Log: log,
@@ -219,7 +221,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	g.goOn(upstream, before, log) // who hears from this process takes its credentials away
 	defer lastSpans(g.telemetry, log)
-	failed := make(chan error, 4)
+	failed := make(chan error, 5)
 	servers, err := o.clients(g, l, guarded, log, failed)
 	if err != nil {
 		return err
@@ -304,6 +306,9 @@ func (a asked) refused(ctx context.Context, server, session string) (refused egr
 
 // askAgain is the longest pause until pfard is asked again what it has to tell, after it has hung up.
 const askAgain = 30 * time.Second
+
+// maxPasskey is how many connections the socket of passkeys has at once: the console for other machines needs no more.
+const maxPasskey = 192
 
 // followDemand tells the registry which servers are on demand, and which of them sleep, until ctx ends.
 func (g *gateway) followDemand(ctx context.Context) {
@@ -426,6 +431,11 @@ func (o options) clients(g *gateway, l listeners, guarded http.Handler, log *slo
 		h := g.desk().HTTP()
 		servers = append(servers, h)
 		go func() { failed <- h.Serve(limit(l.operator, most/4, log)) }()
+	}
+	if l.passkey != nil {
+		h := g.desk().Signed(g.signers, time.Now)
+		servers = append(servers, h)
+		go func() { failed <- h.Serve(limit(l.passkey, min(most/4, maxPasskey), log)) }()
 	}
 	return servers, nil
 }

@@ -60,6 +60,9 @@ func runScriptedPfard() error {
 	flags.String("listen", "", "")
 	flags.String("page-port", "", "")
 	metrics := flags.String("metrics", "", "")
+	console := flags.String("console", "", "")
+	certificate := flags.String("console-cert", "", "")
+	key := flags.String("console-key", "", "")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return err
 	}
@@ -67,6 +70,9 @@ func runScriptedPfard() error {
 	signal.Notify(signals, syscall.SIGTERM)
 	if *metrics != "" {
 		return fmt.Errorf("asked for metrics on %s", *metrics)
+	}
+	if *console != "" {
+		return fmt.Errorf("asked for a console at %s with %s and %s", *console, *certificate, *key)
 	}
 	if b, err := os.ReadFile(filepath.Join(*dir, "refuse")); err == nil {
 		return fmt.Errorf("%s", b)

@@ -29,12 +29,17 @@ With --metrics 127.0.0.1:9464, pfar serves metrics at http://127.0.0.1:9464/metr
 user of this machine can read them, with the names of servers and tools. OTEL_EXPORTER_OTLP_ENDPOINT says
 where traces go.
 
+With --console 0.0.0.0:7443, --console-cert and --console-key, pfar serves the console for other machines at
+https://HOST:7443, where HOST is the name in the certificate. People whom you invite sign in there with passkeys
+(pfar operator --help). Root cannot use it.
+
 With --json, pfar prints one report for each change, on one line.`
 
 // upOptions are the flags of pfar up.
 type upOptions struct {
 	dir, listen, servers, metrics, page string
-	verbose, usual                      bool // usual: nobody has named dir
+	console, certificate, key           string // of the console for other machines; "": there is none
+	verbose, usual                      bool   // usual: nobody has named dir
 
 	again string // the command that does the same once more
 }
@@ -66,11 +71,39 @@ func (c upVerb) upCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.servers, "servers", c.own.Servers, "`DIR` of the programs installed for servers")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "loopback `ADDRESS` of metrics for Prometheus, none by default")
 	cmd.Flags().StringVar(&o.page, "page-port", "0", "`PORT` of one-time pages, 19275 to 19338; 0 takes a free one")
+	cmd.Flags().StringVar(&o.console, "console", "", "`ADDRESS` of the console for other machines, none by default")
+	cmd.Flags().StringVar(&o.certificate, "console-cert", "", "`FILE` of that console's certificate, with its chain")
+	cmd.Flags().StringVar(&o.key, "console-key", "", "`FILE` of the certificate's private key")
+	for _, file := range []string{"console-cert", "console-key"} {
+		cmd.RegisterFlagCompletionFunc(file, filesToo)
+	}
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print the whole log of pfard, not only warnings")
 	return cmd
 }
 
+// consoleArguments are those of pfard for the console for other machines.
+func (o upOptions) consoleArguments() ([]string, error) {
+	given := 0
+	for _, value := range []string{o.console, o.certificate, o.key} {
+		if value != "" {
+			given++
+		}
+	}
+	switch given {
+	case 0:
+		return nil, nil
+	case 3:
+		return []string{"--console", o.console, "--console-cert", o.certificate, "--console-key", o.key}, nil
+	}
+	return nil, usage("--console, --console-cert and --console-key go together").
+		withHint("pfar up --console 0.0.0.0:7443 --console-cert cert.pem --console-key key.pem")
+}
+
 func (c upVerb) up(ctx context.Context, o upOptions) error {
+	console, err := o.consoleArguments()
+	if err != nil {
+		return err
+	}
 	info, err := os.Stat(o.dir)
 	empty := o.usual && errors.Is(err, os.ErrNotExist)
 	if !empty && (err != nil || !info.IsDir()) {
@@ -100,7 +133,7 @@ func (c upVerb) up(ctx context.Context, o upOptions) error {
 	if o.metrics != "" {
 		args = append(args, "--metrics", o.metrics)
 	}
-	child, err := startSupervised(os.Environ(), program, args...)
+	child, err := startSupervised(os.Environ(), program, append(args, console...)...)
 	if err != nil {
 		return err
 	}

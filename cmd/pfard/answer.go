@@ -80,6 +80,12 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	case control.Logout:
 		d.orders.consoles.logout(p.UID)
 		return acknowledge(send, nil)
+	case control.Operators, control.Invite, control.Dismiss:
+		r, err := answerOperators(d.clientele.operators, p, q)
+		if err != nil {
+			return err
+		}
+		return send(control.Response{Declarations: r})
 	case control.Install:
 		return d.orders.install(ctx, q, send)
 	case control.Begin:
@@ -98,6 +104,24 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		return send(r)
 	}
 	return fmt.Errorf("%w: verb %q", control.ErrInvalid, q.Verb)
+}
+
+// answerOperators tells who the operators at other machines are, invites one, or removes one.
+func answerOperators(o *operators, p control.Peer, q control.Request) (r control.Declarations, err error) {
+	if !operates(p) {
+		return r, fmt.Errorf("%w: only root and the user who runs pfard decide about operators", control.ErrDenied)
+	}
+	by := audit.Record{User: fmt.Sprintf("uid %d", p.UID), Channel: byCommand}
+	switch {
+	case q.Verb == control.Operators:
+		return o.listed()
+	case q.Operator == nil:
+		return r, fmt.Errorf("%w: the request names no operator", control.ErrInvalid)
+	case q.Verb == control.Dismiss:
+		return r, o.dismiss(by, q.Operator.Name)
+	}
+	r.Link, err = o.invite(by, *q.Operator)
+	return r, err
 }
 
 // How a user has a server started, stopped and so on.

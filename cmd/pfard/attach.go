@@ -148,7 +148,8 @@ func (a *attachments) introduced(conn *attach.Conn, peer control.Peer) (systemd.
 		return p, nil
 	}
 	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge || m.Hello.Refresh != p.Refresh ||
-		m.Hello.Login != p.Login || m.Hello.Model != p.Model || m.Hello.Page != p.Page || m.Hello.Console != p.Console) {
+		m.Hello.Login != p.Login || m.Hello.Model != p.Model || m.Hello.Page != p.Page ||
+		m.Hello.Console != p.Console || m.Hello.Remote != p.Remote) {
 		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
 	}
 	if err != nil {

@@ -27,18 +27,19 @@ type clientele struct {
 	dir  string
 	open func(dir string) fs.FS
 
-	pages atomic.Bool // a set-up can have a one-time page
+	pages     atomic.Bool // a set-up can have a one-time page
+	operators *operators  // at other machines
 
 	mu    sync.Mutex
 	told  bool                // list has been read
 	list  []access.Client     // in force
 	files control.ClientFiles // that list is made of
 	why   error               // why it is not as the folder has it: that cannot be recorded
-	newer chan struct{}       // closed when there is another one
+	newer chan struct{}       // closed when there is another one, or the operators are others
 }
 
-func newClientele(dir string) *clientele {
-	return &clientele{dir: dir, open: os.DirFS, newer: make(chan struct{})}
+func newClientele(dir string, o *operators) *clientele {
+	return &clientele{dir: dir, open: os.DirFS, operators: o, newer: make(chan struct{})}
 }
 
 // read reads all declarations of clients, and returns what is wrong with them. Of a file that has an error the last
@@ -135,17 +136,19 @@ func (c *clientele) known() control.ClientFiles {
 	return c.files
 }
 
-// notes say what of the clients is not as their files have it.
+// notes say what of the clients and the operators is not as their files have it.
 func (c *clientele) notes() []string {
+	list := c.operators.notes()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.why != nil && !c.told:
-		return []string{"the clients in " + c.dir + " are not let in until they can be recorded: " + c.why.Error()}
+		list = append(list, "the clients in "+c.dir+" are not let in until they can be recorded: "+c.why.Error())
 	case c.why != nil:
-		return []string{"the clients in " + c.dir + " may do no more than before, until the change can be recorded: " + c.why.Error()}
+		const words = " may do no more than before, until the change can be recorded: "
+		list = append(list, "the clients in "+c.dir+words+c.why.Error())
 	}
-	return nil
+	return list
 }
 
 // apart lets nobody take what a client has whose last good version stays, for the file that stay names: a newcomer with
@@ -179,8 +182,20 @@ func (c *clientele) tell(list []access.Client) {
 		return
 	}
 	c.told, c.list = true, list
+	c.again()
+}
+
+// again has those who watch hear everything once more. It is called with c.mu held.
+func (c *clientele) again() {
 	close(c.newer)
 	c.newer = make(chan struct{})
+}
+
+// operatorsChanged has those who watch hear of the operators.
+func (c *clientele) operatorsChanged() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.again()
 }
 
 func (c *clientele) now() (list []access.Client, told bool, newer <-chan struct{}) {
@@ -189,13 +204,15 @@ func (c *clientele) now() (list []access.Client, told bool, newer <-chan struct{
 	return c.list, c.told, c.newer
 }
 
-// watch sends the clients as soon as they have been read, and whenever they change, until the peer hangs up.
+// watch sends the clients and the operators as soon as the clients have been read, and whenever either change, until
+// the peer hangs up.
 func (c *clientele) watch(ctx context.Context, send func(control.Response) error) error {
 	for {
 		list, told, newer := c.now()
 		if told {
-			can := control.Declarations{Pages: c.pages.Load()}
-			if err := send(control.Response{Clients: list, Declarations: can}); err != nil {
+			more := control.Declarations{Pages: c.pages.Load()}
+			more.Operators, _ = c.operators.admitted()
+			if err := send(control.Response{Clients: list, Declarations: more}); err != nil {
 				return err
 			}
 		}

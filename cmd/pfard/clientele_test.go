@@ -35,7 +35,9 @@ func newClientFolder(t *testing.T) *clientFolder {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return &clientFolder{t: t, clientele: newClientele(dir), d: &daemon{log: slog.New(slog.DiscardHandler)}}
+	log := slog.New(slog.DiscardHandler)
+	nobody := newOperators(filepath.Join(dir, "operators.json"), nil, log)
+	return &clientFolder{t: t, clientele: newClientele(dir, nobody), d: &daemon{log: log}}
 }
 
 func (f *clientFolder) write(name, text string) {
@@ -132,7 +134,7 @@ func TestLastGoodClients(t *testing.T) {
 	if got := f.look(); got != "" || f.errors() != 1 {
 		t.Errorf("a directory that is a file: %q, %+v", got, f.seen)
 	}
-	fresh := &clientFolder{t: t, clientele: newClientele(f.dir), d: f.d}
+	fresh := &clientFolder{t: t, clientele: newClientele(f.dir, f.operators), d: f.d}
 	if got := fresh.look(); got != "default off, operator off" {
 		t.Errorf("a directory that is a file, from the beginning: %q", got)
 	}

@@ -49,9 +49,9 @@ type consoleSource interface {
 	logPath(server string) (string, error)
 }
 
-// console is the process of one user's pages while it runs.
+// console is the process of one user's pages while it runs, or of those for other machines.
 type console struct {
-	uid     int
+	uid     int // nobody: of those for other machines
 	pfard   consoleSource
 	audit   trail.Dir
 	limit   *rate.Limiter // of orders: each may write audit records
@@ -59,7 +59,7 @@ type console struct {
 	handing chan struct{} // holds one while files are handed over
 	log     *slog.Logger
 	end     context.CancelFunc
-	conn    chan *attach.Conn   // holds the conversation once it has begun
+	conn    chan *attach.Conn   // holds the conversation of a user's once it has begun
 	listens chan attach.Listens // answers to invitations
 	gone    chan struct{}       // closed when the process has ended; then why is valid
 	why     error
@@ -95,14 +95,22 @@ func (c *consoles) link(uid int) (string, error) {
 	return link, nil
 }
 
+// nobody is in place of a uid, and no user's.
+const nobody = -1
+
+func newConsole(uid int, log *slog.Logger, pfard consoleSource, records trail.Dir) *console {
+	return &console{
+		uid: uid, log: log, limit: rate.NewLimiter(rate.Every(2*time.Second), 30), pfard: pfard, audit: records,
+		ordered: make(chan struct{}, 1), handing: make(chan struct{}, 1),
+		conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
+	}
+}
+
 // begin is called with c.mu held.
 func (c *consoles) begin(uid int) *console {
 	ctx, end := context.WithCancel(context.Background())
-	s := &console{
-		uid: uid, log: c.log, limit: rate.NewLimiter(rate.Every(2*time.Second), 30), pfard: c.pfard, audit: c.audit,
-		ordered: make(chan struct{}, 1), handing: make(chan struct{}, 1), end: end,
-		conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
-	}
+	s := newConsole(uid, c.log, c.pfard, c.audit)
+	s.end = end
 	c.of[uid] = s
 	go func() {
 		s.why = c.runs.runConsole(ctx, uid, s.talk)
@@ -172,11 +180,15 @@ func (s *console) talk(conn *attach.Conn) {
 	if conn.Send(attach.Message{Welcome: &attach.Welcome{}}) != nil {
 		return
 	}
-	s.conn <- conn
+	select {
+	case s.conn <- conn:
+	default: // nobody is invited over this one
+	}
 	ctx, over := context.WithCancel(context.Background())
 	defer over()
 	go func() {
 		var known attach.Known // as the process has it
+		defer conn.Close()     // a process that hears no more would go on with what it knows
 		_ = s.pfard.reports(ctx, func(r control.Response) error {
 			if now := s.pfard.known(); !reflect.DeepEqual(now, known) {
 				if err := hand(conn, now, attach.PageTalk{Known: true}); err != nil {

@@ -68,7 +68,8 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	fresh := newTokens(log, v)
 	d := &daemon{
 		options: o, log: log, vault: v, tokens: fresh, audit: records, redaction: secrets, inbox: newInbox(),
-		clientele: newClientele(o.dirs.Clients()), policy: newPolicy(), bridges: bridge.NewTalks(),
+		clientele: newClientele(o.dirs.Clients(), newOperators(o.dirs.Operators(), records, log)),
+		policy:    newPolicy(), bridges: bridge.NewTalks(),
 		delivery: &delivery{
 			handing: handing{unrecorded, records.append}, vault: served{v, fresh}, learn: secrets.put,
 			stood: newStood(o.placeholders(), log), given: newGiven(o.dirs.Given(), log),
@@ -105,6 +106,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		handed: func(key string) error { return d.delivery.over(toLogin, key, "", "", nil) },
 	}
 	d.audit.told = func() { d.post(d.tell) }
+	d.clientele.operators.told = func() { d.clientele.operatorsChanged(); d.post(d.followers.tell) }
 	d.audit.again = func() { d.post(d.recordedAgain) }
 	return d
 }

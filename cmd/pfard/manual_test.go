@@ -55,6 +55,8 @@ func TestManualKnowsTheBounds(t *testing.T) {
 		fmt.Sprintf("after %d s and doubles the wait each time, up to %d minutes", firstRetry/time.Second, lastRetry/time.Minute),
 		fmt.Sprintf("for %d s, then for %d s, %d s, %d minute and then %d minutes each time", offline[0]/time.Second,
 			offline[1]/time.Second, offline[2]/time.Second, offline[3]/time.Minute, offline[4]/time.Minute),
+		fmt.Sprintf("at most %d operators with %d passkeys each, and %d open invitations", maxOperators, maxPasskeys,
+			maxInvitations),
 		"(" + strings.Join(operations, ", ") + ";",
 	} {
 		if !strings.Contains(manual, want) {
@@ -74,7 +76,9 @@ func TestManualKnowsTheBounds(t *testing.T) {
 			t.Errorf("pfar(1) does not say %q", want)
 		}
 	}
-	if pauses[1] != time.Hour || trail.MaxAge != 24*time.Hour || auditShare != 10 || probeTime != 5*time.Second || hookLimit != 30*time.Second || patience != 2*time.Minute {
-		t.Error("the manual says these in words: pauses[1], trail.MaxAge, auditShare, probeTime, hookLimit, patience")
+	if pauses[1] != time.Hour || trail.MaxAge != 24*time.Hour || auditShare != 10 || probeTime != 5*time.Second ||
+		hookLimit != 30*time.Second || patience != 2*time.Minute || invitationLife != time.Hour {
+		t.Error("the manual says these in words: pauses[1], trail.MaxAge, auditShare, probeTime, hookLimit, patience, " +
+			"invitationLife")
 	}
 }

@@ -68,8 +68,12 @@ func (u *taskUnits) forgetPage(unit string) {
 }
 
 // paged is the conversation with the process of a page. Each has one: what comes again is of an earlier pfard, and
-// ends.
+// ends, unless it serves the console for other machines.
 func (u *taskUnits) paged(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
+	if p.Remote {
+		u.remotely(conn)
+		return nil
+	}
 	unit := systemd.PageUnit(p.Instance)
 	if p.Console {
 		unit = systemd.ConsoleUnit(p.Instance)
@@ -83,6 +87,19 @@ func (u *taskUnits) paged(conn *attach.Conn, p systemd.Process, hello *attach.He
 	}
 	talk(conn)
 	return nil
+}
+
+// remotely is the conversation with the process of the console for other machines. One that comes again takes the place
+// of its earlier connection.
+func (u *taskUnits) remotely(conn *attach.Conn) {
+	u.mu.Lock()
+	before := u.talks
+	u.talks = conn
+	u.mu.Unlock()
+	if before != nil {
+		before.Close()
+	}
+	u.remote(conn)
 }
 
 // localPages has a local runner start the processes, each at the other end of a pair of sockets.
@@ -111,4 +128,18 @@ func (l localPages) serve(ctx context.Context, talk pageTalk, run func(theirs *o
 		return nil
 	}
 	return err
+}
+
+// keepConsole has the process of the console for other machines run as long as pfard does, if there is to be one.
+func (l localPages) keepConsole(at remoteConsole, talk pageTalk) {
+	if at == (remoteConsole{}) {
+		return
+	}
+	l.runner.KeepConsole(l.dirs.Passkey(), at.arguments(), func(conn *attach.Conn) {
+		afterHello(conn, func(conn *attach.Conn, h *attach.Hello) {
+			if h.Console && h.Remote {
+				talk(conn)
+			}
+		})
+	})
 }

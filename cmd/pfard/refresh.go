@@ -20,9 +20,12 @@ type taskUnits struct {
 	hold   *hold
 	tokens *tokens
 
+	remote pageTalk // with the process of the console for other machines, which systemd starts by its socket
+
 	mu      sync.Mutex
 	errands map[string]errand   // by unit of the first two
 	pages   map[string]pageTalk // by unit of the others
+	talks   *attach.Conn        // of remote, with the last process; nil: there was none
 }
 
 // refresh has systemd run the process that refreshes a set. It returns when that has ended.

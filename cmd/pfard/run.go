@@ -42,6 +42,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err := o.absolute(); err != nil {
 		return err
 	}
+	if err := o.console.check(o.local, os.Getuid()); err != nil {
+		return err
+	}
 	if err := prepareDirs(o.dirs); err != nil {
 		return err
 	}
@@ -146,7 +149,8 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	d.fleet.units = localUnits{runner: r}
 	errands := localErrands{d.tokens, r}
 	d.tokens.runs, d.orders.logins.runs = errands, errands
-	d.servePages(localPages{r, o.dirs})
+	pages := localPages{r, o.dirs}
+	d.servePages(pages)
 	d.orders.installs.jobs.Run(r)
 	owner := &telling{ctx: ctx, hook: hook{path: o.dirs.OnFailure(), log: log}}
 	defer owner.wait()
@@ -155,21 +159,23 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 		r.Close()
 		return err
 	}
-	d.folders.Watch(append(o.folders(), o.dirs.Policies(), o.dirs.Clients(), o.dirs.OAuth())...)
+	d.folders.Watch(o.watched()...)
 	defer d.folders.Close()
 	defer guardHomes(ctx, d.fleet)()
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())
+	pages.keepConsole(o.console, newRemoteConsole(d).talk)
 	d.loop(ctx, d.folders.Changed, d.ready)
 	notify(log, sd.SdNotifyStopping)
 	d.tokens.settle()
 	gateway.HTTP.Close() // nobody is to wait for a gateway that takes no more requests
 	gateway.Unix.Close()
 	gateway.Operator.Close()
+	gateway.Passkey.Close()
 	r.Close()
 	inspectors.Inspect(nil)
-	os.Remove(o.dirs.Gateway())
-	os.Remove(o.dirs.Operator())
-	os.Remove(serversSocket(o.dirs))
+	for _, path := range []string{o.dirs.Gateway(), o.dirs.Operator(), o.dirs.Passkey(), serversSocket(o.dirs)} {
+		os.Remove(path)
+	}
 	return <-served
 }
 
@@ -300,6 +306,9 @@ func listenGateway(o options) (g local.Gateway, err error) {
 		return g, err
 	}
 	if g.Operator, err = listenUnix("unix", o.dirs.Operator()); err != nil {
+		return g, err
+	}
+	if g.Passkey, err = listenUnix("unix", o.dirs.Passkey()); err != nil {
 		return g, err
 	}
 	g.Token, err = token(o.dirs.Token())

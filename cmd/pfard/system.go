@@ -104,7 +104,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if err := d.reader.makeFolder(); err != nil {
 		return err
 	}
-	d.folders.Watch(append(o.folders(), o.dirs.Policies(), o.dirs.Clients(), o.dirs.OAuth())...)
+	d.folders.Watch(o.watched()...)
 	defer d.folders.Close()
 	defer guardHomes(ctx, d.fleet)()
 	go a.serve(l.attach)
@@ -217,6 +217,7 @@ func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.fleet.runner, d.fleet.units, a.runner, d.keeper.running = converge.New(r, d.fleet), a, r, r.Bridges
 	d.tokens.runs, d.orders.logins.runs = a.tasks, a.tasks
 	d.servePages(a.tasks)
+	a.tasks.remote = newRemoteConsole(d).talk
 	d.orders.installs.jobs.Run(r)
 	d.policy.outlived = true
 	d.inspectors.runner = systemd.NewInspectors(d.log, a.link, d.options.dirs.Run)

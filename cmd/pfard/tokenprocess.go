@@ -64,18 +64,25 @@ func overPair(fd string, run func(theirs *os.File) error, talk func(*attach.Conn
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		defer conn.Close()
-		if m, files, err := conn.Receive(); err == nil {
-			attach.CloseAll(files)
-			if m.Hello != nil {
-				talk(conn, m.Hello)
-			}
-		}
+		afterHello(conn, talk)
 	}()
 	err = run(theirs)
 	conn.Close()
 	<-over
 	return err
+}
+
+// afterHello begins a conversation when the process has said hello, and hangs up at its end.
+func afterHello(conn *attach.Conn, talk func(*attach.Conn, *attach.Hello)) {
+	defer conn.Close()
+	m, files, err := conn.Receive()
+	if err != nil {
+		return
+	}
+	attach.CloseAll(files)
+	if m.Hello != nil {
+		talk(conn, m.Hello)
+	}
 }
 
 // noFirewall is that of a local pfard, whose processes do not ask for any.

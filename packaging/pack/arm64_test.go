@@ -73,6 +73,7 @@ for i in 1 2; do dpkg --force-depends -i /pfar.deb; done
 pfar version
 systemctl is-enabled pfar.target
 getent group pfar-admin
+getent group pfar-console
 stat -c "%a %U:%G" /var/lib/pfar/audit
 dpkg --force-depends --remove pfar
 dpkg --force-depends --purge pfar

@@ -60,7 +60,8 @@ func (p pack) config(modules []module) ([]byte, error) {
 		}
 		c["depends"], c["recommends"], c["suggests"] = fedora.depends, fedora.recommends, fedora.suggests
 		c["provides"] = []string{
-			"user(pfar)", "user(pfar-launcher)", "group(pfar)", "group(pfar-launcher)", "group(pfar-admin)",
+			"user(pfar)", "user(pfar-launcher)", "user(pfar-console)",
+			"group(pfar)", "group(pfar-launcher)", "group(pfar-console)", "group(pfar-admin)",
 		}
 		if p.Compression == "none" { // which rpm does not know
 			p.Compression = "gzip:1"

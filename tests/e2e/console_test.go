@@ -387,4 +387,8 @@ await page.click("text=Ping: Says what it is told");`, map[string]any{"link": s.
 	if !strings.Contains(now.Text, "Declared already: server") {
 		t.Errorf("when it runs: %s", now.Text)
 	}
+	pong := strings.NewReplacer("ping", "pong", "Ping", "Pong")
+	services := filepath.Join(p.home, "services.d")
+	put(t, filepath.Join(services, "pong.hcl"), pong.Replace(string(mustRead(t, filepath.Join(services, "ping.hcl")))))
+	b.looks(`while (!(await page.$("text=Pong: Says what it is told"))) await page.reload();`, nil) // pfard has seen it
 }

@@ -34,16 +34,16 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// certified returns files with a key and a certificate for 127.0.0.1, which is its own authority.
-func certified(t *testing.T) (keyFile, certFile string) {
+// certified returns files with a key and a certificate for 127.0.0.1 and some names, which is its own authority.
+func certified(t *testing.T, names ...string) (keyFile, certFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tests"}, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: names,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
 	check(t, err)

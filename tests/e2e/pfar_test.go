@@ -32,7 +32,8 @@ type pfar struct {
 	t                       testing.TB
 	declarations, run, home string // home holds the state, and whatever else a test puts there
 	env                     []string
-	stdin                   string // of command
+	stdin                   string   // of command
+	flags                   []string // of pfar up
 	cmd                     *exec.Cmd
 	stderr                  *output
 
@@ -118,6 +119,7 @@ func (p *pfar) write(name, text string) {
 func (p *pfar) up(wrap ...string) {
 	p.t.Helper()
 	args := append(wrap, program(p.t, "pfar"), "up", p.declarations, "--listen", "127.0.0.1:0", "--json", "--verbose")
+	args = append(args, p.flags...)
 	p.cmd = exec.Command(args[0], args[1:]...)
 	p.cmd.Env, p.cmd.Stderr = p.env, p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}

@@ -23,8 +23,15 @@ type surfer struct {
 // else (--host-resolver-rules).
 func surf(t testing.TB, pid int, rules ...string) *surfer {
 	t.Helper()
+	return surfTrusting(t, pid, "", rules...)
+}
+
+// surfTrusting is surf with a browser that trusts the certificates of a key (base64 of its SHA-256). There a page has
+// passkeys; with a certificate that the browser merely overlooks it has none.
+func surfTrusting(t testing.TB, pid int, key string, rules ...string) *surfer {
+	t.Helper()
 	rules = append(rules, "MAP * ~NOTFOUND", "EXCLUDE 127.0.0.1")
-	c := inNetworkOf(clientScript(t, "browser.mjs", "/usr/bin/chromium", strings.Join(rules, ", ")), pid)
+	c := inNetworkOf(clientScript(t, "browser.mjs", "/usr/bin/chromium", strings.Join(rules, ", "), key), pid)
 	s := &surfer{t: t, cmd: c, stderr: &output{}}
 	c.Stderr = s.stderr
 	var err error

@@ -21,7 +21,8 @@ var verbs = []string{
 	"logs hello", "vault list", "vault has hello_token", "start hello", "restart hello", "disable hello", "enable hello", "stop hello",
 	"learn hello --for 1s", "clean hello", "doctor", "install hello", "upgrade hello 2.0.0 --yes",
 	"edit hello", "import /srv/mcp.json --dry-run", "login nobody", "add memory --dry-run", "remove hello",
-	"console", "console logout", "message",
+	"console", "console logout", "message", "operator list", "operator remove nobody",
+	"operator invite alice --role look --at https://pfar.example.com:7443",
 }
 
 // elsewhere are verbs that are about no pfar that runs.

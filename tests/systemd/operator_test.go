@@ -18,6 +18,9 @@ func TestOperatorSocket(t *testing.T) {
 	if mode := m.Run(t, "stat", "-c", "%a %U:%G", "/run/pfar/operator.sock"); mode != "660 root:pfar-admin\n" {
 		t.Errorf("the socket is %s", mode)
 	}
+	if mode := m.Run(t, "stat", "-c", "%a %U:%G", "/run/pfar/passkey.sock"); mode != "660 root:pfar-console\n" {
+		t.Errorf("the passkey socket is %s", mode)
+	}
 	for _, verb := range []string{"approvals", "sessions", "pins"} {
 		if r := m.Try("pfar", verb, "--json"); r.Code != 0 || verb != "sessions" && r.Stdout != "[]\n" {
 			t.Errorf("root, %s: %s", verb, r)

@@ -118,7 +118,7 @@ func remains(t *testing.T, when string, before, now []string) (list []string) {
 
 // stays is what a package leaves when it is removed and not purged: conffiles, what pfar knows, who it is, and which
 // units are enabled: links that lead nowhere.
-var stays = regexp.MustCompile(` /etc/(pfar|needrestart|credstore\.encrypted)\b| /etc/systemd/[^ ]*(pfar|sockets\.target\.wants $)|not-found inactive dead| /var/lib/pfar\b|^pfar(-launcher|-admin)?:x:`)
+var stays = regexp.MustCompile(` /etc/(pfar|needrestart|credstore\.encrypted)\b| /etc/systemd/[^ ]*(pfar|sockets\.target\.wants $)|not-found inactive dead| /var/lib/pfar\b|^pfar(-launcher|-console|-admin)?:x:`)
 
 // calls has a client call a server until the file /var/tmp/enough is there. Each answer is its own question's.
 const calls = `while [ ! -e /var/tmp/enough ]; do n=$((n + 1)); out=$(pfar call hello.echo --message "question-$n-" 2>&1) && case $out in
@@ -146,8 +146,10 @@ func TestPackage(t *testing.T) {
 	}
 	m.Run(t, "systemctl", "is-active", "pfar.target", "pfard.service", "pfar-gateway-http.socket")
 	m.Run(t, "systemctl", "is-enabled", "pfar.target", "pfard.service")
-	if r := m.Try("systemctl", "is-enabled", "pfar-gateway-metrics.socket"); r.Stdout != "disabled\n" {
-		t.Errorf("the socket for metrics: %s", r)
+	for _, socket := range []string{"pfar-gateway-metrics.socket", "pfar-console.socket"} {
+		if r := m.Try("systemctl", "is-enabled", socket); r.Stdout != "disabled\n" {
+			t.Errorf("%s, which nobody has enabled: %s", socket, r)
+		}
 	}
 	o.Run(t, "systemctl", "--user", "daemon-reload")
 	if r := o.Try("systemctl", "--user", "is-enabled", "pfar.target"); r.Stdout != "disabled\n" {

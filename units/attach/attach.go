@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units/packet"
 	"github.com/pfar/pfar/units/page"
 )
@@ -65,6 +66,7 @@ type Hello struct {
 	Model   bool   `json:"model,omitempty"`   // what asks a model for the gateway
 	Page    bool   `json:"page,omitempty"`    // what serves a one-time page
 	Console bool   `json:"console,omitempty"` // what serves the operator's pages
+	Remote  bool   `json:"remote,omitempty"`  // with Console: to operators at other machines, who have passkeys
 	Digest  string `json:"digest"`            // of the plan that it was started with (plan.Digest); of the others, none
 	Again   bool   `json:"again,omitempty"`   // it has been welcomed before, by an earlier pfard perhaps
 }
@@ -154,12 +156,24 @@ const (
 	OrderAllow   = "allow"   // add Host to what Server may reach
 	OrderAdd     = "add"     // open a one-time page that sets up Server, a service of the catalogue
 	OrderClient  = "declare" // declare Client, which may use Servers
+	OrderEnroll  = "enroll"  // add Key to the passkeys of the operator whom the invitation of Nonce names
 )
 
 // Known is what a console shows beside what runs.
 type Known struct {
-	Offers  []Offer  `json:"offers,omitempty"`
-	Clients []Client `json:"clients,omitempty"`
+	Offers      []Offer            `json:"offers,omitempty"`
+	Clients     []Client           `json:"clients,omitempty"`
+	Operators   []passkey.Operator `json:"operators,omitempty"`   // to the console for other machines alone
+	Invitations []Invitation       `json:"invitations,omitempty"` // likewise
+}
+
+// Invitation lets a person add a passkey to an operator, once. The console gets its nonce with the person's link.
+type Invitation struct {
+	Digest   []byte       `json:"digest"` // SHA-256 of the nonce
+	Operator string       `json:"operator"`
+	Role     passkey.Role `json:"role"`
+	Origin   string       `json:"origin"` // of the console (passkey.Origin)
+	Until    time.Time    `json:"until"`
 }
 
 // Client is a client that is declared or built in, in words. It has no token and no digest of one.
@@ -195,6 +209,9 @@ type Order struct {
 
 	Client  string `json:"client,omitempty"`
 	Servers string `json:"servers,omitempty"` // names with spaces between them, or access.Every
+
+	Nonce string       `json:"nonce,omitempty"` // of an Invitation
+	Key   *passkey.Key `json:"key,omitempty"`
 }
 
 // Ordered tells the result of an order.

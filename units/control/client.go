@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/passkey"
 )
 
 // Client asks pfard on the socket at Path.
@@ -167,10 +168,18 @@ func (c Client) Redaction(ctx context.Context, changed func(set []byte) error) e
 	return c.follow(ctx, Request{Verb: Redaction}, func(r Response) error { return changed(r.Redaction) })
 }
 
-// Clients calls changed with the declared clients and after each change, as Watch does, and with whether a set-up can
-// have a one-time page.
-func (c Client) Clients(ctx context.Context, changed func(list []access.Client, pages bool) error) error {
-	return c.follow(ctx, Request{Verb: Clients}, func(r Response) error { return changed(r.Clients, r.Pages) })
+// Admitted is who may use pfar.
+type Admitted struct {
+	Clients   []access.Client
+	Operators []passkey.Operator // at other machines
+	Pages     bool               // a set-up can have a one-time page
+}
+
+// Clients calls changed with the declared clients and the operators, and after each change, as Watch does.
+func (c Client) Clients(ctx context.Context, changed func(Admitted) error) error {
+	return c.follow(ctx, Request{Verb: Clients}, func(r Response) error {
+		return changed(Admitted{r.Clients, r.Operators, r.Pages})
+	})
 }
 
 // Policy calls changed with what calls are decided by (gate.Policy and a list of gate.Sandbox, as JSON), once there is

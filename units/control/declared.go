@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"time"
+
+	"github.com/pfar/pfar/policies/passkey"
 )
 
 // Text is what a declaration is to be, and was.
@@ -25,7 +28,18 @@ type Declarations struct {
 	Flow       *Flow       `json:"flow,omitempty"`       // of Begin and Supply
 	SignIn     *SignIn     `json:"sign_in,omitempty"`    // of LogIn
 	Pages      bool        `json:"pages,omitempty"`      // of Clients: a set-up can have a one-time page
-	Link       string      `json:"link,omitempty"`       // of Console: it lets in whoever has it, once
+	Link       string      `json:"link,omitempty"`       // of Console and Invite: it lets in whoever has it, once
+
+	Operators []passkey.Operator `json:"operators,omitempty"` // of Operators and Clients, by name
+	Invited   []Invited          `json:"invited,omitempty"`   // of Operators, by name
+}
+
+// Invited is an operator who is invited to add a passkey.
+type Invited struct {
+	Name   string       `json:"name"`
+	Role   passkey.Role `json:"role,omitempty"`   // of Invite; "": the one that it has
+	Origin string       `json:"origin,omitempty"` // of the console (passkey.Origin); of Invite
+	Until  time.Time    `json:"until,omitzero"`   // of an answer: how long the link is good
 }
 
 // Installing is how far the installation of a package is.

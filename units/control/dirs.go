@@ -102,6 +102,9 @@ func (d Dirs) Gateway() string { return filepath.Join(d.Run, "gateway.sock") }
 // Operator is the gateway's socket for the operator alone: pins, approvals, sessions.
 func (d Dirs) Operator() string { return filepath.Join(d.Run, "operator.sock") }
 
+// Passkey is the gateway's socket on which each act is signed with a passkey.
+func (d Dirs) Passkey() string { return filepath.Join(d.Run, "passkey.sock") }
+
 // Egress is the socket on which the named server's egress bridge tells of its connections.
 func (d Dirs) Egress(name string) string { return filepath.Join(d.Run, "egress", name+".sock") }
 
@@ -153,6 +156,9 @@ func (d Dirs) OAuth() string { return filepath.Join(filepath.Dir(d.Config), "oau
 // Vault is the directory of the secrets.
 func (d Dirs) Vault() string { return filepath.Join(d.State, "vault") }
 
+// Operators is the file of those who sign in with passkeys at the console for other machines.
+func (d Dirs) Operators() string { return filepath.Join(d.State, "operators.json") }
+
 // Given is the file that says to which servers each secret is given.
 func (d Dirs) Given() string { return filepath.Join(d.Vault(), "given.json") }
 
@@ -166,5 +172,6 @@ func (d Dirs) Private(declarations string) []string {
 	})
 	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(),
 		d.Homes(), d.Kept(), d.Upgrades(), d.Flows(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"),
-		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Services(), d.OAuth(), d.Token(), d.Undo())
+		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Services(), d.OAuth(), d.Token(), d.Undo(),
+		d.Operators())
 }

@@ -42,7 +42,7 @@ func TestDefaultDirs(t *testing.T) {
 	d := Dirs{Run: "/r", State: "/s"}
 	for got, want := range map[string]string{
 		d.Control(): "/r/control.sock", d.Gateway(): "/r/gateway.sock", d.Token(): "/s/token", d.Log("notion"): "/s/log/notion.log",
-		d.Egress("notion"): "/r/egress/notion.sock",
+		d.Egress("notion"): "/r/egress/notion.sock", d.Passkey(): "/r/passkey.sock", d.Operators(): "/s/operators.json",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -72,9 +72,10 @@ func TestFolders(t *testing.T) {
 	if got := d.Folders("/srv/mine"); !slices.Equal(got, []string{"/srv/mine"}) {
 		t.Errorf("of a directory: %q", got)
 	}
+	d.State = "/s"
 	got := d.Private("/etc/pfar/mcp.d")
 	if !slices.Contains(got, "/etc/pfar/mcp.d") || !slices.Contains(got, "/run/pfar/mcp.d") || slices.Contains(got,
-		"/usr/lib/pfar/mcp.d") {
+		"/usr/lib/pfar/mcp.d") || !slices.Contains(got, d.Operators()) {
 		t.Errorf("private: %q", got)
 	}
 }

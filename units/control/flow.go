@@ -2,12 +2,14 @@ package control
 
 import "time"
 
-// SettingUp is the part of a Request about what a person wants to have set up.
+// SettingUp is the part of a Request about what a person wants to have set up, and whom they invite.
 type SettingUp struct {
 	Package string      `json:"package,omitempty"` // of Install, as declarations write it
 	SetUp   *SetUp      `json:"set_up,omitempty"`  // of Begin
 	Answer  *FlowAnswer `json:"answer,omitempty"`  // of Supply
 	Login   *Login      `json:"login,omitempty"`   // of LogIn
+
+	Operator *Invited `json:"operator,omitempty"` // of Invite and Dismiss
 }
 
 // SetUp is what a person wants to have set up: a service of the catalogue, or a declaration that pfard is to write.

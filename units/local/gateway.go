@@ -22,6 +22,7 @@ type Gateway struct {
 	Unix     *net.UnixListener
 	Servers  *net.UnixListener // SOCK_SEQPACKET
 	Operator *net.UnixListener // for the operator alone
+	Passkey  *net.UnixListener // for the console at other machines
 	Metrics  *net.TCPListener  // nil: there is none
 	Token    []byte
 	Control  string // path of the socket where it asks for sessions; "": it has none
@@ -115,7 +116,10 @@ func (g Gateway) descriptors() ([]descriptor, error) {
 		name string
 		file interface{ File() (*os.File, error) }
 	}
-	all := []listener{{units.FDHTTP, g.HTTP}, {units.FDUnix, g.Unix}, {units.FDServers, g.Servers}, {units.FDOperator, g.Operator}}
+	all := []listener{
+		{units.FDHTTP, g.HTTP}, {units.FDUnix, g.Unix}, {units.FDServers, g.Servers}, {units.FDOperator, g.Operator},
+		{units.FDPasskey, g.Passkey},
+	}
 	if g.Metrics != nil {
 		all = append(all, listener{units.FDMetrics, g.Metrics})
 	}

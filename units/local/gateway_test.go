@@ -33,19 +33,8 @@ func startedGateway(t *testing.T, change func(*Gateway)) string {
 	if err := os.WriteFile(filepath.Join(bin, "pfar-gateway"), []byte(gatewayScript), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	g := Gateway{Token: []byte("t")}
-	var err error
-	if g.HTTP, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { g.HTTP.Close() })
-	for name, l := range map[string]**net.UnixListener{"unix": &g.Unix, "unixpacket": &g.Servers, "operator": &g.Operator} {
-		network := strings.Replace(name, "operator", "unix", 1)
-		if *l, err = net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(run, name), Net: network}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { (*l).Close() })
-	}
+	g := testGateway(t, run)
+	g.Control = ""
 	if change != nil {
 		change(&g)
 	}
@@ -78,7 +67,10 @@ func TestGatewayGetsTracing(t *testing.T) {
 	t.Setenv("otel_secret_SECRET", "x")
 	t.Setenv("SECRET_OF_PFARD", "x")
 	want := strings.Join([]string{
-		"descriptors 4 " + units.FDHTTP + ":" + units.FDUnix + ":" + units.FDServers + ":" + units.FDOperator, "arguments --pins PINS --state STATE --inspectors DIR",
+		"descriptors 5 " + strings.Join([]string{
+			units.FDHTTP, units.FDUnix, units.FDServers, units.FDOperator, units.FDPasskey,
+		}, ":"),
+		"arguments --pins PINS --state STATE --inspectors DIR",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_HEADERS=api-key=a b\"c'=d", "0", "",
 	}, "\n")
 	if got := regexp.MustCompile(`--pins \S+/pins --state \S+/gateway --inspectors \S+/inspect`).ReplaceAllString(startedGateway(t, nil), "--pins PINS --state STATE --inspectors DIR"); got != want {
@@ -96,7 +88,7 @@ func TestGatewayGetsMetricsListener(t *testing.T) {
 		t.Cleanup(func() { l.Close() })
 		g.Metrics = l
 	})
-	if want := "descriptors 5 http:unix:servers:operator:metrics\n"; !strings.HasPrefix(got, want) {
+	if want := "descriptors 6 http:unix:servers:operator:passkey:metrics\n"; !strings.HasPrefix(got, want) {
 		t.Errorf("the gateway saw\n%s\nwant\n%s", got, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 )
 
 // Errand is what a process of pfar-egress is run for beside servers.
@@ -37,12 +38,49 @@ func (r *Runner) Page(ctx context.Context, instance string, conn *os.File) error
 // Console runs the process that serves the console of this process's own user, as pfar-console@.service does, and
 // returns when it has ended. It connects to the gateway's socket for the operator, as that user.
 func (r *Runner) Console(ctx context.Context, instance, operator string, conn *os.File) error {
-	of := func(name string) (spec, error) {
-		log := r.dirs.log(units.ConsoleLog)
-		argv := []string{filepath.Join(r.cfg.Bin, "pfar-console"), "--operator", operator}
-		return spec{name: name, argv: argv, log: log}, rotate(log, units.LogSegment)
-	}
+	of := func(name string) (spec, error) { return r.consoleSpec(name, "--operator", operator) }
 	return r.brief(ctx, "pfar-console@"+instance, of, descriptor{units.FDPage, conn})
+}
+
+// KeepConsole runs the process that serves the console for other machines, as pfar-console.service does, until Close. If
+// the process ends, another one follows. It connects to the gateway's socket for that console; arguments say where it
+// listens. talk gets this side of the connection to each process, and closes it.
+func (r *Runner) KeepConsole(passkey string, arguments []string, talk func(*attach.Conn)) {
+	again := new(impatience)
+	arguments = append([]string{"--remote", "--operator", passkey}, arguments...)
+	kept := &service{
+		name: "pfar-console", dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout, restart: again.again,
+		prepare: func() (spec, error) {
+			sp, err := r.consoleSpec("pfar-console", arguments...)
+			if err != nil {
+				return sp, err
+			}
+			ours, theirs, err := attach.Pair(units.FDPage)
+			if err != nil {
+				return sp, err
+			}
+			go talk(ours)
+			sp.descriptors = []descriptor{{units.FDPage, theirs}}
+			return sp, nil
+		},
+		notice: func(m notification) { m.close() },
+		changed: func(p phase, _ *process, code int) {
+			if p == autoRestart {
+				r.cfg.Log.Warn("the console for other machines has ended, starting it again", "status", code,
+					"log", r.dirs.log(units.ConsoleLog))
+			}
+		},
+	}
+	r.mu.Lock()
+	r.console = kept
+	r.mu.Unlock()
+	kept.start()
+}
+
+func (r *Runner) consoleSpec(name string, arguments ...string) (spec, error) {
+	log := r.dirs.log(units.ConsoleLog)
+	argv := append([]string{filepath.Join(r.cfg.Bin, "pfar-console")}, arguments...)
+	return spec{name: name, argv: argv, log: log}, rotate(log, units.LogSegment)
 }
 
 // brief runs a process that has one thing to do, and returns when it has ended.

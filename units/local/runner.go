@@ -61,6 +61,7 @@ type Runner struct {
 	mu          sync.Mutex
 	servers     map[string]*server // by instance
 	gateway     *service
+	console     *service // for other machines; nil: there is none
 	gatewayUser identity
 	logs        sync.Mutex // held while a log is rotated: several processes ask for it
 
@@ -195,8 +196,12 @@ func (r *Runner) Close() {
 	for n := range r.servers {
 		names = append(names, n)
 	}
+	console := r.console
 	r.mu.Unlock()
 	var wg sync.WaitGroup
+	if console != nil {
+		console.stop()
+	}
 	r.gateway.stop() // it lets calls in flight end
 	for _, n := range names {
 		wg.Go(func() { r.Stop(n) })

@@ -131,16 +131,19 @@ func testGateway(t *testing.T, dir string) Gateway {
 	if g.HTTP, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
 		t.Fatal(err)
 	}
-	if g.Unix, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "gateway.sock"), Net: "unix"}); err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() { g.HTTP.Close() })
+	for name, l := range map[string]**net.UnixListener{
+		"gateway.sock": &g.Unix, "servers.sock": &g.Servers, "operator.sock": &g.Operator, "passkey.sock": &g.Passkey,
+	} {
+		network := "unix"
+		if l == &g.Servers {
+			network = "unixpacket"
+		}
+		if *l, err = net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(dir, name), Net: network}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { (*l).Close() })
 	}
-	if g.Servers, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "servers.sock"), Net: "unixpacket"}); err != nil {
-		t.Fatal(err)
-	}
-	if g.Operator, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "operator.sock"), Net: "unix"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { g.HTTP.Close(); g.Unix.Close(); g.Servers.Close(); g.Operator.Close() })
 	return g
 }
 

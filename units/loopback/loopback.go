@@ -1,5 +1,5 @@
-// Package loopback serves pages on 127.0.0.1 to the browser of a person at this machine, and to nobody else: it listens
-// where no server reaches, and tells a browser's own requests from those that other pages have it send.
+// Package loopback serves pages on 127.0.0.1 to the browser of a person at this machine: it listens where no server
+// reaches, and tells a browser's own requests from those that other pages have it send.
 package loopback
 
 import (
@@ -152,9 +152,17 @@ func Navigated(h http.Header) bool {
 
 // Own reports whether a browser sends the page's own form: the Origin is the page's, which no other page can have sent.
 func Own(r *http.Request) bool {
+	return FromOwnPage(r) && Navigated(r.Header)
+}
+
+// FromOwnPage reports whether a script or a form of the page itself has sent a request.
+func FromOwnPage(r *http.Request) bool {
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
 	origin := r.Header.Values("Origin")
-	return len(origin) == 1 && origin[0] == "http://"+r.Host && Is(r.Header, "Sec-Fetch-Site", "same-origin") &&
-		Navigated(r.Header)
+	return len(origin) == 1 && origin[0] == scheme+r.Host && Is(r.Header, "Sec-Fetch-Site", "same-origin")
 }
 
 // ErrForm is the error of a form that a page does not have.

@@ -35,11 +35,11 @@ func (s *State) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Approver is who answered, as the kernel says.
+// Approver is who answered: the user whom the kernel names, or an operator who signed it with a passkey.
 type Approver struct {
-	UID     int    `json:"uid"`
+	UID     int    `json:"uid"` // of the process that asked
 	Name    string `json:"name"`
-	Channel string `json:"channel"` // "operator socket"
+	Channel string `json:"channel"` // "operator socket" or "passkey"
 }
 
 // Request is a call that a human is to decide about, and all that the decision is bound to. Beside and the Reason

@@ -21,6 +21,7 @@ type Process struct {
 	Model    bool // of what asks a model
 	Page     bool // of what serves a one-time page
 	Console  bool // of what serves a user's console; of the launcher, if it is none of these
+	Remote   bool // with Console: of what serves the console for other machines, which has no instance
 	PID      int
 }
 
@@ -94,6 +95,9 @@ func unitIn(text string) (p Process, unit string, err error) {
 		}
 		if name, ok := instanceIn(unit, console); ok {
 			return Process{Instance: name, Console: true}, unit, nil
+		}
+		if unit == remote {
+			return Process{Console: true, Remote: true}, unit, nil
 		}
 	}
 	return Process{}, "", fmt.Errorf("%w: its cgroup is %q", ErrStranger, text)

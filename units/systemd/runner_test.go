@@ -644,6 +644,10 @@ func TestUnitIn(t *testing.T) {
 		"0::/pfar.slice/pfar-egress.slice/pfar-model@llm.service\n":                        "llm model",
 		"0::/pfar.slice/pfar-setup@abcdefgh.service\n":                                     "abcdefgh page",
 		"0::/pfar.slice/pfar-console@1000.service\n":                                       "1000 console",
+		"0::/pfar.slice/pfar-console.service\n":                                            " console remote",
+		"0::/pfar.slice/pfar-console.service/sub\n":                                        "",
+		"0::/pfar.slice/pfar-console.scope\n":                                              "",
+		"0::/pfar.slice/pfar-console@.service\n":                                           " console",
 		"0::/pfar.slice/pfar-inspect@llm.service\n":                                        "",
 		"0::/pfar.slice/pfar-refresh@drive.service/pfar-mcp@drive.scope\n":                 "",
 		"0::/pfar.slice/pfar-mcp@long-name-here_abcdefgh.service\n":                        "long-name-here_abcdefgh false",
@@ -674,6 +678,9 @@ func TestUnitIn(t *testing.T) {
 			}
 			if p.Console {
 				got = p.Instance + " console"
+			}
+			if p.Remote {
+				got += " remote"
 			}
 		}
 		if got != want {

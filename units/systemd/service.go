@@ -20,6 +20,7 @@ const (
 	model       = "pfar-model@"
 	page        = "pfar-setup@"
 	console     = "pfar-console@"
+	remote      = "pfar-console.service" // the console for other machines
 	service     = ".service"
 	socket      = ".socket"
 )

@@ -1,5 +1,6 @@
 // Package operator serves what only the operator may ask of the gateway: pins, approvals, grants, sessions, stains, facts
-// of tools, notices and statistics, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
+// of tools, notices and statistics, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks. On
+// another one operators at other machines sign each act with a passkey.
 package operator
 
 import (
@@ -58,20 +59,30 @@ const (
 	headTime = 10 * time.Second
 	// channel is how approvals that come in here were given.
 	channel = "operator socket"
+	// signedChannel is the channel of acts that a passkey signed.
+	signedChannel = "passkey"
 )
 
 // HTTP returns a server for the operator's listener. What streams ends when it shuts down.
 func (d *Desk) HTTP() *http.Server {
 	ending, end := context.WithCancel(context.Background())
+	return d.server(d.handler(ending), end)
+}
+
+// server returns a server that knows its peers, and that calls end when it shuts down.
+func (d *Desk) server(h http.Handler, end func()) *http.Server {
 	s := &http.Server{
-		Handler: d.handler(ending), ReadHeaderTimeout: headTime, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: h, ReadHeaderTimeout: headTime, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(d.Log.Handler(), slog.LevelDebug),
 	}
 	s.RegisterOnShutdown(end)
 	return s
 }
 
-type peerKey struct{}
+type (
+	peerKey   struct{} // of the user's id
+	signerKey struct{} // of the name of the operator who signed the request
+)
 
 // withPeer notes who is at the other end of a connection (SO_PEERCRED, unix(7)).
 func withPeer(ctx context.Context, c net.Conn) context.Context {
@@ -87,7 +98,10 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 }
 
 // handler answers those whom the kernel names.
-func (d *Desk) handler(ending context.Context) http.Handler {
+func (d *Desk) handler(ending context.Context) http.Handler { return peersOnly(d.mux(ending)) }
+
+// mux has all paths. What streams ends with ending.
+func (d *Desk) mux(ending context.Context) *http.ServeMux {
 	mux := http.NewServeMux()
 	d.approvals(mux, ending)
 	if d.Grants != nil {
@@ -112,20 +126,28 @@ func (d *Desk) handler(ending context.Context) http.Handler {
 	if d.Stats != nil {
 		mux.Handle("/stats", d.Stats)
 	}
+	return mux
+}
+
+// peersOnly passes the requests on of those whom the kernel names.
+func peersOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Context().Value(peerKey{}).(int); !ok { // who may connect is for the socket's mode to say
 			answer(w, http.StatusForbidden, map[string]string{"error": "this is for the operator alone"})
 			return
 		}
-		mux.ServeHTTP(w, r)
+		h.ServeHTTP(w, r)
 	})
 }
 
-// approver is who asks, as the kernel says.
+// approver is who asks: the operator who signed the request, or the user whom the kernel names.
 func approver(r *http.Request) approval.Approver {
 	uid, ok := r.Context().Value(peerKey{}).(int)
 	if !ok {
 		return approval.Approver{UID: -1, Name: "nobody", Channel: channel}
+	}
+	if name, ok := r.Context().Value(signerKey{}).(string); ok {
+		return approval.Approver{UID: uid, Name: name, Channel: signedChannel}
 	}
 	return approval.Approver{UID: uid, Name: userName(uid), Channel: channel}
 }
@@ -152,7 +174,7 @@ func (d *Desk) act(w http.ResponseWriter, r *http.Request, a Act, v any, do func
 	if err != nil && unrecorded == nil {
 		_ = d.record(a) // it is in the log as well
 	}
-	d.Log.Info("the operator", "did", a.Verb, "subject", a.Subject, "by", a.By.Name, "uid", a.By.UID, "detail", a.Detail, "failed", a.Failed)
+	d.Log.Info("the operator", "did", a.Verb, "subject", a.Subject, "by", a.By.Name, "uid", a.By.UID, "channel", a.By.Channel, "detail", a.Detail, "failed", a.Failed)
 	reply(w, v, err)
 }
 
@@ -170,7 +192,11 @@ var errRequest = errors.New("the request is not understood")
 
 // read decodes a body of so many bytes at most in which nothing is unknown; an empty one is {}.
 func read(w http.ResponseWriter, r *http.Request, most int64, v any) error {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
+	return decode(http.MaxBytesReader(w, r.Body, most), v)
+}
+
+func decode(from io.Reader, v any) error {
+	dec := json.NewDecoder(from)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil && err != io.EOF {
 		return fmt.Errorf("%w: %w", errRequest, err)

@@ -66,6 +66,9 @@ func (d *Desk) accept(w http.ResponseWriter, r *http.Request) {
 	if err == nil && body.All == (body.Names != nil) {
 		err = fmt.Errorf(`%w: want {"names": ["search"]} or {"all": true}`, errRequest)
 	}
+	if _, signed := r.Context().Value(signerKey{}).(string); err == nil && signed && body.All {
+		err = fmt.Errorf("%w: name the definitions: a passkey signs no more than what was shown", errRequest)
+	}
 	if err != nil {
 		reply(w, nil, err)
 		return

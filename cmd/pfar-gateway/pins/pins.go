@@ -85,7 +85,7 @@ func (s *Store) path(server string) string { return filepath.Join(s.dir, server+
 func (s *Store) Record(f func(...audit.Record) error) { s.record = f }
 
 // By is who does something to pins, for the record.
-type By struct{ User, Name, Channel string } // "uid 1000", "ann", "operator socket"
+type By struct{ User, Name, Channel string } // "uid 1000", "ann", "operator socket" or "passkey"
 
 // recorded records what is about to happen, old to new.
 func (s *Store) recorded(by By, records ...audit.Record) error {

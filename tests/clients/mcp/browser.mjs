@@ -1,12 +1,15 @@
 // Drives Chromium, as a person who is told what to do. Each line of standard input is a script with its arguments in
-// JSON; a line with what it returns, or why it failed, is the answer. The arguments are the path of Chromium, and rules
-// for names (--host-resolver-rules).
+// JSON; a line with what it returns, or why it failed, is the answer. The arguments are the path of Chromium, rules for
+// names (--host-resolver-rules), and the keys of certificates that it trusts (base64 of the SHA-256 of each).
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
-const [executablePath, rules] = process.argv.slice(2);
+const [executablePath, rules, keys = ""] = process.argv.slice(2);
 const browser = await chromium.launch({
-  executablePath, args: ["--no-sandbox", "--disable-background-networking", `--host-resolver-rules=${rules}`],
+  executablePath, args: [
+    "--no-sandbox", "--disable-background-networking", `--host-resolver-rules=${rules}`,
+    `--ignore-certificate-errors-spki-list=${keys}`,
+  ],
 });
 // The tests' authorization server has a certificate of its own making, which no browser knows.
 const context = await browser.newContext({ ignoreHTTPSErrors: true });

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -90,12 +91,20 @@ func Refused(resp *http.Response) *Refusal {
 
 // Open asks, and returns an answer for the caller to read and close. An answer that is none is a *Refusal.
 func Open(ctx context.Context, h *http.Client, method, path string, body any) (io.ReadCloser, error) {
-	var sent io.Reader // without a body the gateway hears at once that nobody reads a stream any more
+	var text []byte
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
 			return nil, err
 		}
+	}
+	return Send(ctx, h, method, path, text, "")
+}
+
+// Send is Open for a body that is JSON already, with a passkey.ProofHeader unless that is empty.
+func Send(ctx context.Context, h *http.Client, method, path string, text []byte, proof string) (io.ReadCloser, error) {
+	var sent io.Reader // without a body the gateway hears at once that nobody reads a stream any more
+	if text != nil {
 		sent = bytes.NewReader(text)
 	}
 	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, sent)
@@ -103,6 +112,9 @@ func Open(ctx context.Context, h *http.Client, method, path string, body any) (i
 		return nil, err
 	}
 	r.Close = true
+	if proof != "" {
+		r.Header.Set(passkey.ProofHeader, proof)
+	}
 	resp, err := h.Do(r)
 	if err != nil {
 		return nil, err

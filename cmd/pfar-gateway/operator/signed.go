@@ -1,0 +1,255 @@
+package operator
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pfar/pfar/policies/passkey"
+	"github.com/pfar/pfar/policies/passkey/webauthn"
+)
+
+const (
+	nonceTime = 5 * time.Minute
+	maxNonces = 256
+	maxOwn    = 8 // nonces of an operator: whoever asks for many takes none from others
+	maxChecks = 8 // signatures that are checked at once, each with a body of maxNames bytes at most
+)
+
+// Signers are the operators at other machines. The zero value has nobody.
+type Signers struct {
+	all atomic.Pointer[[]passkey.Operator]
+}
+
+// Learn replaces them all.
+func (s *Signers) Learn(all []passkey.Operator) {
+	all = slices.Clone(all)
+	s.all.Store(&all)
+}
+
+// find returns the zero value, who may do nothing, if no operator has the name.
+func (s *Signers) find(name string) passkey.Operator {
+	if all := s.all.Load(); all != nil {
+		return passkey.Find(*all, name)
+	}
+	return passkey.Operator{}
+}
+
+// Signed returns a server for the passkey listener. It has the paths of HTTP, and one more:
+//
+//	POST /challenge  answers {"nonce": "..."}, which is good for one request within 5 minutes
+//
+// Any other request, unless it is a GET, needs the header Pfar-Proof: an operator's signature of this request.
+func (d *Desk) Signed(s *Signers, now func() time.Time) *http.Server {
+	ending, end := context.WithCancel(context.Background())
+	return d.server(peersOnly(d.signed(ending, s, now)), end)
+}
+
+func (d *Desk) signed(ending context.Context, s *Signers, now func() time.Time) *signed {
+	return &signed{
+		mux: d.mux(ending), signers: s, nonces: nonces{now: now}, checks: make(chan struct{}, maxChecks), log: d.Log,
+	}
+}
+
+// signed passes on each GET, and the acts that an operator signed.
+type signed struct {
+	mux     *http.ServeMux
+	signers *Signers
+	nonces  nonces
+	checks  chan struct{} // has a place for each check
+	log     *slog.Logger
+}
+
+func (s *signed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodGet:
+		if _, pattern := s.mux.Handler(r); pattern != "" && !reads[pattern] {
+			answer(w, http.StatusForbidden, map[string]string{"error": elsewhere})
+			return
+		}
+		s.mux.ServeHTTP(w, r)
+		return
+	case r.Method == http.MethodPost && r.URL.Path == "/challenge":
+		answer(w, http.StatusOK, map[string]string{"nonce": s.nonces.give(r.URL.Query().Get("operator"))})
+		return
+	}
+	by, body, no := s.check(w, r)
+	if no != nil {
+		answer(w, no.status, map[string]string{"error": strings.ToValidUTF8(no.text, "\uFFFD")})
+		return
+	}
+	r = r.WithContext(context.WithValue(r.Context(), signerKey{}, by.Name))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.mux.ServeHTTP(w, r)
+}
+
+// refusal is the answer to an act that is not passed on.
+type refusal struct {
+	status int
+	text   string
+}
+
+var (
+	unproven = &refusal{http.StatusUnauthorized, "this request has no signature of a passkey: " +
+		"send it from the console, which asks your passkey to sign it"}
+	stale = &refusal{http.StatusUnauthorized, "this confirmation was used before, or is older than 5 minutes: " +
+		"confirm again with your passkey"}
+	notSigned = &refusal{http.StatusUnauthorized, "no passkey of this operator signed this request: " +
+		"confirm again with your passkey"}
+	tooLarge = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes: accept "+
+		"fewer definitions at once", maxNames)}
+	cutOff = &refusal{http.StatusBadRequest, "the request did not arrive whole: send it again"}
+)
+
+// check finds the operator who signed a request, and reads the body. It uses up the nonce, also if it refuses.
+func (s *signed) check(w http.ResponseWriter, r *http.Request) (by passkey.Operator, body []byte, no *refusal) {
+	proof, ok := proofOf(r)
+	if !ok {
+		return by, nil, unproven
+	}
+	if !s.nonces.take(proof.Nonce) {
+		return by, nil, stale
+	}
+	s.checks <- struct{}{} // this bounds the memory of bodies that nobody signed
+	defer func() { <-s.checks }()
+	if body, no = whole(w, r); no != nil {
+		return by, nil, no
+	}
+	by = s.signers.find(proof.Operator)
+	act := passkey.Act{Nonce: proof.Nonce, Method: r.Method, Target: r.URL.RequestURI(), Body: body}
+	if err := webauthn.Check(by, act.Challenge(), proof.Response); err != nil {
+		s.warn(r, proof.Operator, err.Error())
+		return passkey.Operator{}, nil, notSigned
+	}
+	_, pattern := s.mux.Handler(r)
+	if needs := acts[pattern]; !by.Role.May(needs) {
+		no = &refusal{http.StatusForbidden, lacks(by, needs)}
+		s.warn(r, by.Name, no.text)
+		return passkey.Operator{}, nil, no
+	}
+	return by, body, nil
+}
+
+func (s *signed) warn(r *http.Request, operator, reason string) {
+	s.log.Warn("refusing an act", "operator", fmt.Sprintf("%.100q", operator), "method", fmt.Sprintf("%.20q", r.Method),
+		"path", fmt.Sprintf("%.200q", r.URL.Path), "reason", reason)
+}
+
+// proofOf reads the proof that comes with a request. It is not ok if there are two.
+func proofOf(r *http.Request) (p passkey.Proof, ok bool) {
+	fields := r.Header.Values(passkey.ProofHeader)
+	if len(fields) != 1 {
+		return p, false
+	}
+	text, err := base64.RawURLEncoding.DecodeString(fields[0])
+	if err != nil || decode(bytes.NewReader(text), &p) != nil {
+		return passkey.Proof{}, false
+	}
+	return p, true
+}
+
+// whole reads a body of the greatest size that a handler takes. The body has as much time as the head.
+func whole(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(headTime)) // only the recorders of tests have no deadlines
+	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxNames))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return nil, tooLarge
+	}
+	if err != nil {
+		return nil, cutOff
+	}
+	return body, nil
+}
+
+const elsewhere = "this is not done from another machine: run pfar on the machine itself"
+
+// reads are the patterns of the mux that need no signature: what the console shows. None of them starts anything.
+var reads = map[string]bool{
+	"GET /approvals": true, "GET /approvals/watch": true, "GET /approvals/history": true, "GET /approvals/{id}": true,
+	"GET /sessions": true, "GET /sessions/{client}/{handle}": true, "GET /stains": true, "GET /grants": true,
+	"GET /facts": true, "GET /notices": true, "GET /pins": true, "GET /pins/{server}": true,
+}
+
+// acts has the role for each act that can be signed. Nobody does anything else here.
+var acts = map[string]passkey.Role{
+	"POST /approvals/{id}/approve": passkey.Approve, "POST /approvals/{id}/deny": passkey.Approve,
+	"POST /grants/{id}/revoke": passkey.Approve, "POST /grants/revoke": passkey.Approve,
+	"POST /sessions":                         passkey.Approve,
+	"POST /sessions/{client}/{handle}/reset": passkey.Change,
+	"POST /sessions/{client}/{handle}/thaw":  passkey.Change,
+	"POST /sessions/{client}/{handle}/end":   passkey.Change,
+	"POST /stains/{server}/clear":            passkey.Change,
+	"POST /pins/{server}/accept":             passkey.Change,
+}
+
+// lacks says how an operator gets the role that an act needs; "": nobody does it from another machine.
+func lacks(o passkey.Operator, needs passkey.Role) string {
+	if needs == "" {
+		return elsewhere
+	}
+	const words = "%s has the role %s, and this needs the role %s: ask the administrator of pfar to run " +
+		"pfar operator invite %[1]s --role %[3]s"
+	return fmt.Sprintf(words, o.Name, cmp.Or(o.Role, "none"), needs)
+}
+
+// nonces are those that were given out, until a request names them.
+type nonces struct {
+	now  func() time.Time
+	mu   sync.Mutex
+	list []nonce // the oldest first
+}
+
+type nonce struct {
+	text, owner string
+	until       time.Time
+}
+
+// give makes a nonce for an operator; "": for nobody in particular.
+func (n *nonces) give(owner string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	own := func(one nonce) bool { return owner != "" && one.owner == owner }
+	count := 0
+	for _, one := range n.list {
+		if own(one) {
+			count++
+		}
+	}
+	switch {
+	case count >= maxOwn:
+		oldest := slices.IndexFunc(n.list, own)
+		n.list = slices.Delete(n.list, oldest, oldest+1)
+	case len(n.list) >= maxNonces:
+		n.list = slices.Delete(n.list, 0, 1)
+	}
+	one := nonce{rand.Text(), owner, n.now().Add(nonceTime)}
+	n.list = append(n.list, one)
+	return one.text
+}
+
+// take uses a nonce up, and reports whether it was good.
+func (n *nonces) take(text string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	i := slices.IndexFunc(n.list, func(one nonce) bool { return one.text == text })
+	if i < 0 {
+		return false
+	}
+	good := n.now().Before(n.list[i].until)
+	n.list = slices.Delete(n.list, i, i+1)
+	return good
+}

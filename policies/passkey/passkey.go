@@ -1,0 +1,123 @@
+// Package passkey says who may act at a console from another machine, and what their passkeys sign.
+package passkey
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Role is what an operator may do. The zero value may nothing.
+type Role string
+
+// Each role may do what those before it may.
+const (
+	Look    Role = "look"    // see all pages
+	Approve Role = "approve" // answer calls, and begin clean sessions
+	Change  Role = "change"  // accept definitions, and take back labels and stains
+)
+
+// Roles are all, the least first.
+var Roles = []Role{Look, Approve, Change}
+
+// May reports whether a role includes another one.
+func (r Role) May(other Role) bool {
+	has, wanted := slices.Index(Roles, r), slices.Index(Roles, other)
+	return wanted >= 0 && has >= wanted
+}
+
+// Operator is a person who signs in with a passkey.
+type Operator struct {
+	Name string `json:"name"`
+	Role Role   `json:"role"`
+	Keys []Key  `json:"keys,omitempty"`
+}
+
+// Key is the public half of a passkey.
+type Key struct {
+	ID     []byte    `json:"id"`
+	Public []byte    `json:"public"` // a COSE_Key (RFC 9052, section 7)
+	Origin string    `json:"origin"` // of the console that it is for, as Origin returns it
+	Added  time.Time `json:"added"`
+}
+
+// Find returns the operator of a name; the zero value, who may nothing: there is none.
+func Find(all []Operator, name string) Operator {
+	for _, o := range all {
+		if o.Name == name {
+			return o
+		}
+	}
+	return Operator{}
+}
+
+// Origin reads the address of a console: https, a name, and a port unless it is 443. Browsers have no passkeys for the
+// address of a machine.
+func Origin(text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
+		u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("%.200q is not the address of a console; write one like https://pfar.example.com:7443", text)
+	}
+	name := strings.ToLower(u.Hostname())
+	if _, err := netip.ParseAddr(name); err == nil {
+		const words = "%.200q is the address of a machine, and browsers have passkeys only for names; " +
+			"write one like https://pfar.example.com:7443"
+		return "", fmt.Errorf(words, text)
+	}
+	last := name[strings.LastIndexByte(name, '.')+1:] // without a letter browsers read the name as an address
+	if strings.Trim(last, "0123456789-") == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
+		return "", fmt.Errorf("%.200q has no name that a browser takes; write one like https://pfar.example.com:7443", text)
+	}
+	if port := u.Port(); port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return "", fmt.Errorf("%.200q has no port that there is; write one like https://pfar.example.com:7443", text)
+		}
+		if n != 443 {
+			name += ":" + strconv.FormatUint(n, 10)
+		}
+	}
+	return "https://" + name, nil
+}
+
+// RelyingParty is the name of a console, for which browsers keep passkeys.
+func RelyingParty(origin string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(origin, "https://"), ":")
+	return name
+}
+
+// Act is what an operator signs: a request to the gateway, which it carries out once.
+type Act struct {
+	Nonce  string // of the gateway, for this request
+	Method string // of HTTP
+	Target string // path and query
+	Body   []byte
+}
+
+// Challenge is what a passkey signs for an act.
+func (a Act) Challenge() []byte {
+	h := sha256.New()
+	for _, part := range [][]byte{
+		[]byte("pfar operator's act"), []byte(a.Nonce), []byte(a.Method), []byte(a.Target), a.Body,
+	} {
+		fmt.Fprintf(h, "%d:", len(part))
+		h.Write(part)
+	}
+	return h.Sum(nil)
+}
+
+// ProofHeader is the header of HTTP with a Proof in JSON, as base64url.
+const ProofHeader = "Pfar-Proof"
+
+// Proof comes with a request: who signs it, and the answer of the browser (PublicKeyCredential.toJSON).
+type Proof struct {
+	Operator string `json:"operator"`
+	Nonce    string `json:"nonce"`
+	Response []byte `json:"response"`
+}
