@@ -371,11 +371,7 @@ func TestAdapterOverTLS(t *testing.T) {
 				a.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{}}`, 100+id))
 				a.hear(fmt.Sprintf(`"id":%d`, 100+id))
 			}
-			if size := pss(t, a.pid); size > 14<<20 {
-				t.Errorf("the adapter has %d bytes to itself", size)
-			} else {
-				t.Logf("the adapter has %.1f MiB to itself", float64(size)/(1<<20))
-			}
+			t.Logf("the adapter has %.1f MiB to itself", float64(pss(t, a.pid))/(1<<20)) // BenchmarkRemote has the limit
 			stranger := adapt(t, environment("T="+token), "--token-env", "T", remote.URL+test.path)
 			stranger.say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
 			if got := stranger.hear(`"id":1`); !strings.Contains(got, `"class":"tls"`) || strings.Contains(got, token) {

@@ -58,7 +58,7 @@ func serveAPIs(certificate string) error {
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) { // good once
 		w.Header().Set("Content-Type", "application/json")
 		if r.FormValue("device_code") == "DC-hunter2" {
-			fmt.Fprintf(w, `{"access_token":%q,"refresh_token":"RT-0-hunter2hunter2","expires_in":15}`, githubToken)
+			fmt.Fprintf(w, `{"access_token":%q,"refresh_token":"RT-0-hunter2hunter2","expires_in":60}`, githubToken)
 			return
 		}
 		if r.FormValue("refresh_token") != "RT-0-hunter2hunter2" {

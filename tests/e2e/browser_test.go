@@ -125,7 +125,9 @@ func exampleBrowser(t *testing.T, file, hosts string) string {
 	check(t, err)
 	node, err := filepath.EvalSymlinks(npmClient(t, ".bin/node")) // Debian's is too old for the server
 	check(t, err)
-	text = strings.NewReplacer("${servers}", dir, `command = "node"`, "command = "+quote(node)).Replace(text)
+	// A busy machine may take minutes to open a page.
+	text = strings.NewReplacer("${servers}", dir, `command = "node"`, "command = "+quote(node), `"120s"`, `"10m"`,
+		`"--headless",`, `"--headless", "--timeout-navigation", "600000", "--timeout-action", "600000",`).Replace(text)
 	return regexp.MustCompile(`(?m)^allowed_domains.*$`).ReplaceAllLiteralString(text, hosts)
 }
 

@@ -82,7 +82,7 @@ func TestOAuth(t *testing.T) {
 	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code == 0 || !strings.Contains(stderr, "token_url is missing") || strings.Contains(stderr, "hunter2") {
 		t.Errorf("half a set: %d, %s", code, stderr)
 	}
-	p.stdin = i.tokens(12)
+	p.stdin = i.tokens(100) // refreshed after half of it, so that a busy machine asks the server before
 	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code != 0 {
 		t.Fatal(stderr)
 	}
@@ -100,7 +100,7 @@ func TestOAuth(t *testing.T) {
 		t.Errorf("at first it has %q", got)
 	}
 	slept := make(chan string, 1)
-	go func() { slept <- c.must("drive__sleep", map[string]any{"milliseconds": 15000}) }()
+	go func() { slept <- c.must("drive__sleep", map[string]any{"milliseconds": 55000}) }()
 	select {
 	case <-i.begun:
 	case <-time.After(soon):
@@ -161,7 +161,7 @@ func TestScopes(t *testing.T) {
 	p.await("the reason", soon, func(r control.Report) bool {
 		return server(r, "drive").State == control.Waiting && server(r, "drive").Detail == "for credentials: "+lacks
 	})
-	store(12, "files:read files:write")
+	store(60, "files:read files:write")
 	p.awaitRunning("drive")
 	if out, _, _ := p.command("vault", "list"); !strings.Contains(out, "drive: granted files:read, files:write\n") {
 		t.Errorf("the list says %s", out)

@@ -17,6 +17,7 @@ func Certificates(names ...string) (authority, certificate []byte, err error) {
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pfar test authority"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		SubjectKeyId: []byte("pfar test authority"), // Python 3.13 refuses who has none; a leaf names its authority's
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
