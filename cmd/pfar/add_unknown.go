@@ -125,7 +125,7 @@ func (a *adding) learned(ctx context.Context) error {
 	if why != nil { // the set-up says more about it
 		a.tellFault(why)
 	}
-	hosts := result.entries()
+	hosts := result.Entries()
 	switch {
 	case len(hosts) == 0:
 		return nil

@@ -10,11 +10,10 @@ import (
 	"github.com/pfar/pfar/generator/foreign"
 )
 
-// program is an MCP client's configuration file: where it is, and how it names what is in it.
+// program is an MCP client's configuration file, and how it names what is in it. chores.Programs has its place.
 type program struct {
 	file   string
-	home   []string // the user's own file, below the home; the first that is there
-	stdio  bool     // it only starts commands
+	stdio  bool // it only starts commands
 	syntax foreign.Syntax
 	write  func(configured) (string, error)
 	former func(configured) (string, error) // for a file that has servers directly below mcp
@@ -39,23 +38,17 @@ func (p program) in(src []byte) program {
 
 // programs are those whose files differ, by the name that --for takes.
 var programs = map[string]program{
-	"claude": {file: ".mcp.json of a project, or ~/.claude.json", home: []string{".claude.json"},
-		write: inMember("mcpServers")},
-	"claude-desktop": {file: "claude_desktop_config.json", home: []string{".config/Claude/claude_desktop_config.json"},
-		stdio: true, write: inMember("mcpServers")},
-	"codex": {file: "~/.codex/config.toml", home: []string{".codex/config.toml"},
-		syntax: foreign.TOML, write: configured.codex},
-	"cursor": {file: "~/.cursor/mcp.json", home: []string{".cursor/mcp.json"}, write: inMember("mcpServers")},
-	"gemini": {file: "~/.gemini/settings.json", home: []string{".gemini/settings.json"}, write: webAs("httpUrl")},
-	"goose": {file: "~/.config/goose/config.yaml", home: []string{".config/goose/config.yaml"},
-		syntax: foreign.YAML, write: configured.goose},
+	"claude":         {file: ".mcp.json of a project, or ~/.claude.json", write: inMember("mcpServers")},
+	"claude-desktop": {file: "claude_desktop_config.json", stdio: true, write: inMember("mcpServers")},
+	"codex":          {file: "~/.codex/config.toml", syntax: foreign.TOML, write: configured.codex},
+	"cursor":         {file: "~/.cursor/mcp.json", write: inMember("mcpServers")},
+	"gemini":         {file: "~/.gemini/settings.json", write: webAs("httpUrl")},
+	"goose":          {file: "~/.config/goose/config.yaml", syntax: foreign.YAML, write: configured.goose},
 	"opencode": {file: "~/.config/opencode/opencode.json",
-		home:  []string{".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"},
 		write: configured.opencode, former: configured.formerOpencode},
-	"vscode": {file: ".vscode/mcp.json", home: []string{".config/Code/User/mcp.json"}, write: configured.vscode},
-	"windsurf": {file: "~/.codeium/windsurf/mcp_config.json", home: []string{".codeium/windsurf/mcp_config.json"},
-		write: webAs("serverUrl")},
-	"zed": {file: "settings.json of Zed", home: []string{".config/zed/settings.json"}, write: configured.zed},
+	"vscode":   {file: ".vscode/mcp.json", write: configured.vscode},
+	"windsurf": {file: "~/.codeium/windsurf/mcp_config.json", write: webAs("serverUrl")},
+	"zed":      {file: "settings.json of Zed", write: configured.zed},
 }
 
 func programNames() []string { return slices.Sorted(maps.Keys(programs)) }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/pfar/pfar/units/chores"
 )
 
 // TestProgramFiles wants each program's configuration to be what that program reads, by HTTP and by a command.
@@ -39,7 +41,7 @@ func TestProgramFiles(t *testing.T) {
 		"codex": {`{"mcp_servers":{"pfar":{"http_headers":{"Authorization":"Bearer TOKEN"},"url":"http://127.0.0.1:7417/mcp/desk"}}}`, `{"mcp_servers":{"pfar":{"args":["connect","--client","desk"],"command":"/opt/a \"b\"\\c","env":{"PFAR_RUN_DIR":"/run/pfar"}}}}`},
 	} {
 		p, ok := programs[name]
-		if !ok || p.file == "" || p.stdio != (want[0] == "") {
+		if !ok || p.file == "" || chores.Programs[name] == nil || p.stdio != (want[0] == "") {
 			t.Fatalf("%s: %+v", name, p)
 		}
 		for i, entry := range []configured{web, own} {
@@ -56,7 +58,7 @@ func TestProgramFiles(t *testing.T) {
 			}
 		}
 	}
-	if len(programs) != 10 || !strings.Contains(strings.Join(programNames(), " "), "codex") {
+	if len(programs) != 10 || len(chores.Programs) != 10 || !strings.Contains(strings.Join(programNames(), " "), "codex") {
 		t.Errorf("programs %q", programNames())
 	}
 	if got := tomlString("a\nb\"\u007f"); got != `"a\u000Ab\"\u007F"` {

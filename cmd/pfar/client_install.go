@@ -16,6 +16,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/foreign"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units/chores"
 	"github.com/pfar/pfar/units/durable"
 )
 
@@ -99,7 +100,7 @@ func (v installVerb) run(ctx context.Context, n installation) error {
 	if err != nil {
 		return err
 	}
-	file, err := openForeign(whose, p.home, n.file)
+	file, err := openForeign(whose, chores.Programs[n.program], n.file)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pfar/pfar/generator/importer"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units/chores"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -31,7 +32,7 @@ func newInstallHome(t *testing.T, name, text string) *installHome {
 	t.Helper()
 	h := &installHome{dir: t.TempDir()}
 	home := filepath.Join(h.dir, "home")
-	h.path = filepath.Join(home, programs[name].home[0])
+	h.path = filepath.Join(home, chores.Programs[name][0])
 	if err := firstOf(os.MkdirAll(filepath.Dir(h.path), 0o755), os.WriteFile(h.path, []byte(text), 0o644)); err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +84,9 @@ func TestInstallPrograms(t *testing.T) {
 	for _, f := range archive.Files {
 		texts[f.Name] = string(f.Data)
 	}
-	for name, p := range programs {
+	for name := range programs {
 		t.Run(name, func(t *testing.T) {
-			before := texts[p.home[0]]
+			before := texts[chores.Programs[name][0]]
 			h := newInstallHome(t, name, before)
 			were := h.files(t)
 			if err := h.run(false); err != nil {
@@ -195,7 +196,7 @@ func TestInstallRefuses(t *testing.T) {
 		if err := firstOf(os.MkdirAll(filepath.Dir(path), 0o700), lay(home, path)); err != nil {
 			t.Fatal(err)
 		}
-		f, err := openForeign(owner{os.Getuid(), home}, programs["cursor"].home, "")
+		f, err := openForeign(owner{os.Getuid(), home}, chores.Programs["cursor"], "")
 		if err == nil && name == "a directory that is a link" {
 			_, err = f.replace([]byte("{}")) // nothing is there yet
 		}

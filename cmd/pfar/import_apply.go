@@ -48,7 +48,7 @@ func (v importVerb) apply(ctx context.Context, out *imported) error {
 // install installs the package of a server: a declaration is invalid without it. The package stays if the import is
 // undone.
 func (v importVerb) install(ctx context.Context, s *planned) error {
-	if !s.absent {
+	if !s.Absent {
 		return nil
 	}
 	if _, err := packageVerb(v).fetch(ctx, control.Wish{Package: s.Package}); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/generator/foreign"
 	"github.com/pfar/pfar/generator/importer"
 	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/units/chores"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -106,7 +107,7 @@ func (v importVerb) check(ctx context.Context, files []readFile) error {
 func (s *planned) judged(d *control.Declared) {
 	for _, g := range d.Diagnostics {
 		if g.Summary == generator.NotInstalled {
-			s.absent = true
+			s.Absent = true
 			continue
 		}
 		text := g.Summary
@@ -142,7 +143,7 @@ func (v importVerb) ofProgram(w importWish) (readFile, error) {
 	if err != nil {
 		return readFile{}, err
 	}
-	f, err := openForeign(whose, programs[w.from].home, "")
+	f, err := openForeign(whose, chores.Programs[w.from], "")
 	if err != nil {
 		return readFile{}, err
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/pfar/pfar/units/chores"
 )
 
 // show prints what an import would write, as a diff shows it, and what it does not translate.
@@ -32,18 +34,12 @@ func (v importVerb) showOne(w io.Writer, s *planned) {
 	}
 	rows := [][]cell{}
 	for _, secret := range s.Secrets {
-		text := secret.Variable + ", into the vault as " + secret.Key
-		switch {
-		case secret.Login:
-			text = secret.Variable + ", in the vault as " + secret.Key + " once you have run pfar login " + s.Server
-		case secret.Waits:
-			text = secret.Variable + " is missing: pfar vault set " + secret.Key
-		case secret.Brokered:
-			text += "; the server gets a placeholder"
-		}
+		text := chores.Secret{
+			Key: secret.Key, Variable: secret.Variable, Brokered: secret.Brokered, Waits: secret.Waits, Login: secret.Login,
+		}.Words(s.Server)
 		rows = append(rows, []cell{{"secret", cyan}, {atLine(secret.Line), ""}, {text, ""}})
 	}
-	if s.absent {
+	if s.Absent {
 		rows = append(rows, []cell{{"package", cyan}, {"", ""}, {"pfar installs " + s.Package + " first", ""}})
 	}
 	for _, n := range s.Notes {

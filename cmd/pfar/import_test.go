@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units/chores"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -280,6 +282,45 @@ func TestImport(t *testing.T) {
 	if text, code := b.said(t, "import --from cursor --yes --json --only plain,my-tool"); code != 0 ||
 		len(k.declared) != 3 {
 		t.Errorf("--only: %d, %s", code, text)
+	}
+}
+
+// TestImportAsJSON wants the console to find in the JSON of an import all that it shows.
+func TestImportAsJSON(t *testing.T) {
+	b, file := withFile(t, clientsFile)
+	b.keeper(t)
+	text, code := b.said(t, "import --from cursor --dry-run --json")
+	var got chores.Import
+	if err := json.Unmarshal([]byte(text), &got); err != nil || code != 0 {
+		t.Fatalf("%d, %v: %s", code, err, text)
+	}
+	if len(got.Files) != 1 || got.Files[0].File != file || len(got.Wanted()) != 4 {
+		t.Fatalf("it reads %+v", got)
+	}
+	var absent, refused, secrets, notes int
+	for _, s := range got.Files[0].Servers {
+		if s.Name == "" || s.Line == 0 || (s.Refused == "") != (s.Declaration != "") || s.Declared+s.Failed != "" {
+			t.Errorf("a server is %+v", s)
+		}
+		secrets, notes = secrets+len(s.Secrets), notes+len(s.Notes)
+		if s.Absent && s.Package != "" {
+			absent++
+		}
+		if s.Refused != "" {
+			refused++
+		}
+		for _, secret := range s.Secrets {
+			if secret.Key == "" || secret.Variable == "" {
+				t.Errorf("a secret is %+v", secret)
+			}
+		}
+	}
+	if absent == 0 || refused == 0 || secrets < 4 || notes == 0 {
+		t.Errorf("%d packages, %d refused, %d secrets, %d notes: %s", absent, refused, secrets, notes, text)
+	}
+	text, _ = b.said(t, "import --from cursor --yes --json")
+	if err := json.Unmarshal([]byte(text), &got); err != nil || got.Wanted()[0].Declared == "" {
+		t.Errorf("once it is done: %v, %s", err, text)
 	}
 }
 

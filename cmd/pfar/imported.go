@@ -37,7 +37,7 @@ type planned struct {
 	importer.Proposal
 	File   string `json:"declared,omitempty"` // of the declaration, once it is written
 	Failed string `json:"failed,omitempty"`   // why it is not
-	absent bool   // its package is still to be installed
+	Absent bool   `json:"absent,omitempty"`   // its package is still to be installed
 	half   bool   // what was done for it could not be undone
 }
 

@@ -82,18 +82,18 @@ func (c learnVerb) learn(ctx context.Context, name string, limit time.Duration, 
 	switch {
 	case keep.write && len(result.Suggested) > 0:
 		// Ctrl-C has ended the learning, and not this.
-		err = allowVerb(c).allow(context.WithoutCancel(ctx), name, result.entries(), keep.yes)
+		err = allowVerb(c).allow(context.WithoutCancel(ctx), name, result.Entries(), keep.yes)
 	case c.json():
 		err = c.printJSON(result)
 	default:
-		err = result.write(c.stdout)
+		err = writeLesson(c.stdout, result)
 	}
 	return errors.Join(err, why)
 }
 
 // lesson runs a server in learning mode. why is what has ended that, if it was neither the time nor the operator; with
 // an error nothing was learned.
-func (c learnVerb) lesson(ctx context.Context, name string, limit time.Duration) (result lesson, why, err error) {
+func (c learnVerb) lesson(ctx context.Context, name string, limit time.Duration) (result wants.Lesson, why, err error) {
 	_, declared, err := serverNamed(ctx, c.pfar, name)
 	if err != nil {
 		return result, nil, err
@@ -110,7 +110,7 @@ func (c learnVerb) lesson(ctx context.Context, name string, limit time.Duration)
 	}
 	c.ended(ctx, name)
 	result = l.wishes.lesson(name, l.server.Domains, c.now().Sub(l.began))
-	result.leaveOut(l.server.URL)
+	leaveOut(&result, l.server.URL)
 	if len(result.Suggested)+len(result.Refused) == 0 {
 		fmt.Fprintf(c.stderr, "%s asked for nothing that it may not have\n", name)
 	}

@@ -66,7 +66,7 @@ func sampleRefusals() []monitor.Connection {
 	return all
 }
 
-func sampleLesson(t *testing.T, declared ...string) lesson {
+func sampleLesson(t *testing.T, declared ...string) wants.Lesson {
 	t.Helper()
 	w := newWishes(fixedNow(), func(wants.Wish, monitor.Connection) {})
 	for range 2 { // a bridge that was started again tells everything once more
@@ -79,7 +79,7 @@ func sampleLesson(t *testing.T, declared ...string) lesson {
 
 func TestLesson(t *testing.T) {
 	var b strings.Builder
-	if err := sampleLesson(t, "api.notion.com", "*.now.declared", "now.declared").write(&b); err != nil {
+	if err := writeLesson(&b, sampleLesson(t, "api.notion.com", "*.now.declared", "now.declared")); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "learn.txtar", "all kinds", b.String())
@@ -92,7 +92,8 @@ func TestLesson(t *testing.T) {
 	}
 	golden(t, "learn.txtar", "as JSON", string(escapeJSON(raw))+"\n")
 	b.Reset()
-	if err := newWishes(fixedNow(), nil).lesson("notion", nil, 0).write(&b); err != nil || b.String() != "allowed_domains = []\n" {
+	none := newWishes(fixedNow(), nil).lesson("notion", nil, 0)
+	if err := writeLesson(&b, none); err != nil || b.String() != "allowed_domains = []\n" {
 		t.Errorf("nothing at all: %q, %v", b.String(), err)
 	}
 }
@@ -105,7 +106,7 @@ func TestLessonOfARemoteServer(t *testing.T) {
 		"":                             `["auth.example:443","mcp.example:443"]`,
 	} {
 		l := newWishes(fixedNow(), nil).lesson("x", []string{"auth.example:443", "mcp.example:443"}, 0)
-		l.leaveOut(address)
+		leaveOut(&l, address)
 		for _, list := range [][]string{l.Declared, l.AllDomains} {
 			if got, _ := json.Marshal(list); string(got) != want {
 				t.Errorf("%q: %s, want %s", address, got, want)
@@ -119,7 +120,7 @@ func TestLessonOfARemoteServer(t *testing.T) {
 func TestLessonIsADeclaration(t *testing.T) {
 	l := sampleLesson(t, "api.notion.com", "*.now.declared")
 	var b strings.Builder
-	if err := l.write(&b); err != nil {
+	if err := writeLesson(&b, l); err != nil {
 		t.Fatal(err)
 	}
 	for name, rest := range map[string]string{
@@ -198,7 +199,7 @@ func TestWishesAreBounded(t *testing.T) {
 	}
 	w.lost = 7
 	var b strings.Builder
-	if err := w.lesson("x", nil, 0).write(&b); err != nil || !strings.HasSuffix(b.String(), "  # left out: 2000 refusals of more than these 1000\n  # missed: 7 refusals that came too fast\n]\n") {
+	if err := writeLesson(&b, w.lesson("x", nil, 0)); err != nil || !strings.HasSuffix(b.String(), "  # left out: 2000 refusals of more than these 1000\n  # missed: 7 refusals that came too fast\n]\n") {
 		t.Errorf("%v: %s", err, b.String()[max(0, b.Len()-200):])
 	}
 }

@@ -80,39 +80,10 @@ func (w *wishes) see(m monitor.Connection) {
 	}
 }
 
-// suggestion is an entry of allowed_domains that a server could use.
-type suggestion struct {
-	Entry     string   `json:"entry"`
-	Times     int      `json:"times"`           // connections, or questions for its address if it was only looked up
-	Ports     []uint16 `json:"ports,omitempty"` // empty if it was only looked up
-	Protocols []string `json:"protocols,omitempty"`
-	LookedUp  bool     `json:"only_looked_up,omitempty"`
-	host      string
-}
-
-// denial is what a server wanted and cannot simply be given.
-type denial struct {
-	Target string `json:"target"`
-	Reason string `json:"reason"`
-	Times  int    `json:"times"`
-}
-
-// lesson is what was learned of a server.
-type lesson struct {
-	Server     string       `json:"server"`
-	Seconds    float64      `json:"seconds"` // that it was observed
-	Declared   []string     `json:"declared"`
-	Suggested  []suggestion `json:"suggested"`
-	Refused    []denial     `json:"refused"`
-	LeftOut    int          `json:"left_out,omitempty"` // refusals of what was too much to be remembered
-	Lost       int          `json:"lost,omitempty"`     // refusals that came too fast to be read
-	AllDomains []string     `json:"allowed_domains"`    // Declared and Suggested
-}
-
 // lesson sums up. What is declared by now is not suggested.
-func (w *wishes) lesson(server string, declared []string, took time.Duration) lesson {
-	l := lesson{Server: server, Seconds: took.Seconds(), Declared: append([]string{}, declared...),
-		Suggested: []suggestion{}, Refused: []denial{}, LeftOut: w.left, Lost: w.lost}
+func (w *wishes) lesson(server string, declared []string, took time.Duration) wants.Lesson {
+	l := wants.Lesson{Server: server, Seconds: took.Seconds(), Declared: append([]string{}, declared...),
+		Suggested: []wants.Suggestion{}, Refused: []wants.Denial{}, LeftOut: w.left, Lost: w.lost}
 	var policy egress.Policy
 	for _, s := range declared {
 		if e, err := egress.ParseEndpoint(s); err == nil {
@@ -123,28 +94,28 @@ func (w *wishes) lesson(server string, declared []string, took time.Duration) le
 	for t := range w.by {
 		connected[t.Host] = connected[t.Host] || t.Port != 0 && t.Obstacle == ""
 	}
-	byEntry := map[string]*suggestion{}
+	byEntry, hosts := map[string]*wants.Suggestion{}, map[string]string{}
 	for t, a := range w.by {
 		switch {
 		case t.Obstacle != "":
-			l.Refused = append(l.Refused, denial{t.Target(), t.Obstacle, a.times})
+			l.Refused = append(l.Refused, wants.Denial{Target: t.Target(), Reason: t.Obstacle, Times: a.times})
 		case t.Port == 0 && connected[t.Host], policy.Decide(t.Host, cmp.Or(t.Port, 443)).Verdict == egress.Allow:
 		default:
 			s := byEntry[t.Entry()]
 			if s == nil {
-				s = &suggestion{Entry: t.Entry(), LookedUp: t.Port == 0, host: t.Host}
-				byEntry[s.Entry] = s
+				s = &wants.Suggestion{Entry: t.Entry(), LookedUp: t.Port == 0}
+				byEntry[s.Entry], hosts[s.Entry] = s, t.Host
 			}
-			s.add(t, a)
+			a.addTo(s, t)
 		}
 	}
 	for _, entry := range slices.Sorted(maps.Keys(byEntry)) {
 		l.Suggested = append(l.Suggested, *byEntry[entry])
 	}
-	slices.SortFunc(l.Suggested, func(a, b suggestion) int {
-		return cmp.Or(strings.Compare(a.host, b.host), slices.Compare(a.Ports, b.Ports))
+	slices.SortFunc(l.Suggested, func(a, b wants.Suggestion) int {
+		return cmp.Or(strings.Compare(hosts[a.Entry], hosts[b.Entry]), slices.Compare(a.Ports, b.Ports))
 	})
-	slices.SortFunc(l.Refused, func(a, b denial) int {
+	slices.SortFunc(l.Refused, func(a, b wants.Denial) int {
 		return cmp.Or(strings.Compare(a.Target, b.Target), strings.Compare(a.Reason, b.Reason))
 	})
 	l.AllDomains = append([]string{}, declared...)
@@ -154,15 +125,8 @@ func (w *wishes) lesson(server string, declared []string, took time.Duration) le
 	return l
 }
 
-// entries are the suggested ones.
-func (l lesson) entries() (hosts []string) {
-	for _, s := range l.Suggested {
-		hosts = append(hosts, s.Entry)
-	}
-	return hosts
-}
-
-func (s *suggestion) add(t wants.Wish, a *asked) {
+// addTo adds a wish to the entry that would allow it.
+func (a *asked) addTo(s *wants.Suggestion, t wants.Wish) {
 	s.Times += a.times
 	if t.Port == 0 {
 		return // the protocol would be that of the question
@@ -177,35 +141,8 @@ func (s *suggestion) add(t wants.Wish, a *asked) {
 	slices.Sort(s.Protocols)
 }
 
-// comment says how an entry was asked for.
-func (s suggestion) comment() string {
-	if s.LookedUp {
-		return "only looked up, " + times(s.Times)
-	}
-	var list []string
-	for _, p := range s.Ports {
-		list = append(list, strconv.Itoa(int(p)))
-	}
-	word := "port "
-	if len(list) > 1 {
-		word = "ports "
-	}
-	text := times(s.Times) + ", " + word + strings.Join(list, " and ")
-	if len(s.Protocols) > 0 {
-		text += " (" + strings.Join(s.Protocols, ", ") + ")"
-	}
-	return text
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
 // leaveOut removes the host of a remote server's url from the suggested hosts: the url already allows it.
-func (l *lesson) leaveOut(address string) {
+func leaveOut(l *wants.Lesson, address string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
 		return
@@ -215,8 +152,8 @@ func (l *lesson) leaveOut(address string) {
 	l.Declared, l.AllDomains = slices.DeleteFunc(l.Declared, own), slices.DeleteFunc(l.AllDomains, own)
 }
 
-// write prints the whole attribute, which HCL and TOML read alike: whoever pastes it has reviewed every line.
-func (l lesson) write(w io.Writer) error {
+// writeLesson prints the whole attribute, which HCL and TOML read alike: whoever pastes it has reviewed every line.
+func writeLesson(w io.Writer, l wants.Lesson) error {
 	var b strings.Builder
 	if len(l.AllDomains)+len(l.Refused)+l.LeftOut+l.Lost == 0 {
 		_, err := io.WriteString(w, "allowed_domains = []\n")
@@ -231,10 +168,10 @@ func (l lesson) write(w io.Writer) error {
 		fmt.Fprintf(&b, "  %s,\n", strconv.Quote(d))
 	}
 	for _, s := range l.Suggested {
-		fmt.Fprintf(&b, "  %-*s  # %s\n", width+3, strconv.Quote(s.Entry)+",", escape(s.comment(), oneLine))
+		fmt.Fprintf(&b, "  %-*s  # %s\n", width+3, strconv.Quote(s.Entry)+",", escape(s.Words(), oneLine))
 	}
 	for _, d := range l.Refused {
-		fmt.Fprintf(&b, "  # %s: %s (%s)\n", escape(cmp.Or(d.Target, "no target"), oneLine), escape(d.Reason, oneLine), times(d.Times))
+		fmt.Fprintf(&b, "  # %s: %s (%s)\n", escape(cmp.Or(d.Target, "no target"), oneLine), escape(d.Reason, oneLine), wants.Times(d.Times))
 	}
 	if l.LeftOut > 0 {
 		fmt.Fprintf(&b, "  # left out: %d refusals of more than these %d\n", l.LeftOut, maxWishes)
