@@ -23,6 +23,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/bridge"
+	"github.com/pfar/pfar/units/chores"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/converge"
 	"github.com/pfar/pfar/units/durable"
@@ -100,6 +101,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	d.delivery.signIns, d.reader.signIns = fresh.signIns, fresh.signIns
 	d.orders.flows = newFlows(d)
 	d.keeper.flows = d.orders.flows
+	d.orders.commands = newCommands(d)
 	d.orders.logins = &logins{
 		keeper: d.keeper, signIns: fresh.signIns, reader: d.reader, of: map[string]*signingIn{},
 		flows:  setups.SignIns{Flows: d.orders.flows.Flows},
@@ -126,6 +128,7 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 	}
 	d.reload()
 	defer d.orders.flows.close()
+	defer d.orders.commands.close()
 	d.orders.flows.Resume()
 	ready()
 	for {
@@ -233,6 +236,10 @@ func (d *daemon) reload() {
 		s.checkLearner()
 		d.fleet.rewant(s)
 	}
+	d.orders.commands.forget(func(server string) bool {
+		s := d.fleet.servers[server]
+		return s != nil && s.want != nil
+	})
 	d.policy.confine(sandboxes(d.fleet.servers)) // before a server can go by another one
 	d.fleet.apply()
 	d.reader.earlier.keep(set, broken)
@@ -332,6 +339,19 @@ func newInstalls(d *daemon) *installs {
 	i.jobs = install.New(d.log, d.options.dirs.Packages(), i)
 	d.reader.installs = i
 	return i
+}
+
+func newCommands(d *daemon) *commands {
+	home := os.Getenv("HOME")
+	if os.Getuid() == 0 { // root has no console
+		home = ""
+	}
+	c := &commands{
+		run: newCLI(d.options).run, clean: d.redaction.clean, told: func() { d.post(d.followers.tell) }, home: home,
+		learns: make(chan struct{}, 1), imports: make(chan struct{}, 1), learned: map[string]chores.Learning{},
+	}
+	c.ctx, c.end = context.WithCancel(context.Background())
+	return c
 }
 
 func newFlows(d *daemon) *flows {

@@ -31,6 +31,10 @@ func (d *daemon) ordered(ctx context.Context, p control.Peer, o attach.Order) (d
 		return done, err
 	case attach.OrderAllow:
 		return done, d.allow(p, o.Server, o.Host)
+	case attach.OrderLearn:
+		return done, d.learnHosts(ctx, p, o.Server)
+	case attach.OrderImport:
+		return done, d.importServers(ctx, p, o.Program, o.Digest)
 	case attach.OrderStart:
 		verb = control.Start
 	case attach.OrderStop:
@@ -43,7 +47,8 @@ func (d *daemon) ordered(ctx context.Context, p control.Peer, o attach.Order) (d
 	return done, changeServer(d, p, byConsole, verb, o.Server)
 }
 
-// allow lets a server reach a host that it was refused. A console that was taken over cannot allow another host.
+// allow lets a server reach a host that it was refused, or that its newest lesson suggests. A console that was taken
+// over cannot allow another host.
 func (d *daemon) allow(p control.Peer, server, host string) error {
 	entry, err := egress.ParseEndpoint(host)
 	if err != nil {
@@ -51,7 +56,8 @@ func (d *daemon) allow(p control.Peer, server, host string) error {
 	}
 	return d.do(func() error {
 		refused := func(w wants.Want) bool { return w.Server == server && w.Host == entry.String() }
-		if !slices.ContainsFunc(wants.Of(d.report(), nil), refused) {
+		if !slices.ContainsFunc(wants.Of(d.report(), nil), refused) &&
+			!d.orders.commands.suggests(server, entry.String()) {
 			return fmt.Errorf("%w: pfar did not refuse %s to %q", control.ErrInvalid, entry, server)
 		}
 		return d.declarer().allow(p, server, entry)

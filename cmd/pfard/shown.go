@@ -8,6 +8,7 @@ import (
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/chores"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -38,7 +39,9 @@ func (s shown) logPath(server string) (path string, err error) {
 }
 
 func (s shown) known() attach.Known {
-	return attach.Known{Offers: offersOf(s.orders.flows.services()), Clients: s.clients()}
+	return attach.Known{
+		Offers: offersOf(s.orders.flows.services()), Clients: s.clients(), Programs: chores.There(s.orders.commands.home),
+	}
 }
 
 func (s shown) clients() []attach.Client {

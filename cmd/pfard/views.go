@@ -19,10 +19,16 @@ import (
 const viewTime = 6 * time.Second
 
 // view opens what a console is to show a person.
-func (s shown) view(_ context.Context, p control.Peer, v attach.View) (file *os.File, more bool, err error) {
+func (s shown) view(ctx context.Context, p control.Peer, v attach.View) (file *os.File, more bool, err error) {
 	switch v.What {
 	case attach.ViewLog:
 		file, err = s.logOf(p, v.Subject)
+		return file, false, err
+	case attach.ViewLesson:
+		file, err = s.lesson(p, v.Subject)
+		return file, false, err
+	case attach.ViewImport:
+		file, err = s.imported(ctx, p, v.Subject)
 		return file, false, err
 	default:
 		return nil, false, fmt.Errorf("%w: pfard has no view %q", control.ErrInvalid, v.What)

@@ -137,15 +137,15 @@ const (
 	ViewLog     = "log"     // the last lines of the log of a server
 	ViewExplain = "explain" // what a server can see and reach, in words
 	ViewChecks  = "checks"  // what the checks of this machine find
-	ViewLesson  = "lesson"  // what a trial of a server found
-	ViewImport  = "import"  // what an import would change
+	ViewLesson  = "lesson"  // the newest lesson of a server (chores.Learning), for the user who runs pfard
+	ViewImport  = "import"  // what an import of a program would do or, without one, the newest (chores.Importing), likewise
 )
 
 // View asks for one text. pfard decides who may see it.
 type View struct {
 	Question
 	What    string `json:"what"`              // one of those above
-	Subject string `json:"subject,omitempty"` // its server, if it has one
+	Subject string `json:"subject,omitempty"` // its server or program, if it has one
 }
 
 // Records describes the attached files: the newest ones of the audit, which everybody with a console may read, or the
@@ -166,6 +166,8 @@ const (
 	OrderAllow   = "allow"   // add Host to what Server may reach
 	OrderAdd     = "add"     // open a one-time page that sets up Server, a service of the catalogue
 	OrderClient  = "declare" // declare Client, which may use Servers
+	OrderLearn   = "learn"   // find the hosts that Server needs, in learning mode (ViewLesson)
+	OrderImport  = "import"  // import the servers of Program as the preview with Digest has shown them (ViewImport)
 	OrderEnroll  = "enroll"  // add Key to the passkeys of the operator whom the invitation of Nonce names
 )
 
@@ -173,6 +175,7 @@ const (
 type Known struct {
 	Offers      []Offer            `json:"offers,omitempty"`
 	Clients     []Client           `json:"clients,omitempty"`
+	Programs    []string           `json:"programs,omitempty"`    // whose servers can be imported (chores.Programs)
 	Operators   []passkey.Operator `json:"operators,omitempty"`   // to the console for other machines alone
 	Invitations []Invitation       `json:"invitations,omitempty"` // likewise
 }
@@ -216,6 +219,9 @@ type Order struct {
 	Act    string `json:"act"` // one of those above
 	Server string `json:"server"`
 	Host   string `json:"host,omitempty"` // an entry of allowed_domains (egress.ParseEndpoint)
+
+	Program string `json:"program,omitempty"` // one of Known.Programs
+	Digest  string `json:"digest,omitempty"`  // chores.Importing.Digest
 
 	Client  string `json:"client,omitempty"`
 	Servers string `json:"servers,omitempty"` // names with spaces between them, or access.Every
