@@ -11,8 +11,11 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// catalogue is the services that a person can add.
-type catalogue struct{ Services []offered }
+// catalogue is the services that a person can add, and the programs whose servers a person can import.
+type catalogue struct {
+	Services []offered
+	Imports  []button
+}
 
 // offered is one service, and what adds it: a form, or a command.
 type offered struct {
@@ -31,7 +34,7 @@ func addPage(s *site, one *session) (content, error) {
 		c.body = catalogue{}
 		return c, errNothingSaid
 	}
-	var b catalogue
+	b := catalogue{Imports: importable(s, one, known)}
 	for _, o := range known.Offers {
 		declared := slices.ContainsFunc(report.Servers, func(each control.Server) bool { return each.Name == o.Name })
 		b.Services = append(b.Services, offeredOf(one, o, declared, s.orders.allowed.Load()))

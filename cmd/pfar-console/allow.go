@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/policies/visible"
@@ -24,40 +25,51 @@ func allowAt(rest string) (server, host string, ok bool) {
 
 var errNotWanted = &ask.Refusal{Reason: "the server does not want this host any more"}
 
-// wanted returns the server that was refused a host. seen is a fingerprint of the server's file, the hosts that it may
-// reach, and this host.
-func wanted(s *site, server, host string) (now control.Server, seen string, err error) {
+// wanted is a server that asked for a host.
+type wanted struct {
+	server control.Server
+	seen   string // a fingerprint of the server's file, the hosts that it may reach, and this host
+	next   string // the page that offers the host
+}
+
+// findWanted returns the server if it was refused a host, or if its newest lesson suggests the host.
+func findWanted(ctx context.Context, s *site, server, host string) (w wanted, err error) {
 	report, _ := s.runs.now()
 	if report == nil {
-		return now, "", errNothingSaid
+		return w, errNothingSaid
 	}
-	for _, w := range wants.Of(*report, nil) {
-		if w.Server != server || w.Host != host {
-			continue
-		}
-		for _, each := range report.Servers {
-			if each.Name == server {
-				return each, content{body: []any{each.File, each.Domains, host}}.fingerprint(), nil
-			}
-		}
+	if !s.orders.allowed.Load() {
+		return w, errNoOrders
 	}
-	return now, "", errNotWanted
+	if w.server, err = serverNamed(s, server); err != nil {
+		return w, errNotWanted
+	}
+	w.seen, w.next = content{body: []any{w.server.File, w.server.Domains, host}}.fingerprint(), "wants"
+	refused := func(w wants.Want) bool { return w.Server == server && w.Host == host }
+	if slices.ContainsFunc(wants.Of(*report, nil), refused) {
+		return w, nil
+	}
+	w.next = "learn/" + server
+	l, err := lessonFor(ctx, s, server)
+	if err == nil && (l.Found == nil || !slices.Contains(l.Found.Entries(), host) ||
+		slices.Contains(w.server.Domains, host)) {
+		err = errNotWanted
+	}
+	return w, err
 }
 
 // askAllow asks whether a server may reach a host.
-func askAllow(s *site, one *session, server, host string) (content, error) {
-	now, seen, err := wanted(s, server, host)
-	if err == nil && !s.orders.allowed.Load() {
-		err = errNoOrders
-	}
+func askAllow(ctx context.Context, s *site, one *session, server, host string) (content, error) {
+	now, err := findWanted(ctx, s, server, host)
 	if err != nil {
 		return content{}, err
 	}
 	q := question{
-		Path: allowPath(one, server, host), Act: attach.OrderAllow, Button: "Allow", Back: one.path("wants"), Seen: seen,
+		Path: allowPath(one, server, host), Act: attach.OrderAllow, Button: "Allow", Back: one.path(now.next),
+		Seen:  now.seen,
 		Words: fmt.Sprintf("Let %s reach %s?", visible.Reveal(server), visible.Reveal(host)),
 		Note: "Whoever has this host gets what the server sends there. pfard adds the host to allowed_domains in " +
-			visible.Reveal(cmp.Or(now.File, "its declaration")) + ".",
+			visible.Reveal(cmp.Or(now.server.File, "its declaration")) + ".",
 	}
 	return content{title: "Allow a host", template: "question", body: q, quiet: true}, nil
 }
@@ -65,11 +77,11 @@ func askAllow(s *site, one *session, server, host string) (content, error) {
 // allowing has pfard let a server reach a host, if the server may reach the same as when the person was asked.
 func allowing(s *site, server, host string) taker {
 	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
-		_, seen, err := wanted(s, server, host)
+		now, err := findWanted(r.Context(), s, server, host)
 		switch {
 		case form["act"] != attach.OrderAllow:
 			err = loopback.ErrForm
-		case err == nil && form["seen"] != seen:
+		case err == nil && form["seen"] != now.seen:
 			err = errChanged
 		}
 		if err != nil {
@@ -77,11 +89,11 @@ func allowing(s *site, server, host string) taker {
 			return
 		}
 		o := attach.Order{Act: attach.OrderAllow, Server: server, Host: host}
-		give(s, w, r, one, "wants", o, " may reach "+visible.Reveal(host)+".")
+		give(s, w, r, one, now.next, o, " may reach "+visible.Reveal(host)+".")
 	}
 }
 
 // askingAllow makes the page of a question about a host.
 func askingAllow(s *site, server, host string) maker {
-	return func(_ context.Context, one *session) (content, error) { return askAllow(s, one, server, host) }
+	return func(ctx context.Context, one *session) (content, error) { return askAllow(ctx, s, one, server, host) }
 }

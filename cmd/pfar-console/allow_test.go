@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/chores"
 )
 
 // TestAllow: who runs pfard lets a server reach a host that it was refused, after a question, and no other host. If
@@ -22,6 +23,7 @@ func TestAllow(t *testing.T) {
 	if a := o.do("GET", at, ""); a.code != 303 || strings.Contains(notice(), at) {
 		t.Errorf("who may order nothing is asked: %d %s", a.code, a.text)
 	}
+	o.views(map[string]any{"lesson notes": chores.Learning{}})
 	o.site.orders.allowed.Store(true)
 	if page := notice(); !strings.Contains(page, `href="`+at+`"`) {
 		t.Errorf("no button: %s", page)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
 )
@@ -30,6 +32,31 @@ func (o *opened) logged(text string) {
 			return err
 		}
 		go o.site.archive.answer(v.Number, archived{attach.Records{Question: v.Question}, []*os.File{f}})
+		return nil
+	}
+}
+
+// views has pfard answer each view with the JSON of a value, by "WHAT SUBJECT", and refuse all others.
+func (o *opened) views(all map[string]any) {
+	o.site.archive.asksView = func(v attach.View) error {
+		r := attach.Records{Question: v.Question}
+		value, known := all[strings.TrimSpace(v.What+" "+v.Subject)]
+		if err, refused := value.(error); refused || !known {
+			if r.Error = "pfard has no such view"; refused {
+				r.Error = err.Error()
+			}
+			go o.site.archive.answer(v.Number, archived{r, nil})
+			return nil
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		f, err := units.Sealed("view", text)
+		if err != nil {
+			return err
+		}
+		go o.site.archive.answer(v.Number, archived{r, []*os.File{f}})
 		return nil
 	}
 }

@@ -57,6 +57,7 @@ type content struct {
 	body     any  // of the template; nil: there is nothing to show
 	seen     any  // the page is out of date when its JSON changes; nil: when that of body does
 	quiet    bool // the page shows a question, and does not change by itself
+	reloads  bool // the script may load the page again, as it does a list
 }
 
 // pages are those of the navigation, by their paths. The script does not load a long one again while a person reads it.
@@ -89,7 +90,7 @@ type view struct {
 	Turn   string
 	Notice notice
 	Seen   string // tells the page from the same page at another time
-	Reload bool   // it is a list, which the script may load again
+	Reload bool   // the script may load it again
 	Lost   string // why not everything is known
 	Home   string // path of the session's pages, if an operator signs each act; "": nobody signs
 	Who    string // the operator
@@ -115,7 +116,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 	}
 	v := view{
 		Title: c.title, Leave: one.path("leave"), Turn: one.turn, Notice: s.said(one, r.URL.RawQuery == live), Body: c.body,
-		Style: template.CSS(style), Script: template.JS(script),
+		Reload: c.reloads, Style: template.CSS(style), Script: template.JS(script),
 	}
 	if one.operator != "" {
 		v.Home, v.Who, v.Signs = one.path(""), visible.Reveal(one.operator), template.JS(entrance.Script)
@@ -148,10 +149,12 @@ func parent(rest string) string {
 	switch kind, _, _ := strings.Cut(rest, "/"); kind {
 	case "do":
 		return "sessions"
-	case "server", "log":
+	case "server", "log", "learn":
 		return "servers"
 	case "review", "allow":
 		return "wants"
+	case "import":
+		return "add"
 	case "record":
 		return "audit"
 	default:

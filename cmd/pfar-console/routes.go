@@ -127,6 +127,12 @@ func (s *site) taker(rest string) taker {
 		return entering(s, subject)
 	case kind == "server" && units.IsServer(subject):
 		return turning(s, subject)
+	case kind == "learn" && units.IsServer(subject):
+		return learning(s, subject)
+	case kind == "import":
+		if program, again, ok := importAt(subject); ok && !again {
+			return importServers(s, program)
+		}
 	case kind == "add" && units.IsServer(subject):
 		return adding(s, subject)
 	case kind == "allow":
@@ -241,6 +247,12 @@ func (s *site) find(rest string) maker {
 		return func(ctx context.Context, _ *session) (content, error) { return recordPage(ctx, s.archive, subject) }
 	case kind == "server" && units.IsServer(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.serverPage(ctx, one, subject) }
+	case kind == "learn" && units.IsServer(subject):
+		return showLesson(s, subject)
+	case kind == "import":
+		if program, again, ok := importAt(subject); ok {
+			return showImport(s, program, again)
+		}
 	case kind == "log" && units.IsServer(subject):
 		return showLog(s, subject)
 	case kind == "review" && units.IsServer(subject):

@@ -101,7 +101,8 @@ type oneServer struct {
 	server
 	Review *button     // of its definitions; nil: there is nothing to review
 	Log    *button     // leads to its log, if the person runs pfard and the log is a file; nil: it does not
-	Turns  []serverAct // if the person runs pfard
+	Learn  *learn      // if the person runs pfard
+	Turns  []serverAct // likewise
 	Seen   string      // of turnsOf
 	Tools  folded[tool]
 }
@@ -133,6 +134,8 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	b.Rows.add("declared in", declared.File)
 	b.Rows.add("log", declared.Log)
 	if s.orders.allowed.Load() {
+		l := learnOf(one, declared)
+		b.Learn = &l
 		b.Turns, b.Seen = turnsOf(declared.State)
 		if !report.Journal {
 			b.Log = &button{one.path("log/" + name), "Log"}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/chores"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/operator/ask"
+	"github.com/pfar/pfar/units/wants"
+)
+
+// lesson is the newest run of pfar learn for a server.
+type lesson struct {
+	Server  string
+	Learn   learn
+	Words   string // how it went
+	Bad     bool   // it failed
+	Done    bool   // there is a result
+	Hosts   folded[suggestion]
+	Refused folded[string]
+	Left    int // that the result leaves out
+}
+
+// learn is the button that begins it.
+type learn struct {
+	Path   string
+	Begins bool // false: the server cannot learn now
+}
+
+// suggestion is a host that a server asked for.
+type suggestion struct {
+	Host, Words string
+	Allow       *button // nil: it may reach the host, or nobody can allow it
+	Allowed     bool
+}
+
+// learnOf is the button for a server.
+func learnOf(one *session, s control.Server) learn {
+	off := slices.ContainsFunc([]string{control.DetailDisabled, control.DetailOff(s.Name)}, func(why string) bool {
+		return s.State == control.Stopped && strings.HasPrefix(s.Detail, why)
+	})
+	return learn{one.path("learn/" + s.Name), !s.Learning && !s.Broken && !s.State.Waits() && !off}
+}
+
+// viewOf decodes a view that pfard has written in JSON.
+func viewOf[T any](ctx context.Context, a *archive, v attach.View, what string) (value T, err error) {
+	text, more, err := a.view(ctx, v, what)
+	if err == nil && (more || json.Unmarshal([]byte(text), &value) != nil) {
+		err = &ask.Refusal{Reason: what + " is too long for a page: run pfar in a terminal"}
+	}
+	return value, err
+}
+
+func lessonFor(ctx context.Context, s *site, server string) (chores.Learning, error) {
+	v := attach.View{What: attach.ViewLesson, Subject: server}
+	return viewOf[chores.Learning](ctx, s.archive, v, "the result of learning")
+}
+
+// byItself follows the words about what is under way.
+const byItself = ". The result appears here by itself; without script, load the page again."
+
+func lessonPage(ctx context.Context, s *site, one *session, server string) (content, error) {
+	now, err := serverNamed(s, server)
+	if err == nil && !s.orders.allowed.Load() {
+		err = errNoOrders
+	}
+	if err != nil {
+		return content{}, err
+	}
+	l, err := lessonFor(ctx, s, server)
+	if err != nil {
+		return content{}, err
+	}
+	b := lesson{Server: visible.Reveal(server), Learn: learnOf(one, now), Bad: l.Failed != ""}
+	b.Learn.Begins = b.Learn.Begins && !l.UnderWay()
+	switch {
+	case l.UnderWay():
+		b.Words = "pfar has watched since " + moment(l.Began) + byItself
+	case l.Began.IsZero():
+		b.Words = "pfar has not looked for hosts of this server since pfard started."
+	case b.Bad:
+		b.Words = "It ended at " + moment(l.Ended) + ": " + visible.Reveal(l.Failed)
+	default:
+		b.Words = "pfar watched from " + moment(l.Began) + " to " + moment(l.Ended) + "."
+	}
+	if l.Found != nil {
+		b.Done = true
+		b.show(one, now, *l.Found)
+	}
+	return content{title: "Hosts of " + b.Server, template: "lesson", body: b, reloads: l.UnderWay()}, nil
+}
+
+// show shows what was learned.
+func (b *lesson) show(one *session, now control.Server, found wants.Lesson) {
+	b.Left = found.LeftOut + found.Lost
+	for _, each := range found.Suggested {
+		b.Hosts.add(func() suggestion {
+			s := suggestion{
+				Host: visible.Reveal(each.Entry), Words: visible.Reveal(each.Words()),
+				Allowed: slices.Contains(now.Domains, each.Entry),
+			}
+			_, err := egress.ParseEndpoint(each.Entry)
+			if err == nil && visible.ShellSafe(each.Entry) && !s.Allowed {
+				s.Allow = &button{allowPath(one, now.Name, each.Entry), "Allow " + s.Host}
+			}
+			return s
+		})
+	}
+	for _, each := range found.Refused {
+		b.Refused.add(func() string {
+			target := cmp.Or(each.Target, "no target")
+			return visible.Reveal(fmt.Sprintf("%s: %s (%s)", target, each.Reason, wants.Times(each.Times)))
+		})
+	}
+}
+
+// serverNamed returns what pfard reports of a server.
+func serverNamed(s *site, server string) (now control.Server, err error) {
+	report, _ := s.runs.now()
+	if report == nil {
+		return now, errNothingSaid
+	}
+	i := slices.IndexFunc(report.Servers, func(each control.Server) bool { return each.Name == server })
+	if i < 0 {
+		return now, &ask.Refusal{Reason: "there is no such server"}
+	}
+	return report.Servers[i], nil
+}
+
+// showLesson makes the page about the hosts that a server asked for.
+func showLesson(s *site, server string) maker {
+	return func(ctx context.Context, one *session) (content, error) { return lessonPage(ctx, s, one, server) }
+}
+
+// learning has pfard find out which hosts a server needs.
+func learning(s *site, server string) taker {
+	o := attach.Order{Act: attach.OrderLearn, Server: server}
+	return ordering(s, "learn/"+server, o, " restarts in learning mode, for two minutes.")
+}
