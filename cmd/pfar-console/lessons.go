@@ -95,7 +95,7 @@ func lessonPage(ctx context.Context, s *site, one *session, server string) (cont
 		b.Done = true
 		b.show(one, now, *l.Found)
 	}
-	return content{title: "Hosts of " + b.Server, template: "lesson", body: b, reloads: l.UnderWay()}, nil
+	return content{title: "Hosts of " + b.Server, template: "lesson", body: b, reloads: true}, nil
 }
 
 // show shows what was learned.

@@ -15,8 +15,8 @@ import (
 const consoleHelp = `Print a link to your pages of pfar on this machine. There you answer waiting calls, read
 and accept what servers offer, see what they want and do, see what sessions have read, make clean sessions and
 remove stains, and see your clients, problems on this machine, and the newest audit records. If you run pfard
-yourself, you also add, start and stop servers there, read their logs, declare clients, and let servers reach
-hosts that they were refused.
+yourself, you also add, import, start and stop servers there, find the hosts that they need and allow them, read
+their logs, and declare clients.
 
 Open the link in a browser within 10 minutes. It works once, and the browser stays signed in until nobody has used
 the pages for 30 minutes, or until "pfar console logout".

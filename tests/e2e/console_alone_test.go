@@ -34,6 +34,7 @@ type loneConsole struct {
 
 	mu       sync.Mutex
 	audit    trail.Dir
+	views    map[string]string // by attach.View.What
 	calls    []operator.Shown
 	past     []operator.Past
 	sessions []operator.Session
@@ -91,6 +92,9 @@ func (k *loneConsole) talk() {
 		if m.Audit != nil {
 			k.handAudit(*m.Audit)
 		}
+		if m.View != nil {
+			k.handView(*m.View)
+		}
 	}
 }
 
@@ -109,6 +113,23 @@ func (k *loneConsole) handAudit(q attach.Question) {
 	defer attach.CloseAll(files)
 	r.Question = q
 	if err := k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &r}}, files...); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// handView hands over a view.
+func (k *loneConsole) handView(v attach.View) {
+	k.mu.Lock()
+	text := k.views[v.What]
+	k.mu.Unlock()
+	file, err := units.Sealed("view", []byte(text))
+	if err != nil {
+		k.t.Error(err)
+		return
+	}
+	defer file.Close()
+	r := attach.Records{Question: v.Question}
+	if err := k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &r}}, file); err != nil {
 		k.t.Error(err)
 	}
 }
@@ -192,7 +213,7 @@ func (k *loneConsole) has(n int, text string) {
 	records := k.records(n, text)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.audit = records
+	k.audit, k.views = records, choresOf(n, text)
 	k.calls, k.past, k.sessions, k.stains, k.facts, k.notices = nil, nil, nil, nil, nil, nil
 	label := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
 	k.pins = operator.ServerPins{Server: "notes", Drift: []string{"version 1 -> 2" + text}}
@@ -275,7 +296,8 @@ func (k *loneConsole) reports(n int, text string) {
 			Reaches: []string{"mail.example" + text}, Secrets: []string{text},
 		})
 	}
-	k.hands(attach.Known{Offers: offers, Clients: clients}, attach.PageTalk{Known: true})
+	known := attach.Known{Offers: offers, Clients: clients, Programs: []string{"cursor"}}
+	k.hands(known, attach.PageTalk{Known: true})
 }
 
 // hands sends the console a value as pfard does.
@@ -300,6 +322,8 @@ var consolePages = map[string][]string{
 	"question": {"text=Sessions", "text=New session"},
 	"servers":  {"text=Servers"},
 	"server":   {"text=Servers", "main h2 a"},
+	"lesson":   {"text=Servers", "main h2 a", "main a[href*='/learn/']"},
+	"import":   {"nav >> text=Add", "main a[href$='/import/cursor']"},
 	"add":      {"nav >> text=Add"},
 	"clients":  {"nav >> text=Clients"},
 	"health":   {"nav >> text=Health"},
@@ -382,7 +406,7 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 	}
 	buttons := map[string]string{
 		"waiting": "leave", "call": "leave deny approve grant", "sessions": "leave", "question": "leave new",
-		"servers": "leave", "server": "leave restart stop", "wants": "leave", "review": "leave accept",
+		"servers": "leave", "server": "leave restart stop learn", "lesson": "leave learn", "import": "leave import", "wants": "leave", "review": "leave accept",
 		"allow": "leave allow", "audit": "leave", "add": "leave add", "clients": "leave declare", "health": "leave",
 		"record": "leave",
 	}
