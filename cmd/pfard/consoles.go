@@ -56,7 +56,7 @@ type console struct {
 	audit   trail.Dir
 	limit   *rate.Limiter // of orders: each may write audit records
 	ordered chan struct{} // holds one while an order is carried out
-	handing chan struct{} // holds one while files are handed over
+	handing chan struct{} // holds one for each question while it is answered with files
 	log     *slog.Logger
 	end     context.CancelFunc
 	conn    chan *attach.Conn   // holds the conversation of a user's once it has begun
@@ -101,7 +101,7 @@ const nobody = -1
 func newConsole(uid int, log *slog.Logger, pfard consoleSource, records trail.Dir) *console {
 	return &console{
 		uid: uid, log: log, limit: rate.NewLimiter(rate.Every(2*time.Second), 30), pfard: pfard, audit: records,
-		ordered: make(chan struct{}, 1), handing: make(chan struct{}, 1),
+		ordered: make(chan struct{}, 1), handing: make(chan struct{}, maxHanding),
 		conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
 	}
 }
@@ -255,7 +255,11 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 // opener opens files for the process.
 type opener func() ([]*os.File, attach.Records, error)
 
-// hands opens files and passes them to the process, for one question at a time.
+// maxHanding is how many questions are answered with files at once. The process asks one after the other, and its next
+// question may come while the answer to the one before is put away.
+const maxHanding = 2
+
+// hands opens files and passes them to the process, for maxHanding questions at a time.
 func (s *console) hands(conn *attach.Conn, q attach.Question, open opener) {
 	select {
 	case s.handing <- struct{}{}:
