@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/visible"
@@ -29,25 +28,11 @@ type lesson struct {
 	Left    int // that the result leaves out
 }
 
-// learn is the button that begins it.
-type learn struct {
-	Path   string
-	Begins bool // false: the server cannot learn now
-}
-
 // suggestion is a host that a server asked for.
 type suggestion struct {
 	Host, Words string
 	Allow       *button // nil: it may reach the host, or nobody can allow it
 	Allowed     bool
-}
-
-// learnOf is the button for a server.
-func learnOf(one *session, s control.Server) learn {
-	off := slices.ContainsFunc([]string{control.DetailDisabled, control.DetailOff(s.Name)}, func(why string) bool {
-		return s.State == control.Stopped && strings.HasPrefix(s.Detail, why)
-	})
-	return learn{one.path("learn/" + s.Name), !s.Learning && !s.Broken && !s.State.Waits() && !off}
 }
 
 // viewOf decodes a view that pfard has written in JSON.

@@ -30,7 +30,8 @@ func give(
 	defer cancel()
 	result, err := s.orders.order(ctx, o)
 	n := notice{
-		Words: visible.Reveal(cmp.Or(o.Client, o.Server, o.Program)) + done, Link: result.Link, Token: visible.Reveal(result.Token),
+		Words: visible.Reveal(cmp.Or(o.Client, o.Server, o.Program)) + done, Link: result.Link,
+		Token: visible.Reveal(result.Token),
 	}
 	if ctx.Err() != nil {
 		n = notice{Words: "pfard has not answered, so it is not known whether this was done.", Bad: true}

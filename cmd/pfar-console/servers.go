@@ -179,3 +179,17 @@ func turnsOf(state control.State) (list []serverAct, seen string) {
 		return []serverAct{start, stop}, "between"
 	}
 }
+
+// learn is the button that has a server learn.
+type learn struct {
+	Path   string
+	Begins bool // false: the server cannot learn now
+}
+
+// learnOf is the button for a server.
+func learnOf(one *session, s control.Server) learn {
+	off := slices.ContainsFunc([]string{control.DetailDisabled, control.DetailOff(s.Name)}, func(why string) bool {
+		return s.State == control.Stopped && strings.HasPrefix(s.Detail, why)
+	})
+	return learn{one.path("learn/" + s.Name), !s.Learning && !s.Broken && !s.State.Waits() && !off}
+}

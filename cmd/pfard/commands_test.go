@@ -228,7 +228,7 @@ func TestLongLesson(t *testing.T) {
 		hosts = append(hosts, fmt.Sprintf(`{"entry":"x%d.example"}`, i))
 	}
 	p.ends(`{"suggested":[`+strings.Join(hosts, ",")+`],"left_out":5}`, nil)
-	if err := d.learnHosts(t.Context(), operator(), "b"); err != nil {
+	if err := learnHosts(t.Context(), d, operator(), "b"); err != nil {
 		t.Fatal(err)
 	}
 	l := ended[chores.Learning](t, d, attach.ViewLesson, "b")
@@ -366,7 +366,7 @@ func TestCommandsEnd(t *testing.T) {
 	p.learn = func(ctx context.Context, server string) {
 		_ = d.learn(ctx, server, func(control.Response) error { return nil })
 	}
-	if err := d.learnHosts(t.Context(), operator(), "b"); err != nil {
+	if err := learnHosts(t.Context(), d, operator(), "b"); err != nil {
 		t.Fatal(err)
 	}
 	d.orders.commands.close()

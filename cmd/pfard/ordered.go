@@ -32,9 +32,9 @@ func (d *daemon) ordered(ctx context.Context, p control.Peer, o attach.Order) (d
 	case attach.OrderAllow:
 		return done, d.allow(p, o.Server, o.Host)
 	case attach.OrderLearn:
-		return done, d.learnHosts(ctx, p, o.Server)
+		return done, learnHosts(ctx, d, p, o.Server)
 	case attach.OrderImport:
-		return done, d.importServers(ctx, p, o.Program, o.Digest)
+		return done, importServers(ctx, d, p, o.Program, o.Digest)
 	case attach.OrderStart:
 		verb = control.Start
 	case attach.OrderStop:

@@ -2,18 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/pfar/pfar/policies/audit"
-	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 )
 
 // learnHosts has a server run in learning mode for a person at a console, and returns when the learning has begun.
-func (d *daemon) learnHosts(ctx context.Context, p control.Peer, server string) error {
+func learnHosts(ctx context.Context, d *daemon, p control.Peer, server string) error {
 	if err := d.do(func() error { return learnable(d.fleet, server) }); err != nil {
 		return err
 	}
@@ -64,7 +61,7 @@ func learnable(f *fleet, server string) error {
 }
 
 // importServers imports the servers of a program for a person at a console who has seen the preview with the digest.
-func (d *daemon) importServers(ctx context.Context, p control.Peer, program, digest string) error {
+func importServers(ctx context.Context, d *daemon, p control.Peer, program, digest string) error {
 	return d.orders.commands.importFrom(ctx, program, digest, func() error {
 		return requested(d.audit, p, audit.Record{
 			Kind: audit.Declaration, Method: attach.OrderImport, Subject: program, New: digest,
@@ -77,55 +74,6 @@ func requested(to *auditor, p control.Peer, r audit.Record) error {
 	r.User, r.Channel, r.Outcome = fmt.Sprintf("uid %d", p.UID), byConsole, "requested"
 	if err := to.append(r); err != nil {
 		return fmt.Errorf("%w; without a record it is not done", err)
-	}
-	return nil
-}
-
-// lesson is the newest lesson of a server, for the user who runs pfard.
-func (s shown) lesson(p control.Peer, server string) (*os.File, error) {
-	if err := ours(p); err != nil {
-		return nil, err
-	}
-	err := s.do(func() error {
-		if one := s.fleet.servers[server]; one == nil || one.want == nil {
-			return fmt.Errorf("%w: %q", control.ErrNoServer, server)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return sealedJSON(s.orders.commands.lessonOf(server))
-}
-
-// imported is the preview of an import for the user who runs pfard or, without a program, the newest import.
-func (s shown) imported(ctx context.Context, p control.Peer, program string) (*os.File, error) {
-	if err := ours(p); err != nil {
-		return nil, err
-	}
-	if program == "" {
-		return sealedJSON(s.orders.commands.newest())
-	}
-	now, err := s.orders.commands.preview(ctx, program)
-	if err != nil {
-		return nil, err
-	}
-	return sealedJSON(now)
-}
-
-// sealedJSON is the file of a view in JSON.
-func sealedJSON(value any) (*os.File, error) {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	return units.Sealed("view", text)
-}
-
-// ours refuses everybody but the user who runs pfard.
-func ours(p control.Peer) error {
-	if p.UID != os.Getuid() {
-		return fmt.Errorf("%w: only the user who runs pfard may see it", control.ErrDenied)
 	}
 	return nil
 }

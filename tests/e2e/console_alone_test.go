@@ -406,7 +406,8 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 	}
 	buttons := map[string]string{
 		"waiting": "leave", "call": "leave deny approve grant", "sessions": "leave", "question": "leave new",
-		"servers": "leave", "server": "leave restart stop learn", "lesson": "leave learn", "import": "leave import", "wants": "leave", "review": "leave accept",
+		"servers": "leave", "server": "leave restart stop learn",
+		"lesson": "leave learn", "import": "leave import", "wants": "leave", "review": "leave accept",
 		"allow": "leave allow", "audit": "leave", "add": "leave add", "clients": "leave declare", "health": "leave",
 		"record": "leave",
 	}

@@ -138,7 +138,7 @@ const (
 	ViewExplain = "explain" // what a server can see and reach, in words
 	ViewChecks  = "checks"  // what the checks of this machine find
 	ViewLesson  = "lesson"  // the newest lesson of a server (chores.Learning), for the user who runs pfard
-	ViewImport  = "import"  // what an import of a program would do or, without one, the newest (chores.Importing), likewise
+	ViewImport  = "import"  // an import of a program before it begins or, without one, the newest (chores.Importing)
 )
 
 // View asks for one text. pfard decides who may see it.
