@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,9 +13,6 @@ import (
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 )
-
-// viewTime is how long pfard may take to make what a console shows. A console waits a little longer.
-const viewTime = 6 * time.Second
 
 // view opens what a console is to show a person.
 func (s shown) view(ctx context.Context, p control.Peer, v attach.View) (file *os.File, more bool, err error) {
