@@ -21,13 +21,15 @@ func (o *opened) logged(text string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		o.t.Fatal(err)
 	}
-	o.site.archive.asksLog = func(l attach.LogWanted) error {
+	o.site.archive.asksView = func(v attach.View) error {
+		if v.What != attach.ViewLog || v.Subject != "notes" {
+			o.t.Errorf("it asks for %+v", v)
+		}
 		f, err := os.Open(path)
 		if err != nil {
 			return err
 		}
-		r := attach.Records{Question: l.Question, Chains: []string{l.Server}}
-		go o.site.archive.answer(l.Number, archived{r, []*os.File{f}})
+		go o.site.archive.answer(v.Number, archived{attach.Records{Question: v.Question}, []*os.File{f}})
 		return nil
 	}
 }
@@ -54,7 +56,7 @@ func TestLog(t *testing.T) {
 		fmt.Fprintf(&long, "line %d\n", i)
 	}
 	for name, text := range map[string]string{
-		"many lines": long.String(), "a long line": strings.Repeat("x", maxLog) + "\nline 1199\n",
+		"many lines": long.String(), "a long line": strings.Repeat("x", maxView) + "\nline 1199\n",
 	} {
 		o.logged(text)
 		page := o.page("log/notes")
@@ -68,8 +70,8 @@ func TestLog(t *testing.T) {
 	if page := o.page("log/notes"); !strings.Contains(page, "The log is empty") {
 		t.Errorf("an empty log: %s", page)
 	}
-	o.site.archive.asksLog = func(l attach.LogWanted) error {
-		go o.site.archive.answer(l.Number, archived{attach.Records{Error: "it is a <b>pipe</b>"}, nil})
+	o.site.archive.asksView = func(v attach.View) error {
+		go o.site.archive.answer(v.Number, archived{attach.Records{Error: "it is a <b>pipe</b>"}, nil})
 		return nil
 	}
 	if page := o.page("log/notes"); !strings.Contains(page, "the console cannot read the log: it is a <b>pipe</b>") ||
