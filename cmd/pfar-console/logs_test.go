@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,21 +15,7 @@ import (
 // logged has pfard hand over a log with a text.
 func (o *opened) logged(text string) {
 	o.t.Helper()
-	path := filepath.Join(o.t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		o.t.Fatal(err)
-	}
-	o.site.archive.asksView = func(v attach.View) error {
-		if v.What != attach.ViewLog || v.Subject != "notes" {
-			o.t.Errorf("it asks for %+v", v)
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		go o.site.archive.answer(v.Number, archived{attach.Records{Question: v.Question}, []*os.File{f}})
-		return nil
-	}
+	o.viewed(attach.ViewLog, "notes", text)
 }
 
 // TestLog: the user who runs pfard sees the end of a server's log, and whether there are earlier lines.

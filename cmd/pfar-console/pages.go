@@ -148,7 +148,7 @@ func parent(rest string) string {
 	switch kind, _, _ := strings.Cut(rest, "/"); kind {
 	case "do":
 		return "sessions"
-	case "server", "log":
+	case "server", "log", "explain":
 		return "servers"
 	case "review", "allow":
 		return "wants"

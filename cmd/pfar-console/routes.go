@@ -243,6 +243,8 @@ func (s *site) find(rest string) maker {
 		return func(ctx context.Context, one *session) (content, error) { return s.serverPage(ctx, one, subject) }
 	case kind == "log" && units.IsServer(subject):
 		return showLog(s, subject)
+	case kind == "explain" && units.IsServer(subject):
+		return showExplain(s, subject)
 	case kind == "review" && units.IsServer(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.desk.review(ctx, one, subject) }
 	case kind == "call" && callID(subject):

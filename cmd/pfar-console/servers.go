@@ -99,11 +99,12 @@ func serverOf(one *session, s control.Server, lacks []wants.Want) server {
 // oneServer is a server with its tools.
 type oneServer struct {
 	server
-	Review *button     // of its definitions; nil: there is nothing to review
-	Log    *button     // leads to its log, if the person runs pfard and the log is a file; nil: it does not
-	Turns  []serverAct // if the person runs pfard
-	Seen   string      // of turnsOf
-	Tools  folded[tool]
+	Review  *button     // of its definitions; nil: there is nothing to review
+	Log     *button     // leads to its log, if the person runs pfard and the log is a file; nil: it does not
+	Explain button      // leads to what it can see and reach, in words
+	Turns   []serverAct // if the person runs pfard
+	Seen    string      // of turnsOf
+	Tools   folded[tool]
 }
 
 // serverAct is a button that starts or stops a server.
@@ -126,6 +127,7 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	}
 	declared := report.Servers[i]
 	b := oneServer{server: serverOf(one, declared, lacks)}
+	b.Explain = button{one.path("explain/" + name), "In words"}
 	b.Rows.add("about", declared.Description)
 	b.Rows.add("label", declared.Label)
 	b.Rows.add("since", moment(declared.Since))

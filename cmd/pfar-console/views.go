@@ -49,6 +49,11 @@ func (a *archive) view(ctx context.Context, v attach.View, what string) (text st
 	return text, more || got.More, nil
 }
 
+// tooLong is the error of a view that does not fit a page; the command shows all of it.
+func tooLong(command string) error {
+	return &ask.Refusal{Reason: "this is the end of a longer text: to see all of it, run " + visible.Reveal(command)}
+}
+
 // lastBytes reads the end of a file.
 func lastBytes(f *os.File) (text string, more bool, err error) {
 	info, err := f.Stat()

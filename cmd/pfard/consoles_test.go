@@ -192,12 +192,16 @@ func TestConsoleAudit(t *testing.T) {
 	}
 	view := func(subject string) handed {
 		v := attach.View{What: attach.ViewLog, Subject: subject}
-		if err := end.Send(attach.Message{PageTalk: attach.PageTalk{View: &v}}); err != nil {
-			t.Fatal(err)
+		for {
+			if err := end.Send(attach.Message{PageTalk: attach.PageTalk{View: &v}}); err != nil {
+				t.Fatal(err)
+			}
+			got := <-c.records
+			t.Cleanup(func() { attach.CloseAll(got.files) })
+			if !strings.Contains(got.Error, "hands over other files") { // the last answer may just have been sent
+				return got
+			}
 		}
-		got := <-c.records
-		t.Cleanup(func() { attach.CloseAll(got.files) })
-		return got
 	}
 	if got := view("wiki"); len(got.files) != 1 || !got.More || got.Error != "" {
 		t.Errorf("a view: %+v", got)

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
@@ -23,18 +25,39 @@ func (s shown) view(_ context.Context, p control.Peer, v attach.View) (file *os.
 	switch v.What {
 	case attach.ViewLog:
 		file, err = s.logOf(p, v.Subject)
-		return file, false, err
+	case attach.ViewExplain:
+		file, err = viewed(s.explain(v.Subject))
 	default:
-		return nil, false, fmt.Errorf("%w: pfard has no view %q", control.ErrInvalid, v.What)
+		err = fmt.Errorf("%w: pfard has no view %q", control.ErrInvalid, v.What)
 	}
+	return file, false, err
 }
 
 // viewed is the file of a text that pfard has made.
-func viewed(text []byte, err error) (*os.File, error) {
-	if err != nil || len(text) == 0 {
+func viewed(text string, err error) (*os.File, error) {
+	if err != nil {
 		return nil, err
 	}
-	return units.Sealed("view", text)
+	return units.Sealed("view", []byte(text))
+}
+
+// explain says in words what a server can see and reach, as pfar explain does.
+func (s shown) explain(server string) (text string, err error) {
+	err = s.do(func() error {
+		one := s.fleet.servers[server]
+		switch {
+		case one == nil || one.want == nil:
+			return fmt.Errorf("%w: %q", control.ErrNoServer, server)
+		case one.want.Fault != "":
+			return fmt.Errorf("%w: %s", control.ErrInvalid, one.want.Fault)
+		}
+		text = generator.Explain(*one.want, s.policy.inForce())
+		if d, ok := declaration.Find(s.reader.declared, server); ok {
+			text += d.ExplainOrigins(s.reader.hidden)
+		}
+		return nil
+	})
+	return text, err
 }
 
 // logOf opens the log of a server for the user who runs pfard; nil: the server has logged nothing.

@@ -2,13 +2,16 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 )
@@ -65,12 +68,46 @@ func TestViewsAreForPeople(t *testing.T) {
 		{os.Getuid() + 4711, attach.View{What: attach.ViewLog, Subject: "b"}, control.ErrDenied},
 		{nobody, attach.View{What: attach.ViewLog, Subject: "b"}, control.ErrDenied},
 		{os.Getuid(), attach.View{What: attach.ViewLog, Subject: "nothing"}, control.ErrNoServer},
+		{os.Getuid(), attach.View{What: attach.ViewExplain, Subject: "nothing"}, control.ErrNoServer},
 		{os.Getuid(), attach.View{Subject: "b"}, control.ErrInvalid},
 		{os.Getuid(), attach.View{What: "vault", Subject: "b"}, control.ErrInvalid},
 	} {
 		f, _, err := shown{d}.view(t.Context(), control.Peer{UID: test.uid}, test.view)
 		if f != nil || !errors.Is(err, test.want) {
 			t.Errorf("uid %d, %+v: %v", test.uid, test.view, err)
+		}
+	}
+}
+
+// TestViewExplain: everybody with a console sees in words what a server can reach, which pfar explain says as well, and
+// nobody is told of a broken declaration as if it were in force.
+func TestViewExplain(t *testing.T) {
+	d, _, changed := fixture(t)
+	d.put(t, "b.hcl", fmt.Sprintf(good, "x"))
+	d.put(t, "c.hcl", "command = 1\n")
+	changed <- struct{}{}
+	d.state(t)
+	text := func(source consoleSource, uid int, server string) (string, error) {
+		f, more, err := source.view(t.Context(), control.Peer{UID: uid}, attach.View{What: attach.ViewExplain, Subject: server})
+		if f == nil {
+			return "", err
+		}
+		b, rerr := units.ReadSealed(f, 1<<20)
+		if more || rerr != nil {
+			t.Errorf("more: %v, %v", more, rerr)
+		}
+		return string(b), err
+	}
+	for source, uid := range map[consoleSource]int{shown{d}: os.Getuid() + 4711, shownRemotely{shown{d}}: nobody} {
+		got, err := text(source, uid, "b")
+		for _, want := range []string{"b runs ", "It may use ", "\nIt is declared in " + d.options.declarations + "/b.hcl.\n"} {
+			if err != nil || !strings.Contains(got, want) {
+				t.Errorf("no %q in %q, %v", want, got, err)
+			}
+		}
+		if got, err := text(source, uid, "c"); got != "" || !errors.Is(err, control.ErrInvalid) ||
+			!strings.Contains(err.Error(), "c.hcl:1:") {
+			t.Errorf("of a broken file: %q, %v", got, err)
 		}
 	}
 }
