@@ -62,11 +62,16 @@ func TestLog(t *testing.T) {
 		strings.Contains(page, "The log is empty") {
 		t.Errorf("when pfard refuses: %s", page)
 	}
+	o.site.orders.allowed.Store(false)
 	now := reported()
 	now.Journal = true
 	o.site.runs.set(now)
-	if page := o.do("GET", o.home+"server/notes", "").text; strings.Contains(page, `href="`+path+`"`) {
+	o.logged("of the journal\n")
+	if page := o.do("GET", o.home+"server/notes", "").text; !strings.Contains(page, `href="`+path+`"`) {
 		t.Errorf("a log in the journal: %s", page)
+	}
+	if page := o.page("log/notes"); !strings.Contains(page, ">of the journal<") {
+		t.Errorf("the journal: %s", page)
 	}
 }
 

@@ -286,9 +286,12 @@ func (s *console) handOver(conn *attach.Conn, q attach.Question, open opener) {
 	_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &records}}, files...)
 }
 
+// viewTime is how long pfard may take to make what a console shows. A console waits a little longer.
+const viewTime = 6 * time.Second
+
 // view opens what the process is to show.
 func (s *console) view(ctx context.Context, v attach.View) (files []*os.File, r attach.Records, err error) {
-	ctx, cancel := context.WithTimeout(ctx, viewTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, viewTime, errors.New("it takes pfard too long; try again"))
 	defer cancel()
 	file, more, err := s.pfard.view(ctx, control.Peer{UID: s.uid}, v)
 	if file != nil {

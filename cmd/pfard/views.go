@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,22 +14,26 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/journal/entries"
 )
 
-// viewTime is how long pfard may take to make what a console shows. A console waits a little longer.
-const viewTime = 6 * time.Second
+// What a console gets of a log in the journal: so many entries at most, of the last bytes.
+const (
+	maxLogEntries = 400
+	maxLogBytes   = 240 << 10
+)
 
 // view opens what a console is to show a person.
-func (s shown) view(_ context.Context, p control.Peer, v attach.View) (file *os.File, more bool, err error) {
+func (s shown) view(ctx context.Context, p control.Peer, v attach.View) (file *os.File, more bool, err error) {
 	switch v.What {
 	case attach.ViewLog:
-		file, err = s.logOf(p, v.Subject)
+		file, more, err = s.logOf(ctx, p, v.Subject)
 	case attach.ViewExplain:
 		file, err = viewed(s.explain(v.Subject))
 	default:
 		err = fmt.Errorf("%w: pfard has no view %q", control.ErrInvalid, v.What)
 	}
-	return file, false, err
+	return file, more, err
 }
 
 // viewed is the file of a text that pfard has made.
@@ -60,16 +63,38 @@ func (s shown) explain(server string) (text string, err error) {
 	return text, err
 }
 
-// logOf opens the log of a server for the user who runs pfard; nil: the server has logged nothing.
-func (s shown) logOf(p control.Peer, server string) (*os.File, error) {
-	if p.UID != os.Getuid() {
-		return nil, fmt.Errorf("%w: only the user who runs pfard may read it", control.ErrDenied)
+// logOf opens the log of a server; nil: the server has logged nothing. A log that is a file is for the user who runs
+// pfard. The machine's journal is also for those who have a console of the system's pfard: they read the audit as well.
+func (s shown) logOf(ctx context.Context, p control.Peer, server string) (file *os.File, more bool, err error) {
+	inJournal := !s.options.local
+	if p.UID != os.Getuid() && (rootless() || !inJournal || p.UID == nobody) {
+		return nil, false, fmt.Errorf("%w: only the user who runs pfard may read it", control.ErrDenied)
 	}
 	path, err := s.logPath(server)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return openLog(path)
+	if !inJournal {
+		file, err = openLog(path)
+		return file, false, err
+	}
+	text, more, err := entries.Tail(ctx, entries.Query{
+		Units: entries.Of(server), Server: server, User: os.Getuid(), Lines: maxLogEntries,
+	}, maxLogBytes)
+	file, err = viewed(text, err)
+	return file, more, err
+}
+
+// logPath is the path of the log of a declared server, if it is a file.
+func (s shown) logPath(server string) (path string, err error) {
+	err = s.do(func() error {
+		if one := s.fleet.servers[server]; one == nil || one.want == nil {
+			return fmt.Errorf("%w: %q", control.ErrNoServer, server)
+		}
+		path = s.fleet.runner.Log(server)
+		return nil
+	})
+	return path, err
 }
 
 // openLog opens the log at a path, which must be a regular file; nil: there is none.

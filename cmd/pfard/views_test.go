@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/journal/journaltest"
 )
 
 // TestOpenLog: the log of a server is a file, and no link, pipe or directory.
@@ -65,7 +66,6 @@ func TestViewsAreForPeople(t *testing.T) {
 		view attach.View
 		want error
 	}{
-		{os.Getuid() + 4711, attach.View{What: attach.ViewLog, Subject: "b"}, control.ErrDenied},
 		{nobody, attach.View{What: attach.ViewLog, Subject: "b"}, control.ErrDenied},
 		{os.Getuid(), attach.View{What: attach.ViewLog, Subject: "nothing"}, control.ErrNoServer},
 		{os.Getuid(), attach.View{What: attach.ViewExplain, Subject: "nothing"}, control.ErrNoServer},
@@ -88,7 +88,8 @@ func TestViewExplain(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	text := func(source consoleSource, uid int, server string) (string, error) {
-		f, more, err := source.view(t.Context(), control.Peer{UID: uid}, attach.View{What: attach.ViewExplain, Subject: server})
+		v := attach.View{What: attach.ViewExplain, Subject: server}
+		f, more, err := source.view(t.Context(), control.Peer{UID: uid}, v)
 		if f == nil {
 			return "", err
 		}
@@ -100,7 +101,8 @@ func TestViewExplain(t *testing.T) {
 	}
 	for source, uid := range map[consoleSource]int{shown{d}: os.Getuid() + 4711, shownRemotely{shown{d}}: nobody} {
 		got, err := text(source, uid, "b")
-		for _, want := range []string{"b runs ", "It may use ", "\nIt is declared in " + d.options.declarations + "/b.hcl.\n"} {
+		declared := "\nIt is declared in " + d.options.declarations + "/b.hcl.\n"
+		for _, want := range []string{"b runs ", "It may use ", declared} {
 			if err != nil || !strings.Contains(got, want) {
 				t.Errorf("no %q in %q, %v", want, got, err)
 			}
@@ -109,5 +111,58 @@ func TestViewExplain(t *testing.T) {
 			!strings.Contains(err.Error(), "c.hcl:1:") {
 			t.Errorf("of a broken file: %q, %v", got, err)
 		}
+	}
+}
+
+// TestViewLog: a log that is a file is for the user who runs pfard alone. The journal of the system's pfard is also for
+// its other people at this machine.
+func TestViewLog(t *testing.T) {
+	t.Chdir(t.TempDir()) // where the machine of the test has its logs
+	d, _, changed := fixture(t)
+	d.put(t, "b.hcl", fmt.Sprintf(good, "x"))
+	changed <- struct{}{}
+	d.state(t)
+	arguments := journaltest.Journalctl(t, `{"MESSAGE":"of the journal","PFAR_SERVER":"b"}`, 0)
+	other := os.Getuid() + 4711
+	for _, test := range []struct {
+		name   string
+		source consoleSource
+		local  bool
+		uid    int
+		want   string // "": it is denied
+	}{
+		{"who runs pfard", shown{d}, true, os.Getuid(), "of the file\n"},
+		{"another user", shown{d}, true, other, ""},
+		{"another machine", shownRemotely{shown{d}}, true, nobody, ""},
+		{"the journal", shown{d}, false, os.Getuid(), "of the journal\n"},
+		{"the journal for another user", shown{d}, false, other, map[bool]string{false: "of the journal\n"}[rootless()]},
+		{"the journal for another machine", shownRemotely{shown{d}}, false, nobody, ""},
+	} {
+		d.within(t, func() {
+			d.options.local = test.local
+			if err := os.WriteFile(d.fleet.runner.Log("b"), []byte("of the file\n"), 0o600); err != nil {
+				t.Error(err)
+			}
+		})
+		v := attach.View{What: attach.ViewLog, Subject: "b"}
+		f, more, err := test.source.view(t.Context(), control.Peer{UID: test.uid}, v)
+		if f == nil {
+			if test.want != "" || !errors.Is(err, control.ErrDenied) {
+				t.Errorf("%s: %v", test.name, err)
+			}
+			continue
+		}
+		defer f.Close()
+		b, rerr := io.ReadAll(io.NewSectionReader(f, 0, 1000))
+		if string(b) != test.want || more || err != nil || rerr != nil {
+			t.Errorf("%s: %q, %v, %v, %v", test.name, b, more, err, rerr)
+		}
+	}
+	if asked := arguments(); !strings.Contains(asked, "--lines=400 ") || !strings.Contains(asked, "pfar-mcp@b.service") {
+		t.Errorf("it asks for %s", asked)
+	}
+	v := attach.View{What: attach.ViewLog, Subject: "../b"}
+	if _, _, err := (shown{d}).view(t.Context(), control.Peer{UID: os.Getuid()}, v); !errors.Is(err, control.ErrNoServer) {
+		t.Errorf("a strange name: %v", err)
 	}
 }
