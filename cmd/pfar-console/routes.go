@@ -229,6 +229,8 @@ func (s *site) find(rest string) maker {
 		return showClients(s)
 	case rest == "health":
 		return showHealth(s)
+	case rest == "checks":
+		return showChecks(s)
 	case rest == "audit":
 		return func(ctx context.Context, one *session) (content, error) {
 			return auditPage(ctx, s.archive, one, prose.Filter{})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,6 +31,8 @@ func (s shown) view(ctx context.Context, p control.Peer, v attach.View) (file *o
 		file, more, err = s.logOf(ctx, p, v.Subject)
 	case attach.ViewExplain:
 		file, err = viewed(s.explain(v.Subject))
+	case attach.ViewChecks:
+		file, err = viewed(s.checks(ctx))
 	default:
 		err = fmt.Errorf("%w: pfard has no view %q", control.ErrInvalid, v.What)
 	}
@@ -42,6 +45,12 @@ func viewed(text string, err error) (*os.File, error) {
 		return nil, err
 	}
 	return units.Sealed("view", []byte(text))
+}
+
+// checks returns what the checks of this machine have found, as JSON.
+func (s shown) checks(ctx context.Context) (string, error) {
+	text, err := json.Marshal(s.orders.checkup.now(ctx))
+	return string(text), err
 }
 
 // explain says in words what a server can see and reach, as pfar explain does.

@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/health"
 	"github.com/pfar/pfar/units/journal/journaltest"
 )
 
@@ -164,5 +165,20 @@ func TestViewLog(t *testing.T) {
 	v := attach.View{What: attach.ViewLog, Subject: "../b"}
 	if _, _, err := (shown{d}).view(t.Context(), control.Peer{UID: os.Getuid()}, v); !errors.Is(err, control.ErrNoServer) {
 		t.Errorf("a strange name: %v", err)
+	}
+}
+
+// TestViewChecks: everybody with a console sees what the checks of the machine found, as JSON.
+func TestViewChecks(t *testing.T) {
+	d, _, _ := fixture(t)
+	d.servePages(&browsed{})
+	for source, uid := range map[consoleSource]int{shown{d}: os.Getuid() + 4711, shownRemotely{shown{d}}: nobody} {
+		f, _, err := source.view(t.Context(), control.Peer{UID: uid}, attach.View{What: attach.ViewChecks})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := decoded[health.Checks](t, f); found.Running || found.Error != "" || found.At.IsZero() {
+			t.Errorf("uid %d: %+v", uid, found)
+		}
 	}
 }
