@@ -13,16 +13,16 @@ import (
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
-// archive asks pfard for the newest files of the audit and for logs: this process can open none. One page reads them at
-// a time, so that few files are open.
+// archive asks pfard for the newest files of the audit and for views: this process can open none. One page reads them
+// at a time, so that few files are open.
 type archive struct {
 	exchange[archived]
-	asks    func(attach.Question) error  // asks pfard for the audit
-	asksLog func(attach.LogWanted) error // asks pfard for a log
-	reads   chan struct{}                // holds one while a page reads
+	asks     func(attach.Question) error // asks pfard for the audit
+	asksView func(attach.View) error
+	reads    chan struct{} // holds one while a page reads
 }
 
-// archived are files of the audit or a log. Whoever gets them closes them.
+// archived are files of the audit, or the one of a view. Whoever gets them closes them.
 type archived struct {
 	attach.Records
 	files []*os.File
@@ -43,7 +43,12 @@ func unread(why string) error {
 
 // open returns the newest files of the audit.
 func (a *archive) open(ctx context.Context) (archived, error) {
-	return a.fetch(ctx, a.asks, unread)
+	got, err := a.fetch(ctx, a.asks, unread)
+	if err == nil && len(got.files) != len(got.Chains) {
+		attach.CloseAll(got.files)
+		return archived{}, unread("files are missing")
+	}
+	return got, err
 }
 
 // fetch returns the files that pfard hands over for a question.
@@ -55,13 +60,8 @@ func (a *archive) fetch(
 	case err != nil:
 		return archived{}, unread("pfard does not answer")
 	case got.Error != "":
-		err = unread(got.Error)
-	case len(got.files) != len(got.Chains):
-		err = unread("files are missing")
-	}
-	if err != nil {
 		attach.CloseAll(got.files)
-		return archived{}, err
+		return archived{}, unread(got.Error)
 	}
 	return got, nil
 }

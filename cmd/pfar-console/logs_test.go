@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,19 +15,7 @@ import (
 // logged has pfard hand over a log with a text.
 func (o *opened) logged(text string) {
 	o.t.Helper()
-	path := filepath.Join(o.t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		o.t.Fatal(err)
-	}
-	o.site.archive.asksLog = func(l attach.LogWanted) error {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		r := attach.Records{Question: l.Question, Chains: []string{l.Server}}
-		go o.site.archive.answer(l.Number, archived{r, []*os.File{f}})
-		return nil
-	}
+	o.viewed(attach.ViewLog, "notes", text)
 }
 
 // TestLog: the user who runs pfard sees the end of a server's log, and whether there are earlier lines.
@@ -54,7 +40,7 @@ func TestLog(t *testing.T) {
 		fmt.Fprintf(&long, "line %d\n", i)
 	}
 	for name, text := range map[string]string{
-		"many lines": long.String(), "a long line": strings.Repeat("x", maxLog) + "\nline 1199\n",
+		"many lines": long.String(), "a long line": strings.Repeat("x", maxView) + "\nline 1199\n",
 	} {
 		o.logged(text)
 		page := o.page("log/notes")
@@ -68,19 +54,24 @@ func TestLog(t *testing.T) {
 	if page := o.page("log/notes"); !strings.Contains(page, "The log is empty") {
 		t.Errorf("an empty log: %s", page)
 	}
-	o.site.archive.asksLog = func(l attach.LogWanted) error {
-		go o.site.archive.answer(l.Number, archived{attach.Records{Error: "it is a <b>pipe</b>"}, nil})
+	o.site.archive.asksView = func(v attach.View) error {
+		go o.site.archive.answer(v.Number, archived{attach.Records{Error: "it is a <b>pipe</b>"}, nil})
 		return nil
 	}
 	if page := o.page("log/notes"); !strings.Contains(page, "the console cannot read the log: it is a <b>pipe</b>") ||
 		strings.Contains(page, "The log is empty") {
 		t.Errorf("when pfard refuses: %s", page)
 	}
+	o.site.orders.allowed.Store(false)
 	now := reported()
 	now.Journal = true
 	o.site.runs.set(now)
-	if page := o.do("GET", o.home+"server/notes", "").text; strings.Contains(page, `href="`+path+`"`) {
+	o.logged("of the journal\n")
+	if page := o.do("GET", o.home+"server/notes", "").text; !strings.Contains(page, `href="`+path+`"`) {
 		t.Errorf("a log in the journal: %s", page)
+	}
+	if page := o.page("log/notes"); !strings.Contains(page, ">of the journal<") {
+		t.Errorf("the journal: %s", page)
 	}
 }
 

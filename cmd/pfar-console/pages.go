@@ -57,6 +57,7 @@ type content struct {
 	body     any  // of the template; nil: there is nothing to show
 	seen     any  // the page is out of date when its JSON changes; nil: when that of body does
 	quiet    bool // the page shows a question, and does not change by itself
+	again    bool // the page waits for something: the script loads it again when that is there
 }
 
 // pages are those of the navigation, by their paths. The script does not load a long one again while a person reads it.
@@ -136,6 +137,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 		if rest != "" {
 			v.Events += "?" + rest
 		}
+		v.Reload = v.Reload || c.again
 	}
 	if err != nil {
 		v.Lost = words(err)
@@ -148,12 +150,14 @@ func parent(rest string) string {
 	switch kind, _, _ := strings.Cut(rest, "/"); kind {
 	case "do":
 		return "sessions"
-	case "server", "log":
+	case "server", "log", "explain":
 		return "servers"
 	case "review", "allow":
 		return "wants"
 	case "record":
 		return "audit"
+	case "checks":
+		return "health"
 	default:
 		return ""
 	}

@@ -229,6 +229,8 @@ func (s *site) find(rest string) maker {
 		return showClients(s)
 	case rest == "health":
 		return showHealth(s)
+	case rest == "checks":
+		return showChecks(s)
 	case rest == "audit":
 		return func(ctx context.Context, one *session) (content, error) {
 			return auditPage(ctx, s.archive, one, prose.Filter{})
@@ -243,6 +245,8 @@ func (s *site) find(rest string) maker {
 		return func(ctx context.Context, one *session) (content, error) { return s.serverPage(ctx, one, subject) }
 	case kind == "log" && units.IsServer(subject):
 		return showLog(s, subject)
+	case kind == "explain" && units.IsServer(subject):
+		return showExplain(s, subject)
 	case kind == "review" && units.IsServer(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.desk.review(ctx, one, subject) }
 	case kind == "call" && callID(subject):

@@ -64,8 +64,8 @@ func run(ctx context.Context, o options) error {
 	s.archive.asks = func(q attach.Question) error {
 		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Audit: &q}})
 	}
-	s.archive.asksLog = func(l attach.LogWanted) error {
-		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Log: &l}})
+	s.archive.asksView = func(v attach.View) error {
+		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{View: &v}})
 	}
 	h := loopback.Server(s)
 	defer h.Close()

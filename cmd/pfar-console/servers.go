@@ -99,11 +99,12 @@ func serverOf(one *session, s control.Server, lacks []wants.Want) server {
 // oneServer is a server with its tools.
 type oneServer struct {
 	server
-	Review *button     // of its definitions; nil: there is nothing to review
-	Log    *button     // leads to its log, if the person runs pfard and the log is a file; nil: it does not
-	Turns  []serverAct // if the person runs pfard
-	Seen   string      // of turnsOf
-	Tools  folded[tool]
+	Review  *button     // of its definitions; nil: there is nothing to review
+	Log     *button     // leads to its log; nil: the person may not read it
+	Explain button      // leads to what it can see and reach, in words
+	Turns   []serverAct // if the person runs pfard
+	Seen    string      // of turnsOf
+	Tools   folded[tool]
 }
 
 // serverAct is a button that starts or stops a server.
@@ -126,6 +127,7 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	}
 	declared := report.Servers[i]
 	b := oneServer{server: serverOf(one, declared, lacks)}
+	b.Explain = button{one.path("explain/" + name), "In words"}
 	b.Rows.add("about", declared.Description)
 	b.Rows.add("label", declared.Label)
 	b.Rows.add("since", moment(declared.Since))
@@ -134,9 +136,9 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	b.Rows.add("log", declared.Log)
 	if s.orders.allowed.Load() {
 		b.Turns, b.Seen = turnsOf(declared.State)
-		if !report.Journal {
-			b.Log = &button{one.path("log/" + name), "Log"}
-		}
+	}
+	if readsLogs(s, report) {
+		b.Log = &button{one.path("log/" + name), "Log"}
 	}
 	b.Review = wantingOf(one, declared, nil, pins, false).Review
 	facts, lost := s.desk.facts(ctx)
@@ -146,6 +148,12 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 		}
 	}
 	return content{title: "Server " + b.Name, template: "server", body: b}, cmp.Or(err, lost)
+}
+
+// readsLogs reports whether pfard lets the person read logs: who runs pfard, and at this machine whoever has a console
+// if the logs are in the journal.
+func readsLogs(s *site, report *control.Report) bool {
+	return s.orders.allowed.Load() || report.Journal && s.entrance == nil
 }
 
 func toolOf(f operator.ToolFacts) tool {

@@ -45,8 +45,8 @@ type consoleSource interface {
 	known() attach.Known
 	// order carries out an order of a person, and returns its result.
 	order(ctx context.Context, p control.Peer, o attach.Order) (attach.Ordered, error)
-	// logPath is the path of a server's log.
-	logPath(server string) (string, error)
+	// view opens what a person wants to see; nil: it is empty. more says that it is the end of something longer.
+	view(ctx context.Context, p control.Peer, v attach.View) (file *os.File, more bool, err error)
 }
 
 // console is the process of one user's pages while it runs, or of those for other machines.
@@ -211,8 +211,8 @@ func (s *console) talk(conn *attach.Conn) {
 		if m.Audit != nil {
 			s.hands(conn, *m.Audit, func() ([]*os.File, attach.Records, error) { return newestFiles(s.audit) })
 		}
-		if m.Log != nil {
-			s.hands(conn, m.Log.Question, func() ([]*os.File, attach.Records, error) { return s.logOf(m.Log.Server) })
+		if m.View != nil {
+			s.hands(conn, m.View.Question, func() ([]*os.File, attach.Records, error) { return s.view(ctx, *m.View) })
 		}
 		if m.Listens == nil {
 			continue
@@ -286,27 +286,18 @@ func (s *console) handOver(conn *attach.Conn, q attach.Question, open opener) {
 	_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &records}}, files...)
 }
 
-// logOf opens the log of a server for the user who runs pfard. A server that has logged nothing has none.
-func (s *console) logOf(server string) (files []*os.File, r attach.Records, err error) {
-	if s.uid != os.Getuid() {
-		return nil, r, fmt.Errorf("%w: only the user who runs pfard may read it", control.ErrDenied)
+// viewTime is how long pfard may take to make what a console shows. A console waits a little longer.
+const viewTime = 6 * time.Second
+
+// view opens what the process is to show.
+func (s *console) view(ctx context.Context, v attach.View) (files []*os.File, r attach.Records, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, viewTime, errors.New("it takes pfard too long; try again"))
+	defer cancel()
+	file, more, err := s.pfard.view(ctx, control.Peer{UID: s.uid}, v)
+	if file != nil {
+		files = append(files, file)
 	}
-	path, err := s.pfard.logPath(server)
-	if err != nil {
-		return nil, r, err
-	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, r, nil
-	}
-	if err != nil {
-		return nil, r, err
-	}
-	files, r.Chains = append(files, f), append(r.Chains, server)
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return files, r, fmt.Errorf("%s is not a regular file", path)
-	}
-	return files, r, nil
+	return files, attach.Records{More: more}, err
 }
 
 // A console gets this many files of each chain, of at most maxChains chains: one message carries packet.MaxFiles. There

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -96,7 +94,7 @@ func (c *invited) runConsole(ctx context.Context, uid int, talk pageTalk) error 
 // silent is a consoleSource of a pfard in which nothing changes.
 type silent struct {
 	orders func(control.Peer, attach.Order) (attach.Ordered, error)
-	log    string // path of the log of each server
+	views  func(control.Peer, attach.View) (*os.File, error)
 }
 
 func (s silent) reports(ctx context.Context, _ func(control.Response) error) error {
@@ -110,7 +108,10 @@ func (s silent) order(_ context.Context, p control.Peer, o attach.Order) (attach
 	return s.orders(p, o)
 }
 
-func (s silent) logPath(string) (string, error) { return s.log, nil }
+func (s silent) view(_ context.Context, p control.Peer, v attach.View) (*os.File, bool, error) {
+	f, err := s.views(p, v)
+	return f, true, err
+}
 
 // handed is one answer to a console that asked for the audit.
 type handed struct {
@@ -138,9 +139,14 @@ func TestConsoleAudit(t *testing.T) {
 		nonces: make(chan string, 9), uids: make(chan int, 9), reports: make(chan string, 99),
 		ends: make(chan *attach.Conn, 9), records: make(chan handed, 9), listen: attach.Listens{Port: 19300},
 	}
-	log := filepath.Join(t.TempDir(), "wiki.log")
-	all := newConsoles(slog.New(slog.DiscardHandler), c, silent{log: log}, dir)
 	uid := os.Getuid() + 4711
+	views := func(p control.Peer, v attach.View) (*os.File, error) {
+		if p.UID != uid || v.What != attach.ViewLog || v.Subject != "wiki" {
+			return nil, fmt.Errorf("uid %d wants %+v", p.UID, v)
+		}
+		return units.Sealed("view", []byte("| hello\n"))
+	}
+	all := newConsoles(slog.New(slog.DiscardHandler), c, silent{views: views}, dir)
 	if _, err := all.link(uid); err != nil {
 		t.Fatal(err)
 	}
@@ -184,59 +190,24 @@ func TestConsoleAudit(t *testing.T) {
 	if got := ask(); got.Error == "" || len(got.files) > 0 {
 		t.Errorf("through a link: %+v", got)
 	}
-	if err := end.Send(attach.Message{PageTalk: attach.PageTalk{Log: &attach.LogWanted{Server: "wiki"}}}); err != nil {
-		t.Fatal(err)
-	}
-	if got := <-c.records; len(got.files) > 0 || !strings.Contains(got.Error, "only the user who runs pfard") {
-		t.Errorf("somebody else gets a log: %+v", got)
-	}
-}
-
-// TestLogOf: only who runs pfard gets the log of a server, and only if it is a file.
-func TestLogOf(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "wiki.log")
-	of := func(uid int) (text string, err error) {
-		s := console{uid: uid, pfard: silent{log: path}}
-		files, r, err := s.logOf("wiki")
-		defer attach.CloseAll(files)
-		if len(files) != len(r.Chains) {
-			t.Errorf("%d files, %+v", len(files), r)
+	view := func(subject string) handed {
+		v := attach.View{What: attach.ViewLog, Subject: subject}
+		for {
+			if err := end.Send(attach.Message{PageTalk: attach.PageTalk{View: &v}}); err != nil {
+				t.Fatal(err)
+			}
+			got := <-c.records
+			t.Cleanup(func() { attach.CloseAll(got.files) })
+			if !strings.Contains(got.Error, "hands over other files") { // the last answer may just have been sent
+				return got
+			}
 		}
-		if err == nil && len(files) == 1 {
-			b, rerr := io.ReadAll(files[0])
-			return string(b), rerr
-		}
-		return "", err
 	}
-	if text, err := of(os.Getuid()); text != "" || err != nil {
-		t.Errorf("before it has logged anything: %q, %v", text, err)
+	if got := view("wiki"); len(got.files) != 1 || !got.More || got.Error != "" {
+		t.Errorf("a view: %+v", got)
 	}
-	if err := os.WriteFile(path, []byte("| hello\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := of(os.Getuid()); text != "| hello\n" || err != nil {
-		t.Errorf("%q, %v", text, err)
-	}
-	if text, err := of(os.Getuid() + 4711); text != "" || !errors.Is(err, control.ErrDenied) {
-		t.Errorf("somebody else: %q, %v", text, err)
-	}
-	if err := os.Rename(path, path+".1"); err != nil {
-		t.Fatal(err)
-	}
-	for name, make := range map[string]func() error{
-		"a link":      func() error { return os.Symlink(path+".1", path) },
-		"a pipe":      func() error { return unix.Mkfifo(path, 0o600) },
-		"a directory": func() error { return os.Mkdir(path, 0o700) },
-	} {
-		if err := make(); err != nil {
-			t.Fatal(err)
-		}
-		if text, err := of(os.Getuid()); text != "" || err == nil {
-			t.Errorf("%s: %q", name, text)
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+	if got := view("mail"); len(got.files) > 0 || !strings.Contains(got.Error, "wants") {
+		t.Errorf("a view that pfard refuses: %+v", got)
 	}
 }
 

@@ -23,6 +23,7 @@ type orders struct {
 	flows     *flows
 	logins    *logins
 	consoles  *consoles
+	checkup   *checkup
 }
 
 // wake starts a server that sleeps, for a call, and returns when its launcher is under way, or with the reason why it

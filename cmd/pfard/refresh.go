@@ -19,6 +19,7 @@ type taskUnits struct {
 	link   *systemd.Link
 	hold   *hold
 	tokens *tokens
+	run    string // the directory of pfard's sockets
 
 	remote pageTalk // with the process of the console for other machines, which systemd starts by its socket
 

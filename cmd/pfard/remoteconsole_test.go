@@ -133,7 +133,7 @@ func TestRemoteConsole(t *testing.T) {
 	}
 	e.knows(func(k attach.Known) bool { return len(k.Operators) == 2 && len(k.Invitations) == 0 })
 	b.want("alice look 1, bob change 1; ")
-	if r, files := e.asks(attach.PageTalk{Log: &attach.LogWanted{Server: "b"}}); len(files) > 0 ||
+	if r, files := e.asks(attach.PageTalk{View: &attach.View{What: attach.ViewLog, Subject: "b"}}); len(files) > 0 ||
 		!strings.Contains(r.Error, control.ErrDenied.Error()) {
 		t.Errorf("it gets a log: %+v", r)
 	}

@@ -22,21 +22,6 @@ func (s shown) order(ctx context.Context, p control.Peer, o attach.Order) (attac
 	return s.ordered(ctx, p, o)
 }
 
-func (s shown) logPath(server string) (path string, err error) {
-	err = s.do(func() error {
-		one := s.fleet.servers[server]
-		switch {
-		case one == nil || one.want == nil:
-			return fmt.Errorf("%w: %q", control.ErrNoServer, server)
-		case !s.options.local:
-			return fmt.Errorf("%w: it is in the journal; pfar logs %s shows it", control.ErrInvalid, server)
-		}
-		path = s.fleet.runner.Log(server)
-		return nil
-	})
-	return path, err
-}
-
 func (s shown) known() attach.Known {
 	return attach.Known{Offers: offersOf(s.orders.flows.services()), Clients: s.clients()}
 }

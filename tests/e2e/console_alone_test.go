@@ -21,6 +21,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/health"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/page"
@@ -34,6 +35,7 @@ type loneConsole struct {
 
 	mu       sync.Mutex
 	audit    trail.Dir
+	views    map[string]string // by attach.View.What
 	calls    []operator.Shown
 	past     []operator.Past
 	sessions []operator.Session
@@ -91,6 +93,9 @@ func (k *loneConsole) talk() {
 		if m.Audit != nil {
 			k.handAudit(*m.Audit)
 		}
+		if m.View != nil {
+			k.handView(*m.View)
+		}
 	}
 }
 
@@ -110,6 +115,40 @@ func (k *loneConsole) handAudit(q attach.Question) {
 	r.Question = q
 	if err := k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &r}}, files...); err != nil {
 		k.t.Error(err)
+	}
+}
+
+// handView hands over a view.
+func (k *loneConsole) handView(v attach.View) {
+	k.mu.Lock()
+	text := k.views[v.What]
+	k.mu.Unlock()
+	file, err := units.Sealed("view", []byte(text))
+	if err != nil {
+		k.t.Error(err)
+		return
+	}
+	defer file.Close()
+	r := attach.Records{Question: v.Question}
+	if err := k.conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &r}}, file); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// viewsOf are texts of a server and of the machine with a text in them.
+func viewsOf(n int, text string) map[string]string {
+	line := strings.NewReplacer("\n", " ", "\r", " ").Replace(text)
+	found := health.Checks{At: time.Now()}
+	for range n {
+		found.Findings = append(found.Findings, health.Finding{
+			Check: "node" + text, Detail: "not there" + text, Remedy: "apt install nodejs" + text,
+		})
+	}
+	checks, _ := json.Marshal(found) // strings and a time
+	return map[string]string{
+		attach.ViewLog:     strings.Repeat("2026-08-01T12:00:00.123Z | "+line+"\n", n),
+		attach.ViewExplain: strings.Repeat("notes runs "+line+".\n\nFiles:\n  - "+line+"\n\n", n),
+		attach.ViewChecks:  string(checks),
 	}
 }
 
@@ -192,7 +231,7 @@ func (k *loneConsole) has(n int, text string) {
 	records := k.records(n, text)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.audit = records
+	k.audit, k.views = records, viewsOf(n, text)
 	k.calls, k.past, k.sessions, k.stains, k.facts, k.notices = nil, nil, nil, nil, nil, nil
 	label := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
 	k.pins = operator.ServerPins{Server: "notes", Drift: []string{"version 1 -> 2" + text}}
@@ -300,9 +339,12 @@ var consolePages = map[string][]string{
 	"question": {"text=Sessions", "text=New session"},
 	"servers":  {"text=Servers"},
 	"server":   {"text=Servers", "main h2 a"},
+	"explain":  {"text=Servers", "main h2 a", "text=In words"},
+	"log":      {"text=Servers", "main h2 a", "main a[href*='/log/']"},
 	"add":      {"nav >> text=Add"},
 	"clients":  {"nav >> text=Clients"},
 	"health":   {"nav >> text=Health"},
+	"checks":   {"nav >> text=Health", "text=Checks of this machine"},
 	"audit":    {"text=Audit"},
 	"record":   {"text=Audit", "text=all about this call"},
 }
@@ -384,7 +426,7 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 		"waiting": "leave", "call": "leave deny approve grant", "sessions": "leave", "question": "leave new",
 		"servers": "leave", "server": "leave restart stop", "wants": "leave", "review": "leave accept",
 		"allow": "leave allow", "audit": "leave", "add": "leave add", "clients": "leave declare", "health": "leave",
-		"record": "leave",
+		"record": "leave", "explain": "leave", "log": "leave", "checks": "leave",
 	}
 	for i, text := range loopbacktest.Payloads {
 		if testing.Short() && i%8 != 0 {

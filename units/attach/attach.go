@@ -123,8 +123,8 @@ type PageTalk struct {
 	Order   *Order      `json:"order,omitempty"`   // a console to pfard: an order of a person
 	Ordered *Ordered    `json:"ordered,omitempty"` // pfard to a console: the answer to Order
 	Audit   *Question   `json:"audit,omitempty"`   // a console to pfard: it wants the newest files of the audit
-	Log     *LogWanted  `json:"log,omitempty"`     // a console to pfard: it wants the log of a server
-	Records *Records    `json:"records,omitempty"` // pfard to a console: the answer to Audit or Log
+	View    *View       `json:"view,omitempty"`    // a console to pfard: it wants a text that pfard has or makes
+	Records *Records    `json:"records,omitempty"` // pfard to a console: the answer to Audit or View
 }
 
 // Question tells a console's question from its other questions. The answer has the same number.
@@ -132,18 +132,28 @@ type Question struct {
 	Number uint64 `json:"number"`
 }
 
-// LogWanted asks for the log of a server. Only the user who runs pfard gets it.
-type LogWanted struct {
+// What a console can have pfard show.
+const (
+	ViewLog     = "log"     // the last lines of the log of a server
+	ViewExplain = "explain" // what a server can see and reach, in words
+	ViewChecks  = "checks"  // what the checks of this machine find
+	ViewLesson  = "lesson"  // what a trial of a server found
+	ViewImport  = "import"  // what an import would change
+)
+
+// View asks for one text. pfard decides who may see it.
+type View struct {
 	Question
-	Server string `json:"server"`
+	What    string `json:"what"`              // one of those above
+	Subject string `json:"subject,omitempty"` // its server, if it has one
 }
 
 // Records describes the attached files: the newest ones of the audit, which everybody with a console may read, or the
-// log of a server.
+// one of a View. If there is no file for a View, its text is empty.
 type Records struct {
 	Question
-	Chains []string `json:"chains,omitempty"` // of each file, the oldest of a chain first; of a log, its server
-	More   bool     `json:"more,omitempty"`   // there are older files
+	Chains []string `json:"chains,omitempty"` // of each file of the audit, the oldest of a chain first
+	More   bool     `json:"more,omitempty"`   // there are older files; of a View: its text is the end of a longer one
 	Error  string   `json:"error,omitempty"`  // why there are no files, in words
 }
 
