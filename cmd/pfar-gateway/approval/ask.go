@@ -16,6 +16,7 @@ type Outcome struct {
 	State  State     `json:"state"` // Denied, Pending or Approved
 	ID     string    `json:"id,omitempty"`
 	Reason string    `json:"reason,omitempty"` // of a denial, for the client
+	Link   string    `json:"link,omitempty"`   // opens a pending call at the console for other machines; "": there is none
 	By     *Approver `json:"by,omitempty"`
 }
 
@@ -276,7 +277,7 @@ func (s *Store) claim(e *entry, again func() (Request, error)) (Outcome, error) 
 	}
 	switch e.state {
 	case Pending:
-		return Outcome{State: Pending, ID: e.id}, nil
+		return Outcome{State: Pending, ID: e.id, Link: linkOf(s, e.id)}, nil
 	case Approved:
 	case Used:
 		return Outcome{ID: e.id, Reason: "it was approved once, and has run for another sending of the same call"}, nil

@@ -321,7 +321,7 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-// TestWords: what clients are told has the id, and neither a way to say yes nor a link.
+// TestWords: what clients are told has the id and no way to say yes. A link is of the console, which asks who is there.
 func TestWords(t *testing.T) {
 	o := Outcome{State: Pending, ID: "k3bq7x-2mz4p-tw5ra-c6yhd-e7suf"}
 	texts := map[string][]byte{
@@ -343,6 +343,12 @@ func TestWords(t *testing.T) {
 	}
 	if err := json.Unmarshal(texts["tool"], &result); err != nil || !result.IsError || result.Meta["pfar/approval"]["id"] != o.ID || result.Meta["pfar/approval"]["state"] != "pending" {
 		t.Errorf("%+v, %v", result, err)
+	}
+	o.Link = "https://pfar.test:7443/call/" + o.ID
+	want := "who can see it at " + o.Link + ", or with: pfar approvals show "
+	if text := string(o.ToolError("mail.send")); !strings.Contains(text, want) ||
+		!strings.Contains(text, `"link":"`+o.Link+`"`) {
+		t.Errorf("with a link: %s", text)
 	}
 	if text := (Outcome{}).Text("mail.send"); text != "mail.send has not run: it was denied." {
 		t.Error(text)

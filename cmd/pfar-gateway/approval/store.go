@@ -87,8 +87,16 @@ type entry struct {
 // open reports whether something can still become of it.
 func (e *entry) open() bool { return e.state == Pending || e.state == Approved }
 
+// Console is where operators at other machines see the calls that wait.
+type Console interface {
+	// Link returns the link that opens the call of an id; "": there is none. It does not block.
+	Link(id string) string
+}
+
 // Store is all that wait.
 type Store struct {
+	Console Console // set before the first call comes; nil: there is none
+
 	db       *state.DB
 	sessions *label.Sessions
 	limits   Limits
