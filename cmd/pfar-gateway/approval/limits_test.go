@@ -36,7 +36,7 @@ func TestIncomplete(t *testing.T) {
 		"many findings": func(r *Request) { r.Findings = make([]string, 100) }, "long finding": func(r *Request) { r.Findings = []string{strings.Repeat("x", 5000)} },
 	} {
 		r := with(change)
-		o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil })
+		o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil }, nil)
 		if err == nil || o.State != Denied || o.ID != "" {
 			t.Errorf("%s: %+v, %v", name, o, err)
 		}
@@ -122,7 +122,7 @@ func TestLine(t *testing.T) {
 	outcomes := make(chan Outcome)
 	send := func(i int) {
 		r := numbered(i)
-		o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil })
+		o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil }, nil)
 		if err != nil {
 			o.Reason += ": " + err.Error()
 		}
@@ -168,7 +168,7 @@ func TestLineIsAskedAnew(t *testing.T) {
 	b.limits.Wait = time.Minute
 	done := make(chan Outcome)
 	go func() {
-		o, err := b.Ask(t.Context(), numbered(1000), func() (Request, error) { return numbered(2000), nil })
+		o, err := b.Ask(t.Context(), numbered(1000), func() (Request, error) { return numbered(2000), nil }, nil)
 		if err != nil {
 			o.Reason += ": " + err.Error()
 		}
@@ -207,7 +207,7 @@ func TestHungUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			o, err := b.Ask(ctx, mail(), func() (Request, error) { return mail(), nil })
+			o, err := b.Ask(ctx, mail(), func() (Request, error) { return mail(), nil }, nil)
 			if o.State != Denied {
 				err = fmt.Errorf("%+v", o)
 			}
@@ -231,7 +231,7 @@ func TestWaiters(t *testing.T) {
 	b.limits.Wait, b.limits.Waiters = time.Hour, 1
 	done := make(chan Outcome)
 	go func() {
-		o, _ := b.Ask(t.Context(), mail(), func() (Request, error) { return mail(), nil })
+		o, _ := b.Ask(t.Context(), mail(), func() (Request, error) { return mail(), nil }, nil)
 		done <- o
 	}()
 	shown := b.wait(t)
@@ -260,7 +260,7 @@ func TestBrokenDisk(t *testing.T) {
 	b.approved(t, yes)
 	b.db.Close()
 	ask := func(r Request) (Outcome, error) {
-		return b.Ask(t.Context(), r, func() (Request, error) { return r, nil })
+		return b.Ask(t.Context(), r, func() (Request, error) { return r, nil }, nil)
 	}
 	for range 2 { // nor the second time
 		if o, err := ask(mail()); err == nil || o.State != Denied {
@@ -400,7 +400,7 @@ func runAll(s *Store) error {
 		done := make(chan error)
 		for range 4 {
 			go func() {
-				o, err := s.Ask(context.Background(), r, func() (Request, error) { return r, nil })
+				o, err := s.Ask(context.Background(), r, func() (Request, error) { return r, nil }, nil)
 				if o.State == Approved {
 					os.Stdout.WriteString("ran " + o.ID + "\n")
 				}

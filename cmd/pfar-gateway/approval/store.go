@@ -81,6 +81,7 @@ type entry struct {
 	by        *Approver
 	done      chan struct{} // closed when it is answered or has expired
 	waiters   int           // that are in Ask
+	shown     bool          // its client has been given the link
 	timer     *time.Timer
 }
 

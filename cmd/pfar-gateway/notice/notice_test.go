@@ -183,7 +183,7 @@ func (b *bench) waits(tool string) string {
 		},
 		Pin: "pin", Policy: "policy",
 	}
-	o, err := b.approvals.Ask(b.t.Context(), r, func() (approval.Request, error) { return r, nil })
+	o, err := b.approvals.Ask(b.t.Context(), r, func() (approval.Request, error) { return r, nil }, nil)
 	if err != nil || o.State != approval.Pending {
 		b.t.Fatalf("%+v, %v", o, err)
 	}
