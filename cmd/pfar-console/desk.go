@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/pfar/pfar/cmd/pfar-console/signing"
 	"github.com/pfar/pfar/units/operator"
@@ -28,11 +27,6 @@ func (d desk) ask(ctx context.Context, method, path string, body, answer any) er
 	}
 	defer stream.Close()
 	return ask.Decode(stream, answer)
-}
-
-// callID reports whether a text is the id of a call, as the gateway writes it.
-func callID(text string) bool {
-	return len(text) == len(operator.NewID()) && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567-") == ""
 }
 
 func (d desk) list(ctx context.Context) (all []operator.Shown, err error) {

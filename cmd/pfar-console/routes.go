@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/loopback"
+	"github.com/pfar/pfar/units/operator"
 )
 
 const (
@@ -53,7 +54,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	known := query == "" || query == live && r.Method == http.MethodGet || rest == eventsPath && s.find(query) != nil
 	one := s.sessionOf(r, handle, rest != eventsPath && query != live)
 	if one == nil && s.entrance != nil && r.Method == http.MethodGet && loopback.Navigated(r.Header) {
-		http.Redirect(w, r, "/", http.StatusSeeOther) // the session has ended
+		http.Redirect(w, r, entrance.PathTo(rest), http.StatusSeeOther) // the session has ended
 		return
 	}
 	if one == nil || !known {
@@ -117,7 +118,7 @@ func (s *site) taker(rest string) taker {
 		}
 	case rest == "clients":
 		return declaring(s)
-	case kind == "call" && callID(subject):
+	case kind == "call" && operator.IsID(subject):
 		return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
 			s.answer(w, r, one, subject, form)
 		}
@@ -249,7 +250,7 @@ func (s *site) find(rest string) maker {
 		return showExplain(s, subject)
 	case kind == "review" && units.IsServer(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.desk.review(ctx, one, subject) }
-	case kind == "call" && callID(subject):
+	case kind == "call" && operator.IsID(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.call(ctx, one, subject) }
 	case kind == "allow":
 		if server, host, ok := allowAt(subject); ok {

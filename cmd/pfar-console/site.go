@@ -137,13 +137,17 @@ func begin(s *site, operator string, key []byte) *session {
 	return one
 }
 
-// signIn begins a session for an operator, whose browser gets its cookie.
-func signIn(s *site, w http.ResponseWriter, r *http.Request, operator string, key []byte) {
+// signIn begins a session for an operator, whose browser gets its cookie and goes to a call; "": to all that wait.
+func signIn(s *site, w http.ResponseWriter, r *http.Request, operator string, key []byte, call string) {
 	s.mu.Lock()
 	one := begin(s, operator, key)
 	s.mu.Unlock()
 	http.SetCookie(w, one.cookie(true))
-	http.Redirect(w, r, one.path(""), http.StatusSeeOther)
+	rest := ""
+	if call != "" {
+		rest = "call/" + call
+	}
+	http.Redirect(w, r, one.path(rest), http.StatusSeeOther)
 }
 
 // cookie is the session's.

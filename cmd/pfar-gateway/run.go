@@ -150,6 +150,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	g.audit = g.newAudit()
 	g.others = others{&inspect.Panel{Dir: o.inspect}, notice.New(o.inspect, log, notice.Wall()), new(operator.Signers)}
+	g.approvals.Console = g.signers
 	g.point = &enforce.Point{
 		Sessions: g.sessions, Approvals: g.approvals, Trail: g.audit, Vault: secrets, Inspectors: g.panel,
 		Keeper: g.registry, Log: log,

@@ -56,6 +56,28 @@ func Find(all []Operator, name string) Operator {
 	return Operator{}
 }
 
+// CallPath begins the path of a call at a console for other machines. It leads there through the sign-in.
+const CallPath = "/call/"
+
+// Console returns the origin of the console that most passkeys are for; "": there is none. Of two with as many it
+// returns the first in alphabetical order.
+func Console(all []Operator) string {
+	keys, most := map[string]int{}, ""
+	for _, o := range all {
+		for _, k := range o.Keys {
+			if o.Role.May(Look) {
+				keys[k.Origin]++
+			}
+		}
+	}
+	for origin, n := range keys {
+		if n > keys[most] || n == keys[most] && origin < most {
+			most = origin
+		}
+	}
+	return most
+}
+
 // Origin reads the address of a console: https, a name, and a port unless it is 443. Browsers have no passkeys for the
 // address of a machine.
 func Origin(text string) (string, error) {

@@ -42,13 +42,16 @@ await devtools.send("WebAuthn.addVirtualAuthenticator", { options: {
 } });`, nil)
 }
 
-// elsewhere is a stage with a console for other machines, which is called pfar.test.
-func elsewhere(t *testing.T) (s *stage, at, key string) {
+// elsewhere is a stage with a console for other machines, which is called pfar.test. It begins after some changes.
+func elsewhere(t *testing.T, changes ...func(*stage)) (s *stage, at, key string) {
 	keyFile, certificate := certified(t, "pfar.test")
 	port := freePort(t)
 	s = prepareStage(t, "strict")
 	s.flags = []string{
 		"--console", "127.0.0.1:" + port, "--console-cert", certificate, "--console-key", keyFile,
+	}
+	for _, change := range changes {
+		change(s)
 	}
 	s.begin()
 	return s, "https://pfar.test:" + port, keyOf(t, certificate)

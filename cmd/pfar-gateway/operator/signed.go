@@ -47,6 +47,20 @@ func (s *Signers) find(name string) passkey.Operator {
 	return passkey.Operator{}
 }
 
+// Link returns the link that opens the call of an id at their console; "": there is none. It lets nobody in: the
+// console asks for a passkey first.
+func (s *Signers) Link(id string) string {
+	all := s.all.Load()
+	if all == nil {
+		return ""
+	}
+	console := passkey.Console(*all)
+	if console == "" {
+		return ""
+	}
+	return console + passkey.CallPath + id
+}
+
 // Signed returns a server for the passkey listener. It has the paths of HTTP, and one more:
 //
 //	POST /challenge  answers {"nonce": "..."}, which is good for one request within 5 minutes
