@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,12 +19,8 @@ import (
 	"github.com/pfar/pfar/policies/passkey/webauthn"
 )
 
-const (
-	nonceTime = 5 * time.Minute
-	maxNonces = 256
-	maxOwn    = 8 // nonces of an operator: whoever asks for many takes none from others
-	maxChecks = 8 // signatures that are checked at once, each with a body of maxNames bytes at most
-)
+// maxChecks is how many signatures are checked at once, each with a body of maxNames bytes at most.
+const maxChecks = 8
 
 // Signers are the operators at other machines. The zero value has nobody.
 type Signers struct {
@@ -59,7 +53,8 @@ func (d *Desk) Signed(s *Signers, now func() time.Time) *http.Server {
 
 func (d *Desk) signed(ending context.Context, s *Signers, now func() time.Time) *signed {
 	return &signed{
-		mux: d.mux(ending), signers: s, nonces: nonces{now: now}, checks: make(chan struct{}, maxChecks), log: d.Log,
+		mux: d.mux(ending), signers: s, nonces: passkey.NewNonces(now), checks: make(chan struct{}, maxChecks),
+		log: d.Log,
 	}
 }
 
@@ -67,7 +62,7 @@ func (d *Desk) signed(ending context.Context, s *Signers, now func() time.Time) 
 type signed struct {
 	mux     *http.ServeMux
 	signers *Signers
-	nonces  nonces
+	nonces  *passkey.Nonces
 	checks  chan struct{} // has a place for each check
 	log     *slog.Logger
 }
@@ -82,7 +77,7 @@ func (s *signed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mux.ServeHTTP(w, r)
 		return
 	case r.Method == http.MethodPost && r.URL.Path == "/challenge":
-		answer(w, http.StatusOK, map[string]string{"nonce": s.nonces.give(r.URL.Query().Get("operator"))})
+		answer(w, http.StatusOK, map[string]string{"nonce": s.nonces.Give(r.URL.Query().Get("operator"))})
 		return
 	}
 	by, body, no := s.check(w, r)
@@ -119,7 +114,7 @@ func (s *signed) check(w http.ResponseWriter, r *http.Request) (by passkey.Opera
 	if !ok {
 		return by, nil, unproven
 	}
-	if !s.nonces.take(proof.Nonce) {
+	if !s.nonces.Take(proof.Nonce) {
 		return by, nil, stale
 	}
 	s.checks <- struct{}{} // this bounds the memory of bodies that nobody signed
@@ -204,52 +199,4 @@ func lacks(o passkey.Operator, needs passkey.Role) string {
 	const words = "%s has the role %s, and this needs the role %s: ask the administrator of pfar to run " +
 		"pfar operator invite %[1]s --role %[3]s"
 	return fmt.Sprintf(words, o.Name, cmp.Or(o.Role, "none"), needs)
-}
-
-// nonces are those that were given out, until a request names them.
-type nonces struct {
-	now  func() time.Time
-	mu   sync.Mutex
-	list []nonce // the oldest first
-}
-
-type nonce struct {
-	text, owner string
-	until       time.Time
-}
-
-// give makes a nonce for an operator; "": for nobody in particular.
-func (n *nonces) give(owner string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	own := func(one nonce) bool { return owner != "" && one.owner == owner }
-	count := 0
-	for _, one := range n.list {
-		if own(one) {
-			count++
-		}
-	}
-	switch {
-	case count >= maxOwn:
-		oldest := slices.IndexFunc(n.list, own)
-		n.list = slices.Delete(n.list, oldest, oldest+1)
-	case len(n.list) >= maxNonces:
-		n.list = slices.Delete(n.list, 0, 1)
-	}
-	one := nonce{rand.Text(), owner, n.now().Add(nonceTime)}
-	n.list = append(n.list, one)
-	return one.text
-}
-
-// take uses a nonce up, and reports whether it was good.
-func (n *nonces) take(text string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	i := slices.IndexFunc(n.list, func(one nonce) bool { return one.text == text })
-	if i < 0 {
-		return false
-	}
-	good := n.now().Before(n.list[i].until)
-	n.list = slices.Delete(n.list, i, i+1)
-	return good
 }

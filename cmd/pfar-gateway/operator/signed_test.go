@@ -339,11 +339,11 @@ func TestSignedRoles(t *testing.T) {
 	}
 }
 
-// TestNonces: a nonce is good for the first request that names it, within five minutes, and only so many are kept.
-func TestNonces(t *testing.T) {
+// TestSignedOnce: a nonce is good for the first request that names it, within five minutes.
+func TestSignedOnce(t *testing.T) {
 	w := newWindow(t)
 	const target, body = "/sessions", `{"client":"laptop"}`
-	for after, want := range map[time.Duration]int{nonceTime - 1: 200, nonceTime: 401, time.Hour: 401} {
+	for after, want := range map[time.Duration]int{passkey.NonceTime - 1: 200, passkey.NonceTime: 401, time.Hour: 401} {
 		a := w.act("POST", target, body)
 		w.now = w.now.Add(after)
 		if status, got := w.ask("POST", target, body, w.sign("alice", a)); status != want {
@@ -358,21 +358,8 @@ func TestNonces(t *testing.T) {
 	if status != 401 || !strings.Contains(got, "used before") {
 		t.Errorf("a nonce that a refused request named: %d %s", status, got)
 	}
-	first, second := w.nonce(), w.nonce()
-	for range maxNonces - 1 {
-		w.nonce()
-	}
-	for nonce, want := range map[string]int{first: 401, second: 200} {
-		a := passkey.Act{Nonce: nonce, Method: "POST", Target: target, Body: []byte(body)}
-		if status, got := w.ask("POST", target, body, w.sign("alice", a)); status != want {
-			t.Errorf("with %d nonces given: %d %s, want %d", maxNonces+1, status, got, want)
-		}
-	}
-	if n := len(w.gate.nonces.list); n != maxNonces-1 {
-		t.Errorf("%d nonces are kept", n)
-	}
 	kept := w.nonce()
-	for range maxNonces + 1 { // one operator's
+	for range 300 { // one operator's
 		if status, got := w.ask("POST", "/challenge?operator=bob", ""); status != 200 {
 			t.Fatal(status, got)
 		}
