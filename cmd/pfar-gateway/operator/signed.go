@@ -2,7 +2,6 @@ package operator
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -71,7 +70,7 @@ func (s *signed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet:
 		if _, pattern := s.mux.Handler(r); pattern != "" && !reads[pattern] {
-			answer(w, http.StatusForbidden, map[string]string{"error": elsewhere})
+			answer(w, http.StatusForbidden, map[string]string{"error": passkey.ErrElsewhere.Error()})
 			return
 		}
 		s.mux.ServeHTTP(w, r)
@@ -97,13 +96,10 @@ type refusal struct {
 }
 
 var (
-	unproven = &refusal{http.StatusUnauthorized, "this request has no signature of a passkey: " +
-		"send it from the console, which asks your passkey to sign it"}
-	stale = &refusal{http.StatusUnauthorized, "this confirmation was used before, or is older than 5 minutes: " +
-		"confirm again with your passkey"}
-	notSigned = &refusal{http.StatusUnauthorized, "no passkey of this operator signed this request: " +
-		"confirm again with your passkey"}
-	tooLarge = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes: accept "+
+	unproven  = &refusal{http.StatusUnauthorized, passkey.ErrUnproven.Error()}
+	stale     = &refusal{http.StatusUnauthorized, passkey.ErrStale.Error()}
+	notSigned = &refusal{http.StatusUnauthorized, passkey.ErrNotSigned.Error()}
+	tooLarge  = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes: accept "+
 		"fewer definitions at once", maxNames)}
 	cutOff = &refusal{http.StatusBadRequest, "the request did not arrive whole: send it again"}
 )
@@ -129,8 +125,8 @@ func (s *signed) check(w http.ResponseWriter, r *http.Request) (by passkey.Opera
 		return passkey.Operator{}, nil, notSigned
 	}
 	_, pattern := s.mux.Handler(r)
-	if needs := acts[pattern]; !by.Role.May(needs) {
-		no = &refusal{http.StatusForbidden, lacks(by, needs)}
+	if err := lacks(by, acts[pattern]); err != nil {
+		no = &refusal{http.StatusForbidden, err.Error()}
 		s.warn(r, by.Name, no.text)
 		return passkey.Operator{}, nil, no
 	}
@@ -170,8 +166,6 @@ func whole(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	return body, nil
 }
 
-const elsewhere = "this is not done from another machine: run pfar on the machine itself"
-
 // reads are the patterns of the mux that need no signature: what the console shows. None of them starts anything.
 var reads = map[string]bool{
 	"GET /approvals": true, "GET /approvals/watch": true, "GET /approvals/history": true, "GET /approvals/{id}": true,
@@ -191,12 +185,11 @@ var acts = map[string]passkey.Role{
 	"POST /pins/{server}/accept":             passkey.Change,
 }
 
-// lacks says how an operator gets the role that an act needs; "": nobody does it from another machine.
-func lacks(o passkey.Operator, needs passkey.Role) string {
+// lacks says why an operator may not do what needs a role; "": nobody does it from another machine. nil: the operator
+// may.
+func lacks(o passkey.Operator, needs passkey.Role) error {
 	if needs == "" {
-		return elsewhere
+		return passkey.ErrElsewhere
 	}
-	const words = "%s has the role %s, and this needs the role %s: ask the administrator of pfar to run " +
-		"pfar operator invite %[1]s --role %[3]s"
-	return fmt.Sprintf(words, o.Name, cmp.Or(o.Role, "none"), needs)
+	return o.Lacks(needs)
 }
