@@ -22,7 +22,8 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	case control.Learn:
 		return d.learn(ctx, q.Server, send)
 	case control.Start, control.Stop, control.Restart, control.Enable, control.Disable:
-		if err := changeServer(d, p, byCommand, q.Verb, q.Server); err != nil {
+		by := audit.Record{User: fmt.Sprintf("uid %d", p.UID), Channel: byCommand}
+		if err := changeServer(d, by, q.Verb, q.Server); err != nil {
 			return err
 		}
 		_, err := d.sendReport(send)
@@ -124,15 +125,17 @@ func answerOperators(o *operators, p control.Peer, q control.Request) (r control
 	return r, err
 }
 
-// How a user has a server started, stopped and so on.
+// How somebody has a server started, stopped and so on.
 const (
 	byCommand = "cli"
 	byConsole = "console"
+	byPasskey = "passkey" // an operator at another machine signed it
 )
 
-// changeServer starts, stops, restarts, enables or disables a declared server for a user. It records the user before: a
-// change may be carried out in part and fail then.
-func changeServer(d *daemon, p control.Peer, by string, verb control.Verb, server string) error {
+// changeServer starts, stops, restarts, enables or disables a declared server. by says who asks for it, and is recorded
+// before: a change may be carried out in part and fail then. Without a record nobody changes anything from another
+// machine.
+func changeServer(d *daemon, by audit.Record, verb control.Verb, server string) error {
 	err := d.do(func() error {
 		if _, err := d.fleet.startable(server); errors.Is(err, control.ErrNoServer) {
 			return err
@@ -142,10 +145,10 @@ func changeServer(d *daemon, p control.Peer, by string, verb control.Verb, serve
 	if err != nil {
 		return err
 	}
-	d.audit.record(audit.Record{
-		Kind: audit.Lifecycle, Method: string(verb), Server: server, User: fmt.Sprintf("uid %d", p.UID), Channel: by,
-		Outcome: "requested",
-	})
+	by.Kind, by.Method, by.Server, by.Outcome = audit.Lifecycle, string(verb), server, "requested"
+	if err := d.audit.append(by); err != nil && by.Channel == byPasskey {
+		return fmt.Errorf("%w; without a record nothing is done from another machine", err)
+	}
 	return d.do(func() error {
 		switch verb {
 		case control.Enable:

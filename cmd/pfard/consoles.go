@@ -242,11 +242,10 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 		return
 	}
 	go func() {
-		defer func() { <-s.ordered }()
 		done, err := s.pfard.order(ctx, control.Peer{UID: s.uid}, o)
+		<-s.ordered // before the answer: the order that a nonce is for may follow at once
 		if err != nil {
-			answer(attach.Ordered{Error: printable(err.Error())})
-			return
+			done = attach.Ordered{Error: printable(err.Error())}
 		}
 		answer(done)
 	}()

@@ -28,15 +28,16 @@ const consoleAt = "https://pfar.example.com:7443"
 // peopleBench has a daemon's operators and a clock that stands still.
 type peopleBench struct {
 	*operators
-	t     *testing.T
-	d     *daemon
-	clock atomic.Int64 // seconds
+	t       *testing.T
+	d       *daemon
+	changed chan struct{}
+	clock   atomic.Int64 // seconds
 }
 
 func newPeople(t *testing.T) *peopleBench {
 	t.Helper()
-	d, _, _ := fixture(t)
-	b := &peopleBench{operators: d.clientele.operators, t: t, d: d}
+	d, _, changed := fixture(t)
+	b := &peopleBench{operators: d.clientele.operators, t: t, d: d, changed: changed}
 	b.clock.Store(time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC).Unix())
 	b.now = func() time.Time { return time.Unix(b.clock.Load(), 0) }
 	return b
@@ -58,11 +59,18 @@ func (b *peopleBench) link(name string, role passkey.Role) string {
 // join invites an operator, and enrolls a passkey.
 func (b *peopleBench) join(name string, role passkey.Role) passkey.Key {
 	b.t.Helper()
-	k := passkeytest.New(b.t, consoleAt).Key()
+	return b.holds(name, role).Key()
+}
+
+// holds is join that returns what signs with the passkey.
+func (b *peopleBench) holds(name string, role passkey.Role) *passkeytest.Authenticator {
+	b.t.Helper()
+	a := passkeytest.New(b.t, consoleAt)
+	k := a.Key()
 	if err := b.enroll(audit.Record{}, b.link(name, role), &k); err != nil {
 		b.t.Fatalf("enrolling %q: %v", name, err)
 	}
-	return k
+	return a
 }
 
 // words says who is an operator, and who is invited: "alice look 2, bob change 1; carol".

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -68,21 +69,17 @@ func (e *remoteEnd) knows(fits func(attach.Known) bool) attach.Known {
 	}
 }
 
-// orders returns the answer to an order. pfard may still be busy with the one before.
+// orders returns the answer to an order.
 func (e *remoteEnd) orders(o attach.Order) *attach.Ordered {
 	e.t.Helper()
-	for {
-		if err := e.Send(attach.Message{PageTalk: attach.PageTalk{Order: &o}}); err != nil {
-			e.t.Fatal(err)
-		}
-		m, _ := e.next(func(m attach.Message) bool { return m.Ordered != nil })
-		if !strings.Contains(m.Ordered.Error, "another order") {
-			return m.Ordered
-		}
+	if err := e.Send(attach.Message{PageTalk: attach.PageTalk{Order: &o}}); err != nil {
+		e.t.Fatal(err)
 	}
+	m, _ := e.next(func(m attach.Message) bool { return m.Ordered != nil })
+	return m.Ordered
 }
 
-// asks returns the answer to a question about files, likewise.
+// asks returns the answer to a question about files. pfard may still be busy with the one before.
 func (e *remoteEnd) asks(question attach.PageTalk) (*attach.Records, []*os.File) {
 	e.t.Helper()
 	for {
@@ -97,7 +94,7 @@ func (e *remoteEnd) asks(question attach.PageTalk) (*attach.Records, []*os.File)
 }
 
 // TestRemoteConsole: the console for other machines learns at once who is an operator and who is invited, adds
-// passkeys, and reads the audit. It gives no other order and gets no log.
+// passkeys, and reads the audit. Without a signature it gives no other order, and it gets no log.
 func TestRemoteConsole(t *testing.T) {
 	b := newPeople(t)
 	b.d.servePages(&browsed{})
@@ -116,8 +113,12 @@ func TestRemoteConsole(t *testing.T) {
 		"", attach.OrderSecrets, attach.OrderStart, attach.OrderStop, attach.OrderRestart, attach.OrderAllow,
 		attach.OrderAdd, attach.OrderClient, string(control.Invite), string(control.Dismiss),
 	} {
-		got := e.orders(attach.Order{Act: act, Server: "b", Client: "bob", Servers: "*", Host: "evil.example:443"})
-		if !strings.Contains(got.Error, control.ErrDenied.Error()) || got.Link+got.Token != "" {
+		o := attach.Order{Act: act, Server: "b", Client: "bob", Servers: "*", Host: "evil.example:443"}
+		got, want := e.orders(o), passkey.ErrElsewhere
+		if o.Elsewhere() {
+			want = passkey.ErrUnproven
+		}
+		if got.Error != fmt.Sprintf("%s: %s", control.ErrDenied, want) || got.Link+got.Token+got.Nonce != "" {
 			t.Errorf("the order %q: %+v", act, got)
 		}
 	}

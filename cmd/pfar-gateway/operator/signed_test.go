@@ -169,6 +169,9 @@ func TestUnsigned(t *testing.T) {
 		"signed over another path":  {w.over(func(a *passkey.Act) { a.Target = at + "/deny" }), 401, wrong},
 		"signed over a query":       {w.over(func(a *passkey.Act) { a.Target += "?x" }), 401, wrong},
 		"another method":            {w.over(func(a *passkey.Act) { a.Method = "PUT" }), 401, wrong},
+		"signed for pfard": {w.over(func(a *passkey.Act) {
+			a.Method, a.Target = passkey.Order, passkey.Pfard
+		}), 401, wrong},
 
 		"an unknown operator":        {signs("mallory", stranger), 401, wrong},
 		"nobody":                     {signs("", alice), 401, wrong},
@@ -208,7 +211,9 @@ func TestUnsigned(t *testing.T) {
 // TestUnsignedMethods: only a GET needs no signature, and that of a stranger to the kernel gets nothing either.
 func TestUnsignedMethods(t *testing.T) {
 	w := newWindow(t)
-	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "get", "X"} {
+	for _, method := range []string{
+		"POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "get", passkey.Order,
+	} {
 		for _, target := range []string{"/approvals", "/sessions", "/stats", "/nothing", "//challenge", "/challenge/"} {
 			if status, got := w.ask(method, target, ""); status != http.StatusUnauthorized {
 				t.Errorf("%s %s: %d %s", method, target, status, got)
