@@ -24,8 +24,9 @@ const (
 	cookie   = "pfar-console"
 )
 
-// site is the operator's pages. Others on this machine can connect to it, and so can each page in a browser here: who
-// has no session learns nothing, and what a browser sends for another page is refused.
+// site is the operator's pages. Others can connect to it: on this machine, or from other machines if it is for those.
+// So can each page in a browser. Who has no session learns nothing, and what a browser sends for another page is
+// refused.
 type site struct {
 	has      func(*http.Request) bool // a browser knows the pages by the name that a request has
 	entrance *entrance.Entrance       // of operators at other machines; nil: links let the user of this one in
