@@ -101,7 +101,7 @@ type oneServer struct {
 	server
 	Review *button     // of its definitions; nil: there is nothing to review
 	Log    *button     // leads to its log, if the person runs pfard and the log is a file; nil: it does not
-	Turns  []serverAct // if the person runs pfard
+	Turns  []serverAct // if the person may start and stop servers
 	Seen   string      // of turnsOf
 	Tools  folded[tool]
 }
@@ -132,13 +132,13 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	b.Rows.add("url", declared.URL)
 	b.Rows.add("declared in", declared.File)
 	b.Rows.add("log", declared.Log)
-	if s.orders.allowed.Load() {
+	if mayOrder(s, one) == nil {
 		b.Turns, b.Seen = turnsOf(declared.State)
-		if !report.Journal {
-			b.Log = &button{one.path("log/" + name), "Log"}
-		}
 	}
-	b.Review = wantingOf(one, declared, nil, pins, false).Review
+	if s.orders.allowed.Load() && !report.Journal {
+		b.Log = &button{one.path("log/" + name), "Log"}
+	}
+	b.Review = wantingOf(one, declared, nil, pins, granting{}).Review
 	facts, lost := s.desk.facts(ctx)
 	for _, f := range facts {
 		if f.Server == name {

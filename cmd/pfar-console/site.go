@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-console/entrance"
+	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback"
+	"github.com/pfar/pfar/units/operator/ask"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -197,6 +199,20 @@ func (s *site) lives(one *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.sessions, one) && !over(s, one)
+}
+
+// mayOrder says why a person may not have pfard start and stop servers and allow hosts; nil: the person may.
+func mayOrder(s *site, one *session) error {
+	if one.operator != "" {
+		if err := passkey.Find(s.entrance.Operators(), one.operator).Lacks(passkey.Change); err != nil {
+			return &ask.Refusal{Reason: err.Error()}
+		}
+		return nil
+	}
+	if !s.orders.allowed.Load() {
+		return errNoOrders
+	}
+	return nil
 }
 
 // end signs a browser out.
