@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/time/rate"
+
 	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/policies/passkey/passkeytest"
 	"github.com/pfar/pfar/units"
@@ -144,6 +146,21 @@ func TestRemoteConsole(t *testing.T) {
 	}
 	if text, err := io.ReadAll(files[0]); err != nil || !strings.Contains(string(text), "enroll-passkey") {
 		t.Errorf("the audit is %s; %v", text, err)
+	}
+}
+
+// TestManyQuestions: a console gets files only so often.
+func TestManyQuestions(t *testing.T) {
+	b := newPeople(t)
+	c := newRemoteConsole(b.d)
+	c.asks = rate.NewLimiter(0, 1)
+	e := withRemote(t, c.talk)
+	question := attach.PageTalk{Audit: &attach.Question{Number: 8}}
+	if r, files := e.asks(question); r.Error != "" || len(files) != 1 {
+		t.Errorf("at first it gets %+v", r)
+	}
+	if r, files := e.asks(question); !strings.Contains(r.Error, "many questions") || r.Number != 8 || len(files) > 0 {
+		t.Errorf("then it gets %+v", r)
 	}
 }
 
