@@ -81,7 +81,7 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	case control.Logout:
 		d.orders.consoles.logout(p.UID)
 		return acknowledge(send, nil)
-	case control.Operators, control.Invite, control.Dismiss:
+	case control.Operators, control.Invite, control.Dismiss, control.ChangeRole:
 		r, err := answerOperators(d.clientele.operators, p, q)
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	return fmt.Errorf("%w: verb %q", control.ErrInvalid, q.Verb)
 }
 
-// answerOperators tells who the operators at other machines are, invites one, or removes one.
+// answerOperators tells who the operators at other machines are, invites one, removes one, or changes a role.
 func answerOperators(o *operators, p control.Peer, q control.Request) (r control.Declarations, err error) {
 	if !operates(p) {
 		return r, fmt.Errorf("%w: only root and the user who runs pfard decide about operators", control.ErrDenied)
@@ -120,6 +120,8 @@ func answerOperators(o *operators, p control.Peer, q control.Request) (r control
 		return r, fmt.Errorf("%w: the request names no operator", control.ErrInvalid)
 	case q.Verb == control.Dismiss:
 		return r, o.dismiss(by, q.Operator.Name)
+	case q.Verb == control.ChangeRole:
+		return r, o.changeRole(by, q.Operator.Name, q.Operator.Role)
 	}
 	r.Link, err = o.invite(by, *q.Operator)
 	return r, err

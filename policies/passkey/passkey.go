@@ -54,7 +54,7 @@ func (o Operator) Lacks(needs Role) error {
 		return nil
 	}
 	const words = "%s has the role %s, and this needs the role %s: ask the administrator of pfar to run " +
-		"pfar operator invite %[1]s --role %[3]s"
+		"pfar operator role %[1]s %[3]s"
 	return fmt.Errorf(words, o.Name, cmp.Or(o.Role, "none"), needs)
 }
 

@@ -148,7 +148,7 @@ func TestUnsigned(t *testing.T) {
 	at := "/approvals/" + shown.ID
 	target, body := at+"/approve", `{"digest":"`+shown.Digest+`"}`
 	const none, old, wrong = "has no signature of a passkey", "used before, or is older", "no passkey of this operator"
-	const invite = ", and this needs the role approve: ask the administrator of pfar to run pfar operator invite "
+	const remedy = ", and this needs the role approve: ask the administrator of pfar to run pfar operator role "
 	stranger, alice := passkeytest.New(t, console), w.keys["alice"]
 	for name, c := range map[string]struct {
 		forge  forgery
@@ -184,8 +184,8 @@ func TestUnsigned(t *testing.T) {
 		}), 401, wrong},
 		"a person not verified": {w.bent(func(k *passkeytest.Authenticator) { k.Flags = passkeytest.Present }), 401, wrong},
 
-		"who may look":    {signs("bob", w.keys["bob"]), 403, "bob has the role look" + invite + "bob --role approve"},
-		"who has no role": {signs("dave", w.keys["dave"]), 403, "dave has the role none" + invite + "dave --role approve"},
+		"who may look":    {signs("bob", w.keys["bob"]), 403, "bob has the role look" + remedy + "bob approve"},
+		"who has no role": {signs("dave", w.keys["dave"]), 403, "dave has the role none" + remedy + "dave approve"},
 	} {
 		proofs := c.forge(w.act("POST", target, body))
 		status, got := w.ask("POST", target, body, proofs...)
