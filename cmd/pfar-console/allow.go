@@ -47,8 +47,8 @@ func wanted(s *site, server, host string) (now control.Server, seen string, err 
 // askAllow asks whether a server may reach a host.
 func askAllow(s *site, one *session, server, host string) (content, error) {
 	now, seen, err := wanted(s, server, host)
-	if err == nil && !s.orders.allowed.Load() {
-		err = errNoOrders
+	if err == nil {
+		err = mayOrder(s, one)
 	}
 	if err != nil {
 		return content{}, err

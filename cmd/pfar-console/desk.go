@@ -12,7 +12,8 @@ import (
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
-// desk is where the operator answers for the gateway: its socket, which this process uses as its own user.
+// desk is where the operator answers for the gateway: its socket. The kernel names this process's user there. For
+// operators at other machines it is another socket, where each act needs a passkey's signature.
 type desk struct{ http *http.Client }
 
 func (d desk) ask(ctx context.Context, method, path string, body, answer any) error {

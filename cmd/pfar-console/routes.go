@@ -180,7 +180,7 @@ func prepare(s *site, w http.ResponseWriter, r *http.Request, one *session, rest
 	f, scratch := &signing.Form{}, session{operator: one.operator, handle: one.handle, turn: one.turn}
 	do(nowhere{http.Header{}}, f.With(r), &scratch, form)
 	keys := passkey.Find(s.entrance.Operators(), one.operator).Keys
-	answer, err := f.Ask(r.Context(), s.desk.http, one.operator, entrance.OriginOf(r), keys)
+	answer, err := f.Ask(r.Context(), one.operator, entrance.OriginOf(r), keys)
 	if err != nil {
 		loopback.Refuse(w, http.StatusServiceUnavailable, words(err))
 		return

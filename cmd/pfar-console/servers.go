@@ -102,7 +102,7 @@ type oneServer struct {
 	Review  *button     // of its definitions; nil: there is nothing to review
 	Log     *button     // leads to its log; nil: the person may not read it
 	Explain button      // leads to what it can see and reach, in words
-	Turns   []serverAct // if the person runs pfard
+	Turns   []serverAct // if the person may start and stop servers
 	Seen    string      // of turnsOf
 	Tools   folded[tool]
 }
@@ -134,13 +134,13 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	b.Rows.add("url", declared.URL)
 	b.Rows.add("declared in", declared.File)
 	b.Rows.add("log", declared.Log)
-	if s.orders.allowed.Load() {
+	if mayOrder(s, one) == nil {
 		b.Turns, b.Seen = turnsOf(declared.State)
 	}
 	if readsLogs(s, report) {
 		b.Log = &button{one.path("log/" + name), "Log"}
 	}
-	b.Review = wantingOf(one, declared, nil, pins, false).Review
+	b.Review = wantingOf(one, declared, nil, pins, granting{}).Review
 	facts, lost := s.desk.facts(ctx)
 	for _, f := range facts {
 		if f.Server == name {

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-console/entrance"
+	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback"
+	"github.com/pfar/pfar/units/operator/ask"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -24,8 +26,9 @@ const (
 	cookie   = "pfar-console"
 )
 
-// site is the operator's pages. Others on this machine can connect to it, and so can each page in a browser here: who
-// has no session learns nothing, and what a browser sends for another page is refused.
+// site is the operator's pages. Others can connect to it: on this machine, or from other machines if it is for those.
+// So can each page in a browser. Who has no session learns nothing, and what a browser sends for another page is
+// refused.
 type site struct {
 	has      func(*http.Request) bool // a browser knows the pages by the name that a request has
 	entrance *entrance.Entrance       // of operators at other machines; nil: links let the user of this one in
@@ -200,6 +203,20 @@ func (s *site) lives(one *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.sessions, one) && !over(s, one)
+}
+
+// mayOrder says why a person may not have pfard start and stop servers and allow hosts; nil: the person may.
+func mayOrder(s *site, one *session) error {
+	if one.operator != "" {
+		if err := passkey.Find(s.entrance.Operators(), one.operator).Lacks(passkey.Change); err != nil {
+			return &ask.Refusal{Reason: err.Error()}
+		}
+		return nil
+	}
+	if !s.orders.allowed.Load() {
+		return errNoOrders
+	}
+	return nil
 }
 
 // end signs a browser out.

@@ -56,6 +56,7 @@ type console struct {
 	audit   trail.Dir
 	limit   *rate.Limiter // of orders: each may write audit records
 	ordered chan struct{} // holds one while an order is carried out
+	asks    *rate.Limiter // of questions for files
 	handing chan struct{} // holds one while files are handed over
 	log     *slog.Logger
 	end     context.CancelFunc
@@ -101,6 +102,7 @@ const nobody = -1
 func newConsole(uid int, log *slog.Logger, pfard consoleSource, records trail.Dir) *console {
 	return &console{
 		uid: uid, log: log, limit: rate.NewLimiter(rate.Every(2*time.Second), 30), pfard: pfard, audit: records,
+		asks:    rate.NewLimiter(20, 100), // each open page of the audit asks every few seconds
 		ordered: make(chan struct{}, 1), handing: make(chan struct{}, 1),
 		conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
 	}
@@ -242,11 +244,10 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 		return
 	}
 	go func() {
-		defer func() { <-s.ordered }()
 		done, err := s.pfard.order(ctx, control.Peer{UID: s.uid}, o)
+		<-s.ordered // before the answer: the order that a nonce is for may follow at once
 		if err != nil {
-			answer(attach.Ordered{Error: printable(err.Error())})
-			return
+			done = attach.Ordered{Error: printable(err.Error())}
 		}
 		answer(done)
 	}()
@@ -257,12 +258,18 @@ type opener func() ([]*os.File, attach.Records, error)
 
 // hands opens files and passes them to the process, for one question at a time.
 func (s *console) hands(conn *attach.Conn, q attach.Question, open opener) {
+	refuse := func(why string) {
+		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &attach.Records{Question: q, Error: why}}})
+	}
 	select {
 	case s.handing <- struct{}{}:
 	default:
-		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{
-			Records: &attach.Records{Question: q, Error: "pfard hands over other files; try again"},
-		}})
+		refuse("pfard hands over other files; try again")
+		return
+	}
+	if !s.asks.Allow() {
+		<-s.handing
+		refuse("there were many questions; try again in a minute")
 		return
 	}
 	go func() {

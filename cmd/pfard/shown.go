@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/pfar/pfar/policies/access"
-	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 )
@@ -32,30 +30,6 @@ func (s shown) clients() []attach.Client {
 		return nil
 	}
 	return clientsOf(list)
-}
-
-// shownRemotely is the consoleSource of the console for other machines. Operators sign in there and sign each act with
-// their passkeys, so that the gateway knows who acts; pfard does not, and takes no order but a passkey.
-type shownRemotely struct{ shown }
-
-// newRemoteConsole is the console for other machines. Its processes follow one another.
-func newRemoteConsole(d *daemon) *console {
-	return newConsole(nobody, d.log, shownRemotely{shown{d}}, d.audit.dir)
-}
-
-func (s shownRemotely) known() attach.Known {
-	k := attach.Known{Clients: s.clients()}
-	k.Operators, k.Invitations = s.clientele.operators.admitted()
-	return k
-}
-
-// order adds a passkey to an operator who is invited.
-func (s shownRemotely) order(_ context.Context, _ control.Peer, o attach.Order) (done attach.Ordered, err error) {
-	if o.Act != attach.OrderEnroll {
-		const words = "%w: the console for other machines adds passkeys, and orders nothing else of pfard"
-		return done, fmt.Errorf(words, control.ErrDenied)
-	}
-	return done, s.clientele.operators.enroll(audit.Record{Channel: byConsole}, o.Nonce, o.Key)
 }
 
 // clientsOf are the clients as a console shows them, with those that are built in.

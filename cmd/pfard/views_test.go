@@ -100,7 +100,7 @@ func TestViewExplain(t *testing.T) {
 		}
 		return string(b), err
 	}
-	for source, uid := range map[consoleSource]int{shown{d}: os.Getuid() + 4711, shownRemotely{shown{d}}: nobody} {
+	for source, uid := range map[consoleSource]int{shown{d}: os.Getuid() + 4711, shownRemotely{shown: shown{d}}: nobody} {
 		got, err := text(source, uid, "b")
 		declared := "\nIt is declared in " + d.options.declarations + "/b.hcl.\n"
 		for _, want := range []string{"b runs ", "It may use ", declared} {
@@ -134,10 +134,10 @@ func TestViewLog(t *testing.T) {
 	}{
 		{"who runs pfard", shown{d}, true, os.Getuid(), "of the file\n"},
 		{"another user", shown{d}, true, other, ""},
-		{"another machine", shownRemotely{shown{d}}, true, nobody, ""},
+		{"another machine", shownRemotely{shown: shown{d}}, true, nobody, ""},
 		{"the journal", shown{d}, false, os.Getuid(), "of the journal\n"},
 		{"the journal for another user", shown{d}, false, other, map[bool]string{false: "of the journal\n"}[rootless()]},
-		{"the journal for another machine", shownRemotely{shown{d}}, false, nobody, ""},
+		{"the journal for another machine", shownRemotely{shown: shown{d}}, false, nobody, ""},
 	} {
 		d.within(t, func() {
 			d.options.local = test.local
@@ -172,7 +172,7 @@ func TestViewLog(t *testing.T) {
 func TestViewChecks(t *testing.T) {
 	d, _, _ := fixture(t)
 	d.servePages(&browsed{})
-	for source, uid := range map[consoleSource]int{shown{d}: os.Getuid() + 4711, shownRemotely{shown{d}}: nobody} {
+	for source, uid := range map[consoleSource]int{shown{d}: os.Getuid() + 4711, shownRemotely{shown: shown{d}}: nobody} {
 		f, _, err := source.view(t.Context(), control.Peer{UID: uid}, attach.View{What: attach.ViewChecks})
 		if err != nil {
 			t.Fatal(err)

@@ -2,7 +2,9 @@
 package passkey
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -19,7 +21,7 @@ type Role string
 const (
 	Look    Role = "look"    // see all pages
 	Approve Role = "approve" // answer calls, and begin clean sessions
-	Change  Role = "change"  // accept definitions, and take back labels and stains
+	Change  Role = "change"  // accept definitions, take back labels and stains, order servers and refused hosts of pfard
 )
 
 // Roles are all, the least first.
@@ -44,6 +46,16 @@ type Key struct {
 	Public []byte    `json:"public"` // a COSE_Key (RFC 9052, section 7)
 	Origin string    `json:"origin"` // of the console that it is for, as Origin returns it
 	Added  time.Time `json:"added"`
+}
+
+// Lacks says why an operator may not do what needs a role; nil: the operator may.
+func (o Operator) Lacks(needs Role) error {
+	if o.Role.May(needs) {
+		return nil
+	}
+	const words = "%s has the role %s, and this needs the role %s: ask the administrator of pfar to run " +
+		"pfar operator role %[1]s %[3]s"
+	return fmt.Errorf(words, o.Name, cmp.Or(o.Role, "none"), needs)
 }
 
 // Find returns the operator of a name; the zero value, who may nothing: there is none.
@@ -114,13 +126,32 @@ func RelyingParty(origin string) string {
 	return name
 }
 
-// Act is what an operator signs: a request to the gateway, which it carries out once.
+// Act is what an operator signs: a request to the gateway or an order to pfard, which carries it out once. Its method
+// and target say to whom it goes: a signature for one of them is never good for the other.
 type Act struct {
-	Nonce  string // of the gateway, for this request
-	Method string // of HTTP
-	Target string // path and query
+	Nonce  string // of the gateway or of pfard, for this act
+	Method string // of HTTP, or Order
+	Target string // path and query, or Pfard
 	Body   []byte
 }
+
+// An order to pfard has this method, which HTTP does not have, and this target, which is no path.
+const (
+	Order = "ORDER"
+	Pfard = "pfard"
+)
+
+// Errors of acts from another machine.
+var (
+	ErrElsewhere = errors.New("this is not done from another machine: run pfar on the machine itself")
+
+	ErrUnproven = errors.New("this request has no signature of a passkey: " +
+		"send it from the console, which asks your passkey to sign it")
+	ErrStale = errors.New("this confirmation was used before, or is older than 5 minutes: " +
+		"confirm again with your passkey")
+	ErrNotSigned = errors.New("no passkey of this operator signed this request: " +
+		"confirm again with your passkey")
+)
 
 // Challenge is what a passkey signs for an act.
 func (a Act) Challenge() []byte {
@@ -137,7 +168,7 @@ func (a Act) Challenge() []byte {
 // ProofHeader is the header of HTTP with a Proof in JSON, as base64url.
 const ProofHeader = "Pfar-Proof"
 
-// Proof comes with a request: who signs it, and the answer of the browser (PublicKeyCredential.toJSON).
+// Proof comes with an act: who signs it, and the answer of the browser (PublicKeyCredential.toJSON).
 type Proof struct {
 	Operator string `json:"operator"`
 	Nonce    string `json:"nonce"`

@@ -42,7 +42,10 @@ func TestConsoleLinks(t *testing.T) {
 		return // root has no console; TestAsOrdinaryUser has the rest
 	}
 	h := newNoticeHost(t)
-	s, at, key := elsewhere(t, h.told)
+	s := prepareStage(t, "strict")
+	at, key := elsewhere(t, s.pfar)
+	h.told(s)
+	s.begin()
 	invited := decode[struct{ Link string }](s, "operator", "invite", "alice", "--role", "approve", "--at", at).Link
 	b := surfTrusting(t, 0, key, "MAP pfar.test 127.0.0.1")
 	b.holdsPasskeys()

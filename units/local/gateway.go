@@ -163,3 +163,13 @@ func (i *impatience) served() {
 	defer i.mu.Unlock()
 	i.delay = 0
 }
+
+// ranWell is how long a process has run that served, if it does not say that it does.
+const ranWell = 10 * time.Second
+
+// ended is served for such a process, by how long it ran.
+func (i *impatience) ended(after time.Duration) {
+	if after >= ranWell {
+		i.served()
+	}
+}

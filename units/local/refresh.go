@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,11 +47,16 @@ func (r *Runner) Console(ctx context.Context, instance, operator string, conn *o
 // the process ends, another one follows. It connects to the gateway's socket for that console; arguments say where it
 // listens. talk gets this side of the connection to each process, and closes it.
 func (r *Runner) KeepConsole(passkey string, arguments []string, talk func(*attach.Conn)) {
-	again := new(impatience)
+	again, began := new(impatience), time.Time{}
 	arguments = append([]string{"--remote", "--operator", passkey}, arguments...)
 	kept := &service{
-		name: "pfar-console", dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout, restart: again.again,
+		name: "pfar-console", dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout,
+		restart: func(code int) (time.Duration, bool) {
+			again.ended(time.Since(began))
+			return again.again(code)
+		},
 		prepare: func() (spec, error) {
+			began = time.Now()
 			sp, err := r.consoleSpec("pfar-console", arguments...)
 			if err != nil {
 				return sp, err

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is the main process of an instance unit.
+// Process is the main process of an instance unit, or of the console for other machines.
 type Process struct {
 	Instance string
 	Bridge   bool // of the egress bridge
@@ -25,7 +25,7 @@ type Process struct {
 	PID      int
 }
 
-// ErrStranger is the error of Identify about a process that is not the main one of an instance unit. Any other one says
+// ErrStranger is the error of Identify about a process that is not the main one of such a unit. Any other one says
 // nothing about the process.
 var ErrStranger = errors.New("not the main process of a server's unit")
 
