@@ -26,7 +26,7 @@ import (
 
 const away = "https://pfar.example.com:7443"
 
-// remote is the console for other machines, with alice, who approves, and a gateway that checks what she signs.
+// remote is the remote console, with alice, who approves, and a gateway that checks what she signs.
 type remote struct {
 	t     *testing.T
 	site  *site
@@ -410,7 +410,7 @@ func TestEnrolls(t *testing.T) {
 		t.Errorf("after an hour: %d", w.Code)
 	}
 	if _, err := r.site.orders.order(context.Background(), attach.Order{Act: attach.OrderStop, Server: "x"}); err == nil {
-		t.Error("a console for other machines has pfard stop a server")
+		t.Error("a remote console has pfard stop a server")
 	}
 }
 

@@ -308,7 +308,7 @@ func (a asked) refused(ctx context.Context, server, session string) (refused egr
 // askAgain is the longest pause until pfard is asked again what it has to tell, after it has hung up.
 const askAgain = 30 * time.Second
 
-// maxPasskey is how many connections the socket of passkeys has at once: the console for other machines needs no more.
+// maxPasskey is how many connections the socket of passkeys has at once: the remote console needs no more.
 const maxPasskey = 192
 
 // followDemand tells the registry which servers are on demand, and which of them sleep, until ctx ends.

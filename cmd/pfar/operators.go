@@ -12,17 +12,18 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const operatorHelp = `Say who may answer calls from another machine, at the console for other machines. People sign
-in there with a passkey, which a phone, a security key or a computer keeps.
+const operatorHelp = `Invite, list and remove the people who use the remote console, from other machines.
+They sign in with a passkey, which a phone, a security key or a computer keeps.
 
-"pfar operator invite NAME" prints a link. Whoever first adds a passkey with it is NAME from then on.
+"pfar operator invite NAME" prints a link. Send it only to NAME: pfar takes the first person who adds a passkey with
+it for NAME.
 The role says what NAME may do. "look" sees the pages. "approve" also answers calls, gives grants and makes clean
-sessions. "change" also accepts definitions, resets, thaws and ends sessions, removes stains, starts and stops servers,
-and allows hosts that pfar refused.
+sessions. "change" also accepts definitions, resets, thaws and ends sessions, removes stains, starts, stops and
+restarts servers, and allows a host that pfar refused to a server.
 
 "pfar operator role NAME ROLE" changes the role of NAME, who has a passkey. It prints no link.
 
-Start the console first; see pfard(8). Only root and the user who runs pfar can invite, list and remove operators, and
+Start the console first; see pfard(8). Only root and the user who runs pfard can invite, list and remove operators, and
 change roles.`
 
 // operatorVerb says who the operators at other machines are.
@@ -30,7 +31,7 @@ type operatorVerb struct{ *pfar }
 
 func (o operatorVerb) operatorCommand() *cobra.Command {
 	group := &cobra.Command{
-		Use: "operator", Short: "Say who may answer calls from another machine", Long: operatorHelp,
+		Use: "operator", Short: "Invite, list and remove people who use the remote console", Long: operatorHelp,
 		Example: example("pfar operator invite alice --role approve --at https://pfar.example.com:7443",
 			"pfar operator invite alice", "pfar operator list", "pfar operator role alice look", "pfar operator remove alice"),
 		Args: arguments(),
@@ -128,7 +129,7 @@ func (o operatorVerb) list(ctx context.Context) error {
 		})
 	}
 	if len(r.Operators)+len(r.Invited) == 0 {
-		fmt.Fprintln(o.stderr, "nobody can sign in at the console for other machines: "+
+		fmt.Fprintln(o.stderr, "nobody can sign in at the remote console: "+
 			"pfar operator invite NAME --role approve --at https://HOST:PORT")
 		return nil
 	}

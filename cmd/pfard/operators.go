@@ -30,7 +30,7 @@ const (
 	invitationLife = time.Hour
 )
 
-// operators are the people who may sign in at the console for other machines, and who is invited there. The file
+// operators are the people who may sign in at the remote console, and who is invited there. The file
 // outlives pfard, and invitations do not.
 type operators struct {
 	path  string
@@ -52,7 +52,7 @@ func newOperators(path string, records *auditor, log *slog.Logger) *operators {
 		o.list, err = parseOperators(text)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		const format = "nobody can sign in at the console for other machines, as the list of operators cannot be " +
+		const format = "nobody can sign in at the remote console, as the list of operators cannot be " +
 			"read: %w; to begin anew, remove %s, start pfar again and invite the operators"
 		o.broken = fmt.Errorf(format, err, path)
 		log.Error("reading the list of operators", "error", err)

@@ -21,7 +21,7 @@ type taskUnits struct {
 	tokens *tokens
 	run    string // the directory of pfard's sockets
 
-	remote pageTalk // with the process of the console for other machines, which systemd starts by its socket
+	remote pageTalk // with the process of the remote console, which systemd starts by its socket
 
 	mu      sync.Mutex
 	errands map[string]errand   // by unit of the first two

@@ -20,7 +20,7 @@ import (
 	"github.com/pfar/pfar/units/systemd"
 )
 
-// remoteEnd is the process of the console for other machines: the test.
+// remoteEnd is the process of the remote console: the test.
 type remoteEnd struct {
 	*attach.Conn
 	t *testing.T
@@ -95,7 +95,7 @@ func (e *remoteEnd) asks(question attach.PageTalk) (*attach.Records, []*os.File)
 	}
 }
 
-// TestRemoteConsole: the console for other machines learns at once who is an operator and who is invited, adds
+// TestRemoteConsole: the remote console learns at once who is an operator and who is invited, adds
 // passkeys, and reads the audit. Without a signature it gives no other order, and it gets no log.
 func TestRemoteConsole(t *testing.T) {
 	b := newPeople(t)
@@ -182,7 +182,7 @@ func TestOperatorsAreNotForUsers(t *testing.T) {
 	b.want("bob change 1; alice look")
 }
 
-// TestRemoteConsoleComesAgain: pfard did not ask for the process of the console for other machines, which comes also
+// TestRemoteConsoleComesAgain: pfard did not ask for the process of the remote console, which comes also
 // after a restart of pfard, and takes the place of its earlier connection.
 func TestRemoteConsoleComesAgain(t *testing.T) {
 	b := newPeople(t)

@@ -12,14 +12,14 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// shownRemotely is the consoleSource of the console for other machines, which an attacker may take over. It adds a
+// shownRemotely is the consoleSource of the remote console, which an attacker may take over. It adds a
 // passkey with an invitation. It starts and stops servers and allows refused hosts if an operator signed that order.
 type shownRemotely struct {
 	shown
 	nonces *passkey.Nonces
 }
 
-// newRemoteConsole is the console for other machines. Its processes follow one another.
+// newRemoteConsole is the remote console. Its processes follow one another.
 func newRemoteConsole(d *daemon) *console {
 	nonces := passkey.NewNonces(func() time.Time { return d.clientele.operators.now() })
 	return newConsole(nobody, d.log, shownRemotely{shown{d}, nonces}, d.audit.dir)

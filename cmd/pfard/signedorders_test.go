@@ -17,7 +17,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// signers is a console for other machines whose operators sign orders: carol and dora may change, bob approve, and
+// signers is a remote console whose operators sign orders: carol and dora may change, bob approve, and
 // alice look. There are the servers b and c, which were refused hosts.
 type signers struct {
 	*peopleBench

@@ -86,7 +86,7 @@ type WaitingCall struct {
 	Server string `json:"server"`
 	Tool   string `json:"tool,omitempty"` // "": it is no tool, or its name might be read as more than a name
 	Effect string `json:"effect"`         // as gate.Effect has it
-	Link   string `json:"link,omitempty"` // opens it at the console for other machines; "": there is none
+	Link   string `json:"link,omitempty"` // opens it at the remote console; "": there is none
 }
 
 // PlainName returns the name of a tool if nobody can read more than a name in it, and else nothing. It has no dot and

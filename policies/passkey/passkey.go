@@ -68,7 +68,7 @@ func Find(all []Operator, name string) Operator {
 	return Operator{}
 }
 
-// CallPath begins the path of a call at a console for other machines. It leads there through the sign-in.
+// CallPath begins the path of a call at a remote console. It leads there through the sign-in.
 const CallPath = "/call/"
 
 // Console returns the origin of the console that most passkeys are for; "": there is none. Of two with as many it
@@ -100,18 +100,18 @@ func Origin(text string) (string, error) {
 	}
 	name := strings.ToLower(u.Hostname())
 	if _, err := netip.ParseAddr(name); err == nil {
-		const words = "%.200q is the address of a machine, and browsers have passkeys only for names; " +
+		const words = "%.200q has an IP address, and browsers have passkeys only for names; " +
 			"write one like https://pfar.example.com:7443"
 		return "", fmt.Errorf(words, text)
 	}
 	last := name[strings.LastIndexByte(name, '.')+1:] // without a letter browsers read the name as an address
 	if strings.Trim(last, "0123456789-") == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
-		return "", fmt.Errorf("%.200q has no name that a browser takes; write one like https://pfar.example.com:7443", text)
+		return "", fmt.Errorf("%.200q has an invalid host name; write one like https://pfar.example.com:7443", text)
 	}
 	if port := u.Port(); port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
-			return "", fmt.Errorf("%.200q has no port that there is; write one like https://pfar.example.com:7443", text)
+			return "", fmt.Errorf("%.200q has an invalid port; write one like https://pfar.example.com:7443", text)
 		}
 		if n != 443 {
 			name += ":" + strconv.FormatUint(n, 10)
@@ -143,14 +143,14 @@ const (
 
 // Errors of acts from another machine.
 var (
-	ErrElsewhere = errors.New("this is not done from another machine: run pfar on the machine itself")
+	ErrElsewhere = errors.New("you cannot do this from another machine: run pfar on the machine itself")
 
-	ErrUnproven = errors.New("this request has no signature of a passkey: " +
-		"send it from the console, which asks your passkey to sign it")
-	ErrStale = errors.New("this confirmation was used before, or is older than 5 minutes: " +
-		"confirm again with your passkey")
+	ErrUnproven = errors.New("your passkey did not sign this request: send it from the console, " +
+		"which asks your passkey to sign it")
+	ErrStale = errors.New("this signature was used before, or is older than 5 minutes: " +
+		"sign again with your passkey")
 	ErrNotSigned = errors.New("no passkey of this operator signed this request: " +
-		"confirm again with your passkey")
+		"sign again with your passkey")
 )
 
 // Challenge is what a passkey signs for an act.

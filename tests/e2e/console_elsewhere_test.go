@@ -42,7 +42,7 @@ await devtools.send("WebAuthn.addVirtualAuthenticator", { options: {
 } });`, nil)
 }
 
-// elsewhere gives a pfar a console for other machines, which is called pfar.test.
+// elsewhere gives a pfar a remote console, which is called pfar.test.
 func elsewhere(t *testing.T, p *pfar) (at, key string) {
 	t.Helper()
 	keyFile, certificate := certified(t, "pfar.test")

@@ -31,7 +31,7 @@ func tells(text, want string) error {
 	return nil
 }
 
-// TestConsoleElsewhere: an administrator switches the console for other machines on. systemd starts it when somebody
+// TestConsoleElsewhere: an administrator switches the remote console on. systemd starts it when somebody
 // connects, as a user of its own; it shows its pages to whoever is invited, and to nobody under another name. That user
 // reads what waits, and does nothing without a passkey's signature; nobody else gets at the socket.
 func TestConsoleElsewhere(t *testing.T) {

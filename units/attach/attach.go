@@ -177,7 +177,7 @@ const (
 type Known struct {
 	Offers      []Offer            `json:"offers,omitempty"`
 	Clients     []Client           `json:"clients,omitempty"`
-	Operators   []passkey.Operator `json:"operators,omitempty"`   // to the console for other machines alone
+	Operators   []passkey.Operator `json:"operators,omitempty"`   // to the remote console alone
 	Invitations []Invitation       `json:"invitations,omitempty"` // likewise
 }
 

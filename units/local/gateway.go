@@ -22,7 +22,7 @@ type Gateway struct {
 	Unix     *net.UnixListener
 	Servers  *net.UnixListener // SOCK_SEQPACKET
 	Operator *net.UnixListener // for the operator alone
-	Passkey  *net.UnixListener // for the console at other machines
+	Passkey  *net.UnixListener // for the remote console
 	Metrics  *net.TCPListener  // nil: there is none
 	Token    []byte
 	Control  string // path of the socket where it asks for sessions; "": it has none

@@ -85,7 +85,7 @@ type Shown struct {
 	Reason  string    `json:"reason,omitempty"`
 	Asked   time.Time `json:"asked"`
 	Left    int       `json:"left"`           // seconds until it expires
-	Link    string    `json:"link,omitempty"` // opens it at the console for other machines; "": there is none
+	Link    string    `json:"link,omitempty"` // opens it at the remote console; "": there is none
 	By      *Approver `json:"by,omitempty"`
 	Masked  []string  `json:"masked,omitempty"` // names of the secrets that are not shown
 	Request           // Arguments in canonical form

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is the main process of an instance unit, or of the console for other machines.
+// Process is the main process of an instance unit, or of the remote console.
 type Process struct {
 	Instance string
 	Bridge   bool // of the egress bridge
@@ -21,7 +21,7 @@ type Process struct {
 	Model    bool // of what asks a model
 	Page     bool // of what serves a one-time page
 	Console  bool // of what serves a user's console; of the launcher, if it is none of these
-	Remote   bool // with Console: of what serves the console for other machines, which has no instance
+	Remote   bool // with Console: of what serves the remote console, which has no instance
 	PID      int
 }
 

@@ -20,7 +20,7 @@ const (
 	model       = "pfar-model@"
 	page        = "pfar-setup@"
 	console     = "pfar-console@"
-	remote      = "pfar-console.service" // the console for other machines
+	remote      = "pfar-console.service" // the remote console
 	service     = ".service"
 	socket      = ".socket"
 )

@@ -16,7 +16,7 @@ type Outcome struct {
 	State  State     `json:"state"` // Denied, Pending or Approved
 	ID     string    `json:"id,omitempty"`
 	Reason string    `json:"reason,omitempty"` // of a denial, for the client
-	Link   string    `json:"link,omitempty"`   // opens a pending call at the console for other machines; "": there is none
+	Link   string    `json:"link,omitempty"`   // opens a pending call at the remote console; "": there is none
 	By     *Approver `json:"by,omitempty"`
 }
 

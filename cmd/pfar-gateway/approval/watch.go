@@ -16,7 +16,7 @@ func (s *Store) shown(e *entry) Shown {
 	return shown
 }
 
-// linkOf opens the call of an id at the console for other machines; "": there is none.
+// linkOf opens the call of an id at the remote console; "": there is none.
 func linkOf(s *Store, id string) string {
 	if s.Console == nil {
 		return ""

@@ -280,7 +280,7 @@ type console struct{}
 
 func (console) Link(id string) string { return "https://pfar.test/call/" + id }
 
-// TestTellerLinks: where there is a console for other machines, a notice has the link of each call.
+// TestTellerLinks: where there is a remote console, a notice has the link of each call.
 func TestTellerLinks(t *testing.T) {
 	b := newBench(t)
 	b.approvals.Console = console{}

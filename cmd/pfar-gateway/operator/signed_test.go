@@ -147,7 +147,7 @@ func TestUnsigned(t *testing.T) {
 	shown := w.waiting(`{}`)
 	at := "/approvals/" + shown.ID
 	target, body := at+"/approve", `{"digest":"`+shown.Digest+`"}`
-	const none, old, wrong = "has no signature of a passkey", "used before, or is older", "no passkey of this operator"
+	const none, old, wrong = "did not sign this request", "used before, or is older", "no passkey of this operator"
 	const remedy = ", and this needs the role approve: ask the administrator of pfar to run pfar operator role "
 	stranger, alice := passkeytest.New(t, console), w.keys["alice"]
 	for name, c := range map[string]struct {
