@@ -66,9 +66,12 @@ func askAllow(s *site, one *session, server, host string) (content, error) {
 func allowing(s *site, server, host string) taker {
 	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
 		_, seen, err := wanted(s, server, host)
+		may := mayOrder(s, one)
 		switch {
 		case form["act"] != attach.OrderAllow:
 			err = loopback.ErrForm
+		case may != nil:
+			err = may
 		case err == nil && form["seen"] != seen:
 			err = errChanged
 		}

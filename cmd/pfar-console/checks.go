@@ -28,9 +28,9 @@ type check struct {
 	Remedy        []string // lines
 }
 
-// checksPage shows the checks. While they are under way, it loads again by itself.
+// checksPage shows the checks. While they are under way, or pfard is busy, it loads again by itself.
 func checksPage(ctx context.Context, s *site) (content, error) {
-	c := content{title: "Checks of this machine", template: "checks", body: checkList{}, quiet: true}
+	c := content{title: "Checks of this machine", template: "checks", body: checkList{}, again: true}
 	text, _, err := s.archive.view(ctx, attach.View{What: attach.ViewChecks}, "the checks")
 	if err != nil {
 		return c, err

@@ -94,6 +94,18 @@ func TestOrdersOfRoles(t *testing.T) {
 	r.knows(passkey.Look)
 	r.signIn()
 	const allow = "allow/notes/cdn.example.com"
+	unsigned := func(at string, form url.Values) {
+		t.Helper()
+		form.Set("turn", fieldOf(t, r.visits(http.MethodGet, r.home, nil), turnField))
+		asked := r.visits(http.MethodPost, r.home+"sign/"+at, form, func(q *http.Request) {
+			q.Header.Set("Sec-Fetch-Dest", "empty")
+			q.Header.Set("Sec-Fetch-Mode", "cors")
+		})
+		if asked.Code != http.StatusOK || strings.Contains(asked.Body.String(), "options") {
+			t.Errorf("%s is to be signed: %d %s", at, asked.Code, asked.Body)
+		}
+		r.visits(http.MethodPost, r.home+at, form)
+	}
 	for _, role := range []passkey.Role{passkey.Look, passkey.Approve} {
 		r.knows(role)
 		for _, at := range []string{"server/notes", "server/mail", "wants"} {
@@ -104,6 +116,8 @@ func TestOrdersOfRoles(t *testing.T) {
 				}
 			}
 		}
+		unsigned("server/notes", url.Values{"act": {attach.OrderRestart}, "seen": {"up"}})
+		unsigned(allow, url.Values{"act": {attach.OrderAllow}})
 		if w := r.visits(http.MethodGet, r.home+allow, nil); w.Code != http.StatusSeeOther {
 			t.Errorf("%s is asked about a host: %d %s", role, w.Code, w.Body)
 		}
@@ -117,21 +131,12 @@ func TestOrdersOfRoles(t *testing.T) {
 	if strings.Contains(page.Body.String(), r.home+"log/") {
 		t.Error("the page leads to a log")
 	}
-	turn := fieldOf(t, page, turnField)
 	for at, form := range map[string]url.Values{
 		"enter/mail": {"act": {attach.OrderSecrets}},
 		"add/notion": {"act": {attach.OrderAdd}},
 		"clients":    {"act": {attach.OrderClient}, "name": {"x"}, "servers": {"*"}},
 	} {
-		form.Set("turn", turn)
-		asked := r.visits(http.MethodPost, r.home+"sign/"+at, form, func(q *http.Request) {
-			q.Header.Set("Sec-Fetch-Dest", "empty")
-			q.Header.Set("Sec-Fetch-Mode", "cors")
-		})
-		if asked.Code != http.StatusOK || strings.Contains(asked.Body.String(), "options") {
-			t.Errorf("%s is to be signed: %d %s", at, asked.Code, asked.Body)
-		}
-		r.visits(http.MethodPost, r.home+at, form)
+		unsigned(at, form)
 		if now := r.visits(http.MethodGet, r.home, nil).Body.String(); !strings.Contains(now, passkey.ErrElsewhere.Error()) {
 			t.Errorf("%s: %s", at, now)
 		}

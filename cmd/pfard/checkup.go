@@ -28,14 +28,15 @@ type checkup struct {
 
 const (
 	checksGlance = 3 * time.Second // less than viewTime
-	checksTime   = time.Minute     // that a run may take
+	checksTime   = 3 * time.Minute // that a run may take; pfar-doctor.service has it, too
 	checksKept   = time.Minute
 	maxChecks    = 128 << 10 // bytes
 )
 
 func newCheckup(runs checkRunner) *checkup { return &checkup{runs: runs, glance: checksGlance} }
 
-// now returns what was found last. If that is old, it begins a run, and waits for it a little.
+// now returns what was found last. If that is old, it begins a run, and waits for it a little. Nobody else waits, as
+// each who waits keeps a console from other files.
 func (c *checkup) now(ctx context.Context) health.Checks {
 	if under := c.begin(); under != nil {
 		wait := time.NewTimer(c.glance)
@@ -54,14 +55,15 @@ func (c *checkup) now(ctx context.Context) health.Checks {
 	return c.last
 }
 
-// begin returns the run that is under way; nil: what was found last is not old.
+// begin begins a run and returns it; nil: one is under way, or what was found last is not old.
 func (c *checkup) begin() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.under == nil && (c.last.At.IsZero() || time.Since(c.last.At) >= checksKept) {
-		c.under = make(chan struct{})
-		go c.run(c.under)
+	if c.under != nil || !c.last.At.IsZero() && time.Since(c.last.At) < checksKept {
+		return nil
 	}
+	c.under = make(chan struct{})
+	go c.run(c.under)
 	return c.under
 }
 

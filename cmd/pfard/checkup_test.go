@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/pfar/pfar/units/health"
 )
 
 // scripted is a checkRunner whose runs end as the test says.
@@ -27,7 +25,7 @@ func (s scripted) runChecks(ctx context.Context) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// TestCheckup: one run at a time, whose result is kept for a while; who asks waits a little.
+// TestCheckup: one run at a time, whose result is kept for a while; who begins it waits a little, and nobody else.
 func TestCheckup(t *testing.T) {
 	runs := scripted{make(chan struct{}, 9), make(chan string, 9)}
 	c := newCheckup(runs)
@@ -39,15 +37,15 @@ func TestCheckup(t *testing.T) {
 	}
 	<-runs.begun
 	c.glance = time.Hour
-	answers := make(chan health.Checks)
-	for range 2 {
-		go func() { answers <- c.now(t.Context()) }()
+	if now := c.now(t.Context()); !now.Running {
+		t.Errorf("who has not begun it waits: %+v", now)
 	}
+	under := c.under
 	runs.ends <- `[{"check":"node","outcome":"fail","detail":"none"}]`
-	for range 2 {
-		if now := <-answers; now.Running || now.Error != "" || len(now.Findings) != 1 || now.Findings[0].Detail != "none" {
-			t.Errorf("after the end: %+v", now)
-		}
+	<-under
+	now := c.now(t.Context())
+	if now.Running || now.Error != "" || len(now.Findings) != 1 || now.Findings[0].Detail != "none" {
+		t.Errorf("after the end: %+v", now)
 	}
 	if now := c.now(t.Context()); now.Running || len(now.Findings) != 1 || len(runs.begun) > 0 {
 		t.Errorf("soon after that: %+v, %d more runs", now, len(runs.begun))

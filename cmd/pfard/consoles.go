@@ -57,7 +57,7 @@ type console struct {
 	limit   *rate.Limiter // of orders: each may write audit records
 	ordered chan struct{} // holds one while an order is carried out
 	asks    *rate.Limiter // of questions for files
-	handing chan struct{} // holds one while files are handed over
+	handing chan struct{} // holds one for each question while it is answered with files
 	log     *slog.Logger
 	end     context.CancelFunc
 	conn    chan *attach.Conn   // holds the conversation of a user's once it has begun
@@ -103,7 +103,7 @@ func newConsole(uid int, log *slog.Logger, pfard consoleSource, records trail.Di
 	return &console{
 		uid: uid, log: log, limit: rate.NewLimiter(rate.Every(2*time.Second), 30), pfard: pfard, audit: records,
 		asks:    rate.NewLimiter(20, 100), // each open page of the audit asks every few seconds
-		ordered: make(chan struct{}, 1), handing: make(chan struct{}, 1),
+		ordered: make(chan struct{}, 1), handing: make(chan struct{}, maxHanding),
 		conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
 	}
 }
@@ -238,7 +238,7 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 		answer(attach.Ordered{Error: "another order is being carried out; try again"})
 		return
 	}
-	if !s.limit.Allow() {
+	if o.Act != attach.OrderChallenge && !s.limit.Allow() { // a nonce writes no record
 		<-s.ordered
 		answer(attach.Ordered{Error: "there were many orders; try again in a minute"})
 		return
@@ -256,7 +256,11 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 // opener opens files for the process.
 type opener func() ([]*os.File, attach.Records, error)
 
-// hands opens files and passes them to the process, for one question at a time.
+// maxHanding is how many questions are answered with files at once. The process asks one after the other, and its next
+// question may come while the answer to the one before is put away.
+const maxHanding = 2
+
+// hands opens files and passes them to the process, for maxHanding questions at a time.
 func (s *console) hands(conn *attach.Conn, q attach.Question, open opener) {
 	refuse := func(why string) {
 		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &attach.Records{Question: q, Error: why}}})

@@ -36,6 +36,10 @@ func (s shownRemotely) order(_ context.Context, _ control.Peer, o attach.Order) 
 	case o.Act == attach.OrderEnroll:
 		return done, s.clientele.operators.enroll(audit.Record{Channel: byConsole}, o.Nonce, o.Key)
 	case o.Act == attach.OrderChallenge:
+		list, _ := s.clientele.operators.admitted()
+		if err := passkey.Find(list, o.Operator).Lacks(passkey.Change); err != nil {
+			return done, fmt.Errorf("%w: %w", control.ErrDenied, err)
+		}
 		done.Nonce = s.nonces.Give(o.Operator)
 		return done, nil
 	case !o.Elsewhere():

@@ -159,7 +159,7 @@ func TestViewLog(t *testing.T) {
 			t.Errorf("%s: %q, %v, %v, %v", test.name, b, more, err, rerr)
 		}
 	}
-	if asked := arguments(); !strings.Contains(asked, "--lines=400 ") || !strings.Contains(asked, "pfar-mcp@b.service") {
+	if asked := arguments(); !strings.Contains(asked, "--lines=all ") || !strings.Contains(asked, "pfar-mcp@b.service") {
 		t.Errorf("it asks for %s", asked)
 	}
 	v := attach.View{What: attach.ViewLog, Subject: "../b"}
