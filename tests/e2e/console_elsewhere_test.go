@@ -253,10 +253,7 @@ await page.evaluate((signed) => {
 	if (signed) form.requestSubmit(); else form.submit();
 }, args.signed);
 await page.waitForSelector("section.bad");`, map[string]any{"signed": signed})
-		why := "did not sign it"
-		if signed {
-			why = "carol has the role look, and this needs the role change"
-		}
+		const why = "carol has the role look, and this needs the role change"
 		if !strings.Contains(now.Text, "Nothing was done") || !strings.Contains(now.Text, why) {
 			t.Errorf("signed %t, a form that nobody offered: %s", signed, now.Text)
 		}
