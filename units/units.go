@@ -120,8 +120,8 @@ const (
 	FDServers  = "servers"  // gateway: SOCK_SEQPACKET listener for launchers
 	FDListen   = "listen"   // gateway: any of the three, told by what it is: those of one socket unit have one name
 	FDOperator = "operator" // gateway: Unix listener for the operator alone
-	FDPasskey  = "passkey"  // gateway: Unix listener for the console at other machines, where each act is signed
-	FDConsole  = "console"  // console for other machines: TCP listener
+	FDPasskey  = "passkey"  // gateway: Unix listener for the remote console, where each act is signed
+	FDConsole  = "console"  // remote console: TCP listener
 	FDMetrics  = "metrics"  // gateway: TCP listener for Prometheus, absent unless it is asked for
 
 	FDControl     = "control"     // pfard: Unix listener for the operator and the gateway

@@ -32,14 +32,11 @@ type wanted struct {
 	next   string // the page that offers the host
 }
 
-// findWanted returns the server if it was refused a host, or if its newest lesson suggests the host.
-func findWanted(ctx context.Context, s *site, server, host string) (w wanted, err error) {
+// findWanted returns the server if it was refused a host or, for who sees its newest lesson, if that suggests the host.
+func findWanted(ctx context.Context, s *site, one *session, server, host string) (w wanted, err error) {
 	report, _ := s.runs.now()
 	if report == nil {
 		return w, errNothingSaid
-	}
-	if !s.orders.allowed.Load() {
-		return w, errNoOrders
 	}
 	if w.server, err = serverNamed(s, server); err != nil {
 		return w, errNotWanted
@@ -48,6 +45,9 @@ func findWanted(ctx context.Context, s *site, server, host string) (w wanted, er
 	refused := func(w wants.Want) bool { return w.Server == server && w.Host == host }
 	if slices.ContainsFunc(wants.Of(*report, nil), refused) {
 		return w, nil
+	}
+	if mayCommand(s, one) != nil {
+		return w, errNotWanted
 	}
 	w.next = "learn/" + server
 	l, err := lessonFor(ctx, s, server)
@@ -60,7 +60,10 @@ func findWanted(ctx context.Context, s *site, server, host string) (w wanted, er
 
 // askAllow asks whether a server may reach a host.
 func askAllow(ctx context.Context, s *site, one *session, server, host string) (content, error) {
-	now, err := findWanted(ctx, s, server, host)
+	now, err := findWanted(ctx, s, one, server, host)
+	if err == nil {
+		err = mayOrder(s, one)
+	}
 	if err != nil {
 		return content{}, err
 	}
@@ -77,10 +80,13 @@ func askAllow(ctx context.Context, s *site, one *session, server, host string) (
 // allowing has pfard let a server reach a host, if the server may reach the same as when the person was asked.
 func allowing(s *site, server, host string) taker {
 	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
-		now, err := findWanted(r.Context(), s, server, host)
+		now, err := findWanted(r.Context(), s, one, server, host)
+		may := mayOrder(s, one)
 		switch {
 		case form["act"] != attach.OrderAllow:
 			err = loopback.ErrForm
+		case may != nil:
+			err = may
 		case err == nil && form["seen"] != now.seen:
 			err = errChanged
 		}

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-console/signing"
+	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
-// commander gives pfard the orders of a person who runs pfard. One order is under way at a time.
+// commander gives pfard the orders of a person who runs pfard, or of operators at other machines. One order is under
+// way at a time.
 type commander struct {
 	exchange[attach.Ordered]
 	sends   func(attach.Order) error // sends pfard an order
@@ -24,14 +28,40 @@ var (
 	errOrdering error = &ask.Refusal{Reason: "pfard carries out another order; try again"}
 	errNoOrders error = &ask.Refusal{Reason: "only the user who runs pfard may do this"}
 	errNoAnswer error = &ask.Refusal{Reason: "pfard does not answer"}
+
+	errElsewhere error = &ask.Refusal{Reason: passkey.ErrElsewhere.Error()}
 )
 
-// order has pfard carry out an order, and returns its result.
+// order has pfard carry out an order, and returns its result. An operator at another machine signs it.
 func (c *commander) order(ctx context.Context, o attach.Order) (done attach.Ordered, err error) {
-	if !c.allowed.Load() {
+	f := signing.Of(ctx)
+	switch {
+	case f == nil && !c.allowed.Load():
 		return done, errNoOrders
+	case f == nil:
+		return c.send(ctx, o)
+	case !o.Elsewhere():
+		return done, errElsewhere
+	}
+	act, err := o.Signed("")
+	if err != nil {
+		return done, err
+	}
+	if o.Proof, err = f.Prove(act, c.nonce); err != nil {
+		return done, err
 	}
 	return c.send(ctx, o)
+}
+
+// nonceTime is how long pfard has for a nonce, which it gives at once. The browser waits for it.
+const nonceTime = 5 * time.Second
+
+// nonce has pfard give a nonce for an operator's order.
+func (c *commander) nonce(ctx context.Context, operator string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, nonceTime, errNoAnswer)
+	defer cancel()
+	done, err := c.send(ctx, attach.Order{Act: attach.OrderChallenge, Operator: operator})
+	return done.Nonce, err
 }
 
 // send is order for what pfard lets everybody order who may.

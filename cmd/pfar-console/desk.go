@@ -6,14 +6,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/pfar/pfar/cmd/pfar-console/signing"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
-// desk is where the operator answers for the gateway: its socket, which this process uses as its own user.
+// desk is where the operator answers for the gateway: its socket. The kernel names this process's user there. For
+// operators at other machines it is another socket, where each act needs a passkey's signature.
 type desk struct{ http *http.Client }
 
 func (d desk) ask(ctx context.Context, method, path string, body, answer any) error {
@@ -28,11 +28,6 @@ func (d desk) ask(ctx context.Context, method, path string, body, answer any) er
 	}
 	defer stream.Close()
 	return ask.Decode(stream, answer)
-}
-
-// callID reports whether a text is the id of a call, as the gateway writes it.
-func callID(text string) bool {
-	return len(text) == len(operator.NewID()) && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567-") == ""
 }
 
 func (d desk) list(ctx context.Context) (all []operator.Shown, err error) {

@@ -11,20 +11,21 @@ import (
 // condition is the problems of this machine.
 type condition struct {
 	Rows    rows
+	Checks  button   // leads to the checks of this machine
 	Files   []string // mistakes in declarations and policies
 	Notes   []string
 	Notices []string // that their hosts do not take
 }
 
 // healthPage shows what pfard and the gateway say of the machine and of themselves.
-func healthPage(ctx context.Context, s *site) (content, error) {
+func healthPage(ctx context.Context, s *site, one *session) (content, error) {
 	c := content{title: "Health", template: "health"}
 	report, _ := s.runs.now()
 	if report == nil {
 		c.body = condition{}
 		return c, errNothingSaid
 	}
-	var b condition
+	b := condition{Checks: button{one.path("checks"), "Checks of this machine"}}
 	b.Rows.add("version", report.Version)
 	b.Rows.add("endpoint", report.Endpoint)
 	for _, f := range report.SetUps {
@@ -46,5 +47,5 @@ func healthPage(ctx context.Context, s *site) (content, error) {
 
 // showHealth makes the page of the machine's problems.
 func showHealth(s *site) maker {
-	return func(ctx context.Context, _ *session) (content, error) { return healthPage(ctx, s) }
+	return func(ctx context.Context, one *session) (content, error) { return healthPage(ctx, s, one) }
 }

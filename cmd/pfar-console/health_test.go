@@ -60,7 +60,7 @@ func TestHealth(t *testing.T) {
 		"Error: it is wrong",
 		"runs under pfar 0.0.9, and pfar is 0.1", "nothing is known of the tools of",
 		"undeclared servers left something behind: old",
-		`the notice "hook" has not reached x.example since`, "pfar doctor",
+		`the notice "hook" has not reached x.example since`, `href="` + o.home + `checks"`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q: %s", want, page)

@@ -48,12 +48,12 @@ func importAt(rest string) (program string, again, ok bool) {
 }
 
 func importPage(ctx context.Context, s *site, one *session, program string, again bool) (content, error) {
-	if !s.orders.allowed.Load() {
-		return content{}, errNoOrders
+	if err := mayCommand(s, one); err != nil {
+		return content{}, err
 	}
-	view := func(program string) (chores.Importing, error) {
-		v := attach.View{What: attach.ViewImport, Subject: program}
-		return viewOf[chores.Importing](ctx, s.archive, v, "the import")
+	view := func(subject string) (chores.Importing, error) {
+		v := attach.View{What: attach.ViewImport, Subject: subject}
+		return viewOf[chores.Importing](ctx, s.archive, v, "the import", "pfar import --from "+program)
 	}
 	i, err := view("")
 	if err == nil && (i.Program != program || again && !i.UnderWay()) {
@@ -83,7 +83,7 @@ func importPage(ctx context.Context, s *site, one *session, program string, agai
 		}
 	}
 	return content{
-		title: "Import from " + program, template: "import", body: b, quiet: i.Began.IsZero(), reloads: i.UnderWay(),
+		title: "Import from " + program, template: "import", body: b, quiet: i.Began.IsZero(), again: i.UnderWay(),
 	}, nil
 }
 
@@ -141,7 +141,7 @@ func importServers(s *site, program string) taker {
 
 // importable are the programs whose servers a person can import, with the paths of the previews.
 func importable(s *site, one *session, known *attach.Known) (list []button) {
-	if !s.orders.allowed.Load() {
+	if mayCommand(s, one) != nil {
 		return nil
 	}
 	for _, program := range known.Programs {

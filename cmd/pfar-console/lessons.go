@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -35,18 +34,9 @@ type suggestion struct {
 	Allowed     bool
 }
 
-// viewOf decodes a view that pfard has written in JSON.
-func viewOf[T any](ctx context.Context, a *archive, v attach.View, what string) (value T, err error) {
-	text, more, err := a.view(ctx, v, what)
-	if err == nil && (more || json.Unmarshal([]byte(text), &value) != nil) {
-		err = &ask.Refusal{Reason: what + " is too long for a page: run pfar in a terminal"}
-	}
-	return value, err
-}
-
 func lessonFor(ctx context.Context, s *site, server string) (chores.Learning, error) {
 	v := attach.View{What: attach.ViewLesson, Subject: server}
-	return viewOf[chores.Learning](ctx, s.archive, v, "the result of learning")
+	return viewOf[chores.Learning](ctx, s.archive, v, "the result of learning", "pfar learn "+server)
 }
 
 // byItself follows the words about what is under way.
@@ -54,8 +44,8 @@ const byItself = ". The result appears here by itself; without script, load the 
 
 func lessonPage(ctx context.Context, s *site, one *session, server string) (content, error) {
 	now, err := serverNamed(s, server)
-	if err == nil && !s.orders.allowed.Load() {
-		err = errNoOrders
+	if err == nil {
+		err = mayCommand(s, one)
 	}
 	if err != nil {
 		return content{}, err
@@ -80,7 +70,7 @@ func lessonPage(ctx context.Context, s *site, one *session, server string) (cont
 		b.Done = true
 		b.show(one, now, *l.Found)
 	}
-	return content{title: "Hosts of " + b.Server, template: "lesson", body: b, reloads: true}, nil
+	return content{title: "Hosts of " + b.Server, template: "lesson", body: b, again: true}, nil
 }
 
 // show shows what was learned.

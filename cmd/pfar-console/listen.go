@@ -36,7 +36,7 @@ func (o options) listener() (net.Listener, error) {
 	config := &tls.Config{
 		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"},
 	}
-	return tls.NewListener(netutil.LimitListener(l, maxRemote), config), nil
+	return tls.NewListener(netutil.LimitListener(newPerAddress(l), maxRemote), config), nil
 }
 
 // pair reads the certificate and its key.

@@ -23,7 +23,11 @@ const maxLogLines = 400
 func logPage(ctx context.Context, s *site, server string) (content, error) {
 	b := serverLog{Server: visible.Reveal(server), Command: visible.Reveal("pfar logs -n -1 " + server)}
 	c := content{title: "Log of " + b.Server, template: "log", quiet: true}
-	if !s.orders.allowed.Load() {
+	report, _ := s.runs.now()
+	switch {
+	case report == nil:
+		return content{}, errNothingSaid
+	case !readsLogs(s, report):
 		return content{}, errNoOrders
 	}
 	var err error

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/net/html"
 
-	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
 )
@@ -19,46 +16,7 @@ import (
 // logged has pfard hand over a log with a text.
 func (o *opened) logged(text string) {
 	o.t.Helper()
-	path := filepath.Join(o.t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		o.t.Fatal(err)
-	}
-	o.site.archive.asksView = func(v attach.View) error {
-		if v.What != attach.ViewLog || v.Subject != "notes" {
-			o.t.Errorf("it asks for %+v", v)
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		go o.site.archive.answer(v.Number, archived{attach.Records{Question: v.Question}, []*os.File{f}})
-		return nil
-	}
-}
-
-// views has pfard answer each view with the JSON of a value, by "WHAT SUBJECT", and refuse all others.
-func (o *opened) views(all map[string]any) {
-	o.site.archive.asksView = func(v attach.View) error {
-		r := attach.Records{Question: v.Question}
-		value, known := all[strings.TrimSpace(v.What+" "+v.Subject)]
-		if err, refused := value.(error); refused || !known {
-			if r.Error = "pfard has no such view"; refused {
-				r.Error = err.Error()
-			}
-			go o.site.archive.answer(v.Number, archived{r, nil})
-			return nil
-		}
-		text, err := json.Marshal(value)
-		if err != nil {
-			return err
-		}
-		f, err := units.Sealed("view", text)
-		if err != nil {
-			return err
-		}
-		go o.site.archive.answer(v.Number, archived{r, []*os.File{f}})
-		return nil
-	}
+	o.viewed(attach.ViewLog, "notes", text)
 }
 
 // TestLog: the user who runs pfard sees the end of a server's log, and whether there are earlier lines.
@@ -97,19 +55,21 @@ func TestLog(t *testing.T) {
 	if page := o.page("log/notes"); !strings.Contains(page, "The log is empty") {
 		t.Errorf("an empty log: %s", page)
 	}
-	o.site.archive.asksView = func(v attach.View) error {
-		go o.site.archive.answer(v.Number, archived{attach.Records{Error: "it is a <b>pipe</b>"}, nil})
-		return nil
-	}
+	o.views(map[string]any{"log notes": errors.New("it is a <b>pipe</b>")})
 	if page := o.page("log/notes"); !strings.Contains(page, "the console cannot read the log: it is a <b>pipe</b>") ||
 		strings.Contains(page, "The log is empty") {
 		t.Errorf("when pfard refuses: %s", page)
 	}
+	o.site.orders.allowed.Store(false)
 	now := reported()
 	now.Journal = true
 	o.site.runs.set(now)
-	if page := o.do("GET", o.home+"server/notes", "").text; strings.Contains(page, `href="`+path+`"`) {
+	o.logged("of the journal\n")
+	if page := o.do("GET", o.home+"server/notes", "").text; !strings.Contains(page, `href="`+path+`"`) {
 		t.Errorf("a log in the journal: %s", page)
+	}
+	if page := o.page("log/notes"); !strings.Contains(page, ">of the journal<") {
+		t.Errorf("the journal: %s", page)
 	}
 }
 

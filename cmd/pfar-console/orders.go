@@ -66,10 +66,12 @@ var turned = map[string]string{
 // turning has pfard start or stop a server, if the page still offers that.
 func turning(s *site, server string) taker {
 	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
-		next, done := "server/"+server, turned[form["act"]]
+		next, done, may := "server/"+server, turned[form["act"]], mayOrder(s, one)
 		switch {
 		case done == "":
 			s.finish(w, r, one, next, notice{}, loopback.ErrForm)
+		case may != nil:
+			s.finish(w, r, one, next, notice{}, may)
 		case !stillOffered(s, server, form["act"], form["seen"]):
 			s.finish(w, r, one, next, notice{}, errChanged)
 		default:

@@ -57,7 +57,7 @@ type content struct {
 	body     any  // of the template; nil: there is nothing to show
 	seen     any  // the page is out of date when its JSON changes; nil: when that of body does
 	quiet    bool // the page shows a question, and does not change by itself
-	reloads  bool // the script may load the page again, as it does a list
+	again    bool // the script loads the page again by itself, as it does a list: the page waits for something
 }
 
 // pages are those of the navigation, by their paths. The script does not load a long one again while a person reads it.
@@ -116,7 +116,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 	}
 	v := view{
 		Title: c.title, Leave: one.path("leave"), Turn: one.turn, Notice: s.said(one, r.URL.RawQuery == live), Body: c.body,
-		Reload: c.reloads, Style: template.CSS(style), Script: template.JS(script),
+		Style: template.CSS(style), Script: template.JS(script),
 	}
 	if one.operator != "" {
 		v.Home, v.Who, v.Signs = one.path(""), visible.Reveal(one.operator), template.JS(entrance.Script)
@@ -137,6 +137,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 		if rest != "" {
 			v.Events += "?" + rest
 		}
+		v.Reload = v.Reload || c.again
 	}
 	if err != nil {
 		v.Lost = words(err)
@@ -149,7 +150,7 @@ func parent(rest string) string {
 	switch kind, _, _ := strings.Cut(rest, "/"); kind {
 	case "do":
 		return "sessions"
-	case "server", "log", "learn":
+	case "server", "log", "explain", "learn":
 		return "servers"
 	case "review", "allow":
 		return "wants"
@@ -157,6 +158,8 @@ func parent(rest string) string {
 		return "add"
 	case "record":
 		return "audit"
+	case "checks":
+		return "health"
 	default:
 		return ""
 	}

@@ -23,8 +23,8 @@ type host struct{ *site }
 
 func (h host) Known() *attach.Known { return h.known.Load() }
 
-func (h host) SignIn(w http.ResponseWriter, r *http.Request, operator string, key []byte) {
-	signIn(h.site, w, r, operator, key)
+func (h host) SignIn(w http.ResponseWriter, r *http.Request, operator string, key []byte, call string) {
+	signIn(h.site, w, r, operator, key, call)
 }
 
 // Enroll has pfard store a passkey.

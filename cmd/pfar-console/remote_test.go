@@ -26,7 +26,7 @@ import (
 
 const away = "https://pfar.example.com:7443"
 
-// remote is the console for other machines, with alice, who approves, and a gateway that checks what she signs.
+// remote is the remote console, with alice, who approves, and a gateway that checks what she signs.
 type remote struct {
 	t     *testing.T
 	site  *site
@@ -41,12 +41,13 @@ type remote struct {
 	home   string
 	turn   string
 
-	ordered []attach.Order
+	given   map[string]bool // nonces of pfard's
+	ordered []attach.Order  // that pfard has carried out
 }
 
 func newRemote(t *testing.T) *remote {
 	r := &remote{
-		t: t, now: time.Now(), alice: passkeytest.New(t, away), nonces: map[string]bool{},
+		t: t, now: time.Now(), alice: passkeytest.New(t, away), nonces: map[string]bool{}, given: map[string]bool{},
 		gateway: &gateway{calls: nil, changed: make(chan struct{})},
 	}
 	h := httptest.NewServer(http.HandlerFunc(r.signedOnly))
@@ -57,8 +58,7 @@ func newRemote(t *testing.T) *remote {
 	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	r.site = newRemoteSite(client, func() time.Time { return r.now })
 	r.site.orders.sends = func(o attach.Order) error {
-		r.ordered = append(r.ordered, o)
-		go r.site.orders.answer(o.Number, attach.Ordered{Question: o.Question})
+		go r.site.orders.answer(o.Number, r.pfard(o))
 		return nil
 	}
 	r.knows(passkey.Approve)
@@ -69,6 +69,31 @@ func newRemote(t *testing.T) *remote {
 func (r *remote) knows(role passkey.Role, invited ...attach.Invitation) {
 	alice := passkey.Operator{Name: "alice", Role: role, Keys: []passkey.Key{r.alice.Key()}}
 	r.site.known.Store(&attach.Known{Operators: []passkey.Operator{alice}, Invitations: invited})
+}
+
+// pfard stores passkeys, and carries out what alice signed with a nonce of its own.
+func (r *remote) pfard(o attach.Order) attach.Ordered {
+	done := attach.Ordered{Question: o.Question}
+	if o.Act == attach.OrderChallenge && o.Operator == "alice" {
+		done.Nonce = operatorNonce()
+		r.given[done.Nonce] = true
+		return done
+	}
+	if o.Act != attach.OrderEnroll {
+		done.Error = "not signed"
+		if o.Proof == nil || !r.given[o.Proof.Nonce] {
+			return done
+		}
+		delete(r.given, o.Proof.Nonce)
+		alice := passkey.Find(r.site.known.Load().Operators, o.Proof.Operator)
+		act, err := o.Signed(o.Proof.Nonce)
+		if err != nil || webauthn.Check(alice, act.Challenge(), o.Proof.Response) != nil {
+			return done
+		}
+		done.Error = ""
+	}
+	r.ordered = append(r.ordered, o)
+	return done
 }
 
 // signedOnly is the gateway's socket for the console, which lets nothing be done without alice's signature.
@@ -385,7 +410,7 @@ func TestEnrolls(t *testing.T) {
 		t.Errorf("after an hour: %d", w.Code)
 	}
 	if _, err := r.site.orders.order(context.Background(), attach.Order{Act: attach.OrderStop, Server: "x"}); err == nil {
-		t.Error("a console for other machines has pfard stop a server")
+		t.Error("a remote console has pfard stop a server")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/loopback"
+	"github.com/pfar/pfar/units/operator"
 )
 
 const (
@@ -53,7 +54,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	known := query == "" || query == live && r.Method == http.MethodGet || rest == eventsPath && s.find(query) != nil
 	one := s.sessionOf(r, handle, rest != eventsPath && query != live)
 	if one == nil && s.entrance != nil && r.Method == http.MethodGet && loopback.Navigated(r.Header) {
-		http.Redirect(w, r, "/", http.StatusSeeOther) // the session has ended
+		http.Redirect(w, r, entrance.PathTo(rest), http.StatusSeeOther) // the session has ended
 		return
 	}
 	if one == nil || !known {
@@ -117,7 +118,7 @@ func (s *site) taker(rest string) taker {
 		}
 	case rest == "clients":
 		return declaring(s)
-	case kind == "call" && callID(subject):
+	case kind == "call" && operator.IsID(subject):
 		return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
 			s.answer(w, r, one, subject, form)
 		}
@@ -185,7 +186,7 @@ func prepare(s *site, w http.ResponseWriter, r *http.Request, one *session, rest
 	f, scratch := &signing.Form{}, session{operator: one.operator, handle: one.handle, turn: one.turn}
 	do(nowhere{http.Header{}}, f.With(r), &scratch, form)
 	keys := passkey.Find(s.entrance.Operators(), one.operator).Keys
-	answer, err := f.Ask(r.Context(), s.desk.http, one.operator, entrance.OriginOf(r), keys)
+	answer, err := f.Ask(r.Context(), one.operator, entrance.OriginOf(r), keys)
 	if err != nil {
 		loopback.Refuse(w, http.StatusServiceUnavailable, words(err))
 		return
@@ -235,6 +236,8 @@ func (s *site) find(rest string) maker {
 		return showClients(s)
 	case rest == "health":
 		return showHealth(s)
+	case rest == "checks":
+		return showChecks(s)
 	case rest == "audit":
 		return func(ctx context.Context, one *session) (content, error) {
 			return auditPage(ctx, s.archive, one, prose.Filter{})
@@ -255,9 +258,11 @@ func (s *site) find(rest string) maker {
 		}
 	case kind == "log" && units.IsServer(subject):
 		return showLog(s, subject)
+	case kind == "explain" && units.IsServer(subject):
+		return showExplain(s, subject)
 	case kind == "review" && units.IsServer(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.desk.review(ctx, one, subject) }
-	case kind == "call" && callID(subject):
+	case kind == "call" && operator.IsID(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.call(ctx, one, subject) }
 	case kind == "allow":
 		if server, host, ok := allowAt(subject); ok {

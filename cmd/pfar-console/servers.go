@@ -99,12 +99,13 @@ func serverOf(one *session, s control.Server, lacks []wants.Want) server {
 // oneServer is a server with its tools.
 type oneServer struct {
 	server
-	Review *button     // of its definitions; nil: there is nothing to review
-	Log    *button     // leads to its log, if the person runs pfard and the log is a file; nil: it does not
-	Learn  *learn      // if the person runs pfard
-	Turns  []serverAct // likewise
-	Seen   string      // of turnsOf
-	Tools  folded[tool]
+	Review  *button     // of its definitions; nil: there is nothing to review
+	Log     *button     // leads to its log; nil: the person may not read it
+	Explain button      // leads to what it can see and reach, in words
+	Learn   *learn      // nil: the person may not have it learn here
+	Turns   []serverAct // if the person may start and stop servers
+	Seen    string      // of turnsOf
+	Tools   folded[tool]
 }
 
 // serverAct is a button that starts or stops a server.
@@ -127,21 +128,24 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	}
 	declared := report.Servers[i]
 	b := oneServer{server: serverOf(one, declared, lacks)}
+	b.Explain = button{one.path("explain/" + name), "In words"}
 	b.Rows.add("about", declared.Description)
 	b.Rows.add("label", declared.Label)
 	b.Rows.add("since", moment(declared.Since))
 	b.Rows.add("url", declared.URL)
 	b.Rows.add("declared in", declared.File)
 	b.Rows.add("log", declared.Log)
-	if s.orders.allowed.Load() {
+	if mayCommand(s, one) == nil {
 		l := learnOf(one, declared)
 		b.Learn = &l
-		b.Turns, b.Seen = turnsOf(declared.State)
-		if !report.Journal {
-			b.Log = &button{one.path("log/" + name), "Log"}
-		}
 	}
-	b.Review = wantingOf(one, declared, nil, pins, false).Review
+	if mayOrder(s, one) == nil {
+		b.Turns, b.Seen = turnsOf(declared.State)
+	}
+	if readsLogs(s, report) {
+		b.Log = &button{one.path("log/" + name), "Log"}
+	}
+	b.Review = wantingOf(one, declared, nil, pins, granting{}).Review
 	facts, lost := s.desk.facts(ctx)
 	for _, f := range facts {
 		if f.Server == name {
@@ -149,6 +153,12 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 		}
 	}
 	return content{title: "Server " + b.Name, template: "server", body: b}, cmp.Or(err, lost)
+}
+
+// readsLogs reports whether pfard lets the person read logs: who runs pfard, and at this machine whoever has a console
+// if the logs are in the journal.
+func readsLogs(s *site, report *control.Report) bool {
+	return s.orders.allowed.Load() || report.Journal && s.entrance == nil
 }
 
 func toolOf(f operator.ToolFacts) tool {

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-console/entrance"
+	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback"
+	"github.com/pfar/pfar/units/operator/ask"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -24,8 +26,9 @@ const (
 	cookie   = "pfar-console"
 )
 
-// site is the operator's pages. Others on this machine can connect to it, and so can each page in a browser here: who
-// has no session learns nothing, and what a browser sends for another page is refused.
+// site is the operator's pages. Others can connect to it: on this machine, or from other machines if it is for those.
+// So can each page in a browser. Who has no session learns nothing, and what a browser sends for another page is
+// refused.
 type site struct {
 	has      func(*http.Request) bool // a browser knows the pages by the name that a request has
 	entrance *entrance.Entrance       // of operators at other machines; nil: links let the user of this one in
@@ -137,13 +140,17 @@ func begin(s *site, operator string, key []byte) *session {
 	return one
 }
 
-// signIn begins a session for an operator, whose browser gets its cookie.
-func signIn(s *site, w http.ResponseWriter, r *http.Request, operator string, key []byte) {
+// signIn begins a session for an operator, whose browser gets its cookie and goes to a call; "": to all that wait.
+func signIn(s *site, w http.ResponseWriter, r *http.Request, operator string, key []byte, call string) {
 	s.mu.Lock()
 	one := begin(s, operator, key)
 	s.mu.Unlock()
 	http.SetCookie(w, one.cookie(true))
-	http.Redirect(w, r, one.path(""), http.StatusSeeOther)
+	rest := ""
+	if call != "" {
+		rest = "call/" + call
+	}
+	http.Redirect(w, r, one.path(rest), http.StatusSeeOther)
 }
 
 // cookie is the session's.
@@ -196,6 +203,28 @@ func (s *site) lives(one *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.sessions, one) && !over(s, one)
+}
+
+// mayOrder says why a person may not have pfard start and stop servers and allow hosts; nil: the person may.
+func mayOrder(s *site, one *session) error {
+	if one.operator == "" {
+		return mayCommand(s, one)
+	}
+	if err := passkey.Find(s.entrance.Operators(), one.operator).Lacks(passkey.Change); err != nil {
+		return &ask.Refusal{Reason: err.Error()}
+	}
+	return nil
+}
+
+// mayCommand says why a person may not have pfard learn and import; nil: the person runs pfard, and is at this machine.
+func mayCommand(s *site, one *session) error {
+	switch {
+	case one.operator != "":
+		return errElsewhere
+	case !s.orders.allowed.Load():
+		return errNoOrders
+	}
+	return nil
 }
 
 // end signs a browser out.

@@ -573,7 +573,7 @@ func TestHostileTexts(t *testing.T) {
 			return shape(t, quiet)
 		}
 		list, one := look(o.home), look(o.home+"call/"+call.ID)
-		for _, text := range loopbacktest.Payloads {
+		for _, text := range loopbacktest.PayloadsOf(name) {
 			fill(&o.gate.calls[0], text)
 			if got := look(o.home); !slices.Equal(got, list) {
 				t.Errorf("%s, %.60q: the list is %q", name, text, got)

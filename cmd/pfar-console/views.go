@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"time"
@@ -47,6 +48,20 @@ func (a *archive) view(ctx context.Context, v attach.View, what string) (text st
 		return "", false, unread(err.Error())
 	}
 	return text, more || got.More, nil
+}
+
+// viewOf decodes a view that pfard has written in JSON. command shows the same in a terminal.
+func viewOf[T any](ctx context.Context, a *archive, v attach.View, what, command string) (value T, err error) {
+	text, more, err := a.view(ctx, v, what)
+	if err == nil && (more || json.Unmarshal([]byte(text), &value) != nil) {
+		err = &ask.Refusal{Reason: "the console cannot read " + what + ": run " + visible.Reveal(command)}
+	}
+	return value, err
+}
+
+// tooLong is the error of a view that does not fit a page; the command shows all of it.
+func tooLong(command string) error {
+	return &ask.Refusal{Reason: "this is the end of a longer text: to see all of it, run " + visible.Reveal(command)}
 }
 
 // lastBytes reads the end of a file.

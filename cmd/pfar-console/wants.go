@@ -42,8 +42,9 @@ func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
 		return content{title: "Wants", template: "wants", body: lacking{}}, errNothingSaid
 	}
 	var b lacking
+	grants := granting{secrets: s.orders.allowed.Load(), hosts: mayOrder(s, one) == nil}
 	for _, each := range report.Servers {
-		if w := wantingOf(one, each, lacks, pins, s.orders.allowed.Load()); len(w.Wants) > 0 || w.Review != nil {
+		if w := wantingOf(one, each, lacks, pins, grants); len(w.Wants) > 0 || w.Review != nil {
 			b.Servers = append(b.Servers, w)
 		}
 	}
@@ -56,9 +57,12 @@ func (s *site) wantsPage(ctx context.Context, one *session) (content, error) {
 	return content{title: "Wants", template: "wants", body: b}, cmp.Or(err, lost)
 }
 
-// wantingOf says what a server lacks. enters tells whether the person runs pfard, and so may grant it here.
+// granting says what a person may grant a server here. The zero value grants nothing.
+type granting struct{ secrets, hosts bool }
+
+// wantingOf says what a server lacks, with buttons for what the person may grant here.
 func wantingOf(
-	one *session, s control.Server, lacks []wants.Want, pins []operator.ServerPins, enters bool,
+	one *session, s control.Server, lacks []wants.Want, pins []operator.ServerPins, grants granting,
 ) wanting {
 	w := wanting{Name: visible.Reveal(s.Name)}
 	for _, p := range pins {
@@ -69,10 +73,10 @@ func wantingOf(
 	for _, each := range lacks {
 		if each.Server == s.Name && (w.Review == nil || each.Command != wants.AcceptCommand(s.Name)) {
 			lacked := want{What: visible.Reveal(each.What), Command: visible.Reveal(each.Command)}
-			if each.Secret && enters {
+			if each.Secret && grants.secrets {
 				lacked.Enter = one.path("enter/" + s.Name)
 			}
-			if each.Host != "" && enters {
+			if each.Host != "" && grants.hosts {
 				lacked.Allow = &button{allowPath(one, s.Name, each.Host), "Allow " + visible.Reveal(each.Host)}
 			}
 			w.Wants = append(w.Wants, lacked)

@@ -45,6 +45,9 @@ func (m *model) post(ctx context.Context, waiting []byte) error {
 	r.Header.Set("Content-Type", kind)
 	if m.Notice.Format == inspector.Ntfy {
 		r.Header.Set("Title", w.Title())
+		if link := w.Link(); link != "" { // opens when somebody taps the notice
+			r.Header.Set("Click", link)
+		}
 	}
 	if bearer {
 		r.Header.Set("Authorization", "Bearer "+m.key)

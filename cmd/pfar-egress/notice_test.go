@@ -97,12 +97,41 @@ func TestNotice(t *testing.T) {
 		r.header.Get("Authorization") != "Bearer tk_hunter2" {
 		t.Errorf("%+v", r)
 	}
+	if r.header.Values("Click") != nil {
+		t.Errorf("a notice of several calls opens one of them: %+v", r)
+	}
 	hook.URL, hook.Key = address+"/hooks/{key}", "vault:hook"
 	if why := tells(t, hook, "a/b?c", roots); why != "" {
 		t.Fatal(why)
 	}
 	if r = <-got; r.path != "/hooks/a%2Fb%3Fc" || r.header.Get("Authorization") != "" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestNoticeLinks: a tap on a notice of one call opens that call.
+func TestNoticeLinks(t *testing.T) {
+	const link = "https://pfar.test:7443/call/id"
+	const waiting = `{"version":1,"waiting":1,"calls":[{"client":"laptop","server":"mail","tool":"send",` +
+		`"effect":"irreversible","link":"` + link + `"}]}`
+	address, roots, got := taker(t, func(http.ResponseWriter, *http.Request) {})
+	for _, format := range inspector.Formats {
+		e, err := ofNotice(address+"/topic", format).Declared()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := newModel(e, "", newDialer(), roots)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why := toldBy(t, m, waiting); why != "" {
+			t.Fatal(why)
+		}
+		r := <-got
+		click := map[string]string{inspector.Ntfy: link}[format]
+		if !strings.Contains(r.body, link) || r.header.Get("Click") != click {
+			t.Errorf("%s: %+v", format, r)
+		}
 	}
 }
 

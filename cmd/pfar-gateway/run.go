@@ -150,6 +150,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	g.audit = g.newAudit()
 	g.others = others{&inspect.Panel{Dir: o.inspect}, notice.New(o.inspect, log, notice.Wall()), new(operator.Signers)}
+	g.approvals.Console = g.signers
 	g.point = &enforce.Point{
 		Sessions: g.sessions, Approvals: g.approvals, Trail: g.audit, Vault: secrets, Inspectors: g.panel,
 		Keeper: g.registry, Log: log,
@@ -307,7 +308,7 @@ func (a asked) refused(ctx context.Context, server, session string) (refused egr
 // askAgain is the longest pause until pfard is asked again what it has to tell, after it has hung up.
 const askAgain = 30 * time.Second
 
-// maxPasskey is how many connections the socket of passkeys has at once: the console for other machines needs no more.
+// maxPasskey is how many connections the socket of passkeys has at once: the remote console needs no more.
 const maxPasskey = 192
 
 // followDemand tells the registry which servers are on demand, and which of them sleep, until ctx ends.

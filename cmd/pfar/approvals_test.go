@@ -87,7 +87,7 @@ func (b *deskBench) sent(t *testing.T, arguments string, change ...func(*approva
 	for _, f := range change {
 		f(&r)
 	}
-	o, err := b.approvals.Ask(t.Context(), r, func() (approval.Request, error) { return r, nil })
+	o, err := b.approvals.Ask(t.Context(), r, func() (approval.Request, error) { return r, nil }, nil)
 	if err != nil || o.State != approval.Pending && o.State != approval.Approved {
 		t.Fatalf("%+v, %v", o, err)
 	}

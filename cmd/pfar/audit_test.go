@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/journal/journaltest"
 )
 
 var auditStart = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -311,7 +312,7 @@ func TestAuditVerifyOfABabblingJournal(t *testing.T) {
 	b := recorded(t)
 	b.uid = 0
 	b.pfard(t, control.Report{Journal: true}, nil)
-	journalctl(t, "-- No entries --\n"+strings.Repeat("more than a pipe holds\n", 10000), 0)
+	journaltest.Journalctl(t, "-- No entries --\n"+strings.Repeat("more than a pipe holds\n", 10000), 0)
 	if out, code := b.audited(t, "verify"); code != 0 || !strings.Contains(out, "nothing says whether the end was cut: reading the journal: invalid character") {
 		t.Errorf("%d, %s", code, out)
 	}

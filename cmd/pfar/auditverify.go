@@ -21,6 +21,7 @@ import (
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/journal/entries"
 )
 
 const auditVerifyHelp = `Read all records and check that none was changed, removed, inserted or moved. Each record has the digest of
@@ -238,15 +239,15 @@ func (c auditVerb) journalAnchors(ctx context.Context, since time.Time) ([]audit
 	}
 	args = append(args, "PFAR_CHAIN=gateway", unit+"pfar-gateway.service", "+", "PFAR_CHAIN=pfard", unit+"pfard.service")
 	var list []audit.Anchor
-	err := c.readJournal(ctx, args, func(decoder *json.Decoder) error {
+	err := entries.Read(ctx, c.stderr, args, func(decoder *json.Decoder) error {
 		var e struct {
 			Chain any `json:"PFAR_CHAIN"`
 			Seq   any `json:"PFAR_SEQ"`
 			Hash  any `json:"PFAR_HASH"`
 		}
 		err := decoder.Decode(&e)
-		if seq, malformed := strconv.ParseUint(text(e.Seq), 10, 64); err == nil && malformed == nil {
-			list = append(list, audit.Anchor{Chain: text(e.Chain), Seq: seq, Hash: text(e.Hash)})
+		if seq, malformed := strconv.ParseUint(entries.Text(e.Seq), 10, 64); err == nil && malformed == nil {
+			list = append(list, audit.Anchor{Chain: entries.Text(e.Chain), Seq: seq, Hash: entries.Text(e.Hash)})
 		}
 		return err
 	})

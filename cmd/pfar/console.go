@@ -15,8 +15,9 @@ import (
 const consoleHelp = `Print a link to your pages of pfar on this machine. There you answer waiting calls, read
 and accept what servers offer, see what they want and do, see what sessions have read, make clean sessions and
 remove stains, and see your clients, problems on this machine, and the newest audit records. If you run pfard
-yourself, you also add, import, start and stop servers there, find the hosts that they need and allow them, read
-their logs, and declare clients.
+yourself, you also add, import, start and stop servers there, declare clients, find the hosts that servers need, and
+allow those and the ones that pfar refused. You can read the logs of servers if you run pfard, or if pfar is
+installed.
 
 Open the link in a browser within 10 minutes. It works once, and the browser stays signed in until nobody has used
 the pages for 30 minutes, or until "pfar console logout".
@@ -32,7 +33,7 @@ func (c consoleVerb) consoleCommand() *cobra.Command {
 		Use: "console", Short: "Print a link to the pages where you answer calls", Long: consoleHelp,
 		Example: example("pfar console", "pfar console logout"), RunE: alone(c.open),
 	})
-	root.AddCommand(c.verb("logout", "Sign out every browser, and end the pages", alone(c.logout)))
+	root.AddCommand(c.verb("logout", "Sign out your browsers on this machine, and end your pages", alone(c.logout)))
 	return root
 }
 

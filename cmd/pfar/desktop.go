@@ -27,10 +27,14 @@ func (d desktopNotices) tell(ctx context.Context, w *waitingCall, _ io.Writer) e
 }
 
 func noticeOf(w *waitingCall) desktop.Notice {
+	body := fmt.Sprintf("%s\npfar approvals show %s", cut(visible.Reveal(w.Decision.Reason), 200), visible.Reveal(w.ID))
+	if w.Link != "" {
+		body += "\n" + visible.Reveal(w.Link)
+	}
 	return desktop.Notice{
 		ID:     w.ID,
 		Title:  fmt.Sprintf("%s wants to call %s", visible.Reveal(w.Client), cut(visible.Reveal(w.what()), 60)),
-		Body:   fmt.Sprintf("%s\npfar approvals show %s", cut(visible.Reveal(w.Decision.Reason), 200), visible.Reveal(w.ID)),
+		Body:   body,
 		Button: "Look at it",
 		For:    time.Duration(w.Left) * time.Second,
 	}

@@ -21,6 +21,10 @@ func TestNotice(t *testing.T) {
 	if got := noticeOf(w); got != want {
 		t.Errorf("%+v", got)
 	}
+	w.Link = "https://pfar.test:7443/call/id"
+	if got := noticeOf(w).Body; got != want.Body+"\n"+w.Link {
+		t.Errorf("with a link: %q", got)
+	}
 }
 
 func TestTerminalLine(t *testing.T) {

@@ -1,19 +1,15 @@
 package main
 
-// finding is what one check found.
-type finding struct {
-	Check   string  `json:"check"`
-	Outcome outcome `json:"outcome"`
-	Detail  string  `json:"detail"`
-	Remedy  string  `json:"remedy,omitempty"`
-}
+import "github.com/pfar/pfar/units/health"
 
-// outcome is how a check ended. The zero value is a failure.
-type outcome string
+// finding is what one check found.
+type finding health.Finding
+
+type outcome = health.Outcome
 
 const (
-	pass  outcome = "pass"
-	warn  outcome = "warn"
-	fault outcome = "fail"
-	none  outcome = "n/a" // the check does not concern this host, or not yet
+	pass  = health.Pass
+	warn  = health.Warn
+	fault = health.Fault
+	none  = health.None
 )

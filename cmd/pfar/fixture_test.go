@@ -114,7 +114,7 @@ type fakePfard struct {
 	installing func(control.Request) control.Installing // nil: installs
 	setUps     *fakeSetUp                               // of Begin and Supply
 	signIns    []control.SignIn                         // are told one after the other
-	people     control.Declarations                     // of Operators, Invite and Dismiss
+	people     control.Declarations                     // of Operators, Invite, Dismiss and ChangeRole
 }
 
 func (p *fakePfard) set(f func(*control.Report)) {
@@ -189,7 +189,7 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 				}
 			}
 			return nil
-		case control.Operators, control.Invite, control.Dismiss:
+		case control.Operators, control.Invite, control.Dismiss, control.ChangeRole:
 			return send(control.Response{Declarations: p.people})
 		case control.Give:
 			g := p.gift

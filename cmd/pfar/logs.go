@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/journal/entries"
 )
 
 const logsHelp = `Print the last 100 lines of the standard error of a server, or of all servers; -n sets another number.
@@ -86,7 +87,8 @@ func (c logsVerb) logs(ctx context.Context, name string, count int, follow bool)
 		}
 	}
 	if c.inJournal(report, err, path) {
-		return c.printJournal(ctx, strconv.Quote(name), name, journalOf(name), count, follow)
+		q := entries.Query{Units: entries.Of(name), Server: name, Lines: count, Follow: follow}
+		return c.printJournal(ctx, strconv.Quote(name), q)
 	}
 	return c.printLog(ctx, strconv.Quote(name), path, count, follow)
 }
@@ -95,7 +97,7 @@ func (c logsVerb) gatewayLogs(ctx context.Context, count int, follow bool) error
 	const of = "the gateway"
 	path := c.dirs.Log(units.GatewayLog)
 	if report, err := c.report(ctx); c.inJournal(report, err, path) {
-		return c.printJournal(ctx, of, "", []string{units.GatewayLog}, count, follow)
+		return c.printJournal(ctx, of, entries.Query{Units: []string{units.GatewayLog}, Lines: count, Follow: follow})
 	}
 	return c.printLog(ctx, of, path, count, follow)
 }

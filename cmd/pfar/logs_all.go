@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/journal/entries"
 )
 
 // allLogs prints the logs of every server as one, with the server's name before each line.
@@ -26,9 +27,9 @@ func (c logsVerb) allLogs(ctx context.Context, count int, follow bool) error {
 	if report.Journal {
 		var names []string
 		for _, s := range report.Servers {
-			names = append(names, journalOf(s.Name)...)
+			names = append(names, entries.Of(s.Name)...)
 		}
-		return c.printJournal(ctx, "any server", "", names, count, follow)
+		return c.printJournal(ctx, "any server", entries.Query{Units: names, Lines: count, Follow: follow})
 	}
 	return c.allLogFiles(ctx, report.Servers, count, follow)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/journal/journaltest"
 )
 
 func TestTailStart(t *testing.T) {
@@ -155,26 +155,6 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// journalctl is a stand-in that writes its arguments and then what it was given.
-func journalctl(t *testing.T, output string, code int) (arguments func() string) {
-	t.Helper()
-	dir := t.TempDir()
-	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$@\" >%s/args\ncat %s/output\n[ %d != 99 ] || exec sleep 600\nexit %d\n", dir, dir, code, code)
-	for name, text := range map[string]string{"journalctl": script, "output": output} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	return func() string {
-		b, err := os.ReadFile(dir + "/args")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.ReplaceAll(strings.TrimSpace(string(b)), "\n", " ")
-	}
-}
-
 // TestLogsInTheJournal: what pfar logs prints is the same, wherever the log is.
 func TestLogsInTheJournal(t *testing.T) {
 	const entries = `{"__CURSOR":"c","__REALTIME_TIMESTAMP":"1785585600123456","MESSAGE":"one","PFAR_SERVER":"notion"}
@@ -210,7 +190,7 @@ func TestLogsInTheJournal(t *testing.T) {
 			b := newBench(t, "")
 			b.uid = 0
 			b.pfard(t, control.Report{Journal: true, Servers: []control.Server{{Name: "notion"}}}, nil)
-			asked := journalctl(t, tt.output, tt.ctl)
+			asked := journaltest.Journalctl(t, tt.output, tt.ctl)
 			code := b.run(t.Context(), append([]string{"logs"}, tt.args...))
 			if code != tt.code || b.out.String() != tt.out || !strings.Contains(b.err.String(), tt.err) {
 				t.Errorf("exit %d, want %d\nstdout: %q\nstderr: %s", code, tt.code, b.out, b.err)
@@ -224,7 +204,7 @@ func TestLogsInTheJournal(t *testing.T) {
 		b := newBench(t, "")
 		b.uid = 1000
 		b.pfard(t, control.Report{Journal: true, Servers: []control.Server{{Name: "notion"}}}, nil)
-		asked := journalctl(t, "", 0)
+		asked := journaltest.Journalctl(t, "", 0)
 		code := b.run(t.Context(), []string{"logs", "notion"})
 		if want := common + "100 PFAR_SERVER=notion _UID=1000 + _SYSTEMD_USER_UNIT=pfar-mcp@notion.service _UID=1000 + USER_UNIT=pfar-mcp@notion.service _UID=1000" +
 			" + _SYSTEMD_USER_UNIT=pfar-egress@notion.service _UID=1000 + USER_UNIT=pfar-egress@notion.service _UID=1000"; asked() != want {
@@ -238,7 +218,7 @@ func TestLogsInTheJournal(t *testing.T) {
 		b := newBench(t, "")
 		b.uid = 0
 		b.pfard(t, control.Report{Journal: true, Servers: []control.Server{{Name: "notion"}}}, nil)
-		asked := journalctl(t, entries, 99)
+		asked := journaltest.Journalctl(t, entries, 99)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r, w := io.Pipe()

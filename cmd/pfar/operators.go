@@ -12,26 +12,31 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const operatorHelp = `Say who may answer calls from another machine, at the console for other machines. People sign
-in there with a passkey, which a phone, a security key or a computer keeps.
+const operatorHelp = `Invite, list and remove the people who use the remote console, from other machines.
+They sign in with a passkey, which a phone, a security key or a computer keeps.
 
-"pfar operator invite NAME" prints a link. Whoever first adds a passkey with it is NAME from then on.
+"pfar operator invite NAME" prints a link. Send it only to NAME: pfar takes the first person who adds a passkey with
+it for NAME.
 The role says what NAME may do. "look" sees the pages. "approve" also answers calls, gives grants and makes clean
-sessions. "change" also accepts definitions, resets, thaws and ends sessions, and removes stains.
+sessions. "change" also accepts definitions, resets, thaws and ends sessions, removes stains, starts, stops and
+restarts servers, and allows a host that pfar refused to a server.
 
-Start the console first; see pfard(8). Only root and the user who runs pfar can invite, list and remove operators.`
+"pfar operator role NAME ROLE" changes the role of NAME, who has a passkey. It prints no link.
+
+Start the console first; see pfard(8). Only root and the user who runs pfard can invite, list and remove operators, and
+change roles.`
 
 // operatorVerb says who the operators at other machines are.
 type operatorVerb struct{ *pfar }
 
 func (o operatorVerb) operatorCommand() *cobra.Command {
 	group := &cobra.Command{
-		Use: "operator", Short: "Say who may answer calls from another machine", Long: operatorHelp,
+		Use: "operator", Short: "Invite, list and remove people who use the remote console", Long: operatorHelp,
 		Example: example("pfar operator invite alice --role approve --at https://pfar.example.com:7443",
-			"pfar operator invite alice", "pfar operator list", "pfar operator remove alice"),
+			"pfar operator invite alice", "pfar operator list", "pfar operator role alice look", "pfar operator remove alice"),
 		Args: arguments(),
 		RunE: func(*cobra.Command, []string) error {
-			return usage("which of invite, list, remove?").withHint("pfar operator --help")
+			return usage("which of invite, list, remove, role?").withHint("pfar operator --help")
 		},
 	}
 	group.AddCommand(o.inviteCommand(),
@@ -40,14 +45,36 @@ func (o operatorVerb) operatorCommand() *cobra.Command {
 			Use: "remove NAME", Short: "Remove an operator, all their passkeys and an open invitation",
 			ValidArgsFunction: offerFirst(o.offered), RunE: onOne(o.remove),
 		}),
+		o.outputFlag(&cobra.Command{
+			Use: "role NAME ROLE", Short: "Change the role of an operator who has a passkey: look, approve or change",
+			ValidArgsFunction: o.offerRole,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return o.changeRole(cmd.Context(), control.Invited{Name: args[0], Role: passkey.Role(args[1])})
+			},
+		}),
 	)
 	return group
+}
+
+// offerRole completes an operator, and then a role.
+func (o operatorVerb) offerRole(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 1 {
+		return roles(), noFiles
+	}
+	return offerFirst(o.offered)(cmd, args, typed)
+}
+
+func roles() (list []string) {
+	for _, r := range passkey.Roles {
+		list = append(list, string(r))
+	}
+	return list
 }
 
 func (o operatorVerb) inviteCommand() *cobra.Command {
 	var role, at string
 	cmd := o.outputFlag(&cobra.Command{
-		Use: "invite NAME", Short: "Print a link by which a person adds a passkey, or change a role",
+		Use: "invite NAME", Short: "Print a link by which a person adds a passkey",
 		ValidArgsFunction: offerFirst(o.offered),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			want := control.Invited{Name: args[0], Role: passkey.Role(role), Origin: at}
@@ -56,11 +83,7 @@ func (o operatorVerb) inviteCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&role, "role", "", "`ROLE` of the operator: look, approve or change")
 	cmd.Flags().StringVar(&at, "at", "", "`URL` of the console, https://HOST:PORT; by default that of the newest passkey")
-	var roles []string
-	for _, r := range passkey.Roles {
-		roles = append(roles, string(r))
-	}
-	cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles, noFiles))
+	cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles(), noFiles))
 	cmd.RegisterFlagCompletionFunc("at", cobra.NoFileCompletions)
 	return cmd
 }
@@ -106,7 +129,7 @@ func (o operatorVerb) list(ctx context.Context) error {
 		})
 	}
 	if len(r.Operators)+len(r.Invited) == 0 {
-		fmt.Fprintln(o.stderr, "nobody can sign in at the console for other machines: "+
+		fmt.Fprintln(o.stderr, "nobody can sign in at the remote console: "+
 			"pfar operator invite NAME --role approve --at https://HOST:PORT")
 		return nil
 	}
@@ -150,6 +173,29 @@ func (o operatorVerb) remove(ctx context.Context, name string) error {
 		return o.printJSON(map[string]string{"name": name, "result": "removed"})
 	}
 	fmt.Fprintf(o.stdout, "removed %s\n", escape(name, oneLine))
+	return nil
+}
+
+// changeRole gives an operator another role.
+func (o operatorVerb) changeRole(ctx context.Context, want control.Invited) error {
+	if !slices.Contains(passkey.Roles, want.Role) {
+		return usage("there is no role %q", want.Role).withHint("look, approve or change")
+	}
+	r, err := o.ask(ctx)
+	if err != nil {
+		return err
+	}
+	if len(passkey.Find(r.Operators, want.Name).Keys) == 0 {
+		const hint = `"pfar operator list" lists the operators`
+		return fail(exitNoSuch, "no operator %q has a passkey", want.Name).withHint(hint)
+	}
+	if _, err := o.control().Do(ctx, onOperator(control.ChangeRole, want)); err != nil {
+		return err
+	}
+	if o.json() {
+		return o.printJSON(map[string]string{"name": want.Name, "role": string(want.Role)})
+	}
+	fmt.Fprintf(o.stdout, "%s has the role %s\n", escape(want.Name, oneLine), want.Role)
 	return nil
 }
 

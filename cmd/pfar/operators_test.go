@@ -100,6 +100,22 @@ func TestOperator(t *testing.T) {
 	if got := strings.Join(asked(), "; "); got != removed {
 		t.Errorf("pfard is asked for %q, want %q", got, removed)
 	}
+	for _, name := range []string{"bob", "carol\x1b[2J", "dora"} { // who have no passkey
+		if _, says := run(exitNoSuch, "role", name, "look"); !strings.Contains(says, "pfar operator list") {
+			t.Errorf("the role of %q: %s", name, says)
+		}
+	}
+	asked()
+	if said, _ := run(exitOK, "role", "alice", "look"); said != "alice has the role look\n" {
+		t.Errorf("a role says %q", said)
+	}
+	if said, _ := run(exitOK, "role", "alice", "change", "--json"); !strings.Contains(said, `"role": "change"`) {
+		t.Errorf("a role says, as JSON, %q", said)
+	}
+	const roles = "operators; change-role alice look ; operators; change-role alice change "
+	if got := strings.Join(asked(), "; "); got != roles {
+		t.Errorf("pfard is asked for %q, want %q", got, roles)
+	}
 	p.people = control.Declarations{}
 	if said, says := run(exitOK, "list"); said != "" || !strings.Contains(says, "pfar operator invite NAME") {
 		t.Errorf("without operators: %q %q", said, says)
@@ -120,7 +136,7 @@ func TestOperatorRefused(t *testing.T) {
 		code int
 	}{{control.ErrDenied, exitDenied}, {control.ErrInvalid, exitUsage}} {
 		refused = want.err
-		for _, args := range []string{"invite alice", "list", "remove alice"} {
+		for _, args := range []string{"invite alice", "list", "remove alice", "role alice look"} {
 			n := b.again("")
 			code := n.run(t.Context(), append([]string{"operator"}, strings.Fields(args)...))
 			if code != want.code || !strings.Contains(n.err.String(), ": so") {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -93,29 +92,13 @@ func (c declaredVerb) ofPlans(use, short, long string, args cobra.PositionalArgs
 	return cmd
 }
 
-// origins says which file gives which value, and which files of that name do not count.
+// origins says which file gives which value of a server.
 func (set compiled) origins(name string) string {
 	s, ok := declaration.Find(set.servers, name)
 	if !ok {
 		return ""
 	}
-	var b strings.Builder
-	for n, o := range s.Origins() {
-		switch {
-		case n == 0:
-			fmt.Fprintf(&b, "\nIt is declared in %s.\n", o.File)
-		case len(o.Keys) == 0:
-			fmt.Fprintf(&b, "  - %s changes nothing.\n", o.File)
-		default:
-			fmt.Fprintf(&b, "  - %s gives %s.\n", o.File, strings.Join(o.Keys, ", "))
-		}
-	}
-	for _, file := range slices.Sorted(maps.Keys(set.hidden)) {
-		if set.hidden[file] == s.File {
-			fmt.Fprintf(&b, "  - %s does not count: this declaration stands for it.\n", file)
-		}
-	}
-	return b.String()
+	return s.ExplainOrigins(set.hidden)
 }
 
 // notAFolder tells who gave a folder where a name belongs how to say it.

@@ -29,16 +29,16 @@ With --metrics 127.0.0.1:9464, pfar serves metrics at http://127.0.0.1:9464/metr
 user of this machine can read them, with the names of servers and tools. OTEL_EXPORTER_OTLP_ENDPOINT says
 where traces go.
 
-With --console 0.0.0.0:7443, --console-cert and --console-key, pfar serves the console for other machines at
+With --console 0.0.0.0:7443, --console-cert and --console-key, pfar serves the remote console at
 https://HOST:7443, where HOST is the name in the certificate. People whom you invite sign in there with passkeys
-(pfar operator --help). Root cannot use it.
+(pfar operator --help). Root cannot use --console.
 
 With --json, pfar prints one report for each change, on one line.`
 
 // upOptions are the flags of pfar up.
 type upOptions struct {
 	dir, listen, servers, metrics, page string
-	console, certificate, key           string // of the console for other machines; "": there is none
+	console, certificate, key           string // of the remote console; "": there is none
 	verbose, usual                      bool   // usual: nobody has named dir
 
 	again string // the command that does the same once more
@@ -71,7 +71,7 @@ func (c upVerb) upCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.servers, "servers", c.own.Servers, "`DIR` of the programs installed for servers")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "loopback `ADDRESS` of metrics for Prometheus, none by default")
 	cmd.Flags().StringVar(&o.page, "page-port", "0", "`PORT` of one-time pages, 19275 to 19338; 0 takes a free one")
-	cmd.Flags().StringVar(&o.console, "console", "", "`ADDRESS` of the console for other machines, none by default")
+	cmd.Flags().StringVar(&o.console, "console", "", "`ADDRESS` of the remote console, none by default")
 	cmd.Flags().StringVar(&o.certificate, "console-cert", "", "`FILE` of that console's certificate, with its chain")
 	cmd.Flags().StringVar(&o.key, "console-key", "", "`FILE` of the certificate's private key")
 	for _, file := range []string{"console-cert", "console-key"} {
@@ -81,7 +81,7 @@ func (c upVerb) upCommand() *cobra.Command {
 	return cmd
 }
 
-// consoleArguments are those of pfard for the console for other machines.
+// consoleArguments are those of pfard for the remote console.
 func (o upOptions) consoleArguments() ([]string, error) {
 	given := 0
 	for _, value := range []string{o.console, o.certificate, o.key} {

@@ -22,7 +22,8 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	case control.Learn:
 		return d.learn(ctx, q.Server, send)
 	case control.Start, control.Stop, control.Restart, control.Enable, control.Disable:
-		if err := changeServer(d, p, byCommand, q.Verb, q.Server); err != nil {
+		by := audit.Record{User: fmt.Sprintf("uid %d", p.UID), Channel: byCommand}
+		if err := changeServer(d, by, q.Verb, q.Server); err != nil {
 			return err
 		}
 		_, err := d.sendReport(send)
@@ -80,7 +81,7 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	case control.Logout:
 		d.orders.consoles.logout(p.UID)
 		return acknowledge(send, nil)
-	case control.Operators, control.Invite, control.Dismiss:
+	case control.Operators, control.Invite, control.Dismiss, control.ChangeRole:
 		r, err := answerOperators(d.clientele.operators, p, q)
 		if err != nil {
 			return err
@@ -106,7 +107,7 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	return fmt.Errorf("%w: verb %q", control.ErrInvalid, q.Verb)
 }
 
-// answerOperators tells who the operators at other machines are, invites one, or removes one.
+// answerOperators tells who the operators at other machines are, invites one, removes one, or changes a role.
 func answerOperators(o *operators, p control.Peer, q control.Request) (r control.Declarations, err error) {
 	if !operates(p) {
 		return r, fmt.Errorf("%w: only root and the user who runs pfard decide about operators", control.ErrDenied)
@@ -119,20 +120,24 @@ func answerOperators(o *operators, p control.Peer, q control.Request) (r control
 		return r, fmt.Errorf("%w: the request names no operator", control.ErrInvalid)
 	case q.Verb == control.Dismiss:
 		return r, o.dismiss(by, q.Operator.Name)
+	case q.Verb == control.ChangeRole:
+		return r, o.changeRole(by, q.Operator.Name, q.Operator.Role)
 	}
 	r.Link, err = o.invite(by, *q.Operator)
 	return r, err
 }
 
-// How a user has a server started, stopped and so on.
+// How somebody has a server started, stopped and so on.
 const (
 	byCommand = "cli"
 	byConsole = "console"
+	byPasskey = "passkey" // an operator at another machine signed it
 )
 
-// changeServer starts, stops, restarts, enables or disables a declared server for a user. It records the user before: a
-// change may be carried out in part and fail then.
-func changeServer(d *daemon, p control.Peer, by string, verb control.Verb, server string) error {
+// changeServer starts, stops, restarts, enables or disables a declared server. by says who asks for it, and is recorded
+// before: a change may be carried out in part and fail then. Without a record nobody changes anything from another
+// machine.
+func changeServer(d *daemon, by audit.Record, verb control.Verb, server string) error {
 	err := d.do(func() error {
 		if _, err := d.fleet.startable(server); errors.Is(err, control.ErrNoServer) {
 			return err
@@ -142,10 +147,10 @@ func changeServer(d *daemon, p control.Peer, by string, verb control.Verb, serve
 	if err != nil {
 		return err
 	}
-	d.audit.record(audit.Record{
-		Kind: audit.Lifecycle, Method: string(verb), Server: server, User: fmt.Sprintf("uid %d", p.UID), Channel: by,
-		Outcome: "requested",
-	})
+	by.Kind, by.Method, by.Server, by.Outcome = audit.Lifecycle, string(verb), server, "requested"
+	if err := d.audit.append(by); err != nil && by.Channel == byPasskey {
+		return fmt.Errorf("%w; without a record nothing is done from another machine", err)
+	}
 	return d.do(func() error {
 		switch verb {
 		case control.Enable:

@@ -18,7 +18,7 @@ import (
 )
 
 // cli runs pfar's own program as a child process, with the directories of this pfard. It has no terminal, and nothing
-// of this process's environment but the home. The zero value runs nothing.
+// of this process's environment but the home and the path of programs. The zero value runs nothing.
 type cli struct {
 	program     string
 	environment []string
@@ -39,11 +39,11 @@ func newCLI(o options) cli {
 	return cli{}
 }
 
-// environmentOf has a pfar find this pfard, and the user's home.
+// environmentOf has a pfar find this pfard, the user's home, and programs.
 func environmentOf(o options) []string {
 	folders := append([]string{o.dirs.Config}, o.dirs.Below...)
 	return []string{
-		"HOME=" + os.Getenv("HOME"), "PFAR_RUN_DIR=" + o.dirs.Run, "PFAR_STATE_DIR=" + o.dirs.State,
+		"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"), "PFAR_RUN_DIR=" + o.dirs.Run, "PFAR_STATE_DIR=" + o.dirs.State,
 		"PFAR_CONFIG_DIR=" + strings.Join(folders, string(filepath.ListSeparator)), "PFAR_SERVERS_DIR=" + o.dirs.Servers,
 	}
 }
@@ -71,7 +71,7 @@ func (c cli) run(ctx context.Context, limit time.Duration, args ...string) ([]by
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGTERM}
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) } // and what it runs, such as a check
 	cmd.WaitDelay = cliEnd
 	printed, complained := &bounded{most: maxPrinted}, &ending{most: maxComplained}
 	cmd.Stdout, cmd.Stderr = printed, complained

@@ -79,9 +79,10 @@ func TestCLIIsOfThisPfard(t *testing.T) {
 	if c := newCLI(o); c.program != "" { // there is none beside a test
 		t.Errorf("it finds %s", c.program)
 	}
+	t.Setenv("PATH", "/x/bin")
 	env := strings.Join(environmentOf(o), "\n")
 	for _, want := range []string{
-		"HOME=", "PFAR_RUN_DIR=/run/x", "PFAR_STATE_DIR=/state/x", "PFAR_CONFIG_DIR=/etc/x/mcp.d:/usr/x",
+		"HOME=", "PATH=/x/bin", "PFAR_RUN_DIR=/run/x", "PFAR_STATE_DIR=/state/x", "PFAR_CONFIG_DIR=/etc/x/mcp.d:/usr/x",
 		"PFAR_SERVERS_DIR=/srv/x",
 	} {
 		if !strings.Contains(env, want) {

@@ -56,6 +56,7 @@ type console struct {
 	audit   trail.Dir
 	limit   *rate.Limiter // of orders: each may write audit records
 	ordered chan struct{} // holds one while an order is carried out
+	asks    *rate.Limiter // of questions for files
 	handing chan struct{} // holds one for each question while it is answered with files
 	log     *slog.Logger
 	end     context.CancelFunc
@@ -101,6 +102,7 @@ const nobody = -1
 func newConsole(uid int, log *slog.Logger, pfard consoleSource, records trail.Dir) *console {
 	return &console{
 		uid: uid, log: log, limit: rate.NewLimiter(rate.Every(2*time.Second), 30), pfard: pfard, audit: records,
+		asks:    rate.NewLimiter(20, 100), // each open page of the audit asks every few seconds
 		ordered: make(chan struct{}, 1), handing: make(chan struct{}, maxHanding),
 		conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
 	}
@@ -236,17 +238,16 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 		answer(attach.Ordered{Error: "another order is being carried out; try again"})
 		return
 	}
-	if !s.limit.Allow() {
+	if o.Act != attach.OrderChallenge && !s.limit.Allow() { // a nonce writes no record
 		<-s.ordered
 		answer(attach.Ordered{Error: "there were many orders; try again in a minute"})
 		return
 	}
 	go func() {
-		defer func() { <-s.ordered }()
 		done, err := s.pfard.order(ctx, control.Peer{UID: s.uid}, o)
+		<-s.ordered // before the answer: the order that a nonce is for may follow at once
 		if err != nil {
-			answer(attach.Ordered{Error: printable(err.Error())})
-			return
+			done = attach.Ordered{Error: printable(err.Error())}
 		}
 		answer(done)
 	}()
@@ -261,12 +262,18 @@ const maxHanding = 2
 
 // hands opens files and passes them to the process, for maxHanding questions at a time.
 func (s *console) hands(conn *attach.Conn, q attach.Question, open opener) {
+	refuse := func(why string) {
+		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &attach.Records{Question: q, Error: why}}})
+	}
 	select {
 	case s.handing <- struct{}{}:
 	default:
-		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{
-			Records: &attach.Records{Question: q, Error: "pfard hands over other files; try again"},
-		}})
+		refuse("pfard hands over other files; try again")
+		return
+	}
+	if !s.asks.Allow() {
+		<-s.handing
+		refuse("there were many questions; try again in a minute")
 		return
 	}
 	go func() {
@@ -295,7 +302,7 @@ const viewTime = 6 * time.Second
 
 // view opens what the process is to show.
 func (s *console) view(ctx context.Context, v attach.View) (files []*os.File, r attach.Records, err error) {
-	ctx, cancel := context.WithTimeout(ctx, viewTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, viewTime, errors.New("it takes pfard too long; try again"))
 	defer cancel()
 	file, more, err := s.pfard.view(ctx, control.Peer{UID: s.uid}, v)
 	if file != nil {

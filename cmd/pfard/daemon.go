@@ -179,7 +179,7 @@ func (d *daemon) reload() {
 	policies := d.options.dirs.Policies()
 	files, diags := d.policy.read(policies, d.log, func(next *gate.Policy) error { return d.audit.policies(policies, next) })
 	diags = append(diags[:len(diags):len(diags)], d.inspectors.inspect()...)
-	d.reader.dropIns = set.Of
+	d.reader.fileRoles = fileRoles{set.Of, set.Hidden}
 	d.reader.diagnostics = append(d.reader.describe(files, diags), d.reader.describe(set.Files, set.Diags)...)
 	d.reader.diagnostics = append(d.reader.diagnostics, d.reader.describe(d.tokens.signIns.read())...)
 	lacked := slices.Clone(diags)

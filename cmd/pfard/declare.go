@@ -45,11 +45,12 @@ func (w declarer) answer(p control.Peer, q control.Request) (r *control.Declared
 	case q.Verb == control.Declare && len(q.Text.New) == 0:
 		return nil, fmt.Errorf("%w: a declaration without text", control.ErrInvalid)
 	}
+	by := audit.Record{User: fmt.Sprintf("uid %d", p.UID)}
 	err = w.do(func() (err error) {
 		if q.Verb == control.Declare {
-			r, err = w.declare(p, q)
+			r, err = w.declare(by, q)
 		} else {
-			r, err = w.undeclare(p, q)
+			r, err = w.undeclare(by, q)
 		}
 		return err
 	})
@@ -64,8 +65,8 @@ type owned struct {
 	masked bool
 }
 
-// declare checks a text as part of all declarations, and writes it if nothing is wrong.
-func (w declarer) declare(p control.Peer, q control.Request) (*control.Declared, error) {
+// declare checks a text as part of all declarations, and writes it if nothing is wrong. by says who asks for it.
+func (w declarer) declare(by audit.Record, q control.Request) (*control.Declared, error) {
 	now, err := w.load("", nil)
 	if err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func (w declarer) declare(p control.Peer, q control.Request) (*control.Declared,
 	if !r.Sound() || q.Text.Dry {
 		return r, nil
 	}
-	if err := w.record(p, q, file, r.Digest); err != nil {
+	if err := w.record(by, q, file, r.Digest); err != nil {
 		return nil, err
 	}
 	if err := past.note(q, now, then); err != nil {
@@ -115,7 +116,7 @@ func (w declarer) declare(p control.Peer, q control.Request) (*control.Declared,
 }
 
 // allow adds a host to what the owner's file lets a server reach.
-func (w declarer) allow(p control.Peer, server string, entry egress.Endpoint) error {
+func (w declarer) allow(by audit.Record, server string, entry egress.Endpoint) error {
 	now, err := w.load("", nil)
 	if err != nil {
 		return err
@@ -139,7 +140,7 @@ func (w declarer) allow(p control.Peer, server string, entry egress.Endpoint) er
 		return fmt.Errorf("adding %s to %s: %w", entry, s.File, err)
 	}
 	next := control.Text{New: then, Old: control.DigestOf(text)}
-	r, err := w.declare(p, control.Request{Verb: control.Declare, Server: server, Text: &next})
+	r, err := w.declare(by, control.Request{Verb: control.Declare, Server: server, Text: &next})
 	if err != nil || r.Done {
 		return err
 	}
@@ -153,7 +154,7 @@ func (w declarer) allow(p control.Peer, server string, entry egress.Endpoint) er
 
 // undeclare removes the owner's file, and has a link to /dev/null in its place where another declaration of that server
 // would count then.
-func (w declarer) undeclare(p control.Peer, q control.Request) (*control.Declared, error) {
+func (w declarer) undeclare(by audit.Record, q control.Request) (*control.Declared, error) {
 	now, err := w.load("", nil)
 	if err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (w declarer) undeclare(p control.Peer, q control.Request) (*control.Declare
 		r.Digest = file.digest()
 		return r, nil
 	}
-	if err := w.record(p, q, file, ""); err != nil {
+	if err := w.record(by, q, file, ""); err != nil {
 		return nil, err
 	}
 	mask := ""
@@ -318,12 +319,10 @@ func (w declarer) judge(now, then declaration.Set, name, file string) (diags hcl
 }
 
 // record writes down who changes what before it is done.
-func (w declarer) record(p control.Peer, q control.Request, file owned, next string) error {
-	err := w.audit.append(audit.Record{
-		Kind: audit.Declaration, Method: string(q.Verb), Server: q.Server, Subject: file.path,
-		Old: file.digest(), New: next, User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked",
-	})
-	if err != nil {
+func (w declarer) record(by audit.Record, q control.Request, file owned, next string) error {
+	by.Kind, by.Method, by.Server, by.Subject = audit.Declaration, string(q.Verb), q.Server, file.path
+	by.Old, by.New, by.Outcome = file.digest(), next, "asked"
+	if err := w.audit.append(by); err != nil {
 		return fmt.Errorf("%w; without a record no declaration is changed", err)
 	}
 	return nil

@@ -69,7 +69,7 @@ func (o *operators) invitable(one passkey.Operator, fresh bool, origin string, o
 	case one.Role == "":
 		return fmt.Errorf("%q is a new operator: add --role look, --role approve or --role change", one.Name)
 	case !slices.Contains(passkey.Roles, one.Role):
-		return fmt.Errorf("there is no role %.40q; use look, approve or change", one.Role)
+		return fmt.Errorf(unknownRole, one.Role)
 	case origin == "":
 		const words = "%q has no passkey yet: add the console's address, such as --at https://pfar.example.com:7443"
 		return fmt.Errorf(words, one.Name)

@@ -27,7 +27,7 @@ func main() {
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:7417", "loopback `address` of the MCP endpoint; port 0 takes a free one")
 	flag.StringVar(&o.metrics, "metrics", "", "loopback `address` of Prometheus metrics, such as 127.0.0.1:9464; none if empty")
 	flag.Func("page-port", "`port` of one-time pages, 19275 to 19338; by default each has a free one", o.pagePort)
-	flag.StringVar(&o.console.address, "console", "", "with --local: `address` of the console for other machines")
+	flag.StringVar(&o.console.address, "console", "", "with --local: `address` of the remote console")
 	flag.StringVar(&o.console.certificate, "console-cert", "", "`file` of that console's certificate")
 	flag.StringVar(&o.console.key, "console-key", "", "`file` of that certificate's private key")
 	failed := flag.String("failed", "", "tell the owner that the server of this `name` has failed, and end; for pfar-failed@.service")

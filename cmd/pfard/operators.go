@@ -30,7 +30,7 @@ const (
 	invitationLife = time.Hour
 )
 
-// operators are the people who may sign in at the console for other machines, and who is invited there. The file
+// operators are the people who may sign in at the remote console, and who is invited there. The file
 // outlives pfard, and invitations do not.
 type operators struct {
 	path  string
@@ -52,7 +52,7 @@ func newOperators(path string, records *auditor, log *slog.Logger) *operators {
 		o.list, err = parseOperators(text)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		const format = "nobody can sign in at the console for other machines, as the list of operators cannot be " +
+		const format = "nobody can sign in at the remote console, as the list of operators cannot be " +
 			"read: %w; to begin anew, remove %s, start pfar again and invite the operators"
 		o.broken = fmt.Errorf(format, err, path)
 		log.Error("reading the list of operators", "error", err)
@@ -189,6 +189,38 @@ func (o *operators) dismiss(by audit.Record, name string) error {
 		return err
 	})
 }
+
+// changeRole gives an operator who has a passkey another role, which an open invitation says from then on, too.
+func (o *operators) changeRole(by audit.Record, name string, role passkey.Role) error {
+	return o.change(func() error {
+		one := passkey.Find(o.list, name)
+		switch {
+		case !slices.Contains(passkey.Roles, role):
+			return fmt.Errorf("%w: "+unknownRole, control.ErrInvalid, role)
+		case len(one.Keys) == 0:
+			return fmt.Errorf("%w: no operator %q has a passkey", control.ErrInvalid, name)
+		}
+		by.Method, by.Subject, by.Old, by.New = "change-role", name, string(one.Role), string(role)
+		if err := o.record(by); err != nil {
+			return err
+		}
+		one.Role = role
+		if err := o.putOne(one); err != nil {
+			return err
+		}
+		invited := o.open()
+		for i := range invited {
+			if invited[i].Operator == name {
+				invited[i].Role = role
+			}
+		}
+		o.invited = invited
+		return nil
+	})
+}
+
+// unknownRole is the error of a role that there is not.
+const unknownRole = "there is no role %.40q; use look, approve or change"
 
 // change calls by with o.mu held, and tells of what may have changed. A list that cannot be read is not replaced.
 func (o *operators) change(by func() error) error {

@@ -28,15 +28,16 @@ const consoleAt = "https://pfar.example.com:7443"
 // peopleBench has a daemon's operators and a clock that stands still.
 type peopleBench struct {
 	*operators
-	t     *testing.T
-	d     *daemon
-	clock atomic.Int64 // seconds
+	t       *testing.T
+	d       *daemon
+	changed chan struct{}
+	clock   atomic.Int64 // seconds
 }
 
 func newPeople(t *testing.T) *peopleBench {
 	t.Helper()
-	d, _, _ := fixture(t)
-	b := &peopleBench{operators: d.clientele.operators, t: t, d: d}
+	d, _, changed := fixture(t)
+	b := &peopleBench{operators: d.clientele.operators, t: t, d: d, changed: changed}
 	b.clock.Store(time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC).Unix())
 	b.now = func() time.Time { return time.Unix(b.clock.Load(), 0) }
 	return b
@@ -58,11 +59,18 @@ func (b *peopleBench) link(name string, role passkey.Role) string {
 // join invites an operator, and enrolls a passkey.
 func (b *peopleBench) join(name string, role passkey.Role) passkey.Key {
 	b.t.Helper()
-	k := passkeytest.New(b.t, consoleAt).Key()
+	return b.holds(name, role).Key()
+}
+
+// holds is join that returns what signs with the passkey.
+func (b *peopleBench) holds(name string, role passkey.Role) *passkeytest.Authenticator {
+	b.t.Helper()
+	a := passkeytest.New(b.t, consoleAt)
+	k := a.Key()
 	if err := b.enroll(audit.Record{}, b.link(name, role), &k); err != nil {
 		b.t.Fatalf("enrolling %q: %v", name, err)
 	}
-	return k
+	return a
 }
 
 // words says who is an operator, and who is invited: "alice look 2, bob change 1; carol".
@@ -92,7 +100,7 @@ func (b *peopleBench) want(words string) {
 // recorded are the changes of operators in the audit.
 func (b *peopleBench) recorded() (list []string) {
 	b.t.Helper()
-	changes := []string{"invite-operator", "enroll-passkey", "dismiss-operator"}
+	changes := []string{"invite-operator", "enroll-passkey", "dismiss-operator", "change-role"}
 	for _, r := range b.d.audit.recorded(b.t, ownChain) {
 		if r.Kind == audit.Policy && slices.Contains(changes, r.Method) {
 			words := []string{r.Method, r.Subject, r.User, r.Channel, r.Old + ">" + r.New, r.Outcome}
@@ -239,6 +247,59 @@ func TestDismiss(t *testing.T) {
 	}
 }
 
+// TestChangeRole: an operator with a passkey has another role at once and after a restart of pfard, without an
+// invitation; an open one says so as well. Nobody else has one.
+func TestChangeRole(t *testing.T) {
+	b := newPeople(t)
+	b.join("alice", passkey.Change)
+	b.join("bob", passkey.Look)
+	b.link("bob", "")
+	b.link("carol", passkey.Change)
+	before := len(b.recorded())
+	for _, c := range []struct {
+		name string
+		role passkey.Role
+		want string
+	}{
+		{"", passkey.Look, "has a passkey"}, {"dora", passkey.Look, "has a passkey"},
+		{"carol", passkey.Look, "has a passkey"}, {"alice", "", "use look, approve or change"},
+		{"alice", "owner", "use look, approve or change"},
+	} {
+		err := b.changeRole(byUser, c.name, c.role)
+		if !errors.Is(err, control.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q %q: %v, want %q", c.name, c.role, err, c.want)
+		}
+	}
+	b.want("alice change 1, bob look 1; bob look, carol change")
+	if got := b.recorded(); len(got) != before {
+		t.Errorf("recorded are %q", got)
+	}
+	told := 0
+	b.told = func() { told++ }
+	for name, role := range map[string]passkey.Role{"alice": passkey.Look, "bob": passkey.Approve} {
+		if err := b.changeRole(byUser, name, role); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.want("alice look 1, bob approve 1; bob approve, carol change")
+	if list, _ := newOperators(b.path, nil, b.d.log).admitted(); len(list) != 2 || told != 2 ||
+		passkey.Find(list, "alice").Role != passkey.Look {
+		t.Errorf("the file has %+v, and the gateway was told %d times", list, told)
+	}
+	const recorded = "change-role alice uid 1000 cli change>look requested"
+	if got := b.recorded(); !slices.Contains(got, recorded) || len(got) != before+2 {
+		t.Errorf("recorded are %q", got)
+	}
+	if err := b.d.audit.own.End(); err != nil { // nothing can be recorded any more
+		t.Fatal(err)
+	}
+	err := b.changeRole(byUser, "alice", passkey.Change)
+	if err == nil || !strings.Contains(err.Error(), "without a record") {
+		t.Errorf("without a record: %v", err)
+	}
+	b.want("alice look 1, bob approve 1; bob approve, carol change")
+}
+
 // TestOperatorsAreRecorded: each change is in the audit before it is made, without a key, and is not made where it
 // cannot be recorded.
 func TestOperatorsAreRecorded(t *testing.T) {
@@ -298,7 +359,10 @@ func TestOperatorVerbs(t *testing.T) {
 	}
 	alice := control.SettingUp{Operator: &control.Invited{Name: "alice", Role: passkey.Look, Origin: consoleAt}}
 	invite := control.Request{Verb: control.Invite, SettingUp: alice}
-	requests := []control.Request{{Verb: control.Operators}, invite, {Verb: control.Dismiss, SettingUp: alice}}
+	requests := []control.Request{
+		{Verb: control.Operators}, invite, {Verb: control.Dismiss, SettingUp: alice},
+		{Verb: control.ChangeRole, SettingUp: alice},
+	}
 	for _, q := range requests {
 		if r, err := ask(control.Peer{UID: os.Getuid() + 4711}, q); !errors.Is(err, control.ErrDenied) || r.Link != "" {
 			t.Errorf("%s by somebody else: %+v, %v", q.Verb, r, err)
@@ -307,7 +371,7 @@ func TestOperatorVerbs(t *testing.T) {
 			t.Errorf("the gateway may ask for %s", q.Verb)
 		}
 	}
-	for _, verb := range []control.Verb{control.Invite, control.Dismiss} {
+	for _, verb := range []control.Verb{control.Invite, control.Dismiss, control.ChangeRole} {
 		if _, err := ask(operator(), control.Request{Verb: verb}); !errors.Is(err, control.ErrInvalid) {
 			t.Errorf("%s without a name: %v", verb, err)
 		}

@@ -27,7 +27,7 @@ type options struct {
 	dirs         control.Dirs
 }
 
-// remoteConsole is where a local pfard's console for other machines listens, with the files of its certificate and key.
+// remoteConsole is where a local pfard's remote console listens, with the files of its certificate and key.
 // The zero value is none.
 type remoteConsole struct{ address, certificate, key string }
 
@@ -43,7 +43,7 @@ func (c remoteConsole) check(local bool, uid int) error {
 	case c.address == "" || c.certificate == "" || c.key == "":
 		return errors.New("--console, --console-cert and --console-key go together: give all three")
 	case uid == 0:
-		return errors.New("root's pfard serves no console for other machines, since its process would be root's: " +
+		return errors.New("root's pfard serves no remote console, since its process would be root's: " +
 			"run pfar up as another user, or install pfar")
 	case err != nil:
 		return fmt.Errorf("reading --console %q: want an address and a port, such as 0.0.0.0:7443: %w", c.address, err)

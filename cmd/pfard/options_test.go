@@ -40,7 +40,7 @@ func certified(t *testing.T) (certificate, key string) {
 	return write("cert.pem", "CERTIFICATE", made), write("key.pem", "PRIVATE KEY", encoded)
 }
 
-// TestRemoteConsoleOptions: what the console for other machines lacks is told before anything runs, with what to write.
+// TestRemoteConsoleOptions: what the remote console lacks is told before anything runs, with what to write.
 func TestRemoteConsoleOptions(t *testing.T) {
 	certificate, key := certified(t)
 	_, other := certified(t)

@@ -24,6 +24,7 @@ type orders struct {
 	logins    *logins
 	consoles  *consoles
 	commands  *commands
+	checkup   *checkup
 }
 
 // wake starts a server that sleeps, for a call, and returns when its launcher is under way, or with the reason why it

@@ -68,7 +68,7 @@ func (u *taskUnits) forgetPage(unit string) {
 }
 
 // paged is the conversation with the process of a page. Each has one: what comes again is of an earlier pfard, and
-// ends, unless it serves the console for other machines.
+// ends, unless it serves the remote console.
 func (u *taskUnits) paged(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
 	if p.Remote {
 		u.remotely(conn)
@@ -89,7 +89,7 @@ func (u *taskUnits) paged(conn *attach.Conn, p systemd.Process, hello *attach.He
 	return nil
 }
 
-// remotely is the conversation with the process of the console for other machines. One that comes again takes the place
+// remotely is the conversation with the process of the remote console. One that comes again takes the place
 // of its earlier connection.
 func (u *taskUnits) remotely(conn *attach.Conn) {
 	u.mu.Lock()
@@ -106,6 +106,7 @@ func (u *taskUnits) remotely(conn *attach.Conn) {
 type localPages struct {
 	runner *local.Runner
 	dirs   control.Dirs
+	pfar   runner // runs pfar's own program
 }
 
 func (l localPages) runPage(ctx context.Context, instance string, talk pageTalk) error {
@@ -130,7 +131,7 @@ func (l localPages) serve(ctx context.Context, talk pageTalk, run func(theirs *o
 	return err
 }
 
-// keepConsole has the process of the console for other machines run as long as pfard does, if there is to be one.
+// keepConsole has the process of the remote console run as long as pfard does, if there is to be one.
 func (l localPages) keepConsole(at remoteConsole, talk pageTalk) {
 	if at == (remoteConsole{}) {
 		return

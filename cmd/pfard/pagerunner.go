@@ -8,8 +8,9 @@ import (
 )
 
 // pageRunner runs the process of a page or of a user's console, and calls talk with the conversation. It returns when
-// the process has ended.
+// the process has ended. It also runs the checks that consoles show.
 type pageRunner interface {
+	checkRunner
 	runPage(ctx context.Context, instance string, talk pageTalk) error
 	runConsole(ctx context.Context, uid int, talk pageTalk) error
 }

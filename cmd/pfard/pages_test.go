@@ -25,6 +25,9 @@ type browsed struct {
 	silent bool
 }
 
+// runChecks finds nothing.
+func (b *browsed) runChecks(context.Context) ([]byte, error) { return []byte("[]"), b.fail }
+
 // browser is one page's process, and the person before it.
 type browser struct {
 	conn     *attach.Conn

@@ -39,11 +39,17 @@ type reader struct {
 
 	declared    []declaration.Server // without mistakes
 	diagnostics []control.Diagnostic
-	dropIns     map[string]string // by file: its declaration
-	unread      bool              // the declarations cannot be read: what is known is of before
+	fileRoles
+	unread bool // the declarations cannot be read: what is known is of before
 
 	mistakesTold
 	status func(words string) // shows words in the status line of pfard's own unit
+}
+
+// fileRoles tells of files that are not the declaration of a server by themselves.
+type fileRoles struct {
+	dropIns map[string]string // by file: its declaration
+	hidden  map[string]string // by file that does not count: the one that stands for it
 }
 
 // mistakesTold are those that an administrator was told.

@@ -19,8 +19,9 @@ type taskUnits struct {
 	link   *systemd.Link
 	hold   *hold
 	tokens *tokens
+	run    string // the directory of pfard's sockets
 
-	remote pageTalk // with the process of the console for other machines, which systemd starts by its socket
+	remote pageTalk // with the process of the remote console, which systemd starts by its socket
 
 	mu      sync.Mutex
 	errands map[string]errand   // by unit of the first two

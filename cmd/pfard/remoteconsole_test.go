@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/policies/passkey/passkeytest"
@@ -17,7 +20,7 @@ import (
 	"github.com/pfar/pfar/units/systemd"
 )
 
-// remoteEnd is the process of the console for other machines: the test.
+// remoteEnd is the process of the remote console: the test.
 type remoteEnd struct {
 	*attach.Conn
 	t *testing.T
@@ -68,21 +71,17 @@ func (e *remoteEnd) knows(fits func(attach.Known) bool) attach.Known {
 	}
 }
 
-// orders returns the answer to an order. pfard may still be busy with the one before.
+// orders returns the answer to an order.
 func (e *remoteEnd) orders(o attach.Order) *attach.Ordered {
 	e.t.Helper()
-	for {
-		if err := e.Send(attach.Message{PageTalk: attach.PageTalk{Order: &o}}); err != nil {
-			e.t.Fatal(err)
-		}
-		m, _ := e.next(func(m attach.Message) bool { return m.Ordered != nil })
-		if !strings.Contains(m.Ordered.Error, "another order") {
-			return m.Ordered
-		}
+	if err := e.Send(attach.Message{PageTalk: attach.PageTalk{Order: &o}}); err != nil {
+		e.t.Fatal(err)
 	}
+	m, _ := e.next(func(m attach.Message) bool { return m.Ordered != nil })
+	return m.Ordered
 }
 
-// asks returns the answer to a question about files, likewise.
+// asks returns the answer to a question about files. pfard may still be busy with the one before.
 func (e *remoteEnd) asks(question attach.PageTalk) (*attach.Records, []*os.File) {
 	e.t.Helper()
 	for {
@@ -96,8 +95,8 @@ func (e *remoteEnd) asks(question attach.PageTalk) (*attach.Records, []*os.File)
 	}
 }
 
-// TestRemoteConsole: the console for other machines learns at once who is an operator and who is invited, adds
-// passkeys, and reads the audit. It gives no other order and gets no log.
+// TestRemoteConsole: the remote console learns at once who is an operator and who is invited, adds
+// passkeys, and reads the audit. Without a signature it gives no other order, and it gets no log.
 func TestRemoteConsole(t *testing.T) {
 	b := newPeople(t)
 	b.d.servePages(&browsed{})
@@ -114,10 +113,14 @@ func TestRemoteConsole(t *testing.T) {
 	e.next(func(m attach.Message) bool { return m.Report })
 	for _, act := range []string{
 		"", attach.OrderSecrets, attach.OrderStart, attach.OrderStop, attach.OrderRestart, attach.OrderAllow,
-		attach.OrderAdd, attach.OrderClient, string(control.Invite), string(control.Dismiss),
+		attach.OrderAdd, attach.OrderClient, attach.OrderLearn, attach.OrderImport, string(control.Invite), string(control.Dismiss),
 	} {
-		got := e.orders(attach.Order{Act: act, Server: "b", Client: "bob", Servers: "*", Host: "evil.example:443"})
-		if !strings.Contains(got.Error, control.ErrDenied.Error()) || got.Link+got.Token != "" {
+		o := attach.Order{Act: act, Server: "b", Client: "bob", Servers: "*", Host: "evil.example:443"}
+		got, want := e.orders(o), passkey.ErrElsewhere
+		if o.Elsewhere() {
+			want = passkey.ErrUnproven
+		}
+		if got.Error != fmt.Sprintf("%s: %s", control.ErrDenied, want) || got.Link+got.Token+got.Nonce != "" {
 			t.Errorf("the order %q: %+v", act, got)
 		}
 	}
@@ -146,6 +149,21 @@ func TestRemoteConsole(t *testing.T) {
 	}
 }
 
+// TestManyQuestions: a console gets files only so often.
+func TestManyQuestions(t *testing.T) {
+	b := newPeople(t)
+	c := newRemoteConsole(b.d)
+	c.asks = rate.NewLimiter(0, 1)
+	e := withRemote(t, c.talk)
+	question := attach.PageTalk{Audit: &attach.Question{Number: 8}}
+	if r, files := e.asks(question); r.Error != "" || len(files) != 1 {
+		t.Errorf("at first it gets %+v", r)
+	}
+	if r, files := e.asks(question); !strings.Contains(r.Error, "many questions") || r.Number != 8 || len(files) > 0 {
+		t.Errorf("then it gets %+v", r)
+	}
+}
+
 // TestOperatorsAreNotForUsers: the console of a user neither learns who the operators are, nor adds a passkey.
 func TestOperatorsAreNotForUsers(t *testing.T) {
 	b := newPeople(t)
@@ -164,7 +182,7 @@ func TestOperatorsAreNotForUsers(t *testing.T) {
 	b.want("bob change 1; alice look")
 }
 
-// TestRemoteConsoleComesAgain: pfard did not ask for the process of the console for other machines, which comes also
+// TestRemoteConsoleComesAgain: pfard did not ask for the process of the remote console, which comes also
 // after a restart of pfard, and takes the place of its earlier connection.
 func TestRemoteConsoleComesAgain(t *testing.T) {
 	b := newPeople(t)

@@ -149,7 +149,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	d.fleet.units = localUnits{runner: r}
 	errands := localErrands{d.tokens, r}
 	d.tokens.runs, d.orders.logins.runs = errands, errands
-	pages := localPages{r, o.dirs}
+	pages := localPages{r, o.dirs, d.orders.commands.run}
 	d.servePages(pages)
 	d.orders.installs.jobs.Run(r)
 	owner := &telling{ctx: ctx, hook: hook{path: o.dirs.OnFailure(), log: log}}

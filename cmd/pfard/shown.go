@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/pfar/pfar/policies/access"
-	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/chores"
 	"github.com/pfar/pfar/units/control"
@@ -23,21 +21,6 @@ func (s shown) order(ctx context.Context, p control.Peer, o attach.Order) (attac
 	return s.ordered(ctx, p, o)
 }
 
-func (s shown) logPath(server string) (path string, err error) {
-	err = s.do(func() error {
-		one := s.fleet.servers[server]
-		switch {
-		case one == nil || one.want == nil:
-			return fmt.Errorf("%w: %q", control.ErrNoServer, server)
-		case !s.options.local:
-			return fmt.Errorf("%w: it is in the journal; pfar logs %s shows it", control.ErrInvalid, server)
-		}
-		path = s.fleet.runner.Log(server)
-		return nil
-	})
-	return path, err
-}
-
 func (s shown) known() attach.Known {
 	return attach.Known{
 		Offers: offersOf(s.orders.flows.services()), Clients: s.clients(), Programs: chores.There(s.orders.commands.home),
@@ -50,30 +33,6 @@ func (s shown) clients() []attach.Client {
 		return nil
 	}
 	return clientsOf(list)
-}
-
-// shownRemotely is the consoleSource of the console for other machines. Operators sign in there and sign each act with
-// their passkeys, so that the gateway knows who acts; pfard does not, and takes no order but a passkey.
-type shownRemotely struct{ shown }
-
-// newRemoteConsole is the console for other machines. Its processes follow one another.
-func newRemoteConsole(d *daemon) *console {
-	return newConsole(nobody, d.log, shownRemotely{shown{d}}, d.audit.dir)
-}
-
-func (s shownRemotely) known() attach.Known {
-	k := attach.Known{Clients: s.clients()}
-	k.Operators, k.Invitations = s.clientele.operators.admitted()
-	return k
-}
-
-// order adds a passkey to an operator who is invited.
-func (s shownRemotely) order(_ context.Context, _ control.Peer, o attach.Order) (done attach.Ordered, err error) {
-	if o.Act != attach.OrderEnroll {
-		const words = "%w: the console for other machines adds passkeys, and orders nothing else of pfard"
-		return done, fmt.Errorf(words, control.ErrDenied)
-	}
-	return done, s.clientele.operators.enroll(audit.Record{Channel: byConsole}, o.Nonce, o.Key)
 }
 
 // clientsOf are the clients as a console shows them, with those that are built in.

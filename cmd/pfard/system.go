@@ -332,7 +332,7 @@ func newAttachments(d *daemon, link *systemd.Link, limits *local.UnitScopes) *at
 		budgets:  map[string]*rate.Limiter{},
 		talks:    d.bridges,
 		tasks: &taskUnits{
-			log: d.log, link: link, hold: d.hold, tokens: d.tokens,
+			log: d.log, link: link, hold: d.hold, tokens: d.tokens, run: dirs.Run,
 			errands: map[string]errand{}, pages: map[string]pageTalk{},
 		},
 	}

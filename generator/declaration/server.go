@@ -79,12 +79,6 @@ type written struct {
 	sources []Origin
 }
 
-// Origin is a file, and the keys whose values it gives: "sandbox.state".
-type Origin struct {
-	File string   `json:"file"`
-	Keys []string `json:"keys"`
-}
-
 // Find returns the server of a name.
 func Find(servers []Server, name string) (Server, bool) {
 	i := slices.IndexFunc(servers, func(s Server) bool { return s.Name == name })
@@ -103,9 +97,6 @@ func (s *Server) VaultKeys() (keys []string) {
 	}
 	return keys
 }
-
-// Origins are the files of the declaration, its own and then its drop-ins in the order in which they change it.
-func (s *Server) Origins() []Origin { return s.sources }
 
 // Place returns where the file gives a key: "command", "sandbox.state", or one entry of a list, "args[0]". It is the
 // file's start for what the file leaves out, so that a diagnostic about a default has a subject too.

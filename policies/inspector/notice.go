@@ -69,8 +69,8 @@ func (e External) Address(key string) (address string, bearer bool) {
 	return strings.ReplaceAll(e.URL, keyMark, url.QueryEscape(key)), false
 }
 
-// Waiting is what a notice says. It has the owner's names, tools' names of letters, digits, dashes and underscores, and
-// words of pfar's; nothing else that a server or a model has written.
+// Waiting is what a notice says. It has the owner's names, tools' names of letters, digits, dashes and underscores,
+// links to the owner's console, and words of pfar's; nothing else that a server or a model has written.
 type Waiting struct {
 	Version int           `json:"version"` // 1
 	Count   int           `json:"waiting"` // calls that nobody has been told of before
@@ -86,6 +86,7 @@ type WaitingCall struct {
 	Server string `json:"server"`
 	Tool   string `json:"tool,omitempty"` // "": it is no tool, or its name might be read as more than a name
 	Effect string `json:"effect"`         // as gate.Effect has it
+	Link   string `json:"link,omitempty"` // opens it at the remote console; "": there is none
 }
 
 // PlainName returns the name of a tool if nobody can read more than a name in it, and else nothing. It has no dot and
@@ -106,7 +107,15 @@ func (w Waiting) Title() string {
 	return fmt.Sprintf("pfar: %d calls wait for approval", w.Count)
 }
 
-// Text names the calls, one a line.
+// Link opens the call that a notice is about; "": it is about several, or there is no link.
+func (w Waiting) Link() string {
+	if w.Count != 1 || len(w.Calls) != 1 {
+		return ""
+	}
+	return w.Calls[0].Link
+}
+
+// Text names the calls, one a line, each with its link on the next line.
 func (w Waiting) Text() string {
 	var lines []string
 	for _, c := range w.Calls {
@@ -115,6 +124,9 @@ func (w Waiting) Text() string {
 			what += "." + c.Tool
 		}
 		lines = append(lines, fmt.Sprintf("%s calls %s (%s)", c.Client, what, effectWords(c.Effect)))
+		if c.Link != "" {
+			lines = append(lines, c.Link)
+		}
 	}
 	if more := w.Count - len(w.Calls); more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))

@@ -66,16 +66,24 @@ func TestNoticeDeclared(t *testing.T) {
 
 // TestNoticeSays: a notice counts the calls and names the first ones, and no name of a stranger's reads as more.
 func TestNoticeSays(t *testing.T) {
-	one := Waiting{Count: 1, Calls: []WaitingCall{{"laptop", "mail", "send", "irreversible"}}}
+	one := Waiting{Count: 1, Calls: []WaitingCall{{"laptop", "mail", "send", "irreversible", ""}}}
 	if one.Title() != "pfar: a call waits for approval" || one.Text() != "laptop calls mail.send (irreversible)" {
 		t.Errorf("%q, %q", one.Title(), one.Text())
 	}
 	more := Waiting{Count: 9, Calls: []WaitingCall{
-		{"laptop", "mail", "", "none"}, {"desk", "notes", "add", "reversible"},
+		{"laptop", "mail", "", "none", ""}, {"desk", "notes", "add", "reversible", ""},
 	}}
 	if want := "laptop calls mail (only reads)\ndesk calls notes.add (reversible)\nand 7 more"; more.Text() != want ||
 		more.Title() != "pfar: 9 calls wait for approval" {
 		t.Errorf("%q, %q", more.Title(), more.Text())
+	}
+	const link = "https://pfar.test:7443/call/id"
+	one.Calls[0].Link, more.Calls[1].Link = link, link
+	if one.Link() != link || one.Text() != "laptop calls mail.send (irreversible)\n"+link {
+		t.Errorf("with a link: %q, %q", one.Link(), one.Text())
+	}
+	if more.Link() != "" || !strings.Contains(more.Text(), "desk calls notes.add (reversible)\n"+link+"\nand 7 more") {
+		t.Errorf("several with a link: %q, %q", more.Link(), more.Text())
 	}
 	for name, want := range map[string]string{
 		"send_email-2": "send_email-2", "": "", "evil.example": "", "a/b": "", "send\nnow": "", "sénd": "",

@@ -59,6 +59,34 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
+// TestConsole: links are of the console that most passkeys are for, and only passkeys that let somebody in count.
+func TestConsole(t *testing.T) {
+	of := func(role passkey.Role, origins ...string) passkey.Operator {
+		o := passkey.Operator{Name: "alice", Role: role}
+		for _, origin := range origins {
+			o.Keys = append(o.Keys, passkey.Key{Origin: origin})
+		}
+		return o
+	}
+	const a, b = "https://a.test", "https://b.test"
+	for name, one := range map[string]struct {
+		all  []passkey.Operator
+		want string
+	}{
+		"nobody":            {nil, ""},
+		"no passkey":        {[]passkey.Operator{of(passkey.Change)}, ""},
+		"one":               {[]passkey.Operator{of(passkey.Look, b)}, b},
+		"most":              {[]passkey.Operator{of(passkey.Look, a, b), of(passkey.Approve, b)}, b},
+		"as many":           {[]passkey.Operator{of(passkey.Look, b, a)}, a},
+		"no role":           {[]passkey.Operator{of("", a, a), of(passkey.Look, b)}, b},
+		"nobody has a role": {[]passkey.Operator{of("owner", a)}, ""},
+	} {
+		if got := passkey.Console(one.all); got != one.want {
+			t.Errorf("%s: %q, want %q", name, got, one.want)
+		}
+	}
+}
+
 // TestChallenge: acts that differ in anything have other challenges.
 func TestChallenge(t *testing.T) {
 	seen := map[string]passkey.Act{}

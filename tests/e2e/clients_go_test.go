@@ -60,7 +60,7 @@ func (p *pfar) startGo(t *testing.T, r *run) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 		defer cancel()
 		if err := p.runGo(ctx, r); err != nil {
 			r.say("error", err.Error())

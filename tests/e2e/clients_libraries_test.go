@@ -167,7 +167,7 @@ func (p *pfar) connectMark(ctx context.Context, r *run, h *heard) (library, erro
 	if err != nil {
 		return nil, err
 	}
-	var options []markclient.ClientOption
+	options := []markclient.ClientOption{markclient.WithDiscoverTimeout(soon)} // a busy machine takes more than its 5 s
 	if !r.modern() {
 		//lint:ignore SA1019 both generations of the protocol are tested
 		options = append(options, markclient.WithLegacyProtocolOnly())

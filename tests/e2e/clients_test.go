@@ -71,7 +71,7 @@ func (r *run) say(step string, value any) {
 // awaitAll returns when each run has said the step, or ends the test with what they said instead.
 func awaitAll(t *testing.T, runs []*run, step string) {
 	t.Helper()
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(3 * patience)
 	defer timeout.Stop()
 	for _, r := range runs {
 		for late := false; !late; {

@@ -21,6 +21,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/health"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/page"
@@ -134,6 +135,23 @@ func (k *loneConsole) handView(v attach.View) {
 	}
 }
 
+// viewsOf are texts of a server and of the machine with a text in them.
+func viewsOf(n int, text string) map[string]string {
+	line := strings.NewReplacer("\n", " ", "\r", " ").Replace(text)
+	found := health.Checks{At: time.Now()}
+	for range n {
+		found.Findings = append(found.Findings, health.Finding{
+			Check: "node" + text, Detail: "not there" + text, Remedy: "apt install nodejs" + text,
+		})
+	}
+	checks, _ := json.Marshal(found) // strings and a time
+	views := choresOf(n, text)
+	views[attach.ViewLog] = strings.Repeat("2026-08-01T12:00:00.123Z | "+line+"\n", n)
+	views[attach.ViewExplain] = strings.Repeat("notes runs "+line+".\n\nFiles:\n  - "+line+"\n\n", n)
+	views[attach.ViewChecks] = string(checks)
+	return views
+}
+
 // records writes an audit with n calls.
 func (k *loneConsole) records(n int, text string) trail.Dir {
 	k.t.Helper()
@@ -213,7 +231,7 @@ func (k *loneConsole) has(n int, text string) {
 	records := k.records(n, text)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.audit, k.views = records, choresOf(n, text)
+	k.audit, k.views = records, viewsOf(n, text)
 	k.calls, k.past, k.sessions, k.stains, k.facts, k.notices = nil, nil, nil, nil, nil, nil
 	label := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
 	k.pins = operator.ServerPins{Server: "notes", Drift: []string{"version 1 -> 2" + text}}
@@ -322,11 +340,14 @@ var consolePages = map[string][]string{
 	"question": {"text=Sessions", "text=New session"},
 	"servers":  {"text=Servers"},
 	"server":   {"text=Servers", "main h2 a"},
+	"explain":  {"text=Servers", "main h2 a", "text=In words"},
+	"log":      {"text=Servers", "main h2 a", "main a[href*='/log/']"},
 	"lesson":   {"text=Servers", "main h2 a", "main a[href*='/learn/']"},
 	"import":   {"nav >> text=Add", "main a[href$='/import/cursor']"},
 	"add":      {"nav >> text=Add"},
 	"clients":  {"nav >> text=Clients"},
 	"health":   {"nav >> text=Health"},
+	"checks":   {"nav >> text=Health", "text=Checks of this machine"},
 	"audit":    {"text=Audit"},
 	"record":   {"text=Audit", "text=all about this call"},
 }
@@ -409,7 +430,7 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 		"servers": "leave", "server": "leave restart stop learn",
 		"lesson": "leave learn", "import": "leave import", "wants": "leave", "review": "leave accept",
 		"allow": "leave allow", "audit": "leave", "add": "leave add", "clients": "leave declare", "health": "leave",
-		"record": "leave",
+		"record": "leave", "explain": "leave", "log": "leave", "checks": "leave",
 	}
 	for i, text := range loopbacktest.Payloads {
 		if testing.Short() && i%8 != 0 {

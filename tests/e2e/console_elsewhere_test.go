@@ -42,16 +42,15 @@ await devtools.send("WebAuthn.addVirtualAuthenticator", { options: {
 } });`, nil)
 }
 
-// elsewhere is a stage with a console for other machines, which is called pfar.test.
-func elsewhere(t *testing.T) (s *stage, at, key string) {
+// elsewhere gives a pfar a remote console, which is called pfar.test.
+func elsewhere(t *testing.T, p *pfar) (at, key string) {
+	t.Helper()
 	keyFile, certificate := certified(t, "pfar.test")
 	port := freePort(t)
-	s = prepareStage(t, "strict")
-	s.flags = []string{
+	p.flags = []string{
 		"--console", "127.0.0.1:" + port, "--console-cert", certificate, "--console-key", keyFile,
 	}
-	s.begin()
-	return s, "https://pfar.test:" + port, keyOf(t, certificate)
+	return "https://pfar.test:" + port, keyOf(t, certificate)
 }
 
 // TestConsoleElsewhere: an operator at another machine adds a passkey by a link that works once, signs in with it,
@@ -68,7 +67,9 @@ func TestConsoleElsewhere(t *testing.T) {
 		}
 		return
 	}
-	s, at, key := elsewhere(t)
+	s := prepareStage(t, "strict")
+	at, key := elsewhere(t, s.pfar)
+	s.begin()
 	invite := func(role string) string {
 		t.Helper()
 		return decode[struct{ Link string }](s, "operator", "invite", "alice", "--role", role, "--at", at).Link
@@ -142,7 +143,8 @@ await page.waitForSelector("section.bad");`, nil)
 	s.operate(0, "operator", "invite", "bob", "--role", "look", "--at", at) // else the console knows nobody
 	s.operate(0, "operator", "remove", "alice")
 	now = b.looks(`
-while (!(await page.$("text=Sign in with a passkey"))) await page.goto(args.at + "/");
+const leads = () => page.$("text=Sign in with a passkey").catch(() => null); // the page also loads by itself
+while (!(await leads())) await page.goto(args.at + "/").catch(() => null);
 await page.click("button.main");
 await page.waitForSelector("section.bad");`, map[string]any{"at": at})
 	if !strings.Contains(now.Text, "not one of an operator here") {
@@ -168,4 +170,93 @@ func (s *stage) unsigned(w waiting) {
 			s.t.Errorf("with the proof %q the gateway answers %s", proof, resp.Status)
 		}
 	}
+}
+
+// TestOrdersFromElsewhere: an operator with the role change stops and starts a server from another machine, and allows
+// a host that it was refused, each signed by the browser. With the role look there is no button, and a form that
+// somebody forges is refused, signed or not.
+func TestOrdersFromElsewhere(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() == 0 {
+		return // root has no such console: TestAsOrdinaryUser
+	}
+	p := prepare(t, map[string]string{"asks.hcl": declare(program(t, "clients"), nil, "")})
+	at, key := elsewhere(t, p)
+	p.up()
+	s := &stage{pfar: p}
+	p.awaitRunning("asks")
+	link := decode[struct{ Link string }](s, "operator", "invite", "carol", "--role", "change", "--at", at).Link
+	b := surfTrusting(t, 0, key, "MAP pfar.test 127.0.0.1")
+	b.holdsPasskeys()
+	b.opens(link)
+	b.looks(`
+await page.click("button.main");
+await page.waitForSelector("text=Passkey added");
+await page.click("text=Sign in");
+await page.click("button.main");
+await page.waitForSelector("text=Sign out carol");`, nil)
+
+	p.client("/mcp").must("asks__run", map[string]any{"argv": []string{"go", "http", "https://cdn.example.com/"}})
+	now := b.looks(`
+await page.click("text=Wants");
+await page.waitForSelector("text=Allow cdn.example.com", { timeout: args.soon });
+await page.click("text=Allow cdn.example.com");
+await page.click("button[value=allow]");
+await page.waitForSelector("section.good, section.bad");`, map[string]any{"soon": soon.Milliseconds()})
+	if !strings.Contains(now.Text, "asks may reach cdn.example.com") {
+		t.Errorf("after a yes: %s", now.Text)
+	}
+	p.await("asks may reach the host", soon, func(r control.Report) bool {
+		return slices.Contains(server(r, "asks").Domains, "cdn.example.com")
+	})
+	p.awaitRunning("asks")
+	const open = `
+await page.click("text=Servers");
+await page.click("main h2 a");
+await page.waitForSelector("text=Tools");`
+	press := func(act, told string) {
+		t.Helper()
+		b.looks(open+`
+await page.click(`+"`button[value=${args.act}]`"+`);
+await page.waitForSelector("text=" + args.told);`, map[string]any{"act": act, "told": told})
+	}
+	press("stop", "asks is stopping.")
+	p.await("asks stopped", soon, func(r control.Report) bool { return server(r, "asks").State == control.Stopped })
+	press("start", "asks is starting.")
+	p.awaitRunning("asks")
+	var orders []string
+	for _, r := range s.records(nil) {
+		if r.Approver == "carol" && r.Channel == "passkey" {
+			orders = append(orders, string(r.Kind)+" "+r.Method+" "+r.Server)
+		}
+	}
+	want := []string{"declaration declare asks", "lifecycle stop asks", "lifecycle start asks"}
+	if !slices.Equal(orders, want) {
+		t.Errorf("the audit says that carol ordered %q, want %q", orders, want)
+	}
+
+	s.operate(0, "operator", "role", "carol", "look")
+	for _, signed := range []bool{false, true} {
+		now := b.looks(open+`
+while (await page.$("button[value=stop]")) await page.reload();
+await page.evaluate((signed) => {
+	const form = document.createElement("form");
+	form.method = "post";
+	form.setAttribute("action", location.pathname);
+	const turn = document.querySelector("input[name=turn]").value;
+	for (const [name, value] of Object.entries({ turn, seen: "up", act: "stop" })) {
+		const field = document.createElement("input");
+		field.type = "hidden"; field.name = name; field.value = value;
+		form.append(field);
+	}
+	document.body.append(form);
+	if (signed) form.requestSubmit(); else form.submit();
+}, args.signed);
+await page.waitForSelector("section.bad");`, map[string]any{"signed": signed})
+		const why = "carol has the role look, and this needs the role change"
+		if !strings.Contains(now.Text, "Nothing was done") || !strings.Contains(now.Text, why) {
+			t.Errorf("signed %t, a form that nobody offered: %s", signed, now.Text)
+		}
+	}
+	p.awaitRunning("asks")
 }

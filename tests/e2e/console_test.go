@@ -253,6 +253,20 @@ func TestConsoleServers(t *testing.T) {
 			t.Errorf("the page of a server has no %q: %s", want, now.Text)
 		}
 	}
+	now = b.looks(`await page.click("text=In words"); await page.waitForSelector("text=It may use");`, nil)
+	flat := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	said, _, ok := strings.Cut(s.operate(0, "explain", "tracker"), "The gate goes by these facts")
+	if !ok || !strings.Contains(flat(now.Text), flat(said)) {
+		t.Errorf("in words the page says %s, pfar explain %s", now.Text, said)
+	}
+	now = b.looks(`
+await page.click("text=Health"); await page.click("text=Checks of this machine");
+await page.waitForSelector("text=Checked 2", { timeout: args.soon });`, map[string]any{"soon": soon.Milliseconds()})
+	for _, want := range []string{"bubblewrap", "user namespace limit", "endpoint", "pass"} {
+		if !strings.Contains(now.Text, want) {
+			t.Errorf("the checks have no %q: %s", want, now.Text)
+		}
+	}
 	b.looks(`await page.click("text=Servers"); await page.waitForSelector("text=State: running");`, nil)
 	s.operate(0, "stop", "tracker")
 	b.looks(`await page.waitForSelector("text=State: stopped");`, nil)

@@ -79,7 +79,7 @@ func (a *agent) send(tool string, arguments map[string]any) sent {
 }
 
 // stillPending is in the answer to a call that nobody has decided about for 50 seconds.
-var stillPending = regexp.MustCompile(`"pfar/approval":\{"id":"[^"]*","state":"pending"`)
+var stillPending = regexp.MustCompile(`"pfar/approval":\{"id":"[^"]*",("link":"[^"]*",)?"state":"pending"`)
 
 // insist is send for a person who may take longer than a call waits: it makes the call again until somebody decides.
 func (a *agent) insist(tool string, arguments map[string]any) sent {

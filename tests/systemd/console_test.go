@@ -8,6 +8,7 @@ import (
 
 	"github.com/pfar/pfar/tests/internet"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // load prints what a page says, or with which status it is refused. With more arguments it sends a form.
@@ -30,7 +31,7 @@ func tells(text, want string) error {
 	return nil
 }
 
-// TestConsoleElsewhere: an administrator switches the console for other machines on. systemd starts it when somebody
+// TestConsoleElsewhere: an administrator switches the remote console on. systemd starts it when somebody
 // connects, as a user of its own; it shows its pages to whoever is invited, and to nobody under another name. That user
 // reads what waits, and does nothing without a passkey's signature; nobody else gets at the socket.
 func TestConsoleElsewhere(t *testing.T) {
@@ -119,4 +120,102 @@ print(s.makefile().readline())`
 	bed.Eventually(t, soon, func() error { return tells(page("/"), "421 ") })
 	m.Run(t, "pfar", "operator", "invite", "alice", "--role", "look", "--at", at)
 	bed.Eventually(t, soon, func() error { return tells(page("/"), "Sign in with a passkey") })
+}
+
+// surfs shows pages of the console of a link as a browser does: those whose path an expression finds in the one before.
+const surfs = `
+import re, sys, urllib.request
+from http.cookiejar import CookieJar
+browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+headers = {"Sec-Fetch-Dest": "document", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "none"}
+at = sys.argv[1]
+for step in [""] + sys.argv[2:]:
+    if step:
+        at = "/".join(at.split("/")[:3]) + re.search('href="(/c/[^"]*' + step + ')"', text)[1]
+    text = browser.open(urllib.request.Request(at, headers=headers)).read().decode()
+print(text)
+`
+
+// member is a runner: a user of the machine, without a systemd of their own.
+type member struct{ m *bed.Machine }
+
+func (u member) Try(name string, args ...string) bed.Result {
+	return u.m.Try("runuser", append([]string{"-u", "user", "--", name}, args...)...)
+}
+
+// surfed returns a page of somebody's console.
+func surfed(t *testing.T, as runner, steps ...string) string {
+	t.Helper()
+	var opened struct{ Link string }
+	r := as.Try("pfar", "console", "--json")
+	if err := json.Unmarshal([]byte(r.Stdout), &opened); err != nil {
+		t.Fatal(r)
+	}
+	if r = as.Try("python3", append([]string{"-c", surfs, opened.Link}, steps...)...); r.Code != 0 {
+		t.Fatal(r)
+	}
+	return r.Stdout
+}
+
+// sameChecks wants the page of the checks to show what pfar doctor finds for the user who runs pfard.
+func sameChecks(t *testing.T, console, runs runner) {
+	t.Helper()
+	var page string
+	bed.Eventually(t, soon, func() error {
+		page = surfed(t, console, "/health", "/checks")
+		return tells(page, "Checked ")
+	})
+	words := map[string]string{"pass": "pass", "warn": "warning", "n/a": "n/a", "fail": "failed"}
+	var found []struct{ Check, Outcome string }
+	r := runs.Try("pfar", "doctor", "--json")
+	if err := json.Unmarshal([]byte(r.Stdout), &found); err != nil || r.Code != 0 || len(found) < 10 {
+		t.Fatalf("%s: %v", r, err)
+	}
+	for _, f := range found {
+		_, rest, ok := strings.Cut(page, ">"+f.Check+"<")
+		if outcome, _, _ := strings.Cut(rest, "</p>"); !ok || !strings.HasSuffix(outcome, ">"+words[f.Outcome]) {
+			t.Errorf("%+v in a terminal, and at the console %s", f, outcome)
+		}
+	}
+}
+
+// logs is a server that writes a line.
+const logs = "server {\n  command = \"bash\"\n" +
+	"  args = [\"-ec\", \"echo to-the-journal >&2; exec " + programs + "/echo\"]\n}\n"
+
+// TestConsoleViews: a member of pfar-admin sees at the console what the journal has of a server, what that can reach,
+// in words, and the checks of the machine. These find what they find in a terminal.
+func TestConsoleViews(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	unlock(t, m)
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", logs, 0o644)
+	m.Run(t, "gpasswd", "-a", "user", "pfar-admin")
+	becomes(t, m, "hello", control.Running)
+	user := member{m}
+	bed.Eventually(t, soon, func() error { // journald may still write
+		return tells(surfed(t, user, "/servers", "/server/hello", "/log/hello"), "Z | to-the-journal<")
+	})
+	if err := tells(surfed(t, user, "/servers", "/server/hello", "/explain/hello"), "hello runs "); err != nil {
+		t.Error(err)
+	}
+	sameChecks(t, user, m)
+	if mode := m.Run(t, "stat", "-c", "%a %U", "/run/pfar/checks.json"); mode != "600 root\n" {
+		t.Errorf("what the checks found is %s", mode)
+	}
+	if r := m.Try("systemctl", "is-failed", "pfar-doctor.service"); r.Stdout != "inactive\n" {
+		t.Errorf("after the checks their unit is %s", r)
+	}
+}
+
+// TestUserConsoleViews: likewise a user at the console of their own pfar.
+func TestUserConsoleViews(t *testing.T) {
+	t.Parallel()
+	o := owned(t)
+	o.declare(t, "hello.hcl", logs)
+	becomes(t, o, "hello", control.Running)
+	bed.Eventually(t, soon, func() error {
+		return tells(surfed(t, o, "/servers", "/server/hello", "/log/hello"), "Z | to-the-journal<")
+	})
+	sameChecks(t, o, o)
 }

@@ -23,6 +23,7 @@ var verbs = []string{
 	"edit hello", "import /srv/mcp.json --dry-run", "login nobody", "add memory --dry-run", "remove hello",
 	"console", "console logout", "message", "operator list", "operator remove nobody",
 	"operator invite alice --role look --at https://pfar.example.com:7443",
+	"operator role nobody look",
 }
 
 // elsewhere are verbs that are about no pfar that runs.

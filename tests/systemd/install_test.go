@@ -70,7 +70,7 @@ func TestUsersAndDirectories(t *testing.T) {
 		t.Errorf("the group of those who approve is %s", group)
 	}
 	if group := m.Run(t, "getent", "group", "pfar-console"); !strings.HasSuffix(group, ":\n") {
-		t.Errorf("the group of the console for other machines is %s", group)
+		t.Errorf("the group of the remote console is %s", group)
 	}
 	if groups := m.Run(t, "id", "-Gn", "pfar"); groups != "pfar\n" {
 		t.Errorf("the gateway's user is in the groups %s", groups)

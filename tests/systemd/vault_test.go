@@ -3,6 +3,7 @@ package systemd
 import (
 	"crypto/rand"
 	"errors"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -70,15 +71,17 @@ func TestVault(t *testing.T) {
 	}
 	wantToken(t, m, "keyed", "hunter2-one")
 	becomes(t, m, "keyed", control.Running) // its process is there before its tools are
-	underWay := m.Command(t.Context(), "pfar", "call", "keyed.sleep", "--milliseconds", "1500")
+	var underWay *exec.Cmd
 	var answer strings.Builder
-	underWay.Stdout, underWay.Stderr = &answer, &answer
-	m.Go(t, underWay)
-	bed.Eventually(t, soon, func() error {
-		if r := m.Try("pfar", "top", "--once", "--json"); !strings.Contains(r.Stdout, `"in_flight": 1`) {
-			return errors.New(r.String())
+	bed.Eventually(t, soon, func() error { // a busy machine may look too late, for one call and the next
+		underWay = m.Command(t.Context(), "pfar", "call", "keyed.sleep", "--milliseconds", "3000")
+		underWay.Stdout, underWay.Stderr = &answer, &answer
+		m.Go(t, underWay)
+		r := m.Try("pfar", "top", "--once", "--json")
+		if strings.Contains(r.Stdout, `"in_flight": 1`) {
+			return nil
 		}
-		return nil
+		return errors.Join(errors.New(r.String()), underWay.Wait())
 	})
 	if out := m.Shell(t, "echo -n hunter2-two | pfar vault rotate some_token"); out != "keyed: restarts with the new value\n" {
 		t.Errorf("rotate says %q", out)

@@ -7,10 +7,12 @@
 package attach
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -169,6 +171,8 @@ const (
 	OrderLearn   = "learn"   // find the hosts that Server needs, in learning mode (ViewLesson)
 	OrderImport  = "import"  // import the servers of Program as the preview with Digest has shown them (ViewImport)
 	OrderEnroll  = "enroll"  // add Key to the passkeys of the operator whom the invitation of Nonce names
+
+	OrderChallenge = "challenge" // give a nonce, with which Operator signs another order
 )
 
 // Known is what a console shows beside what runs.
@@ -176,7 +180,7 @@ type Known struct {
 	Offers      []Offer            `json:"offers,omitempty"`
 	Clients     []Client           `json:"clients,omitempty"`
 	Programs    []string           `json:"programs,omitempty"`    // whose servers can be imported (chores.Programs)
-	Operators   []passkey.Operator `json:"operators,omitempty"`   // to the console for other machines alone
+	Operators   []passkey.Operator `json:"operators,omitempty"`   // to the remote console alone
 	Invitations []Invitation       `json:"invitations,omitempty"` // likewise
 }
 
@@ -228,6 +232,22 @@ type Order struct {
 
 	Nonce string       `json:"nonce,omitempty"` // of an Invitation
 	Key   *passkey.Key `json:"key,omitempty"`
+
+	Operator string         `json:"operator,omitempty"`
+	Proof    *passkey.Proof `json:"proof,omitempty"` // of an order from another machine: an operator's signature
+}
+
+// Elsewhere reports whether an operator at another machine may give this order. The operator signs it, and has the role
+// passkey.Change.
+func (o Order) Elsewhere() bool {
+	return slices.Contains([]string{OrderStart, OrderStop, OrderRestart, OrderAllow}, o.Act)
+}
+
+// Signed is what the passkey of an operator signs: the order in JSON, without its number and proof.
+func (o Order) Signed(nonce string) (passkey.Act, error) {
+	o.Question, o.Proof = Question{}, nil
+	body, err := json.Marshal(o)
+	return passkey.Act{Nonce: nonce, Method: passkey.Order, Target: passkey.Pfard, Body: body}, err
 }
 
 // Ordered tells the result of an order.
@@ -235,6 +255,7 @@ type Ordered struct {
 	Question
 	Link  string `json:"link,omitempty"`  // of the one-time page (page.Link); the console does not see the secrets
 	Token string `json:"token,omitempty"` // of the client that was declared; pfar keeps only its digest
+	Nonce string `json:"nonce,omitempty"` // of OrderChallenge; it is good for one order within passkey.NonceTime
 	Error string `json:"error,omitempty"` // why the order was not carried out, in words
 }
 

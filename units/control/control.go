@@ -58,16 +58,17 @@ const (
 	LogIn       Verb = "login"         // obtain an OAuth token of Server for the vault; answered until it is stored
 	Console     Verb = "console"       // a link to the console of the peer, which works once
 	Logout      Verb = "logout"        // end the console of the peer, with all that are signed in there
-	Operators   Verb = "operators"     // who has passkeys for the console at other machines, and who is invited
+	Operators   Verb = "operators"     // who has passkeys for the remote console, and who is invited
 	Invite      Verb = "invite"        // a link by which a person adds a passkey to Operator, once
 	Dismiss     Verb = "dismiss"       // remove Operator with its passkeys and invitations
+	ChangeRole  Verb = "change-role"   // give Operator, who has a passkey, another role
 	Supply      Verb = "supply"        // Secret is the value that the set-up of Answer waits for, or Answer says otherwise
 )
 
 var verbs = []Verb{
 	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Stuck, Policy,
 	LastRefusal, Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give, Clean,
-	Declare, Undeclare, List, Install, Begin, Supply, LogIn, Console, Logout, Operators, Invite, Dismiss,
+	Declare, Undeclare, List, Install, Begin, Supply, LogIn, Console, Logout, Operators, Invite, Dismiss, ChangeRole,
 }
 
 // Request is one question.

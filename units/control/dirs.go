@@ -156,7 +156,7 @@ func (d Dirs) OAuth() string { return filepath.Join(filepath.Dir(d.Config), "oau
 // Vault is the directory of the secrets.
 func (d Dirs) Vault() string { return filepath.Join(d.State, "vault") }
 
-// Operators is the file of those who sign in with passkeys at the console for other machines.
+// Operators is the file of those who sign in with passkeys at the remote console.
 func (d Dirs) Operators() string { return filepath.Join(d.State, "operators.json") }
 
 // Given is the file that says to which servers each secret is given.

@@ -9,7 +9,7 @@ type SettingUp struct {
 	Answer  *FlowAnswer `json:"answer,omitempty"`  // of Supply
 	Login   *Login      `json:"login,omitempty"`   // of LogIn
 
-	Operator *Invited `json:"operator,omitempty"` // of Invite and Dismiss
+	Operator *Invited `json:"operator,omitempty"` // of Invite, Dismiss and ChangeRole
 }
 
 // SetUp is what a person wants to have set up: a service of the catalogue, or a declaration that pfard is to write.

@@ -43,7 +43,7 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// TestKeepConsole: the console for other machines gets another socket of the gateway's and where it listens, and is
+// TestKeepConsole: the remote console gets another socket of the gateway's and where it listens, and is
 // started again with a connection of its own. Close ends it.
 func TestKeepConsole(t *testing.T) {
 	r := withConsole(t)

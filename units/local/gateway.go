@@ -22,7 +22,7 @@ type Gateway struct {
 	Unix     *net.UnixListener
 	Servers  *net.UnixListener // SOCK_SEQPACKET
 	Operator *net.UnixListener // for the operator alone
-	Passkey  *net.UnixListener // for the console at other machines
+	Passkey  *net.UnixListener // for the remote console
 	Metrics  *net.TCPListener  // nil: there is none
 	Token    []byte
 	Control  string // path of the socket where it asks for sessions; "": it has none
@@ -162,4 +162,14 @@ func (i *impatience) served() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.delay = 0
+}
+
+// ranWell is how long a process has run that served, if it does not say that it does.
+const ranWell = 10 * time.Second
+
+// ended is served for such a process, by how long it ran.
+func (i *impatience) ended(after time.Duration) {
+	if after >= ranWell {
+		i.served()
+	}
 }

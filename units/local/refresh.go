@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -42,15 +43,20 @@ func (r *Runner) Console(ctx context.Context, instance, operator string, conn *o
 	return r.brief(ctx, "pfar-console@"+instance, of, descriptor{units.FDPage, conn})
 }
 
-// KeepConsole runs the process that serves the console for other machines, as pfar-console.service does, until Close. If
+// KeepConsole runs the process that serves the remote console, as pfar-console.service does, until Close. If
 // the process ends, another one follows. It connects to the gateway's socket for that console; arguments say where it
 // listens. talk gets this side of the connection to each process, and closes it.
 func (r *Runner) KeepConsole(passkey string, arguments []string, talk func(*attach.Conn)) {
-	again := new(impatience)
+	again, began := new(impatience), time.Time{}
 	arguments = append([]string{"--remote", "--operator", passkey}, arguments...)
 	kept := &service{
-		name: "pfar-console", dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout, restart: again.again,
+		name: "pfar-console", dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout,
+		restart: func(code int) (time.Duration, bool) {
+			again.ended(time.Since(began))
+			return again.again(code)
+		},
 		prepare: func() (spec, error) {
+			began = time.Now()
 			sp, err := r.consoleSpec("pfar-console", arguments...)
 			if err != nil {
 				return sp, err
@@ -66,7 +72,7 @@ func (r *Runner) KeepConsole(passkey string, arguments []string, talk func(*atta
 		notice: func(m notification) { m.close() },
 		changed: func(p phase, _ *process, code int) {
 			if p == autoRestart {
-				r.cfg.Log.Warn("the console for other machines has ended, starting it again", "status", code,
+				r.cfg.Log.Warn("the remote console has ended, starting it again", "status", code,
 					"log", r.dirs.log(units.ConsoleLog))
 			}
 		},

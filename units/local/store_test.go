@@ -214,6 +214,15 @@ func TestImpatience(t *testing.T) {
 				t.Errorf("exit %d: again after %v, %v, want %v", n+1, got, ok, want)
 			}
 		}
-		i.served()
+		i.ended(ranWell - 1)
+		if got, _ := i.again(1); got != time.Second {
+			t.Errorf("after a process that ran for a moment: again after %v", got)
+		}
+		i.ended(ranWell)
+	}
+	i.again(1)
+	i.served()
+	if got, _ := i.again(1); got != 100*time.Millisecond {
+		t.Errorf("after a process that served: again after %v", got)
 	}
 }

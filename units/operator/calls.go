@@ -84,7 +84,8 @@ type Shown struct {
 	State   State     `json:"state"`
 	Reason  string    `json:"reason,omitempty"`
 	Asked   time.Time `json:"asked"`
-	Left    int       `json:"left"` // seconds until it expires
+	Left    int       `json:"left"`           // seconds until it expires
+	Link    string    `json:"link,omitempty"` // opens it at the remote console; "": there is none
 	By      *Approver `json:"by,omitempty"`
 	Masked  []string  `json:"masked,omitempty"` // names of the secrets that are not shown
 	Request           // Arguments in canonical form

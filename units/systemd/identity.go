@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is the main process of an instance unit.
+// Process is the main process of an instance unit, or of the remote console.
 type Process struct {
 	Instance string
 	Bridge   bool // of the egress bridge
@@ -21,11 +21,11 @@ type Process struct {
 	Model    bool // of what asks a model
 	Page     bool // of what serves a one-time page
 	Console  bool // of what serves a user's console; of the launcher, if it is none of these
-	Remote   bool // with Console: of what serves the console for other machines, which has no instance
+	Remote   bool // with Console: of what serves the remote console, which has no instance
 	PID      int
 }
 
-// ErrStranger is the error of Identify about a process that is not the main one of an instance unit. Any other one says
+// ErrStranger is the error of Identify about a process that is not the main one of such a unit. Any other one says
 // nothing about the process.
 var ErrStranger = errors.New("not the main process of a server's unit")
 

@@ -20,7 +20,7 @@ const (
 	model       = "pfar-model@"
 	page        = "pfar-setup@"
 	console     = "pfar-console@"
-	remote      = "pfar-console.service" // the console for other machines
+	remote      = "pfar-console.service" // the remote console
 	service     = ".service"
 	socket      = ".socket"
 )
@@ -45,6 +45,9 @@ func PageUnit(instance string) string { return page + instance + service }
 
 // ConsoleUnit is the service of a user's console; the instance is the uid.
 func ConsoleUnit(instance string) string { return console + instance + service }
+
+// DoctorUnit is the service that runs the checks of pfar doctor.
+const DoctorUnit = "pfar-doctor.service"
 
 // ModelOf returns the inspector or notice whose service a unit is, if it is such a one.
 func ModelOf(unit string) (string, bool) { return instanceIn(unit, model) }

@@ -25,6 +25,7 @@ import (
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback"
+	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/page"
 )
 
@@ -44,8 +45,8 @@ type Entrance struct {
 type Host interface {
 	// Known has the operators and the invitations, as pfard has them now; nil: pfard has not said it yet.
 	Known() *attach.Known
-	// SignIn lets an operator in, by a passkey of that id.
-	SignIn(w http.ResponseWriter, r *http.Request, operator string, key []byte)
+	// SignIn lets an operator in, by a passkey of that id, and leads to a call; "": to the calls that wait.
+	SignIn(w http.ResponseWriter, r *http.Request, operator string, key []byte, call string)
 	// Enroll stores the passkey that was made with an invitation.
 	Enroll(ctx context.Context, nonce string, k *passkey.Key) error
 }
@@ -173,6 +174,7 @@ func (e *Entrance) signer(origin string, challenge, response []byte) (passkey.Op
 }
 
 const (
+	callWords   = "A link has led you here to look at a call. "
 	signInWords = "Sign in with your passkey. If you have none, ask the administrator of pfar for a link " +
 		"(pfar operator invite)."
 	notHere = "there is no such page, or you are not signed in: open / and sign in"
@@ -207,23 +209,43 @@ type door struct {
 	Options   string // of the browser's passkey, in JSON
 	Makes     bool   // it makes a passkey, and signs with none
 	Challenge string
-	Done      bool // there is nothing left to do but to go on
+	Call      string // the id of the call that it leads to; "": to none
+	Done      bool   // there is nothing left to do but to go on
 	Refused   string
 
 	Style  template.CSS
 	Script template.JS
 }
 
-// ServeHTTP answers somebody who is not signed in.
+// callAt returns the id of the call that the path of a link has; "": it is no such path.
+func callAt(path string) string {
+	id, ok := strings.CutPrefix(path, passkey.CallPath)
+	if !ok || !operator.IsID(id) {
+		return ""
+	}
+	return id
+}
+
+// PathTo returns the path that leads through the sign-in to a page of a session: to a call, or to the first page.
+func PathTo(rest string) string {
+	if callAt("/"+rest) == "" {
+		return "/"
+	}
+	return "/" + rest
+}
+
+// ServeHTTP answers somebody who is not signed in. It tells nobody whether there is a call: the link of any id leads to
+// the sign-in.
 func (e *Entrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	nonce, enrolls := strings.CutPrefix(r.URL.Path, enrollPath)
+	call := callAt(r.URL.Path)
 	get := r.Method == http.MethodGet && loopback.Navigated(r.Header) && r.URL.RawQuery == ""
 	post := r.Method == http.MethodPost && r.URL.RawQuery == ""
 	switch {
-	case r.URL.Path == "/" && get:
-		e.showDoor(w, signInDoor(e, OriginOf(r)))
-	case r.URL.Path == signInPath && post:
-		e.signIn(w, r)
+	case (r.URL.Path == "/" || call != "") && get:
+		e.showDoor(w, signInDoor(e, OriginOf(r), call))
+	case (r.URL.Path == signInPath || call != "") && post:
+		e.signIn(w, r, call)
 	case enrolls && (get || post):
 		e.enroll(w, r, nonce, post)
 	case r.URL.Path == manifestPath && r.Method == http.MethodGet:
@@ -235,13 +257,18 @@ func (e *Entrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func signInDoor(e *Entrance, origin string) door {
+// signInDoor is the page that leads to a call; "": to the calls that wait.
+func signInDoor(e *Entrance, origin, call string) door {
 	challenge := e.challenge(signInAs)
-	return door{
+	d := door{
 		Title: "Sign in", Words: signInWords,
 		Action: signInPath, Button: "Sign in with a passkey",
 		Options: inJSON(webauthn.Ask(origin, challenge, nil)), Challenge: encode(challenge),
 	}
+	if call != "" {
+		d.Words, d.Action, d.Call = callWords+signInWords, passkey.CallPath+call, call
+	}
+	return d
 }
 
 func inJSON(v any) string {
@@ -266,24 +293,24 @@ func doorForm(w http.ResponseWriter, r *http.Request) (challenge, response []byt
 	return decode(form["challenge"]), []byte(form["proof"]), true
 }
 
-func (e *Entrance) signIn(w http.ResponseWriter, r *http.Request) {
+func (e *Entrance) signIn(w http.ResponseWriter, r *http.Request, call string) {
 	challenge, response, ok := doorForm(w, r)
 	if !ok {
 		return
 	}
 	origin := OriginOf(r)
-	d := signInDoor(e, origin)
+	d := signInDoor(e, origin, call)
 	d.Refused = badPasskey
 	if !e.challenged(signInAs, challenge) {
 		e.showDoor(w, d)
 		return
 	}
-	operator, ok := e.signer(origin, challenge, response)
+	who, ok := e.signer(origin, challenge, response)
 	if !ok || !e.use(challenge) {
 		e.showDoor(w, d)
 		return
 	}
-	e.host.SignIn(w, r, operator.Name, webauthn.KeyID(response))
+	e.host.SignIn(w, r, who.Name, webauthn.KeyID(response), call)
 }
 
 // enroll shows the page of an invitation, or takes the passkey that the browser has made there.

@@ -31,6 +31,16 @@ const prove = async (form, by) => {
   put(form, "nonce", nonce);
   put(form, "proof", proof);
 };
+// The cookie of a session belongs to its path alone. So a page of the session leaves that path to this site's pages, and
+// the page of a link to a call goes there, once.
+const remembered = (act) => { try { return act(localStorage); } catch { return null; } };
+const link = document.querySelector("form[data-call]");
+if (body.dataset.home) remembered((all) => all.setItem("home", body.dataset.home));
+if (link) {
+  const home = remembered((all) => all.getItem("home")) || "";
+  remembered((all) => all.removeItem("home"));
+  if (/^\/c\/[A-Z2-7]+\/$/.test(home)) location.replace(home + "call/" + link.dataset.call);
+}
 let busy = false;
 document.addEventListener("submit", async (event) => {
   const form = event.target, by = event.submitter;

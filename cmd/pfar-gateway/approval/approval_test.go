@@ -89,7 +89,7 @@ func with(change func(*Request)) Request {
 // ask sends a call, as its client does.
 func (b *bench) ask(t *testing.T, r Request) Outcome {
 	t.Helper()
-	o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil })
+	o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestChangesDuringTheWait(t *testing.T) {
 		b.limits.Wait = 2 * time.Minute
 		done := make(chan Outcome)
 		go func() {
-			o, _ := b.Ask(t.Context(), mail(), func() (Request, error) { return with(change), nil })
+			o, _ := b.Ask(t.Context(), mail(), func() (Request, error) { return with(change), nil }, nil)
 			done <- o
 		}()
 		b.approved(t, b.wait(t))
@@ -186,7 +186,7 @@ func TestChangesDuringTheWait(t *testing.T) {
 	b := newBench(t)
 	b.approved(t, b.pending(t, mail()))
 	failed := errors.New("no policy")
-	if o, err := b.Ask(t.Context(), mail(), func() (Request, error) { return Request{}, failed }); o.State != Denied || !errors.Is(err, failed) {
+	if o, err := b.Ask(t.Context(), mail(), func() (Request, error) { return Request{}, failed }, nil); o.State != Denied || !errors.Is(err, failed) {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
@@ -220,7 +220,7 @@ func TestOneExecution(t *testing.T) {
 		for range many {
 			all.Go(func() {
 				asked.Done()
-				o, err := b.Ask(context.Background(), mail(), func() (Request, error) { return mail(), nil })
+				o, err := b.Ask(context.Background(), mail(), func() (Request, error) { return mail(), nil }, nil)
 				switch {
 				case err != nil:
 					t.Error(err)
@@ -420,7 +420,7 @@ func TestFreeze(t *testing.T) {
 	other := b.pending(t, with(changes["value"]))
 	deny(5)
 	for _, r := range []Request{mail(), with(changes["value"]), with(changes["more"])} {
-		if o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil }); !errors.Is(err, label.ErrFrozen) || o.State != Denied {
+		if o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil }, nil); !errors.Is(err, label.ErrFrozen) || o.State != Denied {
 			t.Errorf("%+v, %v", o, err)
 		}
 	}
@@ -448,7 +448,7 @@ func TestReleased(t *testing.T) {
 	b.limits.Wait = time.Hour
 	done := make(chan Outcome)
 	go func() {
-		o, _ := b.Ask(t.Context(), mail(), func() (Request, error) { return mail(), nil })
+		o, _ := b.Ask(t.Context(), mail(), func() (Request, error) { return mail(), nil }, nil)
 		done <- o
 	}()
 	for len(b.List()) == 0 {
@@ -471,7 +471,7 @@ func TestLast(t *testing.T) {
 	again := func() (Request, error) { return last, nil }
 	outcome := make(chan Outcome, 1)
 	ask := func(ctx context.Context) {
-		o, _ := b.Ask(ctx, last, again)
+		o, _ := b.Ask(ctx, last, again, nil)
 		outcome <- o
 	}
 	go ask(t.Context())
@@ -500,7 +500,7 @@ func TestLast(t *testing.T) {
 	}
 	b.limits.Life = 20 * time.Millisecond
 	other := with(func(r *Request) { r.Last, r.Name = true, "other" })
-	if o, err := b.Ask(t.Context(), other, func() (Request, error) { return other, nil }); err != nil || o.State == Approved || o.State == Pending {
+	if o, err := b.Ask(t.Context(), other, func() (Request, error) { return other, nil }, nil); err != nil || o.State == Approved || o.State == Pending {
 		t.Errorf("after its time: %+v, %v", o, err)
 	}
 }

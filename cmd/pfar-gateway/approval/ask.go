@@ -16,6 +16,7 @@ type Outcome struct {
 	State  State     `json:"state"` // Denied, Pending or Approved
 	ID     string    `json:"id,omitempty"`
 	Reason string    `json:"reason,omitempty"` // of a denial, for the client
+	Link   string    `json:"link,omitempty"`   // opens a pending call at the remote console; "": there is none
 	By     *Approver `json:"by,omitempty"`
 }
 
@@ -26,7 +27,13 @@ type Outcome struct {
 //
 // again makes the request once more after the wait. If the pin, the policy or the session's label has changed
 // meanwhile, the two requests differ, and the call is not approved.
-func (s *Store) Ask(ctx context.Context, r Request, again func() (Request, error)) (Outcome, error) {
+//
+// held shows the client the link of a call that waits. Of all sendings of one call only one has it called, and only if
+// there is a link. If it returns false, the wait begins; true: the client comes back for the answer. nil: the client
+// can be shown nothing.
+func (s *Store) Ask(
+	ctx context.Context, r Request, again func() (Request, error), held func(Held) bool,
+) (Outcome, error) {
 	canonical, binding, err := s.read(&r)
 	if err != nil {
 		return Outcome{Reason: err.Error()}, err
@@ -45,11 +52,8 @@ func (s *Store) Ask(ctx context.Context, r Request, again func() (Request, error
 		return Outcome{Reason: no.why}, err
 	}
 	if s.joined(e) {
-		select {
-		case <-e.done:
-		case <-s.ending:
-		case <-timer.C:
-		case <-ctx.Done():
+		if !shows(s, e, held) {
+			await(ctx, s, e, timer.C)
 		}
 		s.left(e)
 	}
@@ -60,6 +64,35 @@ func (s *Store) Ask(ctx context.Context, r Request, again func() (Request, error
 		return Outcome{Reason: "the client does not wait any more", ID: e.id}, err
 	}
 	return s.claim(e, again)
+}
+
+// Held is a call that waits, for its client to be shown.
+type Held struct {
+	ID, Link string
+	Done     <-chan struct{} // closed when it does not wait any more
+}
+
+// shows has a call's client be shown the link, if nobody has been yet. It reports whether the client comes back.
+func shows(s *Store, e *entry, held func(Held) bool) bool {
+	if held == nil {
+		return false
+	}
+	s.mu.Lock()
+	h := Held{ID: e.id, Link: linkOf(s, e.id), Done: e.done}
+	first := e.state == Pending && !e.shown && h.Link != ""
+	e.shown = e.shown || first
+	s.mu.Unlock()
+	return first && held(h)
+}
+
+// await returns when a call is answered or expires, or is not to be waited for any longer.
+func await(ctx context.Context, s *Store, e *entry, late <-chan time.Time) {
+	select {
+	case <-e.done:
+	case <-s.ending:
+	case <-late:
+	case <-ctx.Done():
+	}
 }
 
 // Release lets those who wait for an answer go on without, as no one will answer any more: pfar is stopping. It is
@@ -276,7 +309,7 @@ func (s *Store) claim(e *entry, again func() (Request, error)) (Outcome, error) 
 	}
 	switch e.state {
 	case Pending:
-		return Outcome{State: Pending, ID: e.id}, nil
+		return Outcome{State: Pending, ID: e.id, Link: linkOf(s, e.id)}, nil
 	case Approved:
 	case Used:
 		return Outcome{ID: e.id, Reason: "it was approved once, and has run for another sending of the same call"}, nil

@@ -36,7 +36,7 @@ func TestIncomplete(t *testing.T) {
 		"many findings": func(r *Request) { r.Findings = make([]string, 100) }, "long finding": func(r *Request) { r.Findings = []string{strings.Repeat("x", 5000)} },
 	} {
 		r := with(change)
-		o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil })
+		o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil }, nil)
 		if err == nil || o.State != Denied || o.ID != "" {
 			t.Errorf("%s: %+v, %v", name, o, err)
 		}
@@ -122,7 +122,7 @@ func TestLine(t *testing.T) {
 	outcomes := make(chan Outcome)
 	send := func(i int) {
 		r := numbered(i)
-		o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil })
+		o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil }, nil)
 		if err != nil {
 			o.Reason += ": " + err.Error()
 		}
@@ -168,7 +168,7 @@ func TestLineIsAskedAnew(t *testing.T) {
 	b.limits.Wait = time.Minute
 	done := make(chan Outcome)
 	go func() {
-		o, err := b.Ask(t.Context(), numbered(1000), func() (Request, error) { return numbered(2000), nil })
+		o, err := b.Ask(t.Context(), numbered(1000), func() (Request, error) { return numbered(2000), nil }, nil)
 		if err != nil {
 			o.Reason += ": " + err.Error()
 		}
@@ -207,7 +207,7 @@ func TestHungUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			o, err := b.Ask(ctx, mail(), func() (Request, error) { return mail(), nil })
+			o, err := b.Ask(ctx, mail(), func() (Request, error) { return mail(), nil }, nil)
 			if o.State != Denied {
 				err = fmt.Errorf("%+v", o)
 			}
@@ -231,7 +231,7 @@ func TestWaiters(t *testing.T) {
 	b.limits.Wait, b.limits.Waiters = time.Hour, 1
 	done := make(chan Outcome)
 	go func() {
-		o, _ := b.Ask(t.Context(), mail(), func() (Request, error) { return mail(), nil })
+		o, _ := b.Ask(t.Context(), mail(), func() (Request, error) { return mail(), nil }, nil)
 		done <- o
 	}()
 	shown := b.wait(t)
@@ -260,7 +260,7 @@ func TestBrokenDisk(t *testing.T) {
 	b.approved(t, yes)
 	b.db.Close()
 	ask := func(r Request) (Outcome, error) {
-		return b.Ask(t.Context(), r, func() (Request, error) { return r, nil })
+		return b.Ask(t.Context(), r, func() (Request, error) { return r, nil }, nil)
 	}
 	for range 2 { // nor the second time
 		if o, err := ask(mail()); err == nil || o.State != Denied {
@@ -321,7 +321,7 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-// TestWords: what clients are told has the id, and neither a way to say yes nor a link.
+// TestWords: what clients are told has the id and no way to say yes. A link is of the console, which asks who is there.
 func TestWords(t *testing.T) {
 	o := Outcome{State: Pending, ID: "k3bq7x-2mz4p-tw5ra-c6yhd-e7suf"}
 	texts := map[string][]byte{
@@ -343,6 +343,12 @@ func TestWords(t *testing.T) {
 	}
 	if err := json.Unmarshal(texts["tool"], &result); err != nil || !result.IsError || result.Meta["pfar/approval"]["id"] != o.ID || result.Meta["pfar/approval"]["state"] != "pending" {
 		t.Errorf("%+v, %v", result, err)
+	}
+	o.Link = "https://pfar.test:7443/call/" + o.ID
+	want := "who can see it at " + o.Link + ", or with: pfar approvals show "
+	if text := string(o.ToolError("mail.send")); !strings.Contains(text, want) ||
+		!strings.Contains(text, `"link":"`+o.Link+`"`) {
+		t.Errorf("with a link: %s", text)
 	}
 	if text := (Outcome{}).Text("mail.send"); text != "mail.send has not run: it was denied." {
 		t.Error(text)
@@ -394,7 +400,7 @@ func runAll(s *Store) error {
 		done := make(chan error)
 		for range 4 {
 			go func() {
-				o, err := s.Ask(context.Background(), r, func() (Request, error) { return r, nil })
+				o, err := s.Ask(context.Background(), r, func() (Request, error) { return r, nil }, nil)
 				if o.State == Approved {
 					os.Stdout.WriteString("ran " + o.ID + "\n")
 				}

@@ -81,14 +81,23 @@ type entry struct {
 	by        *Approver
 	done      chan struct{} // closed when it is answered or has expired
 	waiters   int           // that are in Ask
+	shown     bool          // its client has been given the link
 	timer     *time.Timer
 }
 
 // open reports whether something can still become of it.
 func (e *entry) open() bool { return e.state == Pending || e.state == Approved }
 
+// Console is where operators at other machines see the calls that wait.
+type Console interface {
+	// Link returns the link that opens the call of an id; "": there is none. It does not block.
+	Link(id string) string
+}
+
 // Store is all that wait.
 type Store struct {
+	Console Console // set before the first call comes; nil: there is none
+
 	db       *state.DB
 	sessions *label.Sessions
 	limits   Limits

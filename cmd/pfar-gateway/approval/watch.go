@@ -9,11 +9,19 @@ import (
 func (s *Store) shown(e *entry) Shown {
 	left := max(0, int((e.deadline-s.clock()).Round(time.Second)/time.Second))
 	shown := Shown{ID: e.id, Digest: e.binding.String(), State: e.state, Reason: e.reason, Asked: e.asked.UTC(),
-		Left: left, By: e.by, Request: e.Request}
+		Left: left, Link: linkOf(s, e.id), By: e.by, Request: e.Request}
 	if shown.Arguments == nil {
 		shown.Arguments = json.RawMessage("null")
 	}
 	return shown
+}
+
+// linkOf opens the call of an id at the remote console; "": there is none.
+func linkOf(s *Store, id string) string {
+	if s.Console == nil {
+		return ""
+	}
+	return s.Console.Link(id)
 }
 
 // List is all that are open, the oldest first.

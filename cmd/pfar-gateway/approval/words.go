@@ -8,14 +8,18 @@ import (
 )
 
 // Text tells a model, or whoever reads its conversation, what has become of a call that was not run: to wait, and what
-// shows the call to the one who decides. There is no link, for there is no page, and nothing that a client could take
-// for the question itself; it does not say how an approval is given either.
+// shows the call to the one who decides. The link leads to a sign-in. Nothing in the text could pass for the question
+// itself, and it does not say how an approval is given.
 func (o Outcome) Text(call string) string {
 	switch o.State {
 	case Pending:
-		return fmt.Sprintf("%s has not run: it waits for the approval of the person who runs pfar, who can see it with: "+
+		at := ""
+		if o.Link != "" {
+			at = " at " + o.Link + ", or"
+		}
+		return fmt.Sprintf("%s has not run: it waits for the approval of the person who runs pfar, who can see it%s with: "+
 			"pfar approvals show %s. To wait longer, or to run it once after approval, send the same call again, unchanged.",
-			call, o.ID)
+			call, at, o.ID)
 	case Approved:
 		return call + " is approved."
 	}
@@ -34,6 +38,9 @@ func (o Outcome) meta() map[string]any {
 	m := map[string]any{"state": o.State.String()}
 	if o.ID != "" {
 		m["id"] = o.ID
+	}
+	if o.Link != "" {
+		m["link"] = o.Link
 	}
 	return map[string]any{"pfar/approval": m}
 }

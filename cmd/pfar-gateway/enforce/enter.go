@@ -338,7 +338,7 @@ func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, 
 			err = errors.New(p.tells(who, &now, pass.id))
 		}
 		return p.request(pass, &now, r, found), err
-	})
+	}, r.Held)
 	answer := audit.Record{
 		Kind: audit.Approval, ID: pass.id, Method: "ask",
 		Subject: outcome.ID, Outcome: outcome.State.String(), Reason: outcome.Reason,

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
 )
@@ -47,4 +48,8 @@ type Request struct {
 	Answer    bool   // the client answers a question that the server asked during another request
 	Stays     bool   // with Answer: the server may keep it
 	Last      bool   // with Answer: nobody can give it again
+
+	// Held shows the client where a person can answer, if somebody is asked (approval.Store.Ask); nil: the client can be
+	// shown nothing.
+	Held func(approval.Held) bool
 }

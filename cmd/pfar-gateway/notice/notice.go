@@ -156,7 +156,7 @@ func (t *Teller) change(e operator.Event) {
 		return
 	}
 	q := e.Approval.Request
-	w := inspector.WaitingCall{Client: q.Client, Server: q.Server, Effect: q.Facts.Effect.String()}
+	w := inspector.WaitingCall{Client: q.Client, Server: q.Server, Effect: q.Facts.Effect.String(), Link: e.Approval.Link}
 	if q.Method == "tools/call" {
 		w.Tool = inspector.PlainName(q.Name)
 	}

@@ -183,7 +183,7 @@ func (b *bench) waits(tool string) string {
 		},
 		Pin: "pin", Policy: "policy",
 	}
-	o, err := b.approvals.Ask(b.t.Context(), r, func() (approval.Request, error) { return r, nil })
+	o, err := b.approvals.Ask(b.t.Context(), r, func() (approval.Request, error) { return r, nil }, nil)
 	if err != nil || o.State != approval.Pending {
 		b.t.Fatalf("%+v, %v", o, err)
 	}
@@ -273,6 +273,25 @@ func TestTeller(t *testing.T) {
 	if len(got) > 0 {
 		t.Errorf("it is told again: %+v", <-got)
 	}
+}
+
+// console is one for other machines.
+type console struct{}
+
+func (console) Link(id string) string { return "https://pfar.test/call/" + id }
+
+// TestTellerLinks: where there is a remote console, a notice has the link of each call.
+func TestTellerLinks(t *testing.T) {
+	b := newBench(t)
+	b.approvals.Console = console{}
+	got := b.host("phone", works)
+	b.tells("phone")
+	id := b.waits("send")
+	w := <-got
+	if want := (console{}).Link(id); w.Link() != want || len(w.Calls) != 1 || w.Calls[0].Link != want {
+		t.Errorf("%+v, want %s", w, want)
+	}
+	b.stop()
 }
 
 // TestTellerLearns: who is declared later hears of what waits by then, who is not declared any more hears nothing, and

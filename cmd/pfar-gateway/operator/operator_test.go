@@ -125,7 +125,7 @@ func (b *bench) waiting(arguments string) approval.Shown {
 		Unshown:  operator.Unshown{Plain: gate.Facts{Audience: gate.Public}},
 		Decision: gate.Decision{Verdict: gate.Ask, Rule: "rule", Profile: "strict", Data: gate.Start},
 	}
-	o, err := b.Approvals.Ask(b.t.Context(), r, func() (approval.Request, error) { return r, nil })
+	o, err := b.Approvals.Ask(b.t.Context(), r, func() (approval.Request, error) { return r, nil }, nil)
 	if err != nil || o.State != approval.Pending {
 		b.t.Fatalf("%+v, %v", o, err)
 	}

@@ -2,9 +2,7 @@ package operator
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -13,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,12 +18,8 @@ import (
 	"github.com/pfar/pfar/policies/passkey/webauthn"
 )
 
-const (
-	nonceTime = 5 * time.Minute
-	maxNonces = 256
-	maxOwn    = 8 // nonces of an operator: whoever asks for many takes none from others
-	maxChecks = 8 // signatures that are checked at once, each with a body of maxNames bytes at most
-)
+// maxChecks is how many signatures are checked at once, each with a body of maxNames bytes at most.
+const maxChecks = 8
 
 // Signers are the operators at other machines. The zero value has nobody.
 type Signers struct {
@@ -47,6 +40,20 @@ func (s *Signers) find(name string) passkey.Operator {
 	return passkey.Operator{}
 }
 
+// Link returns the link that opens the call of an id at their console; "": there is none. It lets nobody in: the
+// console asks for a passkey first.
+func (s *Signers) Link(id string) string {
+	all := s.all.Load()
+	if all == nil {
+		return ""
+	}
+	console := passkey.Console(*all)
+	if console == "" {
+		return ""
+	}
+	return console + passkey.CallPath + id
+}
+
 // Signed returns a server for the passkey listener. It has the paths of HTTP, and one more:
 //
 //	POST /challenge  answers {"nonce": "..."}, which is good for one request within 5 minutes
@@ -59,7 +66,8 @@ func (d *Desk) Signed(s *Signers, now func() time.Time) *http.Server {
 
 func (d *Desk) signed(ending context.Context, s *Signers, now func() time.Time) *signed {
 	return &signed{
-		mux: d.mux(ending), signers: s, nonces: nonces{now: now}, checks: make(chan struct{}, maxChecks), log: d.Log,
+		mux: d.mux(ending), signers: s, nonces: passkey.NewNonces(now), checks: make(chan struct{}, maxChecks),
+		log: d.Log,
 	}
 }
 
@@ -67,7 +75,7 @@ func (d *Desk) signed(ending context.Context, s *Signers, now func() time.Time) 
 type signed struct {
 	mux     *http.ServeMux
 	signers *Signers
-	nonces  nonces
+	nonces  *passkey.Nonces
 	checks  chan struct{} // has a place for each check
 	log     *slog.Logger
 }
@@ -76,13 +84,13 @@ func (s *signed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet:
 		if _, pattern := s.mux.Handler(r); pattern != "" && !reads[pattern] {
-			answer(w, http.StatusForbidden, map[string]string{"error": elsewhere})
+			answer(w, http.StatusForbidden, map[string]string{"error": passkey.ErrElsewhere.Error()})
 			return
 		}
 		s.mux.ServeHTTP(w, r)
 		return
 	case r.Method == http.MethodPost && r.URL.Path == "/challenge":
-		answer(w, http.StatusOK, map[string]string{"nonce": s.nonces.give(r.URL.Query().Get("operator"))})
+		answer(w, http.StatusOK, map[string]string{"nonce": s.nonces.Give(r.URL.Query().Get("operator"))})
 		return
 	}
 	by, body, no := s.check(w, r)
@@ -102,13 +110,10 @@ type refusal struct {
 }
 
 var (
-	unproven = &refusal{http.StatusUnauthorized, "this request has no signature of a passkey: " +
-		"send it from the console, which asks your passkey to sign it"}
-	stale = &refusal{http.StatusUnauthorized, "this confirmation was used before, or is older than 5 minutes: " +
-		"confirm again with your passkey"}
-	notSigned = &refusal{http.StatusUnauthorized, "no passkey of this operator signed this request: " +
-		"confirm again with your passkey"}
-	tooLarge = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes: accept "+
+	unproven  = &refusal{http.StatusUnauthorized, passkey.ErrUnproven.Error()}
+	stale     = &refusal{http.StatusUnauthorized, passkey.ErrStale.Error()}
+	notSigned = &refusal{http.StatusUnauthorized, passkey.ErrNotSigned.Error()}
+	tooLarge  = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes: accept "+
 		"fewer definitions at once", maxNames)}
 	cutOff = &refusal{http.StatusBadRequest, "the request did not arrive whole: send it again"}
 )
@@ -119,7 +124,7 @@ func (s *signed) check(w http.ResponseWriter, r *http.Request) (by passkey.Opera
 	if !ok {
 		return by, nil, unproven
 	}
-	if !s.nonces.take(proof.Nonce) {
+	if !s.nonces.Take(proof.Nonce) {
 		return by, nil, stale
 	}
 	s.checks <- struct{}{} // this bounds the memory of bodies that nobody signed
@@ -134,8 +139,8 @@ func (s *signed) check(w http.ResponseWriter, r *http.Request) (by passkey.Opera
 		return passkey.Operator{}, nil, notSigned
 	}
 	_, pattern := s.mux.Handler(r)
-	if needs := acts[pattern]; !by.Role.May(needs) {
-		no = &refusal{http.StatusForbidden, lacks(by, needs)}
+	if err := lacks(by, acts[pattern]); err != nil {
+		no = &refusal{http.StatusForbidden, err.Error()}
 		s.warn(r, by.Name, no.text)
 		return passkey.Operator{}, nil, no
 	}
@@ -175,8 +180,6 @@ func whole(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	return body, nil
 }
 
-const elsewhere = "this is not done from another machine: run pfar on the machine itself"
-
 // reads are the patterns of the mux that need no signature: what the console shows. None of them starts anything.
 var reads = map[string]bool{
 	"GET /approvals": true, "GET /approvals/watch": true, "GET /approvals/history": true, "GET /approvals/{id}": true,
@@ -196,60 +199,11 @@ var acts = map[string]passkey.Role{
 	"POST /pins/{server}/accept":             passkey.Change,
 }
 
-// lacks says how an operator gets the role that an act needs; "": nobody does it from another machine.
-func lacks(o passkey.Operator, needs passkey.Role) string {
+// lacks says why an operator may not do what needs a role; "": nobody does it from another machine. nil: the operator
+// may.
+func lacks(o passkey.Operator, needs passkey.Role) error {
 	if needs == "" {
-		return elsewhere
+		return passkey.ErrElsewhere
 	}
-	const words = "%s has the role %s, and this needs the role %s: ask the administrator of pfar to run " +
-		"pfar operator invite %[1]s --role %[3]s"
-	return fmt.Sprintf(words, o.Name, cmp.Or(o.Role, "none"), needs)
-}
-
-// nonces are those that were given out, until a request names them.
-type nonces struct {
-	now  func() time.Time
-	mu   sync.Mutex
-	list []nonce // the oldest first
-}
-
-type nonce struct {
-	text, owner string
-	until       time.Time
-}
-
-// give makes a nonce for an operator; "": for nobody in particular.
-func (n *nonces) give(owner string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	own := func(one nonce) bool { return owner != "" && one.owner == owner }
-	count := 0
-	for _, one := range n.list {
-		if own(one) {
-			count++
-		}
-	}
-	switch {
-	case count >= maxOwn:
-		oldest := slices.IndexFunc(n.list, own)
-		n.list = slices.Delete(n.list, oldest, oldest+1)
-	case len(n.list) >= maxNonces:
-		n.list = slices.Delete(n.list, 0, 1)
-	}
-	one := nonce{rand.Text(), owner, n.now().Add(nonceTime)}
-	n.list = append(n.list, one)
-	return one.text
-}
-
-// take uses a nonce up, and reports whether it was good.
-func (n *nonces) take(text string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	i := slices.IndexFunc(n.list, func(one nonce) bool { return one.text == text })
-	if i < 0 {
-		return false
-	}
-	good := n.now().Before(n.list[i].until)
-	n.list = slices.Delete(n.list, i, i+1)
-	return good
+	return o.Lacks(needs)
 }

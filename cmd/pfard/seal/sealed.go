@@ -17,7 +17,7 @@ import (
 
 // Key keeps the vault's key as a credential that systemd-creds(1) has sealed to this machine, by its TPM or its
 // host key. systemd opens it, for pfard.service alone (LoadCredentialEncrypted=, systemd.exec(5)). What seals it is
-// pfar-vault-key.service, before pfard starts and for a new key: pfard reaches no TPM and runs no programs. Where a
+// pfar-vault-key.service, before pfard starts and for a new key: pfard reaches no TPM. Where a
 // machine cannot seal, the key lies in a file beside the secrets.
 type Key struct {
 	files  keyFiles

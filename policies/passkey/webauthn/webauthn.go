@@ -17,7 +17,12 @@ var errSignature = errors.New("the passkey's signature is not the one of this ac
 
 // Check reports why an answer of a browser is not the signature of one of an operator's passkeys over a challenge; nil:
 // it is.
-func Check(o passkey.Operator, challenge, response []byte) error {
+func Check(o passkey.Operator, challenge, response []byte) (err error) {
+	defer func() { // the library reads what anybody may send, and pfard and the gateway are to go on
+		if recover() != nil {
+			err = errSignature
+		}
+	}()
 	parsed, err := protocol.ParseCredentialRequestResponseBytes(response)
 	if err != nil {
 		return errSignature

@@ -1,5 +1,4 @@
-// Package journaltest stands in for journald towards a program under test, which finds it where journald's socket is:
-// in a mount namespace of its own, made by bubblewrap.
+// Package journaltest stands in for journald and journalctl towards a program under test.
 package journaltest
 
 import (
@@ -22,7 +21,8 @@ import (
 // Patience is how long a test waits for an entry.
 const Patience = 2 * time.Minute
 
-// Journal takes entries as journald does.
+// Journal takes entries as journald does. A program finds it where journald's socket is: in a mount namespace of its
+// own, made by bubblewrap.
 type Journal struct {
 	t       testing.TB
 	dir     string

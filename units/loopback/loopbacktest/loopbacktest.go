@@ -3,6 +3,7 @@
 package loopbacktest
 
 import (
+	"hash/crc32"
 	"io"
 	"net/http"
 	"strings"
@@ -71,6 +72,20 @@ func Guarded(t testing.TB, h http.Header, more ...string) {
 	if strings.Contains(csp, "unsafe") || h.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("%v", h)
 	}
+}
+
+// PayloadsOf returns the payloads for one of many places where a text is shown: a share of them, another one for each
+// place, and without -short all.
+func PayloadsOf(place string) (list []string) {
+	if !testing.Short() {
+		return Payloads
+	}
+	const shares = 6
+	first := int(crc32.ChecksumIEEE([]byte(place)) % shares)
+	for i := first; i < len(Payloads); i += shares {
+		list = append(list, Payloads[i])
+	}
+	return list
 }
 
 // Payloads attack HTML, its attributes, URLs, styles, scripts, templates, terminals and the eye. What runs calls alert.

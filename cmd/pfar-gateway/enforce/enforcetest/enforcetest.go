@@ -33,6 +33,12 @@ func Impatient(t testing.TB, clients ...string) *enforce.Point {
 	t.Helper()
 	limits := approval.DefaultLimits()
 	limits.Wait = time.Millisecond
+	return Limited(t, limits, clients...)
+}
+
+// Limited is New with limits of calls that wait for a person.
+func Limited(t testing.TB, limits approval.Limits, clients ...string) *enforce.Point {
+	t.Helper()
 	return with(t, t.TempDir(), limits, clients)
 }
 

@@ -20,14 +20,15 @@ var ErrNoGate = jsonrpc.Errorf(approval.Code, "nothing is called: there is no ga
 // client gets no result that is not recorded.
 func (a *Calls) Admit(v *Visit, t Target, do func(*Call) (reply.Reply, error)) (reply.Reply, error) {
 	c := &Call{Calls: a, Visit: v}
-	if err := c.enter(t); err != nil {
-		return c.denied(t, err)
+	var l heldLink
+	if err := c.enter(t, &l); err != nil {
+		return c.denied(t, err, &l)
 	}
 	return c.recorded(func() (reply.Reply, error) { return do(c) })
 }
 
-// enter passes the gate. It may take as long as people take to answer.
-func (c *Call) enter(t Target) error {
+// enter passes the gate. It may take as long as people take to answer; meanwhile the client is shown the link.
+func (c *Call) enter(t Target, l *heldLink) error {
 	if c.Gate == nil {
 		return ErrNoGate
 	}
@@ -36,8 +37,10 @@ func (c *Call) enter(t Target) error {
 	if !bounded {
 		it.FreeText = nil
 	}
+	r.Held = l.shows(c, t)
 	var err error
 	c.Pass, err = c.Gate.Enter(c.Ctx, c.Identity(), it, r)
+	l.settle(c)
 	if table := c.Clients.Table(); err != nil && table != nil && c.Clients.Admits(table, c.Bound) == nil {
 		// It may have been asked about since all was denied.
 		c.Gate.Dismiss(c.Clients.Gone(table))
@@ -63,9 +66,16 @@ func (a *Calls) Missed(v *Visit, t Target, why error) {
 	a.Gate.Missed(v.Identity(), server, name, r, why)
 }
 
-// denied answers a request that did not pass: a tool's error, which models read and act on, or one of the protocol.
-func (c *Call) denied(t Target, err error) (reply.Reply, error) {
-	return c.observed(c.Ctx, t.server(), t.Item.Name, func(context.Context) (reply.Reply, error) { return c.refusal(t, err) })
+// denied answers a request that did not pass: a tool's error, which models read and act on, or one of the protocol. If
+// the request waits, a client of 2026-07-28 is shown the link first.
+func (c *Call) denied(t Target, err error, l *heldLink) (reply.Reply, error) {
+	return c.observed(c.Ctx, t.server(), t.Item.Name, func(context.Context) (reply.Reply, error) {
+		no, ok := errors.AsType[*enforce.Refused](err)
+		if ok && no.State == approval.Pending && c.Modern && l.done != nil {
+			return reply.Reply{Refused: true, Why: no, Result: l.required(heldKey)}, nil
+		}
+		return c.refusal(t, err)
+	})
 }
 
 func (v *Visit) refusal(t Target, err error) (reply.Reply, error) {

@@ -56,11 +56,21 @@ const (
 	Declined
 )
 
+// params are those of the question that shows a link.
+func (l Link) params() []byte {
+	const format = `{"mode":"url","message":%s,"url":%s,"elicitationId":%s,"_meta":{"pfar/server":"pfar"}}`
+	return fmt.Appendf(nil, format, jsonrpc.Quote(l.Message), jsonrpc.Quote(l.URL), jsonrpc.Quote(l.ID))
+}
+
+// required is the result that has a client of 2026-07-28 show a link. It comes back with the answer under the key.
+func (l Link) required(key string) []byte {
+	const format = `{"resultType":"input_required","inputRequests":{%s:{"method":"elicitation/create","params":%s}}}`
+	return fmt.Appendf(nil, format, jsonrpc.Quote(key), l.params())
+}
+
 // Open has the client show a link to its person, if it can (elicitation in URL mode, MCP 2025-11-25). A client of
 // 2026-07-28 is asked by the reply, and comes back with the same call.
 func (c *Call) Open(l Link) (*reply.Reply, Opened, error) {
-	params := fmt.Appendf(nil, `{"mode":"url","message":%s,"url":%s,"elicitationId":%s,"_meta":{"pfar/server":"pfar"}}`,
-		jsonrpc.Quote(l.Message), jsonrpc.Quote(l.URL), jsonrpc.Quote(l.ID))
 	switch {
 	case !c.opens():
 		return nil, Unable, nil
@@ -68,10 +78,9 @@ func (c *Call) Open(l Link) (*reply.Reply, Opened, error) {
 		how, err := responded(c.Parameters.Get("inputResponses"))
 		return nil, how, err
 	case c.Modern:
-		const format = `{"resultType":"input_required","inputRequests":{"open":{"method":"elicitation/create","params":%s}}}`
-		return &reply.Reply{Result: fmt.Appendf(nil, format, params)}, Unable, nil
+		return &reply.Reply{Result: l.required("open")}, Unable, nil
 	}
-	how, err := c.openNow(params)
+	how, err := c.openNow(l.params())
 	return nil, how, err
 }
 

@@ -16,7 +16,7 @@ import (
 func (a *Calls) ComeBack(v *Visit) (reply.Reply, bool, error) {
 	raw := v.Parameters.Get("requestState")
 	if raw == nil || !v.Modern {
-		return reply.Reply{}, false, nil
+		return reply.Reply{}, false, v.unasked()
 	}
 	state, err := jsonrpc.String(raw)
 	if err != nil {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -24,6 +25,13 @@ type Questions struct {
 	mu   sync.Mutex
 	open map[string]Question
 	last int64
+}
+
+// newQuestions begins the ids at a random number: a client whose session outlives the gateway may still answer a
+// question of the one before.
+func newQuestions() Questions {
+	const ids = 20 // bits of the ids of one gateway
+	return Questions{open: make(map[string]Question), last: rand.Int64N(1<<31) << ids}
 }
 
 // Enter enters a question, and returns the id to ask it with; nil if there are too many.

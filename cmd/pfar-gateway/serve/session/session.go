@@ -55,7 +55,7 @@ func of(id string, bound clients.Binding, endpoint, version string, limit int) *
 	sub := hub.NewSubscriber(hub.Interest{Bound: bound, Endpoint: endpoint, Session: id, Kinds: registry.AllKinds}, limit)
 	return &Session{
 		ID: id, Version: version, Abilities: []byte("{}"), Sub: sub, ended: make(chan struct{}), last: time.Now(),
-		calls: make(map[string]context.CancelCauseFunc), Questions: Questions{open: make(map[string]Question)},
+		calls: make(map[string]context.CancelCauseFunc), Questions: newQuestions(),
 		Own: Processes{byServer: make(map[string]*process)},
 	}
 }

@@ -55,12 +55,16 @@ func (p *Response) Lasting(ctx, stopping context.Context, all *Replays, owner Ow
 }
 
 // Call says that the answer is that of a call. A client that knows how to come back gets an event stream before the
-// call takes its time.
+// call takes its time. In a stream that is open already it can come back from here on.
 func (p *Response) Call(about About) {
 	if p == nil || p.resume == nil {
 		return
 	}
-	if p.resume.about = &about; p.First {
+	p.resume.about = &about
+	switch {
+	case p.events != nil && p.events.replay == nil:
+		p.prime()
+	case p.First:
 		p.Stream()
 	}
 }
