@@ -56,7 +56,10 @@ func TestListenersOfASocketUnit(t *testing.T) {
 			t.Errorf("%q: %+v", order, l)
 		}
 	}
-	for name, network := range map[string]string{units.FDHTTP: "unix", units.FDUnix: "unixpacket", units.FDServers: "tcp", units.FDMetrics: "unix", units.FDOperator: "tcp", units.FDPasskey: "tcp", "other": "tcp"} {
+	for name, network := range map[string]string{
+		units.FDHTTP: "unix", units.FDUnix: "unixpacket", units.FDServers: "tcp", units.FDMetrics: "unix",
+		units.FDOperator: "tcp", units.FDPasskey: "tcp", "other": "tcp",
+	} {
 		if l, err := listen(map[string][]*os.File{units.FDServers: {listening(t, "unixpacket")}, name: {listening(t, network)}}); err == nil {
 			t.Errorf("%s as %q: %+v", network, name, l)
 		}

@@ -143,7 +143,8 @@ func TestOAuth(t *testing.T) {
 
 	issue(t, m, "RT-0-hunter2hunter2")
 	asked(t, m, 1)
-	refresher := m.Shell(t, "ps -o uid= -p $(systemctl show -P MainPID pfar-refresh@drive)") // it ends after 80 s, so little is asked meanwhile
+	// It ends after 80 s, so the test asks little meanwhile.
+	refresher := m.Shell(t, "ps -o uid= -p $(systemctl show -P MainPID pfar-refresh@drive)")
 	if uid, err := strconv.Atoi(strings.TrimSpace(refresher)); err != nil || uid < 61184 {
 		t.Errorf("it runs as user %d (%v)", uid, err)
 	}

@@ -17,7 +17,7 @@ import (
 func TestAdjust(t *testing.T) {
 	f := newRunner(t, nil)
 	const script = "#!/bin/sh\ncp \"$CREDENTIALS_DIRECTORY/plan\" \"$RUNTIME_DIRECTORY/plan.$$\"\nexec sleep 1000\n"
-	if err := os.WriteFile(filepath.Join(f.cfg.Bin, "pfar-egress"), []byte(script), 0o755); err != nil {
+	if err := putProgram(filepath.Join(f.cfg.Bin, "pfar-egress"), []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	plan := func(label, host string) plan.Plan {

@@ -20,7 +20,7 @@ exit 7
 func withConsole(t *testing.T) *runnerFixture {
 	t.Helper()
 	r := newRunner(t, nil)
-	if err := os.WriteFile(filepath.Join(r.cfg.Bin, "pfar-console"), []byte(consoleScript), 0o755); err != nil {
+	if err := putProgram(filepath.Join(r.cfg.Bin, "pfar-console"), []byte(consoleScript)); err != nil {
 		t.Fatal(err)
 	}
 	return r

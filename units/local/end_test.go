@@ -19,7 +19,7 @@ func TestWhatEndsFirst(t *testing.T) {
 		for name, who := range map[string]string{"pfar-sandbox": "launcher", "pfar-egress": "bridge"} {
 			script := "#!/bin/sh\ntrap 'echo ended " + who + "; exit 0' TERM\necho begun " + who +
 				"\nwhile :; do sleep 0.05; done\n"
-			if err := os.WriteFile(filepath.Join(f.cfg.Bin, name), []byte(script), 0o755); err != nil {
+			if err := putProgram(filepath.Join(f.cfg.Bin, name), []byte(script)); err != nil {
 				t.Fatal(err)
 			}
 		}

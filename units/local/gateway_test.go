@@ -30,7 +30,7 @@ func startedGateway(t *testing.T, change func(*Gateway)) string {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(bin, "pfar-gateway"), []byte(gatewayScript), 0o755); err != nil {
+	if err := putProgram(filepath.Join(bin, "pfar-gateway"), []byte(gatewayScript)); err != nil {
 		t.Fatal(err)
 	}
 	g := testGateway(t, run)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -505,4 +506,12 @@ func TestProcessesAreConfined(t *testing.T) {
 	if after := ours(); after != before {
 		t.Errorf("what this process starts itself has %q, had %q", after, before)
 	}
+}
+
+// putProgram writes a program while no process begins: that one would have the file open for writing, and then the
+// kernel starts no program from it (execve(2), ETXTBSY).
+func putProgram(path string, text []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, text, 0o755)
 }

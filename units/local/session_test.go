@@ -79,7 +79,7 @@ func newRunner(t *testing.T, prepare func(run string)) *runnerFixture {
 	for name, text := range map[string]string{
 		"pfar-sandbox": launcherScript, "pfar-egress": "#!/bin/sh\nexec sleep 1000\n", "pfar-gateway": "#!/bin/sh\necho \"gateway uid $(id -u) $*\"\nexec sleep 1000\n",
 	} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
+		if err := putProgram(filepath.Join(bin, name), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -62,7 +62,7 @@ func TestSubordinatesAreMapped(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	calls := filepath.Join(dir, "calls")
 	put := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+		if err := putProgram(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text)); err != nil {
 			t.Fatal(err)
 		}
 	}

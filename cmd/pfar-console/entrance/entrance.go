@@ -217,7 +217,7 @@ type door struct {
 	Script template.JS
 }
 
-// callAt returns the id of the call that the path of a link has; "": it is no such path.
+// callAt returns the ID of the call in the path of a link. For another path it returns "".
 func callAt(path string) string {
 	id, ok := strings.CutPrefix(path, passkey.CallPath)
 	if !ok || !operator.IsID(id) {

@@ -186,7 +186,8 @@ func TestChangesDuringTheWait(t *testing.T) {
 	b := newBench(t)
 	b.approved(t, b.pending(t, mail()))
 	failed := errors.New("no policy")
-	if o, err := b.Ask(t.Context(), mail(), func() (Request, error) { return Request{}, failed }, nil); o.State != Denied || !errors.Is(err, failed) {
+	fails := func() (Request, error) { return Request{}, failed }
+	if o, err := b.Ask(t.Context(), mail(), fails, nil); o.State != Denied || !errors.Is(err, failed) {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
@@ -420,7 +421,8 @@ func TestFreeze(t *testing.T) {
 	other := b.pending(t, with(changes["value"]))
 	deny(5)
 	for _, r := range []Request{mail(), with(changes["value"]), with(changes["more"])} {
-		if o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil }, nil); !errors.Is(err, label.ErrFrozen) || o.State != Denied {
+		same := func() (Request, error) { return r, nil }
+		if o, err := b.Ask(t.Context(), r, same, nil); !errors.Is(err, label.ErrFrozen) || o.State != Denied {
 			t.Errorf("%+v, %v", o, err)
 		}
 	}
@@ -500,7 +502,8 @@ func TestLast(t *testing.T) {
 	}
 	b.limits.Life = 20 * time.Millisecond
 	other := with(func(r *Request) { r.Last, r.Name = true, "other" })
-	if o, err := b.Ask(t.Context(), other, func() (Request, error) { return other, nil }, nil); err != nil || o.State == Approved || o.State == Pending {
+	same := func() (Request, error) { return other, nil }
+	if o, err := b.Ask(t.Context(), other, same, nil); err != nil || o.State == Approved || o.State == Pending {
 		t.Errorf("after its time: %+v, %v", o, err)
 	}
 }

@@ -174,7 +174,8 @@ func (d *Desk) act(w http.ResponseWriter, r *http.Request, a Act, v any, do func
 	if err != nil && unrecorded == nil {
 		_ = d.record(a) // it is in the log as well
 	}
-	d.Log.Info("the operator", "did", a.Verb, "subject", a.Subject, "by", a.By.Name, "uid", a.By.UID, "channel", a.By.Channel, "detail", a.Detail, "failed", a.Failed)
+	d.Log.Info("the operator", "did", a.Verb, "subject", a.Subject, "by", a.By.Name, "uid", a.By.UID,
+		"channel", a.By.Channel, "detail", a.Detail, "failed", a.Failed)
 	reply(w, v, err)
 }
 

@@ -16,8 +16,11 @@ const context = await browser.newContext({ ignoreHTTPSErrors: true });
 const soon = 360_000; // milliseconds, for a machine that is busy
 context.setDefaultTimeout(soon);
 const late = () => new Promise((_, reject) => setTimeout(reject, soon, "it does not end").unref());
-// What Chromium says if a page reloads itself while it is looked at, or while it is told to load.
-const reloaded = /Execution context was destroyed|Not attached to an active page|interrupted by another navigation/;
+// What Chromium says if a page reloads itself while it is looked at, or while it is told to load another.
+const reloaded = new RegExp([
+  "Execution context was destroyed", "Not attached to an active page", "interrupted by another navigation",
+  "page\\.(goto|reload): net::ERR_ABORTED",
+].join("|"));
 // steady runs look, and runs it again if the page reloads meanwhile.
 const steady = async (look) => {
   for (;;) {
