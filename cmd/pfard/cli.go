@@ -43,8 +43,9 @@ func newCLI(o options) cli {
 func environmentOf(o options) []string {
 	folders := append([]string{o.dirs.Config}, o.dirs.Below...)
 	return []string{
-		"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"), "PFAR_RUN_DIR=" + o.dirs.Run, "PFAR_STATE_DIR=" + o.dirs.State,
-		"PFAR_CONFIG_DIR=" + strings.Join(folders, string(filepath.ListSeparator)), "PFAR_SERVERS_DIR=" + o.dirs.Servers,
+		"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"),
+		"PFAR_CONFIG_DIR=" + strings.Join(folders, string(filepath.ListSeparator)),
+		"PFAR_RUN_DIR=" + o.dirs.Run, "PFAR_STATE_DIR=" + o.dirs.State, "PFAR_SERVERS_DIR=" + o.dirs.Servers,
 	}
 }
 

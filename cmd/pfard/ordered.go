@@ -52,9 +52,9 @@ func orderServer(d *daemon, by audit.Record, o attach.Order) error {
 	return fmt.Errorf("%w: a console orders no %q", control.ErrInvalid, o.Act)
 }
 
-// allow lets a server reach a host that it was refused or, by order of a console of this machine, that its newest lesson
-// suggests. A console that was taken over cannot allow another host. Operators at other machines see no lessons: what
-// they sign is for refused hosts alone.
+// allow lets a server reach a host that it was refused. By order of a console of this machine, it may also be one that
+// the server's newest lesson suggests. A console that was taken over cannot allow another host. Operators at other
+// machines see no lessons: what they sign is for refused hosts alone.
 func (d *daemon) allow(by audit.Record, server, host string) error {
 	entry, err := egress.ParseEndpoint(host)
 	if err != nil {

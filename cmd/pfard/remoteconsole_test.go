@@ -113,7 +113,8 @@ func TestRemoteConsole(t *testing.T) {
 	e.next(func(m attach.Message) bool { return m.Report })
 	for _, act := range []string{
 		"", attach.OrderSecrets, attach.OrderStart, attach.OrderStop, attach.OrderRestart, attach.OrderAllow,
-		attach.OrderAdd, attach.OrderClient, attach.OrderLearn, attach.OrderImport, string(control.Invite), string(control.Dismiss),
+		attach.OrderAdd, attach.OrderClient, attach.OrderLearn, attach.OrderImport,
+		string(control.Invite), string(control.Dismiss),
 	} {
 		o := attach.Order{Act: act, Server: "b", Client: "bob", Servers: "*", Host: "evil.example:443"}
 		got, want := e.orders(o), passkey.ErrElsewhere
