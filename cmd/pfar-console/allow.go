@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -17,10 +18,32 @@ import (
 	"github.com/pfar/pfar/units/wants"
 )
 
-// allowAt reads the path of a question about a host behind "allow/": SERVER/HOST.
-func allowAt(rest string) (server, host string, ok bool) {
-	server, host, _ = strings.Cut(rest, "/")
-	return server, host, units.IsServer(server) && host != ""
+// hostOffer is a host that a page offers to allow. Its question has the path KIND/SERVER/HOST.
+type hostOffer struct{ kind, server, host string }
+
+// Kinds of offers.
+const (
+	offerRefused = "allow"   // the server was refused the host: the page about what is missing
+	offerLearned = "learned" // the newest lesson of the server suggests it: the page of the lesson
+)
+
+// offerAt reads the path of a question behind its kind.
+func offerAt(kind, rest string) (o hostOffer, ok bool) {
+	server, host, _ := strings.Cut(rest, "/")
+	return hostOffer{kind, server, host}, units.IsServer(server) && host != ""
+}
+
+// path is the path of the question whether the server may reach the host.
+func (o hostOffer) path(one *session) string {
+	return one.path(o.kind + "/" + o.server + "/" + url.PathEscape(o.host))
+}
+
+// page is the path of the page that offers the host.
+func (o hostOffer) page() string {
+	if o.kind == offerLearned {
+		return "learn/" + o.server
+	}
+	return "wants"
 }
 
 var errNotWanted = &ask.Refusal{Reason: "the server does not want this host any more"}
@@ -29,38 +52,47 @@ var errNotWanted = &ask.Refusal{Reason: "the server does not want this host any 
 type wanted struct {
 	server control.Server
 	seen   string // a fingerprint of the server's file, the hosts that it may reach, and this host
-	next   string // the page that offers the host
 }
 
-// findWanted returns the server if it was refused a host or, for who sees its newest lesson, if that suggests the host.
-func findWanted(ctx context.Context, s *site, one *session, server, host string) (w wanted, err error) {
+// findWanted returns the server of an offer, if the page still offers the host.
+func findWanted(ctx context.Context, s *site, one *session, o hostOffer) (w wanted, err error) {
 	report, _ := s.runs.now()
 	if report == nil {
 		return w, errNothingSaid
 	}
-	if w.server, err = serverNamed(s, server); err != nil {
+	if w.server, err = serverNamed(s, o.server); err != nil {
 		return w, errNotWanted
 	}
-	w.seen, w.next = content{body: []any{w.server.File, w.server.Domains, host}}.fingerprint(), "wants"
-	refused := func(w wants.Want) bool { return w.Server == server && w.Host == host }
-	if slices.ContainsFunc(wants.Of(*report, nil), refused) {
-		return w, nil
+	w.seen = content{body: []any{w.server.File, w.server.Domains, o.host}}.fingerprint()
+	if o.kind == offerLearned {
+		return w, isLearned(ctx, s, one, w.server, o.host)
 	}
-	if mayCommand(s, one) != nil {
+	refused := func(w wants.Want) bool { return w.Server == o.server && w.Host == o.host }
+	if !slices.ContainsFunc(wants.Of(*report, nil), refused) {
 		return w, errNotWanted
 	}
-	w.next = "learn/" + server
-	l, err := lessonFor(ctx, s, server)
-	if err == nil && (l.Found == nil || !slices.Contains(l.Found.Entries(), host) ||
-		slices.Contains(w.server.Domains, host)) {
-		err = errNotWanted
+	return w, nil
+}
+
+// isLearned refuses a host that the newest lesson of a server does not suggest, or that the server may reach already.
+func isLearned(ctx context.Context, s *site, one *session, server control.Server, host string) error {
+	if err := mayCommand(s, one); err != nil {
+		return err
 	}
-	return w, err
+	l, err := lessonFor(ctx, s, server.Name)
+	if err != nil {
+		return err
+	}
+	suggested := l.Found != nil && slices.Contains(l.Found.Entries(), host)
+	if !suggested || slices.Contains(server.Domains, host) {
+		return errNotWanted
+	}
+	return nil
 }
 
 // askAllow asks whether a server may reach a host.
-func askAllow(ctx context.Context, s *site, one *session, server, host string) (content, error) {
-	now, err := findWanted(ctx, s, one, server, host)
+func askAllow(ctx context.Context, s *site, one *session, o hostOffer) (content, error) {
+	now, err := findWanted(ctx, s, one, o)
 	if err == nil {
 		err = mayOrder(s, one)
 	}
@@ -68,9 +100,9 @@ func askAllow(ctx context.Context, s *site, one *session, server, host string) (
 		return content{}, err
 	}
 	q := question{
-		Path: allowPath(one, server, host), Act: attach.OrderAllow, Button: "Allow", Back: one.path(now.next),
+		Path: o.path(one), Act: attach.OrderAllow, Button: "Allow", Back: one.path(o.page()),
 		Seen:  now.seen,
-		Words: fmt.Sprintf("Let %s reach %s?", visible.Reveal(server), visible.Reveal(host)),
+		Words: fmt.Sprintf("Let %s reach %s?", visible.Reveal(o.server), visible.Reveal(o.host)),
 		Note: "Whoever has this host gets what the server sends there. pfard adds the host to allowed_domains in " +
 			visible.Reveal(cmp.Or(now.server.File, "its declaration")) + ".",
 	}
@@ -78,9 +110,9 @@ func askAllow(ctx context.Context, s *site, one *session, server, host string) (
 }
 
 // allowing has pfard let a server reach a host, if the server may reach the same as when the person was asked.
-func allowing(s *site, server, host string) taker {
+func allowing(s *site, at hostOffer) taker {
 	return func(w http.ResponseWriter, r *http.Request, one *session, form map[string]string) {
-		now, err := findWanted(r.Context(), s, one, server, host)
+		now, err := findWanted(r.Context(), s, one, at)
 		may := mayOrder(s, one)
 		switch {
 		case form["act"] != attach.OrderAllow:
@@ -91,15 +123,15 @@ func allowing(s *site, server, host string) taker {
 			err = errChanged
 		}
 		if err != nil {
-			s.finish(w, r, one, "wants", notice{}, err)
+			s.finish(w, r, one, at.page(), notice{}, err)
 			return
 		}
-		o := attach.Order{Act: attach.OrderAllow, Server: server, Host: host}
-		give(s, w, r, one, now.next, o, " may reach "+visible.Reveal(host)+".")
+		o := attach.Order{Act: attach.OrderAllow, Server: at.server, Host: at.host}
+		give(s, w, r, one, at.page(), o, " may reach "+visible.Reveal(at.host)+".")
 	}
 }
 
 // askingAllow makes the page of a question about a host.
-func askingAllow(s *site, server, host string) maker {
-	return func(ctx context.Context, one *session) (content, error) { return askAllow(ctx, s, one, server, host) }
+func askingAllow(s *site, o hostOffer) maker {
+	return func(ctx context.Context, one *session) (content, error) { return askAllow(ctx, s, one, o) }
 }

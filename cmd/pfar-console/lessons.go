@@ -84,7 +84,7 @@ func (b *lesson) show(one *session, now control.Server, found wants.Lesson) {
 			}
 			_, err := egress.ParseEndpoint(each.Entry)
 			if err == nil && visible.ShellSafe(each.Entry) && !s.Allowed {
-				s.Allow = &button{allowPath(one, now.Name, each.Entry), "Allow " + s.Host}
+				s.Allow = &button{hostOffer{offerLearned, now.Name, each.Entry}.path(one), "Allow " + s.Host}
 			}
 			return s
 		})

@@ -81,7 +81,7 @@ func TestLesson(t *testing.T) {
 	}
 	o.views(map[string]any{"lesson notes": learned("")})
 	page := o.page(path)
-	to := o.home + "allow/notes/" + url.PathEscape("api.example.com:8443")
+	to := o.home + "learned/notes/" + url.PathEscape("api.example.com:8443")
 	for _, want := range []string{
 		"api.example.com:8443: 2 times, port 8443 (tls)", `href="` + to + `"`, "10.0.0.1:443: special (2 times)",
 		"no target:", "asked for more than this page shows", `value="learn"`,
@@ -96,7 +96,7 @@ func TestLesson(t *testing.T) {
 		t.Errorf("the question: %s", page)
 	}
 	answer := "act=allow&turn=" + turn + "&seen=" + seenOfReview.FindStringSubmatch(asked)[1]
-	other := o.home + "allow/notes/" + url.PathEscape("other.example.com")
+	other := o.home + "learned/notes/" + url.PathEscape("other.example.com")
 	if o.do("POST", other, answer); len(given) > 0 {
 		t.Error("a host that was not found is allowed")
 	}

@@ -136,9 +136,9 @@ func (s *site) taker(rest string) taker {
 		}
 	case kind == "add" && units.IsServer(subject):
 		return adding(s, subject)
-	case kind == "allow":
-		if server, host, ok := allowAt(subject); ok {
-			return allowing(s, server, host)
+	case kind == offerRefused, kind == offerLearned:
+		if o, ok := offerAt(kind, subject); ok {
+			return allowing(s, o)
 		}
 	case kind == "do":
 		if o, subject, ok := orderAt(subject); ok {
@@ -264,9 +264,9 @@ func (s *site) find(rest string) maker {
 		return func(ctx context.Context, one *session) (content, error) { return s.desk.review(ctx, one, subject) }
 	case kind == "call" && operator.IsID(subject):
 		return func(ctx context.Context, one *session) (content, error) { return s.call(ctx, one, subject) }
-	case kind == "allow":
-		if server, host, ok := allowAt(subject); ok {
-			return askingAllow(s, server, host)
+	case kind == offerRefused, kind == offerLearned:
+		if o, ok := offerAt(kind, subject); ok {
+			return askingAllow(s, o)
 		}
 	case kind == "do":
 		if o, subject, ok := orderAt(subject); ok {

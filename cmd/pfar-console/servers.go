@@ -128,7 +128,7 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 	}
 	declared := report.Servers[i]
 	b := oneServer{server: serverOf(one, declared, lacks)}
-	b.Explain = button{one.path("explain/" + name), "In words"}
+	b.Explain = button{one.path("explain/" + name), "What it can see and reach"}
 	b.Rows.add("about", declared.Description)
 	b.Rows.add("label", declared.Label)
 	b.Rows.add("since", moment(declared.Since))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/pfar/pfar/policies/visible"
@@ -77,17 +76,12 @@ func wantingOf(
 				lacked.Enter = one.path("enter/" + s.Name)
 			}
 			if each.Host != "" && grants.hosts {
-				lacked.Allow = &button{allowPath(one, s.Name, each.Host), "Allow " + visible.Reveal(each.Host)}
+				lacked.Allow = &button{hostOffer{offerRefused, s.Name, each.Host}.path(one), "Allow " + visible.Reveal(each.Host)}
 			}
 			w.Wants = append(w.Wants, lacked)
 		}
 	}
 	return w
-}
-
-// allowPath is the path of the question whether a server may reach a host.
-func allowPath(one *session, server, host string) string {
-	return one.path("allow/" + server + "/" + url.PathEscape(host))
 }
 
 // toReview says what of a server is to be reviewed.

@@ -340,7 +340,7 @@ var consolePages = map[string][]string{
 	"question": {"text=Sessions", "text=New session"},
 	"servers":  {"text=Servers"},
 	"server":   {"text=Servers", "main h2 a"},
-	"explain":  {"text=Servers", "main h2 a", "text=In words"},
+	"explain":  {"text=Servers", "main h2 a", "text=What it can see and reach"},
 	"log":      {"text=Servers", "main h2 a", "main a[href*='/log/']"},
 	"lesson":   {"text=Servers", "main h2 a", "main a[href*='/learn/']"},
 	"import":   {"nav >> text=Add", "main a[href$='/import/cursor']"},
