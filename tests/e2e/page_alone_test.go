@@ -196,9 +196,17 @@ return await steady(async () => {
 			if (contrast < 4.5) wrong.push(e.tagName + " has a contrast of " + contrast.toFixed(1) + ": " + e.textContent);
 			const box = e.getBoundingClientRect();
 			if (box.right > root.clientWidth + 1 || box.left < 0) wrong.push(e.tagName + " sticks out: " + e.textContent);
-			const pressed = ["BUTTON", "INPUT"].includes(e.tagName);
+			const pressed = e.matches("button, input, a.button");
 			if (pressed && box.height < 44) wrong.push(e.tagName + " is " + box.height + " high");
 			if (parseFloat(getComputedStyle(e).fontSize) < 14) wrong.push(e.tagName + " is small: " + e.textContent);
+		}
+		const targets = [...document.querySelectorAll("button, input:not([type=hidden]), a.button")]
+			.filter((e) => e.checkVisibility()).map((e) => [e, e.getBoundingClientRect()]);
+		for (const [i, [e, a]] of targets.entries()) {
+			for (const [f, b] of targets.slice(i + 1)) {
+				const apart = a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+				if (!apart) wrong.push(e.textContent + " lies over " + f.textContent);
+			}
 		}
 		return wrong;
 	});

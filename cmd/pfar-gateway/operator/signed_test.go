@@ -6,13 +6,16 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -292,6 +295,48 @@ func TestSigned(t *testing.T) {
 	w.signers.Learn(nil)
 	if status, got := w.signedBy("alice", "POST", "/sessions", `{"client":"laptop"}`); status != 401 {
 		t.Errorf("who is no operator any more: %d %s", status, got)
+	}
+}
+
+// TestSignedRace: of two operators who answer one call together, one answers it. The other is told so, and so is the
+// audit.
+func TestSignedRace(t *testing.T) {
+	w := newWindow(t)
+	for i := range 5 { // as many calls as may wait
+		w.acts = nil
+		shown := w.waiting(fmt.Sprintf(`{"n":%d}`, i))
+		target, body := "/approvals/"+shown.ID+"/", `{"digest":"`+shown.Digest+`"}`
+		bodies := map[string]string{"approve": body, "deny": "{}"}
+		proofs := map[string]string{
+			"approve": w.sign("alice", w.act("POST", target+"approve", bodies["approve"])),
+			"deny":    w.sign("carol", w.act("POST", target+"deny", bodies["deny"])),
+		}
+		var yes, no string
+		var all sync.WaitGroup
+		for verb, answer := range map[string]*string{"approve": &yes, "deny": &no} {
+			all.Go(func() {
+				status, text := w.ask("POST", target+verb, bodies[verb], proofs[verb])
+				*answer = fmt.Sprint(status, " ", text)
+			})
+		}
+		all.Wait()
+		first, second, by, late := yes, no, "alice", "carol"
+		if strings.HasPrefix(no, "200 ") {
+			first, second, by, late = no, yes, "carol", "alice"
+		}
+		told := strings.Contains(second, " already, by "+by) || strings.Contains(second, "no call of this id waits")
+		if !strings.HasPrefix(first, "200 ") || strings.HasPrefix(second, "200 ") || !told {
+			t.Fatalf("alice's yes: %s, carol's no: %s", yes, no)
+		}
+		var failed []string
+		for _, a := range w.acts {
+			if a.Failed != "" {
+				failed = append(failed, a.By.Name)
+			}
+		}
+		if len(w.acts) != 3 || !slices.Equal(failed, []string{late}) {
+			t.Errorf("the audit has %+v", w.acts)
+		}
 	}
 }
 
