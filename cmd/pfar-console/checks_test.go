@@ -75,7 +75,7 @@ func TestChecksUnderWay(t *testing.T) {
 	}
 }
 
-// TestChecksFail: the page says why there is no result, and shows none.
+// TestChecksFail: if the checks could not run, the page says why, and shows no old result.
 func TestChecksFail(t *testing.T) {
 	o := openServers(t)
 	for name, set := range map[string]func(){

@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
-// desk is where the operator answers for the gateway: its socket. The kernel names this process's user there. For
-// operators at other machines it is another socket, where each act needs a passkey's signature.
+// desk speaks to the gateway over its operator socket. There the kernel tells the gateway which user this process has.
+// For operators at other machines it is another socket, at which each act needs the signature of a passkey.
 type desk struct{ http *http.Client }
 
 func (d desk) ask(ctx context.Context, method, path string, body, answer any) error {
@@ -45,7 +45,7 @@ func (d desk) past(ctx context.Context) (all []operator.Past, err error) {
 	return all, err
 }
 
-// sessions are all, with what raised their labels.
+// sessions returns all sessions, with what raised their labels.
 func (d desk) sessions(ctx context.Context) (all []operator.Session, err error) {
 	err = d.ask(ctx, http.MethodGet, "/sessions?sources", nil, &all)
 	return all, err
@@ -56,19 +56,19 @@ func (d desk) stains(ctx context.Context) (all []operator.Stain, err error) {
 	return all, err
 }
 
-// facts are what the gate goes by for each tool.
+// facts returns the facts of each tool, by which the gate decides.
 func (d desk) facts(ctx context.Context) (all []operator.ToolFacts, err error) {
 	err = d.ask(ctx, http.MethodGet, "/facts", nil, &all)
 	return all, err
 }
 
-// notices are those that the gateway sends, with how the last of each went.
+// notices returns the notices that the gateway sends, and whether the last of each arrived.
 func (d desk) notices(ctx context.Context) (all []operator.Notice, err error) {
 	err = d.ask(ctx, http.MethodGet, "/notices", nil, &all)
 	return all, err
 }
 
-// pins say which definitions wait for the owner.
+// pins returns which definitions wait for the owner.
 func (d desk) pins(ctx context.Context) (all []operator.ServerPins, err error) {
 	err = d.ask(ctx, http.MethodGet, "/pins", nil, &all)
 	return all, err

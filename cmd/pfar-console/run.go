@@ -131,7 +131,7 @@ func follow(pfard *attach.Conn, s *site, port uint16) {
 		if m.Known && len(files) == 1 {
 			now := handed[attach.Known](files[0])
 			if now == nil {
-				return // what it knew may let in somebody who was removed
+				return // an old list of operators may have somebody who was removed
 			}
 			if s.known.Swap(now) == nil {
 				close(s.told)

@@ -29,8 +29,8 @@ import (
 	"github.com/pfar/pfar/units/page"
 )
 
-// Entrance is open to everybody who reaches the port: whoever is neither an operator nor invited costs it no memory,
-// and asks pfard for nothing.
+// Entrance signs operators in, and adds passkeys of people who are invited. Everybody who reaches the port reaches it:
+// it keeps no memory for strangers, and sends pfard nothing on their behalf.
 type Entrance struct {
 	host  Host
 	now   func() time.Time

@@ -32,12 +32,12 @@ var ErrUnsigned = &ask.Refusal{
 
 type formKey struct{}
 
-// With has what comes of a request sent on by the form.
+// With returns a request whose own requests to the gateway and pfard go through the form.
 func (f *Form) With(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), formKey{}, f))
 }
 
-// Of returns the form that an act comes of; nil: nobody has to sign it.
+// Of returns the form from which an act comes; nil: nobody has to sign it.
 func Of(ctx context.Context) *Form {
 	f, _ := ctx.Value(formKey{}).(*Form)
 	return f
@@ -74,7 +74,7 @@ func (f *Form) Send(ctx context.Context, gateway *http.Client, method, path stri
 	return ask.Decode(stream, answer)
 }
 
-// ofGateway has the gateway give nonces.
+// ofGateway asks the gateway for nonces.
 func ofGateway(gateway *http.Client) Giver {
 	return func(ctx context.Context, operator string) (string, error) {
 		ctx, cancel := ask.Within(ctx)

@@ -58,8 +58,7 @@ var algorithms = []protocol.CredentialParameter{
 	{Type: protocol.PublicKeyCredentialType, Algorithm: webauthncose.AlgRS256},
 }
 
-// Made reads the answer of a browser that has made a passkey for a console. Who has made the authenticator is not
-// asked.
+// Made reads the answer of a browser that has made a passkey for a console. Authenticators of every vendor are taken.
 func Made(origin string, challenge, response []byte, now time.Time) (k passkey.Key, err error) {
 	parsed, err := protocol.ParseCredentialCreationResponseBytes(response)
 	if err != nil {
@@ -70,7 +69,7 @@ func Made(origin string, challenge, response []byte, now time.Time) (k passkey.K
 		protocol.TopOriginExplicitVerificationMode, crossOrigin, verified, present, nil, algorithms,
 		protocol.AttestationPolicy{}, protocol.SignaturePolicy{})
 	if err != nil {
-		return k, errors.New("the passkey is not one for this console, or it has not asked who uses it")
+		return k, errors.New("the passkey is for another address than this console's, or it asked for no PIN, fingerprint or face")
 	}
 	made := parsed.Response.AttestationObject.AuthData.AttData
 	return passkey.Key{ID: made.CredentialID, Public: made.CredentialPublicKey, Origin: origin, Added: now.UTC()}, nil
