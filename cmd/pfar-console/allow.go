@@ -5,46 +5,15 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/pfar/pfar/policies/visible"
-	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/operator/ask"
 	"github.com/pfar/pfar/units/wants"
 )
-
-// hostOffer is a host that a page offers to allow. Its question has the path KIND/SERVER/HOST.
-type hostOffer struct{ kind, server, host string }
-
-// Kinds of offers.
-const (
-	offerRefused = "allow"   // the server was refused the host: the page about what is missing
-	offerLearned = "learned" // the newest lesson of the server suggests it: the page of the lesson
-)
-
-// offerAt reads the path of a question behind its kind.
-func offerAt(kind, rest string) (o hostOffer, ok bool) {
-	server, host, _ := strings.Cut(rest, "/")
-	return hostOffer{kind, server, host}, units.IsServer(server) && host != ""
-}
-
-// path is the path of the question whether the server may reach the host.
-func (o hostOffer) path(one *session) string {
-	return one.path(o.kind + "/" + o.server + "/" + url.PathEscape(o.host))
-}
-
-// page is the path of the page that offers the host.
-func (o hostOffer) page() string {
-	if o.kind == offerLearned {
-		return "learn/" + o.server
-	}
-	return "wants"
-}
 
 var errNotWanted = &ask.Refusal{Reason: "the server does not want this host any more"}
 
@@ -100,7 +69,7 @@ func askAllow(ctx context.Context, s *site, one *session, o hostOffer) (content,
 		return content{}, err
 	}
 	q := question{
-		Path: o.path(one), Act: attach.OrderAllow, Button: "Allow", Back: one.path(o.page()),
+		Path: one.path(o.question()), Act: attach.OrderAllow, Button: "Allow", Back: one.path(o.page()),
 		Seen:  now.seen,
 		Words: fmt.Sprintf("Let %s reach %s?", visible.Reveal(o.server), visible.Reveal(o.host)),
 		Note: "Whoever has this host gets what the server sends there. pfard adds the host to allowed_domains in " +

@@ -11,7 +11,6 @@ import (
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/chores"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/operator/ask"
 	"github.com/pfar/pfar/units/wants"
 )
 
@@ -84,7 +83,7 @@ func (b *lesson) show(one *session, now control.Server, found wants.Lesson) {
 			}
 			_, err := egress.ParseEndpoint(each.Entry)
 			if err == nil && visible.ShellSafe(each.Entry) && !s.Allowed {
-				s.Allow = &button{hostOffer{offerLearned, now.Name, each.Entry}.path(one), "Allow " + s.Host}
+				s.Allow = &button{one.path(hostOffer{offerLearned, now.Name, each.Entry}.question()), "Allow " + s.Host}
 			}
 			return s
 		})
@@ -95,19 +94,6 @@ func (b *lesson) show(one *session, now control.Server, found wants.Lesson) {
 			return visible.Reveal(fmt.Sprintf("%s: %s (%s)", target, each.Reason, wants.Times(each.Times)))
 		})
 	}
-}
-
-// serverNamed returns what pfard reports of a server.
-func serverNamed(s *site, server string) (now control.Server, err error) {
-	report, _ := s.runs.now()
-	if report == nil {
-		return now, errNothingSaid
-	}
-	i := slices.IndexFunc(report.Servers, func(each control.Server) bool { return each.Name == server })
-	if i < 0 {
-		return now, &ask.Refusal{Reason: "there is no such server"}
-	}
-	return report.Servers[i], nil
 }
 
 // showLesson makes the page about the hosts that a server asked for.

@@ -203,3 +203,16 @@ func learnOf(one *session, s control.Server) learn {
 	})
 	return learn{one.path("learn/" + s.Name), !s.Learning && !s.Broken && !s.State.Waits() && !off}
 }
+
+// serverNamed returns what pfard reports of a server.
+func serverNamed(s *site, server string) (now control.Server, err error) {
+	report, _ := s.runs.now()
+	if report == nil {
+		return now, errNothingSaid
+	}
+	i := slices.IndexFunc(report.Servers, func(each control.Server) bool { return each.Name == server })
+	if i < 0 {
+		return now, &ask.Refusal{Reason: "there is no such server"}
+	}
+	return report.Servers[i], nil
+}

@@ -133,7 +133,9 @@ func TestOrdersOfRoles(t *testing.T) {
 			t.Errorf("the page leads to %s", local)
 		}
 	}
-	for _, at := range []string{"learn/notes", "import/cursor", "learned/notes/cdn.example.com", "allow/notes/evil.example"} {
+	for _, at := range []string{
+		"learn/notes", "import/cursor", "learned/notes/cdn.example.com", "allow/notes/evil.example",
+	} {
 		if w := r.visits(http.MethodGet, r.home+at, nil); w.Code != http.StatusSeeOther {
 			t.Errorf("%s: %d %s", at, w.Code, w.Body)
 		}

@@ -76,7 +76,8 @@ func wantingOf(
 				lacked.Enter = one.path("enter/" + s.Name)
 			}
 			if each.Host != "" && grants.hosts {
-				lacked.Allow = &button{hostOffer{offerRefused, s.Name, each.Host}.path(one), "Allow " + visible.Reveal(each.Host)}
+				at := hostOffer{offerRefused, s.Name, each.Host}
+				lacked.Allow = &button{one.path(at.question()), "Allow " + visible.Reveal(each.Host)}
 			}
 			w.Wants = append(w.Wants, lacked)
 		}

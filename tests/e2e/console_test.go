@@ -253,7 +253,9 @@ func TestConsoleServers(t *testing.T) {
 			t.Errorf("the page of a server has no %q: %s", want, now.Text)
 		}
 	}
-	now = b.looks(`await page.click("text=What it can see and reach"); await page.waitForSelector("text=It may use");`, nil)
+	now = b.looks(`
+await page.click("text=What it can see and reach");
+await page.waitForSelector("text=It may use");`, nil)
 	flat := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 	said, _, ok := strings.Cut(s.operate(0, "explain", "tracker"), "The gate goes by these facts")
 	if !ok || !strings.Contains(flat(now.Text), flat(said)) {

@@ -69,7 +69,7 @@ func Made(origin string, challenge, response []byte, now time.Time) (k passkey.K
 		protocol.TopOriginExplicitVerificationMode, crossOrigin, verified, present, nil, algorithms,
 		protocol.AttestationPolicy{}, protocol.SignaturePolicy{})
 	if err != nil {
-		return k, errors.New("the passkey is for another address than this console's, or it asked for no PIN, fingerprint or face")
+		return k, errors.New("the passkey is not for this console's address, or it asked for no PIN, fingerprint or face")
 	}
 	made := parsed.Response.AttestationObject.AuthData.AttData
 	return passkey.Key{ID: made.CredentialID, Public: made.CredentialPublicKey, Origin: origin, Added: now.UTC()}, nil
