@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // apparmorKey is 1 on Ubuntu 23.10 and later.
@@ -168,6 +171,11 @@ func (h host) userUnitSandbox(ctx context.Context) finding {
 
 // probeInUnit has systemd start the empty sandbox, the user's with --user. The unit's status text is the result.
 func (h host) probeInUnit(ctx context.Context, whose ...string) (took time.Duration, shared string, err error) {
+	dir := "/run/pfar"
+	if h.uid != 0 {
+		dir = fmt.Sprintf("/run/user/%d", h.uid)
+	}
+	defer probesAlone(ctx, dir)()
 	ask := func(words ...string) (string, error) {
 		return h.systemctl(ctx, slices.Concat(words, whose, []string{probeUnit})...)
 	}
@@ -186,6 +194,27 @@ func (h host) probeInUnit(ctx context.Context, whose ...string) (took time.Durat
 		return 0, "", sandboxFailure(outputOr(text, err))
 	}
 	return probed(probeUnit, text)
+}
+
+// probesAlone waits until no other doctor uses the unit, by a lock on a folder (flock(2)): the one that ends first
+// would stop the unit before the other has read its status. It does not wait forever: whoever may read the folder may
+// lock it.
+func probesAlone(ctx context.Context, dir string) (leave func()) {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithTimeout(ctx, unitTimeout)
+	defer cancel()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil && ctx.Err() == nil {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+		}
+	}
+	return func() { folder.Close() }
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

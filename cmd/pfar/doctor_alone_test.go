@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestProbesAlone: of two doctors one waits for the other, and neither does once it is to end, or without a folder.
+func TestProbesAlone(t *testing.T) {
+	dir := t.TempDir()
+	other, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	taken := func() bool { return unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK }
+
+	leave := probesAlone(t.Context(), dir)
+	if !taken() {
+		t.Error("the folder is not locked")
+	}
+	leave()
+	if taken() { // from here on the other one has it
+		t.Error("the folder stays locked")
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	probesAlone(over, dir)()
+	probesAlone(t.Context(), filepath.Join(dir, "none"))()
+
+	second := make(chan func())
+	go func() { second <- probesAlone(t.Context(), dir) }()
+	other.Close()
+	(<-second)()
+}
