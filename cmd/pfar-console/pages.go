@@ -150,9 +150,9 @@ func parent(rest string) string {
 	switch kind, _, _ := strings.Cut(rest, "/"); kind {
 	case "do":
 		return "sessions"
-	case "server", "log", "explain", "learn":
+	case "server", "log", "explain", "learn", offerLearned:
 		return "servers"
-	case "review", "allow":
+	case "review", offerRefused:
 		return "wants"
 	case "import":
 		return "add"
