@@ -13,7 +13,7 @@ import (
 )
 
 // desk speaks to the gateway over its operator socket. There the kernel tells the gateway which user this process has.
-// For operators at other machines it is another socket, at which each act needs the signature of a passkey.
+// Operators at other machines use another socket, where a passkey must sign each act.
 type desk struct{ http *http.Client }
 
 func (d desk) ask(ctx context.Context, method, path string, body, answer any) error {

@@ -12,7 +12,7 @@ type hostOffer struct{ kind, server, host string }
 
 // Kinds of offers.
 const (
-	offerRefused = "allow"   // the server was refused the host: the page about what is missing
+	offerRefused = "allow"   // pfar refused the host to the server: the page Wants
 	offerLearned = "learned" // the newest lesson of the server suggests it: the page of the lesson
 )
 

@@ -38,7 +38,7 @@ func lessonFor(ctx context.Context, s *site, server string) (chores.Learning, er
 	return viewOf[chores.Learning](ctx, s.archive, v, "the result of learning", "pfar learn "+server)
 }
 
-// byItself follows the words about what is under way.
+// byItself ends the words about a run that has not ended.
 const byItself = ". The result appears here by itself; without script, load the page again."
 
 func lessonPage(ctx context.Context, s *site, one *session, server string) (content, error) {
@@ -72,7 +72,7 @@ func lessonPage(ctx context.Context, s *site, one *session, server string) (cont
 	return content{title: "Hosts of " + b.Server, template: "lesson", body: b, again: true}, nil
 }
 
-// show shows what was learned.
+// show adds the hosts that were learned to the page.
 func (b *lesson) show(one *session, now control.Server, found wants.Lesson) {
 	b.Left = found.LeftOut + found.Lost
 	for _, each := range found.Suggested {

@@ -199,7 +199,8 @@ func TestWishesAreBounded(t *testing.T) {
 	}
 	w.lost = 7
 	var b strings.Builder
-	if err := writeLesson(&b, w.lesson("x", nil, 0)); err != nil || !strings.HasSuffix(b.String(), "  # left out: 2000 refusals of more than these 1000\n  # missed: 7 refusals that came too fast\n]\n") {
+	const ends = "  # left out: 2000 refusals of more than these 1000\n  # missed: 7 refusals that came too fast\n]\n"
+	if err := writeLesson(&b, w.lesson("x", nil, 0)); err != nil || !strings.HasSuffix(b.String(), ends) {
 		t.Errorf("%v: %s", err, b.String()[max(0, b.Len()-200):])
 	}
 }

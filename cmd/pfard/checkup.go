@@ -10,7 +10,7 @@ import (
 	"github.com/pfar/pfar/units/health"
 )
 
-// checkRunner runs pfar doctor, and returns what it prints, also with the error that a check has failed.
+// checkRunner runs pfar doctor and returns its output. There may be both an output and an error.
 type checkRunner interface {
 	runChecks(ctx context.Context) ([]byte, error)
 }

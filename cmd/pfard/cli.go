@@ -58,7 +58,7 @@ const (
 // cliEnd is how long a child has to end by itself when it is told to.
 const cliEnd = 5 * time.Second
 
-// run runs pfar until it ends, and returns what it has printed. With an error it may have printed something, too.
+// run runs pfar until it ends and returns its output, which may not be empty if there is an error.
 func (c cli) run(ctx context.Context, limit time.Duration, args ...string) ([]byte, error) {
 	if c.program == "" {
 		return nil, errors.New("the program pfar is not beside pfard, where it belongs")
@@ -108,7 +108,7 @@ func complaint(text []byte) string {
 	return e.Error
 }
 
-// bounded keeps what is written, and takes no more than most.
+// bounded keeps its input, and refuses more than most bytes.
 type bounded struct {
 	text []byte
 	most int
