@@ -1,0 +1,48 @@
+// Package runs runs flows: it keeps each run's position and store on the disk, and chooses nothing. What it calls passes
+// the gate one by one.
+package runs
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/policies/flow"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// Caller makes the calls of runs, as the client whose runs they are.
+type Caller interface {
+	// Call makes one call. It may take as long as the node takes, but not as long as a person: if the gate asks, it returns
+	// at once with Waits. An error is one of the caller itself, and the run fails with its words.
+	Call(ctx context.Context, c Call) (Result, error)
+	// Answered calls then, in a goroutine of its own, when the approval of an id does not wait any more; at once if it does
+	// not now. stop makes that it is not called; it may be on its way.
+	Answered(approval string, then func()) (stop func())
+	// Writes reports whether a call of a node may change something. What is not known changes something.
+	Writes(client string, n *flow.Node) bool
+}
+
+// Call is one call of a run.
+type Call struct {
+	Run, Client, Session string
+	Plan                 *flow.Plan
+	Step                 int // place in Plan.Steps
+	Turn                 int // how many calls the run has made before
+	Arguments            json.RawMessage
+	Floor                gate.Label // of all that the run's store holds: the session's label is raised to it before the gate decides
+	Asked                bool       // the call has waited for an approval: it is the same one as before
+}
+
+// Result is what has become of a call.
+type Result struct {
+	ID      string // of the call's record in the audit
+	Verdict gate.Verdict
+	Value   json.RawMessage // a tool's result (CallToolResult) as raw as it came, or a native node's value
+	Label   gate.Label      // of Value
+	Failed  failure.Failure // its class; "" with Error: one that is not known
+	Error   string          // why the call failed; "": it has not
+	Denied  bool            // the gate, or a person, has denied it
+	Waits   string          // id of the approval that the call waits for; nothing was sent
+	Sent    bool            // the node has had the request, or may have had it
+}

@@ -1,0 +1,101 @@
+// Package flows has what the gateway and its clients tell each other about flows: HTTP and JSON on the gateway's
+// sockets, at /flows, /flows/CLIENT and /flows/CLIENT/SESSION.
+package flows
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/policies/flow"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// The verbs of orders.
+const (
+	Check  = "check"  // read a flow and say what is wrong with it
+	Show   = "plan"   // and how the gate judges each step
+	Run    = "run"    // and run it
+	Nodes  = "nodes"  // list what steps can call
+	List   = "list"   // list the client's runs
+	Of     = "show"   // show one run with its trace
+	Resume = "resume" // run on, after a step whose outcome is not known
+	Cancel = "cancel"
+)
+
+// Order is what a client wants.
+type Order struct {
+	Verb  string   `json:"verb"`
+	Name  string   `json:"name,omitempty"`  // of the flow
+	Form  string   `json:"form,omitempty"`  // of Text: json, hcl or line
+	Text  string   `json:"text,omitempty"`  // the flow
+	Flags []string `json:"flags,omitempty"` // --name value, over what the flow says
+	Input *string  `json:"input,omitempty"` // standard input, for the first step; nil: none
+	Run   string   `json:"run,omitempty"`   // id of a run
+	Past  string   `json:"past,omitempty"`  // of Resume: done or again, what is to become of a step whose outcome is not known
+}
+
+// Answer is what the gateway says to an order. The answer to Run is a line of JSON for each change, the last one when
+// the run is over or waits.
+type Answer struct {
+	Problems []flow.Problem `json:"problems,omitempty"`
+	Steps    []Judged       `json:"steps,omitempty"`
+	Nodes    []flow.Node    `json:"nodes,omitempty"`
+	Runs     []Status       `json:"runs,omitempty"`
+	Run      *Status        `json:"run,omitempty"`
+	Digest   string         `json:"digest,omitempty"` // of the plan
+}
+
+// Judged is a step of a plan as the gate judges it before the run: by the worst that the session may have seen by then.
+type Judged struct {
+	Step      string          `json:"step"`
+	Node      string          `json:"node"`
+	Arguments json.RawMessage `json:"arguments,omitempty"` // what is known of them
+	From      []string        `json:"from,omitempty"`      // names of arguments that earlier steps give
+	Verdict   gate.Verdict    `json:"verdict"`
+	Reason    string          `json:"reason"`
+	Label     gate.Label      `json:"label"` // of the session before the call, at worst
+	Facts     gate.Facts      `json:"facts"`
+}
+
+// State is that of a run. The zero value is none.
+type State string
+
+const (
+	Running   State = "running"
+	Waiting   State = "waiting" // for an approval
+	Unknown   State = "unknown" // whether the last step has done what it was to do is not known: its owner decides
+	Done      State = "done"
+	Failed    State = "failed"
+	Cancelled State = "cancelled"
+)
+
+// Status is what is told of a run.
+type Status struct {
+	ID       string          `json:"id"`
+	Flow     string          `json:"flow,omitempty"`
+	Client   string          `json:"client"`
+	Session  string          `json:"session"`
+	State    State           `json:"state"`
+	Reason   string          `json:"reason,omitempty"`   // why it waits or failed
+	Approval string          `json:"approval,omitempty"` // id that it waits for
+	Begun    time.Time       `json:"begun"`
+	Label    gate.Label      `json:"label"` // of all that its store holds
+	Trace    []Step          `json:"trace,omitempty"`
+	Dropped  int             `json:"dropped,omitempty"` // steps of the trace that are kept no more
+	Result   json.RawMessage `json:"result,omitempty"`  // of the last step, once it is done: the tool's result (CallToolResult), or a native node's value
+}
+
+// Step is one call of a run.
+type Step struct {
+	Step    string        `json:"step"`
+	Node    string        `json:"node"`
+	Call    string        `json:"call,omitempty"` // id in the audit
+	Verdict gate.Verdict  `json:"verdict"`
+	Label   gate.Label    `json:"label"`  // of the run after it
+	Action  string        `json:"action"` // with which it ended
+	Class   failure.Class `json:"class,omitempty"`
+	Bytes   int           `json:"bytes"`
+	Begun   time.Time     `json:"begun"`
+	Took    time.Duration `json:"took"` // nanoseconds
+}
