@@ -104,4 +104,26 @@ CREATE TABLE IF NOT EXISTS cleared ( -- stains that the operator has cleared
 	at INTEGER NOT NULL, -- the last time; rises with each clearing, whatever the clock says
 	PRIMARY KEY (server, label)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS consents ( -- what was decided about plans of flows, by run
+	run TEXT PRIMARY KEY,
+	yes TEXT NOT NULL, -- consent.Yes, in JSON
+	made INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS consent_uses ( -- calls that a yes to a plan has covered
+	run TEXT NOT NULL,
+	step TEXT NOT NULL,
+	call TEXT NOT NULL, -- id in the audit
+	at INTEGER NOT NULL,
+	PRIMARY KEY (run, step),
+	FOREIGN KEY (run) REFERENCES consents ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS flow_files ( -- the labels of files in the folders of flows
+	client TEXT NOT NULL,
+	path TEXT NOT NULL,
+	label INTEGER NOT NULL,
+	PRIMARY KEY (client, path)
+) STRICT, WITHOUT ROWID;
 `
