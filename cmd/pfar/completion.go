@@ -39,7 +39,7 @@ func (c toolsVerb) completeCall(cmd *cobra.Command, args []string, toComplete st
 	m, rest, err := resolve(listedOf(tools), before.Args())
 	switch {
 	case err == nil:
-		return completeFlags(readProperties(tools[m.at].InputSchema), rest, toComplete)
+		return completeFlags(readProperties(tools[m.At].InputSchema), rest, toComplete)
 	case before.NArg() == 1:
 		return completeToolsOf(tools, before.Arg(0)), noFiles
 	}
@@ -87,7 +87,7 @@ func completeNames(tools []tool, typed string) []string {
 	meant := map[string]int{}
 	for _, t := range names {
 		of := map[string]bool{} // each once, however many ways of writing the tool are alike
-		for _, name := range slices.Concat([]string{t.id(), t.wire()}, t.forms(), t.aliases) {
+		for _, name := range slices.Concat([]string{t.ID(), t.Wire()}, t.Forms(), t.Aliases) {
 			of[strings.ReplaceAll(name, "_", "-")] = true
 		}
 		for name := range of {
@@ -96,8 +96,8 @@ func completeNames(tools []tool, typed string) []string {
 	}
 	var all []string
 	for i, t := range names {
-		for _, name := range t.spelt(typed) {
-			if visible.ShellSafe(name) && (name == t.id() || meant[strings.ReplaceAll(name, "_", "-")] == 1) {
+		for _, name := range t.Spelt(typed) {
+			if visible.ShellSafe(name) && (name == t.ID() || meant[strings.ReplaceAll(name, "_", "-")] == 1) {
 				all = append(all, completion(name, summary(tools[i].Description, 60)))
 			}
 		}

@@ -122,7 +122,7 @@ func (c toolsVerb) describedText(d described, known facts) string {
 		row("version", d.Version+", as the server says")
 	}
 	names := listedOf([]tool{d.Definition})[0]
-	row("also called", strings.Join(append([]string{names.wire()}, names.aliases...), ", "))
+	row("also called", strings.Join(append([]string{names.Wire()}, names.Aliases...), ", "))
 	d.definition(&b)
 	return b.String()
 }

@@ -35,7 +35,7 @@ func (f toolFilter) of(tools []tool, known facts) (list []tool) {
 		if (f.does == "read" || f.does == "write") && known.does(t) != f.does {
 			continue
 		}
-		texts := append([]string{t.id(), t.Name, t.Title, t.Description}, names[i].aliases...)
+		texts := append([]string{t.id(), t.Name, t.Title, t.Description}, names[i].Aliases...)
 		text := strings.ToLower(strings.Join(texts, "\n"))
 		missing := func(word string) bool { return !strings.Contains(text, word) }
 		if !slices.ContainsFunc(strings.Fields(strings.ToLower(f.search)), missing) {

@@ -17,7 +17,7 @@ func (c toolsVerb) printToolHelp(t tool, properties []property, known facts) {
 		c.table(w, rows)
 	}
 	names := listedOf([]tool{t})[0]
-	others := escape(strings.Join(append([]string{names.wire()}, names.aliases...), ", "), oneLine)
+	others := escape(strings.Join(append([]string{names.Wire()}, names.Aliases...), ", "), oneLine)
 	fmt.Fprintf(w, "\n%s\n  %s\n", c.paint(w, bold, "Also called:"), others)
 	fmt.Fprintf(w, "\n%s\n  pfar call %s [FLAGS]\n", c.paint(w, bold, "Usage:"), escape(t.id(), oneLine))
 	var rows [][]cell
