@@ -131,6 +131,8 @@ func TestPurePackages(t *testing.T) {
 		"policies/inspect":        append([]string{"os"}, effects...),
 		"policies/jsontext":       append([]string{"os"}, effects...),
 		"policies/visible":        append([]string{"os"}, effects...),
+		"policies/argument":       append([]string{"os"}, effects...),
+		"policies/flow":           append([]string{"os"}, effects...),
 		"policies/toolname":       append([]string{"os"}, effects...),
 		"policies/nearest":        append([]string{"os"}, effects...),
 		"units/backoff":           append([]string{"os"}, effects...),

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pfar/pfar/policies/argument"
 	"github.com/pfar/pfar/policies/visible"
 )
 
@@ -128,7 +129,7 @@ func completeFlags(properties []property, rest []string, toComplete string) ([]s
 	}
 	if len(rest) > 0 {
 		last := rest[len(rest)-1]
-		if p, ok := byFlag[last]; ok && p.kind != kindBoolean {
+		if p, ok := byFlag[last]; ok && p.Kind != argument.Boolean {
 			return values(p, ""), noFiles
 		}
 		switch last {
@@ -140,7 +141,7 @@ func completeFlags(properties []property, rest []string, toComplete string) ([]s
 	}
 	var all []string
 	for _, p := range properties {
-		if p.flag != "" && (p.kind == kindArray || !slices.Contains(rest, "--"+p.flag)) {
+		if p.flag != "" && (p.Kind == argument.Array || !slices.Contains(rest, "--"+p.flag)) {
 			all = append(all, completion("--"+p.flag, p.remarks()))
 		}
 	}
@@ -148,8 +149,8 @@ func completeFlags(properties []property, rest []string, toComplete string) ([]s
 }
 
 func values(p property, prefix string) []string {
-	texts := enumTexts(p.enum)
-	if p.kind == kindBoolean {
+	texts := argument.EnumTexts(p.Enum)
+	if p.Kind == argument.Boolean {
 		texts = []string{"true", "false"}
 	}
 	texts = slices.DeleteFunc(texts, func(s string) bool { return !visible.ShellSafe(s) })
