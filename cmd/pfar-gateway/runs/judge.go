@@ -79,13 +79,13 @@ func (l rules) judge(run *run, e ending) outcome {
 	p := &run.plan.Steps[run.step]
 	switch {
 	case e.fatal:
-		return traced(run, e, "").fail(p, e.Error+doubtful(e))
+		return traced(run, e, flow.Failed).fail(p, e.Error+"."+doubtful(e))
 	case e.Denied:
 		return traced(run, e, denied).fail(p, orElse(e.Error, "the gate denied the call"))
 	case e.Waits != "":
 		return l.waits(run, e)
 	case e.Error != "":
-		return l.route(run, e)
+		return route(run, e)
 	}
 	return l.write(run, e)
 }
@@ -137,17 +137,17 @@ func (l rules) waits(run *run, e ending) outcome {
 }
 
 // route is the outcome of a call that has failed: the edge of its action is taken. Without one the run fails.
-func (l rules) route(run *run, e ending) outcome {
+func route(run *run, e ending) outcome {
 	p := &run.plan.Steps[run.step]
-	action := l.language.Action(e.Failed.Class)
+	action := flow.Action(e.Failed.Class)
 	o := traced(run, e, action)
-	words := l.language.Words(e.Failed, p.Node, e.Error) + doubtful(e)
+	words := flow.Words(e.Failed, orElse(p.Node.Server, p.Node.ID), e.Error) + doubtful(e)
 	next, ok := p.Next[action]
 	switch {
 	case !ok || action == flow.Default:
 		return o.fail(p, words)
 	case barred(e) && reaches(run.plan, next, run.step):
-		return o.fail(p, fmt.Sprintf("%s (the edge of %q leads back to this step, and the call must not be made again)",
+		return o.fail(p, fmt.Sprintf("%s The edge of %q leads back to this step, and this call must not be made again.",
 			words, action))
 	}
 	return o.goOn(next)
@@ -213,7 +213,7 @@ func barred(e ending) bool {
 
 func doubtful(e ending) string {
 	if inDoubtAfter(e) {
-		return " (the call may have been carried out)"
+		return " The call may have been carried out: look before you repeat it."
 	}
 	return ""
 }

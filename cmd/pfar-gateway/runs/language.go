@@ -3,7 +3,6 @@ package runs
 import (
 	"encoding/json"
 
-	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/flow"
 )
 
@@ -13,8 +12,4 @@ type Language interface {
 	Arguments(p *flow.Planned, store map[string]json.RawMessage) (json.RawMessage, error)
 	// Write puts the outputs of a step's call into the store.
 	Write(p *flow.Planned, result json.RawMessage, store map[string]json.RawMessage) error
-	// Action is the action that a failed call ends with.
-	Action(c failure.Class) string
-	// Words say to people how a call of a node has failed. said are the words of the Caller.
-	Words(f failure.Failure, n *flow.Node, said string) string
 }

@@ -39,11 +39,11 @@ func TestWholeRuns(t *testing.T) {
 		"denied, with an edge":  {[]string{"a b", "a denied> b"}, step{"a": {{Denied: true}}}, "a", flows.Failed, "denied", "denied"},
 		"denied, with any edge": {[]string{"a b", "a timeout> b"}, step{"a": {{Denied: true, Error: "x", Failed: failure.Failure{Class: failure.Timeout}}}}, "a", flows.Failed, "x", "denied"},
 
-		"failed without an edge": {[]string{"a b"}, step{"a": {bad(failure.NotFound, true)}}, "a", flows.Failed, `step "a": server.a: it failed`, "not_found"},
-		"failed with an edge":    {[]string{"a b c", "a not_found> c"}, step{"a": {bad(failure.NotFound, true)}}, "a c", flows.Done, "", "not_found default"},
+		"failed without an edge": {[]string{"a b"}, step{"a": {bad(failure.NotFound, true)}}, "a", flows.Failed, `step "a": Resource not found`, "resource_missing"},
+		"failed with an edge":    {[]string{"a b c", "a resource_missing> c"}, step{"a": {bad(failure.NotFound, true)}}, "a c", flows.Done, "", "resource_missing default"},
 		"an edge of another action": {[]string{"a b c", "a timeout> c"}, step{"a": {bad(failure.NotFound, true)}}, "a",
-			flows.Failed, "it failed", "not_found"},
-		"an unknown class": {[]string{"a b"}, step{"a": {bad("", true)}}, "a", flows.Failed, "it failed", ""},
+			flows.Failed, "not found", "resource_missing"},
+		"an unknown class": {[]string{"a b"}, step{"a": {bad("", true)}}, "a", flows.Failed, "MCP error: it failed", "failed"},
 		"back off and again": {[]string{"a b back", "a rate_limited> back", "b -", "back default> a"},
 			step{"a": once(bad(failure.RateLimited, true), ok)}, "a back a b", flows.Done, "", "rate_limited default default default"},
 		"a read that timed out": {[]string{"a b", "a timeout> a"}, step{"a": once(bad(failure.Timeout, true), ok)},
@@ -56,16 +56,16 @@ func TestWholeRuns(t *testing.T) {
 		"a write that timed out": {[]string{"wa b"}, step{"wa": {bad(failure.Timeout, true)}}, "wa", flows.Failed,
 			"may have been carried out", "timeout"},
 		"a write that timed out, and again": {[]string{"wa b", "wa timeout> wa"}, step{"wa": {bad(failure.Timeout, true)}},
-			"wa", flows.Failed, "the edge of \"timeout\" leads back to this step", "timeout"},
+			"wa", flows.Failed, "The edge of \"timeout\" leads back to this step", "timeout"},
 		"a write that timed out, and again by a way round": {[]string{"wa b back", "wa timeout> back", "b -", "back default> wa"},
 			step{"wa": {bad(failure.Timeout, true)}}, "wa", flows.Failed, "leads back to this step", "timeout"},
 		"a write that timed out, and on": {[]string{"wa b c", "wa timeout> c"}, step{"wa": {bad(failure.Timeout, true)}},
 			"wa c", flows.Done, "", "timeout default"},
-		"a write of an unknown class": {[]string{"wa b", "wa > wa"}, step{"wa": {bad("", true)}}, "wa", flows.Failed, "leads back", ""},
-		"TLS, and again":              {[]string{"a b", "a tls> a"}, step{"a": {bad(failure.TLS, false)}}, "a", flows.Failed, "leads back", "tls"},
-		"TLS, and on":                 {[]string{"a b c", "a tls> c"}, step{"a": {bad(failure.TLS, false)}}, "a c", flows.Done, "", "tls default"},
-		"schema, and again": {[]string{"a b back", "a schema> back", "b -", "back default> a"}, step{"a": {bad(failure.Schema, true)}},
-			"a", flows.Failed, "leads back", "schema"},
+		"a write of an unknown class": {[]string{"wa b", "wa failed> wa"}, step{"wa": {bad("", true)}}, "wa", flows.Failed, "leads back", "failed"},
+		"TLS, and again":              {[]string{"a b", "a tls_failed> a"}, step{"a": {bad(failure.TLS, false)}}, "a", flows.Failed, "leads back", "tls_failed"},
+		"TLS, and on":                 {[]string{"a b c", "a tls_failed> c"}, step{"a": {bad(failure.TLS, false)}}, "a c", flows.Done, "", "tls_failed default"},
+		"schema, and again": {[]string{"a b back", "a schema_mismatch> back", "b -", "back default> a"}, step{"a": {bad(failure.Schema, true)}},
+			"a", flows.Failed, "leads back", "schema_mismatch"},
 
 		"a loop without an end": {[]string{"a b", "b default> a"}, nil, strings.TrimSpace(strings.Repeat("a b ", 32)), flows.Failed,
 			"the run has made 64 calls, as many as its flow may", strings.TrimSpace(strings.Repeat("default ", 64))},
@@ -120,7 +120,7 @@ func TestCallerFails(t *testing.T) {
 		s := said(func(context.Context, Call) (Result, error) { return answer() })
 		b := s.bed(t, t.TempDir(), Limits{})
 		b.Start()
-		got := b.rest(t, b.begin(t, planned(t, "a b", "a > b")))
+		got := b.rest(t, b.begin(t, planned(t, "a b", "a failed> b")))
 		if got.State != flows.Failed || !strings.Contains(got.Reason, name) || strings.Contains(got.Reason, "hostile") {
 			t.Errorf("%s: it is %s: %q", name, got.State, got.Reason)
 		}
@@ -157,7 +157,7 @@ func TestLabel(t *testing.T) {
 		})
 		b := s.bed(t, t.TempDir(), Limits{})
 		b.Start()
-		id, err := b.Begin(New{Client: me.Client, Session: me.Session, Plan: planned(t, "a b", "a not_found> b"),
+		id, err := b.Begin(New{Client: me.Client, Session: me.Session, Plan: planned(t, "a b", "a resource_missing> b"),
 			Label: gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Clean}})
 		if err != nil {
 			t.Fatal(err)

@@ -47,10 +47,6 @@ func (plain) Write(p *flow.Planned, result json.RawMessage, store map[string]jso
 	return nil
 }
 
-func (plain) Action(c failure.Class) string { return string(c) }
-
-func (plain) Words(f failure.Failure, n *flow.Node, said string) string { return n.ID + ": " + said }
-
 // planned is a plan from lines. "a b c" has these steps, each of which leads to the next; "a timeout> c" is an edge,
 // and "a -" takes away where a leads. A step whose name begins with w writes; "a=x" sets x in the store for it, and
 // "a<x" has it read x.
