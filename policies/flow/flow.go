@@ -31,14 +31,25 @@ const (
 
 // Step is one place in a flow at which a node is called.
 type Step struct {
-	ID      string                     `json:"id"`                // of this flow alone
-	Node    string                     `json:"node"`              // as the flow names it (Find)
-	Version string                     `json:"version,omitempty"` // that the server must have; "": any
-	Params  map[string]json.RawMessage `json:"params,omitempty"`  // by the node's own names
-	Set     map[string]json.RawMessage `json:"set,omitempty"`     // written to the store before the step reads it, by the node's own names of inputs
-	Reads   map[string]string          `json:"reads,omitempty"`   // own name of an input to its name in the store; others have the same name
-	Writes  map[string]string          `json:"writes,omitempty"`  // own name of an output to its name in the store
-	At      At                         `json:"-"`
+	ID      string `json:"id"`                // of this flow alone
+	Node    string `json:"node"`              // as the flow names it (Find)
+	Version string `json:"version,omitempty"` // that the server must have; "": any
+
+	// Source is the tool that the metadata of a file names: SERVER.TOOL, as far as it says. It finds the node where Node
+	// does not, and must not name another one. "": the file says nothing.
+	Source string `json:"source,omitempty"`
+
+	Params map[string]json.RawMessage `json:"params,omitempty"` // by the node's own names
+
+	// Set is written to the store before the step reads it, by the node's own names of inputs.
+	Set map[string]json.RawMessage `json:"set,omitempty"`
+
+	// Reads maps the node's own name of an input to its name in the store; others have the same name. A param that is
+	// here is read as if it were an input.
+	Reads map[string]string `json:"reads,omitempty"`
+
+	Writes map[string]string `json:"writes,omitempty"` // own name of an output to its name in the store
+	At     At                `json:"-"`
 }
 
 // Edge leads from one step to the next.

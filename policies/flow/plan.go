@@ -1,11 +1,14 @@
 package flow
 
-// Plan is a flow that Check has found nothing wrong with. Its nodes are those of the moment of the check: whoever runs it
-// compares their pins with those that are accepted by then.
+// Plan is a flow that Check has found nothing wrong with. Its nodes are those of the moment of the check: whoever runs
+// it compares their pins with those that are accepted by then.
 type Plan struct {
-	Flow   Flow
-	Steps  []Planned // in the order of Flow.Steps
-	Digest string    // SHA-256, in hexadecimal, of all that the plan says: steps, edges, values, and each node's identity, version and pin
+	Flow  Flow
+	Steps []Planned // in the order of Flow.Steps
+
+	// Digest is the SHA-256, in hexadecimal, of all that the plan says: steps, edges, values, and each node's identity,
+	// version and pin.
+	Digest string
 }
 
 // Planned is a step with its node.
