@@ -90,6 +90,10 @@ type Node struct {
 	Outputs     []Port   `json:"outputs"` // the last is the whole result, under the tool's own name
 	Actions     []string `json:"actions"` // Default is the first
 	Pure        bool     `json:"pure"`    // its owner says that the same inputs give the same result
+
+	// Open is of native nodes whose inputs are what a step says: each name in its Reads, and in its params each NAME that
+	// stands as {{NAME}} in a text, is an input that the step must be given.
+	Open bool `json:"open,omitempty"`
 }
 
 // Nodes finds nodes by the names that flows use.
