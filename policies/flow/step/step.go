@@ -128,9 +128,10 @@ func text(s string) json.RawMessage {
 
 // Write puts the outputs of a step's call into the store: the members of a tool's structuredContent, or of a native
 // node's value, that the node declares, each under its own name or the one that the step maps it to. The whole stands
-// under the node's last output: of a tool's result its structuredContent, else its text. An output that the result does
-// not have is removed from the store, so that no later step takes an older value for it. What the node does not declare
-// is not written: a server must not choose which inputs of later steps it fills.
+// under the node's last output: of a tool's result its structuredContent, else its text. A native node's value that is
+// no object is each of its outputs. An output that the result does not have is removed from the store, so that no later
+// step takes an older value for it. What the node does not declare is not written: a server must not choose which inputs
+// of later steps it fills.
 func Write(p *flow.Planned, result json.RawMessage, store Store) error {
 	whole := result
 	if p.Node.Server != "" {
@@ -145,10 +146,11 @@ func Write(p *flow.Planned, result json.RawMessage, store Store) error {
 			return fmt.Errorf("the result is no JSON: %w", err)
 		}
 	}
+	plain := p.Node.Server == "" && members == nil
 	last := len(p.Node.Outputs) - 1
 	for i, out := range p.Node.Outputs {
 		name, value := Writes(p.Step, out.Name), members[out.Name]
-		if i == last {
+		if i == last || plain {
 			value = whole
 		}
 		switch {

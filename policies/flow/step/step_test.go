@@ -150,7 +150,7 @@ func TestWrite(t *testing.T) {
 			`results=1 total=9`},
 		{"a native value", native, "", "", "", `{"picked":[1],"isError":true}`,
 			`pick={"picked":[1],"isError":true} picked=[1]`},
-		{"a native text", native, "", "", "", `"x"`, `pick="x"`},
+		{"a native text", native, "", "", "", `"x"`, `pick="x" picked="x"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
