@@ -35,7 +35,8 @@ func Nodes() []flow.Node {
 			Outputs: []flow.Port{text("summary", "the model's answer", "")},
 		}),
 		made(flow.Node{
-			ID: Summarize, Aliases: []string{"summarize"}, Description: "Have a model that the owner has declared summarize a text.",
+			ID: Summarize, Aliases: []string{"summarize"},
+			Description: "Have a model that the owner has declared summarize a text.",
 			Inputs: []flow.Port{piped("text", "what to summarize", true)},
 			Params: []flow.Port{
 				text("model", "the file in models.d; else the owner's first", ""),

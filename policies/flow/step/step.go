@@ -130,8 +130,8 @@ func text(s string) json.RawMessage {
 // node's value, that the node declares, each under its own name or the one that the step maps it to. The whole stands
 // under the node's last output: of a tool's result its structuredContent, else its text. A native node's value that is
 // no object is each of its outputs. An output that the result does not have is removed from the store, so that no later
-// step takes an older value for it. What the node does not declare is not written: a server must not choose which inputs
-// of later steps it fills.
+// step takes an older value for it. What the node does not declare is not written: a server must not choose which
+// inputs of later steps it fills.
 func Write(p *flow.Planned, result json.RawMessage, store Store) error {
 	whole := result
 	if p.Node.Server != "" {
