@@ -12,7 +12,8 @@ import (
 // tools are what the servers list, one definition a line.
 var tools = []struct{ server, version, held, definition string }{
 	{"github", "1.2.0", "", `{"name":"search_code","description":"Search code in repositories","inputSchema":
-		{"type":"object","properties":{"query":{"type":"string","description":"search query string"},"language":{"type":"string",
+		{"type":"object","properties":{"query":{"type":"string","description":"search query string"},"language":
+		{"type":"string",
 		"description":"programming language filter"},"max_results":{"type":"integer","default":10,"maximum":100,
 		"description":"maximum results to return"}},"required":["query"]},"outputSchema":{"type":"object","properties":
 		{"search_results":{"type":"array","description":"array of code search results"}},"required":["search_results"]}}`},
@@ -30,7 +31,8 @@ var tools = []struct{ server, version, held, definition string }{
 		{"type":"string"},"channel":{"type":"string"},"unfurl":{"type":"boolean"}},"required":["message","channel"]},
 		"outputSchema":{"type":"object","properties":{"message_id":{"type":"string"}}}}`},
 	{"weather", "1.2.4", "", `{"name":"get_weather","inputSchema":{"type":"object","properties":{"location":
-		{"type":"string"},"units":{"enum":["celsius","fahrenheit"]}},"required":["location"]},"outputSchema":{"type":"object","properties":
+		{"type":"string"},"units":{"enum":["celsius","fahrenheit"]}},"required":["location"]},"outputSchema":
+		{"type":"object","properties":
 		{"weather_data":{"type":"object"}}}}`},
 	{"finance", "1.0.0", "", `{"name":"get_stock_price","inputSchema":{"type":"object","properties":{"symbol":
 		{"type":"string"}},"required":["symbol"]},"outputSchema":{"type":"object","properties":{"price":
@@ -42,7 +44,8 @@ var tools = []struct{ server, version, held, definition string }{
 	{"filesystem", "2026.8.31", "", `{"name":"read_file","inputSchema":{"type":"object","properties":{"path":
 		{"type":"string"},"text":{"type":"string"}},"required":["path"]}}`},
 	{"stripe", "3.0.0", "", `{"name":"create_customer","inputSchema":{"type":"object","properties":{"name":
-		{"type":"string"},"email":{"type":"string"}},"required":["name"]},"outputSchema":{"type":"object","properties":{"customer_id":
+		{"type":"string"},"email":{"type":"string"}},"required":["name"]},"outputSchema":{"type":"object","properties":
+		{"customer_id":
 		{"type":"string"}}}}`},
 }
 

@@ -12,12 +12,18 @@ import (
 	"github.com/pfar/pfar/policies/flow/step"
 )
 
+// overlay lays over a flow what a command line says.
+type overlay struct {
+	*decoder
+	nodes flow.Nodes
+}
+
 // flags lays flags over a flow. --NAME is an input as it is called in the store, which the store holds then before the
 // first step, or a param, which it sets. What names several things is a mistake: --STEP.NAME names one of them.
-func (d *decoder) flags(flags []string, nodes flow.Nodes) {
+func (d overlay) flags(flags []string) {
 	given := map[string][]json.RawMessage{} // by STEP.NAME, or by name in the store
 	targets := map[string]target{}
-	all := d.targets(nodes)
+	all := d.targets()
 	if len(flags) > 2*maxFlags {
 		d.problem(flow.At{}, "", "there are more than 256 flags", "Write them into the flow.")
 		return
@@ -68,10 +74,10 @@ type target struct {
 func (t target) names(flag string) bool { return alike(t.key, flag) }
 
 // targets are what flags can name: each name in the store, each param, and each of both of one step.
-func (d *decoder) targets(nodes flow.Nodes) (all []target) {
+func (d overlay) targets() (all []target) {
 	stored := map[string]bool{}
 	for i, s := range d.flow.Steps {
-		node, err := nodes.Find(s.Node)
+		node, err := d.nodes.Find(s.Node)
 		if err != nil {
 			continue
 		}
@@ -102,7 +108,7 @@ func (d *decoder) targets(nodes flow.Nodes) (all []target) {
 }
 
 // target finds the one thing that a flag names.
-func (d *decoder) target(all []target, flag string) (target, bool) {
+func (d overlay) target(all []target, flag string) (target, bool) {
 	exact := slices.DeleteFunc(slices.Clone(all), func(t target) bool { return t.key != flag })
 	found := exact
 	if len(found) == 0 {
@@ -144,10 +150,10 @@ func (d *decoder) target(all []target, flag string) (target, bool) {
 }
 
 // reads is the name in the store of a step's input.
-func (d *decoder) reads(t target) string { return step.Reads(d.flow.Steps[t.step], t.name) }
+func (d overlay) reads(t target) string { return step.Reads(d.flow.Steps[t.step], t.name) }
 
 // set puts the value of a flag where it belongs, over what the flow says.
-func (d *decoder) set(t target, values []json.RawMessage) {
+func (d overlay) set(t target, values []json.RawMessage) {
 	value := together(t.port, values)
 	if t.step >= 0 {
 		s := &d.flow.Steps[t.step]
@@ -170,9 +176,9 @@ func (d *decoder) set(t target, values []json.RawMessage) {
 
 // feed gives standard input to the first step: to its only input that it needs, that nothing gives, and that may be a
 // text. One end of a line at its end is none of it.
-func (d *decoder) feed(input string, nodes flow.Nodes) {
+func (d overlay) feed(input string) {
 	first := &d.flow.Steps[0]
-	node, err := nodes.Find(first.Node)
+	node, err := d.nodes.Find(first.Node)
 	if err != nil {
 		return
 	}

@@ -6,29 +6,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 
-	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/flow"
-	"github.com/pfar/pfar/policies/nearest"
-)
-
-// The forms.
-const (
-	JSON = "json"
-	HCL  = "hcl"
-	Line = "line"
-)
-
-// Bounds of what is read.
-const (
-	MaxText     = 1 << 20 // bytes
-	MaxSteps    = 256
-	MaxEdges    = 1024
-	maxDepth    = 64 // levels of JSON
-	maxProblems = 100
-	maxShown    = 60 // characters of a word that a problem repeats
 )
 
 // Source is a flow as it came, with what goes over it.
@@ -54,19 +34,20 @@ func Read(s Source, nodes flow.Nodes) (flow.Flow, []flow.Problem) {
 	case !utf8.ValidString(s.Text):
 		d.problem(flow.At{}, "", "the flow is not UTF-8", "Save it as UTF-8.")
 	case s.Form == JSON:
-		d.json(s.Text)
+		jsonReader{reader{d}}.read(s.Text)
 	case s.Form == HCL:
-		d.hcl(s.Name, s.Text)
+		hclReader{reader{d}}.read(s.Name, s.Text)
 	case s.Form == Line:
-		d.line(s.Text, nodes)
+		(&lineReader{d, nodes}).read(s.Text)
 		linked = true
 	default:
 		d.problem(flow.At{}, "", "no such form: "+quote(s.Form), "Write json, hcl or line.")
 	}
 	if len(d.flow.Steps) > 0 {
-		d.flags(s.Flags, nodes)
+		o := overlay{d, nodes}
+		o.flags(s.Flags)
 		if s.Input != nil {
-			d.feed(*s.Input, nodes)
+			o.feed(*s.Input)
 		}
 		Wire(&d.flow, nodes, linked)
 	}
@@ -74,72 +55,4 @@ func Read(s Source, nodes flow.Nodes) (flow.Flow, []flow.Problem) {
 		return cmp.Or(a.At.Line-b.At.Line, a.At.Column-b.At.Column)
 	})
 	return d.flow, d.problems
-}
-
-// decoder reads one flow.
-type decoder struct {
-	form     string
-	flow     flow.Flow
-	problems []flow.Problem
-}
-
-func (d *decoder) problem(at flow.At, step, text, advice string) {
-	if len(d.problems) < maxProblems {
-		d.problems = append(d.problems, flow.Problem{At: at, Step: step, Text: text, Advice: advice})
-	}
-}
-
-// step adds a step, if there is room for it.
-func (d *decoder) step(s flow.Step) {
-	if len(d.flow.Steps) == MaxSteps {
-		d.problem(s.At, "", fmt.Sprintf("the flow has more than %d steps", MaxSteps), "Split it.")
-		return
-	}
-	d.flow.Steps = append(d.flow.Steps, s)
-}
-
-// edge adds an edge, if there is room for it.
-func (d *decoder) edge(e flow.Edge) {
-	if e.Action == flow.Default {
-		e.Action = ""
-	}
-	if len(d.flow.Edges) == MaxEdges {
-		d.problem(e.At, "", fmt.Sprintf("the flow has more than %d edges", MaxEdges), "Split it.")
-		return
-	}
-	d.flow.Edges = append(d.flow.Edges, e)
-}
-
-// chain adds the edges from each step to the next.
-func (d *decoder) chain() {
-	for i := 1; i < len(d.flow.Steps); i++ {
-		d.edge(flow.Edge{From: d.flow.Steps[i-1].ID, To: d.flow.Steps[i].ID, At: d.flow.Steps[i].At})
-	}
-}
-
-// quote quotes what somebody wrote, shortened, with what a terminal would obey as its code, and not at all if it may be
-// a secret.
-func quote(s string) string {
-	if block.SecretWithin(s) {
-		return `"***"`
-	}
-	if short := []rune(s); len(short) > maxShown {
-		s = string(short[:maxShown]) + "..."
-	}
-	return strconv.Quote(s)
-}
-
-// meant says which of some words a misspelt one was meant to be, or lists them.
-func meant(word string, words []string) string {
-	if near := nearest.Keyword(word, words); near != "" {
-		return fmt.Sprintf("Did you mean %q?", near)
-	}
-	list := ""
-	for i, w := range slices.Sorted(slices.Values(words)) {
-		if i > 0 {
-			list += ", "
-		}
-		list += strconv.Quote(w)
-	}
-	return "Known are " + list + "."
 }

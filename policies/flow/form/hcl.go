@@ -10,7 +10,7 @@ import (
 	"github.com/pfar/pfar/policies/flow"
 )
 
-// hcl reads the form that people write:
+// hclReader reads the form that people write:
 //
 //	most_steps = 20                               # calls of a run at most; 64 if it says nothing
 //	store      = { "dev-team-alerts" = "#alerts" } # what the store holds before the first step
@@ -19,17 +19,19 @@ import (
 //	  node    = "mcp-github-search-code"          # the step's own name if it says nothing
 //	  version = "1.2.0"                           # that the server must have
 //	  params  = { max_results = 15 }
-//	  inputs  = { query = "TODO" }                # written to the store before the step reads it
+//	  inputs  = { query = "login" }                # written to the store before the step reads it
 //	  reads   = { language = "target_language" }  # the node's own name of an input = its name in the store
 //	  writes  = { search_results = "found" }      # the node's own name of an output = its name in the store
 //	  next    = "llm"                             # the step after success; the run is done if it says nothing
 //	  on      = { rate_limited = "wait" }         # the steps after other actions
 //	}
 //
-//	metadata { prompt = "find TODOs" }
+//	metadata { prompt = "find bugs" }
 //
 // Values are plain: nothing is computed. ${ and %{ are written $${ and %%{.
-func (d *decoder) hcl(name, text string) {
+type hclReader struct{ reader }
+
+func (d hclReader) read(name, text string) {
 	f := block.NewFile(name+block.HCL, []byte(text), language())
 	root := f.Tree()
 	for _, diag := range f.Finish() {
@@ -42,7 +44,7 @@ func (d *decoder) hcl(name, text string) {
 	for _, x := range d.table(root).fields {
 		switch x.name {
 		case "step":
-			d.hclStep(x)
+			d.stepOf(x)
 		case "most_steps":
 			d.most(x)
 		case "store":
@@ -71,7 +73,7 @@ func language() block.Language {
 func place(r hcl.Range) flow.At { return flow.At{Line: r.Start.Line, Column: r.Start.Column} }
 
 // table makes values of a tree of HCL.
-func (d *decoder) table(n *block.Node) *value {
+func (d hclReader) table(n *block.Node) *value {
 	if n.Kind == block.Number && !json.Valid([]byte(n.Text)) {
 		d.problem(place(n.At), "", quote(n.Text)+" is no number of JSON", "Write it without leading zeros and spaces.")
 	}
@@ -145,7 +147,7 @@ func writeText(b *bytes.Buffer, s string) {
 	b.Truncate(b.Len() - 1) // the end of a line, which Encode adds
 }
 
-func (d *decoder) hclStep(x field) {
+func (d hclReader) stepOf(x field) {
 	const example = `step "NAME" { node = "NODE" }`
 	if x.value.kind != block.Table || len(x.labels) != 1 || x.labels[0].Text == "" {
 		d.problem(x.at, "", "a step is a block with one name", "Write "+example+".")
@@ -163,7 +165,7 @@ func (d *decoder) hclStep(x field) {
 		case "params":
 			s.Params = d.values(f, `params = { max_results = 15 }`)
 		case "inputs":
-			s.Set = d.values(f, `inputs = { query = "TODO" }`)
+			s.Set = d.values(f, `inputs = { query = "login" }`)
 		case "reads":
 			s.Reads = d.strings(f, `reads = { query = "search_terms" }`)
 		case "writes":

@@ -11,7 +11,7 @@ import (
 	"github.com/pfar/pfar/policies/jsontext"
 )
 
-// json reads the form that planners write:
+// jsonReader reads the form that planners write:
 //
 //	{"metadata": {"planner_version": "1.0.0", "created_at": "2024-01-01T12:00:00Z", "prompt": "..."},
 //	 "nodes": [
@@ -28,13 +28,15 @@ import (
 //
 // pfar adds "node", so that a tool can stand twice under ids of its own, "inputs", which are written to the store
 // before the node reads it, and at the top "most_steps" and "store".
-func (d *decoder) json(text string) {
-	t := &jsonTree{decoder: d, source: block.NewSource("", []byte(text)), left: maxValues}
-	t.reader.Reset(t.source.Bytes)
+type jsonReader struct{ reader }
+
+func (d jsonReader) read(text string) {
+	t := &jsonTree{decoder: d.decoder, source: block.NewSource("", []byte(text)), left: maxValues}
+	t.tokens.Reset(t.source.Bytes)
 	root, err := t.value(0)
 	if err == nil {
 		var end jsontext.Token
-		if end, err = t.reader.Next(); err == nil && end.Kind != jsontext.End {
+		if end, err = t.tokens.Next(); err == nil && end.Kind != jsontext.End {
 			err = &jsontext.SyntaxError{At: end.Start} // cannot be: the reader has one value only
 		}
 	}
@@ -49,7 +51,7 @@ func (d *decoder) json(text string) {
 		d.flow.Name = root.fields[0].name
 		root = root.fields[0].value
 	}
-	d.jsonFlow(root)
+	d.flowOf(root)
 }
 
 // shallow is how many levels of objects and arrays say something to pfar. What is below is a value of its user's.
@@ -61,7 +63,7 @@ const maxValues = 1 << 15
 // jsonTree makes the tree of a text.
 type jsonTree struct {
 	*decoder
-	reader jsontext.Reader
+	tokens jsontext.Reader
 	source *block.Source
 	left   int // of maxValues
 }
@@ -81,7 +83,7 @@ func (t *jsonTree) syntax(err error) {
 }
 
 func (t *jsonTree) value(depth int) (*value, error) {
-	token, err := t.reader.Next()
+	token, err := t.tokens.Next()
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +115,7 @@ func (t *jsonTree) valueOf(token jsontext.Token, depth int) (*value, error) {
 	case v.kind != block.Table && v.kind != block.List:
 	case depth == shallow:
 		var nested int
-		if end, nested, err = t.reader.Skip(token); err == nil && nested+depth > maxDepth {
+		if end, nested, err = t.tokens.Skip(token); err == nil && nested+depth > maxDepth {
 			err = fmt.Errorf("it nests deeper than %d levels", maxDepth)
 		}
 	case v.kind == block.Table:
@@ -133,7 +135,7 @@ func (t *jsonTree) valueOf(token jsontext.Token, depth int) (*value, error) {
 
 func (t *jsonTree) array(v *value, depth int) (end int, err error) {
 	for {
-		token, err := t.reader.Next()
+		token, err := t.tokens.Next()
 		if err != nil {
 			return 0, err
 		}
@@ -151,7 +153,7 @@ func (t *jsonTree) array(v *value, depth int) (end int, err error) {
 func (t *jsonTree) object(v *value, depth int) (end int, err error) {
 	seen := map[string]bool{}
 	for {
-		token, err := t.reader.Next()
+		token, err := t.tokens.Next()
 		if err != nil {
 			return 0, err
 		}
@@ -172,8 +174,8 @@ func (t *jsonTree) object(v *value, depth int) (end int, err error) {
 	}
 }
 
-// jsonFlow reads the members of a flow.
-func (d *decoder) jsonFlow(root *value) {
+// flowOf reads the members of a flow.
+func (d jsonReader) flowOf(root *value) {
 	known := []string{"metadata", "nodes", "edges", "mappings", "most_steps", "store"}
 	edges := false
 	var mappings []field
@@ -182,10 +184,10 @@ func (d *decoder) jsonFlow(root *value) {
 		case "metadata":
 			d.metadata(f)
 		case "nodes":
-			d.jsonNodes(f)
+			d.nodes(f)
 		case "edges":
 			edges = true
-			d.jsonEdges(f)
+			d.edges(f)
 		case "mappings":
 			mappings = append(mappings, f)
 		case "most_steps":
@@ -198,7 +200,7 @@ func (d *decoder) jsonFlow(root *value) {
 		}
 	}
 	for _, f := range mappings { // nodes may stand behind
-		d.jsonMappings(f)
+		d.mappings(f)
 	}
 	if !edges {
 		d.chain()
@@ -208,7 +210,7 @@ func (d *decoder) jsonFlow(root *value) {
 	}
 }
 
-func (d *decoder) jsonNodes(f field) {
+func (d jsonReader) nodes(f field) {
 	if !d.is(f.value, block.List, quote(f.name), `"nodes": [{"id": "NODE"}]`) {
 		return
 	}
@@ -217,14 +219,14 @@ func (d *decoder) jsonNodes(f field) {
 		case block.Text:
 			d.step(flow.Step{ID: v.text, Node: v.text, At: v.at})
 		case block.Table:
-			d.jsonNode(v)
+			d.node(v)
 		default:
 			d.problem(v.at, "", "a node is "+d.kindName(v.kind), `Write {"id": "NODE"}.`)
 		}
 	}
 }
 
-func (d *decoder) jsonNode(v *value) {
+func (d jsonReader) node(v *value) {
 	known := []string{"id", "node", "version", "type", "params", "inputs", "mcp_metadata"}
 	s := flow.Step{At: v.at}
 	for _, f := range v.fields {
@@ -240,7 +242,7 @@ func (d *decoder) jsonNode(v *value) {
 		case "inputs":
 			s.Set = d.values(f, `"inputs": {}`)
 		case "mcp_metadata":
-			d.jsonSource(f, &s)
+			d.metadataOf(f, &s)
 		default:
 			d.problem(f.at, s.ID, quote(f.name)+" is not known in a node", meant(f.name, known))
 		}
@@ -259,7 +261,7 @@ func (d *decoder) jsonNode(v *value) {
 }
 
 // jsonSource reads which tool a planner has had in mind. Other members are the wrapper's and say nothing to pfar.
-func (d *decoder) jsonSource(f field, s *flow.Step) {
+func (d jsonReader) metadataOf(f field, s *flow.Step) {
 	if !d.is(f.value, block.Table, quote(f.name), `"mcp_metadata": {"server_id": "SERVER", "tool_name": "TOOL"}`) {
 		return
 	}
@@ -279,7 +281,7 @@ func (d *decoder) jsonSource(f field, s *flow.Step) {
 	}
 }
 
-func (d *decoder) jsonEdges(f field) {
+func (d jsonReader) edges(f field) {
 	if !d.is(f.value, block.List, quote(f.name), `"edges": [{"from": "A", "to": "B"}]`) {
 		return
 	}
@@ -308,7 +310,7 @@ func (d *decoder) jsonEdges(f field) {
 	}
 }
 
-func (d *decoder) jsonMappings(f field) {
+func (d jsonReader) mappings(f field) {
 	const example = `"mappings": {"NODE": {"input_mappings": {}, "output_mappings": {}}}`
 	if !d.is(f.value, block.Table, quote(f.name), example) {
 		return
@@ -334,14 +336,4 @@ func (d *decoder) jsonMappings(f field) {
 			}
 		}
 	}
-}
-
-// named is the step of an id, nil if there is none.
-func (d *decoder) named(id string) *flow.Step {
-	for i := range d.flow.Steps {
-		if d.flow.Steps[i].ID == id {
-			return &d.flow.Steps[i]
-		}
-	}
-	return nil
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/pfar/pfar/policies/flow"
 )
 
-// line reads the form that people type:
+// lineReader reads the form that people type:
 //
-//	mcp-github-search-code --query "TODO" --max-results=20 >> summarize-text >> mcp-slack-send-message --channel dev
+//	mcp-github-search-code --query "login" --max-results=20 >> summarize-text >> mcp-slack-send-message --channel dev
 //
 // Each step is a node and its flags, and leads to the next. A + by itself stands for >>, which a line without quotes
 // needs in a shell. Words have quotes and backslashes as in a shell; nothing is expanded. A flag that names an input of
@@ -23,13 +23,17 @@ import (
 // After a ; or a new line another chain begins. If its first word, or any other, is a step that is there already, it is
 // that step, and - ACTION behind it is the action of the edge:
 //
-//	search --query "TODO" >> summarize-text; search - rate_limited >> backoff >> search
+//	search --query "login" >> summarize-text; search - rate_limited >> backoff >> search
 //
 // In one chain, a node that stands twice is two steps: the second has the id NODE-2. A line that begins with # is a
 // comment.
-func (d *decoder) line(text string, nodes flow.Nodes) {
-	words := d.split(text)
-	l := &chains{decoder: d, nodes: nodes}
+type lineReader struct {
+	*decoder
+	nodes flow.Nodes
+}
+
+func (l *lineReader) read(text string) {
+	words := split(l.decoder, text)
 	for first := true; len(words) > 0; {
 		end := slices.IndexFunc(words, func(w word) bool { return w.sign == another })
 		chain, rest := words, []word(nil)
@@ -42,19 +46,13 @@ func (d *decoder) line(text string, nodes flow.Nodes) {
 		}
 		words = rest
 	}
-	if len(d.flow.Steps) == 0 && len(d.problems) == 0 {
-		d.problem(flow.At{}, "", "the flow has no steps", "Write NODE --FLAG VALUE >> NODE.")
+	if len(l.flow.Steps) == 0 && len(l.problems) == 0 {
+		l.problem(flow.At{}, "", "the flow has no steps", "Write NODE --FLAG VALUE >> NODE.")
 	}
 }
 
-// chains reads the chains of a line.
-type chains struct {
-	*decoder
-	nodes flow.Nodes
-}
-
 // chain reads steps that lead one to the next. In the first chain every node is a new step.
-func (l *chains) chain(words []word, first bool) {
+func (l *lineReader) chain(words []word, first bool) {
 	from, action := "", ""
 	for start := 0; start <= len(words); {
 		end := start
@@ -80,7 +78,7 @@ func (l *chains) chain(words []word, first bool) {
 }
 
 // one reads a step, and the action with which it leads on.
-func (l *chains) one(words []word, first bool) (id, action string) {
+func (l *lineReader) one(words []word, first bool) (id, action string) {
 	name, flags := words[0], words[1:]
 	if n := len(flags); n >= 2 && flags[n-2].text == "-" && !flags[n-2].quoted {
 		flags, action = flags[:n-2], flags[n-1].text
@@ -106,7 +104,7 @@ func (l *chains) one(words []word, first bool) (id, action string) {
 }
 
 // stepFlags reads the flags of a step. Those of a node that is not known cannot be read: check.Check names the node.
-func (l *chains) stepFlags(s *flow.Step, words []word) {
+func (l *lineReader) stepFlags(s *flow.Step, words []word) {
 	node, err := l.nodes.Find(s.Node)
 	if err != nil {
 		return
@@ -153,46 +151,8 @@ func (l *chains) stepFlags(s *flow.Step, words []word) {
 	}
 }
 
-// give notes the value of a flag.
-func (d *decoder) give(at flow.At, step string, p argument.Property, text string, given map[string][]json.RawMessage) {
-	value, err := p.Parse(text)
-	switch {
-	case err != nil:
-		d.problem(at, step, fmt.Sprintf("--%s: %v, and it is %s", p.Name, err, quote(text)), "")
-	case p.Kind != argument.Array && given[p.Name] != nil:
-		d.problem(at, step, fmt.Sprintf("--%s stands twice", p.Name), "Keep one of the two.")
-	default:
-		given[p.Name] = append(given[p.Name], value)
-	}
-}
-
-// together is the value of a port that flags give.
-func together(port flow.Port, values []json.RawMessage) json.RawMessage {
-	if property(port).Kind != argument.Array {
-		return values[0]
-	}
-	b, _ := json.Marshal(values) // each was read
-	return b
-}
-
-func with(m map[string]json.RawMessage, name string, value json.RawMessage) map[string]json.RawMessage {
-	if m == nil {
-		m = map[string]json.RawMessage{}
-	}
-	m[name] = value
-	return m
-}
-
-// property reads a port as an argument of a tool is read.
-func property(p flow.Port) argument.Property {
-	if p.Schema == nil {
-		return argument.Property{Name: p.Name, Text: true}
-	}
-	return argument.Of(p.Name, p.Schema)
-}
-
 // portOf finds what a flag of a step names: an input or a param, by its exact name or where - and _ are alike.
-func (d *decoder) portOf(at flow.At, step string, node *flow.Node, flag string) (argument.Property, bool) {
+func (l *lineReader) portOf(at flow.At, step string, node *flow.Node, flag string) (argument.Property, bool) {
 	ports := slices.Concat(node.Inputs, node.Params)
 	var found []flow.Port
 	for _, p := range ports {
@@ -207,33 +167,11 @@ func (d *decoder) portOf(at flow.At, step string, node *flow.Node, flag string) 
 	case 1:
 		return property(found[0]), true
 	case 0:
-		d.problem(at, step, fmt.Sprintf("--%s is neither an input nor a param of %s", short(flag), node.ID),
+		l.problem(at, step, fmt.Sprintf("--%s is neither an input nor a param of %s", short(flag), node.ID),
 			flagAdvice(flag, ports))
 	default:
-		d.problem(at, step, fmt.Sprintf("--%s may be %s or %s", short(flag), quote(found[0].Name), quote(found[1].Name)),
+		l.problem(at, step, fmt.Sprintf("--%s may be %s or %s", short(flag), quote(found[0].Name), quote(found[1].Name)),
 			"Write the name as it is.")
 	}
 	return argument.Property{}, false
-}
-
-// alike reports whether a flag is a name, - and _ alike.
-func alike(name, flag string) bool { return dashed(name) == dashed(flag) }
-
-func dashed(s string) string { return strings.ReplaceAll(s, "_", "-") }
-
-// short is a word without quotes that a problem repeats.
-func short(s string) string {
-	q := quote(s)
-	return q[1 : len(q)-1]
-}
-
-func flagAdvice(flag string, ports []flow.Port) string {
-	var names []string
-	for _, p := range ports {
-		names = append(names, "--"+dashed(p.Name))
-	}
-	if len(names) == 0 {
-		return "Leave it out: the node takes nothing."
-	}
-	return meant("--"+flag, names)
 }

@@ -26,8 +26,11 @@ type field struct {
 	labels []block.Label
 }
 
+// reader reads the values of a file.
+type reader struct{ *decoder }
+
 // kindName is what a value is, in the words of the form.
-func (d *decoder) kindName(k block.Kind) string {
+func (d reader) kindName(k block.Kind) string {
 	if k == block.Table && d.form == JSON {
 		return "an object"
 	}
@@ -35,7 +38,7 @@ func (d *decoder) kindName(k block.Kind) string {
 }
 
 // is reports whether a value is of a kind, or tells that it is not. What is broken was told already.
-func (d *decoder) is(v *value, want block.Kind, what, example string) bool {
+func (d reader) is(v *value, want block.Kind, what, example string) bool {
 	if v.kind != want && v.kind != block.Broken {
 		d.problem(v.at, "", fmt.Sprintf("%s is %s, and takes %s", what, d.kindName(v.kind), d.kindName(want)),
 			"Write "+example+".")
@@ -44,7 +47,7 @@ func (d *decoder) is(v *value, want block.Kind, what, example string) bool {
 }
 
 // string reads a string that is not empty.
-func (d *decoder) string(f field, example string) string {
+func (d reader) string(f field, example string) string {
 	if d.is(f.value, block.Text, quote(f.name), example) && f.value.text == "" {
 		d.problem(f.value.at, "", quote(f.name)+" is empty", "Write "+example+", or leave it out.")
 	}
@@ -52,7 +55,7 @@ func (d *decoder) string(f field, example string) string {
 }
 
 // strings reads a table of strings.
-func (d *decoder) strings(f field, example string) map[string]string {
+func (d reader) strings(f field, example string) map[string]string {
 	if !d.is(f.value, block.Table, quote(f.name), example) {
 		return nil
 	}
@@ -66,7 +69,7 @@ func (d *decoder) strings(f field, example string) map[string]string {
 }
 
 // values reads a table of any JSON.
-func (d *decoder) values(f field, example string) map[string]json.RawMessage {
+func (d reader) values(f field, example string) map[string]json.RawMessage {
 	if !d.is(f.value, block.Table, quote(f.name), example) {
 		return nil
 	}
@@ -80,7 +83,7 @@ func (d *decoder) values(f field, example string) map[string]json.RawMessage {
 }
 
 // most reads how many calls a run may make.
-func (d *decoder) most(f field) {
+func (d reader) most(f field) {
 	var n int
 	if f.value.kind != block.Number || json.Unmarshal(f.value.raw, &n) != nil || n < 1 || n > flow.MaxMost {
 		d.problem(f.value.at, "", fmt.Sprintf("%q takes a whole number from 1 to %d", f.name, flow.MaxMost),
@@ -91,7 +94,7 @@ func (d *decoder) most(f field) {
 }
 
 // metadata reads where a flow is from. It decides nothing, so what is not known is left out.
-func (d *decoder) metadata(f field) {
+func (d reader) metadata(f field) {
 	if !d.is(f.value, block.Table, quote(f.name), `a table such as {"prompt": "..."}`) {
 		return
 	}

@@ -34,7 +34,7 @@ type lexer struct {
 }
 
 // split returns the words of a line.
-func (d *decoder) split(text string) []word {
+func split(d *decoder, text string) []word {
 	l := &lexer{decoder: d, rest: text, at: flow.At{Line: 1, Column: 1}}
 	for l.next() {
 	}
