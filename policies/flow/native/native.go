@@ -37,7 +37,7 @@ func Nodes() []flow.Node {
 		made(flow.Node{
 			ID: Summarize, Aliases: []string{"summarize"},
 			Description: "Have a model that the owner has declared summarize a text.",
-			Inputs: []flow.Port{piped("text", "what to summarize", true)},
+			Inputs:      []flow.Port{piped("text", "what to summarize", true)},
 			Params: []flow.Port{
 				text("model", "the file in models.d; else the owner's first", ""),
 				number("temperature", "how far the answer may stray", "", `,"minimum":0,"maximum":2`),
