@@ -4,6 +4,7 @@ package fit
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/pfar/pfar/policies/argument"
 	"github.com/pfar/pfar/policies/schema"
@@ -128,4 +129,17 @@ func definition(root json.RawMessage, ref string) json.RawMessage {
 		}
 	}
 	return nil
+}
+
+// Words says in a few words which types a schema allows.
+func Words(s json.RawMessage) string {
+	t := read(s, s, maxDepth)
+	if t.any() {
+		return "any value"
+	}
+	text := strings.Join(slices.Compact(slices.Clone(t.names)), " or ")
+	if t.items != nil && !t.items.any() {
+		text += " of " + strings.Join(slices.Compact(slices.Clone(t.items.names)), " or ")
+	}
+	return text
 }

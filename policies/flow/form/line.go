@@ -25,11 +25,12 @@ import (
 //
 //	search --query "login" >> summarize-text; search - rate_limited >> backoff >> search
 //
-// In one chain, a node that stands twice is two steps: the second has the id NODE-2. A line that begins with # is a
-// comment.
+// In one chain, a node that stands twice is two steps: the second has the id NODE-2. An output whose name in the store
+// an earlier step of the line writes has the name OUTPUT-2. A line that begins with # is a comment.
 type lineReader struct {
 	*decoder
-	nodes flow.Nodes
+	nodes  flow.Nodes
+	writes map[string]bool // names in the store that steps write
 }
 
 func (l *lineReader) read(text string) {
@@ -98,17 +99,33 @@ func (l *lineReader) one(words []word, first bool) (id, action string) {
 	for n := 2; l.named(s.ID) != nil; n++ {
 		s.ID = fmt.Sprintf("%s-%d", name.text, n)
 	}
-	l.stepFlags(&s, flags)
+	if node, err := l.nodes.Find(s.Node); err == nil { // check.Check tells of one that is not known
+		l.stepFlags(&s, node, flags)
+		l.apart(&s, node)
+	}
 	l.step(s)
 	return s.ID, action
 }
 
-// stepFlags reads the flags of a step. Those of a node that is not known cannot be read: check.Check names the node.
-func (l *lineReader) stepFlags(s *flow.Step, words []word) {
-	node, err := l.nodes.Find(s.Node)
-	if err != nil {
-		return
+// apart gives each output of a step a name in the store that no earlier step writes.
+func (l *lineReader) apart(s *flow.Step, node *flow.Node) {
+	for _, out := range node.Outputs {
+		name := out.Name
+		for n := 2; l.writes[name]; n++ {
+			name = fmt.Sprintf("%s-%d", out.Name, n)
+		}
+		l.writes[name] = true
+		if name != out.Name {
+			if s.Writes == nil {
+				s.Writes = map[string]string{}
+			}
+			s.Writes[out.Name] = name
+		}
 	}
+}
+
+// stepFlags reads the flags of a step.
+func (l *lineReader) stepFlags(s *flow.Step, node *flow.Node, words []word) {
 	given := map[string][]json.RawMessage{}
 	for i := 0; i < len(words); i++ {
 		name, text, whole := strings.Cut(words[i].text, "=")

@@ -78,7 +78,7 @@ func Nodes() []flow.Node {
 		}),
 		made(flow.Node{
 			ID: Log, Description: "Write a line into the trace of the run.",
-			Inputs:  []flow.Port{piped("message", "the line; what is no text is written as JSON", true)},
+			Inputs:  []flow.Port{piped("message", "the line; what is no text is written as JSON", false)},
 			Params:  []flow.Port{},
 			Outputs: []flow.Port{text("logged", "the line", "")},
 		}),
