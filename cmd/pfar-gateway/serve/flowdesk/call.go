@@ -78,7 +78,7 @@ func (d *Desk) decided(ctx context.Context, c *clients.Caller, who enforce.Ident
 	}
 	plan, err := d.plan(c, who, of.Plan, of.Floor)
 	if err != nil {
-		return yes, &runs.Result{Error: err.Error(), Failed: failure.Of(err), Denied: failure.Of(err).Class == ""}, nil
+		return yes, &runs.Result{Error: err.Error(), Denied: true}, nil
 	}
 	plan.Run, plan.Call = of.Run, d.asked.get(of.Run).call
 	yes, outcome, err := d.plans().Decide(ctx, who, plan)
@@ -186,7 +186,7 @@ func (d *Desk) native(v *call.Visit, who enforce.Identity, p *flow.Planned, c ru
 	})
 	if err != nil {
 		d.calls.Unfit(v, access.OwnNodes, p.Node.ID, err)
-		return runs.Result{Error: err.Error(), Verdict: gate.Allow}
+		return runs.Result{Error: err.Error()}
 	}
 	var value json.RawMessage
 	label := gate.Start
