@@ -84,7 +84,7 @@ func TestWholeRuns(t *testing.T) {
 			})
 			b := s.bed(t, t.TempDir(), Limits{})
 			b.Start()
-			got := b.rest(t, b.begin(t, planned(t, c.plan...)))
+			got := b.rest(t, b.begin(t, planned(c.plan...)))
 			if got.State != c.state || !strings.Contains(got.Reason, c.reason) || c.reason == "" && got.Reason != "" {
 				t.Errorf("it is %s: %q, want %s: %q", got.State, got.Reason, c.state, c.reason)
 			}
@@ -120,7 +120,7 @@ func TestCallerFails(t *testing.T) {
 		s := said(func(context.Context, Call) (Result, error) { return answer() })
 		b := s.bed(t, t.TempDir(), Limits{})
 		b.Start()
-		got := b.rest(t, b.begin(t, planned(t, "a b", "a failed> b")))
+		got := b.rest(t, b.begin(t, planned("a b", "a failed> b")))
 		if got.State != flows.Failed || !strings.Contains(got.Reason, name) || strings.Contains(got.Reason, "hostile") {
 			t.Errorf("%s: it is %s: %q", name, got.State, got.Reason)
 		}
@@ -157,7 +157,7 @@ func TestLabel(t *testing.T) {
 		})
 		b := s.bed(t, t.TempDir(), Limits{})
 		b.Start()
-		id, err := b.Begin(New{Client: me.Client, Session: me.Session, Plan: planned(t, "a b", "a resource_missing> b"),
+		id, err := b.Begin(New{Client: me.Client, Session: me.Session, Plan: planned("a b", "a resource_missing> b"),
 			Label: gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Clean}})
 		if err != nil {
 			t.Fatal(err)
