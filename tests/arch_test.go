@@ -133,6 +133,7 @@ func TestPurePackages(t *testing.T) {
 		"policies/visible":        append([]string{"os"}, effects...),
 		"policies/argument":       append([]string{"os"}, effects...),
 		"policies/flow":           append([]string{"os"}, effects...),
+		"policies/schema":         append([]string{"os"}, effects...),
 		"policies/toolname":       append([]string{"os"}, effects...),
 		"policies/nearest":        append([]string{"os"}, effects...),
 		"units/backoff":           append([]string{"os"}, effects...),

@@ -21,7 +21,8 @@ func resolve(tools []toolname.Tool, words []string) (toolname.Match, []string, e
 	return m, rest, err
 }
 
-// listedOf takes from the gateway's list what tools can be called by, and adds the names that pfar ships. A list without aliases is none the worse for it.
+// listedOf takes from the gateway's list what tools can be called by, and adds the names that pfar ships. A list
+// without aliases is none the worse for it.
 func listedOf(tools []tool) []toolname.Tool {
 	all := make([]toolname.Tool, len(tools))
 	for i, t := range tools {

@@ -9,8 +9,8 @@ import (
 // Failed is the action of a call that has failed without a class that pfar knows.
 const Failed = "failed"
 
-// Action is the action with which a call of a class ends: that of an edge which is taken then. Failed is that of a class
-// that is not known.
+// Action is the action with which a call of a class ends: that of an edge which is taken then. Failed is that of a
+// class that is not known.
 func Action(c failure.Class) string {
 	switch c {
 	case failure.RateLimited:

@@ -16,6 +16,9 @@ type Planned struct {
 	Step
 	Node *Node
 	Next map[string]int // action to the place of the next step in Plan.Steps; an action that is not there ends the run
+
+	// Unread are the node's own names of outputs that no step reads: they are not put into the store.
+	Unread []string
 }
 
 // Problem is a mistake in a flow, with its place.
