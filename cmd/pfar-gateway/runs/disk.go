@@ -152,8 +152,15 @@ func (d *disk) space(tx *sql.Tx, client string, more int) error {
 	return nil
 }
 
+// put writes values of a store, and takes those away that are nil.
 func put(tx *sql.Tx, id string, values map[string]json.RawMessage) error {
 	for name, value := range values {
+		if value == nil {
+			if _, err := tx.Exec("DELETE FROM run_values WHERE run = ? AND name = ?", id, name); err != nil {
+				return err
+			}
+			continue
+		}
 		_, err := tx.Exec("INSERT OR REPLACE INTO run_values (run, name, value) VALUES (?, ?, ?)", id, name, []byte(value))
 		if err != nil {
 			return err
@@ -286,21 +293,13 @@ func (d *disk) stand(tx *sql.Tx, r *run, o outcome, now int64) error {
 	if over(o.state) {
 		return d.finish(tx, r.id, o.standing, o.result, false, now)
 	}
-	bytes := r.planned + size(r.store)
-	more := 0
-	for name, value := range o.values {
-		if was, ok := r.store[name]; ok {
-			more += len(value) - len(was)
-		} else {
-			more += len(name) + len(value)
-		}
-	}
+	more := growth(r.store, o.values)
 	if err := d.space(tx, r.client, more); err != nil {
 		return err
 	}
 	err := one(tx.Exec(`UPDATE runs SET state = ?, reason = ?, approval = ?, at = ?, step = ?, turn = ?, sent = ?,
 		asks = ?, restarts = ?, since = ?, bytes = ? WHERE id = ? AND state = 'running'`, o.state, o.reason, o.approval,
-		r.plan.Steps[o.step].ID, o.step, o.turn, o.sent, o.asks, o.restarts, o.since, bytes+more, r.id))
+		r.plan.Steps[o.step].ID, o.step, o.turn, o.sent, o.asks, o.restarts, o.since, r.planned+size(r.store)+more, r.id))
 	if err != nil {
 		return err
 	}

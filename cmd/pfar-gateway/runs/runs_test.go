@@ -30,8 +30,8 @@ func TestWholeRuns(t *testing.T) {
 		"a step sets what a later one reads": {[]string{"a=x b<x"}, nil, "a b", flows.Done, "", "default default"},
 		"a step that failed has set it": {[]string{"a=x b<x", "a timeout> b"}, step{"a": {bad(failure.Timeout, true)}},
 			"a b", flows.Done, "", "timeout default"},
-		"an input that nothing gives": {[]string{"a b<x"}, nil, "a", flows.Failed, `step "b": missing required "x" in shared store`, "default"},
-		"an unfit result":             {[]string{"a b"}, step{"a": {good(`"unfit"`)}}, "a", flows.Failed, `step "a": reading its result: it has no output`, "default"},
+		"an input that nothing gives": {[]string{"a b<x"}, nil, "a", flows.Failed, `step "b": Missing required 'x' in shared store`, "default"},
+		"an unfit result":             {[]string{"a! b"}, step{"a": {good(`1`)}}, "a", flows.Failed, `step "a": reading its result: the result is none of a tool`, "default"},
 		"no JSON":                     {[]string{"a b"}, step{"a": {good(`{`)}}, "a", flows.Failed, `step "a": its result is no JSON`, "default"},
 
 		"denied":                {[]string{"a b"}, step{"a": {{Denied: true, Error: "never"}}}, "a", flows.Failed, `step "a": never`, "denied"},

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -23,35 +21,9 @@ import (
 	"github.com/pfar/pfar/units/flows"
 )
 
-// plain is a language in which each input and the one output of a step have the names that its node says.
-type plain struct{}
-
-func (plain) Arguments(p *flow.Planned, store map[string]json.RawMessage) (json.RawMessage, error) {
-	for name, value := range p.Set {
-		store[name] = value
-	}
-	arguments := make(map[string]json.RawMessage)
-	for _, port := range p.Node.Inputs {
-		value, ok := store[port.Name]
-		if !ok {
-			return nil, fmt.Errorf("missing required %q in shared store", port.Name)
-		}
-		arguments[port.Name] = value
-	}
-	return json.Marshal(arguments)
-}
-
-func (plain) Write(p *flow.Planned, result json.RawMessage, store map[string]json.RawMessage) error {
-	if bytes.Equal(result, []byte(`"unfit"`)) {
-		return errors.New("it has no output")
-	}
-	store[p.ID] = result
-	return nil
-}
-
 // planned is a plan from lines. "a b c" has these steps, each of which leads to the next; "a timeout> c" is an edge,
 // and "a -" takes away where a leads. A step whose name begins with w writes; "a=x" sets x in the store for it, and
-// "a<x" has it read x.
+// "a<x" has it read x. Each is a node of pfar's own, whose output has the step's name; that of "a!" is a tool.
 func planned(lines ...string) *flow.Plan {
 	p := &flow.Plan{Flow: flow.Flow{Name: "test"}, Digest: "digest"}
 	place := func(id string) int {
@@ -62,14 +34,20 @@ func planned(lines ...string) *flow.Plan {
 		return i
 	}
 	for i, word := range strings.Fields(lines[0]) {
+		word, tool := strings.CutSuffix(word, "!")
 		word, read, reads := strings.Cut(word, "<")
 		word, set, sets := strings.Cut(word, "=")
 		s := flow.Planned{Step: flow.Step{ID: word, Node: word}, Node: &flow.Node{ID: "server." + word}, Next: map[string]int{}}
+		s.Node.Outputs = []flow.Port{{Name: word}}
+		if tool {
+			s.Node.Server = "server"
+		}
 		if reads {
 			s.Node.Inputs = []flow.Port{{Name: read, Required: true}}
 		}
 		if sets {
 			s.Set = map[string]json.RawMessage{set: json.RawMessage(`"set"`)}
+			s.Node.Inputs = []flow.Port{{Name: set, Required: true}}
 		}
 		if p.Steps = append(p.Steps, s); i > 0 {
 			p.Steps[i-1].Next[flow.Default] = i
@@ -208,7 +186,7 @@ func (s *script) open(dir string, l Limits, change ...func(*Parts)) (*bed, error
 		return nil, err
 	}
 	b := &bed{db: db, clock: newClock(), script: s}
-	p := Parts{DB: db, Caller: s, Language: plain{}, Limits: l, Now: b.clock.Now, Log: logTo(io.Discard)}
+	p := Parts{DB: db, Caller: s, Limits: l, Now: b.clock.Now, Log: logTo(io.Discard)}
 	for _, c := range change {
 		c(&p)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/flows"
@@ -96,6 +97,38 @@ func TestWaitsOverRestart(t *testing.T) {
 		if c.Floor != label || c.Asked != (i == 2) {
 			t.Errorf("call %d: the floor is %s, asked %v", i, c.Floor, c.Asked)
 		}
+	}
+}
+
+// TestTakenAway: a value that a later call takes out of the store is not there again after a restart.
+func TestTakenAway(t *testing.T) {
+	dir := t.TempDir()
+	var s *script
+	s = said(func(_ context.Context, c Call) (Result, error) {
+		switch id := c.Plan.Steps[c.Step].ID; {
+		case id == "a" && c.Turn > 0:
+			return good(`null`), nil
+		case id == "b" && c.Turn == 1:
+			return bad(failure.Timeout, true), nil
+		case id == "b" && !c.Asked:
+			return Result{Waits: fmt.Sprint("approval ", len(s.calls))}, nil
+		}
+		return good(`"value"`), nil
+	})
+	b := s.bed(t, dir, Limits{})
+	b.Start()
+	id := b.begin(t, planned("a b c<a", "b timeout> a"))
+	b.until(t, id, rests)
+	b.movers.Wait()
+	b.stored(t, 0)
+	b.end()
+	b = s.bed(t, dir, Limits{})
+	b.Start()
+	b.movers.Wait()
+	got := b.until(t, id, func(s flows.Status) bool { return s.Approval == "approval 5" })
+	s.yes(got.Approval)
+	if got = b.ends(t, id); got.Reason != `step "c": Missing required 'a' in shared store` {
+		t.Errorf("it is %s: %q", got.State, got.Reason)
 	}
 }
 
