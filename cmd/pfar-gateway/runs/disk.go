@@ -34,8 +34,13 @@ const (
 
 // do carries out changes, all or none.
 func (d *disk) do(name string, changes func(*sql.Tx) error) error {
+	return d.change(name, d.db.Do, changes)
+}
+
+// change carries out changes by one of the two ways of the database.
+func (d *disk) change(name string, do func(func(*sql.Tx) error) error, changes func(*sql.Tx) error) error {
 	d.heard("before " + name)
-	if err := d.db.Do(changes); err != nil {
+	if err := do(changes); err != nil {
 		return err
 	}
 	d.heard("after " + name)
@@ -252,19 +257,21 @@ func (d *disk) settle(r *run, o outcome, now int64) error {
 	if err != nil {
 		return err
 	}
+	do := d.db.Do
+	if o.state == flows.Running {
+		do = d.db.DoLater // without the change the call is made again, or is one whose outcome is not known
+	}
 	gone := false
-	err = d.do("settle", func(tx *sql.Tx) error {
-		if o.trace != nil {
-			if err := d.trace(tx, r, step, o); errors.Is(err, errGone) {
-				gone = true // forgotten
-				return nil
-			} else if err != nil {
-				return err
-			}
-		}
+	err = d.change("settle", do, func(tx *sql.Tx) error {
 		err := d.stand(tx, r, o, now)
-		if errors.Is(err, errGone) {
-			gone = true
+		if gone = errors.Is(err, errGone); gone {
+			err = nil
+		}
+		if err != nil || o.trace == nil {
+			return err
+		}
+		err = d.trace(tx, r, step, o)
+		if errors.Is(err, errGone) { // it is forgotten
 			return nil
 		}
 		return err
@@ -281,10 +288,10 @@ func (d *disk) trace(tx *sql.Tx, r *run, step []byte, o outcome) error {
 	if err := one(tx.Exec("UPDATE runs SET steps = ?, label = ? WHERE id = ?", n, pack(o.label), r.id)); err != nil {
 		return err
 	}
-	if _, err := tx.Exec("INSERT INTO run_steps (run, n, step) VALUES (?, ?, ?)", r.id, n, step); err != nil {
-		return err
+	_, err := tx.Exec("INSERT INTO run_steps (run, n, step) VALUES (?, ?, ?)", r.id, n, step)
+	if err == nil && n > d.limits.Trace {
+		_, err = tx.Exec("DELETE FROM run_steps WHERE run = ? AND n <= ?", r.id, n-d.limits.Trace)
 	}
-	_, err := tx.Exec("DELETE FROM run_steps WHERE run = ? AND n <= ?", r.id, n-d.limits.Trace)
 	return err
 }
 
