@@ -1,15 +1,13 @@
 package runs
 
 import (
+	"encoding/json"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
-
-	"encoding/json"
-	"github.com/pfar/pfar/policies/gate"
 )
 
 // resident is the memory that the process has, in bytes (proc_pid_statm(5)).
@@ -44,7 +42,7 @@ func BenchmarkWaiting(b *testing.B) {
 		bed.until(b, warm, rests)
 		before := resident(b)
 		for range runs {
-			id, err := bed.Begin(New{Client: me.Client, Session: me.Session, Plan: planned(tenSteps), Store: store, Label: gate.Start})
+			id, err := bed.as(me.Client, planned(tenSteps), store)
 			if err != nil {
 				b.Fatal(err)
 			}

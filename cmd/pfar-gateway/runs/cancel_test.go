@@ -55,7 +55,8 @@ func TestCancelOnItsWay(t *testing.T) {
 			}
 			b.movers.Wait()
 			got := b.rest(t, id)
-			if got.State != flows.Cancelled || !strings.HasSuffix(got.Reason, c.reason) || len(got.Trace) != c.steps || got.Result != nil {
+			if got.State != flows.Cancelled || !strings.HasSuffix(got.Reason, c.reason) || len(got.Trace) != c.steps ||
+				got.Result != nil {
 				t.Errorf("it is %s: %q, with %d steps", got.State, got.Reason, len(got.Trace))
 			}
 			if c.steps == 1 && got.Label != c.result.Label {
@@ -70,14 +71,16 @@ func TestCancelOnItsWay(t *testing.T) {
 			b.end()
 			b = s.bed(t, dir, Limits{})
 			b.Start()
-			if again := b.rest(t, id); again.Reason != got.Reason || again.State != got.State || strings.Contains(s.called(), " ") {
+			again := b.rest(t, id)
+			if again.Reason != got.Reason || again.State != got.State || strings.Contains(s.called(), " ") {
 				t.Errorf("after a restart it is %s: %q, and calls %q", again.State, again.Reason, s.called())
 			}
 		})
 	}
 }
 
-// TestCancelGivenUp: of a run that was cancelled, and whose gateway ended before its call did, the outcome is not known.
+// TestCancelGivenUp: of a run that was cancelled, and whose gateway ended before its call did, the outcome is not
+// known.
 func TestCancelGivenUp(t *testing.T) {
 	dir := t.TempDir()
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -99,7 +102,8 @@ func TestCancelGivenUp(t *testing.T) {
 	close(end)
 	b.end()
 	b = s.bed(t, dir, Limits{})
-	if got, err := b.Show(me, id); err != nil || got.State != flows.Cancelled || !strings.Contains(got.Reason, "not known") {
+	got, err := b.Show(me, id)
+	if err != nil || got.State != flows.Cancelled || !strings.Contains(got.Reason, "not known") {
 		t.Errorf("it is %s: %q, %v", got.State, got.Reason, err)
 	}
 }
@@ -130,8 +134,9 @@ func TestCancelWaiting(t *testing.T) {
 // TestCancelAtEachMoment cancels a run at each moment of its changes, before and after each is on the disk. Once that
 // is acknowledged, no call begins, and a restart does not change that.
 func TestCancelAtEachMoment(t *testing.T) {
-	for _, moment := range []string{"before commence", "after commence", "before call", "after call", "before settle", "after settle",
-		"after create"} {
+	for _, moment := range []string{
+		"after create", "before commence", "after commence", "before call", "after call", "before settle", "after settle",
+	} {
 		t.Run(moment, func(t *testing.T) {
 			dir := t.TempDir()
 			var once sync.Once
@@ -184,7 +189,8 @@ func TestCancelAtEachMoment(t *testing.T) {
 			if got := b.rest(t, id); got.State != flows.Cancelled || lateCalls.Load() != 0 {
 				t.Errorf("it is %s: %q, with %d late calls", got.State, got.Reason, lateCalls.Load())
 			}
-			if after := len(strings.Fields(s.called())); after > n+1 { // one may have been on its way, with a context that is done
+			// One may have been on its way, with a context that is done.
+			if after := len(strings.Fields(s.called())); after > n+1 {
 				t.Errorf("%d calls, and %d after it was cancelled", n, after-n)
 			}
 			b.end()
@@ -261,7 +267,8 @@ func TestCancelRace(t *testing.T) {
 	}
 }
 
-// TestDismiss: the runs of a client that is not declared any more are cancelled, wherever they are; those of others go on.
+// TestDismiss: the runs of a client that is not declared any more are cancelled, wherever they are; those of others go
+// on.
 func TestDismiss(t *testing.T) {
 	s := asks()
 	b := s.bed(t, t.TempDir(), Limits{})

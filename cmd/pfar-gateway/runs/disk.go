@@ -124,7 +124,8 @@ func (d *disk) create(r *run, plan []byte, now int64) error {
 // room looks for the place that one more run takes.
 func (d *disk) room(tx *sql.Tx, client string, size int) error {
 	var all, ofClient int
-	err := tx.QueryRow("SELECT COUNT(*), COUNT(*) FILTER (WHERE client = ?) FROM runs WHERE"+isOpen, client).Scan(&all, &ofClient)
+	err := tx.QueryRow("SELECT COUNT(*), COUNT(*) FILTER (WHERE client = ?) FROM runs WHERE"+isOpen, client).
+		Scan(&all, &ofClient)
 	switch {
 	case err != nil:
 		return err
@@ -166,7 +167,8 @@ func put(tx *sql.Tx, id string, values map[string]json.RawMessage) error {
 			}
 			continue
 		}
-		_, err := tx.Exec("INSERT OR REPLACE INTO run_values (run, name, value) VALUES (?, ?, ?)", id, name, []byte(value))
+		_, err := tx.Exec("INSERT OR REPLACE INTO run_values (run, name, value) VALUES (?, ?, ?)", id, name,
+			[]byte(value))
 		if err != nil {
 			return err
 		}
@@ -180,9 +182,9 @@ func (d *disk) load(id string) (*run, error) {
 	err := d.db.Do(func(tx *sql.Tx) error {
 		var plan []byte
 		var label int
-		err := tx.QueryRow(`SELECT client, session, plan, state, reason, approval, step, turn, sent, asks, restarts, since, label,
-			steps FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &plan, &r.state, &r.reason, &r.approval,
-			&r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced)
+		err := tx.QueryRow(`SELECT client, session, plan, state, reason, approval, step, turn, sent, asks, restarts, since,
+			label, steps FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &plan, &r.state, &r.reason,
+			&r.approval, &r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errGone
 		}
@@ -317,8 +319,9 @@ func (d *disk) stand(tx *sql.Tx, r *run, o outcome, now int64) error {
 // too many. sent keeps that its call may be on its way.
 func (d *disk) finish(tx *sql.Tx, id string, s standing, result []byte, sent bool, now int64) error {
 	var client string
-	err := tx.QueryRow(`UPDATE runs SET state = ?, reason = ?, approval = '', at = '', plan = x'', bytes = 0, ended = ?, result = ?,
-		sent = sent AND ? WHERE id = ? AND`+isOpen+`RETURNING client`, s.state, s.reason, now, result, sent, id).Scan(&client)
+	err := tx.QueryRow(`UPDATE runs SET state = ?, reason = ?, approval = '', at = '', plan = x'', bytes = 0, ended = ?,
+		result = ?, sent = sent AND ? WHERE id = ? AND`+isOpen+`RETURNING client`, s.state, s.reason, now, result, sent, id).
+		Scan(&client)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errGone
 	}

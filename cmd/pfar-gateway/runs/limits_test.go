@@ -51,13 +51,15 @@ func TestTooMany(t *testing.T) {
 	b.Start()
 	first := b.begin(t, planned("a"))
 	b.begin(t, planned("a"))
-	if _, err := b.as(me.Client, planned("a"), nil); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "2 runs of this client") {
+	_, err := b.as(me.Client, planned("a"), nil)
+	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "2 runs of this client") {
 		t.Errorf("a third run of one client: %v", err)
 	}
 	if _, err := b.as("other", planned("a"), nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := b.as("third", planned("a"), nil); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "3 runs of all clients") {
+	_, err = b.as("third", planned("a"), nil)
+	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "3 runs of all clients") {
 		t.Errorf("a fourth run: %v", err)
 	}
 	if err := b.Cancel(me, first); err != nil {
@@ -97,12 +99,10 @@ func TestKept(t *testing.T) {
 	}
 	for _, table := range []string{"run_values", "run_steps"} {
 		n := 0
-		if err := b.db.QueryRow("SELECT COUNT(*) FROM " + table + " WHERE run NOT IN (SELECT id FROM runs)").Scan(&n); err != nil || n != 0 {
+		err := b.db.QueryRow("SELECT COUNT(*) FROM " + table + " WHERE run NOT IN (SELECT id FROM runs)").Scan(&n)
+		if err != nil || n != 0 {
 			t.Errorf("%d rows of %s are of no run, %v", n, table, err)
 		}
-	}
-	if err := b.db.QueryRow("SELECT COUNT(*) FROM run_values").Scan(new(int)); err != nil {
-		t.Error(err)
 	}
 	b.stored(t, 0)
 }
@@ -133,6 +133,8 @@ func TestTrace(t *testing.T) {
 // take more of the disk than they may.
 func TestTooLarge(t *testing.T) {
 	text := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n-2) + `"`) }
+	name := func(n string, v json.RawMessage) map[string]json.RawMessage { return map[string]json.RawMessage{n: v} }
+	x := func(v json.RawMessage) map[string]json.RawMessage { return name("x", v) }
 	l := Limits{Plan: 4000, Value: 1000, Store: 2500, Result: 500, Disk: Bound{All: 9000, Client: 6000}}
 	grows := func(n int) *script {
 		return said(func(_ context.Context, c Call) (Result, error) {
@@ -153,11 +155,11 @@ func TestTooLarge(t *testing.T) {
 			says  string
 		}{
 			"plan":      {large, nil, "its plan has"},
-			"value":     {planned("a"), map[string]json.RawMessage{"x": text(1001)}, `"x" in its store has 1001 bytes, and may have 1000`},
+			"value":     {planned("a"), x(text(1001)), `"x" in its store has 1001 bytes, and may have 1000`},
 			"store":     {planned("a"), three, "its store has 2703 bytes, and may have 2500"},
-			"name":      {planned("a"), map[string]json.RawMessage{strings.Repeat("x", 1025): text(2)}, "a name in its store has 1025 bytes"},
-			"no value":  {planned("a"), map[string]json.RawMessage{"x": nil}, `"x" in its store is no JSON`},
-			"no JSON":   {planned("a"), map[string]json.RawMessage{"x": json.RawMessage("{")}, `"x" in its store is no JSON`},
+			"name":      {planned("a"), name(strings.Repeat("x", 1025), text(2)), "a name in its store has 1025 bytes"},
+			"no value":  {planned("a"), x(nil), `"x" in its store is no JSON`},
+			"no JSON":   {planned("a"), x(json.RawMessage("{")), `"x" in its store is no JSON`},
 			"no step":   {&flow.Plan{}, nil, "its plan has no step"},
 			"no plan":   {nil, nil, "its plan has no step"},
 			"half plan": {&flow.Plan{Steps: []flow.Planned{{}}}, nil, "has no node"},
@@ -166,7 +168,8 @@ func TestTooLarge(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, err := b.Begin(New{Client: me.Client, Session: me.Session, Plan: planned("a")}); err == nil || !strings.Contains(err.Error(), "no label") {
+		_, err := b.Begin(New{Client: me.Client, Session: me.Session, Plan: planned("a")})
+		if err == nil || !strings.Contains(err.Error(), "no label") {
 			t.Errorf("without a label: %v", err)
 		}
 		if _, err := b.Begin(New{Plan: planned("a"), Label: gate.Start}); err == nil {
@@ -221,12 +224,12 @@ func TestTooLarge(t *testing.T) {
 		}
 		var err error
 		for i := range 10 {
-			_, err = b.as(fmt.Sprint("other", i), planned("wait"), map[string]json.RawMessage{"x": text(900)})
+			_, err = b.as(fmt.Sprint("other", i), planned("wait"), x(text(900)))
 			if err != nil {
 				break
 			}
 		}
-		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "the runs of all clients that are not over would have") {
+		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "the runs of all clients") {
 			t.Errorf("others begin: %v", err)
 		}
 	})

@@ -162,7 +162,7 @@ func (r *Runner) Start() {
 // Begin writes a run down and lets it run. It returns the run's id, or an error, and then there is no run: of a plan or
 // store that is too large or must not be written to the disk, of a label that is not known, and ErrFull.
 func (r *Runner) Begin(n New) (id string, err error) {
-	begun, plan, err := r.fresh(n)
+	begun, plan, err := r.rules.fresh(n)
 	if err != nil {
 		return "", fmt.Errorf("beginning a run of flow %q: %w", n.name(), err)
 	}
@@ -190,7 +190,7 @@ func (n New) name() string {
 }
 
 // fresh is a run before its first call. Its plan is the one that the disk will have.
-func (r *Runner) fresh(n New) (*run, []byte, error) {
+func (l rules) fresh(n New) (*run, []byte, error) {
 	switch {
 	case n.Client == "" || n.Session == "":
 		return nil, nil, errors.New("it has no client or no session")
@@ -203,8 +203,8 @@ func (r *Runner) fresh(n New) (*run, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing its plan: %w", err)
 	}
-	if len(raw) > r.rules.limits.Plan {
-		return nil, nil, fmt.Errorf("its plan has %d bytes, and may have %d: use fewer steps", len(raw), r.rules.limits.Plan)
+	if len(raw) > l.limits.Plan {
+		return nil, nil, fmt.Errorf("its plan has %d bytes, and may have %d: use fewer steps", len(raw), l.limits.Plan)
 	}
 	plan, err := decode(raw)
 	if err != nil {
@@ -218,7 +218,7 @@ func (r *Runner) fresh(n New) (*run, []byte, error) {
 			return nil, nil, fmt.Errorf("%q in its store is no JSON", name)
 		}
 	}
-	if err := r.rules.fits(store); err != nil {
+	if err := l.fits(store); err != nil {
 		return nil, nil, err
 	}
 	return &run{

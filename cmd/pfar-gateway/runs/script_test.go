@@ -37,7 +37,9 @@ func planned(lines ...string) *flow.Plan {
 		word, tool := strings.CutSuffix(word, "!")
 		word, read, reads := strings.Cut(word, "<")
 		word, set, sets := strings.Cut(word, "=")
-		s := flow.Planned{Step: flow.Step{ID: word, Node: word}, Node: &flow.Node{ID: "server." + word}, Next: map[string]int{}}
+		s := flow.Planned{
+			Step: flow.Step{ID: word, Node: word}, Node: &flow.Node{ID: "server." + word}, Next: map[string]int{},
+		}
 		s.Node.Outputs = []flow.Port{{Name: word}}
 		if tool {
 			s.Node.Server = "server"
@@ -90,7 +92,9 @@ func good(value string) Result {
 
 // bad is what a node answers with a failure.
 func bad(c failure.Class, sent bool) Result {
-	return Result{ID: "call", Verdict: gate.Allow, Label: gate.Start, Failed: failure.Failure{Class: c}, Error: "it failed", Sent: sent}
+	return Result{
+		ID: "call", Verdict: gate.Allow, Label: gate.Start, Failed: failure.Failure{Class: c}, Error: "it failed", Sent: sent,
+	}
 }
 
 func (s *script) Call(ctx context.Context, c Call) (Result, error) {
