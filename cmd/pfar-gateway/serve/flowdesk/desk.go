@@ -4,7 +4,6 @@ package flowdesk
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -19,8 +18,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
-	"github.com/pfar/pfar/policies/flow"
-	"github.com/pfar/pfar/policies/flow/step"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
@@ -51,7 +48,7 @@ func Open(p Parts) (*Desk, error) {
 		begun: p.Calls.Clock.Now(), asked: asked{of: make(map[string]question)},
 	}
 	var err error
-	d.runner, err = runs.Open(runs.Parts{DB: p.DB, Caller: d, Language: language{}, Clean: d.clean, Log: p.Log})
+	d.runner, err = runs.Open(runs.Parts{DB: p.DB, Caller: d, Clean: d.clean, Log: p.Log})
 	return d, err
 }
 
@@ -93,17 +90,6 @@ func (d *Desk) clean(text []byte) error {
 		return fmt.Errorf("it holds a secret of the vault")
 	}
 	return nil
-}
-
-// language is that of flows, as the runner wants it.
-type language struct{}
-
-func (language) Arguments(p *flow.Planned, store map[string]json.RawMessage) (json.RawMessage, error) {
-	return step.Arguments(p, store)
-}
-
-func (language) Write(p *flow.Planned, result json.RawMessage, store map[string]json.RawMessage) error {
-	return step.Write(p, result, store)
 }
 
 // plans judges plans.
