@@ -85,8 +85,8 @@ func (s Store) Get(run string) (Yes, error) {
 	return y, nil
 }
 
-// Use counts a call of a step that the yes covers, before the call goes out. It is on the disk when Use returns. An error
-// is ErrUsed, ErrNone or one of the disk: the call is not covered.
+// Use counts a call of a step that the yes covers, before the call goes out. It is on the disk when Use returns. An
+// error is ErrUsed, ErrNone or one of the disk: the call is not covered.
 func (s Store) Use(run, step, call string) error {
 	err := s.DB.Do(func(tx *sql.Tx) error {
 		var n int

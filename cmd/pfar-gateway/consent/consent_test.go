@@ -27,7 +27,8 @@ func opened(t *testing.T, dir string) Store {
 }
 
 func yes() Yes {
-	return Yes{Plan: "p", Call: "c", Approval: "a", By: operator.Approver{Name: "ann", Channel: "passkey"}, Steps: map[string]fold.Shown{
+	by := operator.Approver{Name: "ann", Channel: "passkey"}
+	return Yes{Plan: "p", Call: "c", Approval: "a", By: by, Steps: map[string]fold.Shown{
 		"post": {Verdict: gate.Ask, Before: gate.Start, Facts: gate.Worst, Server: "slack", Name: "post", Pin: "x",
 			Arguments: map[string]json.RawMessage{"channel": json.RawMessage(`"dev"`)}, From: []string{"text"}},
 	}}

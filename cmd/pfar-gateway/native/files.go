@@ -57,7 +57,7 @@ const temporary = ".new-"
 
 // checkPath says what is wrong with a path in a client's folder.
 func (f *Files) checkPath(path string) error {
-	const want = "write parts of 1 to 128 printable characters with / between them, none of which begins with . or ends in ~"
+	const want = "write parts of 1 to 128 printable characters with / between them; none begins with . or ends in ~"
 	parts := strings.Split(path, "/")
 	wrong := len(parts) > f.Limits.Depth || !utf8.ValidString(path)
 	for _, p := range parts {

@@ -150,7 +150,8 @@ func (b *bench) start(t *testing.T) {
 	}
 	loopback, local := b.srv.HTTP(guarded), b.srv.HTTP(b.srv.Local(uint32(os.Geteuid())))
 	go loopback.Serve(tcp)
-	go local.Serve(clients.Peers{UnixListener: unix, UIDs: []uint32{uint32(os.Geteuid())}, Log: slog.New(slog.DiscardHandler)})
+	peers := clients.Peers{UnixListener: unix, UIDs: []uint32{uint32(os.Geteuid())}, Log: slog.New(slog.DiscardHandler)}
+	go local.Serve(peers)
 	b.desk.Start()
 	b.close = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -202,8 +203,8 @@ func (b *bench) scripted(t *testing.T, name string, facts gate.Word,
 		if i > 0 {
 			list += ","
 		}
-		list += fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object","properties":{"says":{"type":"string"},"to":{"type":"string",`+
-			`"default":"all"}},"required":["says"]}}`, tool)
+		list += fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object","properties":{"says":{"type":"string"},`+
+			`"to":{"type":"string","default":"all"}},"required":["says"]}}`, tool)
 	}
 	l := b.Launch(t, handover.Server{Name: name, Declared: declared}, registrytest.Script{
 		Lists: map[string]string{"tools/list": `{"tools":[` + list + `]}`},
@@ -236,8 +237,9 @@ func (b *bench) calls() []string {
 var (
 	public = gate.Word{Confidentiality: gate.Public, Integrity: gate.Clean, Audience: gate.Public, Effect: gate.None}
 	wild   = gate.Word{Confidentiality: gate.Public, Integrity: gate.Raw, Audience: gate.Public, Effect: gate.None}
-	post   = gate.Word{Confidentiality: gate.Public, Integrity: gate.Clean, Audience: gate.Public, Effect: gate.Irreversible}
-	diary  = gate.Word{Confidentiality: gate.Sensitive, Integrity: gate.Clean, Audience: gate.Sensitive, Effect: gate.None}
+	post   = gate.Word{
+		Confidentiality: gate.Public, Integrity: gate.Clean, Audience: gate.Public, Effect: gate.Irreversible}
+	diary = gate.Word{Confidentiality: gate.Sensitive, Integrity: gate.Clean, Audience: gate.Sensitive, Effect: gate.None}
 )
 
 // asking is who gives an order: a client by its token, or the operator at the Unix socket for a path.
@@ -371,7 +373,8 @@ func (b *bench) answer(t *testing.T, id string, approve bool) approval.Shown {
 	if err != nil {
 		t.Fatalf("%s: %v", id, err)
 	}
-	err = b.gate.Approvals.Answer(id, approval.Answer{Approve: approve, Digest: shown.Digest}, approval.Approver{Name: "ann"})
+	answer := approval.Answer{Approve: approve, Digest: shown.Digest}
+	err = b.gate.Approvals.Answer(id, answer, approval.Approver{Name: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}

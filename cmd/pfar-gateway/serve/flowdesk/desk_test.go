@@ -3,6 +3,7 @@ package flowdesk_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,7 +30,8 @@ func TestRun(t *testing.T) {
 	if got := b.calls(); !slices.Equal(got, []string{`web.search {"says":"a b"}`}) {
 		t.Errorf("called: %q", got)
 	}
-	if s.Label != (gate.Label{Confidentiality: gate.Public, Integrity: gate.Raw}) || len(s.Trace) != 3 || f.first.Digest == "" {
+	want := gate.Label{Confidentiality: gate.Public, Integrity: gate.Raw}
+	if s.Label != want || len(s.Trace) != 3 || f.first.Digest == "" {
 		t.Errorf("%+v", s)
 	}
 	if want := fmt.Sprint(len("got said: a b")); !strings.Contains(string(s.Result), want) ||
@@ -43,7 +45,9 @@ func TestRun(t *testing.T) {
 	if l, err := b.gate.Sessions.Label("laptop", label.Default); err != nil || l != s.Label {
 		t.Errorf("the session has %s, %v", l, err)
 	}
-	for tool, server := range map[string]string{"search": "web", "template": "pfar.flow", "pick": "pfar.flow", "flow:line": "pfar"} {
+	for tool, server := range map[string]string{
+		"search": "web", "template": "pfar.flow", "pick": "pfar.flow", "flow:line": "pfar",
+	} {
 		r := b.records.of(tool)
 		if len(r) != 1 || r[0].Server != server || r[0].Client != "laptop" || r[0].Decision == nil {
 			t.Errorf("recorded of %s: %+v", tool, r)
@@ -104,8 +108,10 @@ func TestDenied(t *testing.T) {
 	if s := f.until(flows.Failed); !strings.Contains(s.Reason, "the operator denied it") {
 		t.Errorf("%s", s.Reason)
 	}
-	a := b.order(t, laptop, flows.Order{Verb: flows.Run, Form: "line", Text: `bank.read --says x + slack.post --says hello`})
-	if len(a.Problems) != 1 || !strings.Contains(a.Problems[0].Text, "the step slack.post would be denied") || a.Run != nil {
+	const line = `bank.read --says x + slack.post --says hello`
+	a := b.order(t, laptop, flows.Order{Verb: flows.Run, Form: "line", Text: line})
+	const says = "the step slack.post would be denied"
+	if len(a.Problems) != 1 || !strings.Contains(a.Problems[0].Text, says) || a.Run != nil {
 		t.Errorf("%+v", a)
 	}
 	if got := b.calls(); len(got) != 0 {
@@ -165,7 +171,8 @@ func TestOthers(t *testing.T) {
 	}
 	s := b.run(t, laptop, searchThenPost).until(flows.Waiting)
 	for _, who := range []asking{
-		phone, {client: "laptop", path: "/laptop/other"}, {path: "/phone/default"}, {path: "/laptop/other"}, {path: "/default/default"},
+		phone, {client: "laptop", path: "/laptop/other"},
+		{path: "/phone/default"}, {path: "/laptop/other"}, {path: "/default/default"},
 	} {
 		for _, verb := range []string{flows.Of, flows.Cancel} {
 			b.refused(t, who, flows.Order{Verb: verb, Run: s.ID}, http.StatusNotFound, "no such run")
@@ -175,7 +182,9 @@ func TestOthers(t *testing.T) {
 			t.Errorf("%+v sees %+v", who, a.Runs)
 		}
 	}
-	for _, path := range []string{"/phone/default", "/operator/default", "/laptop/none", "/laptop/default/web", "/laptop/../x"} {
+	for _, path := range []string{
+		"/phone/default", "/operator/default", "/laptop/none", "/laptop/default/web", "/laptop/../x",
+	} {
 		resp := b.send(t, asking{client: "laptop", path: path}, flows.Order{Verb: flows.List})
 		if resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, resp.StatusCode)
@@ -186,7 +195,8 @@ func TestOthers(t *testing.T) {
 	}
 	b.refused(t, operator, flows.Order{Verb: flows.Resume, Run: s.ID, Past: "done"}, http.StatusConflict, "waiting")
 	for _, verb := range []string{flows.Run, flows.Show, flows.Check, flows.Nodes} {
-		b.refused(t, operator, flows.Order{Verb: verb, Form: "line", Text: "log --message x"}, http.StatusForbidden, "never as the operator")
+		o := flows.Order{Verb: verb, Form: "line", Text: "log --message x"}
+		b.refused(t, operator, o, http.StatusForbidden, "never as the operator")
 	}
 	if a := b.order(t, operator, flows.Order{Verb: flows.Cancel, Run: s.ID}); a.Run.State != flows.Cancelled {
 		t.Errorf("%+v", a.Run)
@@ -225,10 +235,10 @@ func TestSecrets(t *testing.T) {
 				continue
 			}
 			resp := b.send(t, laptop, o)
-			var text strings.Builder
-			_ = resp.Write(&text)
-			if resp.StatusCode != http.StatusForbidden || strings.Contains(text.String(), "bank_pin") || strings.Contains(text.String(), "hunter2") {
-				t.Errorf("%+v: %s", o, text.String())
+			text, _ := io.ReadAll(resp.Body)
+			told := strings.Contains(string(text), "bank_pin") || strings.Contains(string(text), "hunter2")
+			if resp.StatusCode != http.StatusForbidden || told {
+				t.Errorf("%+v: %d %s", o, resp.StatusCode, text)
 			}
 			if err := b.gate.Sessions.Thaw("laptop", label.Default); err != nil {
 				t.Fatal(err)
@@ -343,7 +353,8 @@ func TestAsksItsClient(t *testing.T) {
 		On: func(s *registrytest.Server, m jsonrpc.Message) bool {
 			switch {
 			case m.Method == "tools/call":
-				s.Say(`{"jsonrpc":"2.0","id":77,"method":"elicitation/create","params":{"message":"your password?","requestedSchema":{}}}`)
+				s.Say(`{"jsonrpc":"2.0","id":77,"method":"elicitation/create",` +
+					`"params":{"message":"your password?","requestedSchema":{}}}`)
 				go func() {
 					answers <- <-told
 					s.Result(m, `{"content":[{"type":"text","text":"ok"}]}`)
@@ -367,7 +378,8 @@ func TestNativeNodes(t *testing.T) {
 	b := newBench(t)
 	b.server(t, "diary", diary, "read")
 	s := b.run(t, laptop, `diary.read --says secret + write-file --path notes/a.md`).until(flows.Done)
-	if text, err := os.ReadFile(filepath.Join(b.files, "laptop", "notes", "a.md")); err != nil || string(text) != "said: secret" {
+	text, err := os.ReadFile(filepath.Join(b.files, "laptop", "notes", "a.md"))
+	if err != nil || string(text) != "said: secret" {
 		t.Errorf("%q, %v", text, err)
 	}
 	if err := b.gate.Sessions.Reset("laptop", label.Default, "op"); err != nil {
@@ -404,8 +416,9 @@ func TestNativeNodes(t *testing.T) {
 func TestBadOrders(t *testing.T) {
 	b := newBench(t)
 	for body, want := range map[string]int{
-		``: 400, `[]`: 400, `{"verb":"delete"}`: 400, `{"verb":"run","form":"line","text":"log --message x","name":"../x"}`: 400,
-		`{"verb":"show","run":"none"}`: 404, `{"verb":"check"}`: 200,
+		``: 400, `[]`: 400, `{"verb":"delete"}`: 400,
+		`{"verb":"run","form":"line","text":"log --message x","name":"../x"}`: 400,
+		`{"verb":"show","run":"none"}`:                                        404, `{"verb":"check"}`: 200,
 		`{"verb":"run","text":"` + strings.Repeat("x", 5<<20) + `"}`: 413,
 	} {
 		if resp := b.post(t, laptop, body, nil); resp.StatusCode != want {

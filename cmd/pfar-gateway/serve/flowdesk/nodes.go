@@ -84,7 +84,8 @@ func target(r registry.Route, arguments []byte) (call.Target, error) {
 	return t, nil
 }
 
-// appears waits until a server is known, for the first seconds of a gateway: servers that go on with it come one by one.
+// appears waits until a server is known, for the first seconds of a gateway: servers that go on with it come one by
+// one.
 func (d *Desk) appears(ctx context.Context, server string) {
 	const first = 15 * time.Second
 	left := first - d.calls.Clock.Now().Sub(d.begun)
@@ -139,7 +140,8 @@ func (e *stepError) Error() string { return "the step " + e.step + ": " + e.err.
 func (e *stepError) Unwrap() error { return e.err }
 
 // judged is a node as the gate judges it. whole says that the arguments are all that a call will have.
-func (d *Desk) judged(c *clients.Caller, who enforce.Identity, n *flow.Node, known []byte, whole bool) (enforce.Item, error) {
+func (d *Desk) judged(c *clients.Caller, who enforce.Identity, n *flow.Node, known []byte, whole bool) (
+	enforce.Item, error) {
 	if n.Server == "" {
 		return d.nodes.Item(n.ID, who, known)
 	}
@@ -227,6 +229,7 @@ func (d *Desk) writes(c *clients.Caller, n *flow.Node) bool {
 	if err != nil {
 		return true
 	}
-	_, err = enforce.OwnCalls{Point: d.calls.Gate}.OnlyReads(call.Target{Route: route, Kind: gate.Tool, Fits: true}.Judged())
+	t := call.Target{Route: route, Kind: gate.Tool, Fits: true}
+	_, err = enforce.OwnCalls{Point: d.calls.Gate}.OnlyReads(t.Judged())
 	return err != nil
 }
