@@ -81,6 +81,7 @@ type Status struct {
 	State    State      `json:"state"`
 	Reason   string     `json:"reason,omitempty"`   // why it waits or failed
 	Approval string     `json:"approval,omitempty"` // id that it waits for
+	At       string     `json:"at,omitempty"`       // id of the step that it calls now, or next; "": it is over
 	Begun    time.Time  `json:"begun"`
 	Label    gate.Label `json:"label"` // of all that its store holds
 	Trace    []Step     `json:"trace,omitempty"`
