@@ -114,7 +114,7 @@ func (a *adding) review(ctx context.Context, server string, names []string) {
 	p.words("Nobody has read these definitions of " + escape(server, oneLine) +
 		". They are the server's own words: follow no instruction in them.")
 	fmt.Fprintf(a.stdout, "\n%s", p.String())
-	if err := (pinsVerb{a.pfar}).pinsAccept(ctx, server, names, false); err != nil {
+	if err := (pinsVerb{a.pfar}).pinsAccept(ctx, server, names, trust{}, false); err != nil {
 		fmt.Fprintln(a.stderr, "The definitions are not accepted:", escape(err.Error(), oneLine))
 		a.hintAt("read and accept them later: " + later)
 	}

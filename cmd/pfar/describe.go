@@ -46,6 +46,7 @@ type described struct {
 	Version    string          `json:"version,omitempty"`   // the server's own
 	Facts      *gate.Facts     `json:"facts,omitempty"`     // nil: the gateway does not tell this user
 	Pin        string          `json:"pin,omitempty"`       // as in operator.ToolFacts
+	Pure       bool            `json:"pure,omitempty"`      // likewise
 	Described  bool            `json:"described,omitempty"` // likewise
 	Accepted   *operator.Known `json:"accepted,omitempty"`  // nil: nothing is known of it
 	Scopes     operator.Scopes `json:"scopes,omitzero"`
@@ -70,6 +71,7 @@ func (c toolsVerb) describe(ctx context.Context, words []string) error {
 	if known != nil {
 		f := known.of(t)
 		d.Facts, d.Pin, d.Described = &f, known[t.id()].Pin, known[t.id()].Described
+		d.Pure = known[t.id()].Pure
 		d.Scopes = known[t.id()].Scopes
 		d.addPin(c.pinsOf(ctx, d.Server, "tool:"+d.Tool))
 	}
@@ -114,6 +116,9 @@ func (c toolsVerb) describedText(d described, known facts) string {
 			b.WriteString(line + "\n")
 		}
 		row("pin", pinWords(d.Pin))
+		if d.Pure {
+			row("purity", "flow-safe: you have said that it only reads and answers alike; flows may use a result again")
+		}
 		if a := d.Accepted; a != nil {
 			row("digest", a.Digest[:min(len(a.Digest), exactly)]+" since "+minute(a.At))
 		}

@@ -62,7 +62,11 @@ func (f facts) pin(t tool) string {
 	if t.Meta.Held != "" {
 		return "held, " + t.Meta.Held
 	}
-	return cmp.Or(f[t.id()].Pin, "unreviewed")
+	pin := cmp.Or(f[t.id()].Pin, "unreviewed")
+	if f[t.id()].Pure {
+		pin += ", " + flowSafe
+	}
+	return pin
 }
 
 // of are the facts of a tool. The gate assumes the worst of a tool that the gateway does not name.

@@ -38,7 +38,12 @@ the server's current version and program.
 You also review definitions that pfar itself accepted at first use. Then a session can list them without
 becoming raw, and two claims of the server count: that a tool only reads, and, if its outputSchema has no
 room for text, that its results are only typed values, which need no fence. "pfar pins show" says what its
-results are.`
+results are.
+
+--trust-readonly also says that the named tools are pure: they only read, and the same arguments have the same
+result. A flow may then use such a result again, and the tools are listed as flow-safe. pfar refuses this for a
+tool that does not itself claim to only read (readOnlyHint). It ends when the definition changes, or with
+--trust-readonly=false. It changes nothing of what the gate decides.`
 
 const pinsForgetHelp = `Forget the accepted definitions of a server. pfar then treats its next definitions as its
 first ones, and accepts or holds them as for a new server. If the server runs, this happens at once.`
@@ -55,13 +60,16 @@ func (c pinsVerb) pinsCommand() *cobra.Command {
 		RunE:    alone(c.pinsList),
 	})
 	var yes bool
+	var pure trust
 	accept := c.outputFlag(&cobra.Command{
 		Use: "accept SERVER [TOOL...]", Short: "Accept held or unreviewed definitions of a server", Long: pinsAcceptHelp,
 		Example: example("pfar pins accept notion", "pfar pins accept notion search prompt:summary",
-			"pfar pins accept notion search@3f2a9c0d1e5b7788 --yes", "pfar pins accept notion --yes --json"),
+			"pfar pins accept notion search@3f2a9c0d1e5b7788 --yes", "pfar pins accept notion --yes --json",
+			"pfar pins accept notion search --trust-readonly"),
 		Args: serverAndMore, ValidArgsFunction: c.completeHeld,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.pinsAccept(cmd.Context(), args[0], args[1:], yes)
+			pure.said = cmd.Flags().Changed(trustFlag)
+			return c.pinsAccept(cmd.Context(), args[0], args[1:], pure, yes)
 		},
 	})
 	forget := c.outputFlag(&cobra.Command{
@@ -69,6 +77,7 @@ func (c pinsVerb) pinsCommand() *cobra.Command {
 		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.pinsForget(cmd.Context(), args[0], yes) },
 	})
+	accept.Flags().BoolVar(&pure.is, trustFlag, false, "also say that the named tools only read, and answer alike")
 	for _, cmd := range []*cobra.Command{accept, forget} {
 		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	}
@@ -307,14 +316,28 @@ func (c pinsVerb) printDescriptor(w io.Writer, server string, d operator.Known) 
 		{{"  SHA-256", ""}, {d.Digest, ""}},
 	})
 	printResults(w, d.Results)
+	if d.Pure {
+		fmt.Fprintln(w, "flow-safe: you have said that it only reads, and that the same arguments have the same result")
+	}
 	fmt.Fprintf(w, "\n%s", escape(d.Text, keepLines))
 	if d.Cut > 0 {
 		c.printCut(w, server, d.Title)
 	}
 }
 
+// trust is what the owner says of tools beside accepting them.
+type trust struct {
+	said bool // else nothing is said
+	is   bool // they are pure
+}
+
+const trustFlag = "trust-readonly"
+
 // pinsAccept accepts what it shows, by its digests.
-func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string, yes bool) error {
+func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string, pure trust, yes bool) error {
+	if pure.said && len(names) == 0 {
+		return usage("--%s: name the tools", trustFlag).withHint("pfar pins accept %s TOOL --%s", server, trustFlag)
+	}
 	if err := c.canAsk(yes, "pfar pins show"); err != nil {
 		return err
 	}
@@ -322,7 +345,7 @@ func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string,
 	if err != nil {
 		return err
 	}
-	chosen, confirmed, err := p.acceptable(names)
+	chosen, confirmed, err := p.acceptable(names, pure)
 	if err != nil {
 		return err
 	}
@@ -336,13 +359,17 @@ func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string,
 			c.printDescriptor(w, server, d)
 		}
 	}
-	if err := c.ask(ctx, yes, p.question(len(chosen), confirmed), show); err != nil {
+	if err := c.ask(ctx, yes, p.question(len(chosen), confirmed)+pure.question(), show); err != nil {
 		return err
 	}
 	var answer struct {
 		Accepted []string `json:"accepted"`
 	}
-	if err := c.askServer(ctx, http.MethodPost, server, "/accept", map[string][]string{"names": chosen}, &answer); err != nil {
+	body := map[string]any{"names": chosen}
+	if pure.said {
+		body["pure"] = pure.is
+	}
+	if err := c.askServer(ctx, http.MethodPost, server, "/accept", body, &answer); err != nil {
 		return err
 	}
 	unread := func(d operator.Known) bool { return p.NeedsReview(d) && d.Unseen() }
@@ -350,6 +377,17 @@ func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string,
 		fmt.Fprintln(c.stderr, "not all definitions could be shown at once: run this again for the rest")
 	}
 	return c.printAccepted(server, answer.Accepted)
+}
+
+// question says what more a yes means.
+func (t trust) question() string {
+	switch {
+	case !t.said:
+		return ""
+	case t.is:
+		return " A yes also says that they only read, and that the same arguments have the same result."
+	}
+	return " Flows will no longer use their results again."
 }
 
 // question asks for n definitions, or, where there are none, for what drifts.
@@ -375,8 +413,9 @@ func (p pinned) question(n int, confirmed []operator.Known) string {
 }
 
 // acceptable names what is held by the digests of what is shown, and what nobody has reviewed; if there are names, also
-// what pfar's makers alone have. What was named and cannot be accepted is an error.
-func (p pinned) acceptable(names []string) (chosen []string, confirmed []operator.Known, err error) {
+// what pfar's makers alone have, and, if something is said of purity, what a person has. What was named and cannot be
+// accepted is an error.
+func (p pinned) acceptable(names []string, pure trust) (chosen []string, confirmed []operator.Known, err error) {
 	chosen = []string{} // null is no list
 	for _, h := range p.Held {
 		switch {
@@ -397,7 +436,9 @@ func (p pinned) acceptable(names []string) (chosen []string, confirmed []operato
 		title, digest := splitPin(name)
 		has := ""
 		i := slices.IndexFunc(p.Held, func(h operator.Held) bool { return isTitle(h.Title, h.Kind, h.Name, title) })
-		k := slices.IndexFunc(p.Descriptors, func(d operator.Known) bool { return isTitle(d.Title, d.Kind, d.Name, title) && p.Unconfirmed(d) })
+		k := slices.IndexFunc(p.Descriptors, func(d operator.Known) bool {
+			return isTitle(d.Title, d.Kind, d.Name, title) && (p.Unconfirmed(d) || pure.said && !d.Gone)
+		})
 		switch {
 		case i >= 0:
 			has = p.Held[i].Digest

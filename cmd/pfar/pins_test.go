@@ -427,3 +427,37 @@ func TestPinsTooMany(t *testing.T) {
 		t.Errorf("exit %d, asked %s, %s%s", code, asked, out, problem)
 	}
 }
+
+// TestPinsTrust: a person says that tools are pure by naming them, and by nothing else.
+func TestPinsTrust(t *testing.T) {
+	b := newPins(t)
+	search := pins.Definition{Kind: pins.Tool, Name: "search", Raw: []byte(`{"name":"search","inputSchema":{"type":"object"},` +
+		`"annotations":{"readOnlyHint":true}}`)}
+	page := pins.Definition{Kind: pins.Tool, Name: "page", Raw: []byte(`{"name":"page","inputSchema":{"type":"object"}}`)}
+	pure := func() bool { return b.offer("notion 1", search, page).Verdicts[0].Pure }
+	pure()
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"accept", "notion", "--yes", "--trust-readonly"}, exitUsage, "name the tools"},
+		{[]string{"accept", "notion", "search", "page", "--yes", "--trust-readonly"}, exitFailed, "does not claim to only read"},
+	} {
+		if code, _, err := b.run(t, c.args...); code != c.code || !strings.Contains(err, c.says) || pure() {
+			t.Errorf("%q: exit %d, %s", c.args, code, err)
+		}
+	}
+	if code, _, err := b.run(t, "accept", "notion", "search", "--yes"); code != exitOK || pure() {
+		t.Errorf("exit %d, %s", code, err)
+	}
+	if code, out, err := b.run(t, "accept", "notion", "search", "--yes", "--trust-readonly"); code != exitOK || !pure() {
+		t.Errorf("exit %d, %s%s", code, out, err)
+	}
+	if _, out, _ := b.run(t, "show", "notion", "search"); !strings.Contains(out, "\nflow-safe: ") {
+		t.Errorf("it is not shown: %s", out)
+	}
+	if code, _, err := b.run(t, "accept", "notion", "search", "--yes", "--trust-readonly=false"); code != exitOK || pure() {
+		t.Errorf("exit %d, %s", code, err)
+	}
+}

@@ -14,16 +14,19 @@ import (
 // toolFilter is which tools to list. The zero value is all that are served.
 type toolFilter struct{ search, does string }
 
+// flowSafe is the word for a tool whose owner says that it is pure.
+const flowSafe = "flow-safe"
+
 func (f *toolFilter) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.search, "search", "", "list only tools that contain all words of `TEXT`")
-	cmd.Flags().StringVar(&f.does, "filter", "", "list only the tools of this `KIND`: read, write or held")
-	cmd.RegisterFlagCompletionFunc("filter", cobra.FixedCompletions([]string{"read", "write", "held"}, noFiles))
+	cmd.Flags().StringVar(&f.does, "filter", "", "list only the tools of this `KIND`: read, write, held or flow-safe")
+	cmd.RegisterFlagCompletionFunc("filter", cobra.FixedCompletions([]string{"read", "write", "held", flowSafe}, noFiles))
 }
 
 func (f toolFilter) check(args []string) error {
 	switch {
-	case !slices.Contains([]string{"", "read", "write", "held"}, f.does):
-		return usage("--filter: want \"read\", \"write\" or \"held\", got %q", f.does).withHint("pfar tools --help")
+	case !slices.Contains([]string{"", "read", "write", "held", flowSafe}, f.does):
+		return usage("--filter: want \"read\", \"write\", \"held\" or \"flow-safe\", got %q", f.does).withHint("pfar tools --help")
 	case f.does == "held" && len(args) > 1:
 		return usage("--filter held: unexpected argument %q", args[1]).withHint("pfar tools NAME --filter held")
 	}
@@ -35,6 +38,9 @@ func (f toolFilter) of(tools []tool, known facts) (list []tool) {
 	names := listedOf(tools)
 	for i, t := range tools {
 		if (f.does == "read" || f.does == "write") && known.does(t) != f.does {
+			continue
+		}
+		if f.does == flowSafe && !known[t.id()].Pure {
 			continue
 		}
 		texts := append([]string{t.id(), t.Name, t.Title, t.Description}, names[i].Aliases...)

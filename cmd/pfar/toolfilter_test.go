@@ -82,7 +82,7 @@ func TestToolFilter(t *testing.T) {
 	for line, want := range map[string]string{
 		"--filter held nosuch":     "4 no such server",
 		"--filter held notion old": "2 --filter held: unexpected argument \"old\"",
-		"--filter writes":          "2 --filter: want \"read\", \"write\" or \"held\", got \"writes\"",
+		"--filter writes":          "2 --filter: want \"read\", \"write\", \"held\" or \"flow-safe\", got \"writes\"",
 	} {
 		n := b.again("")
 		code := n.run(t.Context(), append([]string{"tools"}, strings.Fields(line)...))

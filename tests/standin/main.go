@@ -1,4 +1,5 @@
-// Command standin is an MCP server that offers tools by the names that it is given. Each answers one line.
+// Command standin is an MCP server that stands for a real one. It offers tools by the names that it is given, each of
+// which answers one line, or those of a well-known service.
 package main
 
 import (
@@ -16,18 +17,29 @@ const schema = `{"type":"object","properties":{"q":{"type":"string"},"url":{"typ
 
 func main() {
 	tools := flag.String("tools", "", "names of the tools, with commas between")
+	as := flag.String("as", "", "service whose tools to offer instead: github, slack, weather, finance, filesystem or stripe")
+	received := flag.String("received", "", "with -as: file to which each call is appended")
 	flag.Parse()
 	s := &stdio.Server{Name: "standin"}
-	var all []stdio.Tool
-	for name := range strings.SplitSeq(*tools, ",") {
+	if *as != "" {
+		s.Name, s.Version = *as+"-server", "1.2.0"
+		s.SetTools(service(*as, *received))
+	} else {
+		s.SetTools(named(*tools))
+	}
+	if err := s.Serve(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "standin:", err)
+		os.Exit(1)
+	}
+}
+
+// named are tools of these names, with commas between.
+func named(names string) (all []stdio.Tool) {
+	for name := range strings.SplitSeq(names, ",") {
 		all = append(all, stdio.Tool{
 			Name: name, Description: "stands for the real " + name, Schema: schema,
 			Call: func(json.RawMessage) (string, error) { return "one line of " + name, nil },
 		})
 	}
-	s.SetTools(all)
-	if err := s.Serve(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "standin:", err)
-		os.Exit(1)
-	}
+	return all
 }

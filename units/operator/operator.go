@@ -15,6 +15,7 @@ type ToolFacts struct {
 	Facts  gate.Facts `json:"facts"`
 
 	Pin       string `json:"pin,omitempty"`       // "reviewed" by a person, "shipped" with pfar, or "unreviewed"
+	Pure      bool   `json:"pure,omitempty"`      // a person says that it only reads, and answers the same arguments alike
 	Described bool   `json:"described,omitempty"` // clients see the owner's description in place of the server's
 	Scopes    Scopes `json:"scopes,omitzero"`
 }

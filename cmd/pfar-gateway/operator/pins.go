@@ -13,6 +13,7 @@ import (
 //	GET  /pins/SERVER?name=TITLE differences and descriptors of one: of all, or of what is named, once or more often
 //	GET  /pins/SERVER?shown      no more of it than a page shows
 //	POST /pins/SERVER/accept     {"names": ["search@DIGEST"]}, or {"all": true}; no name at all accepts what drifts
+//	                             {"names": [...], "pure": true} also says that these tools are pure, false that they are not
 //	POST /pins/SERVER/forget
 func (d *Desk) pins(mux *http.ServeMux) {
 	mux.HandleFunc("GET /pins", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.Pins.Status()) })
@@ -61,10 +62,14 @@ func (d *Desk) accept(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Names []string `json:"names"`
 		All   bool     `json:"all"`
+		Pure  *bool    `json:"pure"`
 	}
 	err := read(w, r, maxNames, &body)
 	if err == nil && body.All == (body.Names != nil) {
 		err = fmt.Errorf(`%w: want {"names": ["search"]} or {"all": true}`, errRequest)
+	}
+	if err == nil && body.Pure != nil && len(body.Names) == 0 {
+		err = fmt.Errorf("%w: name the tools that are pure", errRequest)
 	}
 	if _, signed := r.Context().Value(signerKey{}).(string); err == nil && signed && body.All {
 		err = fmt.Errorf("%w: name the definitions: a passkey signs no more than what was shown", errRequest)
@@ -75,15 +80,25 @@ func (d *Desk) accept(w http.ResponseWriter, r *http.Request) {
 	}
 	server, accepted := r.PathValue("server"), map[string][]string{"accepted": {}}
 	d.act(w, r, Act{Verb: "accept-pins", Subject: server}, accepted, func() error {
-		if !body.All && len(body.Names) == 0 {
+		switch {
+		case body.Pure != nil:
+			done, err := d.Pins.Trust(by(r), server, *body.Pure, body.Names...)
+			addTitles(accepted, done)
+			return err
+		case !body.All && len(body.Names) == 0:
 			return d.Pins.Settle(by(r), server)
 		}
 		done, err := d.Pins.Accept(by(r), server, body.Names...)
-		for _, v := range done {
-			accepted["accepted"] = append(accepted["accepted"], v.Title())
-		}
+		addTitles(accepted, done)
 		return err
 	})
+}
+
+// addTitles adds the titles of what was accepted.
+func addTitles(accepted map[string][]string, done []pins.Verdict) {
+	for _, v := range done {
+		accepted["accepted"] = append(accepted["accepted"], v.Title())
+	}
 }
 
 // by is who asks, for the store's own record.

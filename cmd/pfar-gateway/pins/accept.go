@@ -1,6 +1,7 @@
 package pins
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,27 +27,58 @@ var (
 // offers by now. What is named may have been accepted before, as the first of its name: then a person has now. With
 // another name, or one of which nothing can be accepted, nothing at all is.
 func (s *Store) Accept(by By, server string, names ...string) ([]Verdict, error) {
-	return s.accept(by, server, func(f *file) ([]int, error) {
+	return s.accept(by, server, nil, func(f *file) ([]int, error) {
 		if len(names) == 0 {
 			return f.acceptable(), nil
 		}
-		return f.choose(names)
+		return f.choose(names, false)
 	})
+}
+
+// Trust accepts tools like Accept, and notes that they are pure: they only read, and the same arguments have the same
+// result, so that a flow may use a result again. A person may say so of a tool that claims to only read (readOnlyHint)
+// and of no other; names are required. A tool may have been accepted before. What is noted ends with the definition, or
+// when a person takes it back: pure is false then.
+func (s *Store) Trust(by By, server string, pure bool, names ...string) ([]Verdict, error) {
+	if len(names) == 0 {
+		return nil, fmt.Errorf("name the tools of server %q that are, or are not, pure; %w", server, ErrRefused)
+	}
+	return s.accept(by, server, &pure, func(f *file) ([]int, error) {
+		chosen, err := f.choose(names, true)
+		for _, i := range chosen {
+			p := &f.Pins[i]
+			if _, raw := p.offered(); p.Kind != Tool || pure && !readOnly(raw) {
+				return nil, fmt.Errorf("%.150q does not claim to only read (readOnlyHint): a tool that may write cannot be pure; %w",
+					p.title(), ErrRefused)
+			}
+		}
+		return chosen, err
+	})
+}
+
+// readOnly reports whether a tool's definition claims that it only reads.
+func readOnly(definition []byte) bool {
+	var tool struct {
+		Annotations struct {
+			ReadOnly bool `json:"readOnlyHint"`
+		} `json:"annotations"`
+	}
+	return json.Unmarshal(definition, &tool) == nil && tool.Annotations.ReadOnly
 }
 
 // Settle accepts no definition, but that the server's version and program are what they are now: there is no drift any
 // more, unless something is held.
 func (s *Store) Settle(by By, server string) error {
-	_, err := s.accept(by, server, func(*file) ([]int, error) { return nil, nil })
+	_, err := s.accept(by, server, nil, func(*file) ([]int, error) { return nil, nil })
 	return err
 }
 
-func (s *Store) accept(by By, server string, choose func(*file) ([]int, error)) ([]Verdict, error) {
+func (s *Store) accept(by By, server string, pure *bool, choose func(*file) ([]int, error)) ([]Verdict, error) {
 	k := s.known(server, false)
 	if k == nil {
 		return nil, fmt.Errorf("server %q is %w: it has never been up", server, ErrUnknown)
 	}
-	done, changed, err := s.acceptKnown(by, k, server, choose)
+	done, changed, err := s.acceptKnown(by, k, server, pure, choose)
 	if err != nil || !changed {
 		return nil, err
 	}
@@ -57,7 +89,9 @@ func (s *Store) accept(by By, server string, choose func(*file) ([]int, error)) 
 	return done, nil
 }
 
-func (s *Store) acceptKnown(by By, k *known, server string, choose func(*file) ([]int, error)) (done []Verdict, changed bool, _ error) {
+func (s *Store) acceptKnown(
+	by By, k *known, server string, pure *bool, choose func(*file) ([]int, error),
+) (done []Verdict, changed bool, _ error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -76,13 +110,20 @@ func (s *Store) acceptKnown(by By, k *known, server string, choose func(*file) (
 	for _, i := range chosen {
 		p := &next.Pins[i]
 		sum, raw := p.offered()
-		records = append(records, audit.Record{Server: server, Tool: p.title(), Method: "accept", Old: p.Digest, New: sum})
+		r := audit.Record{Server: server, Tool: p.title(), Method: "accept", Old: p.Digest, New: sum}
+		if pure != nil {
+			r.Method, r.Reason = "trust-readonly", map[bool]string{true: "pure", false: "not pure"}[*pure]
+		}
+		records = append(records, r)
 		version := next.Version
 		if p.Kind == Program {
 			version = next.Program
 		}
 		p.accept(sum, raw, version, byOwner, s.now().UTC().Truncate(time.Second))
-		done = append(done, Verdict{p.Kind, p.Name, Accepted, p.Digest, true, true, p.Raw})
+		p.Pure = pure != nil && *pure
+		done = append(done, Verdict{
+			Kind: p.Kind, Name: p.Name, State: Accepted, Digest: p.Digest, Person: true, Pure: p.Pure, Reviewed: true, Raw: p.Raw,
+		})
 	}
 	if !slices.ContainsFunc(next.Pins, func(p pinned) bool { return p.held() }) {
 		next.Accepted, next.Started, next.AcceptedBy = next.Version, next.Program, byOwner
@@ -120,17 +161,17 @@ var exact = regexp.MustCompile(`(?s)^(.+)@([0-9a-f]{16,64})$`)
 
 // offered is what the server offers now, of what can be accepted.
 func (p *pinned) offered() (sum string, raw []byte) {
-	if p.confirmable() {
+	if p.HeldDigest == "" && p.Problem == "" {
 		return p.Digest, p.Raw
 	}
 	return p.HeldDigest, p.Held
 }
 
-// choose returns the places of the pins that names mean.
-func (f *file) choose(names []string) ([]int, error) {
+// choose returns the places of the pins that names mean. again also finds those that a person has accepted before.
+func (f *file) choose(names []string, again bool) ([]int, error) {
 	places := make(map[string]int)
 	for i := range f.Pins {
-		if p := &f.Pins[i]; p.held() || p.confirmable() {
+		if p := &f.Pins[i]; p.held() || p.confirmable() || again && p.Digest != "" && p.Gone.IsZero() {
 			places[p.title()] = i
 			places[p.fullTitle()] = i
 		}

@@ -76,6 +76,7 @@ type Verdict struct {
 	State  State
 	Digest string // SHA-256 in hexadecimal; "": the definition is none that can be accepted
 	Person bool   // of Accepted: a person has, who may have looked at it
+	Pure   bool   // of Person: a tool, and that person has said that it is pure (Store.Trust)
 
 	// Reviewed: a person has accepted it, or pfar ships its digest. A definition that is accepted but not reviewed was
 	// only the first of its name, and its words are still a stranger's.

@@ -84,6 +84,7 @@ func (f *file) review(o Offer, now time.Time, left room) reviewed {
 		was := p
 		v.verdicts[i].State, v.verdicts[i].Digest = p.judge(d, &o, first, now, &left)
 		v.verdicts[i].Person = v.verdicts[i].State == Accepted && p.By == byOwner
+		v.verdicts[i].Pure = v.verdicts[i].Person && p.Pure
 		if v.verdicts[i].State == Accepted && p.reviewed() {
 			v.verdicts[i].Reviewed, v.verdicts[i].Raw = true, p.Raw
 		}
@@ -136,7 +137,8 @@ func (p *pinned) away(now time.Time) time.Time {
 }
 
 func (p *pinned) differs(q *pinned) bool {
-	return p.Digest != q.Digest || p.By != q.By || p.HeldDigest != q.HeldDigest || p.Problem != q.Problem || !p.Gone.Equal(q.Gone)
+	return p.Digest != q.Digest || p.By != q.By || p.HeldDigest != q.HeldDigest || p.Problem != q.Problem ||
+		p.Pure != q.Pure || !p.Gone.Equal(q.Gone)
 }
 
 const noRoom = "it is too large: the definitions of this server fill all that is kept of one"
@@ -222,5 +224,5 @@ const unseen = "characters that are not seen as text"
 
 func (p *pinned) accept(sum string, raw []byte, version, by string, now time.Time) {
 	p.Digest, p.Raw, p.Version, p.By, p.At = sum, raw, version, by, now
-	p.Held, p.HeldDigest = nil, ""
+	p.Held, p.HeldDigest, p.Pure = nil, "", false
 }

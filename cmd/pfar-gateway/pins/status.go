@@ -113,7 +113,7 @@ func (f *file) describe(st *ServerStatus, titles, others []string) {
 		if p.Digest != "" {
 			d := Known{
 				Kind: p.Kind, Name: p.Name, Title: p.title(), Digest: p.Digest, Version: p.Version, By: p.By, At: p.At, Seen: p.Seen,
-				Gone: !p.Gone.IsZero(), Results: p.results(p.Raw), Raw: p.Raw,
+				Pure: p.Pure, Gone: !p.Gone.IsZero(), Results: p.results(p.Raw), Raw: p.Raw,
 			}
 			if p.Kind == Program {
 				d.Version = ""

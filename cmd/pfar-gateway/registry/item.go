@@ -27,6 +27,7 @@ type Item struct {
 	Reads    bool      // a tool that changes nothing
 	Pin      string    // digest of the definition as the owner has accepted it; "": nobody has, or it is of a kind that nobody accepts
 	Reviewed bool      // a person has accepted it, and may have looked at what it claims
+	Pure     bool      // and says that it only reads, and that the same arguments have the same result
 	Shipped  bool      // pfar ships its digest: its makers have read it
 	shown    string    // the owner's name for a tool; "": the server's
 	Headers  *mcp.Tool // a tool that wants some arguments repeated in headers of the request (SEP-2243); nil: none

@@ -124,6 +124,7 @@ func (v *reviewed) take(k Kind, found []Item, verdicts []pins.Verdict, program b
 		case k < Resources:
 			i.Pin = said.Digest
 		}
+		i.Pure = said.Pure
 		i.Reviewed, i.Shipped = said.Person, said.Reviewed && !said.Person
 		if said.Reviewed {
 			i.Raw = said.Raw

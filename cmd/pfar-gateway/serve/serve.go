@@ -181,7 +181,7 @@ func (s *Server) Facts() []operator.ToolFacts {
 		server := route.Upstream.Server()
 		list = append(list, operator.ToolFacts{
 			Server: server.Name, Tool: route.Name, Facts: s.calls.Gate.Facts(toolOf(route)),
-			Pin: route.Item.Standing(), Described: server.Tools[route.Name].Description != "",
+			Pin: route.Item.Standing(), Pure: route.Item.Pure, Described: server.Tools[route.Name].Description != "",
 			Scopes: route.Upstream.Scopes(route.Name),
 		})
 	}
