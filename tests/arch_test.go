@@ -384,6 +384,27 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	}
 }
 
+// TestContributingNamesEveryPackage: who looks for a room finds it on the map. Packages for tests are known by their
+// name, and what is below tests by the text there.
+func TestContributingNamesEveryPackage(t *testing.T) {
+	text := read(t, "../CONTRIBUTING.md")
+	_, all := sources(t)
+	seen := map[string]bool{}
+	for _, s := range all {
+		ours := within(s.dir, "cmd", "generator", "policies", "units") && !strings.HasSuffix(s.dir, "test")
+		if s.test || seen[s.dir] || !ours {
+			continue
+		}
+		seen[s.dir] = true
+		if !strings.Contains(text, "`"+s.dir+"`") {
+			t.Errorf("CONTRIBUTING.md does not say what %s is for", s.dir)
+		}
+	}
+	if len(seen) < 80 {
+		t.Errorf("only %d packages found: this looks in the wrong place", len(seen))
+	}
+}
+
 // topLevel lists the folders that begin a path of the repository.
 func topLevel(t *testing.T) []string {
 	t.Helper()

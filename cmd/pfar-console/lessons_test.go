@@ -129,8 +129,8 @@ func TestLearnable(t *testing.T) {
 		"broken":   {control.Server{State: control.Stopped, Broken: true}, false},
 		"waiting":  {control.Server{State: control.Waiting}, false},
 		"sign-in":  {control.Server{State: control.NeedsLogin}, false},
-		"disabled": {control.Server{State: control.Stopped, Detail: control.DetailDisabled}, false},
-		"off":      {control.Server{Name: "x", State: control.Stopped, Detail: control.DetailOff("x")}, false},
+		"disabled": {control.Server{State: control.Stopped, Owed: control.Owed{Off: control.OffByFile}}, false},
+		"off":      {control.Server{State: control.Stopped, Owed: control.Owed{Off: control.OffByOperator}}, false},
 	} {
 		if got := learnOf(one, test.server).Begins; got != test.begins {
 			t.Errorf("%s: %v", name, got)

@@ -198,10 +198,7 @@ type learn struct {
 
 // learnOf is the button for a server.
 func learnOf(one *session, s control.Server) learn {
-	off := slices.ContainsFunc([]string{control.DetailDisabled, control.DetailOff(s.Name)}, func(why string) bool {
-		return s.State == control.Stopped && strings.HasPrefix(s.Detail, why)
-	})
-	return learn{one.path("learn/" + s.Name), !s.Learning && !s.Broken && !s.State.Waits() && !off}
+	return learn{one.path("learn/" + s.Name), !s.Learning && !s.Broken && !s.State.Waits() && s.Off == ""}
 }
 
 // serverNamed returns what pfard reports of a server.

@@ -117,7 +117,7 @@ func egressReport() control.Report {
 		{Name: "fs", State: control.Running},
 		{Name: "late", State: control.Starting},
 		{Name: "notion", State: control.Running},
-		{Name: "off", State: control.Stopped, Detail: control.DetailDisabled, File: "/d/off.hcl"},
+		{Name: "off", State: control.Stopped, Owed: control.Owed{Off: control.OffByFile}, File: "/d/off.hcl"},
 		{Name: "old", State: control.Running},
 		{Name: "sad", State: control.Failed},
 	}}

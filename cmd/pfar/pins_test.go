@@ -431,8 +431,8 @@ func TestPinsTooMany(t *testing.T) {
 // TestPinsTrust: a person says that tools are pure by naming them, and by nothing else.
 func TestPinsTrust(t *testing.T) {
 	b := newPins(t)
-	search := pins.Definition{Kind: pins.Tool, Name: "search", Raw: []byte(`{"name":"search","inputSchema":{"type":"object"},` +
-		`"annotations":{"readOnlyHint":true}}`)}
+	search := pins.Definition{Kind: pins.Tool, Name: "search", Raw: []byte(
+		`{"name":"search","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`)}
 	page := pins.Definition{Kind: pins.Tool, Name: "page", Raw: []byte(`{"name":"page","inputSchema":{"type":"object"}}`)}
 	pure := func() bool { return b.offer("notion 1", search, page).Verdicts[0].Pure }
 	pure()
@@ -442,7 +442,7 @@ func TestPinsTrust(t *testing.T) {
 		says string
 	}{
 		{[]string{"accept", "notion", "--yes", "--trust-readonly"}, exitUsage, "name the tools"},
-		{[]string{"accept", "notion", "search", "page", "--yes", "--trust-readonly"}, exitFailed, "does not claim to only read"},
+		{[]string{"accept", "notion", "search", "page", "--yes", "--trust-readonly"}, exitFailed, "does not claim to"},
 	} {
 		if code, _, err := b.run(t, c.args...); code != c.code || !strings.Contains(err, c.says) || pure() {
 			t.Errorf("%q: exit %d, %s", c.args, code, err)
@@ -457,7 +457,8 @@ func TestPinsTrust(t *testing.T) {
 	if _, out, _ := b.run(t, "show", "notion", "search"); !strings.Contains(out, "\nflow-safe: ") {
 		t.Errorf("it is not shown: %s", out)
 	}
-	if code, _, err := b.run(t, "accept", "notion", "search", "--yes", "--trust-readonly=false"); code != exitOK || pure() {
+	code, _, err := b.run(t, "accept", "notion", "search", "--yes", "--trust-readonly=false")
+	if code != exitOK || pure() {
 		t.Errorf("exit %d, %s", code, err)
 	}
 }

@@ -15,10 +15,10 @@ func reachable(s control.Server) bool {
 func remedy(s control.Server) string {
 	switch s.State {
 	case control.Stopped:
-		if s.Detail == control.DetailDisabled {
+		switch s.Off {
+		case control.OffByFile:
 			return "set enabled = true in " + s.File
-		}
-		if s.Detail == control.DetailOff(s.Name) {
+		case control.OffByOperator:
 			return "pfar enable " + s.Name
 		}
 		return "pfar start " + s.Name

@@ -19,8 +19,13 @@ func TestRemedies(t *testing.T) {
 	}{
 		{"stopped", control.Server{State: control.Stopped, Detail: "stopped"}, "stopped", "pfar start x"},
 		{"no autostart", control.Server{State: control.Stopped, Detail: "autostart = false in its declaration; pfar start x"}, "stopped: autostart = false", "pfar start x"},
-		{"disabled", control.Server{State: control.Stopped, Detail: control.DetailDisabled, File: "/d/x.hcl"}, "stopped: enabled = false", "set enabled = true in /d/x.hcl"},
-		{"disabled by the operator", control.Server{State: control.Stopped, Detail: control.DetailOff("x")}, "stopped: disabled by you", "pfar enable x"},
+		{"disabled", control.Server{
+			State: control.Stopped, Detail: "enabled = false in its declaration; not encrypted: \"why\"", File: "/d/x.hcl",
+			Owed: control.Owed{Off: control.OffByFile},
+		}, "stopped: enabled = false", "set enabled = true in /d/x.hcl"},
+		{"disabled by the operator", control.Server{
+			State: control.Stopped, Detail: "disabled by you; pfar enable x", Owed: control.Owed{Off: control.OffByOperator},
+		}, "stopped: disabled by you", "pfar enable x"},
 		{"no secret", control.Server{State: control.Waiting,
 			Detail: "for credentials: A: pfar vault set a_token; B: pfar vault set b", Owed: owed("pfar vault set a_token")},
 			"waiting: for credentials", "pfar vault set a_token"},

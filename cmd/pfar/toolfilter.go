@@ -26,7 +26,8 @@ func (f *toolFilter) flags(cmd *cobra.Command) {
 func (f toolFilter) check(args []string) error {
 	switch {
 	case !slices.Contains([]string{"", "read", "write", "held", flowSafe}, f.does):
-		return usage("--filter: want \"read\", \"write\", \"held\" or \"flow-safe\", got %q", f.does).withHint("pfar tools --help")
+		const kinds = "--filter: want \"read\", \"write\", \"held\" or \"flow-safe\", got %q"
+		return usage(kinds, f.does).withHint("pfar tools --help")
 	case f.does == "held" && len(args) > 1:
 		return usage("--filter held: unexpected argument %q", args[1]).withHint("pfar tools NAME --filter held")
 	}

@@ -115,7 +115,7 @@ func TestEnable(t *testing.T) {
 	if err := refusal(t, d, control.Request{Verb: control.Enable, Server: "off"}); !errors.Is(err, control.ErrDisabled) {
 		t.Errorf("enable of what its file disables: %v", err)
 	}
-	if s := d.state(t)["off"]; s.Detail != control.DetailDisabled || m.starts["off"] != 0 {
+	if s := d.state(t)["off"]; s.Off != control.OffByFile || m.starts["off"] != 0 {
 		t.Errorf("disabled by its file alone: %q, %d starts", s.Detail, m.starts["off"])
 	}
 	for _, verb := range []control.Verb{control.Enable, control.Disable} {

@@ -156,7 +156,7 @@ func TestDisabledAtOnce(t *testing.T) {
 	d.state(t)
 	d.put(t, "mine.hcl", asks("-e", "enabled = false\n"))
 	changed <- struct{}{}
-	if s := d.state(t)["mine"]; s.State != control.Stopped || s.Detail != control.DetailDisabled {
+	if s := d.state(t)["mine"]; s.State != control.Stopped || s.Off != control.OffByFile {
 		t.Errorf("it is %+v", s)
 	}
 }

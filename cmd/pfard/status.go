@@ -103,6 +103,9 @@ func (s *server) report(log string) control.Server {
 	r := s.status
 	r.Since, r.Log, r.Stale, r.Sessions = s.since.time(now()), log, s.stale && s.held == nil, s.openSessions()
 	r.Broken = s.want != nil && s.want.Fault != ""
+	if r.State == control.Stopped {
+		r.Off = s.isOff()
+	}
 	p := s.want
 	if p == nil || s.has.Next != nil && s.has.Started != nil { // an edit shows once it is in force
 		p = s.has.Started
@@ -151,13 +154,24 @@ func unencrypted(p plan.Plan) string { return fmt.Sprintf("not encrypted: %q", p
 const detailLearning = "learning: what it wants to reach and may not is recorded"
 
 func (s *server) reasonNotRun() string {
-	switch {
-	case s.off:
-		return control.DetailOff(s.name)
-	case !s.want.Enabled:
-		return control.DetailDisabled
+	switch s.isOff() {
+	case control.OffByOperator:
+		return "disabled by you; pfar enable " + s.name
+	case control.OffByFile:
+		return "enabled = false in its declaration"
 	}
 	return "stopped"
+}
+
+// isOff is why the server may not be started.
+func (s *server) isOff() control.Off {
+	switch {
+	case s.off:
+		return control.OffByOperator
+	case s.want != nil && !s.want.Enabled:
+		return control.OffByFile
+	}
+	return ""
 }
 
 // reasonAsleep says what ends a server's sleep, behind its state.

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The limits of issue "egress".
+// The limits of bridges.
 const (
 	limitNew    = 400 * time.Microsecond // a new HTTPS connection above a direct one, p50
 	limitTail   = 40 * time.Millisecond  // the same, p99: what a delayed acknowledgement costs

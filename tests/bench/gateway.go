@@ -14,13 +14,13 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// The limits of issue "gateway": each a ratio to the least gateway that there can be, of the same run.
+// The limits of calls: each a ratio to the least gateway that there can be, of the same run.
 const (
 	limitCall   = 1.5  // p50, one call at a time
 	limitRate   = 0.75 // calls a second, many at a time
 	limitLarge  = 1.5  // p50 of 64 KiB there and back, or back
 	limitList   = 1.3  // p50 of a long list, to a handler that writes ready bytes
-	limitFenced = 1.3  // issue "gate", of a real server
+	limitFenced = 1.3  // of a real server
 )
 
 const (

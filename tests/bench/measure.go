@@ -18,7 +18,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// The limits of issue "first light"; perf.md has what others need for the same.
+// The limits of starts and of a fleet. BENCHMARKS.md has what others need for the same.
 const (
 	limitAdded  = 25 * time.Millisecond // start to tools listed, above the plain program
 	limitFleet  = 1500 * time.Millisecond

@@ -17,7 +17,7 @@ const schema = `{"type":"object","properties":{"q":{"type":"string"},"url":{"typ
 
 func main() {
 	tools := flag.String("tools", "", "names of the tools, with commas between")
-	as := flag.String("as", "", "service whose tools to offer instead: github, slack, weather, finance, filesystem or stripe")
+	as := flag.String("as", "", "service whose tools to offer instead, such as github")
 	received := flag.String("received", "", "with -as: file to which each call is appended")
 	flag.Parse()
 	s := &stdio.Server{Name: "standin"}

@@ -23,7 +23,8 @@ var services = map[string][]tool{
 	"github": {
 		{
 			"search_code", "Search code in repositories",
-			`"query":{"type":"string","description":"search query"},"language":{"type":"string","description":"programming language"},
+			`"query":{"type":"string","description":"search query"},
+			"language":{"type":"string","description":"programming language"},
 			"max_results":{"type":"integer","default":10,"description":"most results to return"}`,
 			`"search_results":{"type":"array","items":{"type":"object"},"description":"code that was found"}`,
 			`["query"]`, true, `{"search_results":[{"path":"auth.py","line":7,"text":"TODO: check the token"}]}`,
@@ -38,7 +39,8 @@ var services = map[string][]tool{
 			`["repo"]`, true, `{"repository":{"name":"acme/api","stars":3}}`,
 		},
 		{
-			"create_issue", "Create an issue", `"title":{"type":"string"},"body":{"type":"string"}`, `"number":{"type":"integer"}`,
+			"create_issue", "Create an issue", `"title":{"type":"string"},"body":{"type":"string"}`,
+			`"number":{"type":"integer"}`,
 			`["title"]`, false, `{"number":17}`,
 		},
 	},
@@ -47,7 +49,8 @@ var services = map[string][]tool{
 		`"message_id":{"type":"string"}`, `["message","channel"]`, false, `{"message_id":"m1"}`,
 	}},
 	"weather": {{
-		"get_weather", "Get the weather at a place", `"location":{"type":"string"},"units":{"type":"string","default":"metric"}`,
+		"get_weather", "Get the weather at a place",
+		`"location":{"type":"string"},"units":{"type":"string","default":"metric"}`,
 		`"weather_data":{"type":"object"}`, `["location"]`, true, `{"weather_data":{"temperature":12}}`,
 	}},
 	"finance": {{

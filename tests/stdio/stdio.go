@@ -24,7 +24,7 @@ type Tool struct {
 type Server struct {
 	Name     string
 	Version  string // "": 1
-	PageSize int // tools per page of tools/list; 0: all in one
+	PageSize int    // tools per page of tools/list; 0: all in one
 
 	mu    sync.Mutex // guards tools and the writer
 	tools []Tool

@@ -227,11 +227,13 @@ func (s State) Waits() bool { return s == Waiting || s == NeedsLogin }
 // TriedAgain reports whether the server does not run, and pfar starts it again by itself.
 func (s State) TriedAgain() bool { return s == BackOff || s == Offline }
 
-// DetailDisabled is the Detail of a server that is Stopped because nobody may start it.
-const DetailDisabled = "enabled = false in its declaration"
+// Off is why a server that is Stopped may not be started; the zero value: it may be.
+type Off string
 
-// DetailOff is the Detail of a server that is Stopped because the operator has disabled it (Disable).
-func DetailOff(server string) string { return "disabled by you; pfar enable " + server }
+const (
+	OffByFile     Off = "file"     // enabled = false in its declaration
+	OffByOperator Off = "operator" // Disable
+)
 
 // ClientFiles are declarations of clients, by path, and the SHA-256 of what was last read of each, in hexadecimal; nil:
 // not known.
@@ -298,9 +300,10 @@ type Reach struct {
 	Learning bool     `json:"learning,omitempty"`        // somebody records what it wants to reach (Learn)
 }
 
-// Owed is what a server owes to its owner: a word, a secret, or a better one.
+// Owed is what a server owes to its owner, or its owner to it: a word, a secret, or a better one.
 type Owed struct {
 	units.Wait
+	Off          Off          `json:"off,omitempty"`
 	Verification Verification `json:"verification,omitzero"`
 }
 

@@ -42,7 +42,7 @@ type Flow struct {
 	Verified  string     `json:"verified,omitempty"` // of FlowComplete: the tool that was called; "": none
 }
 
-// FlowState is where a set-up is (SET-02 of the seeds). Only the last two end it.
+// FlowState is where a set-up is. Only the last two end it.
 type FlowState string
 
 const (
@@ -66,7 +66,7 @@ const (
 	FlowNotInstalled FlowReason = "not-installed" // the package, or not in time
 	FlowNotWritten   FlowReason = "not-written"   // the declaration
 	FlowNotStarted   FlowReason = "not-started"   // the server, or not in time
-	FlowNoTools      FlowReason = "no-tools"      // the server runs, and offers none (SET-41 of the seeds)
+	FlowNoTools      FlowReason = "no-tools"      // the server runs, and offers none
 	FlowNotVerified  FlowReason = "not-verified"  // the server has ended, or has not answered in time, when it was called
 	FlowRefused      FlowReason = "refused"       // the service has refused every value
 	FlowBroken       FlowReason = "broken"        // pfard cannot go on, such as for a full disk

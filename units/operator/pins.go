@@ -68,7 +68,7 @@ type Known struct {
 	By      string          `json:"accepted_by"`
 	At      time.Time       `json:"accepted_at"`
 	Seen    time.Time       `json:"first_seen"`
-	Pure    bool            `json:"pure,omitempty"` // a tool: the owner says that it only reads, and answers the same arguments alike
+	Pure    bool            `json:"pure,omitempty"` // a tool: the owner says so
 	Gone    bool            `json:"gone,omitempty"`
 	Results string          `json:"results,omitempty"`  // as in Held
 	Text    string          `json:"text,omitempty"`     // for people; only if it was named or is unreviewed

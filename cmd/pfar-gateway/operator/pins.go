@@ -13,7 +13,7 @@ import (
 //	GET  /pins/SERVER?name=TITLE differences and descriptors of one: of all, or of what is named, once or more often
 //	GET  /pins/SERVER?shown      no more of it than a page shows
 //	POST /pins/SERVER/accept     {"names": ["search@DIGEST"]}, or {"all": true}; no name at all accepts what drifts
-//	                             {"names": [...], "pure": true} also says that these tools are pure, false that they are not
+//	                             {"names": [...], "pure": true} also says that these tools are pure, or are not
 //	POST /pins/SERVER/forget
 func (d *Desk) pins(mux *http.ServeMux) {
 	mux.HandleFunc("GET /pins", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.Pins.Status()) })

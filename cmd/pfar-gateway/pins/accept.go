@@ -48,8 +48,8 @@ func (s *Store) Trust(by By, server string, pure bool, names ...string) ([]Verdi
 		for _, i := range chosen {
 			p := &f.Pins[i]
 			if _, raw := p.offered(); p.Kind != Tool || pure && !readOnly(raw) {
-				return nil, fmt.Errorf("%.150q does not claim to only read (readOnlyHint): a tool that may write cannot be pure; %w",
-					p.title(), ErrRefused)
+				const mayWrite = "%.150q does not claim to only read (readOnlyHint): a tool that may write cannot be pure; %w"
+				return nil, fmt.Errorf(mayWrite, p.title(), ErrRefused)
 			}
 		}
 		return chosen, err
@@ -122,7 +122,8 @@ func (s *Store) acceptKnown(
 		p.accept(sum, raw, version, byOwner, s.now().UTC().Truncate(time.Second))
 		p.Pure = pure != nil && *pure
 		done = append(done, Verdict{
-			Kind: p.Kind, Name: p.Name, State: Accepted, Digest: p.Digest, Person: true, Pure: p.Pure, Reviewed: true, Raw: p.Raw,
+			Kind: p.Kind, Name: p.Name, State: Accepted, Digest: p.Digest,
+			Person: true, Pure: p.Pure, Reviewed: true, Raw: p.Raw,
 		})
 	}
 	if !slices.ContainsFunc(next.Pins, func(p pinned) bool { return p.held() }) {

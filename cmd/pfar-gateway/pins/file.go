@@ -33,7 +33,7 @@ type pinned struct {
 	Version string          `json:"version,omitempty"` // the server's own, when it was accepted; of its program, the digest of command and arguments
 	By      string          `json:"accepted_by,omitempty"`
 	At      time.Time       `json:"accepted_at,omitzero"`
-	Pure    bool            `json:"pure,omitempty"` // a tool: the owner says that it only reads, and that the same arguments have the same result
+	Pure    bool            `json:"pure,omitempty"` // a tool: the owner says that it is (Store.Trust)
 	Seen    time.Time       `json:"first_seen"`
 	Gone    time.Time       `json:"gone,omitzero"` // since when the server no longer offers it
 

@@ -27,7 +27,8 @@ func pure(r Review) string {
 // names all are meant, or none.
 func TestTrust(t *testing.T) {
 	s := fresh(t)
-	liar := Definition{Tool, "liar", []byte(`{"name":"liar","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":"true"}}`)}
+	liar := Definition{Tool, "liar", []byte(`{"name":"liar","inputSchema":{"type":"object"},` +
+		`"annotations":{"readOnlyHint":"true"}}`)}
 	all := []Definition{reader("a", "1"), reader("b", "1"), tool("writes", "1"), liar, prompt("p", "1")}
 	first := s.Review(offered(all...))
 	if got := pure(first); got != "" {
@@ -45,7 +46,8 @@ func TestTrust(t *testing.T) {
 		{[]string{"a", "nothing"}, ErrUnknown, "not known"},
 		{[]string{"a@" + strings.Repeat("0", 16)}, ErrRefused, "has changed"},
 	} {
-		if _, err := s.Trust(By{}, "s", true, c.names...); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.text) {
+		_, err := s.Trust(By{}, "s", true, c.names...)
+		if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%q: %v, want %s", c.names, err, c.text)
 		}
 	}

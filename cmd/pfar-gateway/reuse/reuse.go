@@ -1,11 +1,12 @@
-// Package reuse keeps results of pure tools for as long as the gateway runs, so that a flow may use one again in place of
-// a call.
+// Package reuse keeps results of pure tools for as long as the gateway runs, so that a flow may use one again in place
+// of a call.
 package reuse
 
 import (
 	"container/list"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -44,8 +45,8 @@ type Limits struct {
 // DefaultLimits hold the results of a day's flows.
 func DefaultLimits() Limits { return Limits{Bytes: 32 << 20, One: 1 << 20, Age: 24 * time.Hour} }
 
-// Store keeps results in memory: none is written to the disk, and a restart of the gateway forgets them. Its methods may
-// be called by several goroutines.
+// Store keeps results in memory: none is written to the disk, and a restart of the gateway forgets them. Its methods
+// may be called by several goroutines.
 type Store struct {
 	limits Limits
 	now    func() time.Time
@@ -114,10 +115,13 @@ func (s *Store) drop(e *list.Element) {
 	s.bytes -= len(old.Value)
 }
 
+// errUnknown is of a key that does not say all that a result depends on.
+var errUnknown = errors.New("a part of the key is not known")
+
 // digest is of all that the result depends on.
 func (k Key) digest() ([sha256.Size]byte, error) {
 	if k.Client == "" || k.Server == "" || k.Tool == "" || k.Pin == "" || k.Policy == "" {
-		return [sha256.Size]byte{}, fmt.Errorf("a part of the key is not known: client %q, server %q, tool %q", k.Client, k.Server, k.Tool)
+		return [sha256.Size]byte{}, errUnknown
 	}
 	arguments := k.Arguments
 	if len(arguments) == 0 {

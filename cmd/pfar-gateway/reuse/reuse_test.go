@@ -11,11 +11,14 @@ import (
 )
 
 var whole = Key{
-	Client: "ann", Session: "s", Server: "files", Tool: "read", Pin: "p", Policy: "q", Declared: []byte(`{"a":1}`), Secrets: "f",
+	Client: "ann", Session: "s", Server: "files", Tool: "read", Pin: "p", Policy: "q", Secrets: "f",
+	Declared:  []byte(`{"a":1}`),
 	Arguments: []byte(`{"path":"/a","n":1}`),
 }
 
-var found = Result{Value: []byte(`{"content":[]}`), Label: gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}}
+var found = Result{
+	Value: []byte(`{"content":[]}`), Label: gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw},
+}
 
 // TestKey: a result is found under the same key alone. Each field counts.
 func TestKey(t *testing.T) {
