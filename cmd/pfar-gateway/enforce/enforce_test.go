@@ -713,7 +713,7 @@ func TestRecordedArguments(t *testing.T) {
 // from the mail.
 func TestFlowOfItsOwnData(t *testing.T) {
 	p := enforcetest.Impatient(t, "laptop", "phone", "desk")
-	set := policies.Load(fstest.MapFS{"local.hcl": {Data: []byte(`flow "notes" "search" { reason = "The notes are public." }`)}}, "d")
+	set := policies.Load(fstest.MapFS{"local.hcl": {Data: []byte(`declassify "notes" "search" { reason = "The notes are public." }`)}}, "d")
 	if set.Policy == nil {
 		t.Fatal(set.Diags)
 	}
