@@ -14,6 +14,7 @@ type Flow struct {
 	Steps    []Step   `json:"steps"` // as they are written; the first is where a run starts
 	Edges    []Edge   `json:"edges"`
 	Most     int      `json:"most_steps,omitempty"` // calls in one run; 0: DefaultMost
+	Fresh    bool     `json:"fresh,omitempty"`      // each tool is called, also a pure one whose result is known
 
 	// Store is what a run's store holds before its first step.
 	Store map[string]json.RawMessage `json:"store,omitempty"`

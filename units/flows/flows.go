@@ -31,6 +31,7 @@ type Order struct {
 	Text  string   `json:"text,omitempty"`  // the flow
 	Flags []string `json:"flags,omitempty"` // --name value, over what the flow says
 	Input *string  `json:"input,omitempty"` // standard input, for the first step; nil: none
+	Fresh bool     `json:"fresh,omitempty"` // each tool is called, also a pure one whose result is known
 	Run   string   `json:"run,omitempty"`   // id of a run
 
 	// Past is of Resume: done or again, what is to become of a step whose outcome is not known.
@@ -101,6 +102,7 @@ type Step struct {
 	Action  string        `json:"action"` // with which it ended
 	Class   failure.Class `json:"class,omitempty"`
 	Bytes   int           `json:"bytes"`
+	Reused  bool          `json:"reused,omitempty"` // an earlier result of a pure tool was used in place of a call
 	Begun   time.Time     `json:"begun"`
 	Took    time.Duration `json:"took"` // nanoseconds
 }

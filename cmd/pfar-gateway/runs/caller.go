@@ -50,4 +50,5 @@ type Result struct {
 	Denied  bool            // the gate, or a person, has denied it
 	Waits   string          // id of the approval that the call waits for; nothing was sent
 	Sent    bool            // the node has had the request, or may have had it
+	Reused  bool            // Value is of an earlier call
 }

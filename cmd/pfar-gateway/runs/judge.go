@@ -97,7 +97,7 @@ func traced(run *run, e ending, action string) outcome {
 		values: changed(e.store, run.store),
 		trace: &flows.Step{
 			Step: p.ID, Node: p.Node.ID, Call: e.ID, Verdict: e.Verdict, Label: label, Action: action, Class: e.Failed.Class,
-			Bytes: len(e.Value), Begun: e.begun.UTC(), Took: e.took,
+			Bytes: len(e.Value), Reused: e.Reused, Begun: e.begun.UTC(), Took: e.took,
 		},
 	}
 }

@@ -49,8 +49,9 @@ type Visit struct {
 // store, with its label and without a fence.
 type Step struct {
 	enforce.Run
-	Pass *enforce.Passage // through the gate, once it has passed
-	Sent bool             // the server has had the request, or may have had it
+	Pass  *enforce.Passage // through the gate, once it has passed
+	Sent  bool             // the server has had the request, or may have had it
+	Reuse Reuse
 }
 
 // shown is the request as the gate sees it.

@@ -102,8 +102,12 @@ func (c *Call) recorded(do func() (reply.Reply, error)) (reply.Reply, error) {
 		return re, err
 	}
 	outcome, _ := Judge(c.Ctx, re, err)
+	word := outcome.String()
+	if c.Step != nil && c.Step.Reuse.Used != nil && err == nil {
+		word = reusedOutcome
+	}
 	c.Pass.Failed(failure.Of(err))
-	if unrecorded := c.Pass.End(outcome.String(), re.Size()); unrecorded != nil {
+	if unrecorded := c.Pass.End(word, re.Size()); unrecorded != nil {
 		c.Log.Error("closing the record of a call; its result is withheld", "call", c.Pass.Call(), "error", unrecorded.Error())
 		return reply.Reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "the request was made, and its result is withheld: the "+
 			"record of it could not be closed")

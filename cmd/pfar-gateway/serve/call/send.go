@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -28,6 +29,9 @@ func (a *Calls) Reach(v *Visit, find Find) (reply.Reply, error) {
 		return reply.Reply{}, err
 	}
 	return a.Admit(v, t, func(c *Call) (reply.Reply, error) {
+		if re, err := c.reused(t); re != nil || err != nil {
+			return *cmp.Or(re, new(reply.Reply)), err
+		}
 		c.still = t.Still(find, c.Pass.Declared())
 		return c.attempt()
 	})

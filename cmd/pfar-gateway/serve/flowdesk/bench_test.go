@@ -204,7 +204,7 @@ func (b *bench) scripted(t *testing.T, name string, facts gate.Word,
 			list += ","
 		}
 		list += fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object","properties":{"says":{"type":"string"},`+
-			`"to":{"type":"string","default":"all"}},"required":["says"]}}`, tool)
+			`"to":{"type":"string","default":"all"}},"required":["says"]},"annotations":{"readOnlyHint":true}}`, tool)
 	}
 	l := b.Launch(t, handover.Server{Name: name, Declared: declared}, registrytest.Script{
 		Lists: map[string]string{"tools/list": `{"tools":[` + list + `]}`},

@@ -42,6 +42,9 @@ func (d *Desk) Call(ctx context.Context, c runs.Call) (runs.Result, error) {
 		ID: c.Run, Step: p.ID, Floor: c.Floor, Yes: yes, Consents: d.consents,
 	}}}
 	v.Endpoint = p.Node.Server
+	if !c.Plan.Flow.Fresh {
+		v.Step.Reuse.Results = d.results
+	}
 	if v.Request, err = request.ToolCall("flow "+c.Run, cmp.Or(p.Node.Tool, p.Node.ID), c.Arguments); err != nil {
 		return runs.Result{Error: err.Error()}, nil
 	}
@@ -128,6 +131,11 @@ func (d *Desk) tool(v *call.Visit, n *flow.Node, c runs.Call) runs.Result {
 		return r
 	}
 	r.Value = spliced(re.Result, re.Edits)
+	if used := v.Step.Reuse.Used; used != nil {
+		r.Label, r.Reused = r.Label.Join(*used), true
+	} else {
+		v.Step.Reuse.Keep(r.Value, v.Step.Pass.Label())
+	}
 	return r
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/consent"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/native"
+	"github.com/pfar/pfar/cmd/pfar-gateway/reuse"
 	"github.com/pfar/pfar/cmd/pfar-gateway/runs"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
@@ -27,6 +28,7 @@ type Desk struct {
 	nodes    *native.Nodes
 	consents consent.Store
 	runner   *runs.Runner
+	results  *reuse.Store // of pure tools
 	log      *slog.Logger
 	begun    time.Time
 	asked    asked
@@ -45,7 +47,8 @@ type Parts struct {
 func Open(p Parts) (*Desk, error) {
 	d := &Desk{
 		calls: p.Calls, nodes: p.Nodes, consents: consent.Store{DB: p.DB, Now: time.Now}, log: p.Log,
-		begun: p.Calls.Clock.Now(), asked: asked{of: make(map[string]question)},
+		results: reuse.New(reuse.DefaultLimits(), p.Calls.Clock.Now),
+		begun:   p.Calls.Clock.Now(), asked: asked{of: make(map[string]question)},
 	}
 	var err error
 	d.runner, err = runs.Open(runs.Parts{DB: p.DB, Caller: d, Clean: d.clean, Log: p.Log})

@@ -177,6 +177,7 @@ func (x *exchange) flow() {
 	if !named(f.Name) { // a file may name itself
 		problems = append(problems, flow.Problem{Text: "the name that the flow gives itself is none", Advice: nameAdvice})
 	}
+	f.Fresh = f.Fresh || o.Fresh
 	var plan *flow.Plan
 	if len(f.Steps) > 0 {
 		var more []flow.Problem
