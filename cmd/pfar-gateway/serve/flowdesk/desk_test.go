@@ -12,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/flows"
 	"github.com/pfar/pfar/units/handover"
@@ -410,6 +412,43 @@ func TestNativeNodes(t *testing.T) {
 	if len(a.Problems) == 0 {
 		t.Errorf("a hidden node: %+v", a)
 	}
+}
+
+// TestNodesOfTools: a node has the names and ports that its declaration gives a tool. A tool whose definition nobody has
+// accepted is shown as held, and no flow calls it.
+func TestNodesOfTools(t *testing.T) {
+	b := newBench(t)
+	b.Trust = false
+	declared, _ := json.Marshal(gate.Declared{Server: "chat", Words: []gate.Word{public}})
+	chat := handover.Server{Name: "chat", Declared: declared, Tools: map[string]handover.Tool{
+		"echo": {Aliases: []string{"shout"}, Rename: "say", Params: []string{"message"}},
+	}}
+	b.Launch(t, chat, registrytest.Script{}).Ready(t)
+	find := func(id string) (found flow.Node) {
+		for _, n := range b.order(t, laptop, flows.Order{Verb: flows.Nodes}).Nodes {
+			if n.ID == id {
+				found = n
+			}
+		}
+		return found
+	}
+	if n := find("chat.echo"); !strings.Contains(n.Held, "pfar pins show chat") {
+		t.Errorf("%+v", n)
+	}
+	line := flows.Order{Verb: flows.Check, Form: "line", Text: "chat.echo --message x"}
+	if a := b.order(t, laptop, line); !strings.Contains(fmt.Sprint(a.Problems), "is held: the owner has not accepted") {
+		t.Errorf("%+v", a.Problems)
+	}
+	if _, err := b.Pins.Accept(pins.By{}, "chat"); err != nil {
+		t.Fatal(err)
+	}
+	registrytest.Eventually(t, "the tool is served", func() bool { return find("chat.echo").Held == "" })
+	n := find("chat.echo")
+	if len(n.Params) != 1 || len(n.Inputs) != 0 || !slices.Contains(n.Aliases, "shout") || n.Pin == "" || n.Version != "1" {
+		t.Errorf("%+v", n)
+	}
+	b.run(t, laptop, "shout --message x").until(flows.Done)
+	b.run(t, laptop, "say --message x").until(flows.Done)
 }
 
 // TestBadOrders: what is no order is refused, with what to write instead.

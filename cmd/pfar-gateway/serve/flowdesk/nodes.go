@@ -3,6 +3,7 @@ package flowdesk
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,6 +39,12 @@ func (d *Desk) catalogue(c *clients.Caller) *node.Catalogue {
 	for route := range served.Tools() {
 		all = append(all, nodeOf(route))
 	}
+	for server, tool := range served.HeldTools() {
+		all = append(all, node.Of(node.Tool{
+			Server: server, Definition: fmt.Appendf(nil, `{"name":%s}`, jsonrpc.Quote(tool)),
+			Held: "the owner has not accepted its definition: pfar pins show " + server,
+		}))
+	}
 	slices.Sort(silent)
 	return node.New(all, silent)
 }
@@ -49,9 +56,14 @@ func nodeOf(r registry.Route) flow.Node {
 		Version string `json:"version"`
 	}
 	_ = json.Unmarshal(r.Upstream.Agreed().Info, &agreed)
+	own := server.Tools[r.Name]
 	t := node.Tool{
 		Server: server.Name, Version: agreed.Version, Definition: r.Item.Raw, Pin: r.Item.Pin,
-		Description: server.Tools[r.Name].Description,
+		Description: own.Description, Aliases: slices.Clone(own.Aliases),
+		Ports: node.Ports{Inputs: own.Inputs, Params: own.Params, Outputs: own.Outputs},
+	}
+	if own.Rename != "" {
+		t.Aliases = append(t.Aliases, own.Rename)
 	}
 	if err := r.Upstream.Granted(r.Name); err != nil {
 		t.Held = err.Error()
