@@ -39,7 +39,8 @@ func (a asked) Sleep(ctx context.Context, server string) error {
 }
 
 // refused asks what a server's bridge has refused last. That nobody knows is no reason to say anything.
-func (a asked) refused(ctx context.Context, server, session string) (refused egress.Refusal, file string, at time.Time) {
+func (a asked) refused(ctx context.Context, server, session string) (
+	refused egress.Refusal, file string, at time.Time) {
 	r, err := a.pfard.Do(ctx, control.Request{Verb: control.LastRefusal, Server: server, Session: session})
 	if err != nil || r.Refusal == nil {
 		return egress.Refusal{}, "", time.Time{}

@@ -108,8 +108,8 @@ func TestFlow(t *testing.T) {
 	s.got(secret, 0)
 
 	t.Run("allowed", func(t *testing.T) {
-		text := fmt.Sprintf(`notes.read_text_file --path %q + pick --jq length`, s.file(a))
-		run := a.runTo(t, flows.Order{Form: "line", Text: text}, flows.Done)
+		line := fmt.Sprintf(`notes.read_text_file --path %q + pick --jq length`, s.file(a))
+		run := a.runTo(t, flows.Order{Form: "line", Text: line}, flows.Done)
 		if string(run.Result) != fmt.Sprint(len(secret)) || len(run.Trace) != 2 || run.Trace[0].Verdict != gate.Allow {
 			t.Errorf("%+v", run)
 		}

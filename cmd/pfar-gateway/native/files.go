@@ -69,7 +69,8 @@ func (f *Files) checkPath(path string) error {
 }
 
 // open opens a path in a folder, one part after the other, none of which may be a link or lead to another file system:
-// openat2(2), which would do that at once, is not there under systemd's RestrictSUIDSGID=. Each part is a name (checkPath).
+// openat2(2), which would do that at once, is not there under systemd's RestrictSUIDSGID=. Each part is a name: see
+// checkPath.
 func open(dir *os.File, path string, flags int) (*os.File, error) {
 	name, rest, more := strings.Cut(path, "/")
 	if more {

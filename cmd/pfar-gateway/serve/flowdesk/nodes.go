@@ -58,7 +58,7 @@ func nodeOf(r registry.Route) flow.Node {
 	_ = json.Unmarshal(r.Upstream.Agreed().Info, &agreed)
 	own := server.Tools[r.Name]
 	t := node.Tool{
-		Server: server.Name, Version: agreed.Version, Definition: r.Item.Raw, Pin: r.Item.Pin,
+		Server: server.Name, Version: agreed.Version, Definition: r.Item.Raw, Pin: r.Item.Pin, Pure: r.Item.Pure,
 		Description: own.Description, Aliases: slices.Clone(own.Aliases),
 		Ports: node.Ports{Inputs: own.Inputs, Params: own.Params, Outputs: own.Outputs},
 	}

@@ -18,13 +18,14 @@ func (b *bench) trust(t *testing.T, server string, pure bool, tools ...string) {
 	if _, err := b.Pins.Trust(pins.By{}, server, pure, tools...); err != nil {
 		t.Fatal(err)
 	}
-	for { // the registry lists the server anew
-		nodes := b.order(t, operator, flows.Order{Verb: flows.Nodes}).Nodes
+	for range 200 { // the registry lists the server anew
+		nodes := b.order(t, laptop, flows.Order{Verb: flows.Nodes}).Nodes
 		if slices.ContainsFunc(nodes, func(n flow.Node) bool { return n.Server == server && n.Pure == pure }) {
 			return
 		}
 		time.Sleep(orderEvery)
 	}
+	t.Fatalf("%s has not become pure, or impure: %t", server, pure)
 }
 
 // orderEvery is how often a client may give an order.
