@@ -176,8 +176,8 @@ func (d *daemon) tell() {
 func (d *daemon) reload() {
 	o := d.reader.known()
 	set := declaration.Load(declaration.Folders(d.reader.folder, d.options.folders()...), o)
-	policies := d.options.dirs.Policies()
-	files, diags := d.policy.read(policies, d.log, func(next *gate.Policy) error { return d.audit.policies(policies, next) })
+	dirs := d.options.dirs
+	files, diags := d.policy.read(dirs, d.log, func(next *gate.Policy) error { return d.audit.policies(dirs.Policies(), next) })
 	diags = append(diags[:len(diags):len(diags)], d.inspectors.inspect()...)
 	d.reader.fileRoles = fileRoles{set.Of, set.Hidden}
 	d.reader.diagnostics = append(d.reader.describe(files, diags), d.reader.describe(set.Files, set.Diags)...)
