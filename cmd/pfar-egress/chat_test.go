@@ -52,11 +52,14 @@ func saidBy(t *testing.T, m *model, p any) (answer inspector.Said) {
 	return answer
 }
 
-var greeting = inspector.Prompt{Version: 1, Messages: []inspector.Message{{Role: inspector.System, Text: "be brief"}, {Role: inspector.User, Text: "hello-secret"}}}
+var greeting = inspector.Prompt{Version: 1, Messages: []inspector.Message{
+	{Role: inspector.System, Text: "be brief"}, {Role: inspector.User, Text: "hello-secret"},
+}}
 
 // TestChatFails: each way in which a model gives no text has its class, and neither key, prompt nor answer is quoted.
 func TestChatFails(t *testing.T) {
 	whole := said("words of the model")
+	wants := strings.Replace(whole, `"role"`, `"tool_calls":[{"id":"1"}],"role"`, 1)
 	for name, c := range map[string]struct {
 		status int
 		answer string
@@ -73,7 +76,7 @@ func TestChatFails(t *testing.T) {
 		"no choices":          {200, `{"choices":[]}`, classes.Schema},
 		"cut":                 {200, strings.Replace(whole, `"stop"`, `"length"`, 1), classes.Schema},
 		"an end of its own":   {200, strings.Replace(whole, `"stop"`, `"hunter2"`, 1), classes.Schema},
-		"it wants a tool":     {200, strings.Replace(whole, `"role"`, `"tool_calls":[{"id":"1"}],"role"`, 1), classes.Schema},
+		"it wants a tool":     {200, wants, classes.Schema},
 		"it refuses":          {200, strings.Replace(whole, `"role"`, `"refusal":"no","role"`, 1), classes.Schema},
 		"more than there may": {200, said(strings.Repeat("x", inspector.MaxSaid+1)), classes.Schema},
 		"without an end":      {200, said(strings.Repeat("x", maxChat)), classes.Schema},
@@ -101,14 +104,19 @@ func TestChatFails(t *testing.T) {
 			}
 		}
 	}
-	e := inspector.External{Name: "llm", URL: "http://127.0.0.1:1/", Model: "m", Role: inspector.Role{Chat: &inspector.Chat{}}}
+	e := inspector.External{Name: "llm", URL: "http://127.0.0.1:1/", Model: "m"}
+	e.Chat = &inspector.Chat{}
 	if got := chatSays(t, e, "", greeting); got.Failure.Class != classes.NetworkError {
 		t.Errorf("nobody there: %+v", got)
 	}
 	asked := chatAPI(t, func(http.ResponseWriter, *http.Request, chat) { t.Error("it is asked") })
 	for name, p := range map[string]any{
-		"another version": inspector.Prompt{Version: 2, Messages: greeting.Messages}, "nothing": inspector.Prompt{Version: 1},
-		"no prompt": "hello", "too long": inspector.Prompt{Version: 1, Messages: []inspector.Message{{Role: "user", Text: strings.Repeat("x", 1<<20+1)}}},
+		"another version": inspector.Prompt{Version: 2, Messages: greeting.Messages},
+		"nothing":         inspector.Prompt{Version: 1},
+		"no prompt":       "hello",
+		"too long": inspector.Prompt{Version: 1, Messages: []inspector.Message{
+			{Role: "user", Text: strings.Repeat("x", 1<<20+1)},
+		}},
 	} {
 		if got := chatSays(t, asked, "", p); got.Failure.Class != classes.Schema || got.Error == "" {
 			t.Errorf("%s: %+v", name, got)
@@ -149,13 +157,17 @@ func TestChatSays(t *testing.T) {
 		want   chat
 	}{
 		"as declared": {func(*inspector.Prompt) {}, chat{MaxTokens: 2048}},
-		"with limits": {func(p *inspector.Prompt) { p.Tokens, p.Temperature, p.Object = 9, &warm, true }, chat{MaxTokens: 9, Temperature: warm, Format: map[string]string{"type": "json_object"}}},
-		"with more":   {func(p *inspector.Prompt) { p.Tokens = 1 << 20 }, chat{MaxTokens: 2048}},
+		"with limits": {
+			func(p *inspector.Prompt) { p.Tokens, p.Temperature, p.Object = 9, &warm, true },
+			chat{MaxTokens: 9, Temperature: warm, Format: map[string]string{"type": "json_object"}},
+		},
+		"with more": {func(p *inspector.Prompt) { p.Tokens = 1 << 20 }, chat{MaxTokens: 2048}},
 	} {
 		e := chatAPI(t, func(w http.ResponseWriter, r *http.Request, got chat) {
 			want := c.want
 			want.Model, want.Messages = "m", []message{{"system", "be brief"}, {"user", "hello-secret"}}
-			if fmt.Sprint(got) != fmt.Sprint(want) || r.URL.Path != "/v1/chat/completions" || r.Header.Get("Authorization") != "Bearer k1" {
+			key := r.Header.Get("Authorization")
+			if fmt.Sprint(got) != fmt.Sprint(want) || r.URL.Path != "/v1/chat/completions" || key != "Bearer k1" {
 				t.Errorf("%s: asked %+v, want %+v", name, got, want)
 			}
 			fmt.Fprint(w, said("<two>\nlines\u2028"))

@@ -107,7 +107,8 @@ func rootCommand(c *pfar) *cobra.Command {
 			installVerb{clientVerb{c}}.withInstall(),
 		}},
 		{"host", "Machine and secrets:", []*cobra.Command{
-			loginVerb{c}.loginCommand(), vaultVerb{c}.vaultCommand(), doctorVerb{c}.doctorCommand(),
+			loginVerb{c}.loginCommand(), vaultVerb{c}.vaultCommand(), modelsVerb{c}.modelsCommand(),
+			doctorVerb{c}.doctorCommand(),
 		}},
 		{"more", "More:", []*cobra.Command{versionVerb{c.streams}.versionCommand()}},
 	} {

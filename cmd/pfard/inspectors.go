@@ -11,6 +11,7 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -49,7 +50,8 @@ type inspectorRunner interface {
 	Reinspect(name string)           // has the process that asks a model be another one
 }
 
-// inspectors has the inspectors of the policy in force run, what asks its models, and what sends its notices. It belongs to the loop.
+// inspectors has the inspectors of the policy in force run, what asks its models, and what sends its notices. It
+// belongs to the loop.
 type inspectors struct {
 	policy   *policy
 	delivery *delivery
@@ -187,4 +189,21 @@ func (i *inspectors) modelOf(name string) (units.Secrets, error) {
 		return units.Secrets{}, err
 	}
 	return i.giveModel(e), nil
+}
+
+// models are those of the policy in force, for people.
+func (i *inspectors) models() (list []control.Model) {
+	p := i.policy.inForce()
+	if p == nil {
+		return nil
+	}
+	for _, m := range p.Models {
+		one := control.Model{
+			Name: m.Name, Model: m.External.Model, Uses: m.Uses(), Audience: m.Audience.String(), Local: m.Local,
+			Key: m.Secret(), Missing: strings.Join(i.modelSecrets(m.External).Missing, "; "),
+		}
+		one.Host, _, _, _ = m.Egress() // it is declared, so there is one
+		list = append(list, one)
+	}
+	return list
 }

@@ -43,7 +43,8 @@ func (m *models) read(fsys fs.FS, dir string, taken map[string]hcl.Range) (map[s
 		last, had := before[b.Name]
 		_, other := taken[b.Name]
 		if had && !other {
-			m.good[b.Name], m.places[b.Name] = last, hcl.Range{Filename: b.File, Start: hcl.InitialPos, End: hcl.InitialPos}
+			m.good[b.Name] = last
+			m.places[b.Name] = hcl.Range{Filename: b.File, Start: hcl.InitialPos, End: hcl.InitialPos}
 		}
 	}
 	if !reflect.DeepEqual(before, m.good) {

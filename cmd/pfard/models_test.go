@@ -77,7 +77,8 @@ func TestModels(t *testing.T) {
 	reads("")
 	before := told().Digest
 	write("models.d/main.hcl", one)
-	write("models.d/node.toml", "url = \"http://127.0.0.1:1/\"\nmodel = \"n\"\nnodes = true\naudience = \"sensitive\"\n")
+	const two = "url = \"http://127.0.0.1:1/\"\nmodel = \"n\"\nnodes = true\naudience = \"sensitive\"\n"
+	write("models.d/node.toml", two)
 	reads("main m public; node n sensitive")
 	if told().Digest == before {
 		t.Error("the policy has the digest that it had without models")
@@ -85,14 +86,20 @@ func TestModels(t *testing.T) {
 	if !slices.Equal(r.runs, []string{"main ", "node "}) {
 		t.Errorf("%q run", r.runs)
 	}
-	if notes := strings.Join(d.report().Notes, "\n"); !strings.Contains(notes, `the model "main" has no key, and it cannot be asked`) || !strings.Contains(notes, "pfar vault set k") {
+	const lacks = `the model "main" has no key, and it cannot be asked`
+	notes := strings.Join(d.report().Notes, "\n")
+	if !strings.Contains(notes, lacks) || !strings.Contains(notes, "pfar vault set k") {
 		t.Errorf("notes %q", notes)
+	}
+	if list := d.report().Models; len(list) != 2 || list[0].Missing == "" || list[0].Key != "k" || list[1].Key != "" {
+		t.Errorf("the report has %+v", list)
 	}
 	if _, err := v.Put(vault.Secret{Key: "k", Value: []byte("hunter2-hunter2")}); err != nil {
 		t.Fatal(err)
 	}
 	d.uses.valueChanged("k", atOnce)
-	if s, err := d.inspectors.modelOf("main"); err != nil || string(s.Values["k"]) != "hunter2-hunter2" || !slices.Equal(r.anew, []string{"main"}) {
+	s, err := d.inspectors.modelOf("main")
+	if err != nil || string(s.Values["k"]) != "hunter2-hunter2" || !slices.Equal(r.anew, []string{"main"}) {
 		t.Errorf("%+v, %v, %q begin anew", s, err, r.anew)
 	}
 	if users := d.inspectors.askersWith("k"); !slices.Equal(users, []string{"model main"}) {
@@ -104,7 +111,9 @@ func TestModels(t *testing.T) {
 	write("policies.d/local.hcl", "nonsense {}\n")
 	write("models.d/main.hcl", strings.Replace(one, `"m"`, `"m2"`, 1))
 	reads("main m2 public; node n sensitive", "local.hcl:1:1")
-	write("policies.d/local.hcl", "inspector \"node\" { exec = [\"/bin/sh\"] }\nprofile \"strict\" { inspectors = [\"node\"] }\n")
+	write("policies.d/local.hcl", `inspector "node" { exec = ["/bin/sh"] }
+profile "strict" { inspectors = ["node"] }
+`)
 	reads("main m2 public", "node.toml:1:1", "local.hcl:1")
 	if !slices.Equal(r.runs, []string{"node /bin/sh", "main "}) {
 		t.Errorf("%q run", r.runs)

@@ -1,9 +1,6 @@
 package declaration
 
-import (
-	"github.com/pfar/pfar/policies/block"
-	"github.com/pfar/pfar/policies/inspector"
-)
+import "github.com/pfar/pfar/policies/block"
 
 // Key is one key of the schema, for those who document it.
 type Key struct {
@@ -18,15 +15,6 @@ func Keys() []Key { return keysOf(sections()) }
 
 // ClientKeys returns the schema of clients.
 func ClientKeys() []Key { return keysOf(clientSections()) }
-
-// ModelKeys returns the schema of models.
-func ModelKeys() []Key { return keysOf(modelSections()) }
-
-func modelSections() []block.Section {
-	m := new(Model)
-	m.Chat = new(inspector.Chat)
-	return newModelFile(block.NewFile("", nil, block.Language{}), m).schema
-}
 
 func sections() []block.Section {
 	return newServerFile(block.NewFile("", nil, block.Language{}), newServer("", "")).schema

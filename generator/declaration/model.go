@@ -47,8 +47,8 @@ type ModelSet struct {
 func ParseModel(filename string, b []byte) (*Model, hcl.Diagnostics) {
 	base, _ := block.SplitName(filename)
 	f := block.NewFile(filename, b, modelLanguage())
-	root := tree(f, `Write at least where the model is and what for: url = "https://api.example.com/v1", model = "small" `+
-		`and phases = ["plan", "answer"].`)
+	root := tree(f, `Write at least where the model is and what for: url = "https://api.example.com/v1", `+
+		`model = "small" and phases = ["plan", "answer"].`)
 	if root == nil {
 		return nil, f.Finish()
 	}
@@ -69,8 +69,8 @@ func LoadModels(fsys fs.FS, dir string, taken map[string]hcl.Range) ModelSet {
 	entries, err := Folder{dir, fsys}.list(nil)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Unread = true
-		s.Diags = s.Diags.Append(block.Problem(start(dir), "Directory not readable", "Reading the directory of models: %s. "+
-			"Make it a directory that pfar may read, or remove it.", block.Escape(policies.Reason(err))))
+		s.Diags = s.Diags.Append(block.Problem(start(dir), "Directory not readable", "Reading the directory of "+
+			"models: %s. Make it a directory that pfar may read, or remove it.", block.Escape(policies.Reason(err))))
 	}
 	names := map[string]string{}
 	for _, e := range entries {
@@ -79,7 +79,7 @@ func LoadModels(fsys fs.FS, dir string, taken map[string]hcl.Range) ModelSet {
 		}
 	}
 	slices.SortFunc(s.Models, func(a, b Model) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(s.Broken, func(a, b Broken) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.File, b.File)) })
+	slices.SortFunc(s.Broken, func(a, b Broken) int { return cmp.Compare(a.Name, b.Name) })
 	return s
 }
 
@@ -97,8 +97,8 @@ func (s *ModelSet) read(f Folder, entry string, names map[string]string, taken m
 	names[name] = file
 	b, err := policies.ReadFile(f.FS, entry, maxSize)
 	if err != nil {
-		refused("File not readable", "Reading the declaration: %s. Make it a regular file that pfar may read, or remove it.",
-			block.Escape(policies.Reason(err)))
+		refused("File not readable", "Reading the declaration: %s. Make it a regular file that pfar may read, or "+
+			"remove it.", block.Escape(policies.Reason(err)))
 		s.Broken = append(s.Broken, Broken{name, file})
 		return
 	}
@@ -106,12 +106,13 @@ func (s *ModelSet) read(f Folder, entry string, names map[string]string, taken m
 	m, diags := ParseModel(file, b)
 	s.Diags = append(s.Diags, diags...)
 	if at, is := taken[name]; is && m != nil {
-		refused("Name of an inspector", "An inspector or a notice is called %q as well, at %s:%d, and each has a process of its "+
-			"name. Rename this file.", name, path.Base(at.Filename), at.Start.Line)
+		refused("Name of an inspector", "An inspector or a notice is called %q as well, at %s:%d, and each has a "+
+			"process of its name. Rename this file.", name, path.Base(at.Filename), at.Start.Line)
 		m = nil
 	}
 	if m != nil && len(s.Models) == MaxModels {
-		refused("Too many models", "There are %d models already, and room for no more. Remove those that are not in use.", MaxModels)
+		refused("Too many models", "There are %d models already, and room for no more. Remove those that are not "+
+			"in use.", MaxModels)
 		m = nil
 	}
 	if m == nil {

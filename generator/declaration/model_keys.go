@@ -52,8 +52,8 @@ func (d *modelFile) read(root *block.Node) {
 	d.Section(d.called(""), root)
 	m := d.model
 	if fault := clientNameFault(m.Name); fault != "" {
-		d.Problem(d.Start(), "Invalid name", "The model is named after the file, and the name %s %s. Rename the file, for "+
-			"example to \"main.hcl\".", block.QuoteName(m.Name), fault)
+		d.Problem(d.Start(), "Invalid name", "The model is named after the file, and the name %s %s. Rename the "+
+			"file, for example to \"main.hcl\".", block.QuoteName(m.Name), fault)
 	}
 	name := m.Name
 	m.Name = "model" // its own mistakes are told
@@ -76,8 +76,8 @@ func (d *modelFile) read(root *block.Node) {
 	declared.Name = name
 	m.External = declared
 	if d.Given["phases"] == nil && !d.meant["phases"] && !m.Nodes && d.Given["nodes"] == nil && !d.meant["nodes"] {
-		d.Caution(d.Start(), "Model for nothing", "Nothing asks this model. Write phases = [\"plan\", \"answer\"] to let pfar ask "+
-			"use it, or nodes = true for the steps of flows.")
+		d.Caution(d.Start(), "Model for nothing", "Nothing asks this model. Write phases = [\"plan\", \"answer\"] to "+
+			"let pfar ask use it, or nodes = true for the steps of flows.")
 	}
 }
 
@@ -97,8 +97,9 @@ func (d *modelFile) secret(f *block.Field) {
 	}
 	if name, is := strings.CutPrefix(s, "vault:"); !is || !IsVaultKey(name) || block.SecretLooking(name) {
 		d.Hidden.All(f.Val)
-		d.Problem(f.Val.At, "Secret in a file", "key names a secret of the vault, and is no key itself. Store it with `pfar vault set "+
-			"model_key` and write key = \"vault:model_key\". If this was the key, replace it: the file has held it.")
+		d.Problem(f.Val.At, "Secret in a file", "key names a secret of the vault, and is no key itself. Store it "+
+			"with `pfar vault set model_key` and write key = \"vault:model_key\". If this was the key, replace it: the "+
+			"file has held it.")
 		return
 	}
 	d.model.Key = s
@@ -148,7 +149,7 @@ func wordsOfModels() map[string]string {
 		"model_name": "model", "name": "model", "engine": "model", "deployment": "model",
 		"phase": "phases", "uses": "phases", "roles": "phases", "node": "nodes", "flows": "nodes",
 		"label": "audience", "sees": "audience", "public_sink": "audience",
-		"max_output_tokens": "max_tokens", "max_completion_tokens": "max_tokens", "tokens": "max_tokens", "limit": "max_tokens",
+		"max_output_tokens": "max_tokens", "max_completion_tokens": "max_tokens", "tokens": "max_tokens",
 		"private": "allow_private", "allow_local": "allow_private", "unix": "local", "only_local": "local",
 	}
 }
@@ -158,4 +159,13 @@ func wordsOfPhases() map[string]string {
 		"planner": planPhase, "planning": planPhase, "select": planPhase,
 		"synthesize": answerPhase, "synthesis": answerPhase, "answers": answerPhase, "reply": answerPhase,
 	}
+}
+
+// ModelKeys returns the schema of models.
+func ModelKeys() []Key { return keysOf(modelSections()) }
+
+func modelSections() []block.Section {
+	m := new(Model)
+	m.Chat = new(inspector.Chat)
+	return newModelFile(block.NewFile("", nil, block.Language{}), m).schema
 }

@@ -39,6 +39,17 @@ func (m *Model) Serves(u Use) bool {
 	return false
 }
 
+// Uses are the words for all that a model may be asked for.
+func (m *Model) Uses() []string {
+	uses := []string{}
+	for i, word := range []string{"plan", "answer", "nodes"} {
+		if m.Serves(Use(i + 1)) {
+			uses = append(uses, word)
+		}
+	}
+	return uses
+}
+
 // Model returns the model of a name; nil: there is none.
 func (p *Policy) Model(name string) *Model {
 	if p == nil {

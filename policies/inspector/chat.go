@@ -85,7 +85,7 @@ func (e External) Completions() string {
 type Prompt struct {
 	Version     int       `json:"version"` // 1
 	Messages    []Message `json:"messages"`
-	Tokens      int       `json:"max_tokens,omitempty"`  // of the answer, if that is less than the declaration has; 0: that
+	Tokens      int       `json:"max_tokens,omitempty"`  // of the answer, at most; 0: as declared
 	Temperature *float64  `json:"temperature,omitempty"` // 0 to 2; nil: 0
 	Object      bool      `json:"object,omitempty"`      // the answer is to be one JSON object
 }

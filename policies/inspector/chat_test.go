@@ -9,7 +9,8 @@ import (
 
 // TestDeclaredChat: a model that answers has its defaults, and each mistake is told with what is wanted.
 func TestDeclaredChat(t *testing.T) {
-	good := External{Name: "gpt", URL: "https://api.example.com/v1/", Model: "m", Key: "vault:gpt", Role: Role{Chat: &Chat{}}}
+	good := External{Name: "gpt", URL: "https://api.example.com/v1/", Model: "m", Key: "vault:gpt"}
+	good.Chat = &Chat{}
 	e, err := good.Declared()
 	if err != nil || e.Chat.Tokens != 2048 || e.Size != 256<<10 || e.Timeout != 2*time.Minute || e.Parallel != 2 {
 		t.Errorf("%+v, %v", e, err)
@@ -49,7 +50,8 @@ func TestDeclaredChat(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", e, err, want)
 		}
 	}
-	if _, err := change(func(e *External) { e.Model, e.URL, e.Chat.Tokens = "", "", -1 }).Declared(); len(Mistakes(err)) != 3 {
+	three := change(func(e *External) { e.Model, e.URL, e.Chat.Tokens = "", "", -1 })
+	if _, err := three.Declared(); len(Mistakes(err)) != 3 {
 		t.Errorf("not all mistakes at once: %v", err)
 	}
 }
@@ -73,9 +75,12 @@ func TestPromptBounds(t *testing.T) {
 		"not from 0 to 2":     {Version: 1, Messages: one, Temperature: warm(2.1)},
 		"the temperature is ": {Version: 1, Messages: one, Temperature: warm(math.NaN())},
 	} {
-		err := p.Check(e)
-		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-words")) {
-			t.Errorf("%v, want %q", err, want)
+		got := ""
+		if err := p.Check(e); err != nil {
+			got = err.Error()
+		}
+		if (got == "") != (want == "") || !strings.Contains(got, want) || strings.Contains(got, "secret-words") {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -61,7 +61,7 @@ type External struct {
 	Direction    Direction     `json:"direction"`
 	Chunk        int           `json:"chunk"`      // bytes of text that it is given at once
 	Overlap      int           `json:"overlap"`    // bytes that two chunks have in common
-	Size         int           `json:"size"`       // bytes of a text; of a longer one nothing is looked at, and the outcome is Missing
+	Size         int           `json:"size"`       // bytes of a text; a longer one is not looked at: the outcome is Missing
 	Parallel     int           `json:"parallel"`   // requests at once, of all inspections
 	Timeout      time.Duration `json:"timeout_ns"` // of one inspection, waiting for others with it
 	Role
