@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
+	"github.com/pfar/pfar/cmd/pfar-gateway/models"
 	"github.com/pfar/pfar/cmd/pfar-gateway/notice"
 	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -31,7 +32,10 @@ func undecided(t *testing.T, log *slog.Logger) *gateway {
 	point.Learn(nil, nil)
 	return &gateway{
 		point: point, approvals: point.Approvals, log: log,
-		others:   others{new(inspect.Panel), notice.New(t.TempDir(), log, notice.Wall()), new(operator.Signers)},
+		others: others{
+			panel: new(inspect.Panel), teller: notice.New(t.TempDir(), log, notice.Wall()), models: new(models.Models),
+			signers: new(operator.Signers),
+		},
 		registry: registry.New(log, "test", registry.DefaultLimits()),
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/models"
 	"github.com/pfar/pfar/cmd/pfar-gateway/notice"
 	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
@@ -112,6 +113,7 @@ type gateway struct {
 type others struct {
 	panel   *inspect.Panel
 	teller  *notice.Teller
+	models  *models.Models
 	signers *operator.Signers
 }
 
@@ -149,7 +151,10 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 		return nil, err
 	}
 	g.audit = g.newAudit()
-	g.others = others{&inspect.Panel{Dir: o.inspect}, notice.New(o.inspect, log, notice.Wall()), new(operator.Signers)}
+	g.others = others{
+		&inspect.Panel{Dir: o.inspect}, notice.New(o.inspect, log, notice.Wall()),
+		&models.Models{Dir: o.inspect, Vault: secrets}, new(operator.Signers),
+	}
 	g.approvals.Console = g.signers
 	g.point = &enforce.Point{
 		Sessions: g.sessions, Approvals: g.approvals, Trail: g.audit, Vault: secrets, Inspectors: g.panel,
@@ -386,6 +391,7 @@ func (g *gateway) decideBy(policy *gate.Policy, sandboxes *gate.Sandboxes) {
 	}
 	g.panel.Learn(policy.Inspectors)
 	g.teller.Learn(policy.Notices)
+	g.models.Learn(policy.Models)
 	g.registry.Relist()
 	g.point.Grants.Policy(policy.Digest)
 }

@@ -178,10 +178,17 @@ func (r *Rights) Search() bool { return r.search }
 // Own is the name of pfar's own tools, as if they were a server's. No declaration can have it.
 const Own = "pfar"
 
+// isOwn reports whether a name is that of parts of pfar itself, which every client has unless its declaration hides
+// them: "pfar.model".
+func isOwn(name string) bool { return strings.HasPrefix(name, Own+".") }
+
 // Server reports whether the server is there for the client.
 func (r *Rights) Server(name string) bool {
-	if name == Own {
+	switch {
+	case name == Own:
 		return r.connect
+	case isOwn(name):
+		return r.shape != ""
 	}
 	return r.every || r.servers[name]
 }
@@ -193,7 +200,7 @@ func (r *Rights) Tool(server, tool string) bool {
 	}
 	full, own := server+"."+tool, r.settings[server]
 	switch {
-	case server == Own: // connect allows it
+	case server == Own || isOwn(server): // allow is about servers
 		return !matches(r.hide, full)
 	case matches(r.hide, full), matches(own.Hide, tool):
 		return false
