@@ -52,7 +52,10 @@ func TestTools(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
-	if new(Rights).Tool("pfar.model", "main") || new(Rights).Server("notion") || new(Rights).Tool("notion", "x") || new(Rights).All() {
+	if new(Rights).Tool("pfar.model", "main") {
+		t.Error("rights that are none grant a model")
+	}
+	if new(Rights).Server("notion") || new(Rights).Tool("notion", "x") || new(Rights).All() {
 		t.Error("rights that are none grant something")
 	}
 }
