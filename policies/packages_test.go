@@ -13,7 +13,7 @@ import (
 )
 
 // recorded is where the lists of tools of real packages are.
-const recorded = "../cmd/pfar-gateway/schema/testdata/"
+const recorded = "schema/testdata/"
 
 // packages are the tools of those lists by the facts that they have to have, and by the tier.
 var packages = map[string]map[string]string{

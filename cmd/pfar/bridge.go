@@ -17,6 +17,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/pfar/pfar/policies/argument"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -285,7 +286,7 @@ func (b *bridge) deliver(data []byte, m message) bool {
 	case err == nil && answer.Method != "": // a request or notification of the gateway's own
 		b.write(data)
 		return false
-	case m.wantsAnswer() && (err != nil || !sameJSON(answer.ID, m.ID)):
+	case m.wantsAnswer() && (err != nil || !argument.Same(answer.ID, m.ID)):
 		return false // a refusal with a null id: relay puts it into words
 	case m.Method != "" && !m.wantsAnswer():
 		return true // a notification gets no answer on stdio

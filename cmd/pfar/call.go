@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pfar/pfar/policies/toolname"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -81,8 +82,8 @@ func (c toolsVerb) callNamed(ctx context.Context, words []string, options callOp
 	}
 	defer g.close()
 	t, rest, err := c.findTool(ctx, tools, words)
-	switch silent, ok := errors.AsType[*silentServer](err); {
-	case ok && tries && c.triesOffline(ctx, silent.server):
+	switch silent, ok := errors.AsType[*toolname.Silent](err); {
+	case ok && tries && c.triesOffline(ctx, silent.Server):
 		return c.callNamed(ctx, words, options, false)
 	case err != nil:
 		return err

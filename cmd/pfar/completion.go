@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pfar/pfar/policies/argument"
 	"github.com/pfar/pfar/policies/visible"
 )
 
@@ -39,7 +40,7 @@ func (c toolsVerb) completeCall(cmd *cobra.Command, args []string, toComplete st
 	m, rest, err := resolve(listedOf(tools), before.Args())
 	switch {
 	case err == nil:
-		return completeFlags(readProperties(tools[m.at].InputSchema), rest, toComplete)
+		return completeFlags(readProperties(tools[m.At].InputSchema), rest, toComplete)
 	case before.NArg() == 1:
 		return completeToolsOf(tools, before.Arg(0)), noFiles
 	}
@@ -87,7 +88,7 @@ func completeNames(tools []tool, typed string) []string {
 	meant := map[string]int{}
 	for _, t := range names {
 		of := map[string]bool{} // each once, however many ways of writing the tool are alike
-		for _, name := range slices.Concat([]string{t.id(), t.wire()}, t.forms(), t.aliases) {
+		for _, name := range slices.Concat([]string{t.ID(), t.Wire()}, t.Forms(), t.Aliases) {
 			of[strings.ReplaceAll(name, "_", "-")] = true
 		}
 		for name := range of {
@@ -96,8 +97,8 @@ func completeNames(tools []tool, typed string) []string {
 	}
 	var all []string
 	for i, t := range names {
-		for _, name := range t.spelt(typed) {
-			if visible.ShellSafe(name) && (name == t.id() || meant[strings.ReplaceAll(name, "_", "-")] == 1) {
+		for _, name := range t.Spelt(typed) {
+			if visible.ShellSafe(name) && (name == t.ID() || meant[strings.ReplaceAll(name, "_", "-")] == 1) {
 				all = append(all, completion(name, summary(tools[i].Description, 60)))
 			}
 		}
@@ -128,7 +129,7 @@ func completeFlags(properties []property, rest []string, toComplete string) ([]s
 	}
 	if len(rest) > 0 {
 		last := rest[len(rest)-1]
-		if p, ok := byFlag[last]; ok && p.kind != kindBoolean {
+		if p, ok := byFlag[last]; ok && p.Kind != argument.Boolean {
 			return values(p, ""), noFiles
 		}
 		switch last {
@@ -140,7 +141,7 @@ func completeFlags(properties []property, rest []string, toComplete string) ([]s
 	}
 	var all []string
 	for _, p := range properties {
-		if p.flag != "" && (p.kind == kindArray || !slices.Contains(rest, "--"+p.flag)) {
+		if p.flag != "" && (p.Kind == argument.Array || !slices.Contains(rest, "--"+p.flag)) {
 			all = append(all, completion("--"+p.flag, p.remarks()))
 		}
 	}
@@ -148,8 +149,8 @@ func completeFlags(properties []property, rest []string, toComplete string) ([]s
 }
 
 func values(p property, prefix string) []string {
-	texts := enumTexts(p.enum)
-	if p.kind == kindBoolean {
+	texts := argument.EnumTexts(p.Enum)
+	if p.Kind == argument.Boolean {
 		texts = []string{"true", "false"}
 	}
 	texts = slices.DeleteFunc(texts, func(s string) bool { return !visible.ShellSafe(s) })

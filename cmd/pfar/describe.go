@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/policies/argument"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
-	"github.com/spf13/cobra"
 )
 
 const describeHelp = `Describe one tool, under any name that "pfar call" takes.
@@ -122,7 +124,7 @@ func (c toolsVerb) describedText(d described, known facts) string {
 		row("version", d.Version+", as the server says")
 	}
 	names := listedOf([]tool{d.Definition})[0]
-	row("also called", strings.Join(append([]string{names.wire()}, names.aliases...), ", "))
+	row("also called", strings.Join(append([]string{names.Wire()}, names.Aliases...), ", "))
 	d.definition(&b)
 	return b.String()
 }
@@ -166,7 +168,7 @@ func (d described) definition(b *page) {
 			b.line("  | ", escape(text, oneLine))
 		}
 	}
-	members := object(d.Definition.raw)
+	members := argument.Object(d.Definition.raw)
 	if text := strings.TrimSpace(d.Definition.Description); text != "" {
 		title := "The server says:"
 		if d.Described {
@@ -175,7 +177,7 @@ func (d described) definition(b *page) {
 		said(title, strings.Split(text, "\n")...)
 	}
 	var claims []string
-	annotations := object(members["annotations"])
+	annotations := argument.Object(members["annotations"])
 	for _, name := range slices.Sorted(maps.Keys(annotations)) {
 		claims = append(claims, name+": "+string(annotations[name]))
 	}
@@ -196,9 +198,9 @@ func (d described) definition(b *page) {
 // argumentLines are the members that a schema defines, one line each.
 func argumentLines(schema json.RawMessage) (lines []string) {
 	for _, p := range readProperties(schema) {
-		line := p.name + "  " + p.takes()
-		if p.kind == kindBoolean {
-			line = p.name + "  " + p.kind.String()
+		line := p.Name + "  " + p.takes()
+		if p.Kind == argument.Boolean {
+			line = p.Name + "  " + p.Kind.String()
 		}
 		lines = append(lines, strings.TrimSpace(line+"  "+p.remarks()))
 	}

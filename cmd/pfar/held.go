@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	failures "github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/policies/toolname"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/operator"
@@ -14,7 +15,7 @@ import (
 
 // heldTools are the tools that are in no list because their definitions are held back, and of each why. If the gateway
 // does not say, there are none to speak of.
-func (c toolsVerb) heldTools(ctx context.Context) (names []listed, why []operator.Held) {
+func (c toolsVerb) heldTools(ctx context.Context) (names []toolname.Tool, why []operator.Held) {
 	all, err := c.allPins(ctx)
 	if err != nil {
 		return nil, nil
@@ -22,7 +23,7 @@ func (c toolsVerb) heldTools(ctx context.Context) (names []listed, why []operato
 	for _, p := range all {
 		for _, h := range p.Held {
 			if h.Kind == "tool" && h.Name != "" {
-				names = append(names, listed{server: p.Server, tool: h.Name})
+				names = append(names, toolname.Tool{Server: p.Server, Tool: h.Name})
 				why = append(why, h)
 			}
 		}
@@ -33,12 +34,12 @@ func (c toolsVerb) heldTools(ctx context.Context) (names []listed, why []operato
 // explainMissing looks among the tools that are held back for what words name, when that led to no tool, or to one by a
 // name that is not its exact one: a name must not lead to another tool because its own is held. It returns err if there
 // is nothing better to say.
-func (c toolsVerb) explainMissing(ctx context.Context, words []string, found match, err error, report control.Report) error {
-	var silent *silentServer
+func (c toolsVerb) explainMissing(ctx context.Context, words []string, found toolname.Match, err error, report control.Report) error {
+	var silent *toolname.Silent
 	var s control.Server
 	if errors.As(err, &silent) {
 		var findErr error
-		if s, findErr = findServer(report, silent.server); findErr != nil {
+		if s, findErr = findServer(report, silent.Server); findErr != nil {
 			return findErr
 		}
 		code := exitFailed
@@ -53,15 +54,15 @@ func (c toolsVerb) explainMissing(ctx context.Context, words []string, found mat
 	names, why := c.heldTools(ctx)
 	m, _, heldErr := resolve(names, words)
 	switch {
-	case heldErr == nil && (err != nil || m.by >= found.by):
+	case heldErr == nil && (err != nil || m.By >= found.By):
 		state := "it is new"
-		if why[m.at].State == "changed" {
+		if why[m.At].State == "changed" {
 			state = "it has changed since you did"
 		}
-		return fail(exitFailed, "%q is held until you accept it: %s", names[m.at].id(), state).
-			withHint("%s", pinsShowLine(names[m.at].server, why[m.at].Title))
-	case silent != nil && slices.ContainsFunc(names, func(n listed) bool { return n.server == silent.server }):
-		return fail(exitFailed, "%w: it is %s", silent, describe(s)).withHint("pfar pins show %s", silent.server)
+		return fail(exitFailed, "%q is held until you accept it: %s", names[m.At].ID(), state).
+			withHint("%s", pinsShowLine(names[m.At].Server, why[m.At].Title))
+	case silent != nil && slices.ContainsFunc(names, func(n toolname.Tool) bool { return n.Server == silent.Server }):
+		return fail(exitFailed, "%w: it is %s", silent, describe(s)).withHint("pfar pins show %s", silent.Server)
 	}
 	return err
 }

@@ -5,25 +5,27 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/pfar/pfar/policies/argument"
 )
 
 // describeProperty is a property on one line: name, flag, kind and what else it has.
 func describeProperty(p property) string {
-	s := fmt.Sprintf("%q --%s %s", p.name, p.flag, p.kind)
-	if p.kind == kindArray {
-		s += " of " + p.item.String()
+	s := fmt.Sprintf("%q --%s %s", p.Name, p.flag, p.Kind)
+	if p.Kind == argument.Array {
+		s += " of " + p.Item.String()
 	}
-	if p.text {
+	if p.Text {
 		s += " or text"
 	}
-	if len(p.enum) > 0 {
-		s += " enum " + strings.Join(enumTexts(p.enum), "|")
+	if len(p.Enum) > 0 {
+		s += " enum " + strings.Join(argument.EnumTexts(p.Enum), "|")
 	}
-	if p.required {
+	if p.Required {
 		s += " required"
 	}
-	if p.def != nil {
-		s += " default " + string(p.def)
+	if p.Default != nil {
+		s += " default " + string(p.Default)
 	}
 	return s
 }
@@ -160,7 +162,7 @@ func TestArguments(t *testing.T) {
 			var got map[string]json.RawMessage
 			err := flags.Parse(tt.args)
 			if err == nil {
-				got, err = assemble(object(json.RawMessage(tt.whole)), values, properties)
+				got, err = assemble(argument.Object(json.RawMessage(tt.whole)), values, properties)
 			}
 			if text, wantError := strings.CutPrefix(tt.want, "!"); wantError {
 				if err == nil || !strings.HasPrefix(err.Error(), text) {

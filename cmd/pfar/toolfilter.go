@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/policies/argument"
 )
 
 // toolFilter is which tools to list. The zero value is all that are served.
@@ -35,7 +37,7 @@ func (f toolFilter) of(tools []tool, known facts) (list []tool) {
 		if (f.does == "read" || f.does == "write") && known.does(t) != f.does {
 			continue
 		}
-		texts := append([]string{t.id(), t.Name, t.Title, t.Description}, names[i].aliases...)
+		texts := append([]string{t.id(), t.Name, t.Title, t.Description}, names[i].Aliases...)
 		text := strings.ToLower(strings.Join(texts, "\n"))
 		missing := func(word string) bool { return !strings.Contains(text, word) }
 		if !slices.ContainsFunc(strings.Fields(strings.ToLower(f.search)), missing) {
@@ -76,7 +78,7 @@ func (c toolsVerb) heldDefinitions(ctx context.Context, args []string) (list []t
 // heldTool is a tool by its server's definition. What the server says of itself in pfar's name does not count.
 func heldTool(server, name, state string, definition json.RawMessage) tool {
 	var t tool
-	members := object(definition)
+	members := argument.Object(definition)
 	_ = json.Unmarshal(definition, &t) // a definition that cannot be read has a name all the same
 	t.Meta = toolMeta{Server: server, Tool: name, Held: state}
 	if members == nil {

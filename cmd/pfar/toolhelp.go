@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/pfar/pfar/policies/argument"
 )
 
 // printToolHelp shows a tool and its flags. Every word of it is the server's, so every word is escaped.
@@ -17,14 +19,14 @@ func (c toolsVerb) printToolHelp(t tool, properties []property, known facts) {
 		c.table(w, rows)
 	}
 	names := listedOf([]tool{t})[0]
-	others := escape(strings.Join(append([]string{names.wire()}, names.aliases...), ", "), oneLine)
+	others := escape(strings.Join(append([]string{names.Wire()}, names.Aliases...), ", "), oneLine)
 	fmt.Fprintf(w, "\n%s\n  %s\n", c.paint(w, bold, "Also called:"), others)
 	fmt.Fprintf(w, "\n%s\n  pfar call %s [FLAGS]\n", c.paint(w, bold, "Usage:"), escape(t.id(), oneLine))
 	var rows [][]cell
 	var unnamed []string
 	for _, p := range properties {
 		if p.flag == "" {
-			unnamed = append(unnamed, escape(fmt.Sprintf("%q", p.name), oneLine))
+			unnamed = append(unnamed, escape(fmt.Sprintf("%q", p.Name), oneLine))
 			continue
 		}
 		rows = append(rows, []cell{{"  --" + p.flag, ""}, {p.takes(), cyan}, {p.remarks(), ""}})
@@ -44,28 +46,28 @@ func (c toolsVerb) printToolHelp(t tool, properties []property, known facts) {
 // takes says what the flag's value is.
 func (p property) takes() string {
 	switch {
-	case len(p.enum) > 0:
-		s := strings.Join(enumTexts(p.enum), "|")
-		if p.kind == kindArray {
+	case len(p.Enum) > 0:
+		s := strings.Join(argument.EnumTexts(p.Enum), "|")
+		if p.Kind == argument.Array {
 			s += "..."
 		}
 		return s
-	case p.kind == kindArray:
-		return p.item.String() + "..."
-	case p.kind == kindBoolean:
+	case p.Kind == argument.Array:
+		return p.Item.String() + "..."
+	case p.Kind == argument.Boolean:
 		return ""
 	}
-	return p.kind.String()
+	return p.Kind.String()
 }
 
 func (p property) remarks() string {
-	s := strings.Join(strings.Fields(p.description), " ")
+	s := strings.Join(strings.Fields(p.Description), " ")
 	var notes []string
-	if p.required {
+	if p.Required {
 		notes = append(notes, "required")
 	}
-	if len(p.def) > 0 && string(p.def) != "null" {
-		notes = append(notes, "default "+string(p.def))
+	if len(p.Default) > 0 && string(p.Default) != "null" {
+		notes = append(notes, "default "+string(p.Default))
 	}
 	if len(notes) > 0 {
 		s = strings.TrimSpace(s + " (" + strings.Join(notes, ", ") + ")")

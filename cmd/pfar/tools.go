@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/policies/toolname"
 	"github.com/spf13/cobra"
 )
 
@@ -119,7 +120,7 @@ func toolRows(tools []tool, known facts, columns int) [][]cell {
 		rows = append(rows, slices.Concat([]cell{{t.id(), ""}}, known.cells(t), []cell{{summary(t.Description, 200), ""}}))
 	}
 	narrow := known != nil && columns > 0 && columns < wideTools
-	named := slices.ContainsFunc(names, func(t listed) bool { return len(t.aliases) > 0 })
+	named := slices.ContainsFunc(names, func(t toolname.Tool) bool { return len(t.Aliases) > 0 })
 	for i, row := range rows {
 		if narrow {
 			row = slices.Delete(row, len(row)-1-factColumns, len(row)-1)
@@ -128,7 +129,7 @@ func toolRows(tools []tool, known facts, columns int) [][]cell {
 		case named && i == 0:
 			row = slices.Insert(row, 1, heading("ALIAS")...)
 		case named:
-			row = slices.Insert(row, 1, cell{strings.Join(names[i-1].aliases, ", "), ""})
+			row = slices.Insert(row, 1, cell{strings.Join(names[i-1].Aliases, ", "), ""})
 		}
 		rows[i] = row
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/pfar/pfar/policies/toolname"
 	"github.com/spf13/pflag"
 )
 
@@ -31,14 +32,14 @@ func (c toolsVerb) openTools(ctx context.Context) (*gateway, []tool, error) {
 func (c toolsVerb) findTool(ctx context.Context, tools []tool, words []string) (tool, []string, error) {
 	names := listedOf(tools)
 	m, rest, err := resolve(names, words)
-	if err == nil && m.by == byIdentity || len(words) == 0 || c.persona.client != "" { // what a client may not use is not there for it
+	if err == nil && m.By == toolname.ByIdentity || len(words) == 0 || c.persona.client != "" { // what a client may not use is not there for it
 		return at(tools, m, err), rest, err
 	}
 	report, reportErr := c.report(ctx)
 	if reportErr == nil {
 		for _, s := range report.Servers {
 			if !slices.ContainsFunc(tools, func(t tool) bool { return t.Meta.Server == s.Name }) {
-				names = append(names, listed{server: s.Name})
+				names = append(names, toolname.Tool{Server: s.Name})
 			}
 		}
 		m, rest, err = resolve(names, words)
@@ -48,18 +49,18 @@ func (c toolsVerb) findTool(ctx context.Context, tools []tool, words []string) (
 }
 
 // at returns what was matched, if nothing went wrong.
-func at(tools []tool, m match, err error) tool {
+func at(tools []tool, m toolname.Match, err error) tool {
 	if err != nil {
 		return tool{}
 	}
-	return tools[m.at]
+	return tools[m.At]
 }
 
 // toolsOfServer keeps the tools of the server that is called name, - and _ alike.
 func toolsOfServer(tools []tool, name string) []tool {
 	var of []tool
 	for _, t := range tools {
-		if alike(t.Meta.Server, name) {
+		if toolname.Alike(t.Meta.Server, name) {
 			of = append(of, t)
 		}
 	}

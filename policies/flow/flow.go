@@ -14,6 +14,9 @@ type Flow struct {
 	Steps    []Step   `json:"steps"` // as they are written; the first is where a run starts
 	Edges    []Edge   `json:"edges"`
 	Most     int      `json:"most_steps,omitempty"` // calls in one run; 0: DefaultMost
+
+	// Store is what a run's store holds before its first step.
+	Store map[string]json.RawMessage `json:"store,omitempty"`
 }
 
 // Metadata says where a flow is from. Nothing is decided by it.
@@ -31,14 +34,25 @@ const (
 
 // Step is one place in a flow at which a node is called.
 type Step struct {
-	ID      string                     `json:"id"`                // of this flow alone
-	Node    string                     `json:"node"`              // as the flow names it (Find)
-	Version string                     `json:"version,omitempty"` // that the server must have; "": any
-	Params  map[string]json.RawMessage `json:"params,omitempty"`  // by the node's own names
-	Set     map[string]json.RawMessage `json:"set,omitempty"`     // written to the store before the step reads it, by the node's own names of inputs
-	Reads   map[string]string          `json:"reads,omitempty"`   // own name of an input to its name in the store; others have the same name
-	Writes  map[string]string          `json:"writes,omitempty"`  // own name of an output to its name in the store
-	At      At                         `json:"-"`
+	ID      string `json:"id"`                // of this flow alone
+	Node    string `json:"node"`              // as the flow names it (Find)
+	Version string `json:"version,omitempty"` // that the server must have; "": any
+
+	// Source is the tool that the metadata of a file names: SERVER.TOOL, as far as it says. It finds the node where Node
+	// does not, and must not name another one. "": the file says nothing.
+	Source string `json:"source,omitempty"`
+
+	Params map[string]json.RawMessage `json:"params,omitempty"` // by the node's own names
+
+	// Set is written to the store before the step reads it, by the node's own names of inputs.
+	Set map[string]json.RawMessage `json:"set,omitempty"`
+
+	// Reads maps the node's own name of an input to its name in the store; others have the same name. A param that is
+	// here is read as if it were an input.
+	Reads map[string]string `json:"reads,omitempty"`
+
+	Writes map[string]string `json:"writes,omitempty"` // own name of an output to its name in the store
+	At     At                `json:"-"`
 }
 
 // Edge leads from one step to the next.
@@ -62,6 +76,9 @@ type Port struct {
 	Schema      json.RawMessage `json:"schema,omitempty"`      // JSON Schema; nil: any value
 	Required    bool            `json:"required,omitempty"`
 	Default     json.RawMessage `json:"default,omitempty"` // nil: none
+
+	// Piped is of one input of a native node: where nothing else gives it, it is the result of the step before.
+	Piped bool `json:"piped,omitempty"`
 }
 
 // Node is what a step can call: a tool that a client may use, or one of pfar's own.
@@ -79,6 +96,10 @@ type Node struct {
 	Outputs     []Port   `json:"outputs"` // the last is the whole result, under the tool's own name
 	Actions     []string `json:"actions"` // Default is the first
 	Pure        bool     `json:"pure"`    // its owner says that the same inputs give the same result
+
+	// Open is of native nodes whose inputs are what a step says: each name in its Reads, and in its params each NAME that
+	// stands as {{NAME}} in a text, is an input that the step must be given.
+	Open bool `json:"open,omitempty"`
 }
 
 // Nodes finds nodes by the names that flows use.

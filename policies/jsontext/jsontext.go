@@ -7,7 +7,7 @@
 //   - jsonrpc.Object and Parse: no name twice in the object that is split, however it is escaped, and at most 256
 //     members. Every value is the bytes that came. Parse returns the message beside the error that it is not UTF-8.
 //   - jsonrpc.Canonical and Compact: no name twice on any level, only UTF-8, no half character, at most 512 levels.
-//   - gateway/schema: no name twice on any level, bounds on levels, values and digits. Bytes that are not UTF-8 become
+//   - policies/schema: no name twice on any level, bounds on levels, values and digits. Bytes that are not UTF-8 become
 //     U+FFFD.
 //   - redact, inspect, gateway/fenced: each string and its place. They change or judge strings; all other bytes stay.
 //

@@ -32,7 +32,9 @@ type Order struct {
 	Flags []string `json:"flags,omitempty"` // --name value, over what the flow says
 	Input *string  `json:"input,omitempty"` // standard input, for the first step; nil: none
 	Run   string   `json:"run,omitempty"`   // id of a run
-	Past  string   `json:"past,omitempty"`  // of Resume: done or again, what is to become of a step whose outcome is not known
+
+	// Past is of Resume: done or again, what is to become of a step whose outcome is not known.
+	Past string `json:"past,omitempty"`
 }
 
 // Answer is what the gateway says to an order. The answer to Run is a line of JSON for each change, the last one when
@@ -72,18 +74,21 @@ const (
 
 // Status is what is told of a run.
 type Status struct {
-	ID       string          `json:"id"`
-	Flow     string          `json:"flow,omitempty"`
-	Client   string          `json:"client"`
-	Session  string          `json:"session"`
-	State    State           `json:"state"`
-	Reason   string          `json:"reason,omitempty"`   // why it waits or failed
-	Approval string          `json:"approval,omitempty"` // id that it waits for
-	Begun    time.Time       `json:"begun"`
-	Label    gate.Label      `json:"label"` // of all that its store holds
-	Trace    []Step          `json:"trace,omitempty"`
-	Dropped  int             `json:"dropped,omitempty"` // steps of the trace that are kept no more
-	Result   json.RawMessage `json:"result,omitempty"`  // of the last step, once it is done: the tool's result (CallToolResult), or a native node's value
+	ID       string     `json:"id"`
+	Flow     string     `json:"flow,omitempty"`
+	Client   string     `json:"client"`
+	Session  string     `json:"session"`
+	State    State      `json:"state"`
+	Reason   string     `json:"reason,omitempty"`   // why it waits or failed
+	Approval string     `json:"approval,omitempty"` // id that it waits for
+	At       string     `json:"at,omitempty"`       // id of the step that it calls now, or next; "": it is over
+	Begun    time.Time  `json:"begun"`
+	Label    gate.Label `json:"label"` // of all that its store holds
+	Trace    []Step     `json:"trace,omitempty"`
+	Dropped  int        `json:"dropped,omitempty"` // steps of the trace that are kept no more
+
+	// Result is that of the last step, once it is done: the tool's result (CallToolResult), or a native node's value.
+	Result json.RawMessage `json:"result,omitempty"`
 }
 
 // Step is one call of a run.

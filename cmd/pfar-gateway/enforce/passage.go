@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/consent"
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
@@ -62,6 +63,24 @@ type ending struct {
 type yes struct {
 	person bool         // who was shown it
 	lease  *grant.Lease // of a grant that covers it
+	plan   *consent.Yes // to a plan that covers it
+}
+
+// Channels of approvals that were given beforehand. The record's subject names the grant, or the plan's approval.
+const (
+	grantChannel = "grant"
+	planChannel  = "plan"
+)
+
+// beforehand is what the record of a request says of a yes that was given before it.
+func (y yes) beforehand() (subject, approver, channel string) {
+	switch {
+	case y.lease != nil:
+		return y.lease.ID, y.lease.By.Name, grantChannel
+	case y.plan != nil:
+		return y.plan.Approval, y.plan.By.Name, planChannel
+	}
+	return "", "", ""
 }
 
 // Call is the id under which the request is recorded.
@@ -76,9 +95,11 @@ func (g *Passage) Declared() []byte { return g.item.Declared }
 // Verdict is what was decided about the request; it has passed.
 func (g *Passage) Verdict() gate.Verdict { return g.verdict }
 
-// Approved reports whether a person has let it through, who has seen no more than what it was shown to be, or who has
-// granted so many bytes of arguments, and nothing beside them.
-func (g *Passage) Approved() bool { return g != nil && (g.yes.person || g.yes.lease != nil) }
+// Approved reports whether a person has let it through, who has seen no more than what it or its plan was shown to be,
+// or who has granted so many bytes of arguments, and nothing beside them.
+func (g *Passage) Approved() bool {
+	return g != nil && (g.yes.person || g.yes.lease != nil || g.yes.plan != nil)
+}
 
 // Stands is the reason why a request that has passed must not be sent after all: the grant that covered it has been
 // revoked or has come to its end. nil: it may be sent.
@@ -107,6 +128,8 @@ func (g *Passage) Strange() bool {
 // stain has its server's outputs be no better than what is sent there, if that may come out again.
 func (g *Passage) stain(sent gate.Label) error {
 	switch {
+	case g.item.Labelled:
+		return nil
 	case g.writes:
 	case g.facts.Remembers: // it reads by its own word alone, and is told what is secret since nobody else gets it
 		sent.Integrity = gate.Clean

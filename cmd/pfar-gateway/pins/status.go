@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
+	"github.com/pfar/pfar/policies/schema"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 

@@ -14,9 +14,9 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
-	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/inspect"
+	"github.com/pfar/pfar/policies/schema"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 

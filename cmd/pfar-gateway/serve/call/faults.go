@@ -9,10 +9,10 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
-	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/policies/schema"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 

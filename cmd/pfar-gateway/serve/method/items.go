@@ -10,11 +10,11 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
-	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/schema"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
