@@ -19,6 +19,8 @@ const (
 	Nodes  = "nodes"  // list what steps can call
 	List   = "list"   // list the client's runs
 	Of     = "show"   // show one run with its trace
+	Ask    = "ask"    // have a model write a flow
+	Word   = "word"   // have a model put the result of a run into words
 	Resume = "resume" // run on, after a step whose outcome is not known
 	Cancel = "cancel"
 )
@@ -32,6 +34,11 @@ type Order struct {
 	Flags []string `json:"flags,omitempty"` // --name value, over what the flow says
 	Input *string  `json:"input,omitempty"` // standard input, for the first step; nil: none
 	Run   string   `json:"run,omitempty"`   // id of a run
+	Words string   `json:"words,omitempty"` // of Ask: what a person asks for
+	Model string   `json:"model,omitempty"` // of Ask and Word: by name; "": the first that may
+
+	// Digest is of Run: that of the plan that was shown. Another one is not run. "": nothing was shown.
+	Digest string `json:"shown,omitempty"`
 
 	// Past is of Resume: done or again, what is to become of a step whose outcome is not known.
 	Past string `json:"past,omitempty"`
@@ -46,6 +53,28 @@ type Answer struct {
 	Runs     []Status       `json:"runs,omitempty"`
 	Run      *Status        `json:"run,omitempty"`
 	Digest   string         `json:"digest,omitempty"` // of the plan
+	Draft    *Draft         `json:"draft,omitempty"`  // of Ask
+	Worded   *Worded        `json:"worded,omitempty"` // of Word
+}
+
+// Draft is what a model has written: a flow, or an answer that needs none.
+type Draft struct {
+	Flow      json.RawMessage `json:"flow,omitempty"`      // in the form json; nil: there is none
+	Digest    string          `json:"digest,omitempty"`    // of its plan
+	Answer    string          `json:"answer,omitempty"`    // words that need no step
+	Reasoning string          `json:"reasoning,omitempty"` // the model's own
+	Model     string          `json:"model"`
+	Label     gate.Label      `json:"label"`              // of the session that has it
+	Repaired  bool            `json:"repaired,omitempty"` // the first had mistakes
+	LeftOut   int             `json:"left_out,omitempty"` // tools that the model was not told of: nobody has accepted what they say
+}
+
+// Worded are the words of a model about the result of a run.
+type Worded struct {
+	Text  string     `json:"text,omitempty"`
+	Model string     `json:"model,omitempty"`
+	Label gate.Label `json:"label,omitzero"`
+	Why   string     `json:"why,omitempty"` // there are no words; "": there are
 }
 
 // Judged is a step of a plan as the gate judges it before the run: by the worst that the session may have seen by then.

@@ -59,9 +59,7 @@ func (g Gated) Put(ctx context.Context, who enforce.Identity, q Question) (Answe
 	if err := g.may(one, who, p); err != nil {
 		return Answer{}, err
 	}
-	shown, err := json.Marshal(struct {
-		Messages []inspector.Message `json:"messages"`
-	}{q.Messages})
+	shown, err := json.Marshal(asked{q.Messages})
 	if err != nil {
 		return Answer{}, fmt.Errorf("asking the model %q: %w", one.Name, err)
 	}
@@ -120,4 +118,40 @@ func (g Gated) answered(ctx context.Context, one *model, p inspector.Prompt, pas
 		return "", errors.New("the model was asked, and its answer is withheld: the record of it could not be closed")
 	}
 	return text, err
+}
+
+// Judge says why the gate would not let a question pass by itself: it would deny it, or ask a person. "" if it would.
+// Nothing is asked, recorded or raised. An error says why the client may not ask.
+func (g Gated) Judge(ctx context.Context, who enforce.Identity, q Question) (why string, err error) {
+	if g.Point == nil || g.Models == nil {
+		return "", errors.New("nothing is asked: there is no gate")
+	}
+	one, err := g.find(q.Use, q.Model)
+	if err != nil {
+		return "", err
+	}
+	shown, err := json.Marshal(asked{q.Messages})
+	if err != nil {
+		return "", fmt.Errorf("asking the model %q: %w", one.Name, err)
+	}
+	plan := enforce.Plan{Floor: q.Floor, Steps: []enforce.Planned{{ID: one.Name, Item: one.item(), Known: shown}}}
+	if plan.Floor == (gate.Label{}) {
+		plan.Floor = gate.Start
+	}
+	f := enforce.Plans{Point: g.Point}.Fold(ctx, who, plan)
+	switch {
+	case len(f.Judged) == 1 && f.Judged[0].Decision.Rule == gate.VaultRule:
+		return "", nil // the guess is counted where it is made
+	case f.Denied() != "":
+		return f.Denied(), nil
+	case f.Asks():
+		return fmt.Sprintf("a person would have to agree to it (%s); the model %q may see what is %s", f.Judged[0].Decision.Reason,
+			one.Name, one.Audience), nil
+	}
+	return "", nil
+}
+
+// asked are the arguments of a question, as it is judged and shown.
+type asked struct {
+	Messages []inspector.Message `json:"messages"`
 }
