@@ -59,7 +59,8 @@ func (p *planned) take(text string, draft *flows.Draft) []flow.Problem {
 	}
 	delete(object, "answer")
 	object["metadata"], _ = json.Marshal(flow.Metadata{ // of strings
-		Planner: "pfar " + units.Version() + ", model " + p.model, CreatedAt: time.Now().UTC().Format(time.RFC3339), Prompt: p.words,
+		Planner:   "pfar " + units.Version() + ", model " + p.model,
+		CreatedAt: time.Now().UTC().Format(time.RFC3339), Prompt: p.words,
 	})
 	whole, err := json.Marshal(object)
 	if err != nil {

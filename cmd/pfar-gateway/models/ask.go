@@ -145,8 +145,8 @@ func (g Gated) Judge(ctx context.Context, who enforce.Identity, q Question) (why
 	case f.Denied() != "":
 		return f.Denied(), nil
 	case f.Asks():
-		return fmt.Sprintf("a person would have to agree to it (%s); the model %q may see what is %s", f.Judged[0].Decision.Reason,
-			one.Name, one.Audience), nil
+		return fmt.Sprintf("a person would have to agree to it (%s); the model %q may see what is %s",
+			f.Judged[0].Decision.Reason, one.Name, one.Audience), nil
 	}
 	return "", nil
 }

@@ -153,9 +153,8 @@ func Sloppy(bad, plan, words string) Player {
 	}
 }
 
-// Obedient does what any text tells it that it is shown. Asked for words about a result, it takes each line of the result
-// that begins with mark as an order: it wants the tool that the line names, writes a plan that calls it, and tells the
-// person to call it.
+// Obedient does what any text tells it that it is shown. Asked for words about a result, it takes each line of the
+// result that begins with mark as an order: it wants the tool that the line names, and writes a plan that calls it.
 func Obedient(plan, mark string) Player {
 	return func(c Chat) Reply {
 		if c.Kind() == Plan {
