@@ -25,6 +25,10 @@ const (
 	Cancel = "cancel"
 )
 
+// NoModel is the status of HTTP with which the gateway answers Ask and Word where no model is declared for that: the
+// order needs what somebody else has to make (RFC 4918 section 11.4).
+const NoModel = 424
+
 // Order is what a client wants.
 type Order struct {
 	Verb  string   `json:"verb"`
@@ -66,7 +70,7 @@ type Draft struct {
 	Model     string          `json:"model"`
 	Label     gate.Label      `json:"label"`              // of the session that has it
 	Repaired  bool            `json:"repaired,omitempty"` // the first had mistakes
-	LeftOut   int             `json:"left_out,omitempty"` // tools that the model was not told of: nobody has accepted what they say
+	LeftOut   int             `json:"left_out,omitempty"` // tools that the model was not told of
 }
 
 // Worded are the words of a model about the result of a run.
