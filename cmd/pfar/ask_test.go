@@ -68,7 +68,7 @@ func planning() *flowGateway {
 			Reason: "It only reads.", Label: raw, Facts: gate.Facts{Audience: gate.Public, Effect: gate.None},
 		},
 		{
-			Step: "b\x1b[2J", Node: "mail.send", Arguments: json.RawMessage(`{"to":"x\u202ey"}`), From: []string{"body"},
+			Step: "b\x1b[2J", Node: "mail.send", Arguments: json.RawMessage("{\"to\":\"x\u202ey\"}"), From: []string{"body"},
 			Verdict: gate.Ask, Reason: "Strangers' text goes out.", Label: raw,
 			Facts: gate.Facts{Audience: gate.Public, Effect: gate.Irreversible},
 		},

@@ -226,6 +226,16 @@ func TestDraftAnswers(t *testing.T) {
 	}
 }
 
+// TestDraftWithBoth: words beside steps are no part of the flow.
+func TestDraftWithBoth(t *testing.T) {
+	b := newBench(t, gate.Public)
+	b.say(strings.Replace(goodPlan, `{"reasoning"`, `{"answer":"It is done.","reasoning"`, 1))
+	d, problems, err := b.Draft(t.Context(), request("what is issue 7?", tools()))
+	if err != nil || len(problems) > 0 || d.Answer != "" || strings.Contains(string(d.Flow), "It is done.") {
+		t.Errorf("%+v, %v, %v", d, problems, err)
+	}
+}
+
 // TestDraftBounds: words and tools have bounds, which are told in words of what to do.
 func TestDraftBounds(t *testing.T) {
 	b := newBench(t, gate.Public)
