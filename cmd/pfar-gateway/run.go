@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -32,7 +32,9 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/flowdesk"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/verify"
@@ -98,6 +100,7 @@ type gateway struct {
 	auditFull <-chan struct{} // the file has enough
 	store     *units.Store    // nil: there is none
 	point     *enforce.Point  // that every request passes
+	flows     *flowdesk.Desk
 	others
 	wishes *connect.Wishes // of models for services; nil: nobody fulfils them
 
@@ -187,6 +190,14 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 		parts.Refusals, parts.Wishes = asked{*g.pfard}.refused, g.wishes
 	}
 	g.endpoint = serve.New(parts)
+	err = g.endpoint.Flow(func(calls *call.Calls) (serve.Flows, error) {
+		g.flows, err = g.openFlows(o.state, calls)
+		return g.flows, err
+	})
+	if err != nil {
+		g.state.Close()
+		return nil, err
+	}
 	tel.Gauges(g.registry.Gauges)
 	g.registry.Watch(g.event)
 	return g, nil
@@ -250,6 +261,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		go g.followClients(ctx)
 		go g.followPolicy(ctx)
 	}
+	g.flows.Start()
 	notify(log, daemon.SdNotifyReady+"\nSTATUS="+g.registry.Summary())
 	units.Settle()
 	err = follow(ctx, g.registry, g.changed, failed, log)
@@ -258,6 +270,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	g.approvals.Release()
 	end, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
+	var runs sync.WaitGroup
+	runs.Go(func() { g.flows.Close(end) }) // who watches a run is told at once
+	defer runs.Wait()
 	g.endpoint.Drain(end, servers...)
 	g.registry.Close()
 	g.endAudit()
@@ -342,58 +357,6 @@ func (g *gateway) followSecrets(ctx context.Context) {
 			return nil
 		})
 	})
-}
-
-// followPolicy learns what calls are decided by, until ctx ends. A policy of a later pfard may have a member that this
-// gateway does not know, and that may be a restriction: the policy before stays in force. What servers may reach counts
-// at once, since more of it makes decisions stricter.
-func (g *gateway) followPolicy(ctx context.Context) {
-	g.followPfard(ctx, "what calls are decided by", 2*time.Second, func(heard func()) error {
-		return g.pfard.Policy(ctx, func(b, sandboxes []byte) error {
-			policy := new(gate.Policy)
-			refused := policy.UnmarshalJSON(b)
-			if refused != nil {
-				policy = g.point.Policy()
-			}
-			confined, unread := confinedBy(sandboxes)
-			if policy != nil {
-				g.decideBy(policy, confined)
-			}
-			if err := errors.Join(refused, unread); err != nil {
-				return err
-			}
-			heard()
-			g.kept.policy.keep(g.store, b, g.log)
-			return nil
-		})
-	})
-}
-
-// confinedBy reads what all servers may reach. Without it, which is by a pfard of an earlier version, none is confined,
-// nor is any if it cannot be read.
-func confinedBy(b []byte) (*gate.Sandboxes, error) {
-	if b == nil {
-		return nil, nil
-	}
-	var told []gate.Sandbox
-	if err := json.Unmarshal(b, &told); err != nil {
-		return nil, fmt.Errorf("reading what servers may reach: %w", err)
-	}
-	return gate.NewSandboxes(told), nil
-}
-
-// decideBy takes a policy and the servers' sandboxes, and ends what was granted under another policy.
-func (g *gateway) decideBy(policy *gate.Policy, sandboxes *gate.Sandboxes) {
-	before := g.point.Policy()
-	g.point.Learn(policy, sandboxes)
-	if before != nil && before.Digest == policy.Digest {
-		return
-	}
-	g.panel.Learn(policy.Inspectors)
-	g.teller.Learn(policy.Notices)
-	g.models.Learn(policy.Models)
-	g.registry.Relist()
-	g.point.Grants.Policy(policy.Digest)
 }
 
 // followPfard asks pfard something that it goes on answering, and again when it has hung up, until ctx ends. ask calls

@@ -61,16 +61,29 @@ type schema struct {
 	Formed      bool
 }
 
-// Read turns an input schema into the tool's arguments: required ones first, then by name. It reads leniently: what it
-// cannot understand is an argument of any value.
-func Read(input json.RawMessage) []Property {
-	members := Object(input)
+// Of reads the schema of one argument, which may have definitions of its own.
+func Of(name string, schema json.RawMessage) Property {
+	p := Property{Name: name}
+	p.read(schema, definitionsOf(Object(schema)), schemaDepth)
+	return p
+}
+
+// definitionsOf are what references within a schema lead to.
+func definitionsOf(members map[string]json.RawMessage) map[string]json.RawMessage {
 	definitions := map[string]json.RawMessage{}
 	for _, key := range []string{"$defs", "definitions"} {
 		for name, d := range Object(members[key]) {
 			definitions["#/"+key+"/"+name] = d
 		}
 	}
+	return definitions
+}
+
+// Read turns an input schema into the tool's arguments: required ones first, then by name. It reads leniently: what it
+// cannot understand is an argument of any value.
+func Read(input json.RawMessage) []Property {
+	members := Object(input)
+	definitions := definitionsOf(members)
 	var required []string
 	for _, raw := range items(members["required"]) {
 		var name string

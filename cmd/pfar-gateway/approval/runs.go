@@ -50,11 +50,12 @@ func (s Runs) After(id string, then func()) (stop func()) {
 	}
 }
 
-// Withdraw denies the call of an id, which nobody wants to make any more: its run was cancelled, or asks otherwise.
+// Withdraw denies the call of an id, if it still waits: nobody wants to make it any more, for its run was cancelled, or
+// asks otherwise. A call that has been answered is not denied: its run may be about to make it.
 func (s Runs) Withdraw(id, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.byID[id]; e != nil && e.open() {
+	if e := s.byID[id]; e != nil && e.state == Pending {
 		s.denyAll(func(o *entry) bool { return o == e }, reason)
 		s.forget(e)
 	}

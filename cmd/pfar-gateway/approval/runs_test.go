@@ -94,6 +94,16 @@ func TestWithdrawn(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 	Runs{b.Store}.Withdraw("none", "x")
+	answered := b.run(t, ofRun(2))
+	shown, err := b.Show(answered.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.approved(t, shown)
+	Runs{b.Store}.Withdraw(answered.ID, "x")
+	if o := b.run(t, ofRun(2)); o.State != Approved {
+		t.Errorf("an answer is lost: %+v", o)
+	}
 }
 
 // TestRunsCrowdNobodyOut: as many runs as may wait leave every place to calls whose clients wait, and the reverse.

@@ -173,17 +173,14 @@ func (f *Folded) Asks() bool {
 // and the Yes is what was approved. With an error it may not.
 func (p Plans) Decide(ctx context.Context, who Identity, plan Plan) (consent.Yes, approval.Outcome, error) {
 	f := p.Fold(ctx, who, plan)
+	if no := p.Refuse(&f); no != nil {
+		return consent.Yes{}, approval.Outcome{Reason: f.denied}, no
+	}
 	call := cmp.Or(plan.Call, audit.NewID())
-	if plan.Call == "" || f.denied != "" {
+	if plan.Call == "" {
 		if err := p.record(&f, call); err != nil {
 			return consent.Yes{}, approval.Outcome{}, refused(call, "the record of the plan could not be written")
 		}
-	}
-	if f.denied != "" {
-		for _, j := range f.Judged {
-			p.guessed(f.who, &weighed{decision: j.Decision}, call)
-		}
-		return consent.Yes{}, approval.Outcome{Reason: f.denied}, refused(call, f.denied)
 	}
 	y := consent.Yes{Plan: plan.Digest, Call: call}
 	if !f.Asks() {
@@ -216,6 +213,21 @@ func (p Plans) Decide(ctx context.Context, who Identity, plan Plan) (consent.Yes
 		}
 	}
 	return y, outcome, nil
+}
+
+// Refuse records that a plan may not begin, and returns why; nil: it may. A secret of the vault in it counts as a guess.
+func (p Plans) Refuse(f *Folded) *Refused {
+	if f.denied == "" {
+		return nil
+	}
+	call := cmp.Or(f.Call, audit.NewID())
+	if err := p.record(f, call); err != nil {
+		return refused(call, "the record of the plan could not be written")
+	}
+	for _, j := range f.Judged {
+		p.guessed(f.who, &weighed{decision: j.Decision}, call)
+	}
+	return refused(call, f.denied)
 }
 
 // answered records what a person has said to a plan, on the disk if it is a yes.
@@ -394,4 +406,13 @@ func (p Plans) Secret(ctx context.Context, who Identity, flow string, text []byt
 	}
 	p.guessed(who, &w, call)
 	return refused(call, p.tells(who, &w, call))
+}
+
+// Note records what somebody does with a run of a client's session: "resume" or "cancel". With an error it must not be
+// done.
+func (p Plans) Note(who Identity, client, session, verb, run, detail string) error {
+	return p.Trail.Append(&audit.Record{
+		Kind: audit.Session, ID: audit.NewID(), Client: client, Session: session, Method: "flows/" + verb, Subject: run,
+		New: detail, User: who.Client + ", " + who.Proof,
+	})
 }

@@ -165,6 +165,9 @@ func (c *Catalogue) View(server string) (*View, error) {
 	return s.view, nil
 }
 
+// Replaced is closed when the next catalogue is there.
+func (c *Catalogue) Replaced() <-chan struct{} { return c.replaced }
+
 // Known reports whether there is or was a server of this name.
 func (c *Catalogue) Known(server string) bool {
 	_, ok := c.states[server]

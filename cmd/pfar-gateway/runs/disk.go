@@ -34,8 +34,13 @@ const (
 
 // do carries out changes, all or none.
 func (d *disk) do(name string, changes func(*sql.Tx) error) error {
+	return d.change(name, d.db.Do, changes)
+}
+
+// change carries out changes by one of the two ways of the database.
+func (d *disk) change(name string, do func(func(*sql.Tx) error) error, changes func(*sql.Tx) error) error {
 	d.heard("before " + name)
-	if err := d.db.Do(changes); err != nil {
+	if err := do(changes); err != nil {
 		return err
 	}
 	d.heard("after " + name)
@@ -119,7 +124,8 @@ func (d *disk) create(r *run, plan []byte, now int64) error {
 // room looks for the place that one more run takes.
 func (d *disk) room(tx *sql.Tx, client string, size int) error {
 	var all, ofClient int
-	err := tx.QueryRow("SELECT COUNT(*), COUNT(*) FILTER (WHERE client = ?) FROM runs WHERE"+isOpen, client).Scan(&all, &ofClient)
+	err := tx.QueryRow("SELECT COUNT(*), COUNT(*) FILTER (WHERE client = ?) FROM runs WHERE"+isOpen, client).
+		Scan(&all, &ofClient)
 	switch {
 	case err != nil:
 		return err
@@ -152,9 +158,17 @@ func (d *disk) space(tx *sql.Tx, client string, more int) error {
 	return nil
 }
 
+// put writes values of a store, and takes those away that are nil.
 func put(tx *sql.Tx, id string, values map[string]json.RawMessage) error {
 	for name, value := range values {
-		_, err := tx.Exec("INSERT OR REPLACE INTO run_values (run, name, value) VALUES (?, ?, ?)", id, name, []byte(value))
+		if value == nil {
+			if _, err := tx.Exec("DELETE FROM run_values WHERE run = ? AND name = ?", id, name); err != nil {
+				return err
+			}
+			continue
+		}
+		_, err := tx.Exec("INSERT OR REPLACE INTO run_values (run, name, value) VALUES (?, ?, ?)", id, name,
+			[]byte(value))
 		if err != nil {
 			return err
 		}
@@ -168,9 +182,9 @@ func (d *disk) load(id string) (*run, error) {
 	err := d.db.Do(func(tx *sql.Tx) error {
 		var plan []byte
 		var label int
-		err := tx.QueryRow(`SELECT client, session, plan, state, reason, approval, step, turn, sent, asks, restarts, since, label,
-			steps FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &plan, &r.state, &r.reason, &r.approval,
-			&r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced)
+		err := tx.QueryRow(`SELECT client, session, plan, state, reason, approval, step, turn, sent, asks, restarts, since,
+			label, steps FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &plan, &r.state, &r.reason,
+			&r.approval, &r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errGone
 		}
@@ -245,19 +259,21 @@ func (d *disk) settle(r *run, o outcome, now int64) error {
 	if err != nil {
 		return err
 	}
+	do := d.db.Do
+	if o.state == flows.Running {
+		do = d.db.DoLater // without the change the call is made again, or is one whose outcome is not known
+	}
 	gone := false
-	err = d.do("settle", func(tx *sql.Tx) error {
-		if o.trace != nil {
-			if err := d.trace(tx, r, step, o); errors.Is(err, errGone) {
-				gone = true // forgotten
-				return nil
-			} else if err != nil {
-				return err
-			}
-		}
+	err = d.change("settle", do, func(tx *sql.Tx) error {
 		err := d.stand(tx, r, o, now)
-		if errors.Is(err, errGone) {
-			gone = true
+		if gone = errors.Is(err, errGone); gone {
+			err = nil
+		}
+		if err != nil || o.trace == nil {
+			return err
+		}
+		err = d.trace(tx, r, step, o)
+		if errors.Is(err, errGone) { // it is forgotten
 			return nil
 		}
 		return err
@@ -274,10 +290,10 @@ func (d *disk) trace(tx *sql.Tx, r *run, step []byte, o outcome) error {
 	if err := one(tx.Exec("UPDATE runs SET steps = ?, label = ? WHERE id = ?", n, pack(o.label), r.id)); err != nil {
 		return err
 	}
-	if _, err := tx.Exec("INSERT INTO run_steps (run, n, step) VALUES (?, ?, ?)", r.id, n, step); err != nil {
-		return err
+	_, err := tx.Exec("INSERT INTO run_steps (run, n, step) VALUES (?, ?, ?)", r.id, n, step)
+	if err == nil && n > d.limits.Trace {
+		_, err = tx.Exec("DELETE FROM run_steps WHERE run = ? AND n <= ?", r.id, n-d.limits.Trace)
 	}
-	_, err := tx.Exec("DELETE FROM run_steps WHERE run = ? AND n <= ?", r.id, n-d.limits.Trace)
 	return err
 }
 
@@ -286,21 +302,13 @@ func (d *disk) stand(tx *sql.Tx, r *run, o outcome, now int64) error {
 	if over(o.state) {
 		return d.finish(tx, r.id, o.standing, o.result, false, now)
 	}
-	bytes := r.planned + size(r.store)
-	more := 0
-	for name, value := range o.values {
-		if was, ok := r.store[name]; ok {
-			more += len(value) - len(was)
-		} else {
-			more += len(name) + len(value)
-		}
-	}
+	more := growth(r.store, o.values)
 	if err := d.space(tx, r.client, more); err != nil {
 		return err
 	}
 	err := one(tx.Exec(`UPDATE runs SET state = ?, reason = ?, approval = ?, at = ?, step = ?, turn = ?, sent = ?,
 		asks = ?, restarts = ?, since = ?, bytes = ? WHERE id = ? AND state = 'running'`, o.state, o.reason, o.approval,
-		r.plan.Steps[o.step].ID, o.step, o.turn, o.sent, o.asks, o.restarts, o.since, bytes+more, r.id))
+		r.plan.Steps[o.step].ID, o.step, o.turn, o.sent, o.asks, o.restarts, o.since, r.planned+size(r.store)+more, r.id))
 	if err != nil {
 		return err
 	}
@@ -311,8 +319,9 @@ func (d *disk) stand(tx *sql.Tx, r *run, o outcome, now int64) error {
 // too many. sent keeps that its call may be on its way.
 func (d *disk) finish(tx *sql.Tx, id string, s standing, result []byte, sent bool, now int64) error {
 	var client string
-	err := tx.QueryRow(`UPDATE runs SET state = ?, reason = ?, approval = '', at = '', plan = x'', bytes = 0, ended = ?, result = ?,
-		sent = sent AND ? WHERE id = ? AND`+isOpen+`RETURNING client`, s.state, s.reason, now, result, sent, id).Scan(&client)
+	err := tx.QueryRow(`UPDATE runs SET state = ?, reason = ?, approval = '', at = '', plan = x'', bytes = 0, ended = ?,
+		result = ?, sent = sent AND ? WHERE id = ? AND`+isOpen+`RETURNING client`, s.state, s.reason, now, result, sent, id).
+		Scan(&client)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errGone
 	}

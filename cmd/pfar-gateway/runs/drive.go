@@ -94,8 +94,8 @@ func (r *Runner) step(m *move, run *run, asked bool) (ending, bool) {
 		return ending{}, false
 	}
 	e.begun = r.now()
-	e.Result, err = r.call(m, call)
-	e.took = r.now().Sub(e.begun)
+	e.Result, err = m.call(r, call)
+	e.took = max(0, r.now().Sub(e.begun))
 	if err != nil {
 		e.fatal, e.Error, e.Waits, e.Denied = true, err.Error(), "", false
 	}
@@ -122,10 +122,11 @@ func (r *Runner) commence(m *move, run *run, writes bool) bool {
 }
 
 // call makes a call. A fault of a node's code ends the run, and not the gateway.
-func (r *Runner) call(m *move, c Call) (result Result, err error) {
+func (m *move) call(r *Runner, c Call) (result Result, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			r.log.Error("a call of a flow has panicked", "run", c.Run, "step", c.Plan.Steps[c.Step].ID, "stack", string(debug.Stack()))
+			r.log.Error("a call of a flow has panicked", "run", c.Run, "step", c.Plan.Steps[c.Step].ID,
+				"stack", string(debug.Stack()))
 			result, err = Result{Sent: true}, errors.New("the gateway has a fault in the code of this node; its log says where")
 		}
 	}()

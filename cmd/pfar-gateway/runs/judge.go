@@ -8,6 +8,7 @@ import (
 
 	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/flow"
+	"github.com/pfar/pfar/policies/flow/step"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/flows"
 )
@@ -16,10 +17,7 @@ import (
 const denied = "denied"
 
 // rules say how a run goes on. They have no effect.
-type rules struct {
-	language Language
-	limits   Limits
-}
+type rules struct{ limits Limits }
 
 // ending is how a call has ended.
 type ending struct {
@@ -39,7 +37,7 @@ func (l rules) call(run *run, asked bool) (Call, map[string]json.RawMessage, err
 		return Call{}, nil, fmt.Errorf("step %q: the run has made %d calls, as many as its flow may", p.ID, limit)
 	}
 	store := maps.Clone(run.store)
-	arguments, err := l.language.Arguments(p, store)
+	arguments, err := step.Arguments(p, store)
 	if err == nil {
 		err = l.fits(store)
 	}
@@ -164,7 +162,7 @@ func (l rules) write(run *run, e ending) outcome {
 		return o.fail(p, "its result is no JSON")
 	}
 	store := maps.Clone(e.store)
-	if err := l.language.Write(p, e.Value, store); err != nil {
+	if err := step.Write(p, e.Value, store); err != nil {
 		return o.fail(p, "reading its result: "+err.Error())
 	}
 	if err := l.fits(store); err != nil {
@@ -182,8 +180,8 @@ func (l rules) write(run *run, e ending) outcome {
 	return o
 }
 
-func (o outcome) goOn(step int) outcome {
-	o.state, o.step = flows.Running, step
+func (o outcome) goOn(next int) outcome {
+	o.state, o.step = flows.Running, next
 	return o
 }
 

@@ -30,13 +30,13 @@ const longestReason = 1024
 
 func defaults() Limits {
 	return Limits{
-		Steps:    Bound{32, 8},
+		Steps:    Bound{16, 4},
 		Open:     Bound{2048, 1024},
 		Kept:     Bound{1024, 128},
 		Disk:     Bound{512 << 20, 128 << 20},
 		Plan:     1 << 20,
-		Value:    4 << 20,
-		Store:    16 << 20,
+		Value:    2 << 20,
+		Store:    8 << 20, // as much for each call at the same time in memory
 		Result:   1 << 20,
 		Trace:    256,
 		Asks:     8,

@@ -105,7 +105,8 @@ func (r *Runner) Resume(who Who, id, past string) error {
 		return err
 	}
 	if h.state != flows.Unknown {
-		return fmt.Errorf("%w: %s is %s, and only a run whose last call has an unknown outcome is resumed", ErrState, id, h.state)
+		return fmt.Errorf("%w: %s is %s, and only a run whose last call has an unknown outcome is resumed", ErrState, id,
+			h.state)
 	}
 	return r.resume(h, past)
 }

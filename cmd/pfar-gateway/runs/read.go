@@ -101,8 +101,9 @@ func traceOf(tx *sql.Tx, id string, after int) ([]flows.Step, error) {
 
 // list reads the runs that somebody may see, without traces and results, the newest first.
 func (d *disk) list(who Who) ([]flows.Status, error) {
-	rows, err := d.db.Query("SELECT "+columns+" FROM runs WHERE ? OR (client = ? AND session = ?) ORDER BY begun DESC, id DESC",
-		who.Operator, who.Client, who.Session)
+	rows, err := d.db.Query("SELECT "+columns+
+		" FROM runs WHERE ? OR (client = ? AND session = ?) ORDER BY begun DESC, id DESC", who.Operator, who.Client,
+		who.Session)
 	if err != nil {
 		return nil, err
 	}

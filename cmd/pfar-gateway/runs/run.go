@@ -48,7 +48,7 @@ type outcome struct {
 	position
 	trace  *flows.Step                // nil: nothing was called
 	label  gate.Label                 // of the run after it
-	values map[string]json.RawMessage // that the store has now, and had not before
+	values map[string]json.RawMessage // that the store has now, and had not before; nil: it has none of the name now
 	result json.RawMessage            // of the run, if it is done
 
 	inDoubt bool // the call may have changed something, although it has failed
@@ -66,12 +66,17 @@ func size(store map[string]json.RawMessage) int {
 	return n
 }
 
-// changed are the values of a store that another does not have.
+// changed are the values of a store that another does not have, and nil for those that it has alone.
 func changed(store, before map[string]json.RawMessage) map[string]json.RawMessage {
 	values := make(map[string]json.RawMessage)
 	for name, value := range store {
 		if was, ok := before[name]; !ok || !slices.Equal(was, value) {
 			values[name] = value
+		}
+	}
+	for name := range before {
+		if _, ok := store[name]; !ok {
+			values[name] = nil
 		}
 	}
 	return values
@@ -81,6 +86,7 @@ func changed(store, before map[string]json.RawMessage) map[string]json.RawMessag
 func (r *run) take(o outcome) {
 	r.standing, r.position, r.label = o.standing, o.position, o.label
 	maps.Copy(r.store, o.values)
+	maps.DeleteFunc(r.store, func(_ string, value json.RawMessage) bool { return value == nil })
 	if o.trace != nil {
 		r.traced++
 	}
@@ -115,6 +121,20 @@ func short(s string) string {
 		end--
 	}
 	return s[:end] + "..."
+}
+
+// growth is by how many bytes values make a store larger.
+func growth(store, values map[string]json.RawMessage) int {
+	n := 0
+	for name, value := range values {
+		if was, ok := store[name]; ok {
+			n -= len(name) + len(was)
+		}
+		if value != nil {
+			n += len(name) + len(value)
+		}
+	}
+	return n
 }
 
 // pack is a label as one number.

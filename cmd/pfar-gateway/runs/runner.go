@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -18,13 +19,12 @@ import (
 
 // Parts are what a Runner is made of.
 type Parts struct {
-	DB       *state.DB
-	Caller   Caller
-	Language Language
-	Limits   Limits
-	Now      func() time.Time   // nil: time.Now
-	Clean    func([]byte) error // says why a text must not be written to the disk; nil: each may
-	Log      *slog.Logger       // nil: slog.Default
+	DB     *state.DB
+	Caller Caller
+	Limits Limits
+	Now    func() time.Time   // nil: time.Now
+	Clean  func([]byte) error // says why a text must not be written to the disk; nil: each may
+	Log    *slog.Logger       // nil: slog.Default
 }
 
 // Runner runs flows. It is safe for concurrent use.
@@ -75,7 +75,7 @@ type wait struct {
 type New struct {
 	Client, Session string
 	Plan            *flow.Plan
-	Store           map[string]json.RawMessage // what the run begins with
+	Store           map[string]json.RawMessage // what the run begins with, beside what the flow says
 	Label           gate.Label                 // of the store: the session's, from which it is
 }
 
@@ -84,7 +84,7 @@ type New struct {
 func Open(p Parts) (*Runner, error) {
 	limits := p.Limits.complete()
 	r := &Runner{
-		caller: p.Caller, rules: rules{p.Language, limits}, now: p.Now, log: p.Log,
+		caller: p.Caller, rules: rules{limits}, now: p.Now, log: p.Log,
 		disk: &disk{db: p.DB, clean: p.Clean, limits: limits}, hub: newHub(), queue: newQueue(limits.Steps),
 		moving: make(map[string]*move), waits: make(map[string]*wait), ending: make(chan struct{}),
 	}
@@ -162,7 +162,7 @@ func (r *Runner) Start() {
 // Begin writes a run down and lets it run. It returns the run's id, or an error, and then there is no run: of a plan or
 // store that is too large or must not be written to the disk, of a label that is not known, and ErrFull.
 func (r *Runner) Begin(n New) (id string, err error) {
-	begun, plan, err := r.fresh(n)
+	begun, plan, err := r.rules.fresh(n)
 	if err != nil {
 		return "", fmt.Errorf("beginning a run of flow %q: %w", n.name(), err)
 	}
@@ -190,7 +190,7 @@ func (n New) name() string {
 }
 
 // fresh is a run before its first call. Its plan is the one that the disk will have.
-func (r *Runner) fresh(n New) (*run, []byte, error) {
+func (l rules) fresh(n New) (*run, []byte, error) {
 	switch {
 	case n.Client == "" || n.Session == "":
 		return nil, nil, errors.New("it has no client or no session")
@@ -203,23 +203,26 @@ func (r *Runner) fresh(n New) (*run, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing its plan: %w", err)
 	}
-	if len(raw) > r.rules.limits.Plan {
-		return nil, nil, fmt.Errorf("its plan has %d bytes, and may have %d: use fewer steps", len(raw), r.rules.limits.Plan)
+	if len(raw) > l.limits.Plan {
+		return nil, nil, fmt.Errorf("its plan has %d bytes, and may have %d: use fewer steps", len(raw), l.limits.Plan)
 	}
 	plan, err := decode(raw)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading its plan: %w", err)
 	}
-	for name, value := range n.Store {
+	store := make(map[string]json.RawMessage)
+	maps.Copy(store, plan.Flow.Store)
+	maps.Copy(store, n.Store)
+	for name, value := range store {
 		if !json.Valid(value) {
 			return nil, nil, fmt.Errorf("%q in its store is no JSON", name)
 		}
 	}
-	if err := r.rules.fits(n.Store); err != nil {
+	if err := l.fits(store); err != nil {
 		return nil, nil, err
 	}
 	return &run{
-		id: audit.NewID(), client: n.Client, session: n.Session, plan: plan, store: n.Store, label: n.Label,
+		id: audit.NewID(), client: n.Client, session: n.Session, plan: plan, store: store, label: n.Label,
 		standing: standing{state: flows.Running},
 	}, raw, nil
 }

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,54 +21,35 @@ import (
 	"github.com/pfar/pfar/units/flows"
 )
 
-// plain is a language in which each input and the one output of a step have the names that its node says.
-type plain struct{}
-
-func (plain) Arguments(p *flow.Planned, store map[string]json.RawMessage) (json.RawMessage, error) {
-	for name, value := range p.Set {
-		store[name] = value
-	}
-	arguments := make(map[string]json.RawMessage)
-	for _, port := range p.Node.Inputs {
-		value, ok := store[port.Name]
-		if !ok {
-			return nil, fmt.Errorf("missing required %q in shared store", port.Name)
-		}
-		arguments[port.Name] = value
-	}
-	return json.Marshal(arguments)
-}
-
-func (plain) Write(p *flow.Planned, result json.RawMessage, store map[string]json.RawMessage) error {
-	if bytes.Equal(result, []byte(`"unfit"`)) {
-		return errors.New("it has no output")
-	}
-	store[p.ID] = result
-	return nil
-}
-
 // planned is a plan from lines. "a b c" has these steps, each of which leads to the next; "a timeout> c" is an edge,
 // and "a -" takes away where a leads. A step whose name begins with w writes; "a=x" sets x in the store for it, and
-// "a<x" has it read x.
-func planned(t testing.TB, lines ...string) *flow.Plan {
-	t.Helper()
+// "a<x" has it read x. Each is a node of pfar's own, whose output has the step's name; that of "a!" is a tool.
+func planned(lines ...string) *flow.Plan {
 	p := &flow.Plan{Flow: flow.Flow{Name: "test"}, Digest: "digest"}
 	place := func(id string) int {
 		i := slices.IndexFunc(p.Steps, func(s flow.Planned) bool { return s.ID == id })
 		if i < 0 {
-			t.Fatalf("there is no step %q", id)
+			panic("there is no step " + id)
 		}
 		return i
 	}
 	for i, word := range strings.Fields(lines[0]) {
+		word, tool := strings.CutSuffix(word, "!")
 		word, read, reads := strings.Cut(word, "<")
 		word, set, sets := strings.Cut(word, "=")
-		s := flow.Planned{Step: flow.Step{ID: word, Node: word}, Node: &flow.Node{ID: "server." + word}, Next: map[string]int{}}
+		s := flow.Planned{
+			Step: flow.Step{ID: word, Node: word}, Node: &flow.Node{ID: "server." + word}, Next: map[string]int{},
+		}
+		s.Node.Outputs = []flow.Port{{Name: word}}
+		if tool {
+			s.Node.Server = "server"
+		}
 		if reads {
 			s.Node.Inputs = []flow.Port{{Name: read, Required: true}}
 		}
 		if sets {
 			s.Set = map[string]json.RawMessage{set: json.RawMessage(`"set"`)}
+			s.Node.Inputs = []flow.Port{{Name: set, Required: true}}
 		}
 		if p.Steps = append(p.Steps, s); i > 0 {
 			p.Steps[i-1].Next[flow.Default] = i
@@ -97,10 +78,11 @@ type script struct {
 	calls   []Call
 	waiting map[string]func() // by approval
 	stopped []string
+	early   map[string]bool // approvals that were answered before anybody waited for them
 }
 
 func said(answer func(ctx context.Context, c Call) (Result, error)) *script {
-	return &script{answer: answer, waiting: make(map[string]func())}
+	return &script{answer: answer, waiting: make(map[string]func()), early: make(map[string]bool)}
 }
 
 // good is what a node answers with success.
@@ -110,7 +92,9 @@ func good(value string) Result {
 
 // bad is what a node answers with a failure.
 func bad(c failure.Class, sent bool) Result {
-	return Result{ID: "call", Verdict: gate.Allow, Label: gate.Start, Failed: failure.Failure{Class: c}, Error: "it failed", Sent: sent}
+	return Result{
+		ID: "call", Verdict: gate.Allow, Label: gate.Start, Failed: failure.Failure{Class: c}, Error: "it failed", Sent: sent,
+	}
 }
 
 func (s *script) Call(ctx context.Context, c Call) (Result, error) {
@@ -125,6 +109,10 @@ func (s *script) Writes(client string, n *flow.Node) bool { return strings.HasPr
 func (s *script) Answered(approval string, then func()) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.early[approval] {
+		go then()
+		return func() {}
+	}
 	s.waiting[approval] = then
 	return func() {
 		s.mu.Lock()
@@ -139,6 +127,7 @@ func (s *script) yes(approval string) bool {
 	s.mu.Lock()
 	then := s.waiting[approval]
 	delete(s.waiting, approval)
+	s.early[approval] = then == nil
 	s.mu.Unlock()
 	if then != nil {
 		then()
@@ -187,20 +176,26 @@ type bed struct {
 
 func (s *script) bed(t testing.TB, dir string, l Limits, change ...func(*Parts)) *bed {
 	t.Helper()
-	db, err := state.Open(dir)
+	b, err := s.open(dir, l, change...)
 	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bed{db: db, clock: newClock(), script: s}
-	p := Parts{DB: db, Caller: s, Language: plain{}, Limits: l, Now: b.clock.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	for _, c := range change {
-		c(&p)
-	}
-	if b.Runner, err = Open(p); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.end)
 	return b
+}
+
+func (s *script) open(dir string, l Limits, change ...func(*Parts)) (*bed, error) {
+	db, err := state.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	b := &bed{db: db, clock: newClock(), script: s}
+	p := Parts{DB: db, Caller: s, Limits: l, Now: b.clock.Now, Log: logTo(io.Discard)}
+	for _, c := range change {
+		c(&p)
+	}
+	b.Runner, err = Open(p)
+	return b, err
 }
 
 // end ends it as a gateway ends. Calls that are on their way are given up.
@@ -246,6 +241,14 @@ func (b *bed) until(t testing.TB, id string, so func(flows.Status) bool) flows.S
 // rests reports whether a run does not go on by itself.
 func rests(s flows.Status) bool { return s.State != flows.Running }
 
+// ends follows a run until it is over.
+func (b *bed) ends(t testing.TB, id string) flows.Status {
+	t.Helper()
+	b.until(t, id, func(s flows.Status) bool { return over(s.State) })
+	return b.rest(t, id)
+}
+
+// rest follows a run until it does not go on by itself, and returns it with its trace.
 func (b *bed) rest(t testing.TB, id string) flows.Status {
 	t.Helper()
 	b.until(t, id, rests)
@@ -254,4 +257,25 @@ func (b *bed) rest(t testing.TB, id string) flows.Status {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+// grep returns the file below a directory that contains a text, "" for none.
+func grep(t *testing.T, dir, text string) string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%q has %d files, %v", dir, len(list), err)
+	}
+	for _, e := range list {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte(text)) {
+			return e.Name()
+		}
+	}
+	return ""
 }

@@ -37,7 +37,7 @@ func Nodes() []flow.Node {
 		made(flow.Node{
 			ID: Summarize, Aliases: []string{"summarize"},
 			Description: "Have a model that the owner has declared summarize a text.",
-			Inputs: []flow.Port{piped("text", "what to summarize", true)},
+			Inputs:      []flow.Port{piped("text", "what to summarize", true)},
 			Params: []flow.Port{
 				text("model", "the file in models.d; else the owner's first", ""),
 				number("temperature", "how far the answer may stray", "", `,"minimum":0,"maximum":2`),
@@ -67,7 +67,8 @@ func Nodes() []flow.Node {
 			Outputs: []flow.Port{text("written", "the path", "")},
 		}),
 		made(flow.Node{
-			ID: Backoff, Description: "Wait, each time longer: for loops that try again.", Inputs: []flow.Port{},
+			ID: Backoff, Description: "Wait, each time longer: for loops that try again.",
+			Inputs: []flow.Port{number("waited", "seconds that it waited the time before", "", "")},
 			Params: []flow.Port{
 				number("seconds", "to wait the first time", "1", `,"minimum":0,"maximum":3600`),
 				number("factor", "by which it grows", "2", `,"minimum":1,"maximum":10`),
@@ -77,7 +78,7 @@ func Nodes() []flow.Node {
 		}),
 		made(flow.Node{
 			ID: Log, Description: "Write a line into the trace of the run.",
-			Inputs:  []flow.Port{piped("message", "the line; what is no text is written as JSON", true)},
+			Inputs:  []flow.Port{piped("message", "the line; what is no text is written as JSON", false)},
 			Params:  []flow.Port{},
 			Outputs: []flow.Port{text("logged", "the line", "")},
 		}),

@@ -139,6 +139,7 @@ func (c *Call) send(ctx context.Context, t Target) (reply.Reply, error) {
 	}
 	for {
 		result, parked, err := c.converse(ctx, up, t, call)
+		c.sent(err)
 		if err != nil {
 			return reply.Reply{}, back.heard(err)
 		}
@@ -163,5 +164,12 @@ func (c *Call) send(ctx context.Context, t Target) (reply.Reply, error) {
 		if call.Params, err = c.round(ctx, up, call.Params, asked); err != nil {
 			return c.refusal(t, err)
 		}
+	}
+}
+
+// sent notes that the server has had the request, or may have had it.
+func (c *Call) sent(err error) {
+	if gone, ok := errors.AsType[*protocol.Gone](err); c.Step != nil && (!ok || gone.Sent) {
+		c.Step.Sent = true
 	}
 }

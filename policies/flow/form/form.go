@@ -1,0 +1,58 @@
+// Package form reads flows from the three forms in which people and planners write them: JSON, HCL, and a line of a
+// command line. What comes out has a place for each step, edge and mistake.
+package form
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/pfar/pfar/policies/flow"
+)
+
+// Source is a flow as it came, with what goes over it.
+type Source struct {
+	Name  string   // "": it is of a command line
+	Form  string   // JSON, HCL or Line
+	Text  string   // the flow
+	Flags []string // --NAME VALUE or --NAME=VALUE, over what Text says
+	Input *string  // standard input, for the first step; nil: none
+}
+
+// Read reads a flow, lays the flags over it, feeds standard input to its first step, and connects what a pipe connects
+// (see Wire). It returns all mistakes that it finds, in the order of their places. A flow with mistakes has what could
+// be read: if it has steps, check.Check finds the other mistakes.
+func Read(s Source, nodes flow.Nodes) (flow.Flow, []flow.Problem) {
+	nodes = flow.Remember(nodes)
+	d := &decoder{form: s.Form}
+	d.flow.Name = s.Name
+	linked := false // each step to the next
+	switch {
+	case len(s.Text) > MaxText:
+		d.problem(flow.At{}, "", fmt.Sprintf("the flow has %d bytes, and may have %d", len(s.Text), MaxText), "Split it.")
+	case !utf8.ValidString(s.Text):
+		d.problem(flow.At{}, "", "the flow is not UTF-8", "Save it as UTF-8.")
+	case s.Form == JSON:
+		jsonReader{reader{d}}.read(s.Text)
+	case s.Form == HCL:
+		hclReader{reader{d}}.read(s.Name, s.Text)
+	case s.Form == Line:
+		(&lineReader{d, nodes, map[string]bool{}}).read(s.Text)
+		linked = true
+	default:
+		d.problem(flow.At{}, "", "no such form: "+quote(s.Form), "Write json, hcl or line.")
+	}
+	if len(d.flow.Steps) > 0 {
+		o := overlay{d, nodes}
+		o.flags(s.Flags)
+		if s.Input != nil {
+			o.feed(*s.Input)
+		}
+		Wire(&d.flow, nodes, linked)
+	}
+	slices.SortStableFunc(d.problems, func(a, b flow.Problem) int {
+		return cmp.Or(a.At.Line-b.At.Line, a.At.Column-b.At.Column)
+	})
+	return d.flow, d.problems
+}
