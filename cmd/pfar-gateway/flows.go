@@ -12,7 +12,8 @@ import (
 func (g *gateway) openFlows(dir string, calls *call.Calls) (*flowdesk.Desk, error) {
 	nodes := &native.Nodes{
 		Files:  &native.Files{Dir: filepath.Join(dir, "flows"), DB: g.state, Limits: native.DefaultFileLimits()},
+		Models: g.models,
 		Picker: []string{"/proc/self/exe", native.PickVerb}, Clock: calls.Clock, Log: g.log,
 	}
-	return flowdesk.Open(flowdesk.Parts{Calls: calls, DB: g.state, Nodes: nodes, Log: g.log})
+	return flowdesk.Open(flowdesk.Parts{Calls: calls, DB: g.state, Nodes: nodes, Models: g.models, Log: g.log})
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/failure"
@@ -130,6 +131,20 @@ func (n *None) Error() string {
 	return "no model may be asked for this: the owner can declare one with " + n.Write + " in models.d (pfar models)"
 }
 
+// Near returns the name of a model that nodes may ask for clients on the Unix socket alone: of this name, or with "" of
+// any. "" if there is none. Whoever begins a run for a client that is elsewhere asks for it: a run does not know where
+// its client is.
+func (m *Models) Near(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, one := range m.all {
+		if one.Nodes && one.Local && (name == "" || name == one.Name) {
+			return one.Name
+		}
+	}
+	return ""
+}
+
 // Item is a model as the gate judges a question to it by a step of a flow. "" is the first one that nodes may ask.
 func (m *Models) Item(name string) (enforce.Item, error) {
 	one, err := m.find(gate.ForNode, name)
@@ -172,7 +187,7 @@ func (m *Models) may(one *model, who enforce.Identity, p inspector.Prompt) error
 	switch {
 	case who.Client == "" || who.Person || who.Client == access.Operator:
 		return errors.New("the operator asks no model: name a declared client")
-	case one.Local && !strings.HasPrefix(who.Proof, "uid "):
+	case one.Local && !strings.HasPrefix(who.Proof, "uid ") && who.Proof != clients.FlowProof: // for runs see Near
 		return fmt.Errorf("the model %q may be asked on the Unix socket alone: local = false in its file lets clients "+
 			"with a token ask it", one.Name)
 	}

@@ -51,6 +51,7 @@ func nodeOf(r registry.Route) flow.Node {
 	_ = json.Unmarshal(r.Upstream.Agreed().Info, &agreed)
 	t := node.Tool{
 		Server: server.Name, Version: agreed.Version, Definition: r.Item.Raw, Pin: r.Item.Pin,
+		Read:        !r.Item.Strange(),
 		Description: server.Tools[r.Name].Description,
 	}
 	if err := r.Upstream.Granted(r.Name); err != nil {
