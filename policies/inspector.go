@@ -38,7 +38,7 @@ func (d *inspectorReader) read(f *block.Field) {
 
 // notice reads who is told that calls wait.
 func (d *inspectorReader) notice(f *block.Field) {
-	i := inspector.External{Notice: &inspector.Notice{}}
+	i := inspector.External{Role: inspector.Role{Notice: &inspector.Notice{}}}
 	if d.external(f, &i, d.ofNotice(&i)) {
 		d.policy.Notices = append(d.policy.Notices, i)
 	}

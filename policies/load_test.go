@@ -333,9 +333,9 @@ notice "chat" {
 `)
 	for i, want := range []inspector.External{
 		{Name: "phone", URL: "https://ntfy.example.com/topic", Key: "vault:ntfy", Timeout: 5 * time.Second,
-			Notice: &inspector.Notice{Format: inspector.Ntfy, Every: 30 * time.Second}},
+			Role: inspector.Role{Notice: &inspector.Notice{Format: inspector.Ntfy, Every: 30 * time.Second}}},
 		{Name: "chat", URL: "https://chat.lan/hooks/{key}", Key: "vault:chat", AllowPrivate: []string{"10.0.0.0/8"},
-			Notice: &inspector.Notice{}},
+			Role: inspector.Role{Notice: &inspector.Notice{}}},
 	} {
 		want, err := want.Declared()
 		if err != nil || len(p.Notices) != 2 || !reflect.DeepEqual(p.Notices[i], want) {

@@ -4,8 +4,8 @@
 // It is run as a unit: the listeners come by LISTEN_FDS, the plan by $CREDENTIALS_DIRECTORY, and news goes out by
 // NOTIFY_SOCKET (package units). When it has been idle it ends; the next connection has it started again.
 //
-// With --model it serves the gateway instead: it asks the model of one inspector, or sends notices, by the same rules
-// for the way out.
+// With --model it serves the gateway instead: it asks one model, as an inspector or for its words, or sends notices, by
+// the same rules for the way out.
 // With --refresh it serves no server: it refreshes one OAuth token set and ends, by the same rules for the way out.
 // With --login it obtains one.
 package main

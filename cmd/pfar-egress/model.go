@@ -27,7 +27,8 @@ import (
 	"github.com/pfar/pfar/units/question"
 )
 
-// model asks the one behind an API like OpenAI's for the gateway, which has neither its key nor a way out.
+// model asks the one behind an API like OpenAI's for the gateway, which has neither its key nor a way out: as an
+// inspector, or for the words of its answer. It also sends notices.
 type model struct {
 	inspector.External
 	key    string // "": the API wants none
@@ -82,9 +83,13 @@ func models(ctx context.Context, path string) error {
 		Parallel: e.Parallel, Timeout: e.Timeout, Answer: m.answer,
 		Failed: func(err error) { log.Warn("the model gives no answer", "inspector", e.Name, "error", err.Error()) },
 	}
-	if e.Notice != nil {
+	switch {
+	case e.Notice != nil:
 		server.Answer, server.Idle = m.tell, noticeIdle
 		server.Failed = func(err error) { log.Warn("a notice is not sent", "notice", e.Name, "error", err.Error()) }
+	case e.Chat != nil:
+		server.Answer = m.say
+		server.Failed = func(err error) { log.Warn("the model gives no answer", "model", e.Name, "error", err.Error()) }
 	}
 	return server.Serve(ctx, l)
 }
@@ -166,7 +171,7 @@ type chat struct {
 	Temperature float64           `json:"temperature"`
 	MaxTokens   int               `json:"max_tokens"`
 	Stream      bool              `json:"stream"`
-	Format      map[string]string `json:"response_format"`
+	Format      map[string]string `json:"response_format,omitempty"`
 }
 
 const maxTokens = 200
@@ -183,13 +188,25 @@ func (m *model) answer(ctx context.Context, asked []byte) ([]byte, error) {
 	if q.Version != 1 {
 		return nil, fmt.Errorf("asked in version %d, want 1", q.Version)
 	}
-	body, err := json.Marshal(m.chat(q))
-	if err != nil {
+	resp, text, err := m.complete(ctx, m.chat(q), maxAnswer)
+	switch {
+	case err != nil:
 		return nil, err
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("the API answers %d", resp.StatusCode)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(body))
+	return choice(text)
+}
+
+// complete asks the API, and returns the whole answer with its head. One of more bytes than most is an error.
+func (m *model) complete(ctx context.Context, c chat, most int64) (*http.Response, []byte, error) {
+	body, err := json.Marshal(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.Completions(), bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json")
@@ -198,20 +215,23 @@ func (m *model) answer(ctx context.Context, asked []byte) ([]byte, error) {
 	}
 	resp, err := m.client.Do(r)
 	if err != nil {
-		return nil, unquoted(err) // nor with the address, in which there may be more than a name
+		return nil, nil, unquoted(err) // nor with the address, in which there may be more than a name
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading the answer: %w", unquoted(err))
-	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("the API answers %d", resp.StatusCode)
-	case len(text) > maxAnswer:
-		return nil, fmt.Errorf("an answer of more than %d bytes", maxAnswer)
+		return nil, nil, fmt.Errorf("reading the answer: %w", unquoted(err))
+	case int64(len(text)) > most:
+		return nil, nil, fmt.Errorf("%w than %d bytes", errLarge, most)
 	}
-	return choice(text)
+	return resp, text, nil
 }
+
+var (
+	errLarge  = errors.New("an answer of more")
+	errLength = errors.New("the model did not come to an end: it has used all its tokens")
+)
 
 // chat is what is asked about a part. What cannot be seen of it is told: the fence takes it out.
 func (m *model) chat(q inspector.Question) chat {
@@ -257,6 +277,8 @@ func choice(b []byte) ([]byte, error) {
 	}
 	c := answer.Choices[0]
 	switch {
+	case c.Finish == "length":
+		return nil, errLength
 	case c.Finish != "stop":
 		return nil, fmt.Errorf("the model did not come to an end: %.50q", c.Finish)
 	case c.Message.Content == nil || c.Message.Refusal != "" || len(c.Message.Tools) > 2 && string(c.Message.Tools) != "null":

@@ -71,7 +71,7 @@ func toldBy(t *testing.T, m *model, waiting string) string {
 }
 
 func ofNotice(url, format string) inspector.External {
-	return inspector.External{Name: "phone", URL: url, Notice: &inspector.Notice{Format: format}}
+	return inspector.External{Name: "phone", URL: url, Role: inspector.Role{Notice: &inspector.Notice{Format: format}}}
 }
 
 // TestNotice: a webhook gets JSON, ntfy a message with a title, each with its key where that belongs.

@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
+	"github.com/pfar/pfar/cmd/pfar-gateway/models"
 	"github.com/pfar/pfar/cmd/pfar-gateway/notice"
 	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -32,7 +33,8 @@ func undecided(t *testing.T, log *slog.Logger) *gateway {
 	return &gateway{
 		point: point, approvals: point.Approvals, log: log,
 		others: others{
-			panel: new(inspect.Panel), teller: notice.New(t.TempDir(), log, notice.Wall()), signers: new(operator.Signers),
+			panel: new(inspect.Panel), teller: notice.New(t.TempDir(), log, notice.Wall()), models: new(models.Models),
+			signers: new(operator.Signers),
 		},
 		registry: registry.New(log, "test", registry.DefaultLimits()),
 	}

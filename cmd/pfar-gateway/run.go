@@ -25,6 +25,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/models"
 	"github.com/pfar/pfar/cmd/pfar-gateway/notice"
 	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
@@ -116,6 +117,7 @@ type others struct {
 	flows   *flowdesk.Desk
 	panel   *inspect.Panel
 	teller  *notice.Teller
+	models  *models.Models
 	signers *operator.Signers
 }
 
@@ -155,7 +157,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	g.audit = g.newAudit()
 	g.others = others{
 		panel: &inspect.Panel{Dir: o.inspect}, teller: notice.New(o.inspect, log, notice.Wall()),
-		signers: new(operator.Signers),
+		models: &models.Models{Dir: o.inspect, Vault: secrets}, signers: new(operator.Signers),
 	}
 	g.approvals.Console = g.signers
 	g.point = &enforce.Point{
@@ -190,7 +192,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	g.endpoint = serve.New(parts)
 	err = g.endpoint.Flow(func(calls *call.Calls) (serve.Flows, error) {
-		g.flows, err = openFlows(o.state, g.state, calls, g.log)
+		g.flows, err = openFlows(o.state, g.state, g.models, calls, g.log)
 		return g.flows, err
 	})
 	if err != nil {
@@ -367,6 +369,7 @@ func (g *gateway) decideBy(policy *gate.Policy, sandboxes *gate.Sandboxes) {
 		return
 	}
 	g.panel.Learn(policy.Inspectors)
+	g.models.Learn(policy.Models)
 	g.teller.Learn(policy.Notices)
 	g.registry.Relist()
 	g.point.Grants.Policy(policy.Digest)

@@ -24,8 +24,8 @@ const environmentHelp = `Variables that pfar and pfard read. The brackets contai
   PFAR_RUN_DIR      sockets; in memory [/run/pfar; $XDG_RUNTIME_DIR/pfar, else /dev/shm/pfar-UID]
   PFAR_STATE_DIR    token, logs, pins, sessions, audit, private homes, vault
                     [/var/lib/pfar; $XDG_STATE_HOME/pfar]
-  PFAR_CONFIG_DIR   declarations; clients.d, flows.d, policies.d, services.d, oauth.d and on-failure
-                    are beside it
+  PFAR_CONFIG_DIR   declarations; clients.d, flows.d, policies.d, models.d, services.d, oauth.d and
+                    on-failure are beside it
                     [/etc/pfar/mcp.d; $XDG_CONFIG_HOME/pfar/mcp.d]
   PFAR_SERVERS_DIR  programs installed for servers [servers in PFAR_STATE_DIR]
   HTTPS_PROXY       the HTTP proxy of your network, through which servers reach declared hosts;
@@ -101,13 +101,15 @@ func rootCommand(c *pfar) *cobra.Command {
 		)},
 		{"use", "Use:", []*cobra.Command{
 			toolsVerb{c}.toolsCommand(), toolsVerb{c}.describeCommand(), toolsVerb{c}.callCommand(), flowVerb{c}.flowCommand(),
+			askVerb{c}.askCommand(),
 			connectVerb{c}.connectCommand(), pinsVerb{c}.pinsCommand(), approvalsVerb{c}.approvalsCommand(),
 			consoleVerb{c}.consoleCommand(), operatorVerb{c}.operatorCommand(), messageVerb{c}.messageCommand(),
 			grantsVerb{c}.grantsCommand(), sessionsVerb{c}.sessionsCommand(), auditVerb{c}.auditCommand(),
 			installVerb{clientVerb{c}}.withInstall(),
 		}},
 		{"host", "Machine and secrets:", []*cobra.Command{
-			loginVerb{c}.loginCommand(), vaultVerb{c}.vaultCommand(), doctorVerb{c}.doctorCommand(),
+			loginVerb{c}.loginCommand(), vaultVerb{c}.vaultCommand(), modelsVerb{c}.modelsCommand(),
+			doctorVerb{c}.doctorCommand(),
 		}},
 		{"more", "More:", []*cobra.Command{versionVerb{c.streams}.versionCommand()}},
 	} {

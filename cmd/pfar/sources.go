@@ -28,6 +28,9 @@ func (s sources) services() string { return filepath.Join(filepath.Dir(s.policie
 func (s sources) known() catalog.Set { return catalog.Load(os.DirFS(s.services()), s.services()) }
 
 // providers is the directory of the owner's clients with OAuth providers.
+// models are the models that belong to the policies.
+func (s sources) models() string { return filepath.Join(filepath.Dir(s.policies), "models.d") }
+
 func (s sources) providers() string { return filepath.Join(filepath.Dir(s.policies), "oauth.d") }
 
 // located fills in what was not named: the directories of the pfard that runs, so that what is checked is what counts,

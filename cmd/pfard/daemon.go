@@ -176,8 +176,9 @@ func (d *daemon) tell() {
 func (d *daemon) reload() {
 	o := d.reader.known()
 	set := declaration.Load(declaration.Folders(d.reader.folder, d.options.folders()...), o)
-	policies := d.options.dirs.Policies()
-	files, diags := d.policy.read(policies, d.log, func(next *gate.Policy) error { return d.audit.policies(policies, next) })
+	dirs := d.options.dirs
+	recorded := func(next *gate.Policy) error { return d.audit.policies(dirs.Policies(), next) }
+	files, diags := d.policy.read(dirs, d.log, recorded)
 	diags = append(diags[:len(diags):len(diags)], d.inspectors.inspect()...)
 	d.reader.fileRoles = fileRoles{set.Of, set.Hidden}
 	d.reader.diagnostics = append(d.reader.describe(files, diags), d.reader.describe(set.Files, set.Diags)...)
@@ -282,7 +283,7 @@ func (d *daemon) report() control.Report {
 		Clients: dirs.Clients(), ClientFiles: d.clientele.known(), Policies: dirs.Policies(),
 		Endpoint: d.gateway.endpoint, TokenFile: dirs.Token(), Socket: dirs.Gateway(), Journal: !d.options.local,
 		Diagnostics: d.reader.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
-		Undeclared: control.Undeclared{Leftovers: d.leftovers.names},
+		Undeclared: control.Undeclared{Leftovers: d.leftovers.names, Models: d.inspectors.models()},
 	}
 	if d.gateway.down {
 		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.fleet.runner.Log(units.GatewayLog))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,20 +11,29 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/plan"
 )
 
-// declared are the inspectors and notices of the policy in force, and where they stand in the folder as it is now.
+// declared are the inspectors, notices and models of the policy in force, and where they stand in the folders as they
+// are now.
 func (p *policy) declared() ([]inspector.External, map[string]hcl.Range) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	places := map[string]hcl.Range{}
+	maps.Copy(places, p.models.places)
+	maps.Copy(places, p.places)
 	if p.current == nil {
-		return nil, p.places
+		return nil, places
 	}
-	return slices.Concat(p.current.Inspectors, p.current.Notices), p.places
+	list := slices.Concat(p.current.Inspectors, p.current.Notices)
+	for _, m := range p.current.Models {
+		list = append(list, m.External)
+	}
+	return list, places
 }
 
-// inspector is one of the policy in force, or a notice.
+// inspector is one of the policy in force, or a notice or a model.
 func (p *policy) inspector(name string) (inspector.External, error) {
 	list, _ := p.declared()
 	for _, e := range list {
@@ -40,7 +50,8 @@ type inspectorRunner interface {
 	Reinspect(name string)           // has the process that asks a model be another one
 }
 
-// inspectors has the inspectors of the policy in force run, and what sends its notices. It belongs to the loop.
+// inspectors has the inspectors of the policy in force run, what asks its models, and what sends its notices. It
+// belongs to the loop.
 type inspectors struct {
 	policy   *policy
 	delivery *delivery
@@ -103,12 +114,15 @@ func (i *inspectors) lacking() (notes []string) {
 	list, _ := i.policy.declared()
 	for _, e := range list {
 		if s := i.modelSecrets(e); len(s.Missing) > 0 {
-			kind, without := "inspector", "what it is to look at does not pass"
-			if e.Notice != nil {
-				kind, without = "notice", "it is not sent"
+			without := "what it is to look at does not pass"
+			switch {
+			case e.Notice != nil:
+				without = "it is not sent"
+			case e.Chat != nil:
+				without = "it cannot be asked"
 			}
 			why := strings.Join(s.Missing, "; ")
-			notes = append(notes, fmt.Sprintf("the %s %q has no key, and %s: %s", kind, e.Name, without, why))
+			notes = append(notes, fmt.Sprintf("the %s %q has no key, and %s: %s", e.Kind(), e.Name, without, why))
 		}
 	}
 	return notes
@@ -127,7 +141,7 @@ func (i *inspectors) rekey(key string) {
 	}
 }
 
-// askersWith are the inspectors and notices that use a key of the vault, in words.
+// askersWith are the inspectors, notices and models that use a key of the vault, in words.
 func (i *inspectors) askersWith(key string) (names []string) {
 	list, _ := i.policy.declared()
 	for _, e := range list {
@@ -175,4 +189,21 @@ func (i *inspectors) modelOf(name string) (units.Secrets, error) {
 		return units.Secrets{}, err
 	}
 	return i.giveModel(e), nil
+}
+
+// models are those of the policy in force, for people.
+func (i *inspectors) models() (list []control.Model) {
+	p := i.policy.inForce()
+	if p == nil {
+		return nil
+	}
+	for _, m := range p.Models {
+		one := control.Model{
+			Name: m.Name, Model: m.External.Model, Uses: m.Uses(), Audience: m.Audience.String(), Local: m.Local,
+			Key: m.Secret(), Missing: strings.Join(i.modelSecrets(m.External).Missing, "; "),
+		}
+		one.Host, _, _, _ = m.Egress() // it is declared, so there is one
+		list = append(list, one)
+	}
+	return list
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -32,32 +33,41 @@ type policy struct {
 
 	// Of the folder as it is now.
 	mark   string       // policies.Fingerprint; "": it has not been read
-	next   *gate.Policy // that it comes to; nil: it has mistakes
-	why    error        // why that one is not in force, though it has none: it cannot be recorded
+	next   *gate.Policy // that its last good version and the models come to; nil: there is none
+	why    error        // why that one is not in force: it cannot be recorded
 	files  map[string]*hcl.File
 	diags  hcl.Diagnostics
 	places map[string]hcl.Range // of inspectors and notices, by name
+	models models
 }
 
 func newPolicy() *policy { return &policy{open: os.DirFS, changed: make(chan struct{})} }
 
-// read takes the folder as it is now, and returns what is wrong with it. Another policy is in force when it has been
-// recorded: until then the one before stays, which is tried again with each call.
-func (p *policy) read(dir string, log *slog.Logger, record func(*gate.Policy) error) (map[string]*hcl.File, hcl.Diagnostics) {
+// read takes the folders of policies and of models as they are now, and returns what is wrong with them. Another policy
+// is in force when it has been recorded: until then the one before stays, which is tried again with each call.
+func (p *policy) read(
+	dirs control.Dirs, log *slog.Logger, record func(*gate.Policy) error,
+) (map[string]*hcl.File, hcl.Diagnostics) {
+	dir := dirs.Policies()
 	mark := policies.Fingerprint(p.open(dir)) // declarations change without it
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if mark != p.mark {
 		set := policies.Load(p.open(dir), dir)
-		p.mark, p.next, p.files, p.diags, p.places = mark, set.Policy, set.Files, set.Diags, set.Places
+		p.mark, p.files, p.diags, p.places = mark, set.Files, set.Diags, set.Places
+		p.models.under(set.Policy)
 	}
+	files, diags := p.models.read(p.open(dirs.Models()), dirs.Models(), p.places)
+	p.next = p.models.policy(log)
 	p.why = nil
 	if p.next != nil && (p.current == nil || p.next.Digest != p.current.Digest) {
 		if p.why = record(p.next); p.why == nil {
 			p.take(p.next, log)
 		}
 	}
-	return p.files, p.diags
+	files = maps.Clone(files)
+	maps.Copy(files, p.files)
+	return files, slices.Concat(p.diags, diags)
 }
 
 // take has those who ask be told another one.

@@ -53,7 +53,7 @@ func TestPolicyIsTold(t *testing.T) {
 	// read reads the folder, wants so many mistakes and notes, and returns what was told of it, which is at once.
 	read := func(mistakes int, note string, told bool) *gate.Policy {
 		t.Helper()
-		_, diags := d.policy.read(dirs.Policies(), d.log, func(*gate.Policy) error { return nil })
+		_, diags := d.policy.read(dirs, d.log, func(*gate.Policy) error { return nil })
 		if len(diags) != mistakes || strings.Join(d.policy.notes(dir), "; ") != note {
 			t.Errorf("%v, notes %q, want %d and %q", diags, d.policy.notes(dir), mistakes, note)
 		}

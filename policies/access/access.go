@@ -182,13 +182,17 @@ const Own = "pfar"
 // name has no dot. Every client has these nodes but those that its declaration hides.
 const OwnNodes = "pfar.flow"
 
+// isOwn reports whether a name is that of parts of pfar itself, which every client has unless its declaration hides
+// them: OwnNodes, and models (gate.ModelServer).
+func isOwn(name string) bool { return strings.HasPrefix(name, Own+".") }
+
 // Server reports whether the server is there for the client.
 func (r *Rights) Server(name string) bool {
-	switch name {
-	case Own:
+	switch {
+	case name == Own:
 		return r.connect
-	case OwnNodes:
-		return true
+	case isOwn(name):
+		return r.shape != ""
 	}
 	return r.every || r.servers[name]
 }
@@ -200,7 +204,7 @@ func (r *Rights) Tool(server, tool string) bool {
 	}
 	full, own := server+"."+tool, r.settings[server]
 	switch {
-	case server == Own, server == OwnNodes: // connect allows the first
+	case server == Own || isOwn(server): // allow is about servers
 		return !matches(r.hide, full)
 	case matches(r.hide, full), matches(own.Hide, tool):
 		return false

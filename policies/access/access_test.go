@@ -36,6 +36,11 @@ func TestTools(t *testing.T) {
 		{"not among the server's allowed", with(all, nil, nil, map[string]Server{"notion": {Allow: []string{"search"}}}), "notion", "delete", false},
 		{"allowed there, not above", with(all, []string{"github.*"}, nil, map[string]Server{"notion": {Allow: []string{"search"}}}), "notion", "search", false},
 
+		{"a hidden model", with(some, nil, []string{"pfar.model.*"}, nil), "pfar.model", "main", false},
+		{"a hidden part of pfar", with(all, nil, []string{"pfar.*"}, nil), "pfar.model", "main", false},
+		{"pfar's own tool is no part", some, "pfar", "connect", false},
+
+		{"a model", with(some, []string{"notion.search"}, nil, nil), "pfar.model", "main", true},
 		{"every server", all, "slack", "post", true},
 		{"a server that is named", some, "notion", "search", true},
 		{"another is hidden", with(some, nil, []string{"notion.delete*"}, nil), "notion", "search", true},
@@ -46,6 +51,9 @@ func TestTools(t *testing.T) {
 		if got := tt.client.Rights().Tool(tt.server, tt.tool); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
+	}
+	if new(Rights).Tool("pfar.model", "main") {
+		t.Error("rights that are none grant a model")
 	}
 	if new(Rights).Server("notion") || new(Rights).Tool("notion", "x") || new(Rights).All() {
 		t.Error("rights that are none grant something")

@@ -35,6 +35,26 @@ func Classes() []Class {
 	}
 }
 
+// OfStatus is the class of a response of HTTP that is no success (RFC 9110 section 15, RFC 6585).
+func OfStatus(status int) Class {
+	switch status {
+	case 401:
+		return Unauthorized
+	case 403, 407: // a proxy wants to know who asks
+		return Forbidden
+	case 404, 410:
+		return NotFound
+	case 429:
+		return RateLimited
+	case 408, 504: // the server, or one behind it, has not waited any longer
+		return Timeout
+	}
+	if status >= 500 && status < 600 {
+		return ServerError
+	}
+	return Schema // the request, or the answer, is not what the other side expects
+}
+
 // Passing reports whether the same request may succeed if it is sent again: nobody has to do anything first.
 func (c Class) Passing() bool {
 	switch c {

@@ -98,6 +98,9 @@ type Node struct {
 	Actions     []string `json:"actions"` // Default is the first
 	Pure        bool     `json:"pure"`    // its owner says that the same inputs give the same result
 
+	// Reviewed says that a person, or a digest that pfar ships, has accepted what is said of it: a planner may read that.
+	Reviewed bool `json:"reviewed,omitempty"`
+
 	// Open is of native nodes whose inputs are what a step says: each name in its Reads, and in its params each NAME that
 	// stands as {{NAME}} in a text, is an input that the step must be given.
 	Open bool `json:"open,omitempty"`

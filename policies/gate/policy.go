@@ -21,6 +21,7 @@ type Policy struct {
 	Words      []Word               `json:"words,omitempty"`      // of the folder of policies: about servers and services
 	Inspectors []inspector.External `json:"inspectors,omitempty"` // of the folder of policies, as Declared returns them
 	Notices    []inspector.External `json:"notices,omitempty"`    // likewise: who is told that calls wait
+	Models     []Model              `json:"models,omitempty"`     // of the folder models.d, by name
 	Relaxed    []Relaxation         `json:"relaxed,omitempty"`    // what it allows beyond what is shipped, for audit
 
 	tables map[string]*table // by profile; nil: not compiled

@@ -47,8 +47,8 @@ func (d *Direction) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// External is an inspector that the owner declares, a program or a model behind an API like OpenAI's; or a notice,
-// which reaches its host as a model does.
+// External is an inspector that the owner declares, a program or a model behind an API like OpenAI's; or, by its Role,
+// something else that is reached as such a model is.
 type External struct {
 	Name         string        `json:"name"`
 	Exec         []string      `json:"exec,omitempty"`          // program and arguments, run in a sandbox of its own without a network
@@ -59,21 +59,33 @@ type External struct {
 	Key          string        `json:"key,omitempty"`           // "vault:NAME": what URL wants as a bearer token; "": nothing
 	AllowPrivate []string      `json:"allow_private,omitempty"` // addresses and prefixes that the name in URL may lead to, though they are not public
 	Direction    Direction     `json:"direction"`
-	Chunk        int           `json:"chunk"`            // bytes of text that it is given at once
-	Overlap      int           `json:"overlap"`          // bytes that two chunks have in common
-	Size         int           `json:"size"`             // bytes of a text; of a longer one nothing is looked at, and the outcome is Missing
-	Parallel     int           `json:"parallel"`         // requests at once, of all inspections
-	Timeout      time.Duration `json:"timeout_ns"`       // of one inspection, waiting for others with it
-	Notice       *Notice       `json:"notice,omitempty"` // URL is told that calls wait; nil: it is an inspector
+	Chunk        int           `json:"chunk"`      // bytes of text that it is given at once
+	Overlap      int           `json:"overlap"`    // bytes that two chunks have in common
+	Size         int           `json:"size"`       // bytes of a text; a longer one is not looked at: the outcome is Missing
+	Parallel     int           `json:"parallel"`   // requests at once, of all inspections
+	Timeout      time.Duration `json:"timeout_ns"` // of one inspection, waiting for others with it
+	Role
+}
+
+// Role says what an External is that is no inspector. The zero value is that of an inspector; at most one is set.
+type Role struct {
+	Notice *Notice `json:"notice,omitempty"` // URL is told that calls wait
+	Chat   *Chat   `json:"chat,omitempty"`   // URL is the base address of a model that answers in words
+}
+
+// Kind is the word for what it is.
+func (r Role) Kind() string {
+	switch {
+	case r.Notice != nil:
+		return "notice"
+	case r.Chat != nil:
+		return "model"
+	}
+	return "inspector"
 }
 
 // String is what it is, and its name.
-func (e External) String() string {
-	if e.Notice != nil {
-		return "notice " + e.Name
-	}
-	return "inspector " + e.Name
-}
+func (e External) String() string { return e.Kind() + " " + e.Name }
 
 // Mistake is what is wrong with one attribute of an inspector.
 type Mistake struct {
@@ -114,6 +126,8 @@ func (e External) Declared() (External, error) {
 	switch {
 	case e.Notice != nil:
 		e.notice(bad)
+	case e.Chat != nil:
+		e.chat(bad)
 	case len(e.Exec) > 0 && e.URL != "":
 		defaults(&e.Chunk, modelChunk)
 		bad("url", "stands beside exec: want one of them")

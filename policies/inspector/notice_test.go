@@ -9,7 +9,7 @@ import (
 )
 
 func TestNoticeDeclared(t *testing.T) {
-	hook := External{Name: "phone", URL: "https://hooks.example.com/x", Notice: &Notice{}}
+	hook := External{Name: "phone", URL: "https://hooks.example.com/x", Role: Role{Notice: &Notice{}}}
 	e, err := hook.Declared()
 	if err != nil || e.Notice.Format != Webhook || e.Notice.Every != time.Minute || e.Timeout == 0 || e.Parallel != 1 {
 		t.Errorf("%+v, %+v, %v", e, e.Notice, err)

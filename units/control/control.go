@@ -262,6 +262,19 @@ type Report struct {
 type Undeclared struct {
 	Leftovers []string `json:"leftovers,omitempty"` // undeclared servers that left something behind
 	SetUps    []Flow   `json:"set_ups,omitempty"`   // that are under way, by server, without Page
+	Models    []Model  `json:"models,omitempty"`    // of the policy in force, by name
+}
+
+// Model is a model that the owner has declared for flows and pfar ask.
+type Model struct {
+	Name     string   `json:"name"`
+	Host     string   `json:"host"`  // that it is asked at
+	Model    string   `json:"model"` // the API's name for it
+	Uses     []string `json:"uses"`  // "plan", "answer", "nodes"
+	Audience string   `json:"audience"`
+	Local    bool     `json:"local"`             // clients on the Unix socket alone may ask it
+	Key      string   `json:"key,omitempty"`     // of the vault; "": it needs none
+	Missing  string   `json:"missing,omitempty"` // why there is no value of Key; "": there is
 }
 
 // Server is one server's state.

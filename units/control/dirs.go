@@ -147,6 +147,9 @@ func (d Dirs) OnFailure() string { return filepath.Join(filepath.Dir(d.Config), 
 // Policies is the directory of the owner's policies for the gate.
 func (d Dirs) Policies() string { return filepath.Join(filepath.Dir(d.Config), "policies.d") }
 
+// Models is the directory of the owner's models.
+func (d Dirs) Models() string { return filepath.Join(filepath.Dir(d.Config), "models.d") }
+
 // Services is the directory of the operator's entries of the catalogue.
 func (d Dirs) Services() string { return filepath.Join(filepath.Dir(d.Config), "services.d") }
 
@@ -175,6 +178,6 @@ func (d Dirs) Private(declarations string) []string {
 	})
 	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(),
 		d.Homes(), d.Kept(), d.Upgrades(), d.Flows(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"),
-		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Services(), d.OAuth(), d.FlowFiles(),
+		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Models(), d.Services(), d.OAuth(), d.FlowFiles(),
 		d.Token(), d.Undo(), d.Operators())
 }

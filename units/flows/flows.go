@@ -19,9 +19,15 @@ const (
 	Nodes  = "nodes"  // list what steps can call
 	List   = "list"   // list the client's runs
 	Of     = "show"   // show one run with its trace
+	Ask    = "ask"    // have a model write a flow
+	Word   = "word"   // have a model put the result of a run into words
 	Resume = "resume" // run on, after a step whose outcome is not known
 	Cancel = "cancel"
 )
+
+// NoModel is the status of HTTP with which the gateway answers Ask and Word where no model is declared for that: the
+// order needs what somebody else has to make (RFC 4918 section 11.4).
+const NoModel = 424
 
 // Order is what a client wants.
 type Order struct {
@@ -33,6 +39,11 @@ type Order struct {
 	Input *string  `json:"input,omitempty"` // standard input, for the first step; nil: none
 	Fresh bool     `json:"fresh,omitempty"` // each tool is called, also a pure one whose result is known
 	Run   string   `json:"run,omitempty"`   // id of a run
+	Words string   `json:"words,omitempty"` // of Ask: what a person asks for
+	Model string   `json:"model,omitempty"` // of Ask and Word: by name; "": the first that may
+
+	// Digest is of Run: that of the plan that was shown. Another one is not run. "": nothing was shown.
+	Digest string `json:"shown,omitempty"`
 
 	// Past is of Resume: done or again, what is to become of a step whose outcome is not known.
 	Past string `json:"past,omitempty"`
@@ -48,6 +59,28 @@ type Answer struct {
 	Runs     []Status       `json:"runs,omitempty"`
 	Run      *Status        `json:"run,omitempty"`
 	Digest   string         `json:"digest,omitempty"` // of the plan
+	Draft    *Draft         `json:"draft,omitempty"`  // of Ask
+	Worded   *Worded        `json:"worded,omitempty"` // of Word
+}
+
+// Draft is what a model has written: a flow, or an answer that needs none.
+type Draft struct {
+	Flow      json.RawMessage `json:"flow,omitempty"`      // in the form json; nil: there is none
+	Digest    string          `json:"digest,omitempty"`    // of its plan
+	Answer    string          `json:"answer,omitempty"`    // words that need no step
+	Reasoning string          `json:"reasoning,omitempty"` // the model's own
+	Model     string          `json:"model"`
+	Label     gate.Label      `json:"label"`              // of the session that has it
+	Repaired  bool            `json:"repaired,omitempty"` // the first had mistakes
+	LeftOut   int             `json:"left_out,omitempty"` // tools that the model was not told of
+}
+
+// Worded are the words of a model about the result of a run.
+type Worded struct {
+	Text  string     `json:"text,omitempty"`
+	Model string     `json:"model,omitempty"`
+	Label gate.Label `json:"label,omitzero"`
+	Why   string     `json:"why,omitempty"` // there are no words; "": there are
 }
 
 // Judged is a step of a plan as the gate judges it before the run: by the worst that the session may have seen by then.

@@ -56,8 +56,15 @@ type Ready struct {
 func (n *Nodes) List() []flow.Node {
 	list := native.Nodes()
 	for i := range list {
-		if asksModel(list[i].ID) && n.Models == nil {
-			list[i].Held = noModel.Error()
+		if !asksModel(list[i].ID) {
+			continue
+		}
+		err := noModel
+		if n.Models != nil {
+			_, err = n.Models.Item("")
+		}
+		if err != nil {
+			list[i].Held = err.Error()
 		}
 	}
 	return list

@@ -156,7 +156,8 @@ func (b *bench) tells(names ...string) {
 	var all []inspector.External
 	for _, name := range names {
 		e, err := inspector.External{
-			Name: name, URL: "https://" + name + ".example.com/x", Timeout: 5 * time.Minute, Notice: &inspector.Notice{},
+			Name: name, URL: "https://" + name + ".example.com/x", Timeout: 5 * time.Minute,
+			Role: inspector.Role{Notice: &inspector.Notice{}},
 		}.Declared()
 		if err != nil {
 			b.t.Fatal(err)

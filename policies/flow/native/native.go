@@ -90,7 +90,7 @@ func made(n flow.Node) flow.Node {
 	whole := n.Outputs[len(n.Outputs)-1]
 	whole.Name, whole.Description = n.ID, "the whole result"
 	n.Outputs = append(n.Outputs, whole)
-	n.Actions = []string{flow.Default, flow.Failed}
+	n.Actions, n.Reviewed = []string{flow.Default, flow.Failed}, true
 	if n.ID == LLM || n.ID == Summarize {
 		n.Actions = flow.Actions()
 	}

@@ -24,6 +24,7 @@ type Tool struct {
 	Ports       Ports    // the owner's
 
 	Pin  string // digest of the accepted definition; "": held
+	Read bool   // a person, or a digest that pfar ships, has accepted the definition
 	Held string // why nobody may call it; "": a client may
 	Pure bool   // the owner says that the same inputs give the same result
 }
@@ -62,7 +63,8 @@ func Of(t Tool) flow.Node {
 	definition := argument.Object(t.Definition)
 	n := flow.Node{
 		Server: t.Server, Version: t.Version, Pin: t.Pin, Held: t.Held, Description: t.Description, Pure: t.Pure,
-		Aliases: slices.Clone(t.Aliases), Inputs: []flow.Port{}, Params: []flow.Port{}, Actions: flow.Actions(),
+		Reviewed: t.Read,
+		Aliases:  slices.Clone(t.Aliases), Inputs: []flow.Port{}, Params: []flow.Port{}, Actions: flow.Actions(),
 	}
 	n.Tool, _ = argument.Unquoted(definition["name"])
 	name := toolname.Tool{Server: t.Server, Tool: n.Tool}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -21,7 +22,7 @@ const ReasonHeader = "X-Pfar-Reason"
 // OfResponse returns the fault that a response is whose status is no success. Of its body, excerpt is the beginning.
 // login is the server's name, by which its owner signs in; "": nobody can.
 func OfResponse(status int, header http.Header, excerpt []byte, login string, now time.Time) *Fault {
-	f := &Fault{Status: status, Class: classOf(status)}
+	f := &Fault{Status: status, Class: failure.OfStatus(status)}
 	if status == http.StatusTooManyRequests || spent(header) { // else a reset says nothing of this request
 		f.Retry = retryAfter(header, now)
 	}
@@ -50,24 +51,6 @@ func OfResponse(status int, header http.Header, excerpt []byte, login string, no
 		f.Detail += says + text
 	}
 	return f
-}
-
-func classOf(status int) Class {
-	switch {
-	case status == http.StatusUnauthorized:
-		return Unauthorized
-	case status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
-		return Forbidden
-	case status == http.StatusNotFound, status == http.StatusGone:
-		return NotFound
-	case status == http.StatusTooManyRequests:
-		return RateLimited
-	case status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout:
-		return Timeout
-	case status >= 500 && status < 600:
-		return ServerError
-	}
-	return Schema // the request, or the answer, is not what the other side expects
 }
 
 // classOfRefusal is the class of an answer of the egress bridge's.

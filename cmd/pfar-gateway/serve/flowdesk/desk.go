@@ -13,6 +13,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/consent"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/models"
 	"github.com/pfar/pfar/cmd/pfar-gateway/native"
 	"github.com/pfar/pfar/cmd/pfar-gateway/reuse"
 	"github.com/pfar/pfar/cmd/pfar-gateway/runs"
@@ -26,6 +27,7 @@ import (
 type Desk struct {
 	calls    *call.Calls
 	nodes    *native.Nodes
+	models   *models.Models
 	consents consent.Store
 	runner   *runs.Runner
 	results  *reuse.Store // of pure tools
@@ -37,16 +39,17 @@ type Desk struct {
 
 // Parts are those of a Desk.
 type Parts struct {
-	Calls *call.Calls
-	DB    *state.DB
-	Nodes *native.Nodes
-	Log   *slog.Logger
+	Calls  *call.Calls
+	DB     *state.DB
+	Nodes  *native.Nodes
+	Models *models.Models // that plan, and put results into words; nil: none are declared
+	Log    *slog.Logger
 }
 
 // Open opens the desk, and the runs of the gateway before. No run goes on before Start.
 func Open(p Parts) (*Desk, error) {
 	d := &Desk{
-		calls: p.Calls, nodes: p.Nodes, log: p.Log, begun: p.Calls.Clock.Now(),
+		calls: p.Calls, nodes: p.Nodes, models: p.Models, log: p.Log, begun: p.Calls.Clock.Now(),
 		consents: consent.Store{DB: p.DB, Now: time.Now, Recent: new(consent.Recent)},
 		results:  reuse.New(reuse.DefaultLimits(), p.Calls.Clock.Now),
 		asked:    asked{of: make(map[string]question)},

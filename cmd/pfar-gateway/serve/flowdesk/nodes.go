@@ -59,6 +59,7 @@ func nodeOf(r registry.Route) flow.Node {
 	own := server.Tools[r.Name]
 	t := node.Tool{
 		Server: server.Name, Version: agreed.Version, Definition: r.Item.Raw, Pin: r.Item.Pin, Pure: r.Item.Pure,
+		Read:        !r.Item.Strange(),
 		Description: own.Description, Aliases: slices.Clone(own.Aliases),
 		Ports: node.Ports{Inputs: own.Inputs, Params: own.Params, Outputs: own.Outputs},
 	}

@@ -38,6 +38,10 @@ func (x *exchange) answer() {
 	switch x.order.Verb {
 	case flows.Check, flows.Show, flows.Run:
 		x.flow()
+	case flows.Ask:
+		x.ask()
+	case flows.Word:
+		x.word()
 	case flows.Nodes:
 		if x.runsNothing() {
 			return
@@ -78,7 +82,7 @@ func (x *exchange) answer() {
 }
 
 var verbs = strings.Join([]string{flows.Check, flows.Show, flows.Run, flows.Nodes, flows.List, flows.Of, flows.Resume,
-	flows.Cancel}, ", ")
+	flows.Cancel, flows.Ask, flows.Word}, ", ")
 
 // runsNothing refuses an order of the operator's that is a client's.
 func (x *exchange) runsNothing() bool {
@@ -170,19 +174,17 @@ func (x *exchange) flow() {
 		x.refuse(err)
 		return
 	}
-	nodes := x.catalogue(&x.caller)
-	f, problems := form.Read(form.Source{
-		Name: o.Name, Form: o.Form, Text: o.Text, Flags: o.Flags, Input: o.Input,
-	}, nodes)
-	if !named(f.Name) { // a file may name itself
-		problems = append(problems, flow.Problem{Text: "the name that the flow gives itself is none", Advice: nameAdvice})
-	}
-	f.Fresh = f.Fresh || o.Fresh
-	var plan *flow.Plan
-	if len(f.Steps) > 0 {
-		var more []flow.Problem
-		plan, more = check.Check(f, nodes)
-		problems = append(problems, more...)
+	src := form.Source{Name: o.Name, Form: o.Form, Text: o.Text, Flags: o.Flags, Input: o.Input}
+	plan, problems := read(src, x.catalogue(&x.caller), o.Fresh)
+	switch {
+	case len(problems) > 0 || plan == nil:
+	case o.Digest != "" && o.Digest != plan.Digest:
+		problems = []flow.Problem{{
+			Text:   "the plan is not the one that was shown: a tool, or what the client may use, has changed",
+			Advice: "Look at it again.",
+		}}
+	default:
+		problems = x.distant(plan)
 	}
 	if len(problems) > 0 || plan == nil {
 		x.send(flows.Answer{Problems: problems})
@@ -196,18 +198,35 @@ func (x *exchange) flow() {
 	x.judge(plan, who, a)
 }
 
-// judge has the gate judge a plan, and begins the run of one that may begin.
-func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) {
+// read reads a flow and checks it, with the nodes that its client may use. The plan is nil if there are problems.
+func read(src form.Source, nodes flow.Nodes, fresh bool) (plan *flow.Plan, problems []flow.Problem) {
+	f, problems := form.Read(src, nodes)
+	f.Fresh = f.Fresh || fresh
+	if !named(f.Name) { // a file may name itself
+		problems = append(problems, flow.Problem{Text: "the name that the flow gives itself is none", Advice: nameAdvice})
+	}
+	if len(f.Steps) > 0 {
+		var more []flow.Problem
+		plan, more = check.Check(f, nodes)
+		problems = append(problems, more...)
+	}
+	if len(problems) > 0 {
+		plan = nil
+	}
+	return plan, problems
+}
+
+// judged has the gate judge a plan, and adds to an answer how: with problems it cannot run. It returns the label of the
+// session.
+func (x *exchange) judged(plan *flow.Plan, who enforce.Identity, a *flows.Answer) (gate.Label, error) {
 	floor, err := x.calls.Gate.Sessions.Label(who.Client, who.Handle)
 	if err != nil {
-		x.refuse(fmt.Errorf("the client's session: %w", err))
-		return
+		return floor, fmt.Errorf("the client's session: %w", err)
 	}
 	judged, err := x.plan(&x.caller, who, plan, floor)
 	if wrong, is := errors.AsType[*stepError](err); is {
 		a.Problems = []flow.Problem{{Step: wrong.step, Text: wrong.err.Error()}}
-		x.send(a)
-		return
+		return floor, nil
 	}
 	folded := x.plans().Fold(x.r.Context(), who, judged)
 	a.Steps = stepsOf(plan, &folded)
@@ -216,6 +235,16 @@ func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) 
 		if x.order.Verb == flows.Run { // it is recorded, as a run that did not begin
 			a.Problems[0].Advice = "pfar explain " + x.plans().Refuse(&folded).Call
 		}
+	}
+	return floor, nil
+}
+
+// judge has the gate judge a plan, and begins the run of one that may begin.
+func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) {
+	floor, err := x.judged(plan, who, &a)
+	if err != nil {
+		x.refuse(err)
+		return
 	}
 	if x.order.Verb == flows.Show || len(a.Problems) > 0 {
 		x.send(a)

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/flows"
+)
+
+const askHelp = `Have a model write a plan for TEXT, show it whole, and carry it out after your yes. Another question
+to a model then puts the result into words.
+
+The model that plans reads TEXT, and descriptions of tools that you or pfar have accepted; it never sees a
+result. The plan is data: its steps call what it says and nothing else, and each call passes the gate. The
+model that words the answer reads the result between marks, and can call nothing. If the result is more
+secret than that model may see, pfar prints it without words of the model.
+
+pfar asks as a declared client ("default" if you name none), never as the operator. With --yes pfar does
+not ask you, and still waits where the gate asks. With --from the first step gets the text of a file, which
+no planner sees. "pfar models" lists the models; pfar-models(5) says how to declare one.`
+
+// askVerb has a model plan what a person asks for.
+type askVerb struct{ *pfar }
+
+// askFlags are those of pfar ask.
+type askFlags struct {
+	yes, planOnly bool
+	from, model   string
+}
+
+func (c askVerb) askCommand() *cobra.Command {
+	var f askFlags
+	cmd := c.outputFlag(&cobra.Command{
+		Use:   "ask TEXT",
+		Short: "Ask in words: a model plans, you agree, pfar carries it out",
+		Long:  askHelp,
+		Example: example(`pfar ask "what is new in the issues of acme/site?"`,
+			`pfar ask "summarize this and post it to #team" --from notes.txt --client desk`,
+			`pfar ask "close issue 7" --plan-only --json`),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0], f) },
+	})
+	flags := cmd.Flags()
+	flags.BoolVar(&f.yes, "yes", false, "carry out the plan without asking; the gate may still ask")
+	flags.BoolVar(&f.planOnly, "plan-only", false, "print the plan and carry nothing out")
+	flags.StringVar(&f.from, "from", "", "`FILE` whose text the first step gets; - for standard input")
+	flags.StringVar(&f.model, "model", "", "`NAME` of the model that plans")
+	c.persona.flags(flags)
+	return cmd
+}
+
+// inquiry is all that has come of it, for programs.
+type inquiry struct {
+	Draft  *flows.Draft   `json:"draft"`
+	Steps  []flows.Judged `json:"steps,omitempty"`
+	Run    *flows.Status  `json:"run,omitempty"`
+	Worded *flows.Worded  `json:"worded,omitempty"`
+}
+
+const (
+	maxAsked = 16 << 10 // bytes of a question
+	maxGiven = 1 << 20  // bytes of a file for the first step
+)
+
+func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
+	words = strings.TrimSpace(words)
+	switch {
+	case words == "" || len(words) > maxAsked || !utf8.ValidString(words):
+		return usage("TEXT has %d bytes: want 1 to %d of UTF-8", len(words), maxAsked)
+	case !f.yes && !f.planOnly:
+		if err := c.canAsk(false, "--plan-only"); err != nil {
+			return err
+		}
+	}
+	input, err := c.given(ctx, f.from)
+	if err != nil {
+		return err
+	}
+	orders := flowOrders(c)
+	answer, err := orders.one(ctx, flows.Order{Verb: flows.Ask, Words: words, Model: f.model, Input: input})
+	if err != nil {
+		return err
+	}
+	all := inquiry{Draft: answer.Draft, Steps: answer.Steps}
+	switch d := answer.Draft; {
+	case len(answer.Problems) > 0:
+		return c.unplanned(answer)
+	case d == nil || d.Flow == nil && d.Answer == "":
+		return errors.New("the gateway gave no plan")
+	case d.Flow == nil:
+		if c.json() {
+			return c.printJSON(all)
+		}
+		fmt.Fprintln(c.stdout, escape(d.Answer, keepLines))
+		return nil
+	case f.planOnly && c.json():
+		return c.printJSON(all)
+	case f.planOnly:
+		c.show(c.stdout, answer)
+		return nil
+	}
+	show := func(w io.Writer) { c.show(w, answer) }
+	if err := c.ask(ctx, f.yes, "Carry it out?", show); err != nil {
+		return err
+	}
+	order := flows.Order{
+		Verb: flows.Run, Form: "json", Text: string(answer.Draft.Flow), Digest: answer.Draft.Digest, Input: input,
+	}
+	if all.Run, err = c.follow(ctx, orders, order); err != nil {
+		return err
+	}
+	return c.word(ctx, orders, words, all)
+}
+
+// given reads the file for the first step; nil: there is none.
+func (c askVerb) given(ctx context.Context, file string) (*string, error) {
+	if file == "" {
+		return nil, nil
+	}
+	b, err := interruptible(ctx, func() ([]byte, error) {
+		in, done, err := c.input(file)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		return io.ReadAll(io.LimitReader(in, maxGiven+1))
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the text for the first step: %w", err)
+	case len(b) > maxGiven || !utf8.Valid(b):
+		return nil, usage("%q is no text of at most %d KiB in UTF-8", file, maxGiven>>10)
+	}
+	text := string(b)
+	return &text, nil
+}
+
+// unplanned says why there is no plan.
+func (c askVerb) unplanned(a flows.Answer) error {
+	var lines []string
+	for _, p := range a.Problems {
+		line := visible.Reveal(p.Text)
+		if p.Step != "" {
+			line = "step " + visible.Reveal(p.Step) + ": " + line
+		}
+		lines = append(lines, line)
+	}
+	model := ""
+	if a.Draft != nil {
+		model = " " + a.Draft.Model
+	}
+	return fail(exitFailed, "the model%s has written no plan that can run:\n  %s", model, strings.Join(lines, "\n  ")).
+		withHint("say it in other words, or write the flow yourself: pfar flow --help")
+}
+
+// show prints a plan whole: what the model says of it, each step with all that is known of its call and the gate's
+// verdict, and how the steps follow.
+func (c askVerb) show(w io.Writer, a flows.Answer) {
+	d := a.Draft
+	fmt.Fprintf(w, "A plan by the model %s:\n", visible.Reveal(d.Model))
+	for line := range strings.Lines(d.Reasoning) {
+		fmt.Fprintf(w, "| %s\n", visible.Reveal(strings.TrimRight(line, "\r\n")))
+	}
+	for i, s := range a.Steps {
+		fmt.Fprintf(w, "\n%d. %s calls %s\n", i+1, visible.Reveal(s.Step), visible.Reveal(s.Node))
+		var arguments map[string]json.RawMessage
+		_ = json.Unmarshal(s.Arguments, &arguments) // an object, or none
+		for _, name := range slices.Sorted(maps.Keys(arguments)) {
+			fmt.Fprintf(w, "     %s = %s\n", visible.Reveal(name), visible.Reveal(string(arguments[name])))
+		}
+		for _, name := range s.From {
+			fmt.Fprintf(w, "     %s comes from an earlier step\n", visible.Reveal(name))
+		}
+		fmt.Fprintf(w, "   %s: %s\n", c.verdict(w, s.Verdict), visible.Reveal(s.Reason))
+		fmt.Fprintf(w, "   who sees it: %s; effect: %s; the session has seen at worst: %s\n",
+			s.Facts.Audience, s.Facts.Effect, s.Label)
+	}
+	c.showEdges(w, d.Flow)
+	if d.LeftOut > 0 {
+		fmt.Fprintf(w, "\nThe model was not told of %d tools whose definitions nobody has accepted: pfar pins\n", d.LeftOut)
+	}
+}
+
+// showEdges prints how steps follow each other, if that is not one after the other, and where values come from.
+func (c askVerb) showEdges(w io.Writer, flow json.RawMessage) {
+	var f struct {
+		Edges []struct {
+			From   string `json:"from"`
+			To     string `json:"to"`
+			Action string `json:"action"`
+		} `json:"edges"`
+		Mappings json.RawMessage `json:"mappings"`
+	}
+	if json.Unmarshal(flow, &f) != nil {
+		return
+	}
+	if len(f.Edges) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, e := range f.Edges {
+		if e.Action == "" {
+			e.Action = "default"
+		}
+		fmt.Fprintf(w, "After %s, on %s: %s\n", visible.Reveal(e.From), visible.Reveal(e.Action), visible.Reveal(e.To))
+	}
+	if len(f.Mappings) > 0 && string(f.Mappings) != "{}" {
+		fmt.Fprintf(w, "\nMappings: %s\n", visible.Reveal(string(f.Mappings)))
+	}
+}
+
+func (c askVerb) verdict(w io.Writer, v gate.Verdict) string {
+	colour := map[gate.Verdict]string{gate.Deny: red, gate.Ask: yellow}[v]
+	if colour == "" {
+		return v.String()
+	}
+	return c.paint(w, colour, v.String())
+}
+
+// follow runs a plan and tells how it goes, until the run is over. A run that waits goes on waiting.
+func (c askVerb) follow(ctx context.Context, orders flowOrders, order flows.Order) (*flows.Status, error) {
+	var last *flows.Status
+	told := carriedOut{askVerb: c}
+	err := orders.each(ctx, order, func(a flows.Answer) error {
+		if len(a.Problems) > 0 {
+			return c.unplanned(flows.Answer{Problems: a.Problems})
+		}
+		if a.Run != nil {
+			last = a.Run
+			told.tell(a.Run)
+		}
+		return nil
+	})
+	switch {
+	case err != nil && last != nil && ctx.Err() != nil:
+		c.hintAt("the run goes on: pfar flow show " + last.ID + "; to end it: pfar flow cancel " + last.ID)
+		return nil, err
+	case err != nil:
+		return nil, err
+	case last == nil:
+		return nil, errors.New("the gateway has not told what has become of the run")
+	}
+	return last, nil
+}
+
+// carriedOut tells people how the run of a plan goes.
+type carriedOut struct {
+	askVerb
+	steps int    // that were told
+	waits string // id of the approval that was told
+}
+
+func (p *carriedOut) tell(s *flows.Status) {
+	if p.json() {
+		return
+	}
+	for ; p.steps < s.Dropped+len(s.Trace); p.steps++ {
+		at := p.steps - s.Dropped
+		if at < 0 {
+			continue
+		}
+		name, node, action := s.Trace[at].Step, s.Trace[at].Node, s.Trace[at].Action
+		fmt.Fprintf(p.stderr, "%s: %s, %s\n", visible.Reveal(name), visible.Reveal(node), visible.Reveal(action))
+	}
+	if s.State == flows.Waiting && s.Approval != p.waits {
+		p.waits = s.Approval
+		fmt.Fprintf(p.stderr, "waits for an approval: pfar approvals show %s\n", escape(s.Approval, oneLine))
+	}
+}
+
+// word has the result of a run put into words, and prints it.
+func (c askVerb) word(ctx context.Context, orders flowOrders, words string, all inquiry) error {
+	run := all.Run
+	if run.State != flows.Done {
+		return c.undone(all)
+	}
+	if len(run.Result) > 0 {
+		answer, err := orders.one(ctx, flows.Order{Verb: flows.Word, Run: run.ID, Words: words})
+		if err != nil {
+			answer.Worded = &flows.Worded{Why: err.Error()}
+		}
+		all.Worded = answer.Worded
+	}
+	if c.json() {
+		return c.printJSON(all)
+	}
+	switch w := all.Worded; {
+	case w == nil:
+		fmt.Fprintln(c.stderr, "done; there is no result")
+	case w.Text != "":
+		fmt.Fprintln(c.stdout, escape(w.Text, keepLines))
+	default:
+		fmt.Fprintf(c.stderr, "No model has put the result into words: %s. This is the result itself:\n",
+			strings.TrimSuffix(escape(w.Why, oneLine), "."))
+		return c.printRaw(run.Result)
+	}
+	return nil
+}
+
+// printRaw prints the result of a last step: a tool's, or the value of a native node.
+func (c askVerb) printRaw(raw json.RawMessage) error {
+	var r result
+	var text string
+	switch {
+	case json.Unmarshal(raw, &text) == nil:
+		fmt.Fprintln(c.stdout, escape(text, keepLines))
+		return nil
+	case json.Unmarshal(raw, &r) == nil && len(r.Content)+len(r.Structured) > 0:
+		return printText(c.stdout, r, isTerminal(c.stdout))
+	}
+	_, err := fmt.Fprintln(c.stdout, string(escapeJSON(raw)))
+	return err
+}
+
+// undone is the error of a run that has not come to its end.
+func (c askVerb) undone(all inquiry) error {
+	run := all.Run
+	if c.json() {
+		if err := c.printJSON(all); err != nil {
+			return err
+		}
+	}
+	code := exitFailed
+	if n := len(run.Trace); n > 0 && run.State == flows.Failed {
+		if last := run.Trace[n-1]; last.Class != "" {
+			code = exitOf(last.Class)
+		} else if last.Verdict == gate.Deny {
+			code = exitDenied
+		}
+	}
+	return fail(code, "the run is %s: %s", run.State, escape(run.Reason, oneLine)).withHint("pfar flow show %s", run.ID)
+}
