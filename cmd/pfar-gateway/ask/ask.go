@@ -28,8 +28,9 @@ type Request struct {
 	Nodes []flow.Node // that the client may use
 	Model string      // by name; "": the first that may write plans
 
-	// Read reads and checks a flow in JSON, as it is read again when it is run.
-	Read func(text string) (*flow.Plan, []flow.Problem)
+	// Read reads and checks a flow in JSON whose nodes are among these. What it finds wrong goes to the model, so that it
+	// is given no node but those that the model may read of.
+	Read func(nodes []flow.Node, text string) (*flow.Plan, []flow.Problem)
 }
 
 // asks puts one question without waiting for a person. Not being let to ask is a *Refused.

@@ -116,7 +116,7 @@ func tools() []flow.Node {
 
 // request is one for these words. Its reader knows flows of steps by name.
 func request(words string, nodes []flow.Node) Request {
-	read := func(text string) (*flow.Plan, []flow.Problem) {
+	read := func(nodes []flow.Node, text string) (*flow.Plan, []flow.Problem) {
 		var f struct {
 			Nodes    []struct{ ID, Node string } `json:"nodes"`
 			Metadata flow.Metadata               `json:"metadata"`

@@ -26,7 +26,7 @@ const (
 type planned struct {
 	words, model string
 	offered      []flow.Node // that the model was shown
-	read         func(text string) (*flow.Plan, []flow.Problem)
+	read         func(nodes []flow.Node, text string) (*flow.Plan, []flow.Problem)
 }
 
 // take reads an answer into a draft, and returns what is wrong with it.
@@ -66,7 +66,7 @@ func (p *planned) take(text string, draft *flows.Draft) []flow.Problem {
 	if err != nil {
 		return []flow.Problem{{Text: "the plan is no JSON", Advice: "Write it again."}}
 	}
-	plan, problems := p.read(string(whole))
+	plan, problems := p.read(p.offered, string(whole))
 	if len(problems) == 0 && plan == nil {
 		problems = []flow.Problem{{Text: "the plan cannot be read", Advice: "Write it again."}}
 	}

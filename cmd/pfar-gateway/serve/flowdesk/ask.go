@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/flow/form"
 	"github.com/pfar/pfar/policies/flow/native"
+	"github.com/pfar/pfar/policies/flow/node"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/flows"
 )
@@ -35,8 +36,8 @@ func (x *exchange) ask() {
 	nodes := x.catalogue(&x.caller)
 	draft, problems, err := x.planners().Draft(x.r.Context(), ask.Request{
 		Who: who, Words: o.Words, Input: o.Input != nil, Nodes: nodes.All(), Model: o.Model,
-		Read: func(text string) (*flow.Plan, []flow.Problem) {
-			return read(form.Source{Form: form.JSON, Text: text, Input: o.Input}, nodes, false)
+		Read: func(offered []flow.Node, text string) (*flow.Plan, []flow.Problem) {
+			return read(form.Source{Form: form.JSON, Text: text, Input: o.Input}, node.New(offered, nil), false)
 		},
 	})
 	if err != nil {
@@ -118,7 +119,11 @@ func (x *exchange) distant(p *flow.Plan) (problems []flow.Problem) {
 		if s.Node.Server != "" || s.Node.ID != native.LLM && s.Node.ID != native.Summarize {
 			continue
 		}
-		if name := x.models.Near(modelOf(s.Params["model"])); name != "" {
+		named := modelOf(s.Params["model"])
+		if _, stored := s.Reads["model"]; stored { // the run's store names one
+			named = ""
+		}
+		if name := x.models.Near(named); name != "" {
 			problems = append(problems, flow.Problem{
 				At: s.At, Step: s.ID, Text: fmt.Sprintf("the model %q may be asked on the Unix socket alone", name),
 				Advice: "Write local = false into its file in models.d.",

@@ -21,6 +21,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/consent"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/models"
 	"github.com/pfar/pfar/cmd/pfar-gateway/native"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -57,6 +58,7 @@ type bench struct {
 	consents consent.Store
 	records  *records
 	desk     *flowdesk.Desk
+	models   *models.Models
 	srv      *serve.Server
 	addr     string
 	socket   string
@@ -120,13 +122,15 @@ func (b *bench) start(t testing.TB) {
 		Limits: serve.DefaultLimits(),
 	})
 	err := b.srv.Flow(func(calls *call.Calls) (serve.Flows, error) {
+		b.models = new(models.Models)
 		nodes := &native.Nodes{
+			Models: b.models,
 			Files:  &native.Files{Dir: b.files, DB: b.consents.DB, Limits: native.DefaultFileLimits()},
 			Picker: []string{os.Args[0], native.PickVerb}, Clock: calls.Clock, Log: slog.New(slog.DiscardHandler),
 		}
 		var err error
 		b.desk, err = flowdesk.Open(flowdesk.Parts{
-			Calls: calls, DB: b.consents.DB, Nodes: nodes, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Calls: calls, DB: b.consents.DB, Nodes: nodes, Models: b.models, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		})
 		return b.desk, err
 	})
