@@ -240,6 +240,7 @@ bench: $(SERVERS)/.installed $(CLIENTS)/.installed
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkBrokered$$' -benchtime 2s ./cmd/pfar-egress
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkMany$$' -benchtime 2s ./cmd/pfar-generator
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkGate(Granted)?$$' -benchtime 2s ./cmd/pfar-gateway/enforce
+	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkWaiting$$' -benchtime 1x ./cmd/pfar-gateway/runs
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkSearchOfMany$$' -benchtime 2s ./cmd/pfar-gateway/serve
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkFlood$$' -benchtime 2s ./cmd/pfar-console
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkKeepWrite$$' -benchtime 2s ./cmd/pfar-sandbox/undo

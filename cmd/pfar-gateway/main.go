@@ -16,6 +16,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/native"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/migrate"
@@ -42,6 +43,9 @@ token as the credential "token" ($CREDENTIALS_DIRECTORY).
 `
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == native.PickVerb { // by the gateway, for a node of flows
+		os.Exit(native.RunPick(os.Stdin, os.Stdout))
+	}
 	flag.Usage = func() { fmt.Fprint(os.Stderr, usage) }
 	var o options
 	flag.StringVar(&o.tokenFile, "token-file", "", "")

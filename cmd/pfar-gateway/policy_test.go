@@ -31,7 +31,9 @@ func undecided(t *testing.T, log *slog.Logger) *gateway {
 	point.Learn(nil, nil)
 	return &gateway{
 		point: point, approvals: point.Approvals, log: log,
-		others:   others{new(inspect.Panel), notice.New(t.TempDir(), log, notice.Wall()), new(operator.Signers)},
+		others: others{
+			panel: new(inspect.Panel), teller: notice.New(t.TempDir(), log, notice.Wall()), signers: new(operator.Signers),
+		},
 		registry: registry.New(log, "test", registry.DefaultLimits()),
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -31,13 +32,14 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/flowdesk"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/verify"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit/trail"
-	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
@@ -108,8 +110,10 @@ type gateway struct {
 	log       *slog.Logger
 }
 
-// others are those whom the gateway asks or tells by processes that reach them, and the operators at other machines.
+// others are the desk for flows, those whom the gateway asks or tells by processes that reach them, and the operators
+// at other machines.
 type others struct {
+	flows   *flowdesk.Desk
 	panel   *inspect.Panel
 	teller  *notice.Teller
 	signers *operator.Signers
@@ -149,7 +153,10 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 		return nil, err
 	}
 	g.audit = g.newAudit()
-	g.others = others{&inspect.Panel{Dir: o.inspect}, notice.New(o.inspect, log, notice.Wall()), new(operator.Signers)}
+	g.others = others{
+		panel: &inspect.Panel{Dir: o.inspect}, teller: notice.New(o.inspect, log, notice.Wall()),
+		signers: new(operator.Signers),
+	}
 	g.approvals.Console = g.signers
 	g.point = &enforce.Point{
 		Sessions: g.sessions, Approvals: g.approvals, Trail: g.audit, Vault: secrets, Inspectors: g.panel,
@@ -182,6 +189,14 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 		parts.Refusals, parts.Wishes = asked{*g.pfard}.refused, g.wishes
 	}
 	g.endpoint = serve.New(parts)
+	err = g.endpoint.Flow(func(calls *call.Calls) (serve.Flows, error) {
+		g.flows, err = openFlows(o.state, g.state, calls, g.log)
+		return g.flows, err
+	})
+	if err != nil {
+		g.state.Close()
+		return nil, err
+	}
 	tel.Gauges(g.registry.Gauges)
 	g.registry.Watch(g.event)
 	return g, nil
@@ -245,6 +260,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		go g.followClients(ctx)
 		go g.followPolicy(ctx)
 	}
+	g.flows.Start()
 	notify(log, daemon.SdNotifyReady+"\nSTATUS="+g.registry.Summary())
 	units.Settle()
 	err = follow(ctx, g.registry, g.changed, failed, log)
@@ -253,6 +269,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	g.approvals.Release()
 	end, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
+	var runs sync.WaitGroup
+	runs.Go(func() { g.flows.Close(end) }) // who watches a run is told at once
+	defer runs.Wait()
 	g.endpoint.Drain(end, servers...)
 	g.registry.Close()
 	g.endAudit()
@@ -266,43 +285,6 @@ func lastSpans(tel *telemetry.Telemetry, log *slog.Logger) {
 	if err := tel.Close(ctx); err != nil {
 		log.Warn("sending the last traces, ignoring", "error", err.Error())
 	}
-}
-
-// asked has pfard start and stop servers on demand, and processes for single client sessions.
-type asked struct{ pfard control.Client }
-
-func (a asked) do(ctx context.Context, q control.Request) error {
-	_, err := a.pfard.Do(ctx, q)
-	return err
-}
-
-func (a asked) Open(ctx context.Context, server, session string) error {
-	err := a.do(ctx, control.Request{Verb: control.Open, Server: server, Session: session})
-	if errors.Is(err, control.ErrBusy) { // it counts what is left of an earlier gateway's
-		err = &registry.Full{Err: err}
-	}
-	return err
-}
-
-func (a asked) Close(ctx context.Context, server, session string) error {
-	return a.do(ctx, control.Request{Verb: control.Close, Server: server, Session: session})
-}
-
-func (a asked) Wake(ctx context.Context, server string) error {
-	return a.do(ctx, control.Request{Verb: control.Wake, Server: server})
-}
-
-func (a asked) Sleep(ctx context.Context, server string) error {
-	return a.do(ctx, control.Request{Verb: control.Sleep, Server: server})
-}
-
-// refused asks what a server's bridge has refused last. That nobody knows is no reason to say anything.
-func (a asked) refused(ctx context.Context, server, session string) (refused egress.Refusal, file string, at time.Time) {
-	r, err := a.pfard.Do(ctx, control.Request{Verb: control.LastRefusal, Server: server, Session: session})
-	if err != nil || r.Refusal == nil {
-		return egress.Refusal{}, "", time.Time{}
-	}
-	return r.Refusal.Refused, r.Refusal.File, r.Refusal.Time
 }
 
 // askAgain is the longest pause until pfard is asked again what it has to tell, after it has hung up.

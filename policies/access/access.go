@@ -178,10 +178,17 @@ func (r *Rights) Search() bool { return r.search }
 // Own is the name of pfar's own tools, as if they were a server's. No declaration can have it.
 const Own = "pfar"
 
+// OwnNodes is the name of pfar's own nodes of flows, as if they were a server's. No declaration can have it: a server's
+// name has no dot. Every client has these nodes but those that its declaration hides.
+const OwnNodes = "pfar.flow"
+
 // Server reports whether the server is there for the client.
 func (r *Rights) Server(name string) bool {
-	if name == Own {
+	switch name {
+	case Own:
 		return r.connect
+	case OwnNodes:
+		return true
 	}
 	return r.every || r.servers[name]
 }
@@ -193,7 +200,7 @@ func (r *Rights) Tool(server, tool string) bool {
 	}
 	full, own := server+"."+tool, r.settings[server]
 	switch {
-	case server == Own: // connect allows it
+	case server == Own, server == OwnNodes: // connect allows the first
 		return !matches(r.hide, full)
 	case matches(r.hide, full), matches(own.Hide, tool):
 		return false

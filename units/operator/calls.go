@@ -75,6 +75,8 @@ type Beside struct {
 type Unshown struct {
 	Last  bool       // it cannot be sent again, so that it is waited for as long as it is open
 	Plain gate.Facts // its facts without stains, which a grant is bound to; zero: no grant is about it
+	// Life is how long it may wait, of a run of a flow, with which nobody waits; 0: somebody does, as long as is usual.
+	Life time.Duration
 }
 
 // Shown is a call that waits, as a person is to see it.

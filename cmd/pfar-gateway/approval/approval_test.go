@@ -376,8 +376,8 @@ func TestTimers(t *testing.T) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.byID)+len(b.byBinding)+b.bytes != 0 {
-		t.Errorf("left: %v %v %d", b.byID, b.byBinding, b.bytes)
+	if len(b.byID)+len(b.byBinding)+b.bytes[0] != 0 {
+		t.Errorf("left: %v %v %v", b.byID, b.byBinding, b.bytes)
 	}
 }
 

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -154,7 +155,7 @@ func (s *Store) enter(r Request, canonical []byte, binding Digest) (*entry, refu
 	}
 	e := &entry{
 		Request: r, id: operator.NewID(), canonical: canonical, binding: binding, asked: s.now(),
-		deadline: s.clock() + s.limits.Life, state: Pending, done: make(chan struct{}),
+		deadline: s.clock() + cmp.Or(r.Life, s.limits.Life), state: Pending, done: make(chan struct{}),
 	}
 	e.Arguments = canonical
 	err := s.db.Do(func(tx *sql.Tx) error {
@@ -170,7 +171,7 @@ func (s *Store) enter(r Request, canonical []byte, binding Digest) (*entry, refu
 		return nil, refusal{}, fmt.Errorf("writing down what is to be approved: %w", err)
 	}
 	s.byID[e.id], s.byBinding[binding] = e, e
-	s.bytes += len(canonical)
+	s.bytes[kept(&r)] += len(canonical)
 	s.arm(e)
 	s.tell(Event{Kind: Pending.String(), Approval: s.shown(e)})
 	return e, refusal{}, nil
@@ -187,7 +188,7 @@ type refusal struct {
 func (s *Store) full(r *Request, size int) refusal {
 	all, ofClient, ofServer, ofBoth := 0, 0, 0, 0
 	for _, e := range s.byID {
-		if !e.open() {
+		if !e.open() || kept(&e.Request) != kept(r) {
 			continue
 		}
 		all++
@@ -207,7 +208,11 @@ func (s *Store) full(r *Request, size int) refusal {
 	switch {
 	case size > s.limits.Arguments:
 		return refusal{why: fmt.Sprintf("its arguments are too long to be shown to anybody: %d bytes, of at most %d", size, s.limits.Arguments)}
-	case all >= s.limits.Open, s.bytes+size > s.limits.Bytes:
+	case r.Life > 0:
+		if no := fullOfRuns(s, r, size, all, ofClient); no.why != "" {
+			return no
+		}
+	case all >= s.limits.Open, s.bytes[0]+size > s.limits.Bytes:
 		return later("too many calls wait for an approval already (%d)", all)
 	case ofClient >= s.limits.OfOne:
 		return later("too many calls of this client wait for an approval already (%d)", ofClient)
@@ -216,7 +221,7 @@ func (s *Store) full(r *Request, size int) refusal {
 	case ofServer >= s.limits.OfOne:
 		return later("too many calls of the server %q wait for an approval already (%d)", r.Server, ofServer)
 	}
-	turn := s.rate(r.Client).Reserve()
+	turn := s.rate(r.Client, r.Life > 0).Reserve()
 	if after := turn.Delay(); after > 0 {
 		turn.Cancel()
 		return refusal{why: "this client asks for too many approvals; wait a little", later: true, after: after}
@@ -283,7 +288,10 @@ func (s *Store) line(ctx context.Context, expired <-chan time.Time, client strin
 	}
 }
 
-func (s *Store) rate(client string) *rate.Limiter {
+func (s *Store) rate(client string, run bool) *rate.Limiter {
+	if run {
+		client += " runs" // no client's name has a blank
+	}
 	l := s.rates[client]
 	if l == nil {
 		l = rate.NewLimiter(rate.Every(s.limits.Every), s.limits.Burst)

@@ -7,6 +7,7 @@
 package approval
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -32,6 +33,16 @@ type Limits struct {
 	Arguments int           // bytes of one
 	Bytes     int           // of all that wait
 	History   int           // that are over and still known
+	Runs      RunLimits
+}
+
+// RunLimits bound what runs of flows ask of people. They have bounds of their own, so that what waits for days takes no
+// place from calls whose clients wait.
+type RunLimits struct {
+	Life  time.Duration // that one waits at most
+	Open  int           // that wait at once
+	OfOne int           // of them of one client
+	Bytes int           // of arguments of all of them
 }
 
 // DefaultLimits are what a person can look at.
@@ -39,6 +50,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Wait: 50 * time.Second, Life: 300 * time.Second, Open: 128, OfOne: 32, Waiters: 128, Burst: 16, Every: 3 * time.Second,
 		Arguments: 1 << 20, Bytes: 16 << 20, History: 1000,
+		Runs: RunLimits{Life: 7 * 24 * time.Hour, Open: 256, OfOne: 16, Bytes: 16 << 20},
 	}
 }
 
@@ -83,6 +95,7 @@ type entry struct {
 	waiters   int           // that are in Ask
 	shown     bool          // its client has been given the link
 	timer     *time.Timer
+	after     map[*func()]struct{} // called when it does not wait any more
 }
 
 // open reports whether something can still become of it.
@@ -108,7 +121,7 @@ type Store struct {
 	mu        sync.Mutex
 	byID      map[string]*entry
 	byBinding map[Digest]*entry
-	bytes     int // of arguments of all that are open
+	bytes     [2]int // of arguments of all that are open, and of runs of flows (kept)
 	rates     map[string]*rate.Limiter
 	inLine    map[string]int // calls of each client that nobody can be asked about yet
 	room      chan struct{}  // closed, and another made, when there is room for one of those
@@ -168,12 +181,12 @@ func (s *Store) write(e *entry, from, to State, reason string, by *Approver) err
 func (s *Store) become(e *entry, to State, reason string) {
 	was := e.state
 	if was == Pending {
-		defer close(e.done)
+		defer e.answered()
 	}
 	e.state, e.reason = to, reason
 	switch {
 	case to == Approved:
-		e.deadline = s.clock() + s.limits.Life
+		e.deadline = s.clock() + cmp.Or(e.Life, s.limits.Life)
 		s.arm(e)
 	case to == Denied: // the same call is not asked about again for a while
 		e.deadline = s.clock() + s.limits.Life
@@ -186,9 +199,26 @@ func (s *Store) become(e *entry, to State, reason string) {
 	s.tell(Event{Kind: to.String(), Approval: s.shown(e)})
 }
 
+// answered tells those who wait with an entry. The lock of the store is held.
+func (e *entry) answered() {
+	close(e.done)
+	for then := range e.after {
+		go (*then)()
+	}
+	e.after = nil
+}
+
+// kept is where bytes of an entry are counted.
+func kept(r *Request) int {
+	if r.Life > 0 {
+		return 1
+	}
+	return 0
+}
+
 // release gives back what an open entry takes.
 func (s *Store) release(e *entry) {
-	s.bytes -= len(e.canonical)
+	s.bytes[kept(&e.Request)] -= len(e.canonical)
 	e.canonical, e.Arguments = nil, nil
 	close(s.room)
 	s.room = make(chan struct{})

@@ -49,14 +49,16 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 		it.Typed = nil
 	}
 	known := p.Vault == nil || p.Vault.Known() // before anything is looked for
+	floored := raise(p, r.Run, who)
 	w, id, err := weighKept(ctx, p, who, &it, &r)
+	err = errors.Join(floored, err)
 	if !known {
 		err = errors.Join(err, errors.New("it is not known yet which secrets there are"))
 	}
 	if !here {
 		err = errors.Join(err, errGone)
 	}
-	if !known || !here {
+	if !known || !here || floored != nil {
 		w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile}
 	}
 	pass := &Passage{
@@ -70,7 +72,8 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	if err != nil {
 		w.decision.Reason = cmp.Or(w.decision.Reason, err.Error())
 	}
-	if v := w.decision.Verdict; v == gate.Inspect || v == gate.Ask && (w.decision.Inspect || p.Grants.Any()) {
+	beforehand := p.Grants.Any() || r.Run.approved()
+	if v := w.decision.Verdict; v == gate.Inspect || v == gate.Ask && (w.decision.Inspect || beforehand) {
 		about := fence.Meta{Server: it.Server, Tool: it.Name, Label: w.decision.Data}
 		w.report = p.others(ctx, w.policy.Asks(who.Profile), inspector.Outbound, about, r.Params, w.report)
 		still(p, who, &it, &w) // they take their time
@@ -83,7 +86,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 			verdict = gate.Allow
 		}
 	}
-	if verdict == gate.Ask && granted(p, pass, &w, &r, found) {
+	if verdict == gate.Ask && (planned(pass, &w, &r, found) || granted(p, pass, &w, &r, found)) {
 		verdict = gate.Allow
 	}
 	after := gate.Joined(w.session, w.call.Facts)
@@ -228,6 +231,7 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	if err == nil && w.policy != nil && len(w.policy.Flows) > 0 {
 		w.session.Sources = p.Sessions.Servers(who.Client, who.Handle)
 	}
+	w.session.Label = r.Run.floored(w.session.Label)
 	item := p.facts.now(w.policy, it)
 	if it.Declared != nil { // else nothing is said, or the server is not up
 		p.Sessions.Holds(it.Server, item.holds)
@@ -287,9 +291,7 @@ func (p *Point) open(pass *Passage, w *weighed, r *Request, after gate.Label, fo
 		Method: r.Method, Arguments: p.kept(pass.who.Profile, r.Arguments), Before: p.labelled(pass.who, w.session.Label), Decision: &d, Findings: found,
 		Facts: &pass.facts, Pin: pass.item.Pin, Policy: d.Policy,
 	}
-	if l := pass.yes.lease; l != nil {
-		record.Subject, record.Approver, record.Channel = l.ID, l.By.Name, grantChannel
-	}
+	record.Subject, record.Approver, record.Channel = pass.yes.beforehand()
 	if d.Verdict != gate.Deny {
 		if record.After = record.Before; after != w.session.Label {
 			record.After = p.labelled(pass.who, after)
@@ -298,9 +300,6 @@ func (p *Point) open(pass *Passage, w *weighed, r *Request, after gate.Label, fo
 	}
 	return p.Trail.Open(&record)
 }
-
-// grantChannel is the channel of an approval that was given beforehand. The record's subject names the grant.
-const grantChannel = "grant"
 
 // granted reports whether a grant covers a call that the gate asks about. A grant answers for the person alone:
 // inspectors have looked at the call, and all were content. The call is counted by then.
@@ -328,7 +327,7 @@ func (p *Point) outlasts(pass *Passage) error {
 // ask has a person decide. The answer is for this request and what it was decided by, and for nothing else.
 func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, found []audit.Finding) error {
 	request := p.request(pass, w, r, found)
-	outcome, err := p.Approvals.Ask(ctx, request, func() (approval.Request, error) {
+	outcome, err := asked(ctx, p, r, request, func() (approval.Request, error) {
 		who, here := p.now(pass.who, &pass.item)
 		if !here {
 			return approval.Request{}, errGone
@@ -338,7 +337,7 @@ func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, 
 			err = errors.New(p.tells(who, &now, pass.id))
 		}
 		return p.request(pass, &now, r, found), err
-	}, r.Held)
+	})
 	answer := audit.Record{
 		Kind: audit.Approval, ID: pass.id, Method: "ask",
 		Subject: outcome.ID, Outcome: outcome.State.String(), Reason: outcome.Reason,
@@ -370,7 +369,7 @@ func (p *Point) request(pass *Passage, w *weighed, r *Request, found []audit.Fin
 		Client: pass.who.Client, Proof: pass.who.Proof, Session: pass.who.Handle,
 		Server: pass.item.Server, Name: pass.item.Name, Method: r.Method, Arguments: r.Arguments,
 		Facts: w.call.Facts, Decision: w.decision, Pin: cmp.Or(pass.item.Pin, notPinned), Policy: w.decision.Policy,
-		Unshown: operator.Unshown{Last: r.Last, Plain: w.plain},
+		Unshown: operator.Unshown{Last: r.Last, Plain: w.plain, Life: r.Run.life()},
 	}
 	q.Findings = words(found)
 	silent := label.Silences{Sessions: p.Sessions}.Of(pass.who.Client, pass.who.Handle)

@@ -1,14 +1,18 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/consent"
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
@@ -16,6 +20,7 @@ import (
 	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/gate/fold"
 	"github.com/pfar/pfar/policies/inspect"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -62,6 +67,24 @@ type ending struct {
 type yes struct {
 	person bool         // who was shown it
 	lease  *grant.Lease // of a grant that covers it
+	plan   *consent.Yes // to a plan that covers it
+}
+
+// Channels of approvals that were given beforehand. The record's subject names the grant, or the plan's approval.
+const (
+	grantChannel = "grant"
+	planChannel  = "plan"
+)
+
+// beforehand is what the record of a request says of a yes that was given before it.
+func (y yes) beforehand() (subject, approver, channel string) {
+	switch {
+	case y.lease != nil:
+		return y.lease.ID, y.lease.By.Name, grantChannel
+	case y.plan != nil:
+		return y.plan.Approval, y.plan.By.Name, planChannel
+	}
+	return "", "", ""
 }
 
 // Call is the id under which the request is recorded.
@@ -76,9 +99,11 @@ func (g *Passage) Declared() []byte { return g.item.Declared }
 // Verdict is what was decided about the request; it has passed.
 func (g *Passage) Verdict() gate.Verdict { return g.verdict }
 
-// Approved reports whether a person has let it through, who has seen no more than what it was shown to be, or who has
-// granted so many bytes of arguments, and nothing beside them.
-func (g *Passage) Approved() bool { return g != nil && (g.yes.person || g.yes.lease != nil) }
+// Approved reports whether a person has let it through, who has seen no more than what it or its plan was shown to be,
+// or who has granted so many bytes of arguments, and nothing beside them.
+func (g *Passage) Approved() bool {
+	return g != nil && (g.yes.person || g.yes.lease != nil || g.yes.plan != nil)
+}
 
 // Stands is the reason why a request that has passed must not be sent after all: the grant that covered it has been
 // revoked or has come to its end. nil: it may be sent.
@@ -107,6 +132,8 @@ func (g *Passage) Strange() bool {
 // stain has its server's outputs be no better than what is sent there, if that may come out again.
 func (g *Passage) stain(sent gate.Label) error {
 	switch {
+	case g.item.Labelled:
+		return nil
 	case g.writes:
 	case g.facts.Remembers: // it reads by its own word alone, and is told what is secret since nobody else gets it
 		sent.Integrity = gate.Clean
@@ -337,4 +364,71 @@ func (g *Passage) end(outcome string) {
 	if err := g.End(outcome, 0); err != nil {
 		g.point.Log.Warn("closing the record of a call that was not made, ignoring", "call", g.id, "error", err.Error())
 	}
+}
+
+// raise has a session have seen all that the run holds. The record has it, if that is more than before.
+func raise(p *Point, r *Run, who Identity) error {
+	if r == nil {
+		return nil
+	}
+	if !r.Floor.Known() {
+		return errors.New("what the run holds is not known")
+	}
+	before, err := p.Sessions.Label(who.Client, who.Handle)
+	if err != nil {
+		return err
+	}
+	if r.Floor.Below(before) {
+		return nil
+	}
+	by := label.Source{Tool: "flow " + r.ID, Call: audit.NewID()}
+	err = p.Trail.Append(&audit.Record{
+		Kind: audit.Session, ID: by.Call, Client: who.Client, Session: who.Handle, Method: runMethod, Subject: r.ID,
+		Before: p.labelled(who, before), After: &audit.Label{Label: before.Join(r.Floor), Sources: []string{by.String()}},
+	})
+	if err == nil {
+		_, _, err = p.Sessions.Raise(who.Client, who.Handle, r.Floor, by)
+	}
+	return err
+}
+
+// planned reports whether the yes to the plan covers a request that the gate asks about, which is counted by then.
+func planned(pass *Passage, w *weighed, q *Request, found []audit.Finding) bool {
+	r := q.Run
+	if !r.approved() || q.Answer {
+		return false
+	}
+	shown := r.Yes.Steps[r.Step]
+	made := fold.Made{
+		Decision: w.decision, Label: w.session.Label, Server: pass.item.Server, Name: pass.item.Name,
+		Pin: cmp.Or(pass.item.Pin, notPinned), Declared: pass.item.declaredNow(), Client: clientNow(pass.who),
+		Clean: w.report.Outcome == inspect.Clean && len(found) == 0,
+	}
+	var err error
+	if made.Arguments, err = canonicalMembers(q.Arguments); err != nil {
+		return false
+	}
+	why := shown.Other(&made)
+	if why == "" {
+		err = r.Consents.Use(r.ID, r.Step, pass.id)
+	}
+	if why != "" || err != nil {
+		pass.point.Log.Info("the approval of a plan does not cover a call", "run", r.ID, "step", r.Step, "call", pass.id,
+			"reason", cmp.Or(why, fmt.Sprint(err)))
+		return false
+	}
+	pass.yes.plan = &r.Yes
+	return true
+}
+
+// asked has a person decide about a request. Nobody waits with one of a run.
+func asked(ctx context.Context, p *Point, q *Request, request approval.Request,
+	again func() (approval.Request, error)) (approval.Outcome, error) {
+	if q.Run == nil {
+		return p.Approvals.Ask(ctx, request, again, q.Held)
+	}
+	if err := ctx.Err(); err != nil { // what nobody wants any more is not used up
+		return approval.Outcome{Reason: "the run was given up"}, err
+	}
+	return approval.Runs{Store: p.Approvals}.Ask(request, again)
 }

@@ -37,6 +37,9 @@ type Item struct {
 
 	Vain error // why a person would allow it in vain, and is not asked; nil: nothing is known
 
+	// Labelled says that whoever keeps what a call writes keeps its label with it, so that no stain is needed.
+	Labelled bool
+
 	unkept string // why pfar keeps no version of its folders; "": it does, or nobody has asked
 }
 
@@ -52,4 +55,6 @@ type Request struct {
 	// Held shows the client where a person can answer, if somebody is asked (approval.Store.Ask); nil: the client can be
 	// shown nothing.
 	Held func(approval.Held) bool
+
+	Run *Run // whose step the request is; nil: it is none of a run's
 }

@@ -213,6 +213,13 @@ func (s *Sessions) Clear(server string) error {
 	return nil
 }
 
+// Foreign is how secret that of a server's data is which sessions have written there from elsewhere; 0: nothing was.
+func Foreign(s *Sessions, server string) gate.Confidentiality {
+	s.stainMu.RLock()
+	defer s.stainMu.RUnlock()
+	return s.held(server).foreign
+}
+
 // Stains is all of them, by server.
 func (s *Sessions) Stains() ([]Stain, error) {
 	byServer := make(map[string]*Stain)

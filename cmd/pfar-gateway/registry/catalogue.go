@@ -165,6 +165,9 @@ func (c *Catalogue) View(server string) (*View, error) {
 	return s.view, nil
 }
 
+// Replaced is closed when the next catalogue is there.
+func (c *Catalogue) Replaced() <-chan struct{} { return c.replaced }
+
 // Known reports whether there is or was a server of this name.
 func (c *Catalogue) Known(server string) bool {
 	_, ok := c.states[server]
@@ -341,6 +344,20 @@ func (c *Catalogue) Tools() iter.Seq[Route] {
 		for _, s := range c.serving {
 			for _, item := range s.listing[Tools] {
 				if !yield(Route{Upstream: s.upstream, Name: item.Name, Item: item, Label: s.label}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// HeldTools are the tools of every server that is up which wait for the owner to accept their definitions: server and
+// name.
+func (c *Catalogue) HeldTools() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, s := range c.serving {
+			for _, name := range slices.Sorted(maps.Keys(s.held[Tools])) {
+				if enabled(s.declared.Tools, name) && !yield(s.name, name) {
 					return
 				}
 			}

@@ -1,5 +1,5 @@
-// Package runs runs flows: it keeps each run's position and store on the disk, and chooses nothing. What it calls passes
-// the gate one by one.
+// Package runs runs flows: it keeps each run's position and store on the disk, and chooses nothing. What it calls
+// passes the gate one by one.
 package runs
 
 import (
@@ -13,11 +13,13 @@ import (
 
 // Caller makes the calls of runs, as the client whose runs they are.
 type Caller interface {
-	// Call makes one call. It may take as long as the node takes, but not as long as a person: if the gate asks, it returns
-	// at once with Waits. An error is one of the caller itself, and the run fails with its words.
+	// Call makes one call. It may take as long as the node takes, but not as long as a person: if the gate asks, it
+	// returns at once with Waits. An error is one of the caller itself, and the run fails with its words. Nothing is sent
+	// once ctx is done.
 	Call(ctx context.Context, c Call) (Result, error)
-	// Answered calls then, in a goroutine of its own, when the approval of an id does not wait any more; at once if it does
-	// not now. stop makes that it is not called; it may be on its way.
+	// Answered calls then, in a goroutine of its own, when the approval of an id does not wait any more; at once if it
+	// does not now. stop makes that it is not called; it may be on its way. After stop nobody needs the answer. stop does
+	// not wait for a call of then.
 	Answered(approval string, then func()) (stop func())
 	// Writes reports whether a call of a node may change something. What is not known changes something.
 	Writes(client string, n *flow.Node) bool
@@ -30,8 +32,11 @@ type Call struct {
 	Step                 int // place in Plan.Steps
 	Turn                 int // how many calls the run has made before
 	Arguments            json.RawMessage
-	Floor                gate.Label // of all that the run's store holds: the session's label is raised to it before the gate decides
-	Asked                bool       // the call has waited for an approval: it is the same one as before
+
+	// Floor is the label of all that the run's store holds. The session's label is raised to it before the gate decides.
+	Floor gate.Label
+
+	Asked bool // the call has waited for an approval: it is the same one as before
 }
 
 // Result is what has become of a call.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -45,8 +46,17 @@ func (s *Server) behind(door clients.Door) http.Handler {
 			reply.Refuse(w, refusal.Status, refusal.Text)
 			return
 		}
+		if s.flows != nil && isFlows(r.URL.Path) {
+			s.flows.Serve(w, r, visitor)
+			return
+		}
 		s.serve(w, r, visitor)
 	})
+}
+
+// isFlows reports whether a path is one of flows.
+func isFlows(path string) bool {
+	return path == clients.FlowPath || strings.HasPrefix(path, clients.FlowPath+"/")
 }
 
 // serve answers a request of a client that is let in.

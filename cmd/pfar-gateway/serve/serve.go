@@ -73,10 +73,24 @@ type Server struct {
 	hub      *hub.Hub
 	unbidden quota.Quota // of questions that servers put outside of any call, by server
 	kept     kept
+	flows    Flows // nil: there are none
 
 	giveUp   context.CancelCauseFunc // ends calls in flight
 	draining chan struct{}           // closed when streams are to end
 	once     sync.Once
+}
+
+// Flows takes the orders about flows (flowdesk.Desk).
+type Flows interface {
+	Serve(w http.ResponseWriter, r *http.Request, visitor clients.Visitor)
+	Settle(t *clients.Table) // ends the runs of clients that are not let in any more
+}
+
+// Flow has the endpoint serve flows, from before the first client is let in. open makes what serves them of the calls
+// that the endpoint makes for clients.
+func (s *Server) Flow(open func(*call.Calls) (Flows, error)) (err error) {
+	s.flows, err = open(s.calls)
+	return err
 }
 
 // How often there is a record of requests and questions that lead to nothing.

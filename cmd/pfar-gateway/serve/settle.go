@@ -38,6 +38,9 @@ func (s *Server) settle(t *clients.Table) {
 	if s.calls.Gate != nil {
 		s.calls.Gate.Dismiss(s.Gone(t))
 	}
+	if s.flows != nil {
+		s.flows.Settle(t)
+	}
 	s.calls.Registry.Retain(t.Uses)
 }
 

@@ -5,7 +5,7 @@ const version = 1
 
 // schema of a new file. Times are nanoseconds since 1970, for people; labels are bytes, confidentiality * 16 +
 // integrity. Arguments of calls are in no table: what waits for an approval is denied by a restart, so it need not be
-// on a disk.
+// on a disk. What a run of a flow has read is in one until the run is over: without it the run cannot go on.
 const schema = additions + `
 CREATE TABLE sessions (
 	client TEXT NOT NULL,
@@ -103,5 +103,69 @@ CREATE TABLE IF NOT EXISTS cleared ( -- stains that the operator has cleared
 	label INTEGER NOT NULL, -- both as in stains
 	at INTEGER NOT NULL, -- the last time; rises with each clearing, whatever the clock says
 	PRIMARY KEY (server, label)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS consents ( -- what was decided about plans of flows, by run
+	run TEXT PRIMARY KEY,
+	yes TEXT NOT NULL, -- consent.Yes, in JSON
+	made INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS consent_uses ( -- calls that a yes to a plan has covered
+	run TEXT NOT NULL,
+	step TEXT NOT NULL,
+	call TEXT NOT NULL, -- id in the audit
+	at INTEGER NOT NULL,
+	PRIMARY KEY (run, step),
+	FOREIGN KEY (run) REFERENCES consents ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS flow_files ( -- the labels of files in the folders of flows
+	client TEXT NOT NULL,
+	path TEXT NOT NULL,
+	label INTEGER NOT NULL,
+	PRIMARY KEY (client, path)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS runs ( -- of flows
+	id TEXT PRIMARY KEY,
+	client TEXT NOT NULL,
+	session TEXT NOT NULL,
+	flow TEXT NOT NULL, -- its name
+	plan BLOB NOT NULL, -- in JSON; '': the run is over
+	state TEXT NOT NULL, -- running, waiting, unknown, done, failed, cancelled
+	reason TEXT NOT NULL DEFAULT '', -- why it is so
+	approval TEXT NOT NULL DEFAULT '', -- that it waits for
+	at TEXT NOT NULL, -- id of the step that it calls now, or next; '': the run is over
+	step INTEGER NOT NULL DEFAULT 0, -- the place of that in the plan
+	turn INTEGER NOT NULL DEFAULT 0, -- how many calls it has made before
+	sent INTEGER NOT NULL DEFAULT 0, -- 1: the call writes, and may be on its way
+	asks INTEGER NOT NULL DEFAULT 0, -- how often the call has been answered for, and waited again
+	restarts INTEGER NOT NULL DEFAULT 0, -- of the gateway, while it ran at this call
+	since INTEGER NOT NULL DEFAULT 0, -- when the call began to wait; 0: it does not
+	label INTEGER NOT NULL, -- of all that is in its store
+	bytes INTEGER NOT NULL, -- of its plan and its store
+	steps INTEGER NOT NULL DEFAULT 0, -- of its trace, those that are kept no more too
+	begun INTEGER NOT NULL,
+	ended INTEGER NOT NULL DEFAULT 0,
+	result BLOB
+) STRICT;
+CREATE INDEX IF NOT EXISTS runs_open ON runs (client, bytes) WHERE state IN ('running', 'waiting', 'unknown');
+CREATE INDEX IF NOT EXISTS runs_over ON runs (client, ended) WHERE state IN ('done', 'failed', 'cancelled');
+
+CREATE TABLE IF NOT EXISTS run_values ( -- the stores of runs that are not over
+	run TEXT NOT NULL,
+	name TEXT NOT NULL,
+	value BLOB NOT NULL, -- in JSON
+	PRIMARY KEY (run, name),
+	FOREIGN KEY (run) REFERENCES runs ON DELETE CASCADE
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS run_steps ( -- the traces of runs
+	run TEXT NOT NULL,
+	n INTEGER NOT NULL, -- from 1
+	step BLOB NOT NULL, -- in JSON
+	PRIMARY KEY (run, n),
+	FOREIGN KEY (run) REFERENCES runs ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 `

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -248,6 +249,35 @@ func (d *DB) Do(changes func(*sql.Tx) error) error {
 	if err != nil {
 		return err
 	}
+	if err := changes(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// DoLater is Do, but does not wait until the changes are on the disk: if this process is killed they are in the file,
+// and if the machine loses power the last ones may be lost, those of Do before never. The next Do has them on the disk.
+func (d *DB) DoLater(changes func(*sql.Tx) error) (err error) {
+	ctx := context.Background()
+	conn, err := d.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "PRAGMA synchronous = NORMAL"); err != nil {
+		return err
+	}
+	defer func() {
+		if _, failed := conn.ExecContext(ctx, "PRAGMA synchronous = FULL"); failed != nil {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the next connection waits for the disk
+			err = errors.Join(err, failed)
+		}
+	}()
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // before the connection waits again: in a transaction it cannot
 	if err := changes(tx); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}

@@ -25,8 +25,10 @@ func opened(t *testing.T, dir string) *DB {
 }
 
 // put writes a session down.
-func put(db *DB, client string, label int) error {
-	return db.Do(func(tx *sql.Tx) error {
+func put(db *DB, client string, label int) error { return putBy(db.Do, client, label) }
+
+func putBy(do func(func(*sql.Tx) error) error, client string, label int) error {
+	return do(func(tx *sql.Tx) error {
 		_, err := tx.Exec("INSERT INTO sessions (client, handle, label, connection, created, used) VALUES (?, 'default', ?, 0, 0, 0) ON CONFLICT DO UPDATE SET label = excluded.label", client, label)
 		return err
 	})
@@ -223,7 +225,11 @@ func writeForever(dir string) {
 		os.Exit(1)
 	}
 	for n := got(db, "n") + 1; ; n++ {
-		if err := put(db, "n", n); err != nil {
+		do := db.Do
+		if n%2 == 0 {
+			do = db.DoLater
+		}
+		if err := putBy(do, "n", n); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -329,4 +335,54 @@ func fillDisk(dir string) string {
 		return "something is gone"
 	}
 	return "ok"
+}
+
+// TestDoLater: only the changes of DoLater itself do not wait for the disk, whatever becomes of them.
+func TestDoLater(t *testing.T) {
+	db := opened(t, t.TempDir())
+	defer db.Close()
+	waits := func(q interface {
+		QueryRow(string, ...any) *sql.Row
+	}) int {
+		n := -1
+		if err := q.QueryRow("PRAGMA synchronous").Scan(&n); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	const normal, full = 1, 2 // sqlite.org/pragma.html#pragma_synchronous
+	refused := errors.New("refused")
+	for name, end := range map[string]func() error{
+		"done":     func() error { return nil },
+		"refused":  func() error { return refused },
+		"panicked": func() error { panic(refused) },
+	} {
+		var err error
+		func() {
+			defer func() {
+				if fault := recover(); fault != nil {
+					err = fault.(error)
+				}
+			}()
+			err = db.DoLater(func(tx *sql.Tx) error {
+				if n := waits(tx); n != normal {
+					t.Errorf("%s: inside it is %d", name, n)
+				}
+				if _, err := tx.Exec("INSERT INTO cleared (server, label, at) VALUES (?, 1, 1)", name); err != nil {
+					t.Error(err)
+				}
+				return end()
+			})
+		}()
+		if (err == nil) != (name == "done") || err != nil && !errors.Is(err, refused) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := waits(db); n != full {
+			t.Errorf("%s: afterwards it is %d", name, n)
+		}
+	}
+	var list string
+	if err := db.QueryRow("SELECT group_concat(server) FROM cleared").Scan(&list); err != nil || list != "done" {
+		t.Errorf("%q is there, %v", list, err)
+	}
 }

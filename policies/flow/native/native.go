@@ -67,7 +67,8 @@ func Nodes() []flow.Node {
 			Outputs: []flow.Port{text("written", "the path", "")},
 		}),
 		made(flow.Node{
-			ID: Backoff, Description: "Wait, each time longer: for loops that try again.", Inputs: []flow.Port{},
+			ID: Backoff, Description: "Wait, each time longer: for loops that try again.",
+			Inputs: []flow.Port{number("waited", "seconds that it waited the time before", "", "")},
 			Params: []flow.Port{
 				number("seconds", "to wait the first time", "1", `,"minimum":0,"maximum":3600`),
 				number("factor", "by which it grows", "2", `,"minimum":1,"maximum":10`),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/consent"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
@@ -48,13 +49,31 @@ func With(t testing.TB, dir string, clients ...string) *enforce.Point {
 	return with(t, dir, approval.DefaultLimits(), clients)
 }
 
+// Consenting is With, and the store of what people have approved of plans in the same database.
+func Consenting(t testing.TB, dir string, clients ...string) (*enforce.Point, consent.Store) {
+	t.Helper()
+	db := open(t, dir)
+	return on(t, db, dir, approval.DefaultLimits(), clients), consent.Store{DB: db, Now: time.Now}
+}
+
 func with(t testing.TB, dir string, limits approval.Limits, clients []string) *enforce.Point {
+	t.Helper()
+	return on(t, open(t, dir), dir, limits, clients)
+}
+
+func open(t testing.TB, dir string) *state.DB {
 	t.Helper()
 	db, err := state.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func on(t testing.TB, db *state.DB, dir string, limits approval.Limits, clients []string) *enforce.Point {
+	t.Helper()
+	var err error
 	p := &enforce.Point{Trail: NewTrail(t, dir), Log: slog.New(slog.DiscardHandler)}
 	if p.Sessions, err = label.Open(db); err != nil {
 		t.Fatal(err)

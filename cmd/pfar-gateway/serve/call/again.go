@@ -62,7 +62,7 @@ func (c *Call) again(t Target, f *failure.Error, nth int, begun time.Time) bool 
 	case <-c.Ctx.Done():
 		return false
 	}
-	r, _ := c.Shown()
+	r, _ := c.shown()
 	if err := c.retries().Decide(c.Pass, r, f.Failure); err != nil {
 		c.Log.Info("a call that failed is not sent again", "call", c.Pass.Call(), "reason", err.Error())
 		return false

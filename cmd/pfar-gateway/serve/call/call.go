@@ -42,7 +42,28 @@ type Visit struct {
 	Response *stream.Response // nil: the request is one of a batch, and there is no event stream
 	Ctx      context.Context  // ends when the client is gone, or cancels
 	Back     *seal.State      // the state that the client came back with
+	Step     *Step            // of a flow's run that the request is; nil: it is none
 }
+
+// Step is the step of a flow's run that makes a request. Nobody reads its result as it comes: it goes into the run's
+// store, with its label and without a fence.
+type Step struct {
+	enforce.Run
+	Pass *enforce.Passage // through the gate, once it has passed
+	Sent bool             // the server has had the request, or may have had it
+}
+
+// shown is the request as the gate sees it.
+func (v *Visit) shown() (r enforce.Request, bounded bool) {
+	r, bounded = v.Shown()
+	if v.Step != nil {
+		r.Run = &v.Step.Run
+	}
+	return r, bounded
+}
+
+// fences reports whether a result that strangers may have written is fenced for whoever gets it.
+func (c *Call) fences() bool { return c.Step == nil && c.Pass.Strange() }
 
 // Identity is who makes the request, for the gate.
 func (v *Visit) Identity() enforce.Identity { return v.Session.Identity(&v.Caller) }

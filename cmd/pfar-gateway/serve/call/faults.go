@@ -66,7 +66,7 @@ func (n *incoming) misfit(v *schema.Violation) error {
 	if n.Pass.Strange() {
 		if !n.Pass.Inbound(n.Ctx, fmt.Appendf(nil, `[%s,%s]`, jsonrpc.Quote(text), data)) {
 			text, data = tooSuspicious, nil
-		} else {
+		} else if n.fences() {
 			text, data = n.Pass.Answer().Text(text), n.Pass.Answer().Data(data)
 		}
 	}
@@ -127,6 +127,9 @@ func (n *incoming) fenced(e *jsonrpc.Error, f failure.Failure) error {
 	if !n.Pass.Inbound(n.Ctx, e.Raw) {
 		return jsonrpc.Errorf(approval.Code, "pfar has withheld the error of %s, because inspectors found it suspicious. "+
 			"Its owner sees why: pfar audit %s", n.up.Server().Name, n.Pass.Call())
+	}
+	if !n.fences() {
+		return classed(e)
 	}
 	return classed(&jsonrpc.Error{Raw: n.Pass.Answer().Error(e.Raw)})
 }

@@ -33,13 +33,16 @@ func (c *Call) enter(t Target, l *heldLink) error {
 		return ErrNoGate
 	}
 	it := t.Judged()
-	r, bounded := c.Shown()
+	r, bounded := c.shown()
 	if !bounded {
 		it.FreeText = nil
 	}
 	r.Held = l.shows(c, t)
 	var err error
 	c.Pass, err = c.Gate.Enter(c.Ctx, c.Identity(), it, r)
+	if c.Step != nil {
+		c.Step.Pass = c.Pass
+	}
 	l.settle(c)
 	if table := c.Clients.Table(); err != nil && table != nil && c.Clients.Admits(table, c.Bound) == nil {
 		// It may have been asked about since all was denied.
@@ -62,7 +65,7 @@ func (a *Calls) Missed(v *Visit, t Target, why error) {
 			name, _ = jsonrpc.String(v.Parameters.Get(member))
 		}
 	}
-	r, _ := v.Shown()
+	r, _ := v.shown()
 	a.Gate.Missed(v.Identity(), server, name, r, why)
 }
 

@@ -125,7 +125,10 @@ func (n *incoming) received(re reply.Reply) (reply.Reply, error) {
 	if err := n.Pass.Seen(re.Result); err != nil {
 		return reply.Reply{}, n.unseeable(err)
 	}
-	if !n.Pass.Strange() {
+	if !n.fences() {
+		if !n.Pass.Inbound(n.Ctx, re.Result) { // as long as strangers may have written it
+			return n.withheld()
+		}
 		re.Result, re.Members = fenced.Pageless(n.Method, re.Result, re.Members)
 		return labelled(n.up, atLeast(n.target.Label, n.Pass.Label().Confidentiality), re), nil
 	}

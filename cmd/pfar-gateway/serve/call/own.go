@@ -21,7 +21,7 @@ func (a *Calls) Own(v *Visit, it enforce.Item, do func(*Call) (reply.Reply, erro
 	if a.Gate == nil {
 		return reply.Reply{}, ErrNoGate
 	}
-	r, _ := v.Shown()
+	r, _ := v.shown()
 	var err error
 	if c.Pass, err = a.Gate.Enter(v.Ctx, v.Identity(), it, r); err != nil {
 		return c.observed(v.Ctx, it.Server, it.Name, func(context.Context) (reply.Reply, error) {
@@ -31,6 +31,9 @@ func (a *Calls) Own(v *Visit, it enforce.Item, do func(*Call) (reply.Reply, erro
 			}
 			return reply.Reply{Refused: true, Why: no, Result: no.ToolError(it.Server + "." + it.Name)}, nil
 		})
+	}
+	if v.Step != nil {
+		v.Step.Pass = c.Pass
 	}
 	return c.recorded(func() (reply.Reply, error) {
 		return c.observed(v.Ctx, it.Server, it.Name, func(context.Context) (reply.Reply, error) { return do(c) })

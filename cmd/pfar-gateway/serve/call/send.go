@@ -137,8 +137,12 @@ func (c *Call) send(ctx context.Context, t Target) (reply.Reply, error) {
 	if err := c.Pass.Stands(); err != nil { // it may have waited for its server
 		return c.refusal(t, err)
 	}
+	if err := ctx.Err(); c.Step != nil && err != nil { // a run that was cancelled sends nothing any more
+		return reply.Reply{}, jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the run was given up: %v", context.Cause(ctx))
+	}
 	for {
 		result, parked, err := c.converse(ctx, up, t, call)
+		c.sent(err)
 		if err != nil {
 			return reply.Reply{}, back.heard(err)
 		}
@@ -163,5 +167,12 @@ func (c *Call) send(ctx context.Context, t Target) (reply.Reply, error) {
 		if call.Params, err = c.round(ctx, up, call.Params, asked); err != nil {
 			return c.refusal(t, err)
 		}
+	}
+}
+
+// sent notes that the server has had the request, or may have had it.
+func (c *Call) sent(err error) {
+	if gone, ok := errors.AsType[*protocol.Gone](err); c.Step != nil && (!ok || gone.Sent) {
+		c.Step.Sent = true
 	}
 }

@@ -185,3 +185,17 @@ func (c *Clients) Gone(t *Table) func(*approval.Request) bool {
 	proofs := t.proofs()
 	return func(r *approval.Request) bool { return !t.allows(r, proofs) || !c.knows(r.Client, r.Session) }
 }
+
+// Flow returns a client as its runs of flows are it, in one of its sessions. It reports false if the client may not be
+// here, or has no such session. It waits for the first table.
+func (c *Clients) Flow(ctx context.Context, client, handle string) (Caller, bool) {
+	b := Binding{Client: client, Handle: handle, Flow: true}
+	m := c.Admits(c.admitted(ctx), b)
+	if m == nil || client == access.Operator {
+		return Caller{}, false
+	}
+	return Caller{Bound: b, Member: m}, true
+}
+
+// Declares reports whether a client is let in at all.
+func (t *Table) Declares(client string) bool { return t.members[client] != nil }

@@ -55,7 +55,23 @@ func (c *Caller) Catalogue(of *registry.Registry) *registry.Catalogue {
 // /mcp/CLIENT/SESSION/SERVER. It reports false if it is none: names are plain, so one that is written in another way,
 // with escapes or dots, is none.
 func Segments(path, escaped string) ([]string, bool) {
-	rest, ok := strings.CutPrefix(path, "/mcp")
+	return segments("/mcp", path, escaped, maxSegments)
+}
+
+// FlowSegments takes apart the path of flows: /flows, /flows/CLIENT or /flows/CLIENT/SESSION, like Segments.
+func FlowSegments(path, escaped string) ([]string, bool) {
+	list, ok := segments(FlowPath, path, escaped, 2)
+	if len(list) == 1 { // no server has a place here
+		list = append(list, access.DefaultSession)
+	}
+	return list, ok
+}
+
+// FlowPath is where orders about flows go.
+const FlowPath = "/flows"
+
+func segments(first, path, escaped string, most int) ([]string, bool) {
+	rest, ok := strings.CutPrefix(path, first)
 	if !ok || escaped != "" {
 		return nil, false
 	}
@@ -66,7 +82,7 @@ func Segments(path, escaped string) ([]string, bool) {
 		return nil, false
 	}
 	list := strings.Split(rest[1:], "/")
-	if len(list) > maxSegments {
+	if len(list) > most {
 		return nil, false
 	}
 	for _, s := range list {

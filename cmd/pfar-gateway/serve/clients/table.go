@@ -33,12 +33,18 @@ type Binding struct {
 	Token          access.Digest // that was shown; zero: it is a peer of the Unix socket
 	UID            uint32        // then
 	Acting         bool          // it is an operator, who may speak in any client's name and has named this one
+	Flow           bool          `json:",omitempty"` // it is a run of a flow of the client's, which shows nothing
 }
+
+// FlowProof is how runs of flows are a client: its declaration lets them be, as long as it is there.
+const FlowProof = "flow"
 
 // Proof is how the client has shown that it is that one: "token 1a2b3c4d" (of its digest), "uid 1000", "uid 0 for it"
 // (the operator, in its name).
 func (b Binding) Proof() string {
 	switch uid := "uid " + strconv.FormatUint(uint64(b.UID), 10); {
+	case b.Flow:
+		return FlowProof
 	case b.Token != access.Digest{}:
 		return "token " + hex.EncodeToString(b.Token[:4])
 	case b.Acting && b.Client != access.Operator:
@@ -145,6 +151,8 @@ func (t *Table) acts(uid uint32) bool { return t.members[access.Operator] != nil
 func (t *Table) member(b Binding) *Member {
 	var shown *Member
 	switch {
+	case b.Flow:
+		shown = t.members[b.Client]
 	case b.Token != access.Digest{}:
 		shown = t.bearer(b.Token)
 	case !b.Acting:
@@ -167,6 +175,8 @@ func (t *Table) allows(r *approval.Request, proofs map[[2]string]bool) bool {
 		return false
 	case r.Server == "": // a grant for tools of any
 		return true
+	case r.Proof == FlowProof && r.Server == access.Own: // a whole plan: each of its calls is judged for itself
+		return true
 	case mcp.MCPMethod(r.Method) == mcp.MethodToolsCall:
 		return m.Rights.Tool(r.Server, r.Name)
 	}
@@ -179,6 +189,11 @@ func (t *Table) proofs() map[[2]string]bool {
 	add := func(b Binding) { all[[2]string{b.Client, b.Proof()}] = true }
 	for i, d := range t.digests {
 		add(Binding{Client: t.owners[i].Name, Token: d})
+	}
+	for name := range t.members {
+		if name != access.Operator {
+			add(Binding{Client: name, Flow: true})
+		}
 	}
 	for uid, m := range t.uids {
 		if m != nil {

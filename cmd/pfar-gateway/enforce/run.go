@@ -1,0 +1,85 @@
+package enforce
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/consent"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/jsonrpc"
+)
+
+// RunLife is how long a request of a run waits for a person, at most.
+const RunLife = 7 * 24 * time.Hour
+
+// runMethod is the method of what is recorded of a run itself.
+const runMethod = "flows/run"
+
+// Run is the run of a flow whose step a request is. All of its methods take nil for a request that is of no run.
+type Run struct {
+	ID   string
+	Step string
+	// Floor is the label of all that the run holds. The request is decided about as if its session had that, which a reset
+	// of the session does not change. What is not known denies.
+	Floor    gate.Label
+	Yes      consent.Yes   // to the plan
+	Consents consent.Store // where its uses are counted
+}
+
+// approved reports whether a person has approved the plan for this step.
+func (r *Run) approved() bool {
+	if r == nil {
+		return false
+	}
+	_, ok := r.Yes.Steps[r.Step]
+	return ok
+}
+
+// life is how long the request may wait for a person; 0: as long as others.
+func (r *Run) life() time.Duration {
+	if r == nil {
+		return 0
+	}
+	return RunLife
+}
+
+// floored is the label that a request is decided by in a session of a label.
+func (r *Run) floored(l gate.Label) gate.Label {
+	if r == nil || !l.Known() {
+		return l
+	}
+	if !r.Floor.Known() {
+		return gate.Label{}
+	}
+	return l.Join(r.Floor)
+}
+
+// clientNow is the digest of what a client is judged by: its profile and its rights.
+func clientNow(who Identity) string {
+	shape := ""
+	if who.Rights != nil {
+		shape = who.Rights.Shape()
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", who.Client, who.Profile, shape))
+	return hex.EncodeToString(sum[:])
+}
+
+// canonicalMembers are the members of an object, each in canonical form.
+func canonicalMembers(object []byte) (map[string]json.RawMessage, error) {
+	ms, err := jsonrpc.Object(jsonrpc.OrEmpty(object), nil)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]json.RawMessage, len(ms))
+	for i := range ms {
+		value, err := jsonrpc.Canonical(nil, ms[i].Raw())
+		if err != nil {
+			return nil, err
+		}
+		all[string(ms[i].Name)] = value
+	}
+	return all, nil
+}

@@ -1,0 +1,203 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/pfar/pfar/policies/flow"
+	"github.com/pfar/pfar/units/flows"
+)
+
+// drive has a run go on until it waits or is over.
+func (r *Runner) drive(m *move) {
+	approval, waits := r.steps(m)
+	r.mu.Lock()
+	delete(r.moving, m.id)
+	m.cancel()
+	r.queue.free(m.client)
+	var w *wait
+	if waits && !m.cancelled && r.life < closing {
+		w = &wait{client: m.client}
+		r.waits[m.id] = w
+	}
+	r.dispatch()
+	r.unlock()
+	if approval != "" {
+		r.await(m.id, approval, w)
+	}
+}
+
+// await has a run go on when its approval is answered. w is nil for a run that does not wait: the caller hears at once
+// that nobody needs the answer.
+func (r *Runner) await(id, approval string, w *wait) {
+	stop := r.caller.Answered(approval, func() { r.answered(id, w) })
+	r.mu.Lock()
+	kept := w != nil && r.waits[id] == w
+	if kept {
+		w.stop = stop
+	}
+	r.unlock()
+	if !kept {
+		stop()
+	}
+}
+
+// answered has a run go on that has waited.
+func (r *Runner) answered(id string, w *wait) {
+	r.mu.Lock()
+	defer r.unlock()
+	if r.life != started || w == nil {
+		return
+	}
+	if err := r.expire(); err != nil {
+		r.failed(id, "ending runs that have waited for too long", err)
+	}
+	if r.waits[id] != w {
+		return
+	}
+	delete(r.waits, id)
+	r.queue.add(w.client, place{id: id, asked: true})
+	r.dispatch()
+}
+
+// steps makes the calls of a run. It returns the id of the approval that the last call needs, "" for none, and whether
+// the run waits for it.
+func (r *Runner) steps(m *move) (approval string, waits bool) {
+	run, err := r.disk.load(m.id)
+	if err != nil {
+		if !errors.Is(err, errGone) {
+			r.fail(m, fmt.Errorf("reading the run: %w", err))
+		}
+		return "", false
+	}
+	for asked := m.asked; ; asked = false {
+		e, ok := r.step(m, run, asked)
+		switch {
+		case !ok:
+			return e.Waits, false
+		case run.state != flows.Running:
+			return e.Waits, run.state == flows.Waiting
+		}
+	}
+}
+
+// step makes one call of a run. It returns false if that does not go on.
+func (r *Runner) step(m *move, run *run, asked bool) (ending, bool) {
+	call, store, err := r.rules.call(run, asked)
+	if err != nil {
+		r.fail(m, err)
+		return ending{}, false
+	}
+	e := ending{store: store, asked: asked, writes: r.caller.Writes(run.client, run.plan.Steps[run.step].Node)}
+	if !r.commence(m, run, e.writes) {
+		return ending{}, false
+	}
+	e.begun = r.now()
+	e.Result, err = m.call(r, call)
+	e.took = max(0, r.now().Sub(e.begun))
+	if err != nil {
+		e.fatal, e.Error, e.Waits, e.Denied = true, err.Error(), "", false
+	}
+	return e, r.settle(run, r.rules.judge(run, e))
+}
+
+// commence reports whether a call may begin. Of a call that writes, that it has begun is on the disk then.
+func (r *Runner) commence(m *move, run *run, writes bool) bool {
+	r.mu.Lock()
+	defer r.unlock()
+	if m.cancelled || r.life != started {
+		return false
+	}
+	if !writes && run.state == flows.Running {
+		return true
+	}
+	if err := r.disk.commence(run.id, writes); err != nil {
+		r.failed(run.id, "beginning a call", err)
+		return false
+	}
+	run.waited, run.sent, run.standing = run.approval, writes, standing{state: flows.Running}
+	r.hub.change(run.id)
+	return true
+}
+
+// call makes a call. A fault of a node's code ends the run, and not the gateway.
+func (m *move) call(r *Runner, c Call) (result Result, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			r.log.Error("a call of a flow has panicked", "run", c.Run, "step", c.Plan.Steps[c.Step].ID,
+				"stack", string(debug.Stack()))
+			result, err = Result{Sent: true}, errors.New("the gateway has a fault in the code of this node; its log says where")
+		}
+	}()
+	return r.caller.Call(m.ctx, c)
+}
+
+// settle writes what a call has made of a run. It returns false if the run does not go on: it was cancelled meanwhile,
+// or that cannot be written.
+func (r *Runner) settle(run *run, o outcome) bool {
+	r.mu.Lock()
+	defer r.unlock()
+	if r.life == closed {
+		return false
+	}
+	defer r.hub.change(run.id)
+	now := r.now().UnixNano()
+	err := r.disk.settle(run, o, now)
+	if errors.Is(err, errHeld) || errors.Is(err, ErrFull) {
+		o = o.fail(&run.plan.Steps[run.step], "keeping its result: "+err.Error())
+		if err = r.disk.settle(run, o, now); errors.Is(err, errHeld) {
+			o.reason, o.trace = "the step's result must not be kept", nil
+			err = r.disk.settle(run, o, now)
+		}
+	}
+	switch {
+	case errors.Is(err, errGone):
+		r.late(run, o)
+		return false
+	case err != nil:
+		r.failed(run.id, "writing what a call has made of it", err)
+		return false
+	}
+	run.take(o)
+	return true
+}
+
+// late says of a run that was cancelled while its call was on its way what has become of that.
+func (r *Runner) late(run *run, o outcome) {
+	if !run.sent {
+		return
+	}
+	reason := "cancelled while a call was on its way"
+	switch {
+	case o.trace == nil:
+		reason = "cancelled before its call was sent"
+	case o.inDoubt:
+		reason += ", and whether that was carried out is not known"
+	case o.trace.Action == flow.Default:
+		reason += ", which was carried out"
+	}
+	if err := r.disk.explain(run.id, reason); err != nil {
+		r.failed(run.id, "writing why it is over", err)
+	}
+}
+
+// fail ends a run that cannot make its next call.
+func (r *Runner) fail(m *move, why error) {
+	r.mu.Lock()
+	defer r.unlock()
+	if m.cancelled || r.life == closed {
+		return
+	}
+	if err := r.end(m.id, standing{state: flows.Failed, reason: short(why.Error())}); err != nil {
+		r.failed(m.id, "writing why it has failed", err)
+	}
+}
+
+// failed logs that a run cannot go on in this process. It goes on after a restart from where it stands on the disk.
+func (r *Runner) failed(id, doing string, err error) {
+	if errors.Is(err, errGone) {
+		return
+	}
+	r.log.Error("a run of a flow cannot go on", "run", id, "doing", doing, "error", err)
+}

@@ -1,0 +1,171 @@
+// Package flowdesk runs flows for clients: their orders by HTTP in, plans that the gate has judged to the runner, and
+// the runner's calls through the gate to tools and native nodes.
+package flowdesk
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/consent"
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/native"
+	"github.com/pfar/pfar/cmd/pfar-gateway/runs"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
+	"github.com/pfar/pfar/cmd/pfar-gateway/state"
+	"github.com/pfar/pfar/units/jsonrpc"
+)
+
+// Desk takes orders about flows, and makes the calls of their runs.
+type Desk struct {
+	calls    *call.Calls
+	nodes    *native.Nodes
+	consents consent.Store
+	runner   *runs.Runner
+	log      *slog.Logger
+	begun    time.Time
+	asked    asked
+	rates    rates
+}
+
+// Parts are those of a Desk.
+type Parts struct {
+	Calls *call.Calls
+	DB    *state.DB
+	Nodes *native.Nodes
+	Log   *slog.Logger
+}
+
+// Open opens the desk, and the runs of the gateway before. No run goes on before Start.
+func Open(p Parts) (*Desk, error) {
+	d := &Desk{
+		calls: p.Calls, nodes: p.Nodes, consents: consent.Store{DB: p.DB, Now: time.Now}, log: p.Log,
+		begun: p.Calls.Clock.Now(), asked: asked{of: make(map[string]question)},
+	}
+	var err error
+	d.runner, err = runs.Open(runs.Parts{DB: p.DB, Caller: d, Clean: d.clean, Log: p.Log})
+	return d, err
+}
+
+// Start lets runs go on. Clients and the gate are there by then, or their calls wait for them.
+func (d *Desk) Start() { d.runner.Start() }
+
+// Close ends the runs that go on, whose calls have until ctx is done. The next gateway goes on with them.
+func (d *Desk) Close(ctx context.Context) { d.runner.Close(ctx) }
+
+// Settle ends the runs of clients that a new table does not let in.
+func (d *Desk) Settle(t *clients.Table) {
+	go func() { // the table is held, and the disk takes its time
+		list, err := d.runner.List(runs.Who{Operator: true})
+		gone := make(map[string]bool)
+		for _, s := range list {
+			gone[s.Client] = gone[s.Client] || !t.Declares(s.Client)
+		}
+		for client, is := range gone {
+			if is && err == nil {
+				err = d.runner.Dismiss(client)
+			}
+		}
+		if err != nil {
+			d.log.Warn("ending the runs of clients that are gone; their calls are denied", "error", err.Error())
+		}
+	}()
+}
+
+// clean says why a text must not be written to the disk: it holds a secret of the vault.
+func (d *Desk) clean(text []byte) error {
+	vault := d.calls.Gate.Vault
+	if vault == nil {
+		return nil
+	}
+	if !vault.Known() {
+		return fmt.Errorf("it is not known yet which secrets there are")
+	}
+	if len(vault.Names(text)) > 0 {
+		return fmt.Errorf("it holds a secret of the vault")
+	}
+	return nil
+}
+
+// plans judges plans.
+func (d *Desk) plans() enforce.Plans { return enforce.Plans{Point: d.calls.Gate} }
+
+// question is what waits for a person about the plan of a run.
+type question struct {
+	approval string // its id
+	call     string // id of the plan's record in the audit
+}
+
+// asked are the plans that wait, by run. A restart forgets them: their runs ask again.
+type asked struct {
+	mu sync.Mutex
+	of map[string]question
+}
+
+func (a *asked) get(run string) question {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.of[run]
+}
+
+// set notes what a run's plan waits for, and returns what it waited for before.
+func (a *asked) set(run string, q question) (before question) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before = a.of[run]
+	if a.of[run] = q; q == (question{}) {
+		delete(a.of, run)
+	}
+	return before
+}
+
+// withdrawn forgets the run that waited for an approval.
+func (a *asked) withdrawn(approval string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for run, q := range a.of {
+		if q.approval == approval {
+			delete(a.of, run)
+		}
+	}
+}
+
+// Orders of one client.
+const (
+	ordersAtOnce = 32
+	orderEvery   = 100 * time.Millisecond
+	mostRates    = 1024
+)
+
+// rates bound the orders of each client.
+type rates struct {
+	mu sync.Mutex
+	of map[string]*rate.Limiter
+}
+
+func (r *rates) allow(client string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.of[client]
+	if l == nil {
+		if r.of == nil || len(r.of) >= mostRates {
+			r.of = make(map[string]*rate.Limiter)
+		}
+		l = rate.NewLimiter(rate.Every(orderEvery), ordersAtOnce)
+		r.of[client] = l
+	}
+	return l.AllowN(now, 1)
+}
+
+// spliced is a result with its changes.
+func spliced(result []byte, edits []jsonrpc.Edit) []byte {
+	if len(edits) == 0 {
+		return result
+	}
+	return jsonrpc.Splice(nil, result, edits...)
+}

@@ -1,0 +1,272 @@
+package flowdesk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/runs"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+	"github.com/pfar/pfar/policies/flow"
+	"github.com/pfar/pfar/policies/flow/check"
+	"github.com/pfar/pfar/policies/flow/form"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/flows"
+)
+
+// exchange is one order and its answer.
+type exchange struct {
+	*Desk
+	w      http.ResponseWriter
+	r      *http.Request
+	caller clients.Caller
+	who    runs.Who
+	order  flows.Order
+	begun  bool // something has been written
+}
+
+func bytesOf(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }
+
+// answer carries the order out.
+func (x *exchange) answer() {
+	switch x.order.Verb {
+	case flows.Check, flows.Show, flows.Run:
+		x.flow()
+	case flows.Nodes:
+		if x.runsNothing() {
+			return
+		}
+		x.send(flows.Answer{Nodes: x.catalogue(&x.caller).All()})
+	case flows.List:
+		list, err := x.runner.List(x.who)
+		for i := range list {
+			x.fence(&list[i])
+		}
+		x.end(flows.Answer{Runs: list}, err)
+	case flows.Of:
+		s, err := x.runner.Show(x.who, x.order.Run)
+		x.fence(&s)
+		x.end(flows.Answer{Run: &s}, err)
+	case flows.Cancel:
+		if err := x.noted(); err != nil {
+			x.refuse(err)
+			return
+		}
+		err := x.runner.Cancel(x.who, x.order.Run)
+		s, lost := x.runner.Show(x.who, x.order.Run)
+		x.fence(&s)
+		x.end(flows.Answer{Run: &s}, errors.Join(err, lost))
+	case flows.Resume:
+		err := x.noted()
+		if err == nil {
+			err = x.runner.Resume(x.who, x.order.Run, x.order.Past)
+		}
+		if err != nil {
+			x.refuse(err)
+			return
+		}
+		x.follow(x.order.Run, flows.Answer{})
+	default:
+		reply.Refuse(x.w, http.StatusBadRequest, fmt.Sprintf("there is no verb %.40q: the verbs are %s", x.order.Verb, verbs))
+	}
+}
+
+var verbs = strings.Join([]string{flows.Check, flows.Show, flows.Run, flows.Nodes, flows.List, flows.Of, flows.Resume,
+	flows.Cancel}, ", ")
+
+// runsNothing refuses an order of the operator's that is a client's.
+func (x *exchange) runsNothing() bool {
+	if !x.who.Operator {
+		return false
+	}
+	const text = "a flow runs as a declared client, and never as the operator: name one, at /flows/CLIENT"
+	reply.Refuse(x.w, http.StatusForbidden, text)
+	return true
+}
+
+// noted records what somebody does with a run. It must be there, and theirs.
+func (x *exchange) noted() error {
+	s, err := x.runner.Show(x.who, x.order.Run)
+	if err != nil {
+		return err
+	}
+	return x.plans().Note(x.identity(), s.Client, s.Session, x.order.Verb, x.order.Run, x.order.Past)
+}
+
+// identity is who gives the order, for the gate and the record. No run is the person's who has begun it.
+func (x *exchange) identity() enforce.Identity {
+	who := x.caller.Identity("")
+	who.Person = false
+	return who
+}
+
+// end answers with one line, or with the error.
+func (x *exchange) end(a flows.Answer, err error) {
+	if err != nil {
+		x.refuse(err)
+		return
+	}
+	x.send(a)
+}
+
+// refuse answers that an order is not carried out.
+func (x *exchange) refuse(err error) {
+	status := http.StatusInternalServerError
+	refused, is := errors.AsType[*enforce.Refused](err)
+	text := err.Error()
+	switch {
+	case is:
+		status, text = http.StatusForbidden, "the flow was denied: "+refused.Error()
+	case errors.Is(err, runs.ErrUnknown):
+		status = http.StatusNotFound
+	case errors.Is(err, runs.ErrState):
+		status = http.StatusConflict
+	case errors.Is(err, runs.ErrFull):
+		status = http.StatusTooManyRequests
+	case errors.Is(err, runs.ErrClosed):
+		status = http.StatusServiceUnavailable
+	}
+	reply.Refuse(x.w, status, text)
+}
+
+// maxName bounds the name of a flow, in bytes.
+const maxName = 64
+
+// nameAdvice says what the name of a flow may be.
+const nameAdvice = "Write up to 64 letters, digits and the marks - _ and ."
+
+// named reports whether a flow's name is one.
+func named(s string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
+	return len(s) <= maxName && strings.Trim(s, letters) == ""
+}
+
+// flow reads a flow, checks it, judges it, and runs it, as far as the verb says.
+func (x *exchange) flow() {
+	if x.runsNothing() {
+		return
+	}
+	o := x.order
+	if !named(o.Name) {
+		reply.Refuse(x.w, http.StatusBadRequest, "the name of the flow is none: "+nameAdvice)
+		return
+	}
+	who := x.identity()
+	sent, err := json.Marshal(struct {
+		Text  string   `json:"text"`
+		Flags []string `json:"flags"`
+		Input *string  `json:"input"`
+	}{o.Text, o.Flags, o.Input})
+	if err == nil {
+		err = x.plans().Secret(x.r.Context(), who, o.Name, sent)
+	}
+	if err != nil {
+		x.refuse(err)
+		return
+	}
+	nodes := x.catalogue(&x.caller)
+	f, problems := form.Read(form.Source{
+		Name: o.Name, Form: o.Form, Text: o.Text, Flags: o.Flags, Input: o.Input,
+	}, nodes)
+	if !named(f.Name) { // a file may name itself
+		problems = append(problems, flow.Problem{Text: "the name that the flow gives itself is none", Advice: nameAdvice})
+	}
+	var plan *flow.Plan
+	if len(f.Steps) > 0 {
+		var more []flow.Problem
+		plan, more = check.Check(f, nodes)
+		problems = append(problems, more...)
+	}
+	if len(problems) > 0 || plan == nil {
+		x.send(flows.Answer{Problems: problems})
+		return
+	}
+	a := flows.Answer{Digest: plan.Digest}
+	if o.Verb == flows.Check {
+		x.send(a)
+		return
+	}
+	x.judge(plan, who, a)
+}
+
+// judge has the gate judge a plan, and begins the run of one that may begin.
+func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) {
+	floor, err := x.calls.Gate.Sessions.Label(who.Client, who.Handle)
+	if err != nil {
+		x.refuse(fmt.Errorf("the client's session: %w", err))
+		return
+	}
+	judged, err := x.plan(&x.caller, who, plan, floor)
+	if wrong, is := errors.AsType[*stepError](err); is {
+		a.Problems = []flow.Problem{{Step: wrong.step, Text: wrong.err.Error()}}
+		x.send(a)
+		return
+	}
+	folded := x.plans().Fold(x.r.Context(), who, judged)
+	a.Steps = stepsOf(plan, &folded)
+	if why := folded.Denied(); why != "" {
+		a.Problems = []flow.Problem{{Text: "the flow cannot run: " + why}}
+		if x.order.Verb == flows.Run { // it is recorded, as a run that did not begin
+			a.Problems[0].Advice = "pfar explain " + x.plans().Refuse(&folded).Call
+		}
+	}
+	if x.order.Verb == flows.Show || len(a.Problems) > 0 {
+		x.send(a)
+		return
+	}
+	id, err := x.runner.Begin(runs.New{
+		Client: who.Client, Session: who.Handle, Plan: plan, Store: plan.Flow.Store, Label: floor,
+	})
+	if err != nil {
+		x.refuse(err)
+		return
+	}
+	x.follow(id, a)
+}
+
+// stepsOf are the steps of a plan as they are judged.
+func stepsOf(p *flow.Plan, f *enforce.Folded) []flows.Judged {
+	var list []flows.Judged
+	for i, s := range f.Steps {
+		j := f.Judged[i]
+		if !j.Reached() {
+			continue
+		}
+		list = append(list, flows.Judged{
+			Step: s.ID, Node: p.Steps[i].Node.ID, Arguments: s.Known, From: slices.Clone(s.From),
+			Verdict: j.Decision.Verdict, Reason: j.Decision.Reason, Label: j.Before, Facts: j.Decision.Facts,
+		})
+	}
+	return list
+}
+
+// follow tells of each change of a run, until it is over or the client hangs up: the run goes on without it.
+func (x *exchange) follow(id string, first flows.Answer) {
+	w, err := x.runner.Watch(x.who, id)
+	if err != nil {
+		x.refuse(err)
+		return
+	}
+	defer w.Close()
+	for {
+		s, err := w.Next(x.r.Context())
+		if err != nil {
+			return // it is over, the gateway is stopping, or nobody listens
+		}
+		x.fence(&s)
+		first.Run = &s
+		if !x.send(first) {
+			return
+		}
+		first = flows.Answer{}
+	}
+}
+
+// strange reports whether a label says that strangers may have written something.
+func strange(l gate.Label) bool { return l.Integrity != gate.Clean }
