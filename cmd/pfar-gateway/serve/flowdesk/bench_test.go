@@ -93,7 +93,7 @@ func (r *records) of(tool string) (list []audit.Record) {
 	return list
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	limits := registry.DefaultLimits()
 	limits.Call, limits.Refresh = 20*time.Second, 20*time.Millisecond
@@ -110,7 +110,7 @@ func newBench(t *testing.T) *bench {
 }
 
 // start starts the endpoint on what the one before has left on the disk.
-func (b *bench) start(t *testing.T) {
+func (b *bench) start(t testing.TB) {
 	t.Helper()
 	b.gate, b.consents = enforcetest.Consenting(t, b.dir, "laptop", "phone")
 	b.records = &records{Trail: b.gate.Trail}
@@ -181,7 +181,7 @@ func (b *bench) learn(change func(*access.Client)) {
 }
 
 // server is a server whose tools have these facts, by its owner's word. Each returns what it is told in "says".
-func (b *bench) server(t *testing.T, name string, facts gate.Word, tools ...string) *registrytest.Launched {
+func (b *bench) server(t testing.TB, name string, facts gate.Word, tools ...string) *registrytest.Launched {
 	t.Helper()
 	return b.scripted(t, name, facts, func(s *registrytest.Server, m jsonrpc.Message, _, arguments string) {
 		var a struct{ Says string }
@@ -190,7 +190,7 @@ func (b *bench) server(t *testing.T, name string, facts gate.Word, tools ...stri
 	}, tools...)
 }
 
-func (b *bench) scripted(t *testing.T, name string, facts gate.Word,
+func (b *bench) scripted(t testing.TB, name string, facts gate.Word,
 	on func(s *registrytest.Server, m jsonrpc.Message, tool, arguments string), tools ...string) *registrytest.Launched {
 	t.Helper()
 	facts.From = "owner"
@@ -251,7 +251,7 @@ type asking struct {
 var laptop, phone, operator = asking{client: "laptop"}, asking{client: "phone"}, asking{path: "/operator/default"}
 
 // send gives an order. The answer is to be closed.
-func (b *bench) send(t *testing.T, who asking, o flows.Order) *http.Response {
+func (b *bench) send(t testing.TB, who asking, o flows.Order) *http.Response {
 	t.Helper()
 	body, err := json.Marshal(o)
 	if err != nil {
@@ -260,7 +260,7 @@ func (b *bench) send(t *testing.T, who asking, o flows.Order) *http.Response {
 	return b.post(t, who, string(body), nil)
 }
 
-func (b *bench) post(t *testing.T, who asking, body string, edit func(*http.Request)) *http.Response {
+func (b *bench) post(t testing.TB, who asking, body string, edit func(*http.Request)) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+b.addr+"/flows"+who.path, strings.NewReader(body))
 	if err != nil {
@@ -286,7 +286,7 @@ func (b *bench) post(t *testing.T, who asking, body string, edit func(*http.Requ
 }
 
 // order gives an order that is carried out, and returns the first line of the answer.
-func (b *bench) order(t *testing.T, who asking, o flows.Order) flows.Answer {
+func (b *bench) order(t testing.TB, who asking, o flows.Order) flows.Answer {
 	t.Helper()
 	resp := b.send(t, who, o)
 	if resp.StatusCode != http.StatusOK {
@@ -301,7 +301,7 @@ func (b *bench) order(t *testing.T, who asking, o flows.Order) flows.Answer {
 }
 
 // refused gives an order that is refused, with a status and words.
-func (b *bench) refused(t *testing.T, who asking, o flows.Order, status int, want string) {
+func (b *bench) refused(t testing.TB, who asking, o flows.Order, status int, want string) {
 	t.Helper()
 	resp := b.send(t, who, o)
 	text, _ := io.ReadAll(resp.Body)
@@ -312,13 +312,13 @@ func (b *bench) refused(t *testing.T, who asking, o flows.Order, status int, wan
 
 // follower reads the answer to run or resume.
 type follower struct {
-	t     *testing.T
+	t     testing.TB
 	lines *bufio.Scanner
 	last  flows.Status
 	first flows.Answer
 }
 
-func (b *bench) follow(t *testing.T, who asking, o flows.Order) *follower {
+func (b *bench) follow(t testing.TB, who asking, o flows.Order) *follower {
 	t.Helper()
 	resp := b.send(t, who, o)
 	f := &follower{t: t, lines: bufio.NewScanner(resp.Body)}
@@ -331,7 +331,7 @@ func (b *bench) follow(t *testing.T, who asking, o flows.Order) *follower {
 }
 
 // run runs a line.
-func (b *bench) run(t *testing.T, who asking, line string) *follower {
+func (b *bench) run(t testing.TB, who asking, line string) *follower {
 	t.Helper()
 	return b.follow(t, who, flows.Order{Verb: flows.Run, Form: "line", Text: line})
 }
@@ -367,7 +367,7 @@ func (f *follower) until(states ...flows.State) flows.Status {
 }
 
 // answer has a person answer what waits.
-func (b *bench) answer(t *testing.T, id string, approve bool) approval.Shown {
+func (b *bench) answer(t testing.TB, id string, approve bool) approval.Shown {
 	t.Helper()
 	shown, err := b.gate.Approvals.Show(id)
 	if err != nil {
