@@ -83,7 +83,7 @@ func nodeFlags(n *flow.Node, rest []string, typed string) ([]string, cobra.Shell
 	var names []string
 	for _, p := range slices.Concat(n.Inputs, n.Params) {
 		flag := strings.ReplaceAll(p.Name, "_", "-")
-		if !usableFlag.MatchString(flag) {
+		if p.Own || !usableFlag.MatchString(flag) {
 			continue
 		}
 		one := property{Property: argument.Of(p.Name, p.Schema), flag: flag}

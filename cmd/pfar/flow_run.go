@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	failures "github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/flows"
 )
@@ -62,28 +63,30 @@ func (v flowPrinter) jsonLine(a flows.Answer) error {
 // progress tells people how a run goes: on a terminal in one line that changes, elsewhere in a line for each call.
 type progress struct {
 	flowPrinter
-	run   *flows.Status // as it was told last
-	calls int           // that were told
-	line  bool          // a line that changes is on the screen
-	asked string        // approval that was told
+	run   *flows.Status  // as it was told last
+	class failures.Class // of the last call
+	line  bool           // a line that changes is on the screen
+	asked string         // approval that was told
 }
 
-// tell tells of a change.
+// tell tells of a change. Each has the calls that none before has had.
 func (p *progress) tell(r *flows.Status) {
 	first := p.run == nil
 	p.run = r
+	if n := len(r.Trace); n > 0 {
+		p.class = r.Trace[n-1].Class
+	}
 	if p.json() {
 		return
 	}
 	if first {
 		fmt.Fprintf(p.stderr, "run %s\n", escape(r.ID, oneLine))
 	}
-	for _, s := range r.Trace[min(max(p.calls-r.Dropped, 0), len(r.Trace)):] {
+	for _, s := range r.Trace {
 		p.clear()
 		text := fmt.Sprintf("  %s: %s, %s", s.Step, s.Verdict, s.Action)
 		fmt.Fprintln(p.stderr, escape(text, oneLine))
 	}
-	p.calls = r.Dropped + len(r.Trace)
 	switch {
 	case r.State == flows.Waiting && r.Approval != p.asked:
 		p.clear()
@@ -124,11 +127,7 @@ func (p *progress) end(r *flows.Status) error {
 	case flows.Cancelled:
 		return fail(exitFailed, "the run was cancelled")
 	}
-	code := exitFailed
-	if n := len(r.Trace); n > 0 {
-		code = exitOf(r.Trace[n-1].Class)
-	}
-	return fail(code, "the flow failed: %s", r.Reason).withHint("pfar flow show %s", shellWord(r.ID))
+	return fail(exitOf(p.class), "the flow failed: %s", r.Reason).withHint("pfar flow show %s", shellWord(r.ID))
 }
 
 func (p *progress) printResult(r *flows.Status) {

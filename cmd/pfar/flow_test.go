@@ -239,6 +239,12 @@ func TestFlowRun(t *testing.T) {
 		{"done", []flows.Status{started, runOf(flows.Done, result(`{"content":[{"type":"text","text":"found"}]}`))}, exitOK,
 			"found\n",
 			"run k3bq7x-1\n  search: allow, default\n"},
+		{"in two steps", []flows.Status{
+			started, runOf(flows.Running, nil),
+			runOf(flows.Failed, func(s *flows.Status) {
+				s.Trace[0].Step, s.Trace[0].Class, s.Trace[0].Action = "send", failures.RateLimited, "rate_limited"
+			}),
+		}, exitRateLimited, "", "  search: allow, default\n  send: allow, rate_limited\n"},
 		{"a native value", []flows.Status{runOf(flows.Done, result(`"text"`))}, exitOK, "text\n", ""},
 		{"a native object", []flows.Status{runOf(flows.Done, result(`{"a":1}`))}, exitOK, "{\n  \"a\": 1\n}\n", ""},
 		{"too large", []flows.Status{runOf(flows.Done, func(s *flows.Status) { s.Reason = "its result has 9 bytes" })},
@@ -509,7 +515,7 @@ func TestFlowCompletion(t *testing.T) {
 		"flow run mcp-weather-get --location x --": "--units",
 		"flow run mcp-weather-get --units=":        "--units=celsius --units=fahrenheit",
 		"flow run mcp-weather-get + back":          "backoff",
-		"flow run mcp-weather-get >> backoff --":   "--factor --longest --seconds",
+		"flow run mcp-weather-get >> backoff --":   "--factor --longest --seconds --waited",
 		"flow run --jso":                           "--json",
 		"flow show k":                              "k3bq7x-1",
 		"flow cancel k":                            "k3bq7x-1",

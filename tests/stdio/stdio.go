@@ -15,8 +15,7 @@ type Tool struct {
 	Name        string
 	Description string
 	Schema      string // JSON Schema of the arguments; "" takes none
-	Output      string // JSON Schema of the result, which Call returns as JSON; "": the result is text
-	Reads       bool   // it says of itself that it only reads
+	Output      string // JSON Schema of the text, which is JSON and structured content then; "": it is text alone
 	Call        func(arguments json.RawMessage) (string, error)
 }
 
@@ -143,14 +142,11 @@ func (s *Server) list(params json.RawMessage) object {
 		if schema == "" {
 			schema = `{"type":"object"}`
 		}
-		is := object{"name": t.Name, "description": t.Description, "inputSchema": json.RawMessage(schema)}
+		one := object{"name": t.Name, "description": t.Description, "inputSchema": json.RawMessage(schema)}
 		if t.Output != "" {
-			is["outputSchema"] = json.RawMessage(t.Output)
+			one["outputSchema"] = json.RawMessage(t.Output)
 		}
-		if t.Reads {
-			is["annotations"] = object{"readOnlyHint": true}
-		}
-		list = append(list, is)
+		list = append(list, one)
 	}
 	result := object{"tools": list}
 	if next != "" {
