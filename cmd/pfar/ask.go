@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/flows"
@@ -101,7 +102,7 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 		if c.json() {
 			return c.printJSON(all)
 		}
-		fmt.Fprintln(c.stdout, escape(d.Answer, keepLines))
+		fmt.Fprintln(c.stdout, c.words(d.Answer))
 		return nil
 	case f.planOnly && c.json():
 		return c.printJSON(all)
@@ -120,6 +121,17 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 		return err
 	}
 	return c.word(ctx, orders, words, all)
+}
+
+// words are those of a model or a stranger, safe to look at. A person sees them without the fence, which is for models.
+func (c askVerb) words(text string) string { return escape(unfenced(text, c.stdout), keepLines) }
+
+// unfenced is a text without its fence, if a person reads it: on a terminal.
+func unfenced(text string, w io.Writer) string {
+	if isTerminal(w) {
+		text, _ = fence.Inside(text)
+	}
+	return text
 }
 
 // given reads the file for the first step; nil: there is none.
@@ -168,7 +180,7 @@ func (c askVerb) unplanned(a flows.Answer) error {
 func (c askVerb) show(w io.Writer, a flows.Answer) {
 	d := a.Draft
 	fmt.Fprintf(w, "A plan by the model %s:\n", visible.Reveal(d.Model))
-	for line := range strings.Lines(d.Reasoning) {
+	for line := range strings.Lines(unfenced(d.Reasoning, w)) {
 		fmt.Fprintf(w, "| %s\n", visible.Reveal(strings.TrimRight(line, "\r\n")))
 	}
 	for i, s := range a.Steps {
@@ -297,7 +309,7 @@ func (c askVerb) word(ctx context.Context, orders flowOrders, words string, all 
 	case w == nil:
 		fmt.Fprintln(c.stderr, "done; there is no result")
 	case w.Text != "":
-		fmt.Fprintln(c.stdout, escape(w.Text, keepLines))
+		fmt.Fprintln(c.stdout, c.words(w.Text))
 	default:
 		fmt.Fprintf(c.stderr, "No model has put the result into words: %s. This is the result itself:\n",
 			strings.TrimSuffix(escape(w.Why, oneLine), "."))
@@ -312,7 +324,7 @@ func (c askVerb) printRaw(raw json.RawMessage) error {
 	var text string
 	switch {
 	case json.Unmarshal(raw, &text) == nil:
-		fmt.Fprintln(c.stdout, escape(text, keepLines))
+		fmt.Fprintln(c.stdout, c.words(text))
 		return nil
 	case json.Unmarshal(raw, &r) == nil && len(r.Content)+len(r.Structured) > 0:
 		return printText(c.stdout, r, isTerminal(c.stdout))
