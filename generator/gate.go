@@ -106,7 +106,7 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 		}
 		g.Tools[name] = handover.Tool{
 			Semantics: readsOrWrites(t), Aliases: t.Aliases, Enabled: t.Enabled, Rename: t.Rename, Description: t.Description,
-			Scopes: t.Scopes,
+			Scopes: t.Scopes, Inputs: t.Inputs, Params: t.Params, Outputs: t.Outputs,
 		}
 	}
 	d := declared(s)

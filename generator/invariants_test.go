@@ -87,6 +87,8 @@ func TestHowAPlanChanges(t *testing.T) {
 		"an alias":      {one, compiled(t, `tool "a" { alias = ["b"] }`+"\n"+plain), "as it runs"},
 		"a tool off":    {one, compiled(t, `tool "a" { enabled = false }`+"\n"+plain), "as it runs"},
 		"a tool's name": {one, compiled(t, `tool "a" { rename = "b" }`+"\n"+plain), "as it runs"},
+		"its inputs":    {one, compiled(t, `tool "a" { inputs = ["b"] }`+"\n"+plain), "as it runs"},
+		"no outputs":    {one, compiled(t, `tool "a" { outputs = [] }`+"\n"+plain), "as it runs"},
 		"idle_timeout":  {one, compiled(t, `idle_timeout = "5m"`+"\n"+plain), "another process"},
 		"retries":       {one, compiled(t, "retries = 2\n"+plain), "as it runs"},
 		"autostart":     {one, compiled(t, "autostart = false\n"+plain), "another process"},

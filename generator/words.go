@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -131,7 +132,7 @@ func gatewayRows(p plan.Plan) [][]string {
 	return rows
 }
 
-// ownersWords says how a tool that clients see differs from what its server lists.
+// ownersWords says how a tool that clients see, or the node that flows call, differs from what its server lists.
 func ownersWords(name string, t handover.Tool) (rows [][]string) {
 	if t.Enabled != nil {
 		word := map[bool]string{true: "on", false: "off"}[*t.Enabled]
@@ -142,6 +143,15 @@ func ownersWords(name string, t handover.Tool) (rows [][]string) {
 	}
 	if t.Description != "" {
 		rows = append(rows, []string{"tool", quote(name) + " has the owner's description"})
+	}
+	for _, said := range []struct {
+		what  string
+		names []string
+	}{{"inputs", t.Inputs}, {"params", t.Params}, {"outputs", t.Outputs}} {
+		if said.names != nil {
+			what := cmp.Or(strings.Join(said.names, ", "), "none")
+			rows = append(rows, []string{"tool", quote(name) + " has these " + said.what + " in flows: " + what})
+		}
 	}
 	return rows
 }

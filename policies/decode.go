@@ -49,6 +49,7 @@ func (d *decoder) open(name string, b []byte) {
 		d.diags = append(d.diags, d.Diags...)
 	}
 	d.Reader = block.NewReader(block.NewFile(name, b, language()))
+	d.Remedy = renamed
 }
 
 // key describes a key.

@@ -145,7 +145,7 @@ profile "mine" {
     relax    = "Nothing can be lost."
   }
 }
-flow "notion" "search" { reason = "The pages are public." }
+declassify "notion" "search" { reason = "The pages are public." }
 service "gmail" {
   tool "send_*" { audience = "internal", relax = "The server only mails to us." }
 }

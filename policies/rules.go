@@ -9,14 +9,14 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// ruleReader reads deny, ask and flow.
+// ruleReader reads deny, ask and declassify.
 type ruleReader struct{ *decoder }
 
 func (d ruleReader) keys() []block.Key {
 	return []block.Key{
 		key("deny", `deny "no mail" { reason = "..." }`, d.rule(gate.Deny)),
 		key("ask", `ask "deletions" { reason = "..." }`, d.rule(gate.Ask)),
-		key("flow", `flow "notion" "search" { reason = "..." }`, d.flow),
+		key("declassify", `declassify "notion" "search" { reason = "..." }`, d.declassify),
 	}
 }
 
@@ -53,8 +53,16 @@ func (d ruleReader) profiles(to *[]string) block.Value {
 	}
 }
 
-// flow is a declassification: a loosening, whose reason has to be there.
-func (d ruleReader) flow(f *block.Field) {
+// renamed says what a block is called that had another name before flows of calls had it.
+func renamed(_ block.Section, name string) string {
+	if name == "flow" {
+		return `The block is called declassify. Write declassify "notion" "search" { reason = "..." }.`
+	}
+	return ""
+}
+
+// declassify is a loosening, whose reason has to be there.
+func (d ruleReader) declassify(f *block.Field) {
 	names, ok := d.labels(f, 2)
 	if !ok {
 		return
@@ -68,7 +76,7 @@ func (d ruleReader) flow(f *block.Field) {
 	flow.Tool = gate.Pattern(tool)
 	for _, l := range f.Labels {
 		if strings.Contains(l.Text, "*") {
-			d.Problem(l.At, "Not one pair", "A flow is from one server to one other. Write one for each pair.")
+			d.Problem(l.At, "Not one pair", "Data is declassified from one server to one other. Write a block for each pair.")
 		}
 	}
 	if d.wanting(f, "reason") {

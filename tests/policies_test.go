@@ -28,7 +28,7 @@ func TestPoliciesManualKnowsTheKeys(t *testing.T) {
 		"profile":            `profile "strict" { %s }`,
 		"row":                `profile "strict" { row "raw" "fits" { %s } }`,
 		"deny and ask":       `deny "x" { %s }`,
-		"flow":               `flow "x" "y" { %s }`,
+		"declassify":         `declassify "x" "y" { %s }`,
 		"service and server": `service "x" { %s }`,
 		"tier":               `service "x" { tier "y" { %s } }`,
 		"inspector":          `inspector "x" { %s }`,

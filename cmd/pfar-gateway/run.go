@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,7 +41,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/verify"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit/trail"
-	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
@@ -100,7 +100,6 @@ type gateway struct {
 	auditFull <-chan struct{} // the file has enough
 	store     *units.Store    // nil: there is none
 	point     *enforce.Point  // that every request passes
-	flows     *flowdesk.Desk
 	others
 	wishes *connect.Wishes // of models for services; nil: nobody fulfils them
 
@@ -112,8 +111,10 @@ type gateway struct {
 	log       *slog.Logger
 }
 
-// others are those whom the gateway asks or tells by processes that reach them, and the operators at other machines.
+// others are the desk for flows, those whom the gateway asks or tells by processes that reach them, and the operators
+// at other machines.
 type others struct {
+	flows   *flowdesk.Desk
 	panel   *inspect.Panel
 	teller  *notice.Teller
 	models  *models.Models
@@ -155,8 +156,8 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	g.audit = g.newAudit()
 	g.others = others{
-		&inspect.Panel{Dir: o.inspect}, notice.New(o.inspect, log, notice.Wall()),
-		&models.Models{Dir: o.inspect, Vault: secrets}, new(operator.Signers),
+		panel: &inspect.Panel{Dir: o.inspect}, teller: notice.New(o.inspect, log, notice.Wall()),
+		models: &models.Models{Dir: o.inspect, Vault: secrets}, signers: new(operator.Signers),
 	}
 	g.approvals.Console = g.signers
 	g.point = &enforce.Point{
@@ -191,7 +192,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	g.endpoint = serve.New(parts)
 	err = g.endpoint.Flow(func(calls *call.Calls) (serve.Flows, error) {
-		g.flows, err = g.openFlows(o.state, calls)
+		g.flows, err = openFlows(o.state, g.state, calls, g.models, g.log)
 		return g.flows, err
 	})
 	if err != nil {
@@ -288,43 +289,6 @@ func lastSpans(tel *telemetry.Telemetry, log *slog.Logger) {
 	}
 }
 
-// asked has pfard start and stop servers on demand, and processes for single client sessions.
-type asked struct{ pfard control.Client }
-
-func (a asked) do(ctx context.Context, q control.Request) error {
-	_, err := a.pfard.Do(ctx, q)
-	return err
-}
-
-func (a asked) Open(ctx context.Context, server, session string) error {
-	err := a.do(ctx, control.Request{Verb: control.Open, Server: server, Session: session})
-	if errors.Is(err, control.ErrBusy) { // it counts what is left of an earlier gateway's
-		err = &registry.Full{Err: err}
-	}
-	return err
-}
-
-func (a asked) Close(ctx context.Context, server, session string) error {
-	return a.do(ctx, control.Request{Verb: control.Close, Server: server, Session: session})
-}
-
-func (a asked) Wake(ctx context.Context, server string) error {
-	return a.do(ctx, control.Request{Verb: control.Wake, Server: server})
-}
-
-func (a asked) Sleep(ctx context.Context, server string) error {
-	return a.do(ctx, control.Request{Verb: control.Sleep, Server: server})
-}
-
-// refused asks what a server's bridge has refused last. That nobody knows is no reason to say anything.
-func (a asked) refused(ctx context.Context, server, session string) (refused egress.Refusal, file string, at time.Time) {
-	r, err := a.pfard.Do(ctx, control.Request{Verb: control.LastRefusal, Server: server, Session: session})
-	if err != nil || r.Refusal == nil {
-		return egress.Refusal{}, "", time.Time{}
-	}
-	return r.Refusal.Refused, r.Refusal.File, r.Refusal.Time
-}
-
 // askAgain is the longest pause until pfard is asked again what it has to tell, after it has hung up.
 const askAgain = 30 * time.Second
 
@@ -357,6 +321,58 @@ func (g *gateway) followSecrets(ctx context.Context) {
 			return nil
 		})
 	})
+}
+
+// followPolicy learns what calls are decided by, until ctx ends. A policy of a later pfard may have a member that this
+// gateway does not know, and that may be a restriction: the policy before stays in force. What servers may reach counts
+// at once, since more of it makes decisions stricter.
+func (g *gateway) followPolicy(ctx context.Context) {
+	g.followPfard(ctx, "what calls are decided by", 2*time.Second, func(heard func()) error {
+		return g.pfard.Policy(ctx, func(b, sandboxes []byte) error {
+			policy := new(gate.Policy)
+			refused := policy.UnmarshalJSON(b)
+			if refused != nil {
+				policy = g.point.Policy()
+			}
+			confined, unread := confinedBy(sandboxes)
+			if policy != nil {
+				g.decideBy(policy, confined)
+			}
+			if err := errors.Join(refused, unread); err != nil {
+				return err
+			}
+			heard()
+			g.kept.policy.keep(g.store, b, g.log)
+			return nil
+		})
+	})
+}
+
+// confinedBy reads what all servers may reach. Without it, which is by a pfard of an earlier version, none is confined,
+// nor is any if it cannot be read.
+func confinedBy(b []byte) (*gate.Sandboxes, error) {
+	if b == nil {
+		return nil, nil
+	}
+	var told []gate.Sandbox
+	if err := json.Unmarshal(b, &told); err != nil {
+		return nil, fmt.Errorf("reading what servers may reach: %w", err)
+	}
+	return gate.NewSandboxes(told), nil
+}
+
+// decideBy takes a policy and the servers' sandboxes, and ends what was granted under another policy.
+func (g *gateway) decideBy(policy *gate.Policy, sandboxes *gate.Sandboxes) {
+	before := g.point.Policy()
+	g.point.Learn(policy, sandboxes)
+	if before != nil && before.Digest == policy.Digest {
+		return
+	}
+	g.panel.Learn(policy.Inspectors)
+	g.teller.Learn(policy.Notices)
+	g.models.Learn(policy.Models)
+	g.registry.Relist()
+	g.point.Grants.Policy(policy.Digest)
 }
 
 // followPfard asks pfard something that it goes on answering, and again when it has hung up, until ctx ends. ask calls

@@ -21,12 +21,21 @@ import (
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
-// gatewayURL is the endpoint; the host is a formality on a Unix socket, and localhost passes the gateway's Host check.
-const gatewayURL = "http://localhost/mcp"
+// gatewayHost is the gateway: the host is a formality on a Unix socket, and localhost passes the gateway's Host check.
+// gatewayURL is its MCP endpoint.
+const (
+	gatewayHost = "http://localhost"
+	gatewayURL  = gatewayHost + "/mcp"
+)
 
-// endpoint is the gateway's for it, of one server or of all for "".
+// endpoint is the gateway's MCP endpoint for it, of one server or of all for "".
 func (p persona) endpoint(server string) (string, error) {
-	url := gatewayURL + "/" + cmp.Or(p.client, access.Operator) + "/" + cmp.Or(p.session, access.DefaultSession)
+	return p.address("/mcp", access.Operator, server)
+}
+
+// address is one of the gateway's for it, below a path. whoever is the client that it is if it names none.
+func (p persona) address(below, whoever, server string) (string, error) {
+	url := gatewayHost + below + "/" + cmp.Or(p.client, whoever) + "/" + cmp.Or(p.session, access.DefaultSession)
 	switch {
 	case p.client == "" && p.session != "":
 		return "", usage("--session goes with --client, whose session it is")

@@ -24,7 +24,7 @@ const environmentHelp = `Variables that pfar and pfard read. The brackets contai
   PFAR_RUN_DIR      sockets; in memory [/run/pfar; $XDG_RUNTIME_DIR/pfar, else /dev/shm/pfar-UID]
   PFAR_STATE_DIR    token, logs, pins, sessions, audit, private homes, vault
                     [/var/lib/pfar; $XDG_STATE_HOME/pfar]
-  PFAR_CONFIG_DIR   declarations; clients.d, policies.d, models.d, services.d, oauth.d and
+  PFAR_CONFIG_DIR   declarations; clients.d, flows.d, policies.d, models.d, services.d, oauth.d and
                     on-failure are beside it
                     [/etc/pfar/mcp.d; $XDG_CONFIG_HOME/pfar/mcp.d]
   PFAR_SERVERS_DIR  programs installed for servers [servers in PFAR_STATE_DIR]
@@ -101,7 +101,7 @@ func rootCommand(c *pfar) *cobra.Command {
 		)},
 		{"use", "Use:", []*cobra.Command{
 			toolsVerb{c}.toolsCommand(), toolsVerb{c}.describeCommand(), toolsVerb{c}.callCommand(),
-			askVerb{c}.askCommand(),
+			flowVerb{c}.flowCommand(), askVerb{c}.askCommand(),
 			connectVerb{c}.connectCommand(), pinsVerb{c}.pinsCommand(), approvalsVerb{c}.approvalsCommand(),
 			consoleVerb{c}.consoleCommand(), operatorVerb{c}.operatorCommand(), messageVerb{c}.messageCommand(),
 			grantsVerb{c}.grantsCommand(), sessionsVerb{c}.sessionsCommand(), auditVerb{c}.auditCommand(),

@@ -56,7 +56,13 @@ func TestBounds(t *testing.T) {
 		}, "may stand, at most %d:"},
 		"read_only": {maxMounts, func(n int) string { return "sandbox = { read_only = [" + entries(`"/srv/%d"`)(n) + "] }" }, "at the same path, at most %d."},
 		"alias":     {maxAliases, func(n int) string { return "tool = { x = { alias = [" + entries(`"a%d"`)(n) + "] } }" }, "At most %d, each"},
-		"an alias":  {maxAlias, func(n int) string { return `tool = { x = { alias = ["` + strings.Repeat("a", n) + `"] } }` }, "each of at most %d characters:"},
+		"inputs": {maxPorts, func(n int) string {
+			return "tool = { x = { inputs = [" + entries(`"a%d"`)(n) + "] } }"
+		}, "At most %d names of"},
+		"an input": {maxPort, func(n int) string {
+			return `tool = { x = { inputs = ["` + strings.Repeat("a", n) + `"] } }`
+		}, "of at most %d bytes, and"},
+		"an alias": {maxAlias, func(n int) string { return `tool = { x = { alias = ["` + strings.Repeat("a", n) + `"] } }` }, "each of at most %d characters:"},
 	} {
 		for n, good := range map[int]bool{c.most: true, c.most + 1: false} {
 			if _, diags := Parse("x.hcl", []byte("command = \"node\"\n"+c.file(n)+"\n"), testOptions()); diags.HasErrors() == good {

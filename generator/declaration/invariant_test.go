@@ -62,7 +62,8 @@ func checkTools(must func(bool, string), s *Server) {
 		must(toolPattern.MatchString(name) && slices.Contains([]string{"", "read", "write"}, tool.Semantics), "tool")
 		gates := tool.Semantics != "" || tool.Effect != 0 || tool.Audience != 0 || tool.Output != gate.Label{}
 		shows := tool.Enabled != nil || tool.Rename != "" || tool.Description != "" || len(tool.Aliases) > 0
-		must(gates || shows || len(tool.Scopes) > 0, "something is said of the tool "+name)
+		flows := tool.Inputs != nil || tool.Params != nil || tool.Outputs != nil
+		must(gates || shows || flows || len(tool.Scopes) > 0, "something is said of the tool "+name)
 		must(len(tool.Scopes) <= maxScopes, "scopes")
 		must(tool.Rename == "" || renamePattern.MatchString(tool.Rename), "rename")
 		must(len(tool.Aliases) <= maxAliases, "aliases")

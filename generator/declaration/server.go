@@ -199,6 +199,11 @@ type Tool struct {
 	Enabled     *bool  `json:",omitempty"` // false: no client has it; nil: not said
 	Rename      string `json:",omitempty"` // the name that clients see; "": the server's own
 	Description string `json:",omitempty"` // that clients see in place of the server's own
+
+	// What of the tool is which in flows. nil: the rule of package policies/flow/node; empty: none.
+	Inputs  []string `json:",omitzero"`
+	Params  []string `json:",omitzero"`
+	Outputs []string `json:",omitzero"`
 }
 
 // Sessions says whether each client session has a process of the server's to itself. The zero value is one process for

@@ -2,17 +2,21 @@ package declaration
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 const (
 	maxAliases = 16 // of one tool
 	maxAlias   = 64
+	maxPorts   = 256 // in one list
+	maxPort    = 128 // bytes of a name
 )
 
 var (
@@ -52,6 +56,9 @@ func (d *tools) keys() []block.Key {
 		key("description", `"Search the pages of our wiki"`, "", d.described),
 		key("alias", `["mcp-notion-search"]`, "", d.alias),
 		key("scopes", `["issues:write"]`, "", func(f *block.Field) { t.Scopes = scopesOf(d.reader, f, "the tool") }),
+		key("inputs", `["query"]`, "", func(f *block.Field) { t.Inputs = d.ports(f, t.Params) }),
+		key("params", `["max_results"]`, "", func(f *block.Field) { t.Params = d.ports(f, t.Inputs) }),
+		key("outputs", `["search_results"]`, "", func(f *block.Field) { t.Outputs = d.ports(f, nil) }),
 	}
 }
 
@@ -132,6 +139,33 @@ func (d *tools) rename(f *block.Field) {
 	default:
 		d.renamed[s], d.tool.Rename = d.about, s
 	}
+}
+
+// ports reads names of a tool's arguments, or of members of its results. An empty list is none of them. No name is also
+// in others.
+func (d *tools) ports(f *block.Field, others []string) []string {
+	if !d.single(f) {
+		return nil
+	}
+	entries := d.TextsTo(maxPorts, f, "Too many names", "Write those that flows need.")
+	if f.Val.Kind != block.List { // which was told
+		return nil
+	}
+	names := []string{}
+	for _, n := range entries {
+		switch {
+		case n.Text == "" || len(n.Text) > maxPort || strings.ContainsFunc(n.Text, visible.Deceptive):
+			const detail = "%s is no name of an argument: it has 1 to %d characters that can be seen. Write %s."
+			d.Problem(n.At, "Invalid name", detail, block.QuoteName(n.Text), maxPort, f.Example)
+		case slices.Contains(others, n.Text):
+			d.Problem(n.At, "Input and param", "%s is in inputs and in params. Keep one of the two.", block.Quote(n.Text))
+		case slices.Contains(names, n.Text):
+			d.Caution(n.At, "Duplicate name", "%s is listed twice. Remove one of the two.", block.Quote(n.Text))
+		default:
+			names = append(names, n.Text)
+		}
+	}
+	return names
 }
 
 func (d *tools) described(f *block.Field) {

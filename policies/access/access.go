@@ -178,8 +178,8 @@ func (r *Rights) Search() bool { return r.search }
 // Own is the name of pfar's own tools, as if they were a server's. No declaration can have it.
 const Own = "pfar"
 
-// OwnNodes is the name of pfar's own nodes of flows, as if they were a server's. No declaration can have it: the name of
-// a server has no dot. Every client has them but those that its declaration hides.
+// OwnNodes is the name of pfar's own nodes of flows, as if they were a server's. No declaration can have it: a server's
+// name has no dot. Every client has these nodes but those that its declaration hides.
 const OwnNodes = "pfar.flow"
 
 // isOwn reports whether a name is that of parts of pfar itself, which every client has unless its declaration hides

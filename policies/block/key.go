@@ -86,7 +86,7 @@ type Reader struct {
 	Given map[string]*Field
 	// Places says where each key was given, and each entry of lists: "sandbox.read_only[1]".
 	Places map[string]hcl.Range
-	// Remedy says what to write instead of an unknown key; nil: the nearest key of the section.
+	// Remedy says what to write instead of an unknown key; nil or "": the nearest key of the section.
 	Remedy func(s Section, name string) string
 }
 
@@ -104,11 +104,14 @@ func (r *Reader) Section(s Section, n *Node) {
 	for _, f := range n.Fields {
 		k, ok := s.Find(f.Key)
 		if !ok {
-			remedy := nearestKey
+			remedy := ""
 			if r.Remedy != nil {
-				remedy = r.Remedy
+				remedy = r.Remedy(s, f.Key)
 			}
-			r.Problem(f.At, "Unknown key", "%s is not known %s. %s", QuoteName(f.Key), s.where(), remedy(s, f.Key))
+			if remedy == "" {
+				remedy = nearestKey(s, f.Key)
+			}
+			r.Problem(f.At, "Unknown key", "%s is not known %s. %s", QuoteName(f.Key), s.where(), remedy)
 			r.Hidden.Unread(f)
 			continue
 		}

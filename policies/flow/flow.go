@@ -79,6 +79,10 @@ type Port struct {
 
 	// Piped is of one input of a native node: where nothing else gives it, it is the result of the step before.
 	Piped bool `json:"piped,omitempty"`
+
+	// Own is of ports of a native node by which a step tells itself something for the next time: its name in the store
+	// has the step's id, unless the flow maps it.
+	Own bool `json:"own,omitempty"`
 }
 
 // Node is what a step can call: a tool that a client may use, or one of pfar's own.

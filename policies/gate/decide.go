@@ -183,7 +183,7 @@ func (p *Policy) declassified(data Confidentiality, s Session, c Call) (Confiden
 		if f == nil {
 			return data, nil
 		}
-		by = append(by, f.At+": flow "+f.From+" to "+f.To)
+		by = append(by, f.At+": declassify "+f.From+" to "+f.To)
 	}
 	if all < s.Label.Confidentiality { // something else has contributed as well
 		return data, nil

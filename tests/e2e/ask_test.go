@@ -373,8 +373,8 @@ func TestAskWaits(t *testing.T) {
 	if len(a.called("tracker")) > 0 {
 		t.Errorf("called before the yes: %q", a.called("tracker"))
 	}
-	a.operate(0, "approvals", "approve", waits[0].ID)
-	if got := <-done; got.code != 0 || !strings.Contains(got.errs, "pfar approvals show "+waits[0].ID) || !strings.Contains(got.out, "It is said.") {
+	a.operate(0, "approvals", "approve", waits[0].ID, "--yes")
+	if got := <-done; got.code != 0 || !strings.Contains(got.errs, "waits for the approval "+waits[0].ID) || !strings.Contains(got.out, "It is said.") {
 		t.Errorf("exit %d, %s%s", got.code, got.out, got.errs)
 	}
 	if got := a.called("tracker"); !slices.Equal(got, []string{"comment"}) {

@@ -49,6 +49,17 @@ var tools = []struct{ server, version, held, definition string }{
 		{"type":"string"}}}}`},
 }
 
+// Definitions are the definitions of the tools that a server lists, and its version. What a client may not call is
+// listed too.
+func Definitions(server string) (definitions []json.RawMessage, version string) {
+	for _, t := range tools {
+		if t.server == server {
+			definitions, version = append(definitions, json.RawMessage(t.definition)), t.version
+		}
+	}
+	return definitions, version
+}
+
 // Catalogue finds the nodes.
 func Catalogue() *node.Catalogue {
 	all := native.Nodes()

@@ -4,6 +4,7 @@ package stdio
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"io"
 	"sync"
@@ -14,13 +15,15 @@ type Tool struct {
 	Name        string
 	Description string
 	Schema      string // JSON Schema of the arguments; "" takes none
+	Output      string // JSON Schema of the text, which is JSON and structured content then; "": it is text alone
 	Call        func(arguments json.RawMessage) (string, error)
 }
 
 // Server answers one client. The fields are to be set before Serve; Tools may be changed by SetTools while it runs.
 type Server struct {
 	Name     string
-	PageSize int // tools per page of tools/list; 0: all in one
+	Version  string // "": 1
+	PageSize int    // tools per page of tools/list; 0: all in one
 
 	mu    sync.Mutex // guards tools and the writer
 	tools []Tool
@@ -108,7 +111,7 @@ func (s *Server) initialize(params json.RawMessage) object {
 	return object{
 		"protocolVersion": p.ProtocolVersion,
 		"capabilities":    object{"tools": object{"listChanged": true}},
-		"serverInfo":      object{"name": s.Name, "version": "1"},
+		"serverInfo":      object{"name": s.Name, "version": cmp.Or(s.Version, "1")},
 	}
 }
 
@@ -139,7 +142,11 @@ func (s *Server) list(params json.RawMessage) object {
 		if schema == "" {
 			schema = `{"type":"object"}`
 		}
-		list = append(list, object{"name": t.Name, "description": t.Description, "inputSchema": json.RawMessage(schema)})
+		one := object{"name": t.Name, "description": t.Description, "inputSchema": json.RawMessage(schema)}
+		if t.Output != "" {
+			one["outputSchema"] = json.RawMessage(t.Output)
+		}
+		list = append(list, one)
 	}
 	result := object{"tools": list}
 	if next != "" {
@@ -165,10 +172,11 @@ func (s *Server) call(m message) message {
 		if err != nil {
 			text = err.Error()
 		}
-		return message{ID: m.ID, Result: object{
-			"content": []object{{"type": "text", "text": text}},
-			"isError": err != nil,
-		}}
+		result := object{"content": []object{{"type": "text", "text": text}}, "isError": err != nil}
+		if t.Output != "" && err == nil {
+			result["structuredContent"] = json.RawMessage(text)
+		}
+		return message{ID: m.ID, Result: result}
 	}
 	return message{ID: m.ID, Error: &rpcError{-32602, "unknown tool: " + p.Name}}
 }

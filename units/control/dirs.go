@@ -153,6 +153,9 @@ func (d Dirs) Models() string { return filepath.Join(filepath.Dir(d.Config), "mo
 // Services is the directory of the operator's entries of the catalogue.
 func (d Dirs) Services() string { return filepath.Join(filepath.Dir(d.Config), "services.d") }
 
+// FlowFiles is the directory of the owner's flows.
+func (d Dirs) FlowFiles() string { return filepath.Join(filepath.Dir(d.Config), "flows.d") }
+
 // OAuth is the directory of the owner's clients with OAuth providers.
 func (d Dirs) OAuth() string { return filepath.Join(filepath.Dir(d.Config), "oauth.d") }
 
@@ -175,6 +178,6 @@ func (d Dirs) Private(declarations string) []string {
 	})
 	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(),
 		d.Homes(), d.Kept(), d.Upgrades(), d.Flows(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"),
-		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Models(), d.Services(), d.OAuth(), d.Token(),
-		d.Undo(), d.Operators())
+		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Models(), d.Services(), d.OAuth(), d.FlowFiles(),
+		d.Token(), d.Undo(), d.Operators())
 }

@@ -48,8 +48,9 @@ type Order struct {
 	Past string `json:"past,omitempty"`
 }
 
-// Answer is what the gateway says to an order. The answer to Run is a line of JSON for each change, the last one when
-// the run is over or waits.
+// Answer is what the gateway says to an order. The answer to Run and Resume is a line of JSON for each change, the last
+// one when the run is over. Each line has the steps of the trace that no line before has had; Dropped counts those
+// among them that are kept no more. Who hangs up ends nothing.
 type Answer struct {
 	Problems []flow.Problem `json:"problems,omitempty"`
 	Steps    []Judged       `json:"steps,omitempty"`

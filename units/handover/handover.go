@@ -75,6 +75,10 @@ type Tool struct {
 	Rename      string `json:"rename,omitempty"`      // the name that clients see; "": the server's own
 	Description string `json:"description,omitempty"` // that clients see in place of the server's own
 
+	Inputs  []string `json:"inputs,omitzero"`  // arguments that are inputs of its node in flows; nil: the rule says it
+	Params  []string `json:"params,omitzero"`  // and params
+	Outputs []string `json:"outputs,omitzero"` // of its results; nil: all; empty: the whole alone
+
 	Scopes  []string `json:"scopes,omitempty"`  // that a call needs the server's tokens to have been granted
 	Granted []string `json:"granted,omitempty"` // of Scopes, those that they say they were
 	Lacks   string   `json:"lacks,omitempty"`   // scopes that they lack for certain, and what to type

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
@@ -27,6 +28,52 @@ type Yes struct {
 type Store struct {
 	DB  *state.DB
 	Now func() time.Time
+
+	// Recent has what was read last; nil: each Get reads the disk. Nobody else writes what it has.
+	Recent *Recent
+}
+
+// Recent are a few decisions in memory: a run with many steps asks for its own before each. The zero value is empty.
+type Recent struct {
+	mu sync.Mutex
+	of map[string]Yes // by run
+}
+
+// Bounds of Recent. What is larger is read from the disk.
+const (
+	mostRecent  = 256
+	largeRecent = 8 << 10 // bytes of JSON
+)
+
+func (r *Recent) get(run string) (y Yes, ok bool) {
+	if r == nil {
+		return Yes{}, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	y, ok = r.of[run]
+	return y, ok
+}
+
+func (r *Recent) put(run string, y Yes) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil || len(r.of) >= mostRecent {
+		r.of = make(map[string]Yes)
+	}
+	r.of[run] = y
+}
+
+func (r *Recent) forget(run string) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, run)
 }
 
 const (
@@ -53,6 +100,7 @@ func (s Store) Put(run string, y Yes) error {
 		return fmt.Errorf("writing down what was decided about the plan of the run %s: %w", run, err)
 	}
 	now := s.Now()
+	s.Recent.forget(run)
 	err = s.DB.Do(func(tx *sql.Tx) error {
 		_, err := tx.Exec("DELETE FROM consents WHERE run = ? OR made < ? OR run NOT IN "+
 			"(SELECT run FROM consents ORDER BY made DESC LIMIT ?)", run, now.Add(-keptFor).UnixNano(), mostKept-1)
@@ -70,6 +118,9 @@ func (s Store) Put(run string, y Yes) error {
 // Get returns what was decided about a run's plan. An error is ErrNone or one of the disk; either way nothing is
 // covered.
 func (s Store) Get(run string) (Yes, error) {
+	if y, ok := s.Recent.get(run); ok {
+		return y, nil
+	}
 	var text string
 	err := s.DB.QueryRow("SELECT yes FROM consents WHERE run = ?", run).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -82,11 +133,14 @@ func (s Store) Get(run string) (Yes, error) {
 	if err != nil {
 		return Yes{}, fmt.Errorf("reading what was decided about the plan of the run %s: %w", run, err)
 	}
+	if len(text) <= largeRecent {
+		s.Recent.put(run, y)
+	}
 	return y, nil
 }
 
-// Use counts a call of a step that the yes covers, before the call goes out. It is on the disk when Use returns. An error
-// is ErrUsed, ErrNone or one of the disk: the call is not covered.
+// Use counts a call of a step that the yes covers, before the call goes out. It is on the disk when Use returns. An
+// error is ErrUsed, ErrNone or one of the disk: the call is not covered.
 func (s Store) Use(run, step, call string) error {
 	err := s.DB.Do(func(tx *sql.Tx) error {
 		var n int
@@ -114,6 +168,7 @@ func (s Store) Use(run, step, call string) error {
 
 // Forget forgets a run.
 func (s Store) Forget(run string) error {
+	s.Recent.forget(run)
 	return s.DB.Do(func(tx *sql.Tx) error {
 		_, err := tx.Exec("DELETE FROM consents WHERE run = ?", run)
 		return err

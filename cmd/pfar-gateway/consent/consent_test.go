@@ -23,11 +23,12 @@ func opened(t *testing.T, dir string) Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return Store{DB: db, Now: time.Now}
+	return Store{DB: db, Now: time.Now, Recent: new(Recent)}
 }
 
 func yes() Yes {
-	return Yes{Plan: "p", Call: "c", Approval: "a", By: operator.Approver{Name: "ann", Channel: "passkey"}, Steps: map[string]fold.Shown{
+	by := operator.Approver{Name: "ann", Channel: "passkey"}
+	return Yes{Plan: "p", Call: "c", Approval: "a", By: by, Steps: map[string]fold.Shown{
 		"post": {Verdict: gate.Ask, Before: gate.Start, Facts: gate.Worst, Server: "slack", Name: "post", Pin: "x",
 			Arguments: map[string]json.RawMessage{"channel": json.RawMessage(`"dev"`)}, From: []string{"text"}},
 	}}
@@ -80,6 +81,40 @@ func TestOnceForEachStep(t *testing.T) {
 	}
 }
 
+// TestRecent: what is in memory is what is on the disk, and there is little of it.
+func TestRecent(t *testing.T) {
+	s := opened(t, t.TempDir())
+	for n := range 2 {
+		y := yes()
+		y.Call = fmt.Sprint(n)
+		if err := s.Put("run", y); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got, err := s.Get("run"); err != nil || got.Call != y.Call {
+				t.Errorf("%+v, %v", got, err)
+			}
+		}
+	}
+	for n := range mostRecent + 2 {
+		s.Recent.put(fmt.Sprint(n), yes())
+	}
+	if n := len(s.Recent.of); n > mostRecent {
+		t.Errorf("%d are in memory", n)
+	}
+	long := yes()
+	long.Plan = strings.Repeat("x", largeRecent)
+	if err := s.Put("long", long); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Get("long"); err != nil || got.Plan != long.Plan {
+		t.Errorf("%v", err)
+	}
+	if _, ok := s.Recent.get("long"); ok {
+		t.Error("a large one is in memory")
+	}
+}
+
 // TestBounded: what is kept is bounded by age and by bytes.
 func TestBounded(t *testing.T) {
 	s := opened(t, t.TempDir())
@@ -111,6 +146,7 @@ func TestUnreadable(t *testing.T) {
 	if err := s.Put("run", yes()); err != nil {
 		t.Fatal(err)
 	}
+	s.Recent = nil
 	if _, err := s.DB.Exec("UPDATE consents SET yes = '{\"steps\":3}'"); err != nil {
 		t.Fatal(err)
 	}

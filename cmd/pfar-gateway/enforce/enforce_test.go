@@ -713,7 +713,8 @@ func TestRecordedArguments(t *testing.T) {
 // from the mail.
 func TestFlowOfItsOwnData(t *testing.T) {
 	p := enforcetest.Impatient(t, "laptop", "phone", "desk")
-	set := policies.Load(fstest.MapFS{"local.hcl": {Data: []byte(`flow "notes" "search" { reason = "The notes are public." }`)}}, "d")
+	const local = `declassify "notes" "search" { reason = "The notes are public." }`
+	set := policies.Load(fstest.MapFS{"local.hcl": {Data: []byte(local)}}, "d")
 	if set.Policy == nil {
 		t.Fatal(set.Diags)
 	}

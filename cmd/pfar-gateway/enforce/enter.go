@@ -49,7 +49,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 		it.Typed = nil
 	}
 	known := p.Vault == nil || p.Vault.Known() // before anything is looked for
-	floored := r.Run.raise(p, who)
+	floored := raise(p, r.Run, who)
 	w, id, err := weighKept(ctx, p, who, &it, &r)
 	err = errors.Join(floored, err)
 	if !known {
@@ -72,7 +72,8 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	if err != nil {
 		w.decision.Reason = cmp.Or(w.decision.Reason, err.Error())
 	}
-	if v := w.decision.Verdict; v == gate.Inspect || v == gate.Ask && (w.decision.Inspect || p.Grants.Any() || r.Run.approved()) {
+	beforehand := p.Grants.Any() || r.Run.approved()
+	if v := w.decision.Verdict; v == gate.Inspect || v == gate.Ask && (w.decision.Inspect || beforehand) {
 		about := fence.Meta{Server: it.Server, Tool: it.Name, Label: w.decision.Data}
 		w.report = p.others(ctx, w.policy.Asks(who.Profile), inspector.Outbound, about, r.Params, w.report)
 		still(p, who, &it, &w) // they take their time
@@ -85,7 +86,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 			verdict = gate.Allow
 		}
 	}
-	if verdict == gate.Ask && (r.Run.covers(pass, &w, &r, found) || granted(p, pass, &w, &r, found)) {
+	if verdict == gate.Ask && (planned(pass, &w, &r, found) || granted(p, pass, &w, &r, found)) {
 		verdict = gate.Allow
 	}
 	after := gate.Joined(w.session, w.call.Facts)
@@ -326,7 +327,7 @@ func (p *Point) outlasts(pass *Passage) error {
 // ask has a person decide. The answer is for this request and what it was decided by, and for nothing else.
 func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, found []audit.Finding) error {
 	request := p.request(pass, w, r, found)
-	outcome, err := r.Run.ask(ctx, p, r, request, func() (approval.Request, error) {
+	outcome, err := asked(ctx, p, r, request, func() (approval.Request, error) {
 		who, here := p.now(pass.who, &pass.item)
 		if !here {
 			return approval.Request{}, errGone

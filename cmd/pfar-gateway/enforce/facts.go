@@ -2,6 +2,8 @@ package enforce
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"sync"
@@ -112,6 +114,17 @@ func (it *Item) edited() (Item, bool) {
 	now := *it
 	now.Owner, now.Declared = it.Now()
 	return now, !bytes.Equal(now.Declared, it.Declared)
+}
+
+// declaredNow is the digest of what the owner says of an item's server: of both, if it was edited meanwhile.
+func (it *Item) declaredNow() string {
+	h := sha256.New()
+	h.Write(it.Declared)
+	if edited, ok := it.edited(); ok {
+		h.Write([]byte("\n"))
+		h.Write(edited.Declared)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // told are the facts of a call with these arguments. A read gives its data to the owner of a named host. A URL does

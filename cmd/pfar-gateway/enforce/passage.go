@@ -1,14 +1,17 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/consent"
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/grant"
@@ -17,6 +20,7 @@ import (
 	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/gate/fold"
 	"github.com/pfar/pfar/policies/inspect"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -360,4 +364,71 @@ func (g *Passage) end(outcome string) {
 	if err := g.End(outcome, 0); err != nil {
 		g.point.Log.Warn("closing the record of a call that was not made, ignoring", "call", g.id, "error", err.Error())
 	}
+}
+
+// raise has a session have seen all that the run holds. The record has it, if that is more than before.
+func raise(p *Point, r *Run, who Identity) error {
+	if r == nil {
+		return nil
+	}
+	if !r.Floor.Known() {
+		return errors.New("what the run holds is not known")
+	}
+	before, err := p.Sessions.Label(who.Client, who.Handle)
+	if err != nil {
+		return err
+	}
+	if r.Floor.Below(before) {
+		return nil
+	}
+	by := label.Source{Tool: "flow " + r.ID, Call: audit.NewID()}
+	err = p.Trail.Append(&audit.Record{
+		Kind: audit.Session, ID: by.Call, Client: who.Client, Session: who.Handle, Method: runMethod, Subject: r.ID,
+		Before: p.labelled(who, before), After: &audit.Label{Label: before.Join(r.Floor), Sources: []string{by.String()}},
+	})
+	if err == nil {
+		_, _, err = p.Sessions.Raise(who.Client, who.Handle, r.Floor, by)
+	}
+	return err
+}
+
+// planned reports whether the yes to the plan covers a request that the gate asks about, which is counted by then.
+func planned(pass *Passage, w *weighed, q *Request, found []audit.Finding) bool {
+	r := q.Run
+	if !r.approved() || q.Answer {
+		return false
+	}
+	shown := r.Yes.Steps[r.Step]
+	made := fold.Made{
+		Decision: w.decision, Label: w.session.Label, Server: pass.item.Server, Name: pass.item.Name,
+		Pin: cmp.Or(pass.item.Pin, notPinned), Declared: pass.item.declaredNow(), Client: clientNow(pass.who),
+		Clean: w.report.Outcome == inspect.Clean && len(found) == 0,
+	}
+	var err error
+	if made.Arguments, err = canonicalMembers(q.Arguments); err != nil {
+		return false
+	}
+	why := shown.Other(&made)
+	if why == "" {
+		err = r.Consents.Use(r.ID, r.Step, pass.id)
+	}
+	if why != "" || err != nil {
+		pass.point.Log.Info("the approval of a plan does not cover a call", "run", r.ID, "step", r.Step, "call", pass.id,
+			"reason", cmp.Or(why, fmt.Sprint(err)))
+		return false
+	}
+	pass.yes.plan = &r.Yes
+	return true
+}
+
+// asked has a person decide about a request. Nobody waits with one of a run.
+func asked(ctx context.Context, p *Point, q *Request, request approval.Request,
+	again func() (approval.Request, error)) (approval.Outcome, error) {
+	if q.Run == nil {
+		return p.Approvals.Ask(ctx, request, again, q.Held)
+	}
+	if err := ctx.Err(); err != nil { // what nobody wants any more is not used up
+		return approval.Outcome{Reason: "the run was given up"}, err
+	}
+	return approval.Runs{Store: p.Approvals}.Ask(request, again)
 }

@@ -169,8 +169,8 @@ func (f *Folded) Asks() bool {
 }
 
 // Decide decides about a plan before its run makes its first call, and records that. It asks a person once if a step
-// needs one. Pending: the run comes back, and gives the Call of the Yes as that of the Plan. Approved: the run may begin,
-// and the Yes is what was approved. With an error it may not.
+// needs one. Pending: the run comes back, and gives the Call of the Yes as that of the Plan. Approved: the run may
+// begin, and the Yes is what was approved. With an error it may not.
 func (p Plans) Decide(ctx context.Context, who Identity, plan Plan) (consent.Yes, approval.Outcome, error) {
 	f := p.Fold(ctx, who, plan)
 	if no := p.Refuse(&f); no != nil {
@@ -215,7 +215,8 @@ func (p Plans) Decide(ctx context.Context, who Identity, plan Plan) (consent.Yes
 	return y, outcome, nil
 }
 
-// Refuse records that a plan may not begin, and returns why; nil: it may. A secret of the vault in it counts as a guess.
+// Refuse records that a plan may not begin, and returns why; nil: it may. A secret of the vault in it counts as a
+// guess.
 func (p Plans) Refuse(f *Folded) *Refused {
 	if f.denied == "" {
 		return nil
@@ -274,8 +275,9 @@ func (p Plans) request(f *Folded, call string) (approval.Request, error) {
 	d.Reason = fmt.Sprintf("The flow has %d steps, of which %d need a person's yes. This yes is for one call of each of "+
 		"them, as it is shown.", len(f.Steps), n)
 	return approval.Request{
-		Client: f.who.Client, Proof: f.who.Proof, Session: f.who.Handle, Server: access.Own, Name: f.name(), Method: runMethod,
-		Arguments: shown, Facts: d.Facts, Decision: d, Pin: f.Digest, Policy: f.policy,
+		Client: f.who.Client, Proof: f.who.Proof, Session: f.who.Handle,
+		Server: access.Own, Name: f.name(), Method: runMethod, Arguments: shown,
+		Facts: d.Facts, Decision: d, Pin: f.Digest, Policy: f.policy,
 		Beside: operator.Beside{
 			Sources: p.Sessions.Sources(f.who.Client, f.who.Handle), Call: call,
 		},
@@ -341,7 +343,7 @@ func (f *Folded) text() ([]byte, error) {
 			Verdict: gate.Outcome{Verdict: j.Decision.Verdict, Once: j.Decision.Once}.String(), Why: j.Decision.Reason,
 			Seen: j.Before.String(), Audience: facts.Audience.String() + " (" + facts.From.Audience + ")",
 			Effect: facts.Effect.String() + " (" + facts.From.Effect + ")", Gives: facts.Output.String(),
-			Pin: cmp.Or(s.Item.Pin, notPinned), Declared: declaredNow(&s.Item)[:32],
+			Pin: cmp.Or(s.Item.Pin, notPinned), Declared: s.Item.declaredNow()[:32],
 		})
 	}
 	return json.Marshal(all)
@@ -369,15 +371,15 @@ func (f *Folded) shown() map[string]fold.Shown {
 		}
 		all[s.ID] = fold.Shown{
 			Verdict: j.Decision.Verdict, Once: j.Decision.Once, Before: j.Before, Facts: j.Decision.Facts,
-			Server: s.Item.Server, Name: s.Item.Name, Pin: cmp.Or(s.Item.Pin, notPinned), Declared: declaredNow(&s.Item),
+			Server: s.Item.Server, Name: s.Item.Name, Pin: cmp.Or(s.Item.Pin, notPinned), Declared: s.Item.declaredNow(),
 			Policy: f.policy, Client: clientNow(f.who), Arguments: arguments, From: s.From,
 		}
 	}
 	return all
 }
 
-// Secret denies what a client sends of a flow, if it holds a secret of the vault: a guess like a call with one, which is
-// counted, and of which only the record says more. text is what was sent, as JSON. nil: there is none.
+// Secret denies what a client sends of a flow, if it holds a secret of the vault: a guess like a call with one, which
+// is counted, and of which only the record says more. text is what was sent, as JSON. nil: there is none.
 func (p Plans) Secret(ctx context.Context, who Identity, flow string, text []byte) error {
 	p.await(ctx)
 	call := audit.NewID()

@@ -45,9 +45,10 @@ func newFlowBench(t *testing.T, dir string) *flowBench {
 func searchAndPost(t *testing.T) enforce.Plan {
 	t.Helper()
 	public := gate.Label{Confidentiality: gate.Public, Integrity: gate.Raw}
+	search := item(t, "github", "search", public, gate.Public, gate.None)
 	return enforce.Plan{
 		Flow: "digest", Run: "run1", Digest: "d1", Floor: gate.Start, Steps: []enforce.Planned{
-			{ID: "search", Item: item(t, "github", "search", public, gate.Public, gate.None), Known: []byte(`{"query":"x"}`), Next: []int{1}},
+			{ID: "search", Item: search, Known: []byte(`{"query":"x"}`), Next: []int{1}},
 			{ID: "post", Item: item(t, "slack", "post", gate.Start, gate.Public, gate.Irreversible),
 				Known: []byte(`{"channel":"dev"}`), From: []string{"text"}},
 		},
@@ -74,7 +75,8 @@ func (b *flowBench) approve(t *testing.T, plan enforce.Plan) consent.Yes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Approvals.Answer(o.ID, approval.Answer{Approve: true, Digest: shown.Digest}, approval.Approver{Name: "ann"}); err != nil {
+	err = b.Approvals.Answer(o.ID, approval.Answer{Approve: true, Digest: shown.Digest}, approval.Approver{Name: "ann"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	plan.Call = y.Call
@@ -89,7 +91,8 @@ func (b *flowBench) approve(t *testing.T, plan enforce.Plan) consent.Yes {
 }
 
 // call makes the call of a step, and ends it. It returns the id of the approval that it waits for.
-func (b *flowBench) call(t *testing.T, y consent.Yes, s enforce.Planned, arguments string) (pass *enforce.Passage, waits string) {
+func (b *flowBench) call(t *testing.T, y consent.Yes, s enforce.Planned, arguments string) (
+	pass *enforce.Passage, waits string) {
 	t.Helper()
 	run := &enforce.Run{ID: "run1", Step: s.ID, Floor: gate.Start, Yes: y, Consents: b.consents}
 	pass, err := b.Enter(t.Context(), b.who, s.Item, enforce.Request{
@@ -120,7 +123,7 @@ func TestPlanIsShownWhole(t *testing.T) {
 		t.Fatalf("%+v, %+v", y, o)
 	}
 	want(t, b.Point, b.who, gate.Start)
-	if len(b.records.all) != 1 || b.last().Tool != "flow:digest" || b.last().Outcome != "planned" || b.last().ID != y.Call {
+	if r := b.last(); len(b.records.all) != 1 || r.Tool != "flow:digest" || r.Outcome != "planned" || r.ID != y.Call {
 		t.Errorf("recorded: %+v", b.records.all)
 	}
 	shown, err := b.Approvals.Show(o.ID)
@@ -130,7 +133,8 @@ func TestPlanIsShownWhole(t *testing.T) {
 	for _, part := range []string{
 		`"step":"search","calls":"github.search","arguments":{"query":"x"}`, `"step":"post","calls":"slack.post"`,
 		`"arguments":{"channel":"dev"}`, `"arguments from earlier steps":["text"]`, `"verdict":"ask"`, `"verdict":"allow"`,
-		`"session has seen at worst":"public raw"`, `"who sees its arguments":"public (owner)"`, `"effect":"irreversible (owner)"`,
+		`"session has seen at worst":"public raw"`, `"who sees its arguments":"public (owner)"`,
+		`"effect":"irreversible (owner)"`,
 		`"plan":"d1"`, `"run":"run1"`, `"session has seen":"public clean"`,
 	} {
 		var canonical any
@@ -169,13 +173,15 @@ func TestPlanThatIsDenied(t *testing.T) {
 			p.Steps[0].Item = item(t, "bank", "read", regulated, gate.Regulated, gate.None)
 		}, "the step post would be denied: the session has read no strangers' text. The call may carry regulated data"},
 		"a definition that nobody has accepted": {
-			func(_ *flowBench, p *enforce.Plan) { p.Steps[1].Item.Pin = "" }, "the step post would be denied: nobody has accepted"},
+			func(_ *flowBench, p *enforce.Plan) { p.Steps[1].Item.Pin = "" },
+			"the step post would be denied: nobody has accepted"},
 		"arguments that do not fit": {
 			func(_ *flowBench, p *enforce.Plan) { p.Steps[0].Item.Fits = false }, "the step search would be denied: the schema"},
 		"a tool that the client does not have": {func(b *flowBench, _ *enforce.Plan) {
 			b.rights = access.Client{Servers: []string{"github"}}.Rights()
 		}, "the step post would be denied"},
-		"a client that is gone":      {func(b *flowBench, _ *enforce.Plan) { b.rights = nil }, "may not ask for this any more"},
+		"a client that is gone": {
+			func(b *flowBench, _ *enforce.Plan) { b.rights = nil }, "may not ask for this any more"},
 		"a session that nobody made": {func(b *flowBench, _ *enforce.Plan) { b.who.Handle = "none" }, "no such session"},
 		"a run that holds nobody knows what": {
 			func(_ *flowBench, p *enforce.Plan) { p.Floor = gate.Label{} }, "what the session has seen is not known"},
@@ -219,7 +225,8 @@ func TestYesCoversOneCall(t *testing.T) {
 	if waits != "" || !pass.Approved() {
 		t.Fatalf("the first turn waits for %s", waits)
 	}
-	if r := b.last(); r.Subject != y.Approval || r.Approver != "ann" || r.Channel != "plan" || r.Decision.Verdict != gate.Ask {
+	r := b.last()
+	if r.Subject != y.Approval || r.Approver != "ann" || r.Channel != "plan" || r.Decision.Verdict != gate.Ask {
 		t.Errorf("recorded %+v", r)
 	}
 	if _, waits := b.call(t, y, plan.Steps[1], `{"channel":"dev","text":"hello"}`); waits == "" {
@@ -289,9 +296,11 @@ func TestYesIsVoid(t *testing.T) {
 // TestYesAsShown: a plan is not approved if it, or what its session has seen, has changed between question and answer.
 func TestYesAsShown(t *testing.T) {
 	for name, change := range map[string]func(*flowBench, *enforce.Plan){
-		"another plan":                 func(_ *flowBench, p *enforce.Plan) { p.Digest = "d2" },
-		"another run":                  func(_ *flowBench, p *enforce.Plan) { p.Run = "run2" },
-		"another argument":             func(_ *flowBench, p *enforce.Plan) { p.Steps[1].Known = []byte(`{"channel":"all"}`) },
+		"another plan": func(_ *flowBench, p *enforce.Plan) { p.Digest = "d2" },
+		"another run":  func(_ *flowBench, p *enforce.Plan) { p.Run = "run2" },
+		"another argument": func(_ *flowBench, p *enforce.Plan) {
+			p.Steps[1].Known = []byte(`{"channel":"all"}`)
+		},
 		"another definition":           func(_ *flowBench, p *enforce.Plan) { p.Steps[0].Item.Pin = "other" },
 		"a session that has seen more": func(b *flowBench, _ *enforce.Plan) { taint(t, b.Point, b.who, raw) },
 	} {
@@ -380,7 +389,8 @@ func TestRunWaitsForNobody(t *testing.T) {
 	if err != nil || shown.Left < 6*24*3600 {
 		t.Fatalf("%+v, %v", shown, err)
 	}
-	if err := b.Approvals.Answer(waits, approval.Answer{Approve: true, Digest: shown.Digest}, approval.Approver{Name: "ann"}); err != nil {
+	err = b.Approvals.Answer(waits, approval.Answer{Approve: true, Digest: shown.Digest}, approval.Approver{Name: "ann"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -399,8 +409,8 @@ func TestRunWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestSecretInAFlow: a secret of the vault in a flow is a guess as in a call: denied, without its name, and counted until
-// the session is frozen.
+// TestSecretInAFlow: a secret of the vault in a flow is a guess as in a call: denied, without its name, and counted
+// until the session is frozen.
 func TestSecretInAFlow(t *testing.T) {
 	b := newFlowBench(t, t.TempDir())
 	b.Vault = hunter{}
@@ -420,7 +430,8 @@ func TestSecretInAFlow(t *testing.T) {
 	if _, err := b.Sessions.Label(b.who.Client, b.who.Handle); !errors.Is(err, label.ErrFrozen) {
 		t.Errorf("the session: %v", err)
 	}
-	if err := plans.Secret(t.Context(), b.who, "", []byte(`"x"`)); err == nil || !strings.Contains(err.Error(), "too many") {
+	err := plans.Secret(t.Context(), b.who, "", []byte(`"x"`))
+	if err == nil || !strings.Contains(err.Error(), "too many") {
 		t.Errorf("after 16 guesses: %v", err)
 	}
 }

@@ -46,9 +46,6 @@ type Files struct {
 	mu sync.Mutex
 }
 
-// flagged are what is opened: nothing above the folder, no link, no other file system.
-const flagged = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
-
 // before is what the name of the version before ends in. No path that a flow names does.
 const before = "~"
 
@@ -57,7 +54,7 @@ const temporary = ".new-"
 
 // checkPath says what is wrong with a path in a client's folder.
 func (f *Files) checkPath(path string) error {
-	const want = "write parts of 1 to 128 printable characters with / between them, none of which begins with . or ends in ~"
+	const want = "write parts of 1 to 128 printable characters with / between them; none begins with . or ends in ~"
 	parts := strings.Split(path, "/")
 	wrong := len(parts) > f.Limits.Depth || !utf8.ValidString(path)
 	for _, p := range parts {
@@ -71,19 +68,43 @@ func (f *Files) checkPath(path string) error {
 	return nil
 }
 
-// open opens something in a folder.
-func open(at int, path string, flags uint64) (*os.File, error) {
-	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: flagged}
-	for range 16 { // the kernel says EAGAIN if something is renamed on the way
-		fd, err := unix.Openat2(at, path, &how)
-		if err == nil {
-			return os.NewFile(uintptr(fd), path), nil
-		}
-		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+// open opens a path in a folder, one part after the other, none of which may be a link or lead to another file system:
+// openat2(2), which would do that at once, is not there under systemd's RestrictSUIDSGID=. Each part is a name: see
+// checkPath.
+func open(dir *os.File, path string, flags int) (*os.File, error) {
+	name, rest, more := strings.Cut(path, "/")
+	if more {
+		next, err := open(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
+		if err != nil {
 			return nil, err
 		}
+		defer next.Close()
+		return open(next, rest, flags)
 	}
-	return nil, unix.EAGAIN
+	fd, err := unix.Openat(int(dir.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOTDIR) && isLink(dir, name) { // it says so before it looks at O_NOFOLLOW
+		err = unix.ELOOP
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	if !sameDevice(dir, f) {
+		f.Close()
+		return nil, unix.EXDEV
+	}
+	return f, nil
+}
+
+func isLink(dir *os.File, name string) bool {
+	var st unix.Stat_t
+	err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+}
+
+func sameDevice(a, b *os.File) bool {
+	var one, other unix.Stat_t
+	return unix.Fstat(int(a.Fd()), &one) == nil && unix.Fstat(int(b.Fd()), &other) == nil && one.Dev == other.Dev
 }
 
 // folder opens the folder of a client, which it makes.
@@ -107,7 +128,7 @@ func below(dir *os.File, name string) (*os.File, error) {
 	if err := unix.Mkdirat(int(dir.Fd()), name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, err
 	}
-	return open(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY)
+	return open(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
 // Read returns a file and its label. A file of which nobody knows the label is the owner's, who has put it there, or
@@ -123,7 +144,7 @@ func (f *Files) Read(client, path string) ([]byte, gate.Label, error) {
 		return nil, gate.Label{}, fmt.Errorf("opening the folder of the client's flows: %w", err)
 	}
 	defer dir.Close()
-	file, err := open(int(dir.Fd()), path, unix.O_RDONLY|unix.O_NONBLOCK)
+	file, err := open(dir, path, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, gate.Label{}, reading(path, err)
 	}

@@ -98,8 +98,8 @@ func deref(s *string) string {
 	return *s
 }
 
-// item is a native node as the gate judges it, whose output has a label. What goes in reaches nobody: it stays in pfar's
-// memory, or in the client's folder with its label.
+// item is a native node as the gate judges it, whose output has a label. What goes in reaches nobody: it stays in
+// pfar's memory, or in the client's folder with its label.
 func item(name string, output gate.Label) enforce.Item {
 	effect := gate.None
 	if name == native.WriteFile {
@@ -107,7 +107,8 @@ func item(name string, output gate.Label) enforce.Item {
 	}
 	const from = "pfar"
 	declared, _ := json.Marshal(gate.Declared{Server: access.OwnNodes, Words: []gate.Word{{
-		Confidentiality: output.Confidentiality, Integrity: output.Integrity, Audience: gate.Secret, Effect: effect, From: from,
+		Confidentiality: output.Confidentiality, Integrity: output.Integrity,
+		Audience: gate.Secret, Effect: effect, From: from,
 	}}}) // of words
 	return enforce.Item{
 		Server: access.OwnNodes, Declared: declared, Kind: gate.Tool, Name: name, Pin: from, Fits: true, Labelled: true,

@@ -182,8 +182,9 @@ func run(j job) (json.RawMessage, error) {
 		if !more {
 			break
 		}
-		if err, failed := result.(error); failed {
-			return nil, fmt.Errorf("the program of jq: %w", err)
+		if err, failed := result.(error); failed { // its end repeats a part of the value, in brackets
+			words, _, _ := strings.Cut(err.Error(), " (")
+			return nil, fmt.Errorf("the program of jq: %s", words)
 		}
 		b, err := gojq.Marshal(result)
 		if err != nil {

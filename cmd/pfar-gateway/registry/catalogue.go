@@ -351,6 +351,20 @@ func (c *Catalogue) Tools() iter.Seq[Route] {
 	}
 }
 
+// HeldTools are the tools of every server that is up which wait for the owner to accept their definitions: server and
+// name.
+func (c *Catalogue) HeldTools() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, s := range c.serving {
+			for _, name := range slices.Sorted(maps.Keys(s.held[Tools])) {
+				if enabled(s.declared.Tools, name) && !yield(s.name, name) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // About is what a server says of itself and may be passed on.
 type About struct {
 	Instructions         string

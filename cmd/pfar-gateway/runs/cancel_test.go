@@ -205,6 +205,44 @@ func TestCancelAtEachMoment(t *testing.T) {
 	}
 }
 
+// hesitant is a caller that is asked whether a call writes, and takes its time.
+type hesitant struct {
+	*script
+	meanwhile func(n *flow.Node)
+}
+
+func (h hesitant) Writes(client string, n *flow.Node) bool {
+	h.meanwhile(n)
+	return h.script.Writes(client, n)
+}
+
+// TestCancelBeforeCall: a run that is cancelled between two calls does not make the next one, whether that reads or
+// writes.
+func TestCancelBeforeCall(t *testing.T) {
+	for _, plan := range []string{"a b", "a wb"} {
+		var b *bed
+		s := said(func(context.Context, Call) (Result, error) { return good(`"value"`), nil })
+		cancel := func(n *flow.Node) {
+			if n.ID == "server.a" {
+				return
+			}
+			list, err := b.List(me)
+			if err != nil || len(list) != 1 {
+				t.Errorf("%+v, %v", list, err)
+			} else if err := b.Cancel(me, list[0].ID); err != nil {
+				t.Error(err)
+			}
+		}
+		b = s.bed(t, t.TempDir(), Limits{}, func(p *Parts) { p.Caller = hesitant{s, cancel} })
+		b.Start()
+		got := b.ends(t, b.begin(t, planned(plan)))
+		b.movers.Wait()
+		if got.State != flows.Cancelled || s.called() != "a" {
+			t.Errorf("%s: it is %s, and calls %q", plan, got.State, s.called())
+		}
+	}
+}
+
 // TestCancelRace cancels runs in a loop while they make calls, wait, and are answered, all at the same time: after each
 // acknowledgement no call of the run begins with a context that is not done.
 func TestCancelRace(t *testing.T) {

@@ -300,7 +300,7 @@ func (d *disk) trace(tx *sql.Tx, r *run, step []byte, o outcome) error {
 // stand writes how a run stands after a call, and where.
 func (d *disk) stand(tx *sql.Tx, r *run, o outcome, now int64) error {
 	if over(o.state) {
-		return d.finish(tx, r.id, o.standing, o.result, false, now)
+		return d.finish(tx, r.id, o.standing, o.result, now)
 	}
 	more := growth(r.store, o.values)
 	if err := d.space(tx, r.client, more); err != nil {
@@ -316,12 +316,11 @@ func (d *disk) stand(tx *sql.Tx, r *run, o outcome, now int64) error {
 }
 
 // finish writes that a run is over. Its plan and store are forgotten, and the oldest runs that are over, if there are
-// too many. sent keeps that its call may be on its way.
-func (d *disk) finish(tx *sql.Tx, id string, s standing, result []byte, sent bool, now int64) error {
+// too many. That its call may be on its way stays.
+func (d *disk) finish(tx *sql.Tx, id string, s standing, result []byte, now int64) error {
 	var client string
 	err := tx.QueryRow(`UPDATE runs SET state = ?, reason = ?, approval = '', at = '', plan = x'', bytes = 0, ended = ?,
-		result = ?, sent = sent AND ? WHERE id = ? AND`+isOpen+`RETURNING client`, s.state, s.reason, now, result, sent, id).
-		Scan(&client)
+		result = ? WHERE id = ? AND`+isOpen+`RETURNING client`, s.state, s.reason, now, result, id).Scan(&client)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errGone
 	}
@@ -346,7 +345,7 @@ func (d *disk) end(id string, s standing, now int64) error {
 	if err := d.pass([]byte(s.reason)); err != nil {
 		return err
 	}
-	return d.do("end", func(tx *sql.Tx) error { return d.finish(tx, id, s, nil, true, now) })
+	return d.do("end", func(tx *sql.Tx) error { return d.finish(tx, id, s, nil, now) })
 }
 
 // explain writes why a run that is over is so.

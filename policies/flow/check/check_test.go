@@ -266,3 +266,46 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+// TestExamples: what examples/flows has is sound, with the flags that each file names, and so is the example of the
+// manual.
+func TestExamples(t *testing.T) {
+	manual, err := os.ReadFile("../../../packaging/man/pfar-flow.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(manual), ".Bd -literal -offset indent\n")
+	example, _, ok := strings.Cut(example, ".Ed\n")
+	if !ok {
+		t.Fatal("the manual has no example")
+	}
+	files := map[string]string{"manual.hcl": strings.ReplaceAll(example, `\-`, "-")}
+	paths, _ := filepath.Glob("../../../examples/flows/*")
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[filepath.Base(path)] = string(b)
+	}
+	flags := map[string]string{
+		"digest.hcl": "--query authentication --language python --channel #dev-team", "weather.hcl": "--location Bern",
+		"compare.hcl": "", "notify.json": "--query authentication --alerts #alerts", "manual.hcl": "--query authentication",
+	}
+	if len(files) != len(flags) {
+		t.Errorf("%d files and %d rows", len(files), len(flags))
+	}
+	for name, text := range files {
+		words, known := flags[name]
+		if !known {
+			t.Errorf("%s has no row", name)
+		}
+		f, problems := form.Read(form.Source{Form: filepath.Ext(name)[1:], Text: text, Flags: strings.Fields(words)}, nodes)
+		if len(problems) == 0 {
+			_, problems = Check(f, nodes)
+		}
+		for _, p := range problems {
+			t.Errorf("%s:%d:%d: %s: %s %s", name, p.At.Line, p.At.Column, p.Step, p.Text, p.Advice)
+		}
+	}
+}

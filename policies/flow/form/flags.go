@@ -89,7 +89,9 @@ func (d overlay) targets() (all []target) {
 			}
 		}
 		for _, in := range node.Inputs {
-			read(step.Reads(s, in.Name), in)
+			if !in.Own {
+				read(step.Reads(s, in.Name), in)
+			}
 		}
 		for _, p := range node.Params {
 			if name, ok := s.Reads[p.Name]; ok {

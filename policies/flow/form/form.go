@@ -44,6 +44,7 @@ func Read(s Source, nodes flow.Nodes) (flow.Flow, []flow.Problem) {
 		d.problem(flow.At{}, "", "no such form: "+quote(s.Form), "Write json, hcl or line.")
 	}
 	if len(d.flow.Steps) > 0 {
+		apart(&d.flow, nodes)
 		o := overlay{d, nodes}
 		o.flags(s.Flags)
 		if s.Input != nil {

@@ -110,6 +110,9 @@ func (l *lineReader) one(words []word, first bool) (id, action string) {
 // apart gives each output of a step a name in the store that no earlier step writes.
 func (l *lineReader) apart(s *flow.Step, node *flow.Node) {
 	for _, out := range node.Outputs {
+		if out.Own {
+			continue
+		}
 		name := out.Name
 		for n := 2; l.writes[name]; n++ {
 			name = fmt.Sprintf("%s-%d", out.Name, n)

@@ -52,6 +52,40 @@ func Wire(f *flow.Flow, nodes flow.Nodes, linked bool) {
 	}
 }
 
+// apart gives the ports that are a step's own names in the store that have its id.
+func apart(f *flow.Flow, nodes flow.Nodes) {
+	for i := range f.Steps {
+		s := &f.Steps[i]
+		n, err := nodes.Find(s.Node)
+		if err != nil {
+			continue
+		}
+		for _, p := range n.Inputs {
+			if p.Own {
+				s.Reads = unlessMapped(s.Reads, p.Name, p.Name+"."+s.ID)
+			}
+		}
+		for _, p := range n.Outputs {
+			if p.Own {
+				s.Writes = unlessMapped(s.Writes, p.Name, p.Name+"."+s.ID)
+			}
+		}
+	}
+}
+
+// unlessMapped maps a name, if it is not mapped already.
+func unlessMapped(names map[string]string, own, stored string) map[string]string {
+	if _, mapped := names[own]; mapped {
+		return names
+	}
+	names = maps.Clone(names)
+	if names == nil {
+		names = map[string]string{}
+	}
+	names[own] = stored
+	return names
+}
+
 // What stands in wiring.before for no step, or for more than one.
 const (
 	none    = -1
@@ -155,9 +189,5 @@ func (w wiring) connect(i int, in flow.Port) {
 		return
 	}
 	s := &w.flow.Steps[i]
-	s.Reads = maps.Clone(s.Reads)
-	if s.Reads == nil {
-		s.Reads = map[string]string{}
-	}
-	s.Reads[in.Name] = step.Writes(w.flow.Steps[before], whole.Name)
+	s.Reads = unlessMapped(s.Reads, in.Name, step.Writes(w.flow.Steps[before], whole.Name))
 }

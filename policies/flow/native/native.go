@@ -68,13 +68,13 @@ func Nodes() []flow.Node {
 		}),
 		made(flow.Node{
 			ID: Backoff, Description: "Wait, each time longer: for loops that try again.",
-			Inputs: []flow.Port{number("waited", "seconds that it waited the time before", "", "")},
+			Inputs: []flow.Port{own(number("waited", "seconds that it waited the time before", "", ""))},
 			Params: []flow.Port{
 				number("seconds", "to wait the first time", "1", `,"minimum":0,"maximum":3600`),
 				number("factor", "by which it grows", "2", `,"minimum":1,"maximum":10`),
 				number("longest", "seconds to wait at most", "300", `,"minimum":0,"maximum":3600`),
 			},
-			Outputs: []flow.Port{number("waited", "seconds", "", "")},
+			Outputs: []flow.Port{own(number("waited", "seconds", "", ""))},
 		}),
 		made(flow.Node{
 			ID: Log, Description: "Write a line into the trace of the run.",
@@ -88,7 +88,7 @@ func Nodes() []flow.Node {
 // made adds what all native nodes have.
 func made(n flow.Node) flow.Node {
 	whole := n.Outputs[len(n.Outputs)-1]
-	whole.Name, whole.Description = n.ID, "the whole result"
+	whole.Name, whole.Description, whole.Own = n.ID, "the whole result", false
 	n.Outputs = append(n.Outputs, whole)
 	n.Actions, n.Reviewed = []string{flow.Default, flow.Failed}, true
 	if n.ID == LLM || n.ID == Summarize {
@@ -102,6 +102,11 @@ func made(n flow.Node) flow.Node {
 
 func piped(name, description string, required bool) flow.Port {
 	return flow.Port{Name: name, Description: description, Required: required, Piped: true}
+}
+
+func own(p flow.Port) flow.Port {
+	p.Own = true
+	return p
 }
 
 func required(p flow.Port) flow.Port {

@@ -32,9 +32,9 @@ type Tool struct {
 // Ports are the names that a declaration gives to a tool's inputs, params and outputs, in place of the rule of Of. nil:
 // the rule holds; an empty list is none of them.
 type Ports struct {
-	Inputs  []string `json:"inputs,omitzero"`
-	Params  []string `json:"params,omitzero"`
-	Outputs []string `json:"outputs,omitzero"` // members of structuredContent, beside the whole result
+	Inputs  []string
+	Params  []string
+	Outputs []string // members of structuredContent, beside the whole result
 }
 
 // Bounds of what a server can make a node of.

@@ -67,6 +67,8 @@ func deed(s *operator.Shown) string {
 		return "follow a resource of " + name(s.Server)
 	case "completion/complete":
 		return "have " + call + " complete a text"
+	case "flows/run":
+		return "run the flow " + name(strings.TrimPrefix(s.Name, "flow:")) + " as it is shown below, each step once"
 	case "elicitation/create", "sampling/createMessage", "roots/list":
 		return "answer a question of " + name(s.Server)
 	default:

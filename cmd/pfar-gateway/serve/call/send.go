@@ -137,6 +137,9 @@ func (c *Call) send(ctx context.Context, t Target) (reply.Reply, error) {
 	if err := c.Pass.Stands(); err != nil { // it may have waited for its server
 		return c.refusal(t, err)
 	}
+	if err := ctx.Err(); c.Step != nil && err != nil { // a run that was cancelled sends nothing any more
+		return reply.Reply{}, jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the run was given up: %v", context.Cause(ctx))
+	}
 	for {
 		result, parked, err := c.converse(ctx, up, t, call)
 		c.sent(err)

@@ -93,7 +93,7 @@ func (r *records) of(tool string) (list []audit.Record) {
 	return list
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	limits := registry.DefaultLimits()
 	limits.Call, limits.Refresh = 20*time.Second, 20*time.Millisecond
@@ -110,7 +110,7 @@ func newBench(t *testing.T) *bench {
 }
 
 // start starts the endpoint on what the one before has left on the disk.
-func (b *bench) start(t *testing.T) {
+func (b *bench) start(t testing.TB) {
 	t.Helper()
 	b.gate, b.consents = enforcetest.Consenting(t, b.dir, "laptop", "phone")
 	b.records = &records{Trail: b.gate.Trail}
@@ -150,7 +150,8 @@ func (b *bench) start(t *testing.T) {
 	}
 	loopback, local := b.srv.HTTP(guarded), b.srv.HTTP(b.srv.Local(uint32(os.Geteuid())))
 	go loopback.Serve(tcp)
-	go local.Serve(clients.Peers{UnixListener: unix, UIDs: []uint32{uint32(os.Geteuid())}, Log: slog.New(slog.DiscardHandler)})
+	peers := clients.Peers{UnixListener: unix, UIDs: []uint32{uint32(os.Geteuid())}, Log: slog.New(slog.DiscardHandler)}
+	go local.Serve(peers)
 	b.desk.Start()
 	b.close = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -180,7 +181,7 @@ func (b *bench) learn(change func(*access.Client)) {
 }
 
 // server is a server whose tools have these facts, by its owner's word. Each returns what it is told in "says".
-func (b *bench) server(t *testing.T, name string, facts gate.Word, tools ...string) *registrytest.Launched {
+func (b *bench) server(t testing.TB, name string, facts gate.Word, tools ...string) *registrytest.Launched {
 	t.Helper()
 	return b.scripted(t, name, facts, func(s *registrytest.Server, m jsonrpc.Message, _, arguments string) {
 		var a struct{ Says string }
@@ -189,7 +190,7 @@ func (b *bench) server(t *testing.T, name string, facts gate.Word, tools ...stri
 	}, tools...)
 }
 
-func (b *bench) scripted(t *testing.T, name string, facts gate.Word,
+func (b *bench) scripted(t testing.TB, name string, facts gate.Word,
 	on func(s *registrytest.Server, m jsonrpc.Message, tool, arguments string), tools ...string) *registrytest.Launched {
 	t.Helper()
 	facts.From = "owner"
@@ -202,8 +203,8 @@ func (b *bench) scripted(t *testing.T, name string, facts gate.Word,
 		if i > 0 {
 			list += ","
 		}
-		list += fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object","properties":{"says":{"type":"string"},"to":{"type":"string",`+
-			`"default":"all"}},"required":["says"]}}`, tool)
+		list += fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object","properties":{"says":{"type":"string"},`+
+			`"to":{"type":"string","default":"all"}},"required":["says"]}}`, tool)
 	}
 	l := b.Launch(t, handover.Server{Name: name, Declared: declared}, registrytest.Script{
 		Lists: map[string]string{"tools/list": `{"tools":[` + list + `]}`},
@@ -236,8 +237,9 @@ func (b *bench) calls() []string {
 var (
 	public = gate.Word{Confidentiality: gate.Public, Integrity: gate.Clean, Audience: gate.Public, Effect: gate.None}
 	wild   = gate.Word{Confidentiality: gate.Public, Integrity: gate.Raw, Audience: gate.Public, Effect: gate.None}
-	post   = gate.Word{Confidentiality: gate.Public, Integrity: gate.Clean, Audience: gate.Public, Effect: gate.Irreversible}
-	diary  = gate.Word{Confidentiality: gate.Sensitive, Integrity: gate.Clean, Audience: gate.Sensitive, Effect: gate.None}
+	post   = gate.Word{
+		Confidentiality: gate.Public, Integrity: gate.Clean, Audience: gate.Public, Effect: gate.Irreversible}
+	diary = gate.Word{Confidentiality: gate.Sensitive, Integrity: gate.Clean, Audience: gate.Sensitive, Effect: gate.None}
 )
 
 // asking is who gives an order: a client by its token, or the operator at the Unix socket for a path.
@@ -249,7 +251,7 @@ type asking struct {
 var laptop, phone, operator = asking{client: "laptop"}, asking{client: "phone"}, asking{path: "/operator/default"}
 
 // send gives an order. The answer is to be closed.
-func (b *bench) send(t *testing.T, who asking, o flows.Order) *http.Response {
+func (b *bench) send(t testing.TB, who asking, o flows.Order) *http.Response {
 	t.Helper()
 	body, err := json.Marshal(o)
 	if err != nil {
@@ -258,7 +260,7 @@ func (b *bench) send(t *testing.T, who asking, o flows.Order) *http.Response {
 	return b.post(t, who, string(body), nil)
 }
 
-func (b *bench) post(t *testing.T, who asking, body string, edit func(*http.Request)) *http.Response {
+func (b *bench) post(t testing.TB, who asking, body string, edit func(*http.Request)) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+b.addr+"/flows"+who.path, strings.NewReader(body))
 	if err != nil {
@@ -284,7 +286,7 @@ func (b *bench) post(t *testing.T, who asking, body string, edit func(*http.Requ
 }
 
 // order gives an order that is carried out, and returns the first line of the answer.
-func (b *bench) order(t *testing.T, who asking, o flows.Order) flows.Answer {
+func (b *bench) order(t testing.TB, who asking, o flows.Order) flows.Answer {
 	t.Helper()
 	resp := b.send(t, who, o)
 	if resp.StatusCode != http.StatusOK {
@@ -299,7 +301,7 @@ func (b *bench) order(t *testing.T, who asking, o flows.Order) flows.Answer {
 }
 
 // refused gives an order that is refused, with a status and words.
-func (b *bench) refused(t *testing.T, who asking, o flows.Order, status int, want string) {
+func (b *bench) refused(t testing.TB, who asking, o flows.Order, status int, want string) {
 	t.Helper()
 	resp := b.send(t, who, o)
 	text, _ := io.ReadAll(resp.Body)
@@ -310,13 +312,13 @@ func (b *bench) refused(t *testing.T, who asking, o flows.Order, status int, wan
 
 // follower reads the answer to run or resume.
 type follower struct {
-	t     *testing.T
+	t     testing.TB
 	lines *bufio.Scanner
 	last  flows.Status
 	first flows.Answer
 }
 
-func (b *bench) follow(t *testing.T, who asking, o flows.Order) *follower {
+func (b *bench) follow(t testing.TB, who asking, o flows.Order) *follower {
 	t.Helper()
 	resp := b.send(t, who, o)
 	f := &follower{t: t, lines: bufio.NewScanner(resp.Body)}
@@ -329,7 +331,7 @@ func (b *bench) follow(t *testing.T, who asking, o flows.Order) *follower {
 }
 
 // run runs a line.
-func (b *bench) run(t *testing.T, who asking, line string) *follower {
+func (b *bench) run(t testing.TB, who asking, line string) *follower {
 	t.Helper()
 	return b.follow(t, who, flows.Order{Verb: flows.Run, Form: "line", Text: line})
 }
@@ -365,13 +367,14 @@ func (f *follower) until(states ...flows.State) flows.Status {
 }
 
 // answer has a person answer what waits.
-func (b *bench) answer(t *testing.T, id string, approve bool) approval.Shown {
+func (b *bench) answer(t testing.TB, id string, approve bool) approval.Shown {
 	t.Helper()
 	shown, err := b.gate.Approvals.Show(id)
 	if err != nil {
 		t.Fatalf("%s: %v", id, err)
 	}
-	err = b.gate.Approvals.Answer(id, approval.Answer{Approve: approve, Digest: shown.Digest}, approval.Approver{Name: "ann"})
+	answer := approval.Answer{Approve: approve, Digest: shown.Digest}
+	err = b.gate.Approvals.Answer(id, answer, approval.Approver{Name: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,8 +58,8 @@ func deref(r *runs.Result) runs.Result {
 	return *r
 }
 
-// decided returns what was decided about the plan of a run. Before the first call of a run that is decided now; a result
-// then says that the run waits, or may not begin. What is of another plan covers nothing.
+// decided returns what was decided about the plan of a run. Before the first call of a run that is decided now; a
+// result then says that the run waits, or may not begin. What is of another plan covers nothing.
 func (d *Desk) decided(ctx context.Context, c *clients.Caller, who enforce.Identity, of runs.Call) (
 	consent.Yes, *runs.Result, error) {
 	yes, err := d.consents.Get(of.Run)
@@ -92,7 +92,9 @@ func (d *Desk) decided(ctx context.Context, c *clients.Caller, who enforce.Ident
 		if before.approval != "" && before.approval != outcome.ID {
 			d.runs().Withdraw(before.approval, "its run asks otherwise by now")
 		}
-		return yes, &runs.Result{ID: yes.Call, Verdict: gate.Ask, Waits: outcome.ID, Error: "a person decides about its plan"}, nil
+		return yes, &runs.Result{
+			ID: yes.Call, Verdict: gate.Ask, Waits: outcome.ID, Error: "a person decides about its plan",
+		}, nil
 	}
 	d.asked.set(of.Run, question{})
 	return yes, nil, d.consents.Put(of.Run, yes)
@@ -191,8 +193,11 @@ func (d *Desk) native(v *call.Visit, who enforce.Identity, p *flow.Planned, c ru
 	var value json.RawMessage
 	label := gate.Start
 	re, err := d.calls.Own(v, ready.Item, func(o *call.Call) (reply.Reply, error) {
+		err := o.Ctx.Err()
+		if err != nil { // the run was cancelled
+			return reply.Reply{}, err
+		}
 		v.Step.Sent = true
-		var err error
 		if value, label, err = ready.Do(o.Ctx); err != nil {
 			return reply.Reply{}, err
 		}

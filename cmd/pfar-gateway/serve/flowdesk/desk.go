@@ -47,8 +47,9 @@ type Parts struct {
 // Open opens the desk, and the runs of the gateway before. No run goes on before Start.
 func Open(p Parts) (*Desk, error) {
 	d := &Desk{
-		calls: p.Calls, nodes: p.Nodes, models: p.Models, consents: consent.Store{DB: p.DB, Now: time.Now}, log: p.Log,
-		begun: p.Calls.Clock.Now(), asked: asked{of: make(map[string]question)},
+		calls: p.Calls, nodes: p.Nodes, models: p.Models, log: p.Log,
+		consents: consent.Store{DB: p.DB, Now: time.Now, Recent: new(consent.Recent)},
+		begun:    p.Calls.Clock.Now(), asked: asked{of: make(map[string]question)},
 	}
 	var err error
 	d.runner, err = runs.Open(runs.Parts{DB: p.DB, Caller: d, Clean: d.clean, Log: p.Log})

@@ -3,6 +3,7 @@ package flowdesk_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/flows"
 	"github.com/pfar/pfar/units/handover"
@@ -29,7 +32,8 @@ func TestRun(t *testing.T) {
 	if got := b.calls(); !slices.Equal(got, []string{`web.search {"says":"a b"}`}) {
 		t.Errorf("called: %q", got)
 	}
-	if s.Label != (gate.Label{Confidentiality: gate.Public, Integrity: gate.Raw}) || len(s.Trace) != 3 || f.first.Digest == "" {
+	want := gate.Label{Confidentiality: gate.Public, Integrity: gate.Raw}
+	if s.Label != want || len(s.Trace) != 3 || f.first.Digest == "" {
 		t.Errorf("%+v", s)
 	}
 	if want := fmt.Sprint(len("got said: a b")); !strings.Contains(string(s.Result), want) ||
@@ -43,7 +47,9 @@ func TestRun(t *testing.T) {
 	if l, err := b.gate.Sessions.Label("laptop", label.Default); err != nil || l != s.Label {
 		t.Errorf("the session has %s, %v", l, err)
 	}
-	for tool, server := range map[string]string{"search": "web", "template": "pfar.flow", "pick": "pfar.flow", "flow:line": "pfar"} {
+	for tool, server := range map[string]string{
+		"search": "web", "template": "pfar.flow", "pick": "pfar.flow", "flow:line": "pfar",
+	} {
 		r := b.records.of(tool)
 		if len(r) != 1 || r[0].Server != server || r[0].Client != "laptop" || r[0].Decision == nil {
 			t.Errorf("recorded of %s: %+v", tool, r)
@@ -104,8 +110,10 @@ func TestDenied(t *testing.T) {
 	if s := f.until(flows.Failed); !strings.Contains(s.Reason, "the operator denied it") {
 		t.Errorf("%s", s.Reason)
 	}
-	a := b.order(t, laptop, flows.Order{Verb: flows.Run, Form: "line", Text: `bank.read --says x + slack.post --says hello`})
-	if len(a.Problems) != 1 || !strings.Contains(a.Problems[0].Text, "the step slack.post would be denied") || a.Run != nil {
+	const line = `bank.read --says x + slack.post --says hello`
+	a := b.order(t, laptop, flows.Order{Verb: flows.Run, Form: "line", Text: line})
+	const says = "the step slack.post would be denied"
+	if len(a.Problems) != 1 || !strings.Contains(a.Problems[0].Text, says) || a.Run != nil {
 		t.Errorf("%+v", a)
 	}
 	if got := b.calls(); len(got) != 0 {
@@ -165,7 +173,8 @@ func TestOthers(t *testing.T) {
 	}
 	s := b.run(t, laptop, searchThenPost).until(flows.Waiting)
 	for _, who := range []asking{
-		phone, {client: "laptop", path: "/laptop/other"}, {path: "/phone/default"}, {path: "/laptop/other"}, {path: "/default/default"},
+		phone, {client: "laptop", path: "/laptop/other"},
+		{path: "/phone/default"}, {path: "/laptop/other"}, {path: "/default/default"},
 	} {
 		for _, verb := range []string{flows.Of, flows.Cancel} {
 			b.refused(t, who, flows.Order{Verb: verb, Run: s.ID}, http.StatusNotFound, "no such run")
@@ -175,7 +184,9 @@ func TestOthers(t *testing.T) {
 			t.Errorf("%+v sees %+v", who, a.Runs)
 		}
 	}
-	for _, path := range []string{"/phone/default", "/operator/default", "/laptop/none", "/laptop/default/web", "/laptop/../x"} {
+	for _, path := range []string{
+		"/phone/default", "/operator/default", "/laptop/none", "/laptop/default/web", "/laptop/../x",
+	} {
 		resp := b.send(t, asking{client: "laptop", path: path}, flows.Order{Verb: flows.List})
 		if resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, resp.StatusCode)
@@ -186,7 +197,8 @@ func TestOthers(t *testing.T) {
 	}
 	b.refused(t, operator, flows.Order{Verb: flows.Resume, Run: s.ID, Past: "done"}, http.StatusConflict, "waiting")
 	for _, verb := range []string{flows.Run, flows.Show, flows.Check, flows.Nodes} {
-		b.refused(t, operator, flows.Order{Verb: verb, Form: "line", Text: "log --message x"}, http.StatusForbidden, "never as the operator")
+		o := flows.Order{Verb: verb, Form: "line", Text: "log --message x"}
+		b.refused(t, operator, o, http.StatusForbidden, "never as the operator")
 	}
 	if a := b.order(t, operator, flows.Order{Verb: flows.Cancel, Run: s.ID}); a.Run.State != flows.Cancelled {
 		t.Errorf("%+v", a.Run)
@@ -225,10 +237,10 @@ func TestSecrets(t *testing.T) {
 				continue
 			}
 			resp := b.send(t, laptop, o)
-			var text strings.Builder
-			_ = resp.Write(&text)
-			if resp.StatusCode != http.StatusForbidden || strings.Contains(text.String(), "bank_pin") || strings.Contains(text.String(), "hunter2") {
-				t.Errorf("%+v: %s", o, text.String())
+			text, _ := io.ReadAll(resp.Body)
+			told := strings.Contains(string(text), "bank_pin") || strings.Contains(string(text), "hunter2")
+			if resp.StatusCode != http.StatusForbidden || told {
+				t.Errorf("%+v: %d %s", o, resp.StatusCode, text)
 			}
 			if err := b.gate.Sessions.Thaw("laptop", label.Default); err != nil {
 				t.Fatal(err)
@@ -343,7 +355,8 @@ func TestAsksItsClient(t *testing.T) {
 		On: func(s *registrytest.Server, m jsonrpc.Message) bool {
 			switch {
 			case m.Method == "tools/call":
-				s.Say(`{"jsonrpc":"2.0","id":77,"method":"elicitation/create","params":{"message":"your password?","requestedSchema":{}}}`)
+				s.Say(`{"jsonrpc":"2.0","id":77,"method":"elicitation/create",` +
+					`"params":{"message":"your password?","requestedSchema":{}}}`)
 				go func() {
 					answers <- <-told
 					s.Result(m, `{"content":[{"type":"text","text":"ok"}]}`)
@@ -367,7 +380,8 @@ func TestNativeNodes(t *testing.T) {
 	b := newBench(t)
 	b.server(t, "diary", diary, "read")
 	s := b.run(t, laptop, `diary.read --says secret + write-file --path notes/a.md`).until(flows.Done)
-	if text, err := os.ReadFile(filepath.Join(b.files, "laptop", "notes", "a.md")); err != nil || string(text) != "said: secret" {
+	text, err := os.ReadFile(filepath.Join(b.files, "laptop", "notes", "a.md"))
+	if err != nil || string(text) != "said: secret" {
 		t.Errorf("%q, %v", text, err)
 	}
 	if err := b.gate.Sessions.Reset("laptop", label.Default, "op"); err != nil {
@@ -400,12 +414,51 @@ func TestNativeNodes(t *testing.T) {
 	}
 }
 
+// TestNodesOfTools: a node has the names and ports that its declaration gives a tool. A tool whose definition nobody
+// has accepted is shown as held, and no flow calls it.
+func TestNodesOfTools(t *testing.T) {
+	b := newBench(t)
+	b.Trust = false
+	declared, _ := json.Marshal(gate.Declared{Server: "chat", Words: []gate.Word{public}})
+	chat := handover.Server{Name: "chat", Declared: declared, Tools: map[string]handover.Tool{
+		"echo": {Aliases: []string{"shout"}, Rename: "say", Params: []string{"message"}},
+	}}
+	b.Launch(t, chat, registrytest.Script{}).Ready(t)
+	find := func(id string) (found flow.Node) {
+		for _, n := range b.order(t, laptop, flows.Order{Verb: flows.Nodes}).Nodes {
+			if n.ID == id {
+				found = n
+			}
+		}
+		return found
+	}
+	if n := find("chat.echo"); !strings.Contains(n.Held, "pfar pins show chat") {
+		t.Errorf("%+v", n)
+	}
+	line := flows.Order{Verb: flows.Check, Form: "line", Text: "chat.echo --message x"}
+	if a := b.order(t, laptop, line); !strings.Contains(fmt.Sprint(a.Problems), "is held: the owner has not accepted") {
+		t.Errorf("%+v", a.Problems)
+	}
+	if _, err := b.Pins.Accept(pins.By{}, "chat"); err != nil {
+		t.Fatal(err)
+	}
+	registrytest.Eventually(t, "the tool is served", func() bool { return find("chat.echo").Held == "" })
+	n := find("chat.echo")
+	ports := len(n.Params) == 1 && len(n.Inputs) == 0
+	if !ports || !slices.Contains(n.Aliases, "shout") || n.Pin == "" || n.Version != "1" {
+		t.Errorf("%+v", n)
+	}
+	b.run(t, laptop, "shout --message x").until(flows.Done)
+	b.run(t, laptop, "say --message x").until(flows.Done)
+}
+
 // TestBadOrders: what is no order is refused, with what to write instead.
 func TestBadOrders(t *testing.T) {
 	b := newBench(t)
 	for body, want := range map[string]int{
-		``: 400, `[]`: 400, `{"verb":"delete"}`: 400, `{"verb":"run","form":"line","text":"log --message x","name":"../x"}`: 400,
-		`{"verb":"show","run":"none"}`: 404, `{"verb":"check"}`: 200,
+		``: 400, `[]`: 400, `{"verb":"delete"}`: 400,
+		`{"verb":"run","form":"line","text":"log --message x","name":"../x"}`: 400,
+		`{"verb":"show","run":"none"}`:                                        404, `{"verb":"check"}`: 200,
 		`{"verb":"run","text":"` + strings.Repeat("x", 5<<20) + `"}`: 413,
 	} {
 		if resp := b.post(t, laptop, body, nil); resp.StatusCode != want {

@@ -3,6 +3,7 @@ package flowdesk
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,6 +39,12 @@ func (d *Desk) catalogue(c *clients.Caller) *node.Catalogue {
 	for route := range served.Tools() {
 		all = append(all, nodeOf(route))
 	}
+	for server, tool := range served.HeldTools() {
+		all = append(all, node.Of(node.Tool{
+			Server: server, Definition: fmt.Appendf(nil, `{"name":%s}`, jsonrpc.Quote(tool)),
+			Held: "the owner has not accepted its definition: pfar pins show " + server,
+		}))
+	}
 	slices.Sort(silent)
 	return node.New(all, silent)
 }
@@ -49,10 +56,15 @@ func nodeOf(r registry.Route) flow.Node {
 		Version string `json:"version"`
 	}
 	_ = json.Unmarshal(r.Upstream.Agreed().Info, &agreed)
+	own := server.Tools[r.Name]
 	t := node.Tool{
 		Server: server.Name, Version: agreed.Version, Definition: r.Item.Raw, Pin: r.Item.Pin,
 		Read:        !r.Item.Strange(),
-		Description: server.Tools[r.Name].Description,
+		Description: own.Description, Aliases: slices.Clone(own.Aliases),
+		Ports: node.Ports{Inputs: own.Inputs, Params: own.Params, Outputs: own.Outputs},
+	}
+	if own.Rename != "" {
+		t.Aliases = append(t.Aliases, own.Rename)
 	}
 	if err := r.Upstream.Granted(r.Name); err != nil {
 		t.Held = err.Error()
@@ -85,7 +97,8 @@ func target(r registry.Route, arguments []byte) (call.Target, error) {
 	return t, nil
 }
 
-// appears waits until a server is known, for the first seconds of a gateway: servers that go on with it come one by one.
+// appears waits until a server is known, for the first seconds of a gateway: servers that go on with it come one by
+// one.
 func (d *Desk) appears(ctx context.Context, server string) {
 	const first = 15 * time.Second
 	left := first - d.calls.Clock.Now().Sub(d.begun)
@@ -140,7 +153,8 @@ func (e *stepError) Error() string { return "the step " + e.step + ": " + e.err.
 func (e *stepError) Unwrap() error { return e.err }
 
 // judged is a node as the gate judges it. whole says that the arguments are all that a call will have.
-func (d *Desk) judged(c *clients.Caller, who enforce.Identity, n *flow.Node, known []byte, whole bool) (enforce.Item, error) {
+func (d *Desk) judged(c *clients.Caller, who enforce.Identity, n *flow.Node, known []byte, whole bool) (
+	enforce.Item, error) {
 	if n.Server == "" {
 		return d.nodes.Item(n.ID, who, known)
 	}
@@ -228,6 +242,7 @@ func (d *Desk) writes(c *clients.Caller, n *flow.Node) bool {
 	if err != nil {
 		return true
 	}
-	_, err = enforce.OwnCalls{Point: d.calls.Gate}.OnlyReads(call.Target{Route: route, Kind: gate.Tool, Fits: true}.Judged())
+	t := call.Target{Route: route, Kind: gate.Tool, Fits: true}
+	_, err = enforce.OwnCalls{Point: d.calls.Gate}.OnlyReads(t.Judged())
 	return err != nil
 }

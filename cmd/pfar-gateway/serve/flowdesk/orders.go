@@ -89,7 +89,8 @@ func (x *exchange) runsNothing() bool {
 	if !x.who.Operator {
 		return false
 	}
-	reply.Refuse(x.w, http.StatusForbidden, "a flow runs as a declared client, and never as the operator: name one, at /flows/CLIENT")
+	const text = "a flow runs as a declared client, and never as the operator: name one, at /flows/CLIENT"
+	reply.Refuse(x.w, http.StatusForbidden, text)
 	return true
 }
 

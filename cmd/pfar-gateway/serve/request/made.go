@@ -17,7 +17,8 @@ func ToolCall(logID, name string, arguments []byte) (*Request, error) {
 		KeyVersion: {version}, KeyMethod: {string(mcp.MethodToolsCall)},
 		KeyName: {name},
 	}}
-	e := r.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":{"name":%s,"arguments":%s,"_meta":{%q:%q,%q:{}}}}`,
+	const call = `{"jsonrpc":"2.0","id":1,"method":%q,"params":{"name":%s,"arguments":%s,"_meta":{%q:%q,%q:{}}}}`
+	e := r.Parse(fmt.Appendf(nil, call,
 		mcp.MethodToolsCall, jsonrpc.Quote(name), jsonrpc.OrEmpty(arguments), mcp.MetaKeyProtocolVersion, version,
 		mcp.MetaKeyClientCapabilities))
 	if e != nil {
