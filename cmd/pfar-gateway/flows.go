@@ -11,9 +11,11 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 )
 
-// openFlows opens what runs flows. Their files lie in the gateway's directory, and their runs in its database.
-func openFlows(dir string, db *state.DB, asks *models.Models, calls *call.Calls, log *slog.Logger) (
-	*flowdesk.Desk, error) {
+// openFlows opens what runs flows. Their files lie in the gateway's directory, and their runs in its database. asks are
+// the models that they ask.
+func openFlows(
+	dir string, db *state.DB, calls *call.Calls, asks *models.Models, log *slog.Logger,
+) (*flowdesk.Desk, error) {
 	nodes := &native.Nodes{
 		Files:  &native.Files{Dir: filepath.Join(dir, "flows"), DB: db, Limits: native.DefaultFileLimits()},
 		Models: asks,

@@ -192,7 +192,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	g.endpoint = serve.New(parts)
 	err = g.endpoint.Flow(func(calls *call.Calls) (serve.Flows, error) {
-		g.flows, err = openFlows(o.state, g.state, g.models, calls, g.log)
+		g.flows, err = openFlows(o.state, g.state, calls, g.models, g.log)
 		return g.flows, err
 	})
 	if err != nil {
@@ -369,8 +369,8 @@ func (g *gateway) decideBy(policy *gate.Policy, sandboxes *gate.Sandboxes) {
 		return
 	}
 	g.panel.Learn(policy.Inspectors)
-	g.models.Learn(policy.Models)
 	g.teller.Learn(policy.Notices)
+	g.models.Learn(policy.Models)
 	g.registry.Relist()
 	g.point.Grants.Policy(policy.Digest)
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/flows"
@@ -86,8 +88,10 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 	if err != nil {
 		return err
 	}
-	orders := flowOrders(c)
-	answer, err := orders.one(ctx, flows.Order{Verb: flows.Ask, Words: words, Model: f.model, Input: input})
+	if c.persona.client == access.Operator {
+		return errOperator
+	}
+	answer, err := c.order(ctx, flows.Order{Verb: flows.Ask, Words: words, Model: f.model, Input: input})
 	if err != nil {
 		return err
 	}
@@ -101,7 +105,7 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 		if c.json() {
 			return c.printJSON(all)
 		}
-		fmt.Fprintln(c.stdout, escape(d.Answer, keepLines))
+		fmt.Fprintln(c.stdout, c.words(d.Answer))
 		return nil
 	case f.planOnly && c.json():
 		return c.printJSON(all)
@@ -116,10 +120,40 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 	order := flows.Order{
 		Verb: flows.Run, Form: "json", Text: string(answer.Draft.Flow), Digest: answer.Draft.Digest, Input: input,
 	}
-	if all.Run, err = c.follow(ctx, orders, order); err != nil {
+	if all.Run, err = c.follow(ctx, order); err != nil {
 		return err
 	}
-	return c.word(ctx, orders, words, all)
+	return c.word(ctx, words, all)
+}
+
+// order gives an order that has one answer. A model may take its time.
+func (c askVerb) order(ctx context.Context, o flows.Order) (a flows.Answer, err error) {
+	stream, err := flowClient(c).openFlows(ctx, o, access.Default)
+	if err != nil {
+		return a, err
+	}
+	defer stream.Close()
+	err = json.NewDecoder(io.LimitReader(stream, maxFlowAnswer)).Decode(&a)
+	switch {
+	case ctx.Err() != nil:
+		return a, context.Cause(ctx)
+	case errors.Is(err, io.EOF):
+		return a, errors.New("the gateway gave no answer")
+	case err != nil:
+		return a, fmt.Errorf("reading the gateway's answer: %w", err)
+	}
+	return a, nil
+}
+
+// words are those of a model or a stranger, safe to look at. A person sees them without the fence, which is for models.
+func (c askVerb) words(text string) string { return escape(unfenced(text, c.stdout), keepLines) }
+
+// unfenced is a text without its fence, if a person reads it: on a terminal.
+func unfenced(text string, w io.Writer) string {
+	if isTerminal(w) {
+		text, _ = fence.Inside(text)
+	}
+	return text
 }
 
 // given reads the file for the first step; nil: there is none.
@@ -168,7 +202,7 @@ func (c askVerb) unplanned(a flows.Answer) error {
 func (c askVerb) show(w io.Writer, a flows.Answer) {
 	d := a.Draft
 	fmt.Fprintf(w, "A plan by the model %s:\n", visible.Reveal(d.Model))
-	for line := range strings.Lines(d.Reasoning) {
+	for line := range strings.Lines(unfenced(d.Reasoning, w)) {
 		fmt.Fprintf(w, "| %s\n", visible.Reveal(strings.TrimRight(line, "\r\n")))
 	}
 	for i, s := range a.Steps {
@@ -227,64 +261,49 @@ func (c askVerb) verdict(w io.Writer, v gate.Verdict) string {
 }
 
 // follow runs a plan and tells how it goes, until the run is over. A run that waits goes on waiting.
-func (c askVerb) follow(ctx context.Context, orders flowOrders, order flows.Order) (*flows.Status, error) {
-	var last *flows.Status
-	told := carriedOut{askVerb: c}
-	err := orders.each(ctx, order, func(a flows.Answer) error {
-		if len(a.Problems) > 0 {
-			return c.unplanned(flows.Answer{Problems: a.Problems})
-		}
-		if a.Run != nil {
-			last = a.Run
-			told.tell(a.Run)
-		}
-		return nil
-	})
-	switch {
-	case err != nil && last != nil && ctx.Err() != nil:
-		c.hintAt("the run goes on: pfar flow show " + last.ID + "; to end it: pfar flow cancel " + last.ID)
+func (c askVerb) follow(ctx context.Context, order flows.Order) (*flows.Status, error) {
+	stream, err := flowClient(c).openFlows(ctx, order, access.Default)
+	if err != nil {
 		return nil, err
-	case err != nil:
-		return nil, err
-	case last == nil:
-		return nil, errors.New("the gateway has not told what has become of the run")
 	}
-	return last, nil
-}
-
-// carriedOut tells people how the run of a plan goes.
-type carriedOut struct {
-	askVerb
-	steps int    // that were told
-	waits string // id of the approval that was told
-}
-
-func (p *carriedOut) tell(s *flows.Status) {
-	if p.json() {
-		return
-	}
-	for ; p.steps < s.Dropped+len(s.Trace); p.steps++ {
-		at := p.steps - s.Dropped
-		if at < 0 {
+	defer stream.Close()
+	told := progress{flowPrinter: flowPrinter(c)}
+	answers := json.NewDecoder(io.LimitReader(stream, maxFlowAnswer))
+	var trace []flows.Step // of all answers: each has the calls that none before has had
+	for {
+		var a flows.Answer
+		err := answers.Decode(&a)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, told.left(context.Cause(ctx))
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, told.left(nil)
+		case err != nil:
+			return nil, fmt.Errorf("reading the gateway's answer: %w", err)
+		case len(a.Problems) > 0:
+			return nil, c.unplanned(flows.Answer{Problems: a.Problems})
+		case a.Run == nil:
 			continue
 		}
-		name, node, action := s.Trace[at].Step, s.Trace[at].Node, s.Trace[at].Action
-		fmt.Fprintf(p.stderr, "%s: %s, %s\n", visible.Reveal(name), visible.Reveal(node), visible.Reveal(action))
-	}
-	if s.State == flows.Waiting && s.Approval != p.waits {
-		p.waits = s.Approval
-		fmt.Fprintf(p.stderr, "waits for an approval: pfar approvals show %s\n", escape(s.Approval, oneLine))
+		told.tell(a.Run)
+		trace = append(trace, a.Run.Trace...)
+		switch a.Run.State {
+		case flows.Done, flows.Failed, flows.Cancelled, flows.Unknown:
+			told.clear()
+			a.Run.Trace = trace
+			return a.Run, nil
+		}
 	}
 }
 
 // word has the result of a run put into words, and prints it.
-func (c askVerb) word(ctx context.Context, orders flowOrders, words string, all inquiry) error {
+func (c askVerb) word(ctx context.Context, words string, all inquiry) error {
 	run := all.Run
 	if run.State != flows.Done {
 		return c.undone(all)
 	}
 	if len(run.Result) > 0 {
-		answer, err := orders.one(ctx, flows.Order{Verb: flows.Word, Run: run.ID, Words: words})
+		answer, err := c.order(ctx, flows.Order{Verb: flows.Word, Run: run.ID, Words: words})
 		if err != nil {
 			answer.Worded = &flows.Worded{Why: err.Error()}
 		}
@@ -297,7 +316,7 @@ func (c askVerb) word(ctx context.Context, orders flowOrders, words string, all 
 	case w == nil:
 		fmt.Fprintln(c.stderr, "done; there is no result")
 	case w.Text != "":
-		fmt.Fprintln(c.stdout, escape(w.Text, keepLines))
+		fmt.Fprintln(c.stdout, c.words(w.Text))
 	default:
 		fmt.Fprintf(c.stderr, "No model has put the result into words: %s. This is the result itself:\n",
 			strings.TrimSuffix(escape(w.Why, oneLine), "."))
@@ -312,7 +331,7 @@ func (c askVerb) printRaw(raw json.RawMessage) error {
 	var text string
 	switch {
 	case json.Unmarshal(raw, &text) == nil:
-		fmt.Fprintln(c.stdout, escape(text, keepLines))
+		fmt.Fprintln(c.stdout, c.words(text))
 		return nil
 	case json.Unmarshal(raw, &r) == nil && len(r.Content)+len(r.Structured) > 0:
 		return printText(c.stdout, r, isTerminal(c.stdout))

@@ -123,7 +123,7 @@ func TestAskCarriesOut(t *testing.T) {
 	for _, want := range []string{
 		"A plan by the model main", "| It reads.", "1. a calls tracker.read_issue", "number = 7", "allow: It only reads.",
 		"2. b", "calls mail.send", "body comes from an earlier step", "ask: Strangers' text goes out.", "irreversible",
-		"After a, on timeout: b", `"body"`, "not told of 3 tools", "waits for an approval: pfar approvals show k3bq",
+		"After a, on timeout: b", `"body"`, "not told of 3 tools", "waits for the approval k3bq",
 		"It is about",
 	} {
 		if !strings.Contains(out, want) {

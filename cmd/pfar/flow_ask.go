@@ -50,6 +50,9 @@ func (v flowClient) openFlows(ctx context.Context, o flows.Order, whoever string
 			withHint("only the operator and declared clients may")
 	case err != nil:
 		return nil, fmt.Errorf("asking the gateway: %w", plainly(err))
+	case resp.StatusCode == flows.NoModel:
+		defer resp.Body.Close()
+		return nil, v.withoutModel(ask.Refused(resp))
 	case resp.StatusCode != http.StatusOK:
 		defer resp.Body.Close()
 		return nil, refusedWith(ask.Refused(resp))

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/operator/ask"
 )
 
 const modelsHelp = `List the models of models.d: where each is asked, what for, and the most secret data that may go
@@ -71,4 +72,10 @@ func (c modelsVerb) keyCell(m control.Model) cell {
 		return cell{m.Key + ", missing", yellow}
 	}
 	return cell{m.Key, ""}
+}
+
+// withoutModel is the error of an order that needs a model which is not declared.
+func (c flowClient) withoutModel(no *ask.Refusal) error {
+	file := filepath.Join(c.dirs.Models(), "main.hcl")
+	return fail(exitFailed, "%s", no.Reason).withHint("write %s, for example:\n\n%s", file, modelExample)
 }

@@ -100,8 +100,8 @@ func rootCommand(c *pfar) *cobra.Command {
 			allowVerb{c}.allowCommand(),
 		)},
 		{"use", "Use:", []*cobra.Command{
-			toolsVerb{c}.toolsCommand(), toolsVerb{c}.describeCommand(), toolsVerb{c}.callCommand(), flowVerb{c}.flowCommand(),
-			askVerb{c}.askCommand(),
+			toolsVerb{c}.toolsCommand(), toolsVerb{c}.describeCommand(), toolsVerb{c}.callCommand(),
+			flowVerb{c}.flowCommand(), askVerb{c}.askCommand(),
 			connectVerb{c}.connectCommand(), pinsVerb{c}.pinsCommand(), approvalsVerb{c}.approvalsCommand(),
 			consoleVerb{c}.consoleCommand(), operatorVerb{c}.operatorCommand(), messageVerb{c}.messageCommand(),
 			grantsVerb{c}.grantsCommand(), sessionsVerb{c}.sessionsCommand(), auditVerb{c}.auditCommand(),

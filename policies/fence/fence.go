@@ -5,6 +5,7 @@ package fence
 import (
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/pfar/pfar/policies/gate"
@@ -61,6 +62,27 @@ func (m Meta) Open(id ID) string {
 
 // Close is what stands behind one.
 func Close(id ID) string { return "\n<<<END-" + word + " " + id.String() + ">>>" }
+
+// Inside returns what stands between the marks of a text that Fence has made, for a person: the notice is for models. It
+// reports false of any other text.
+func Inside(fenced string) (text string, ok bool) {
+	_, rest, ok := strings.Cut(fenced, "\n<<<"+word+" ")
+	if !ok || !strings.HasPrefix(fenced, "Data from ") || len(rest) < 2*len(ID{}) {
+		return fenced, false
+	}
+	var id ID
+	if _, err := hex.Decode(id[:], []byte(rest[:2*len(id)])); err != nil {
+		return fenced, false
+	}
+	text, ok = strings.CutPrefix(rest[2*len(id):], ">>>\n")
+	if ok {
+		text, ok = strings.CutSuffix(text, Close(id))
+	}
+	if !ok {
+		return fenced, false
+	}
+	return text, true
+}
 
 // Inline are marks for a clean text where a notice does not fit and a line must stay one. JSON escapes nothing in them.
 func Inline(id ID) (open, closing string) {

@@ -331,3 +331,28 @@ func BenchmarkClean(b *testing.B) {
 		})
 	}
 }
+
+// TestInside: only what Fence has made is taken apart, and what is inside cannot move the end.
+func TestInside(t *testing.T) {
+	id := ID{1, 2, 3}
+	m := Meta{Server: "tracker", Label: gate.Label{Confidentiality: gate.Public, Integrity: gate.Raw}}
+	for _, text := range []string{"", "words", "two\nlines\n", "<<<END-PFAR-UNTRUSTED 00>>>"} {
+		cleaned, _ := Clean(text)
+		if got, ok := Inside(string(Fence(nil, text, m, id))); !ok || got != cleaned {
+			t.Errorf("%q: %q, %t", text, got, ok)
+		}
+	}
+	whole := string(Fence(nil, "words", m, id))
+	other := string(Fence(nil, "words", m, ID{9}))
+	for _, text := range []string{
+		"", "words", "x" + whole, whole + "x", whole[:len(whole)-1], m.Open(id) + "words" + Close(ID{9}),
+		strings.Replace(whole, "0102", "01zz", 1), m.Open(id), "Data from \n<<<PFAR-UNTRUSTED ",
+	} {
+		if got, ok := Inside(text); ok || got != text {
+			t.Errorf("%q: %q, %t", text, got, ok)
+		}
+	}
+	if got, ok := Inside(other); !ok || got != "words" {
+		t.Errorf("%q, %t", got, ok)
+	}
+}

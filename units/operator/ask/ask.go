@@ -112,6 +112,9 @@ func Send(ctx context.Context, h *http.Client, method, path string, text []byte,
 		return nil, err
 	}
 	r.Close = true
+	if text != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	if proof != "" {
 		r.Header.Set(passkey.ProofHeader, proof)
 	}
