@@ -78,6 +78,9 @@ const (
 	nothing    = "nothing was done: "
 )
 
+// verifyPath is the path of the page that has the audit verified. A page that is open never loads it again by itself.
+const verifyPath = "verify"
+
 // live is the query of a page that a browser loads again by itself.
 const live = "live"
 
@@ -122,7 +125,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 		v.Home, v.Who, v.Signs = one.path(""), visible.Reveal(one.operator), template.JS(entrance.Script)
 	}
 	at := rest
-	if strings.HasPrefix(rest, "audit/") { // with a filter it is the same page
+	if strings.HasPrefix(rest, "audit/") || rest == verifyPath { // with a filter it is the same page
 		at = "audit"
 	}
 	for _, p := range pages {
@@ -156,7 +159,7 @@ func parent(rest string) string {
 		return "wants"
 	case "import":
 		return "add"
-	case "record":
+	case "record", verifyPath:
 		return "audit"
 	case "checks":
 		return "health"

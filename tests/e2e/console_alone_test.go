@@ -149,6 +149,7 @@ func viewsOf(n int, text string) map[string]string {
 	views[attach.ViewLog] = strings.Repeat("2026-08-01T12:00:00.123Z | "+line+"\n", n)
 	views[attach.ViewExplain] = strings.Repeat("notes runs "+line+".\n\nFiles:\n  - "+line+"\n\n", n)
 	views[attach.ViewChecks] = string(checks)
+	views[attach.ViewVerify] = verifiedOf(n, text)
 	return views
 }
 
@@ -350,6 +351,7 @@ var consolePages = map[string][]string{
 	"checks":   {"nav >> text=Health", "text=Checks of this machine"},
 	"audit":    {"text=Audit"},
 	"record":   {"text=Audit", "text=all about this call"},
+	"verify":   {"text=Audit", "text=Verify the whole audit"},
 }
 
 // TestConsoleLooks is TestPageLooks for the operator's pages. axe-core finds nothing serious in them.
@@ -431,6 +433,7 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 		"lesson": "leave learn", "import": "leave import", "wants": "leave", "review": "leave accept",
 		"allow": "leave allow", "audit": "leave", "add": "leave add", "clients": "leave declare", "health": "leave",
 		"record": "leave", "explain": "leave", "log": "leave", "checks": "leave",
+		"verify": "leave",
 	}
 	for i, text := range loopbacktest.Payloads {
 		if testing.Short() && i%8 != 0 {

@@ -126,6 +126,7 @@ type PageTalk struct {
 	Ordered *Ordered    `json:"ordered,omitempty"` // pfard to a console: the answer to Order
 	Audit   *Question   `json:"audit,omitempty"`   // a console to pfard: it wants the newest files of the audit
 	View    *View       `json:"view,omitempty"`    // a console to pfard: it wants a text that pfard has or makes
+	Drop    *Question   `json:"drop,omitempty"`    // a console to pfard: it does not wait for this ViewVerify any more
 	Records *Records    `json:"records,omitempty"` // pfard to a console: the answer to Audit or View
 }
 
@@ -139,6 +140,7 @@ const (
 	ViewLog     = "log"     // the last lines of the log of a server
 	ViewExplain = "explain" // what a server can see and reach, in words
 	ViewChecks  = "checks"  // what the checks of this machine find
+	ViewVerify  = "verify"  // what pfar audit verify finds; pfard verifies the audit until it is dropped
 	ViewLesson  = "lesson"  // the newest lesson of a server (chores.Learning), for the user who runs pfard
 	ViewImport  = "import"  // an import of a program before it begins or, without one, the newest (chores.Importing)
 )
