@@ -123,7 +123,11 @@ func (k *loneConsole) handView(v attach.View) {
 	k.mu.Lock()
 	text := k.views[v.What]
 	k.mu.Unlock()
-	file, err := units.Sealed("view", []byte(text))
+	open := units.Sealed
+	if v.What == attach.ViewBridge {
+		open = bridgeOf
+	}
+	file, err := open("view", []byte(text))
 	if err != nil {
 		k.t.Error(err)
 		return
@@ -150,6 +154,7 @@ func viewsOf(n int, text string) map[string]string {
 	views[attach.ViewExplain] = strings.Repeat("notes runs "+line+".\n\nFiles:\n  - "+line+"\n\n", n)
 	views[attach.ViewChecks] = string(checks)
 	views[attach.ViewVerify] = verifiedOf(n, text)
+	views[attach.ViewUsage], views[attach.ViewBridge] = usageOf(n, text)
 	return views
 }
 

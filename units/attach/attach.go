@@ -21,6 +21,7 @@ import (
 	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units/packet"
 	"github.com/pfar/pfar/units/page"
+	"github.com/pfar/pfar/units/processes"
 )
 
 // Message is one packet. Exactly one member is set, beside Later.
@@ -141,6 +142,8 @@ const (
 	ViewExplain = "explain" // what a server can see and reach, in words
 	ViewChecks  = "checks"  // what the checks of this machine find
 	ViewVerify  = "verify"  // what pfar audit verify finds; pfard verifies the audit until it is dropped
+	ViewUsage   = "usage"   // what a server costs now (Usage)
+	ViewBridge  = "bridge"  // the connections of one of Usage.Bridges: the file is a socket of package monitor
 	ViewLesson  = "lesson"  // the newest lesson of a server (chores.Learning), for the user who runs pfard
 	ViewImport  = "import"  // an import of a program before it begins or, without one, the newest (chores.Importing)
 )
@@ -149,8 +152,19 @@ const (
 type View struct {
 	Question
 	What    string `json:"what"`              // one of those above
-	Subject string `json:"subject,omitempty"` // its server or program, if it has one
+	Subject string `json:"subject,omitempty"` // its server, instance or program, if it has one
 }
+
+// Usage is what a server costs.
+type Usage struct {
+	At      time.Time       `json:"at"`
+	Cost    *processes.Cost `json:"cost,omitempty"`    // nil: none of its processes runs
+	Bridges []string        `json:"bridges,omitempty"` // the instances that are up (units.Instance), each with a bridge
+	More    int             `json:"more,omitempty"`    // instances beyond MaxBridges
+}
+
+// MaxBridges is how many instances a Usage names.
+const MaxBridges = 8
 
 // Records describes the attached files: the newest ones of the audit, which everybody with a console may read, or the
 // one of a View. If there is no file for a View, its text is empty.
