@@ -114,8 +114,8 @@ func (s *console) verify(ctx context.Context, conn *attach.Conn, v attach.View) 
 		refuse(conn, v.Question, err.Error())
 		return
 	}
-	go func() {
-		defer end()
-		s.handOver(conn, v.Question, func() ([]*os.File, attach.Records, error) { return s.opened(ctx, v) })
-	}()
+	go s.handOver(conn, v.Question, func() ([]*os.File, attach.Records, error) {
+		defer end() // before the answer: another question may follow at once
+		return s.opened(ctx, v)
+	})
 }
