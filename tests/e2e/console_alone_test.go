@@ -20,6 +20,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/clientfile"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/health"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
@@ -310,7 +311,9 @@ func (k *loneConsole) reports(n int, text string) {
 	offers := []attach.Offer{
 		{Name: "wiki", Title: "Wiki" + text, Summary: "pages" + text, Runs: "npm:wiki" + text, Page: true},
 	}
-	clients := []attach.Client{{Name: "desk", File: "desk.hcl" + text, Relax: text, Profile: "strict" + text}}
+	clients := []attach.Client{
+		{Name: "desk", File: "desk.hcl" + text, Relax: text, Profile: "strict" + text, HasToken: true},
+	}
 	for i := range n {
 		clients = append(clients, attach.Client{
 			Name: fmt.Sprint("laptop", i), Servers: "mail" + text, Identity: text, Off: true,
@@ -321,6 +324,7 @@ func (k *loneConsole) reports(n int, text string) {
 		})
 	}
 	known := attach.Known{Offers: offers, Clients: clients, Programs: []string{"cursor"}}
+	known.Connects = attach.Connects{Pfar: "/usr/bin/pfar" + text, Run: "/run/pfar" + text}
 	k.hands(known, attach.PageTalk{Known: true})
 }
 
@@ -440,6 +444,7 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 		"record": "leave", "explain": "leave", "log": "leave", "checks": "leave",
 		"verify": "leave",
 	}
+	buttons["clients"] += strings.Repeat(" copy", len(clientfile.Names()))
 	for i, text := range loopbacktest.Payloads {
 		if testing.Short() && i%8 != 0 {
 			continue

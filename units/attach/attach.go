@@ -195,7 +195,8 @@ const (
 type Known struct {
 	Offers      []Offer            `json:"offers,omitempty"`
 	Clients     []Client           `json:"clients,omitempty"`
-	Programs    []string           `json:"programs,omitempty"`    // whose servers can be imported (chores.Programs)
+	Programs    []string           `json:"programs,omitempty"` // whose servers can be imported (chores.Programs)
+	Connects    Connects           `json:"connects,omitzero"`
 	Operators   []passkey.Operator `json:"operators,omitempty"`   // to the remote console alone
 	Invitations []Invitation       `json:"invitations,omitempty"` // likewise
 }
@@ -209,11 +210,18 @@ type Invitation struct {
 	Until    time.Time    `json:"until"`
 }
 
+// Connects is the command by which a program on this machine reaches pfar. The zero value is none.
+type Connects struct {
+	Pfar string `json:"pfar"` // path of the program
+	Run  string `json:"run"`  // directory of pfar's sockets
+}
+
 // Client is a client that is declared or built in, in words. It has no token and no digest of one.
 type Client struct {
 	Name     string `json:"name"`
 	File     string `json:"file,omitempty"` // that declares it
 	Identity string `json:"identity"`       // how a program shows that it is this client
+	HasToken bool   `json:"has_token,omitempty"`
 	Servers  string `json:"servers"`
 	Tools    string `json:"tools,omitempty"`
 	Profile  string `json:"profile"`
