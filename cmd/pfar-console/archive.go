@@ -14,12 +14,20 @@ import (
 )
 
 // archive asks pfard for the newest files of the audit and for views: this process can open none. One page reads them
-// at a time, so that few files are open.
+// at a time, so that few files are open. A page that has the audit verified waits beside it.
 type archive struct {
 	exchange[archived]
 	asks     func(attach.Question) error // asks pfard for the audit
 	asksView func(attach.View) error
 	reads    chan struct{} // holds one while a page reads
+
+	verifying verifying
+}
+
+// verifying is what an archive needs to have pfard verify the audit. One page does so at a time.
+type verifying struct {
+	drops func(attach.Question) error // tells pfard that nobody waits any more
+	turn  chan struct{}               // holds one while a page waits
 }
 
 // archived are files of the audit, or the one of a view. Whoever gets them closes them.
@@ -30,7 +38,10 @@ type archived struct {
 
 func newArchive() *archive {
 	drop := func(a archived) { attach.CloseAll(a.files) }
-	return &archive{exchange: exchange[archived]{drop: drop}, reads: make(chan struct{}, 1)}
+	return &archive{
+		exchange: exchange[archived]{drop: drop, most: 2}, reads: make(chan struct{}, 1),
+		verifying: verifying{turn: make(chan struct{}, 1)},
+	}
 }
 
 // askTime is how long pfard may take to open the files, and the pages before this one to read them.
@@ -55,7 +66,7 @@ func (a *archive) open(ctx context.Context) (archived, error) {
 func (a *archive) fetch(
 	ctx context.Context, asks func(attach.Question) error, unread func(why string) error,
 ) (archived, error) {
-	got, err := a.ask(ctx, func(number uint64) error { return asks(attach.Question{Number: number}) })
+	got, err := a.ask(ctx, func(number uint64) error { return asks(attach.Question{Number: number}) }, nil)
 	switch {
 	case err != nil:
 		return archived{}, unread("pfard does not answer")

@@ -20,6 +20,7 @@ type recorded struct {
 	Lines   []line // newest first
 	Limited bool   // by a filter
 	Older   bool   // there are records before these
+	Verify  string // path of the page that has the whole audit verified
 }
 
 // choice is one property of records, and the values that the page can be limited to.
@@ -177,6 +178,7 @@ func auditPage(ctx context.Context, a *archive, one *session, f prose.Filter) (c
 	slices.SortStableFunc(last, func(x, y prose.Line) int { return x.At.Compare(y.At) })
 	newest(maxAudit)
 	b := recorded{Filters: choicesOf(one, f, seen), Limited: f != prose.Filter{}, Older: older || !all}
+	b.Verify = one.path(verifyPath)
 	for _, l := range slices.Backward(last) {
 		shown := line{
 			At: moment(l.At), Word: visible.Reveal(l.Word), Text: visible.Reveal(l.Text), Bad: l.Tone == prose.Bad,

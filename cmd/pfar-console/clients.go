@@ -21,6 +21,7 @@ type clientShown struct {
 	Off      bool // it is disabled, or its file is broken
 	Rows     rows
 	Commands []command
+	Configs  configs
 }
 
 // command is a command with its purpose.
@@ -28,7 +29,7 @@ type command struct{ What, Command string }
 
 // clientsPage shows the clients.
 func clientsPage(s *site, one *session) (content, error) {
-	c := content{title: "Clients", template: "clients"}
+	c := content{title: "Clients", template: "clients", copies: true}
 	report, _ := s.runs.now()
 	known := s.known.Load()
 	if report == nil || known == nil {
@@ -41,8 +42,10 @@ func clientsPage(s *site, one *session) (content, error) {
 	if s.orders.allowed.Load() {
 		b.Declare = one.path("clients")
 	}
-	for _, each := range known.Clients {
-		b.Clients = append(b.Clients, clientOf(each))
+	for i, each := range known.Clients {
+		show := clientOf(each)
+		show.Configs = configsOf(each, i, report.Endpoint, known.Connects)
+		b.Clients = append(b.Clients, show)
 	}
 	c.body = b
 	return c, nil
@@ -59,7 +62,7 @@ func clientOf(c attach.Client) clientShown {
 	if c.File != "" {
 		name := visible.Reveal(c.Name)
 		show.Commands = []command{
-			{"For its configuration", "pfar client config " + name},
+			{"For its configuration in a terminal", "pfar client config " + name},
 			{"To replace its token (--keep keeps the old one, too)", "pfar client rotate " + name},
 		}
 	}

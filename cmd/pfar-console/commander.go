@@ -69,7 +69,7 @@ func (c *commander) send(ctx context.Context, o attach.Order) (done attach.Order
 	a, err := c.ask(ctx, func(number uint64) error {
 		o.Number = number
 		return c.sends(o)
-	})
+	}, nil)
 	switch {
 	case errors.Is(err, errBusy):
 		return done, errOrdering

@@ -6,48 +6,52 @@ import (
 	"sync"
 )
 
-// exchange asks pfard one question at a time, and waits for the answer with the question's number.
+// exchange asks pfard questions, at most so many at a time, and waits for the answers with the questions' numbers.
 type exchange[A any] struct {
 	drop func(A) // takes an answer for which nobody waits any more
+	most int     // 0: one
 
 	mu     sync.Mutex
-	number uint64
-	waits  chan A // gets the answer to the question with that number; nil: nobody waits
+	number uint64            // of the last question
+	waits  map[uint64]chan A // each gets the answer to the question with that number
 }
 
 // answer passes on what pfard says.
 func (e *exchange[A]) answer(number uint64, a A) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.waits == nil || number != e.number {
+	waits, known := e.waits[number]
+	if !known {
 		e.drop(a)
 		return
 	}
-	e.waits <- a // it holds one
-	e.waits = nil
+	waits <- a // it holds one
+	delete(e.waits, number)
 }
 
 var errBusy = errors.New("another question is under way")
 
-// begin takes the exchange, unless somebody else waits for an answer.
+// begin takes a place in the exchange, if one is free.
 func (e *exchange[A]) begin() (number uint64, waits chan A, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.waits != nil {
+	if len(e.waits) >= max(e.most, 1) {
 		return 0, nil, errBusy
 	}
+	if e.waits == nil {
+		e.waits = map[uint64]chan A{}
+	}
 	e.number++
-	e.waits = make(chan A, 1)
-	return e.number, e.waits, nil
+	waits = make(chan A, 1)
+	e.waits[e.number] = waits
+	return e.number, waits, nil
 }
 
-// end gives the exchange back, and drops an answer that has come too late.
-func (e *exchange[A]) end(waits chan A) {
+// end gives the place back, and drops an answer that has come too late.
+func (e *exchange[A]) end(number uint64, waits chan A) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.waits == waits {
-		e.waits = nil
-	}
+	delete(e.waits, number)
 	select {
 	case late := <-waits:
 		e.drop(late)
@@ -55,13 +59,16 @@ func (e *exchange[A]) end(waits chan A) {
 	}
 }
 
-// ask sends a question, and returns the answer.
-func (e *exchange[A]) ask(ctx context.Context, send func(number uint64) error) (a A, err error) {
+// ask sends a question, and returns the answer. If ctx ends first, it calls gone with the question's number, unless
+// gone is nil.
+func (e *exchange[A]) ask(
+	ctx context.Context, send func(number uint64) error, gone func(number uint64),
+) (a A, err error) {
 	number, waits, err := e.begin()
 	if err != nil {
 		return a, err
 	}
-	defer e.end(waits)
+	defer e.end(number, waits)
 	if err := send(number); err != nil {
 		return a, err
 	}
@@ -69,6 +76,9 @@ func (e *exchange[A]) ask(ctx context.Context, send func(number uint64) error) (
 	case a := <-waits:
 		return a, nil
 	case <-ctx.Done():
+		if gone != nil {
+			gone(number)
+		}
 		return a, context.Cause(ctx)
 	}
 }

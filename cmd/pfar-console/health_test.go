@@ -29,10 +29,11 @@ func (o *opened) says(text string) {
 		{
 			Name: "desk" + text, File: "/etc/pfar/clients.d/desk.hcl" + text, Identity: "1 token" + text,
 			Servers: "notes" + text, Tools: "some" + text, Profile: "everyday" + text, Relax: "a desk" + text,
+			HasToken: true,
 		},
 		{Name: "default", Servers: "all", Profile: "strict"},
 		{Name: "lost" + text, Off: true},
-	}}
+	}, Connects: attach.Connects{Pfar: "/usr/bin/pfar" + text, Run: "/run/pfar" + text}}
 	for i := range known.Offers {
 		f := &known.Offers[i]
 		f.Title, f.Summary, f.Runs = f.Title+text, f.Summary+text, f.Runs+text
@@ -94,7 +95,7 @@ func TestClients(t *testing.T) {
 			t.Errorf("the page has no %q: %s", want, page)
 		}
 	}
-	if strings.Contains(page, "config default") || strings.Count(page, "pfar refuses this client") != 1 {
+	if strings.Contains(page, "config default</pre>") || strings.Count(page, "pfar refuses this client") != 1 {
 		t.Errorf("the page: %s", page)
 	}
 }

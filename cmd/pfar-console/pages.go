@@ -57,6 +57,7 @@ type content struct {
 	body     any  // of the template; nil: there is nothing to show
 	seen     any  // the page is out of date when its JSON changes; nil: when that of body does
 	quiet    bool // the page shows a question, and does not change by itself
+	copies   bool // it has texts to copy, for which it needs the script, also if the page does not change
 	again    bool // the script loads the page again by itself, as it does a list: the page waits for something
 }
 
@@ -78,6 +79,9 @@ const (
 	nothing    = "nothing was done: "
 )
 
+// verifyPath is the path of the page that has the audit verified. A page that is open never loads it again by itself.
+const verifyPath = "verify"
+
 // live is the query of a page that a browser loads again by itself.
 const live = "live"
 
@@ -95,7 +99,7 @@ type view struct {
 	Home   string // path of the session's pages, if an operator signs each act; "": nobody signs
 	Who    string // the operator
 	Style  template.CSS
-	Script template.JS
+	Script template.JS // "": the page needs none
 	Signs  template.JS
 	Body   any
 }
@@ -116,13 +120,13 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 	}
 	v := view{
 		Title: c.title, Leave: one.path("leave"), Turn: one.turn, Notice: s.said(one, r.URL.RawQuery == live), Body: c.body,
-		Style: template.CSS(style), Script: template.JS(script),
+		Style: template.CSS(style),
 	}
 	if one.operator != "" {
 		v.Home, v.Who, v.Signs = one.path(""), visible.Reveal(one.operator), template.JS(entrance.Script)
 	}
 	at := rest
-	if strings.HasPrefix(rest, "audit/") { // with a filter it is the same page
+	if strings.HasPrefix(rest, "audit/") || rest == verifyPath { // with a filter it is the same page
 		at = "audit"
 	}
 	for _, p := range pages {
@@ -138,6 +142,9 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 			v.Events += "?" + rest
 		}
 		v.Reload = v.Reload || c.again
+	}
+	if v.Events != "" || c.copies {
+		v.Script = template.JS(script)
 	}
 	if err != nil {
 		v.Lost = words(err)
@@ -156,7 +163,7 @@ func parent(rest string) string {
 		return "wants"
 	case "import":
 		return "add"
-	case "record":
+	case "record", verifyPath:
 		return "audit"
 	case "checks":
 		return "health"

@@ -61,6 +61,7 @@ func newRemote(t *testing.T) *remote {
 		go r.site.orders.answer(o.Number, r.pfard(o))
 		return nil
 	}
+	(&opened{t: t, site: r.site}).views(nil)
 	r.knows(passkey.Approve)
 	return r
 }

@@ -93,6 +93,8 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, one *session, rest 
 		prepare(s, w, r, one, toSign)
 	case rest == eventsPath && r.Method == http.MethodGet:
 		s.events(w, r, one)
+	case rest == verifyPath && r.Method == http.MethodGet && r.URL.RawQuery == "" && loopback.Navigated(r.Header):
+		verifyAudit(s, w, r, one)
 	case get == nil && post == nil && rest != eventsPath:
 		loopback.Refuse(w, http.StatusNotFound, outside)
 	case r.Method == http.MethodGet && get != nil && loopback.Navigated(r.Header):

@@ -67,6 +67,9 @@ func run(ctx context.Context, o options) error {
 	s.archive.asksView = func(v attach.View) error {
 		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{View: &v}})
 	}
+	s.archive.verifying.drops = func(q attach.Question) error {
+		return pfard.Send(attach.Message{PageTalk: attach.PageTalk{Drop: &q}})
+	}
 	h := loopback.Server(s)
 	defer h.Close()
 	failed, over := make(chan error, 1), make(chan struct{})

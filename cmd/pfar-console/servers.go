@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/attach"
@@ -16,29 +15,6 @@ import (
 	"github.com/pfar/pfar/units/operator/wording"
 	"github.com/pfar/pfar/units/wants"
 )
-
-// running is what pfard said last of what runs.
-type running struct {
-	mu      sync.Mutex
-	last    *control.Report // nil: it has said nothing yet
-	changed chan struct{}   // closed, and another made, when it says more
-}
-
-func newRunning() *running { return &running{changed: make(chan struct{})} }
-
-func (r *running) set(now *control.Report) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	close(r.changed)
-	r.last, r.changed = now, make(chan struct{})
-}
-
-// now returns the last report, which is not to be changed, and a channel that closes when pfard sends the next one.
-func (r *running) now() (*control.Report, <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.last, r.changed
-}
 
 // errNothingSaid is the refusal until pfard sends its first report, which it does at once.
 var errNothingSaid error = &ask.Refusal{Reason: "pfard has not said yet what there is: load the page again"}
@@ -103,6 +79,7 @@ type oneServer struct {
 	Log     *button     // leads to its log; nil: the person may not read it
 	Explain button      // leads to what it can see and reach, in words
 	Learn   *learn      // nil: the person may not have it learn here
+	Usage   *usage      // nil: it stands still
 	Turns   []serverAct // if the person may start and stop servers
 	Seen    string      // of turnsOf
 	Tools   folded[tool]
@@ -146,13 +123,18 @@ func (s *site) serverPage(ctx context.Context, one *session, name string) (conte
 		b.Log = &button{one.path("log/" + name), "Log"}
 	}
 	b.Review = wantingOf(one, declared, nil, pins, granting{}).Review
+	var unmeasured error
+	if declared.State.Up() || len(declared.Sessions) > 0 {
+		b.Usage, unmeasured = usageNow(ctx, s, declared)
+	}
 	facts, lost := s.desk.facts(ctx)
 	for _, f := range facts {
 		if f.Server == name {
 			b.Tools.add(func() tool { return toolOf(f) })
 		}
 	}
-	return content{title: "Server " + b.Name, template: "server", body: b}, cmp.Or(err, lost)
+	c := content{title: "Server " + b.Name, template: "server", body: b, again: true}
+	return c, cmp.Or(err, lost, unmeasured)
 }
 
 // readsLogs reports whether pfard lets the person read logs: who runs pfard, and at this machine whoever has a console

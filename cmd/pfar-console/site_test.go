@@ -165,6 +165,7 @@ func open(t testing.TB, calls ...operator.Shown) *opened {
 	port := l.Addr().(*net.TCPAddr).Port
 	o.site = newSite(port, &http.Client{Transport: to}, func() time.Time { return o.now })
 	o.base = fmt.Sprintf("http://127.0.0.1:%d", port)
+	o.views(nil)
 	h := loopback.Server(o.site)
 	go h.Serve(l)
 	t.Cleanup(func() { h.Close() })

@@ -16,11 +16,19 @@ import (
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
 )
 
-// views has pfard answer each view with a text or with the JSON of a value, by "WHAT SUBJECT", and refuse all others.
+// views has pfard answer each view with a text, with the JSON of a value or with a file, by "WHAT SUBJECT", and refuse
+// all others. Of servers that are not named it says that they stand still.
 func (o *opened) views(all map[string]any) {
 	o.site.archive.asksView = func(v attach.View) error {
 		r := attach.Records{Question: v.Question}
 		value, known := all[strings.TrimSpace(v.What+" "+v.Subject)]
+		if !known && v.What == attach.ViewUsage {
+			value, known = attach.Usage{}, true
+		}
+		if file, given := value.(func() *os.File); given {
+			go o.site.archive.answer(v.Number, archived{r, []*os.File{file()}})
+			return nil
+		}
 		if err, refused := value.(error); refused || !known {
 			if r.Error = "pfard has no such view"; refused {
 				r.Error = err.Error()

@@ -141,7 +141,7 @@ func (c auditVerb) auditChains() (dir trail.Dir, chains []string, err error) {
 	return dir, chains, err
 }
 
-var errNoAudit = errors.New("nothing has been recorded yet")
+var errNoAudit = errors.New(prose.NotRecorded)
 
 // systemAudit is where the system's pfar has it.
 const systemAudit = "/var/lib/pfar/audit"

@@ -13,12 +13,12 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/audit/prose"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/journal/entries"
@@ -32,13 +32,6 @@ use --since to skip the digests of the earlier one.
 
 If something is wrong, the exit code is 1, and each line says where and what. The command also names calls whose
 record was never closed. Such a call is no error: it is still in flight, or the gateway was killed.`
-
-// verified is what is found about one chain, and where its anchors are from.
-type verified struct {
-	audit.Report
-	Unsealed bool   `json:"unsealed,omitempty"` // its newest file has no append-only attribute
-	Journal  string `json:"journal,omitempty"`  // why it was compared with nothing
-}
 
 func (c auditVerb) auditVerifyCommand() *cobra.Command {
 	var since instant
@@ -81,20 +74,20 @@ func (c auditVerb) auditVerify(ctx context.Context, since time.Time) error {
 			told = own.Told
 		}
 	}
-	var list []verified
-	broken := 0
+	var list []prose.Verified
+	broken := false
 	for _, chain := range chains {
 		r, err := chain.verify(ctx, told, anchors)
 		if err != nil {
 			return err
 		}
-		v := verified{Report: r, Journal: note}
+		v := prose.Verified{Report: r, Journal: note}
 		if n := len(chain.files); n > 0 {
 			sealed, err := trail.Sealed(chain.files[n-1].Name())
 			v.Unsealed = !sealed || err != nil
 		}
 		list = append(list, v)
-		broken += len(r.Problems) + r.More
+		broken = broken || v.Broken()
 	}
 	var err error
 	if c.json() {
@@ -102,8 +95,8 @@ func (c auditVerb) auditVerify(ctx context.Context, since time.Time) error {
 	} else {
 		c.printVerified(list)
 	}
-	if err == nil && broken > 0 {
-		return fail(exitFailed, "records were changed")
+	if err == nil && broken {
+		return fail(exitFailed, prose.Changed)
 	}
 	return err
 }
@@ -170,43 +163,21 @@ func (a auditChain) verify(ctx context.Context, bases, anchors []audit.Anchor) (
 	return report, err
 }
 
-func (c auditVerb) printVerified(list []verified) {
+func (c auditVerb) printVerified(list []prose.Verified) {
 	for _, v := range list {
-		head := fmt.Sprintf("%s: %d records, %d to %d", v.Chain, v.Records, v.First, v.Last)
-		if v.Anchors > 0 {
-			head += fmt.Sprintf(", %d compared with the journal", v.Anchors)
+		colour := green
+		if v.Broken() {
+			colour = red
 		}
-		fmt.Fprintf(c.stdout, "%s  %s\n", c.paint(c.stdout, map[bool]string{true: green, false: red}[len(v.Problems) == 0],
-			map[bool]string{true: "whole ", false: "BROKEN"}[len(v.Problems) == 0]), escape(head, oneLine))
-		for _, p := range v.Problems {
-			fmt.Fprintf(c.stdout, "  %s\n", escape(p.String(), oneLine))
-		}
-		if v.More > 0 {
-			fmt.Fprintf(c.stdout, "  and %d more\n", v.More)
-		}
-		for _, n := range v.Notes {
-			fmt.Fprintf(c.stdout, "  note: %s\n", escape(n, oneLine))
-		}
-		if n := len(v.Unmatched); n > 0 {
-			fmt.Fprintf(c.stdout, "  note: %s not closed: under way, or their gateway was killed: %s\n", count(n, "call"),
-				escape(firstIDs(v.Unmatched), oneLine))
+		word := c.paint(c.stdout, colour, fmt.Sprintf("%-6s", v.Word()))
+		fmt.Fprintf(c.stdout, "%s  %s\n", word, escape(v.Head(), oneLine))
+		for _, line := range v.Lines() {
+			fmt.Fprintf(c.stdout, "  %s\n", escape(line, oneLine))
 		}
 	}
-	if len(list) > 0 && list[0].Journal != "" {
-		fmt.Fprintf(c.stdout, "note: %s\n", escape(list[0].Journal, oneLine))
+	if note := prose.Uncompared(list); note != "" {
+		fmt.Fprintln(c.stdout, escape(note, oneLine))
 	}
-}
-
-func firstIDs(list []audit.Unmatched) string {
-	const most = 5
-	var ids []string
-	for _, u := range list[max(0, len(list)-most):] {
-		ids = append(ids, u.ID)
-	}
-	if len(list) > most {
-		return "…, " + strings.Join(ids, ", ")
-	}
-	return strings.Join(ids, ", ")
 }
 
 // anchors are what the writers told of their chains, and why there are none.

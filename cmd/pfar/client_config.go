@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units/clientfile"
 )
 
 const clientConfigHelp = `Print the configuration that an MCP client needs to find pfar, as JSON.
@@ -32,9 +33,10 @@ func (c clientVerb) clientConfigCommand() *cobra.Command {
 		},
 	})
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "for programs that start a command")
-	cmd.Flags().StringVar(&reader, "for", "claude", "`PROGRAM` that reads the file: "+strings.Join(programNames(), ", "))
+	programs := strings.Join(clientfile.Names(), ", ")
+	cmd.Flags().StringVar(&reader, "for", "claude", "`PROGRAM` that reads the file: "+programs)
 	cmd.RegisterFlagCompletionFunc("for", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return programNames(), noFiles
+		return clientfile.Names(), noFiles
 	})
 	cmd.Flags().StringVar(&session, "session", "", "`HANDLE` of a session that you made for it")
 	return cmd
@@ -43,23 +45,13 @@ func (c clientVerb) clientConfigCommand() *cobra.Command {
 // defaultEndpoint is where an installed gateway listens.
 const defaultEndpoint = "http://127.0.0.1:7417/mcp"
 
-// configured is an entry as MCP clients have them.
-type configured struct {
-	Type    string            `json:"type,omitempty"`
-	URL     string            `json:"url,omitempty"`
-	Headers map[string]string `json:"headers,omitempty"`
-	Command string            `json:"command,omitempty"`
-	Args    []string          `json:"args,omitempty"`
-	Env     map[string]string `json:"env,omitempty"`
-}
-
 func (c clientVerb) clientConfig(ctx context.Context, name, session, reader string, stdio bool) error {
 	if name == access.Operator {
 		return errOperator
 	}
-	p, known := programs[reader]
+	p, known := clientfile.Find(reader)
 	if !known {
-		return usage("--for %q is none of %s", reader, strings.Join(programNames(), ", "))
+		return usage("--for %q is none of %s", reader, strings.Join(clientfile.Names(), ", "))
 	}
 	one := access.BuiltIn(name)
 	if name != access.Default {
@@ -76,15 +68,15 @@ func (c clientVerb) clientConfig(ctx context.Context, name, session, reader stri
 	if session != "" && !access.ValidHandle(session) {
 		return usage("%q is not the handle of a session", session)
 	}
-	entry, err := c.entryOf(ctx, one, session, "TOKEN", stdio || p.stdio)
+	entry, err := c.entryOf(ctx, one, session, clientfile.Token, stdio || p.Stdio)
 	if err != nil {
 		return err
 	}
-	text, err := p.write(entry)
+	text, err := p.Write(entry)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.stderr, "pfar: for %s\n", p.file)
+	fmt.Fprintf(c.stderr, "pfar: for %s\n", p.File)
 	fmt.Fprintln(c.stdout, text)
 	return nil
 }
@@ -92,23 +84,15 @@ func (c clientVerb) clientConfig(ctx context.Context, name, session, reader stri
 // entryOf is how a client reaches pfar: by HTTP with its token, or by a command.
 func (c clientVerb) entryOf(
 	ctx context.Context, one access.Client, session, token string, stdio bool,
-) (configured, error) {
-	if stdio || len(one.Tokens) == 0 && one.Name != access.Default {
-		args := []string{"--client", one.Name}
-		if session != "" {
-			args = append(args, "--session", session)
-		}
-		return c.bridged(args...), nil
+) (clientfile.Entry, error) {
+	if stdio || clientfile.ByCommand(one.Name, len(one.Tokens) > 0) {
+		return c.bridged(clientfile.As(one.Name, session)...), nil
 	}
 	endpoint, err := c.endpoint(ctx)
 	if err != nil {
-		return configured{}, err
+		return clientfile.Entry{}, err
 	}
-	endpoint += "/" + one.Name
-	if session != "" {
-		endpoint += "/" + session
-	}
-	return configured{Type: "http", URL: endpoint, Headers: map[string]string{"Authorization": "Bearer " + token}}, nil
+	return clientfile.Web(endpoint, one.Name, session, token), nil
 }
 
 // endpoint is where this pfar's gateway has its port. Another one's would be sent the token.
@@ -134,18 +118,11 @@ func noPort(hint string) error {
 	return fail(exitFailed, "this pfar has no port for programs that speak HTTP").withHint("%s", hint)
 }
 
-// bridged is the entry of a program that starts a command. Such programs have a PATH of their own, and an environment
-// that says nothing of where pfar runs.
-func (c clientVerb) bridged(args ...string) configured {
-	entry := configured{Command: "pfar", Args: append([]string{"connect"}, args...)}
-	if self, err := os.Executable(); err == nil {
-		entry.Command = self
+// bridged is the entry of a program that starts this one.
+func (c clientVerb) bridged(args ...string) clientfile.Entry {
+	self, err := os.Executable()
+	if err != nil {
+		self = "pfar"
 	}
-	entry.Env = map[string]string{"PFAR_RUN_DIR": c.dirs.Run}
-	return entry
-}
-
-// file is the configuration of an MCP client that has this entry alone.
-func (entry configured) file() any {
-	return map[string]any{"mcpServers": map[string]configured{"pfar": entry}}
+	return clientfile.Command(self, c.dirs.Run, args...)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/generator/foreign"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/chores"
+	"github.com/pfar/pfar/units/clientfile"
 	"github.com/pfar/pfar/units/durable"
 )
 
@@ -55,7 +56,7 @@ func (v installVerb) command() *cobra.Command {
 		Example: example("pfar client install cursor --dry-run", "pfar client install cursor",
 			"sudo pfar client install cursor --user ann", "pfar client install cursor --undo"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return programNames(), noFiles
+			return clientfile.Names(), noFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n.program = args[0]
@@ -78,9 +79,9 @@ func (v installVerb) command() *cobra.Command {
 }
 
 func (v installVerb) run(ctx context.Context, n installation) error {
-	p, known := programs[n.program]
+	p, known := clientfile.Find(n.program)
 	if !known {
-		return usage("unknown program %q: use one of %s", n.program, strings.Join(programNames(), ", "))
+		return usage("unknown program %q: use one of %s", n.program, strings.Join(clientfile.Names(), ", "))
 	}
 	if n.client.Name == "" {
 		n.client.Name = n.program
@@ -105,11 +106,34 @@ func (v installVerb) run(ctx context.Context, n installation) error {
 		return err
 	}
 	defer file.close()
-	p = p.in(file.src)
+	p = formOf(p, file.src)
 	if n.undo {
 		return v.undo(ctx, n, p, file)
 	}
 	return v.install(ctx, n, p, file, whose)
+}
+
+// syntaxes are those of the programs' files.
+var syntaxes = map[clientfile.Syntax]foreign.Syntax{
+	clientfile.JSON: foreign.JSON, clientfile.TOML: foreign.TOML, clientfile.YAML: foreign.YAML,
+}
+
+// formOf is the program as it reads a file: opencode before its version 2 has servers directly below mcp.
+func formOf(p clientfile.Program, src []byte) clientfile.Program {
+	former, differs := p.Former()
+	if !differs {
+		return p
+	}
+	root, err := foreign.Read(syntaxes[p.Syntax], src)
+	if err != nil {
+		return p // the caller reads it too, and says why
+	}
+	if mcp := root.Member("mcp"); mcp != nil && slices.ContainsFunc(mcp.Members, func(m foreign.Member) bool {
+		return m.Value.Member("command") != nil || m.Value.Member("url") != nil
+	}) {
+		return former
+	}
+	return p
 }
 
 // made is what an installation will have changed.
@@ -126,7 +150,9 @@ type made struct {
 	text        []byte
 }
 
-func (v installVerb) install(ctx context.Context, n installation, p program, file *foreignFile, whose owner) error {
+func (v installVerb) install(
+	ctx context.Context, n installation, p clientfile.Program, file *foreignFile, whose owner,
+) error {
 	m, err := v.plan(ctx, n, p, file, whose)
 	if err != nil {
 		return err
@@ -155,7 +181,7 @@ func (v installVerb) install(ctx context.Context, n installation, p program, fil
 
 // plan returns the new texts of the file and of the declaration. It changes nothing.
 func (v installVerb) plan(
-	ctx context.Context, n installation, p program, file *foreignFile, whose owner,
+	ctx context.Context, n installation, p clientfile.Program, file *foreignFile, whose owner,
 ) (m made, err error) {
 	clients, err := v.clients(ctx)
 	if err != nil {
@@ -176,13 +202,13 @@ func (v installVerb) plan(
 			return m, err
 		}
 		m.path, m.src = one.File, m.before
-		if !p.stdio {
+		if !p.Stdio {
 			one.Tokens = append(one.Tokens, access.DigestOf([]byte(secret)))
 			m.src, err = declaration.WithTokens(one.File, m.before, one.Tokens)
 		}
 	default:
 		one.Description = describedAs(file.path)
-		if p.stdio && v.ofMachine() {
+		if p.Stdio && v.ofMachine() {
 			one.UIDs = []uint32{uint32(whose.uid)}
 		} else { // a program that starts a command needs none, but a client has a token or a user
 			one.Tokens = []access.Digest{access.DigestOf([]byte(secret))}
@@ -198,15 +224,15 @@ func (v installVerb) plan(
 				withHint("pfar client install %s --client %s", n.program, other.Name)
 		}
 	}
-	entry, err := v.entryOf(ctx, one.Client, "", secret, p.stdio)
+	entry, err := v.entryOf(ctx, one.Client, "", secret, p.Stdio)
 	if err != nil {
 		return m, err
 	}
-	whole, err := p.write(entry)
+	whole, err := p.Write(entry)
 	if err != nil {
 		return m, err
 	}
-	text, added, err := foreign.Put(p.syntax, file.src, []byte(whole+"\n"))
+	text, added, err := foreign.Put(syntaxes[p.Syntax], file.src, []byte(whole+"\n"))
 	if errors.Is(err, foreign.ErrExists) {
 		return m, fail(exitFailed, "%s already has an entry %s", file.path, foreign.Entry).
 			withHint("pfar client install %s --undo takes it out", n.program)
@@ -261,7 +287,7 @@ func (m made) print(c *streams, w io.Writer) {
 }
 
 // undo restores the file and removes the client that the installation made.
-func (v installVerb) undo(ctx context.Context, n installation, p program, file *foreignFile) error {
+func (v installVerb) undo(ctx context.Context, n installation, p clientfile.Program, file *foreignFile) error {
 	clients, err := v.clients(ctx)
 	if err != nil {
 		return err
@@ -272,11 +298,11 @@ func (v installVerb) undo(ctx context.Context, n installation, p program, file *
 	}
 	said, next := "restored "+file.path+" from its copy", old
 	if backup == "" { // edited since
-		whole, err := p.write(configured{Command: "pfar"})
+		whole, err := p.Write(clientfile.Entry{Command: "pfar"})
 		if err != nil {
 			return err
 		}
-		next, err = foreign.Take(p.syntax, file.src, []byte(whole))
+		next, err = foreign.Take(syntaxes[p.Syntax], file.src, []byte(whole))
 		if errors.Is(err, foreign.ErrMissing) {
 			return fail(exitFailed, "%s has no entry %s", file.path, foreign.Entry)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/generator/importer"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/chores"
+	"github.com/pfar/pfar/units/clientfile"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -84,7 +85,7 @@ func TestInstallPrograms(t *testing.T) {
 	for _, f := range archive.Files {
 		texts[f.Name] = string(f.Data)
 	}
-	for name := range programs {
+	for _, name := range clientfile.Names() {
 		t.Run(name, func(t *testing.T) {
 			before := texts[chores.Programs[name][0]]
 			h := newInstallHome(t, name, before)
@@ -162,7 +163,7 @@ func (h *installHome) tokenIn(t *testing.T, name string, text []byte) {
 		t.Error(err)
 	}
 	token := tokens.Find(text)
-	if programs[name].stdio {
+	if p, _ := clientfile.Find(name); p.Stdio {
 		if token != nil || bytes.Contains(declared, []byte("token_sha256")) {
 			t.Errorf("a program that starts pfar has a token, or its client: %s", declared)
 		}

@@ -192,7 +192,7 @@ func (v *egressView) columns() []cell {
 func (v *egressView) row(server string, m monitor.Connection) []cell {
 	state, colour := stateOf(m)
 	row := []cell{
-		{age(v.now().Sub(lastOf(m))), ""}, {via(m), ""}, {m.Host, ""}, {m.Address, ""}, {traffic(m, m.Sent), ""}, {traffic(m, m.Received), ""},
+		{age(v.now().Sub(lastOf(m))), ""}, {m.Via(), ""}, {m.Host, ""}, {m.Address, ""}, {traffic(m, m.Sent), ""}, {traffic(m, m.Received), ""},
 		{state, colour}, {reasonOf(m), ""},
 	}
 	if v.names() {
@@ -219,8 +219,6 @@ func lastOf(m monitor.Connection) time.Time {
 	}
 	return m.Time
 }
-
-func via(m monitor.Connection) string { return strings.TrimSpace(string(m.Path) + " " + m.Protocol) }
 
 // traffic is a number of bytes, of what could have had any.
 func traffic(m monitor.Connection, n int64) string {
@@ -385,7 +383,7 @@ func (v *egressView) line(server string, m monitor.Connection) string {
 	add := func(format string, args ...any) { more = append(more, escape(fmt.Sprintf(format, args...), oneLine)) }
 	switch word {
 	case "open":
-		add("to %s by %s", m.Address, via(m))
+		add("to %s by %s", m.Address, m.Via())
 		add("rule %s", reasonOf(m))
 	case "closed":
 		at = at.Add(time.Duration(min(max(m.Seconds, 0), 1e9) * float64(time.Second)))
@@ -396,7 +394,7 @@ func (v *egressView) line(server string, m monitor.Connection) string {
 			add("%s", m.Reason)
 		}
 	default:
-		add("by %s", via(m))
+		add("by %s", m.Via())
 		add("%s", reasonOf(m))
 		if m.Count > 1 {
 			add("%d times", m.Count)

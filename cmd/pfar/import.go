@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/clientfile"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -41,14 +42,14 @@ func (v importVerb) importCommand() *cobra.Command {
 		},
 	})
 	f := cmd.Flags()
-	f.StringVar(&w.from, "from", "", "import the file of this `PROGRAM`: "+strings.Join(programNames(), ", "))
+	f.StringVar(&w.from, "from", "", "import the file of this `PROGRAM`: "+strings.Join(clientfile.Names(), ", "))
 	f.StringVar(&w.user, "user", "", "as root: import the file of this `USER`")
 	f.StringSliceVar(&w.only, "only", nil, "import only the servers with these `NAMES`")
 	f.BoolVar(&w.undo, "undo", false, "take the last import back")
 	f.BoolVar(&w.dryRun, "dry-run", false, "show what would be imported, and change nothing")
 	f.BoolVar(&w.yes, "yes", false, "do not ask")
 	cmd.RegisterFlagCompletionFunc("from", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return programNames(), noFiles
+		return clientfile.Names(), noFiles
 	})
 	return cmd
 }
@@ -61,8 +62,8 @@ func (v importVerb) run(ctx context.Context, w importWish) error {
 		return v.takeBack(ctx, w)
 	case (len(w.files) == 0) == (w.from == ""):
 		return usage("name a FILE, or a program with --from").withHint("pfar import --help")
-	case w.from != "" && !slices.Contains(programNames(), w.from):
-		return usage("unknown program %q: use one of %s", w.from, strings.Join(programNames(), ", "))
+	case w.from != "" && !slices.Contains(clientfile.Names(), w.from):
+		return usage("unknown program %q: use one of %s", w.from, strings.Join(clientfile.Names(), ", "))
 	}
 	if !w.dryRun {
 		if err := v.canAsk(w.yes, "pfar import ... --dry-run"); err != nil {

@@ -247,10 +247,10 @@ func (l *learning) lastWords(ctx context.Context) {
 
 // tell shows a new wish while it is learned.
 func (l *learning) tell(w wants.Wish, m monitor.Connection) {
-	line := fmt.Sprintf("%s wants %s, refused: %s (%s)", l.name, w.Target(), m.Reason, via(m))
+	line := fmt.Sprintf("%s wants %s, refused: %s (%s)", l.name, w.Target(), m.Reason, m.Via())
 	switch {
 	case w.Host == "":
-		line = fmt.Sprintf("%s was refused by %s: %s", l.name, via(m), m.Reason)
+		line = fmt.Sprintf("%s was refused by %s: %s", l.name, m.Via(), m.Reason)
 	case m.Path == monitor.Resolver:
 		line = fmt.Sprintf("%s looks up %s", l.name, w.Host)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/processes"
 )
 
 const topHelp = `Show each second, until q or Ctrl-C, what each server does and costs.
@@ -42,7 +42,7 @@ type topOptions struct {
 type topVerb struct{ *pfar }
 
 func (c topVerb) topCommand() *cobra.Command {
-	o := topOptions{sort: byName, interval: time.Second, proc: "/proc"}
+	o := topOptions{sort: byName, interval: time.Second, proc: processes.Proc}
 	cmd := c.outputFlag(&cobra.Command{
 		Use:     "top",
 		Short:   "Show what the servers do and cost, updated each second",
@@ -205,9 +205,9 @@ func (v *topView) sample(ctx context.Context) (topTable, error) {
 	if err != nil {
 		t.Problem = err.Error()
 	}
-	processes, err := readProcesses(v.proc)
+	running, err := processes.Read(v.proc)
 	if err != nil {
-		processes = nil // no memory and no CPU is shown
+		running = nil // no memory and no CPU is shown
 	}
 	t.Time = v.now()
 	passed := time.Duration(0)
@@ -219,7 +219,7 @@ func (v *topView) sample(ctx context.Context) (topTable, error) {
 		row := topServer{Name: s.Name, State: s.State, Tools: s.Tools, Sessions: len(s.Sessions)}
 		row.URL, row.Attached = s.URL, s.Attached
 		v.measureCalls(&row, stats, passed, calls)
-		v.measureProcesses(&row, processes, launchers(s), passed, cpu)
+		v.measureProcesses(&row, running, s.Launchers(), passed, cpu)
 		t.Servers = append(t.Servers, row)
 	}
 	if _, ok := stats[""]; ok {
@@ -228,15 +228,6 @@ func (v *topView) sample(ctx context.Context) (topTable, error) {
 	}
 	v.sampled, v.calls, v.cpu = t.Time, calls, cpu
 	return t, nil
-}
-
-// launchers are the processes that stand above the server's own.
-func launchers(s control.Server) []int {
-	list := []int{s.PID}
-	for _, session := range s.Sessions {
-		list = append(list, session.PID)
-	}
-	return slices.DeleteFunc(list, func(pid int) bool { return pid <= 0 })
 }
 
 // measureCalls takes a server's calls from the statistics. A rate needs two samples; before, it is the last minute's.
@@ -260,15 +251,17 @@ func (v *topView) measureCalls(row *topServer, stats map[string]operator.ServerS
 }
 
 // measureProcesses sums up what the server's processes cost.
-func (v *topView) measureProcesses(row *topServer, p *processes, launchers []int, passed time.Duration, cpu map[string]time.Duration) {
-	if p == nil || len(launchers) == 0 {
+func (v *topView) measureProcesses(
+	row *topServer, running *processes.Table, launchers []int, passed time.Duration, cpu map[string]time.Duration,
+) {
+	if running == nil || len(launchers) == 0 {
 		return
 	}
-	memory, used := p.cost(launchers)
-	row.Memory = &memory
-	cpu[row.Name] = used
+	cost := running.Below(launchers)
+	row.Memory = &cost.Memory
+	cpu[row.Name] = cost.Used
 	if before, known := v.cpu[row.Name]; known && passed > 0 {
-		share := max(0, used-before).Seconds() / passed.Seconds()
+		share := processes.Share(cost.Used-before, passed)
 		row.CPU = &share
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/processes/processestest"
 )
 
 // fakeProc makes a directory like /proc of processes, whose parents and names are given, and which each have 100 KiB
@@ -25,25 +26,9 @@ func fakeProc(t *testing.T, list ...[2]any) string {
 	dir := t.TempDir()
 	for i := 0; i < len(list); i++ {
 		pid, parent := list[i][0].(int), list[i][1].(int)
-		makeProcess(t, dir, pid, parent, "node) S 1 (x", pid)
+		processestest.Make(t, dir, pid, parent, "node) S 1 (x", pid)
 	}
 	return dir
-}
-
-func makeProcess(t *testing.T, proc string, pid, parent int, name string, ticks int) {
-	t.Helper()
-	dir := filepath.Join(proc, fmt.Sprint(pid))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	stat := fmt.Sprintf("%d (%s) S %d 1 1 0 -1 4194560 1 2 3 4 %d 0 0 0 20 0 1 0 100 1000000 50 18446744073709551615 1 1", pid, name, parent, ticks)
-	if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	rollup := "00400000-7fff0000 ---p 00000000 00:00 0  [rollup]\nRss:  999 kB\nPss:                 100 kB\nPss_Dirty:  7 kB\n"
-	if err := os.WriteFile(filepath.Join(dir, "smaps_rollup"), []byte(rollup), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // statistician answers as the gateway does on the operator's socket, with whatever a test puts into it.
@@ -186,7 +171,7 @@ func TestTopRates(t *testing.T) {
 		t.Errorf("at first: %v calls/s, CPU %v", got.Rate, got.CPU)
 	}
 	s.set(200, stats(1030))
-	makeProcess(t, o.proc, 9, 8, "node", 9+25)
+	processestest.Make(t, o.proc, 9, 8, "node", 9+25)
 	if got := sample(); got.Rate != 30 || got.CPU == nil || *got.CPU != 0.25 {
 		t.Errorf("then: %v calls/s, CPU %v", got.Rate, got.CPU)
 	}
@@ -306,48 +291,6 @@ func TestTopNumbers(t *testing.T) {
 		if got := rate(n); got != want {
 			t.Errorf("%v/s is %q, want %q", n, got, want)
 		}
-	}
-}
-
-func TestProcesses(t *testing.T) {
-	proc := fakeProc(t, [2]any{2, 1}, [2]any{3, 2}, [2]any{4, 3}, [2]any{6, 6}, [2]any{7, 8}, [2]any{8, 7})
-	for name, content := range map[string]string{"11": "", "12": "12 (half", "13": "13 (x) S 2 1", "14": "14 (x) S -5 " + strings.Repeat("x ", 40), "self": "2 (x) S 3"} {
-		if err := os.MkdirAll(filepath.Join(proc, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(proc, name, "stat"), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Remove(filepath.Join(proc, "4", "smaps_rollup")); err != nil {
-		t.Fatal(err)
-	}
-	p, err := readProcesses(proc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		launchers []int
-		memory    uint64
-		used      time.Duration
-	}{
-		{[]int{2}, 100<<10 + 50*uint64(os.Getpagesize()), 7 * clockTick}, // 4 may not be read: its resident size
-		{[]int{3}, 50 * uint64(os.Getpagesize()), 4 * clockTick},
-		{[]int{2, 3}, 50 * uint64(os.Getpagesize()), 4 * clockTick}, // 3 is a launcher itself
-		{[]int{6}, 0, 0},
-		{[]int{7}, 100 << 10, 8 * clockTick},
-		{[]int{99}, 0, 0},
-		{nil, 0, 0},
-	} {
-		if memory, used := p.cost(tt.launchers); memory != tt.memory || used != tt.used {
-			t.Errorf("below %v: %d bytes and %v, want %d and %v", tt.launchers, memory, used, tt.memory, tt.used)
-		}
-	}
-	if _, err := readProcesses(filepath.Join(proc, "none")); err == nil {
-		t.Error("a /proc that is not there is read")
-	}
-	if p, err := readProcesses("/proc"); err != nil || p.memory(os.Getpid()) < 1<<20 || p.resident[os.Getpid()] < 1<<20 {
-		t.Errorf("of the real /proc this process has no memory: %v", err)
 	}
 }
 

@@ -343,7 +343,7 @@ func (v *upView) printEndpoint(r control.Report) {
 		{{"  socket", ""}, {r.Socket, ""}},
 	})
 	fmt.Fprintf(w, "\n%s\n", v.paint(w, bold, "For a desktop client's configuration"))
-	_ = v.printJSON(clientVerb{v.pfar}.bridged().file()) // the bridge, with no secret in it
+	_ = v.printJSON(clientVerb{v.pfar}.bridged().Alone()) // the bridge, with no secret in it
 	fmt.Fprintln(w)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pfar/pfar/units/clientfile"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -79,7 +80,7 @@ func TestClientConfigFindsThisPfar(t *testing.T) {
 		return b, b.run(t.Context(), append([]string{"client", "config", "default"}, args...))
 	}
 	b, code := config(control.Report{}, "--stdio")
-	var got struct{ MCPServers map[string]configured }
+	var got struct{ MCPServers map[string]clientfile.Entry }
 	if err := json.Unmarshal(b.out.Bytes(), &got); code != 0 || err != nil || got.MCPServers["pfar"].Env["PFAR_RUN_DIR"] != b.dirs.Run {
 		t.Errorf("exit %d, %v: %s%s", code, err, b.out, b.err)
 	}

@@ -23,6 +23,7 @@ type commands struct {
 	clean func(string) string // takes secrets out of an error
 	told  func()              // tells consoles that there is another result
 	home  string              // of the programs' files; "": there are none
+	pfar  string              // path of pfar's own program; "": it is not where it belongs
 
 	ctx     context.Context // of this pfard
 	end     context.CancelFunc

@@ -58,6 +58,9 @@ type console struct {
 	ordered chan struct{} // holds one while an order is carried out
 	asks    *rate.Limiter // of questions for files
 	handing chan struct{} // holds one for each question while it is answered with files
+
+	verifies *verifying
+
 	log     *slog.Logger
 	end     context.CancelFunc
 	conn    chan *attach.Conn   // holds the conversation of a user's once it has begun
@@ -103,7 +106,7 @@ func newConsole(uid int, log *slog.Logger, pfard consoleSource, records trail.Di
 	return &console{
 		uid: uid, log: log, limit: rate.NewLimiter(rate.Every(2*time.Second), 30), pfard: pfard, audit: records,
 		asks:    rate.NewLimiter(20, 100), // each open page of the audit asks every few seconds
-		ordered: make(chan struct{}, 1), handing: make(chan struct{}, maxHanding),
+		ordered: make(chan struct{}, 1), handing: make(chan struct{}, maxHanding), verifies: newVerifying(uid),
 		conn: make(chan *attach.Conn, 1), listens: make(chan attach.Listens, 1), gone: make(chan struct{}),
 	}
 }
@@ -213,8 +216,15 @@ func (s *console) talk(conn *attach.Conn) {
 		if m.Audit != nil {
 			s.hands(conn, *m.Audit, func() ([]*os.File, attach.Records, error) { return newestFiles(s.audit) })
 		}
-		if m.View != nil {
+		switch {
+		case m.View == nil:
+		case m.View.What == attach.ViewVerify:
+			s.verify(ctx, conn, *m.View)
+		default:
 			s.hands(conn, m.View.Question, func() ([]*os.File, attach.Records, error) { return s.view(ctx, *m.View) })
+		}
+		if m.Drop != nil {
+			s.verifies.drop(m.Drop.Number)
 		}
 		if m.Listens == nil {
 			continue
@@ -262,18 +272,15 @@ const maxHanding = 2
 
 // hands opens files and passes them to the process, for maxHanding questions at a time.
 func (s *console) hands(conn *attach.Conn, q attach.Question, open opener) {
-	refuse := func(why string) {
-		_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &attach.Records{Question: q, Error: why}}})
-	}
 	select {
 	case s.handing <- struct{}{}:
 	default:
-		refuse("pfard hands over other files; try again")
+		refuse(conn, q, "pfard hands over other files; try again")
 		return
 	}
 	if !s.asks.Allow() {
 		<-s.handing
-		refuse("there were many questions; try again in a minute")
+		refuse(conn, q, "there were many questions; try again in a minute")
 		return
 	}
 	go func() {
@@ -282,13 +289,18 @@ func (s *console) hands(conn *attach.Conn, q attach.Question, open opener) {
 	}()
 }
 
+// refuse answers a question without files.
+func refuse(conn *attach.Conn, q attach.Question, why string) {
+	_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &attach.Records{Question: q, Error: why}}})
+}
+
 func (s *console) handOver(conn *attach.Conn, q attach.Question, open opener) {
 	opened, records, err := open()
 	defer attach.CloseAll(opened)
 	files := opened
 	if err != nil {
 		theirs := func(known error) bool { return errors.Is(err, known) }
-		if !slices.ContainsFunc([]error{control.ErrDenied, control.ErrNoServer, control.ErrInvalid}, theirs) {
+		if !slices.ContainsFunc(usual, theirs) {
 			s.log.Warn("handing over files to a console", "uid", s.uid, "error", err)
 		}
 		files, records = nil, attach.Records{Error: printable(err.Error())}
@@ -297,13 +309,21 @@ func (s *console) handOver(conn *attach.Conn, q attach.Question, open opener) {
 	_ = conn.Send(attach.Message{PageTalk: attach.PageTalk{Records: &records}}, files...)
 }
 
+// usual are the errors of questions that are not logged.
+var usual = []error{control.ErrDenied, control.ErrNoServer, control.ErrInvalid, errVerifying, context.Canceled}
+
 // viewTime is how long pfard may take to make what a console shows. A console waits a little longer.
 const viewTime = 6 * time.Second
 
-// view opens what the process is to show.
+// view opens what the process is to show, within viewTime.
 func (s *console) view(ctx context.Context, v attach.View) (files []*os.File, r attach.Records, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, viewTime, errors.New("it takes pfard too long; try again"))
 	defer cancel()
+	return s.opened(ctx, v)
+}
+
+// opened opens what the process is to show.
+func (s *console) opened(ctx context.Context, v attach.View) (files []*os.File, r attach.Records, err error) {
 	file, more, err := s.pfard.view(ctx, control.Peer{UID: s.uid}, v)
 	if file != nil {
 		files = append(files, file)

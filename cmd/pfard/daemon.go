@@ -347,8 +347,9 @@ func newCommands(d *daemon) *commands {
 	if os.Getuid() == 0 { // root has no console
 		home = ""
 	}
+	own := newCLI(d.options)
 	c := &commands{
-		run: newCLI(d.options).run, clean: d.redaction.clean, told: func() { d.post(d.followers.tell) }, home: home,
+		run: own.run, pfar: own.program, clean: d.redaction.clean, told: func() { d.post(d.followers.tell) }, home: home,
 		learns: make(chan struct{}, 1), imports: make(chan struct{}, 1), learned: map[string]chores.Learning{},
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())

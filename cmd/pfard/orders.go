@@ -25,6 +25,8 @@ type orders struct {
 	consoles  *consoles
 	commands  *commands
 	checkup   *checkup
+
+	verification *verification
 }
 
 // wake starts a server that sleeps, for a call, and returns when its launcher is under way, or with the reason why it

@@ -8,9 +8,10 @@ import (
 )
 
 // pageRunner runs the process of a page or of a user's console, and calls talk with the conversation. It returns when
-// the process has ended. It also runs the checks that consoles show.
+// the process has ended. It also runs the checks that consoles show, and verifies the audit for them.
 type pageRunner interface {
 	checkRunner
+	verifyRunner
 	runPage(ctx context.Context, instance string, talk pageTalk) error
 	runConsole(ctx context.Context, uid int, talk pageTalk) error
 }

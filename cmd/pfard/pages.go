@@ -194,7 +194,7 @@ func (d *daemon) servePages(runs pageRunner) {
 		of: map[string]*servedPage{},
 	})
 	d.clientele.pages.Store(true)
-	d.orders.checkup = newCheckup(runs)
+	d.orders.checkup, d.orders.verification = newCheckup(runs), newVerification(runs)
 	d.orders.consoles = newConsoles(d.log, runs, shown{d}, d.audit.dir)
 }
 

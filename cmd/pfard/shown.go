@@ -24,6 +24,7 @@ func (s shown) order(ctx context.Context, p control.Peer, o attach.Order) (attac
 func (s shown) known() attach.Known {
 	return attach.Known{
 		Offers: offersOf(s.orders.flows.services()), Clients: s.clients(), Programs: chores.There(s.orders.commands.home),
+		Connects: attach.Connects{Pfar: s.orders.commands.pfar, Run: s.options.dirs.Run},
 	}
 }
 
@@ -47,7 +48,7 @@ func clientsOf(list []access.Client) (shown []attach.Client) {
 	for _, c := range list {
 		shown = append(shown, attach.Client{
 			Name: c.Name, File: c.File, Identity: c.Identity(), Servers: c.ServersInWords(), Tools: c.ToolsInWords(),
-			Profile: c.Profile, Relax: c.Relax, Off: !c.Enabled,
+			Profile: c.Profile, Relax: c.Relax, Off: !c.Enabled, HasToken: len(c.Tokens) > 0,
 		})
 	}
 	return shown

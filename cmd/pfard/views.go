@@ -33,6 +33,12 @@ func (s shown) view(ctx context.Context, p control.Peer, v attach.View) (file *o
 		file, err = viewed(s.explain(v.Subject))
 	case attach.ViewChecks:
 		file, err = viewed(inJSON(s.orders.checkup.now(ctx)))
+	case attach.ViewVerify:
+		file, err = viewed(s.orders.verification.run(ctx))
+	case attach.ViewUsage:
+		file, err = viewed(s.usage(v.Subject))
+	case attach.ViewBridge:
+		file, err = s.bridge(ctx, v.Subject)
 	case attach.ViewLesson:
 		file, err = viewed(s.lesson(p, v.Subject))
 	case attach.ViewImport:

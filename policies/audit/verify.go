@@ -48,14 +48,22 @@ type Report struct {
 	Problems  []Problem   `json:"problems"`
 	More      int         `json:"more,omitempty"` // problems beyond maxProblems
 	Notes     []string    `json:"notes,omitempty"`
+	MoreNotes int         `json:"more_notes,omitempty"` // notes beyond maxNotes
 	Unmatched []Unmatched `json:"unmatched,omitempty"`
 	Anchors   int         `json:"anchors"` // that were compared
 
 	Told []Anchor `json:"-"` // what its records say of where chains may begin
 }
 
-// maxProblems bounds what is told one by one.
-const maxProblems = 100
+// What a verification tells one by one, and what it keeps in memory, is bounded: a writer that was taken over writes
+// what it likes.
+const (
+	maxProblems = 100
+	maxNotes    = 100
+	maxGaps     = 10 * maxProblems
+	maxOpen     = 16 << 10 // calls that are open at one time
+	maxTold     = 4 << 10  // records of where chains begin, of which the newest count
+)
 
 // Verify reads the files of a chain, oldest first, and compares them with what is known of it from elsewhere: bases are
 // the records that it may follow, beside none at all, since older files have been deleted; anchors what its records
@@ -90,6 +98,7 @@ type verifier struct {
 	last    head // number of the last record, and its line's digest
 	gaps    []gap
 	calls   map[string]uint64   // that are open
+	full    bool                // there were more than maxOpen of them
 	anchors map[uint64][]string // digests by number, not yet compared
 
 	name   string // of the file
@@ -122,6 +131,15 @@ func (v *verifier) problemIn(file string, line int, seq uint64, what, why string
 	}
 	v.report.Problems = append(v.report.Problems, Problem{file, line, seq, what, why})
 	return len(v.report.Problems) - 1
+}
+
+// note tells what is no error.
+func (v *verifier) note(format string, args ...any) {
+	if len(v.report.Notes) == maxNotes {
+		v.report.MoreNotes++
+		return
+	}
+	v.report.Notes = append(v.report.Notes, fmt.Sprintf(format, args...))
 }
 
 // file reads one file.
@@ -180,8 +198,8 @@ func (v *verifier) explain(r Record) {
 	i := slices.IndexFunc(v.pieces, func(g *garbage) bool { return r.Torn != nil && g.is(*r.Torn) })
 	switch {
 	case i >= 0:
-		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %d bytes of a record that was cut, as record %d says",
-			v.pieces[i].file, v.pieces[i].line, r.Torn.Bytes, r.Seq))
+		v.note("%s:%d: %d bytes of a record that was cut, as record %d says",
+			v.pieces[i].file, v.pieces[i].line, r.Torn.Bytes, r.Seq)
 		v.pieces = slices.Delete(v.pieces, i, i+1)
 	case r.Torn != nil && len(v.pieces) == 0:
 		v.problem(r.Seq, "deleted", fmt.Sprintf("the %d bytes before it that it tells of, which were no record", r.Torn.Bytes))
@@ -245,8 +263,8 @@ func (v *verifier) link(h head, sum [32]byte) {
 	case !v.any && (h.seq != next || h.prev != v.last.prev):
 		v.problem(h.seq, "begins elsewhere", fmt.Sprintf("nothing says that the chain begins with record %d: older ones are gone", h.seq))
 	case h.seq > next:
-		v.gaps = append(v.gaps, gap{next, h.seq - 1, v.problem(h.seq, "deleted",
-			fmt.Sprintf("records %d to %d are missing before it", next, h.seq-1))})
+		at := v.problem(h.seq, "deleted", fmt.Sprintf("records %d to %d are missing before it", next, h.seq-1))
+		v.lacks(gap{next, h.seq - 1, at})
 	case h.seq < next && v.fills(h.seq):
 		v.problem(h.seq, "reordered", fmt.Sprintf("record %d comes after record %d", h.seq, v.last.seq))
 		return
@@ -281,6 +299,14 @@ func (v *verifier) edited(h head) {
 	}
 }
 
+// lacks remembers numbers that are missing. Beyond maxGaps it forgets them: what comes there later is told as
+// duplicated.
+func (v *verifier) lacks(g gap) {
+	if len(v.gaps) < maxGaps {
+		v.gaps = append(v.gaps, g)
+	}
+}
+
 // fills reports whether a number was missing, and has it so no more. Of what was all there, only elsewhere, nothing is
 // told as deleted.
 func (v *verifier) fills(seq uint64) bool {
@@ -291,7 +317,7 @@ func (v *verifier) fills(seq uint64) bool {
 		v.gaps = slices.Delete(v.gaps, i, i+1)
 		for _, rest := range []gap{{g.from, seq - 1, g.problem}, {seq + 1, g.to, g.problem}} {
 			if rest.from <= rest.to {
-				v.gaps = append(v.gaps, rest)
+				v.lacks(rest)
 			}
 		}
 		if g.problem >= 0 && !slices.ContainsFunc(v.gaps, func(o gap) bool { return o.problem == g.problem }) {
@@ -308,18 +334,32 @@ func (v *verifier) content(r Record) {
 	case r.Writer != v.report.Chain:
 		v.problem(r.Seq, "inserted", fmt.Sprintf("%.40q has written it, and not %q", r.Writer, v.report.Chain))
 	case r.Kind == Open && r.ID != "" && r.Outcome == "":
-		v.calls[r.ID] = r.Seq
+		v.open(r)
 	case r.Kind == Close:
 		delete(v.calls, r.ID)
 	}
 	v.report.Told = append(v.report.Told, r.Anchors...)
+	if over := len(v.report.Told) - maxTold; over > maxTold {
+		v.report.Told = slices.Delete(v.report.Told, 0, over)
+	}
+}
+
+// open remembers a call that has begun. With maxOpen of them under way it notes the first that it does not remember.
+func (v *verifier) open(r Record) {
+	switch _, known := v.calls[r.ID]; {
+	case known || len(v.calls) < maxOpen:
+		v.calls[r.ID] = r.Seq
+	case !v.full:
+		v.full = true
+		v.note("more than %d calls are open at record %d: which of the later ones were closed is not told", maxOpen, r.Seq)
+	}
 }
 
 // end looks for what should have come. What lies behind the last record is not an error: it may be being written.
 func (v *verifier) end() {
 	for _, g := range v.pieces {
-		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %d bytes behind the last record are none: one that is "+
-			"being written, or was cut; the next writer says so", g.file, g.line, g.bytes))
+		v.note("%s:%d: %d bytes behind the last record are none: one that is being written, or was cut; the next writer "+
+			"says so", g.file, g.line, g.bytes)
 	}
 	v.report.Last, v.report.Hash = v.last.seq, hex.EncodeToString(v.last.prev[:])
 	var beyond uint64

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -225,5 +226,54 @@ func typical() *Record {
 		Server: "notion", Tool: "search", Method: "tools/call", Arguments: &Arguments{Bytes: 1024, SHA256: Zero}, Before: &Label{gate.Start, nil}, After: &Label{gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}, []string{"notion.search"}},
 		Facts: &f, Decision: &gate.Decision{Verdict: gate.Allow, Reason: "nothing leaves", Rule: "strict.hcl: clean, fits, none", Fired: []string{"strict.hcl: clean, fits, none"}, Data: gate.Start, Profile: "strict"},
 		Pin: Zero, Policy: Zero[:16],
+	}
+}
+
+// TestVerifyIsBounded: whatever a writer that was taken over writes, a verification keeps and tells a bounded part.
+func TestVerifyIsBounded(t *testing.T) {
+	written := func(n int, record func(i int) (seq uint64, r *Record)) []byte {
+		var b bytes.Buffer
+		var prev [32]byte
+		for i := range n {
+			seq, r := record(i)
+			r.Writer = "gateway"
+			line := Line(nil, seq, prev, time.Unix(int64(i), 0), r.Body(nil))
+			b.Write(append(line, '\n'))
+			prev = Hash(line)
+		}
+		return b.Bytes()
+	}
+	const many = 2*maxOpen + 7
+	r := check(t, nil, nil, written(many, func(i int) (uint64, *Record) {
+		return uint64(i + 1), &Record{Kind: Open, ID: fmt.Sprint("id", i)}
+	}))
+	want := fmt.Sprintf("more than %d calls are open at record %d", maxOpen, maxOpen+1)
+	if len(r.Unmatched) != maxOpen || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], want) || len(r.Problems) > 0 {
+		t.Errorf("calls that never end: %d, %q, %v", len(r.Unmatched), r.Notes, r.Problems)
+	}
+	r = check(t, nil, nil, written(4*maxTold, func(i int) (uint64, *Record) {
+		return uint64(i + 1), &Record{Kind: Retention, Gap: Gap{Anchors: []Anchor{{"pfard", uint64(i + 1), Zero}}}}
+	}))
+	if n := len(r.Told); n > 2*maxTold || n < maxTold || r.Told[n-1].Seq != 4*maxTold {
+		t.Errorf("%d beginnings of chains are kept", n)
+	}
+	r = check(t, nil, nil, written(2*maxGaps, func(i int) (uint64, *Record) {
+		return uint64(2*i + 1), &Record{Kind: Close, ID: "x"}
+	}))
+	if len(r.Problems) != maxProblems || r.More < maxGaps {
+		t.Errorf("gaps: %d problems and %d more", len(r.Problems), r.More)
+	}
+	torn := join([]byte("x"))
+	var prev [32]byte
+	var text []byte
+	for i := range 2 * maxNotes {
+		digest := sha256.Sum256(torn[:1])
+		damage := Gap{Torn: &Damage{Bytes: 1, SHA256: hex.EncodeToString(digest[:])}}
+		body := (&Record{Writer: "gateway", Kind: Torn, Gap: damage}).Body(nil)
+		line := Line(nil, uint64(i+1), prev, time.Unix(int64(i), 0), body)
+		text, prev = append(append(text, torn...), append(line, '\n')...), Hash(line)
+	}
+	if r = check(t, nil, nil, text); len(r.Notes) != maxNotes || r.MoreNotes != maxNotes || len(r.Problems) > 0 {
+		t.Errorf("%d notes and %d more, %v", len(r.Notes), r.MoreNotes, r.Problems)
 	}
 }

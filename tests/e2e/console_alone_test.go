@@ -20,6 +20,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/clientfile"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/health"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
@@ -123,7 +124,11 @@ func (k *loneConsole) handView(v attach.View) {
 	k.mu.Lock()
 	text := k.views[v.What]
 	k.mu.Unlock()
-	file, err := units.Sealed("view", []byte(text))
+	open := units.Sealed
+	if v.What == attach.ViewBridge {
+		open = bridgeOf
+	}
+	file, err := open("view", []byte(text))
 	if err != nil {
 		k.t.Error(err)
 		return
@@ -149,6 +154,8 @@ func viewsOf(n int, text string) map[string]string {
 	views[attach.ViewLog] = strings.Repeat("2026-08-01T12:00:00.123Z | "+line+"\n", n)
 	views[attach.ViewExplain] = strings.Repeat("notes runs "+line+".\n\nFiles:\n  - "+line+"\n\n", n)
 	views[attach.ViewChecks] = string(checks)
+	views[attach.ViewVerify] = verifiedOf(n, text)
+	views[attach.ViewUsage], views[attach.ViewBridge] = usageOf(n, text)
 	return views
 }
 
@@ -304,7 +311,9 @@ func (k *loneConsole) reports(n int, text string) {
 	offers := []attach.Offer{
 		{Name: "wiki", Title: "Wiki" + text, Summary: "pages" + text, Runs: "npm:wiki" + text, Page: true},
 	}
-	clients := []attach.Client{{Name: "desk", File: "desk.hcl" + text, Relax: text, Profile: "strict" + text}}
+	clients := []attach.Client{
+		{Name: "desk", File: "desk.hcl" + text, Relax: text, Profile: "strict" + text, HasToken: true},
+	}
 	for i := range n {
 		clients = append(clients, attach.Client{
 			Name: fmt.Sprint("laptop", i), Servers: "mail" + text, Identity: text, Off: true,
@@ -315,6 +324,7 @@ func (k *loneConsole) reports(n int, text string) {
 		})
 	}
 	known := attach.Known{Offers: offers, Clients: clients, Programs: []string{"cursor"}}
+	known.Connects = attach.Connects{Pfar: "/usr/bin/pfar" + text, Run: "/run/pfar" + text}
 	k.hands(known, attach.PageTalk{Known: true})
 }
 
@@ -350,6 +360,7 @@ var consolePages = map[string][]string{
 	"checks":   {"nav >> text=Health", "text=Checks of this machine"},
 	"audit":    {"text=Audit"},
 	"record":   {"text=Audit", "text=all about this call"},
+	"verify":   {"text=Audit", "text=Verify the whole audit"},
 }
 
 // TestConsoleLooks is TestPageLooks for the operator's pages. axe-core finds nothing serious in them.
@@ -431,7 +442,9 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 		"lesson": "leave learn", "import": "leave import", "wants": "leave", "review": "leave accept",
 		"allow": "leave allow", "audit": "leave", "add": "leave add", "clients": "leave declare", "health": "leave",
 		"record": "leave", "explain": "leave", "log": "leave", "checks": "leave",
+		"verify": "leave",
 	}
+	buttons["clients"] += strings.Repeat(" copy", len(clientfile.Names()))
 	for i, text := range loopbacktest.Payloads {
 		if testing.Short() && i%8 != 0 {
 			continue

@@ -248,7 +248,10 @@ func TestConsoleServers(t *testing.T) {
 	s := newStage(t, "strict")
 	s.patient(false).call("tracker__read_issue", map[string]any{})
 	b, now := s.visit(`await page.click("text=Servers"); await page.click('a[href$="/server/tracker"]');`)
-	for _, want := range []string{"State: running", "read_issue", "written by", "audience", "reviewed"} {
+	for _, want := range []string{
+		"State: running", "read_issue", "written by", "audience", "reviewed", "memory", "of one processor", "processes",
+		"Open connections", "None.",
+	} {
 		if !strings.Contains(now.Text, want) {
 			t.Errorf("the page of a server has no %q: %s", want, now.Text)
 		}
@@ -284,6 +287,11 @@ await page.waitForSelector("text=tracker is stopping.");`, nil)
 	s.await("the tracker stopped", soon, func(r control.Report) bool {
 		return server(r, "tracker").State == control.Stopped
 	})
+	now = b.looks(`await page.waitForSelector("text=State: stopped", { timeout: args.soon });`,
+		map[string]any{"soon": soon.Milliseconds()})
+	if strings.Contains(now.Text, "Open connections") || strings.Contains(now.Text, "memory") {
+		t.Errorf("a server that stands still: %s", now.Text)
+	}
 }
 
 // TestConsoleWants: the page leads to the definitions of a server that are held, with all that is in them, and a yes

@@ -179,6 +179,17 @@ func sameChecks(t *testing.T, console, runs runner) {
 	}
 }
 
+// sameVerdict has the audit verified at somebody's console and in a terminal: each chain holds.
+func sameVerdict(t *testing.T, console, runs runner) {
+	t.Helper()
+	page := surfed(t, console, "/audit", "/verify")
+	r := runs.Try("pfar", "audit", "verify")
+	whole := strings.Count(r.Stdout, "whole ")
+	if r.Code != 0 || whole == 0 || strings.Count(page, ">whole<") != whole || strings.Contains(page, "BROKEN") {
+		t.Errorf("%s in a terminal, and at the console %s", r, page)
+	}
+}
+
 // logs is a server that writes a line.
 const logs = "server {\n  command = \"bash\"\n" +
 	"  args = [\"-ec\", \"echo to-the-journal >&2; exec " + programs + "/echo\"]\n}\n"
@@ -200,11 +211,14 @@ func TestConsoleViews(t *testing.T) {
 		t.Error(err)
 	}
 	sameChecks(t, user, m)
+	sameVerdict(t, user, m)
 	if mode := m.Run(t, "stat", "-c", "%a %U", "/run/pfar/checks.json"); mode != "600 root\n" {
 		t.Errorf("what the checks found is %s", mode)
 	}
-	if r := m.Try("systemctl", "is-failed", "pfar-doctor.service"); r.Stdout != "inactive\n" {
-		t.Errorf("after the checks their unit is %s", r)
+	for _, unit := range []string{"pfar-doctor.service", "pfar-verify.service"} {
+		if r := m.Try("systemctl", "is-failed", unit); r.Stdout != "inactive\n" {
+			t.Errorf("after its work %s is %s", unit, r)
+		}
 	}
 }
 
@@ -218,4 +232,5 @@ func TestUserConsoleViews(t *testing.T) {
 		return tells(surfed(t, o, "/servers", "/server/hello", "/log/hello"), "Z | to-the-journal<")
 	})
 	sameChecks(t, o, o)
+	sameVerdict(t, o, o)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units/packet"
 	"github.com/pfar/pfar/units/page"
+	"github.com/pfar/pfar/units/processes"
 )
 
 // Message is one packet. Exactly one member is set, beside Later.
@@ -126,6 +127,7 @@ type PageTalk struct {
 	Ordered *Ordered    `json:"ordered,omitempty"` // pfard to a console: the answer to Order
 	Audit   *Question   `json:"audit,omitempty"`   // a console to pfard: it wants the newest files of the audit
 	View    *View       `json:"view,omitempty"`    // a console to pfard: it wants a text that pfard has or makes
+	Drop    *Question   `json:"drop,omitempty"`    // a console to pfard: it does not wait for this ViewVerify any more
 	Records *Records    `json:"records,omitempty"` // pfard to a console: the answer to Audit or View
 }
 
@@ -139,6 +141,9 @@ const (
 	ViewLog     = "log"     // the last lines of the log of a server
 	ViewExplain = "explain" // what a server can see and reach, in words
 	ViewChecks  = "checks"  // what the checks of this machine find
+	ViewVerify  = "verify"  // what pfar audit verify finds; pfard verifies the audit until it is dropped
+	ViewUsage   = "usage"   // what a server costs now (Usage)
+	ViewBridge  = "bridge"  // the connections of one of Usage.Bridges: the file is a socket of package monitor
 	ViewLesson  = "lesson"  // the newest lesson of a server (chores.Learning), for the user who runs pfard
 	ViewImport  = "import"  // an import of a program before it begins or, without one, the newest (chores.Importing)
 )
@@ -147,8 +152,19 @@ const (
 type View struct {
 	Question
 	What    string `json:"what"`              // one of those above
-	Subject string `json:"subject,omitempty"` // its server or program, if it has one
+	Subject string `json:"subject,omitempty"` // its server, instance or program, if it has one
 }
+
+// Usage is what a server costs.
+type Usage struct {
+	At      time.Time       `json:"at"`
+	Cost    *processes.Cost `json:"cost,omitempty"`    // nil: none of its processes runs
+	Bridges []string        `json:"bridges,omitempty"` // the instances that are up (units.Instance), each with a bridge
+	More    int             `json:"more,omitempty"`    // instances beyond MaxBridges
+}
+
+// MaxBridges is how many instances a Usage names.
+const MaxBridges = 8
 
 // Records describes the attached files: the newest ones of the audit, which everybody with a console may read, or the
 // one of a View. If there is no file for a View, its text is empty.
@@ -179,7 +195,8 @@ const (
 type Known struct {
 	Offers      []Offer            `json:"offers,omitempty"`
 	Clients     []Client           `json:"clients,omitempty"`
-	Programs    []string           `json:"programs,omitempty"`    // whose servers can be imported (chores.Programs)
+	Programs    []string           `json:"programs,omitempty"` // whose servers can be imported (chores.Programs)
+	Connects    Connects           `json:"connects,omitzero"`
 	Operators   []passkey.Operator `json:"operators,omitempty"`   // to the remote console alone
 	Invitations []Invitation       `json:"invitations,omitempty"` // likewise
 }
@@ -193,11 +210,18 @@ type Invitation struct {
 	Until    time.Time    `json:"until"`
 }
 
+// Connects is the command by which a program on this machine reaches pfar. The zero value is none.
+type Connects struct {
+	Pfar string `json:"pfar"` // path of the program
+	Run  string `json:"run"`  // directory of pfar's sockets
+}
+
 // Client is a client that is declared or built in, in words. It has no token and no digest of one.
 type Client struct {
 	Name     string `json:"name"`
 	File     string `json:"file,omitempty"` // that declares it
 	Identity string `json:"identity"`       // how a program shows that it is this client
+	HasToken bool   `json:"has_token,omitempty"`
 	Servers  string `json:"servers"`
 	Tools    string `json:"tools,omitempty"`
 	Profile  string `json:"profile"`

@@ -344,6 +344,15 @@ func (d *Denial) Add(r egress.Refusal, at time.Time) {
 	d.Refusals = d.Refusals[max(0, len(d.Refusals)-maxRefusals):]
 }
 
+// Launchers are the processes that stand above those of the server.
+func (s Server) Launchers() []int {
+	list := []int{s.PID}
+	for _, session := range s.Sessions {
+		list = append(list, session.PID)
+	}
+	return slices.DeleteFunc(list, func(pid int) bool { return pid <= 0 })
+}
+
 // Session is a process that serves one client session alone (Open).
 type Session struct {
 	Handle string    `json:"handle"`

@@ -2,7 +2,10 @@
 // they come.
 package monitor
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Path is how a connection came to the bridge.
 type Path string
@@ -34,6 +37,9 @@ type Connection struct {
 	Count    int       `json:"count,omitempty"`    // of equal refusals in a row, if more than one; Time is the first one's
 	Last     time.Time `json:"last,omitzero"`      // of the last of Count
 }
+
+// Via says how the connection came to the bridge, in words.
+func (c Connection) Via() string { return strings.TrimSpace(string(c.Path) + " " + c.Protocol) }
 
 // Message is one line of the stream: a connection that began, changed or ended, the news that all that was there when
 // the stream began has been sent, or how many past connections were dropped before this watcher had read of them.

@@ -131,6 +131,11 @@ func Follow(ctx context.Context, socket string, f func(Message) error) error {
 		return err
 	}
 	defer conn.Close()
+	return Read(ctx, conn, f)
+}
+
+// Read is Follow over a connection to a bridge, which it closes when ctx ends.
+func Read(ctx context.Context, conn net.Conn, f func(Message) error) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	r := bufio.NewReaderSize(conn, maxLine)
 	for {

@@ -49,6 +49,9 @@ func ConsoleUnit(instance string) string { return console + instance + service }
 // DoctorUnit is the service that runs the checks of pfar doctor.
 const DoctorUnit = "pfar-doctor.service"
 
+// VerifyUnit is the service that verifies the audit.
+const VerifyUnit = "pfar-verify.service"
+
 // ModelOf returns the inspector or notice whose service a unit is, if it is such a one.
 func ModelOf(unit string) (string, bool) { return instanceIn(unit, model) }
 

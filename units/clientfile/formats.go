@@ -1,4 +1,4 @@
-package main
+package clientfile
 
 import (
 	"encoding/json"
@@ -6,63 +6,18 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/pfar/pfar/generator/foreign"
 )
 
-// program is an MCP client's configuration file, and how it names what is in it. chores.Programs has its place.
-type program struct {
-	file   string
-	stdio  bool // it only starts commands
-	syntax foreign.Syntax
-	write  func(configured) (string, error)
-	former func(configured) (string, error) // for a file that has servers directly below mcp
-}
-
-// in is the program as it reads a file: opencode before its version 2 has servers directly below mcp.
-func (p program) in(src []byte) program {
-	if p.former == nil {
-		return p
-	}
-	root, err := foreign.Read(p.syntax, src)
-	if err != nil {
-		return p // the caller reads it too, and says why
-	}
-	if mcp := root.Member("mcp"); mcp != nil && slices.ContainsFunc(mcp.Members, func(m foreign.Member) bool {
-		return m.Value.Member("command") != nil || m.Value.Member("url") != nil
-	}) {
-		p.write = p.former
-	}
-	return p
-}
-
-// programs are those whose files differ, by the name that --for takes.
-var programs = map[string]program{
-	"claude":         {file: ".mcp.json of a project, or ~/.claude.json", write: inMember("mcpServers")},
-	"claude-desktop": {file: "claude_desktop_config.json", stdio: true, write: inMember("mcpServers")},
-	"codex":          {file: "~/.codex/config.toml", syntax: foreign.TOML, write: configured.codex},
-	"cursor":         {file: "~/.cursor/mcp.json", write: inMember("mcpServers")},
-	"gemini":         {file: "~/.gemini/settings.json", write: webAs("httpUrl")},
-	"goose":          {file: "~/.config/goose/config.yaml", syntax: foreign.YAML, write: configured.goose},
-	"opencode": {file: "~/.config/opencode/opencode.json",
-		write: configured.opencode, former: configured.formerOpencode},
-	"vscode":   {file: ".vscode/mcp.json", write: configured.vscode},
-	"windsurf": {file: "~/.codeium/windsurf/mcp_config.json", write: webAs("serverUrl")},
-	"zed":      {file: "settings.json of Zed", write: configured.zed},
-}
-
-func programNames() []string { return slices.Sorted(maps.Keys(programs)) }
-
 // inMember is a file in JSON that has servers under this member.
-func inMember(member string) func(configured) (string, error) {
-	return func(entry configured) (string, error) {
-		b, err := json.MarshalIndent(map[string]any{member: map[string]configured{"pfar": entry}}, "", "  ")
+func inMember(member string) func(Entry) (string, error) {
+	return func(entry Entry) (string, error) {
+		b, err := json.MarshalIndent(map[string]any{member: map[string]Entry{"pfar": entry}}, "", "  ")
 		return string(b), err
 	}
 }
 
 // vscode has the type of each server stand there.
-func (entry configured) vscode() (string, error) {
+func vscode(entry Entry) (string, error) {
 	if entry.Command != "" {
 		entry.Type = "stdio"
 	}
@@ -70,14 +25,14 @@ func (entry configured) vscode() (string, error) {
 }
 
 // zed tells servers apart by what they have.
-func (entry configured) zed() (string, error) {
+func zed(entry Entry) (string, error) {
 	entry.Type = ""
 	return inMember("context_servers")(entry)
 }
 
 // webAs is a file with mcpServers in which the address has a name of its own, and says that it is one.
-func webAs(member string) func(configured) (string, error) {
-	return func(entry configured) (string, error) {
+func webAs(member string) func(Entry) (string, error) {
+	return func(entry Entry) (string, error) {
 		if entry.URL == "" {
 			return inMember("mcpServers")(entry)
 		}
@@ -96,14 +51,14 @@ func inObject(entry map[string]any, path ...string) (string, error) {
 }
 
 // opencode, since its version 2, has servers below mcp.servers.
-func (entry configured) opencode() (string, error) {
+func opencode(entry Entry) (string, error) {
 	return inObject(entry.inOpencode(), "mcp", "servers")
 }
 
-func (entry configured) formerOpencode() (string, error) { return inObject(entry.inOpencode(), "mcp") }
+func formerOpencode(entry Entry) (string, error) { return inObject(entry.inOpencode(), "mcp") }
 
 // inOpencode has the command and its arguments in one list.
-func (entry configured) inOpencode() map[string]any {
+func (entry Entry) inOpencode() map[string]any {
 	server := map[string]any{"type": "remote", "url": entry.URL, "headers": entry.Headers}
 	if entry.URL == "" {
 		command := append([]string{entry.Command}, entry.Args...)
@@ -113,7 +68,7 @@ func (entry configured) inOpencode() map[string]any {
 }
 
 // goose reads YAML. Each value is in JSON, which YAML has as a part.
-func (entry configured) goose() (string, error) {
+func goose(entry Entry) (string, error) {
 	rows := [][2]any{{"enabled", true}, {"name", "pfar"}}
 	if entry.URL != "" {
 		rows = append(rows, [][2]any{{"type", "streamable_http"}, {"uri", entry.URL}, {"headers", entry.Headers}}...)
@@ -133,7 +88,7 @@ func (entry configured) goose() (string, error) {
 }
 
 // codex reads TOML, with the same members under other names.
-func (entry configured) codex() (string, error) {
+func codex(entry Entry) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[mcp_servers.pfar]\n")
 	if entry.URL != "" {
@@ -145,7 +100,8 @@ func (entry configured) codex() (string, error) {
 	for _, a := range entry.Args {
 		args = append(args, tomlString(a))
 	}
-	fmt.Fprintf(&b, "command = %s\nargs = [%s]\nenv = %s", tomlString(entry.Command), strings.Join(args, ", "), inlineTable(entry.Env))
+	fmt.Fprintf(&b, "command = %s\nargs = [%s]\nenv = %s",
+		tomlString(entry.Command), strings.Join(args, ", "), inlineTable(entry.Env))
 	return b.String(), nil
 }
 
