@@ -654,6 +654,30 @@ func TestStains(t *testing.T) {
 	}
 }
 
+// TestStainOfAMovedFile: the session writes to one path, and the server's own tool moves the file to another one, which
+// no stained call has named. Who reads it there gets strangers' text, so the label has to say so. A stain of the first
+// path alone would not.
+func TestStainOfAMovedFile(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, "strict")
+	a := s.patient(false)
+	from, to := s.sharedFile(a), filepath.Join(s.shared, "moved.txt")
+	a.call("tracker__read_issue", map[string]any{})
+	s.grant(a, "shared__write_file", map[string]any{"path": from, "content": plan})
+	mover := s.patient(false)
+	s.grant(mover, "shared__move_file", map[string]any{"source": from, "destination": to})
+	if _, err := os.Stat(from); !os.IsNotExist(err) {
+		t.Fatalf("the file has not been moved: %v", err)
+	}
+	b := s.patient(false)
+	if got := b.call("shared__read_text_file", map[string]any{"path": to}); !strings.Contains(got, "private notes") {
+		t.Fatal(got)
+	}
+	if got := s.label(b.name()); got != "sensitive raw" {
+		t.Errorf("who reads the moved file becomes %s", got)
+	}
+}
+
 // TestWhoIsAsked: a person who types a call is not asked about it again and gets what the server said, and nothing of
 // it is held against the next one; a model that comes through the bridge is a client like others.
 func TestWhoIsAsked(t *testing.T) {
