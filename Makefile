@@ -239,7 +239,7 @@ bench: $(SERVERS)/.installed $(CLIENTS)/.installed
 	tests/setup.sh bwrap ip
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkBrokered$$' -benchtime 2s ./cmd/pfar-egress
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkMany$$' -benchtime 2s ./cmd/pfar-generator
-	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkGate(Granted)?$$' -benchtime 2s ./cmd/pfar-gateway/enforce
+	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkGate(Granted|URL)?$$' -benchtime 2s ./cmd/pfar-gateway/enforce
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkSearchOfMany$$' -benchtime 2s ./cmd/pfar-gateway/serve
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkFlood$$' -benchtime 2s ./cmd/pfar-console
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkKeepWrite$$' -benchtime 2s ./cmd/pfar-sandbox/undo

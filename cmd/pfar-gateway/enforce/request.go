@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/provenance"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
 )
@@ -52,4 +53,14 @@ type Request struct {
 	// Held shows the client where a person can answer, if somebody is asked (approval.Store.Ask); nil: the client can be
 	// shown nothing.
 	Held func(approval.Held) bool
+
+	words *provenance.Words // of Arguments; nil: nobody has asked for them (said)
+}
+
+// said are the words of the arguments, which all share who look at them.
+func (r *Request) said() *provenance.Words {
+	if r.words == nil {
+		r.words = provenance.WordsOf(r.Arguments)
+	}
+	return r.words
 }
