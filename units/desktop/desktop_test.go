@@ -66,8 +66,8 @@ func TestDesktop(t *testing.T) {
 	}
 }
 
-// TestPressedAtOnce: a button that is pressed as soon as the desktop has answered opens what it is to open, and a notice
-// that is closed then is forgotten.
+// TestPressedAtOnce: a button that is pressed as soon as the desktop has answered opens what it is to open, and a
+// notice that is closed then is forgotten.
 func TestPressedAtOnce(t *testing.T) {
 	s := desktoptest.New(t, "actions")
 	opened := make(chan bool, 9)

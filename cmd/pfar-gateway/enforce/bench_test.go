@@ -93,10 +93,10 @@ func BenchmarkGateGranted(b *testing.B) {
 	atMost(b, 10*time.Microsecond, with, without)
 }
 
-// BenchmarkGateURL is what the look at what the session has read adds to a call with 1 KiB of arguments that opens a URL
-// at a named host. The session has read 256 KiB of private text and 256 KiB of strangers' text. It is to be at most
-// 10 µs at the median, against the same call in a session that has read strangers' text alone; where a part of the path
-// may be Base64, and is decoded, at most 15 µs.
+// BenchmarkGateURL is what the look at what the session has read adds to a call with 1 KiB of arguments that opens a
+// URL at a named host. The session has read 256 KiB of private text and 256 KiB of strangers' text. It is to be at most
+// 10 µs at the median, against the same call in a session that has read strangers' text alone; where a part of the
+// path may be Base64, and is decoded, at most 15 µs.
 func BenchmarkGateURL(b *testing.B) {
 	for name, c := range map[string]struct {
 		url   string
@@ -130,7 +130,8 @@ func BenchmarkGateURL(b *testing.B) {
 	}
 }
 
-// opener is a tool of a server that reaches one named host, as the gate has been told, and opens its argument url there.
+// opener is a tool of a server that reaches one named host, as the gate has been told, and opens its argument url
+// there.
 func opener(b *testing.B, p *enforce.Point) enforce.Item {
 	b.Helper()
 	d := gate.Declared{Server: "shop", Owned: true, Words: []gate.Word{{

@@ -272,7 +272,8 @@ func TestWordsOfTheCall(t *testing.T) {
 	b := given(t, operator.GrantTerms{})
 	q := search()
 	for name, words := range map[string]*provenance.Words{
-		"none": nil, "zero": {}, "of nothing": provenance.WordsOf(nil), "another call's": provenance.WordsOf([]byte(`{"q":"x"}`)),
+		"none": nil, "zero": {}, "of nothing": provenance.WordsOf(nil),
+		"another call's": provenance.WordsOf([]byte(`{"q":"x"}`)),
 	} {
 		if b.Use(&q, words) != nil {
 			t.Errorf("%s: it is covered", name)

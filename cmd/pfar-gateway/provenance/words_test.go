@@ -7,8 +7,8 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// TestWords: words that several ask about say to each what they would say if nobody else had asked, also if there are too
-// many fingerprints to keep, and after their memory was given to others.
+// TestWords: words that several ask about say to each what they would say if nobody else had asked, also if there are
+// too many fingerprints to keep, and after their memory was given to others.
 func TestWords(t *testing.T) {
 	const theirs = "https://shop.example/collect?note="
 	r := read(t, DefaultLimits)

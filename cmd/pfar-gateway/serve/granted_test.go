@@ -125,7 +125,8 @@ func onlyGranted(t *testing.T, client, server bool, params, counted string) {
 			}
 		}
 	}
-	if list := g.srv.calls.Gate.Grants.List(); calls != 1 || len(list) != 1 || list[0].Used != 1 || list[0].UsedBytes != size {
+	list := g.srv.calls.Gate.Grants.List()
+	if calls != 1 || len(list) != 1 || list[0].Used != 1 || list[0].UsedBytes != size {
 		t.Errorf("%d calls of %d bytes have gone out: %+v", calls, size, list)
 	}
 	done := make(chan string, 1)

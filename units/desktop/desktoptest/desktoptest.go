@@ -1,5 +1,5 @@
-// Package desktoptest is a desktop that shows notices, on a real bus of its own, for tests: it takes notices, and presses
-// their buttons.
+// Package desktoptest is a desktop that shows notices, on a real bus of its own, for tests: it takes notices, and
+// presses their buttons.
 package desktoptest
 
 import (
