@@ -222,8 +222,8 @@ func TestMoreReachIsNoTighter(t *testing.T) {
 	}
 }
 
-// TestReachEnumerate goes through all ways in which three servers have some of 16 sorts of reach, from what pfard tells of
-// their plans: each is bounded as its own reckoning says, and with one sort more nothing gets more confined.
+// TestReachEnumerate goes through all ways in which three servers have some of 16 sorts of reach, from what pfard tells
+// of their plans: each is bounded as its own reckoning says, and with one sort more nothing gets more confined.
 func TestReachEnumerate(t *testing.T) {
 	holds := func(name string, writes bool) func(*gate.Declared, *gate.Sandbox) {
 		return func(d *gate.Declared, _ *gate.Sandbox) {
