@@ -254,8 +254,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestBenchmarksTellWhatTracesAsk: the table of BENCHMARKS.md has the bounds that TestTraces holds, for each session and
-// profile.
+// TestBenchmarksTellWhatTracesAsk: the table of BENCHMARKS.md has the bounds that TestTraces holds, for each session
+// and profile.
 func TestBenchmarksTellWhatTracesAsk(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "BENCHMARKS.md"))
@@ -275,7 +275,8 @@ func TestBenchmarksTellWhatTracesAsk(t *testing.T) {
 			rows[name] = cells
 		}
 	}
-	if got, want := slices.Sorted(slices.Values(head[2:])), slices.Sorted(maps.Keys(traces[0].asks)); !slices.Equal(got, want) {
+	got, want := slices.Sorted(slices.Values(head[2:])), slices.Sorted(maps.Keys(traces[0].asks))
+	if !slices.Equal(got, want) {
 		t.Fatalf("the table is about %q, and TestTraces about %q", got, want)
 	}
 	for _, trace := range traces {
