@@ -37,6 +37,8 @@ func TestReachDecides(t *testing.T) {
 		only    = "sandbox: reaches only api.acme.test"
 		folder  = "sandbox {\n writable = [\"/srv/data\"]\n}\n"
 		undone  = "sandbox {\n writable = [\"/srv/data\"]\n undo = false\n}\n"
+		home    = "sandbox {\n state = true\n}\n"
+		lost    = "sandbox {\n state = true\n undo = false\n}\n"
 		within  = "sandbox {\n read_only = [\"/srv/data/inner\"]\n}\n"
 		apart   = "sandbox {\n read_only = [\"/srv/other\"]\n}\n"
 		account = "auth = { TOKEN = \"vault:acme\" }\n"
@@ -50,6 +52,10 @@ func TestReachDecides(t *testing.T) {
 		"nothing":                {node, "", nothing, "allow", "inspect"},
 		"a folder that is kept":  {node + folder, "", nothing, "allow", "inspect"},
 		"a folder that is not":   {node + undone, "", nothing, "allow", "ask"},
+		"a home that is kept":    {node + home, "", nothing, "allow", "inspect"},
+		"a home that is not":     {node + lost, "", nothing, "allow", "ask"},
+		"a home and a host":      {api + home, "", only, "allow", "ask once"},
+		"a home, and another's":  {node + home, api + home, nothing, "allow", "inspect"},
 		"a host":                 {api, "", only, "allow", "ask once"},
 		"a host of many":         {node + "allowed_domains = [\"s3.amazonaws.com\"]\n", "", all, "ask once", "ask once"},
 		"a network":              {node + "allowed_domains = [\"10.0.0.0/8\"]\n", "", all, "ask once", "ask once"},

@@ -33,6 +33,7 @@ for command in "$@"; do
 	qemu-system-x86_64) package=qemu-system-x86 ;;
 	man) package=man-db ;;
 	mke2fs) package=e2fsprogs ;;
+	mkfs.btrfs) package=btrfs-progs ;;
 	dpkg-deb) package=dpkg ;;
 	pacman) package=pacman-package-manager ;;
 	requests) package=python3-requests ;;

@@ -23,8 +23,9 @@ session label change first, the call needs a new approval. A restart of pfar den
 
 On a terminal this is a screen, which follows what happens: keys open a call, approve or deny it, give a grant, or
 open all calls that are alike and answer them together. A key approves a call only after all of the call has been on
-the screen. "pfar approvals list" prints the list instead, as does this command without a terminal, with --json, with
-TERM=dumb or with the variable ACCESSIBLE.
+the screen. Another key makes the session of a call a clean one, or one whose client came back after an hour. "pfar
+approvals list" prints the list instead, as does this command without a terminal, with --json, with TERM=dumb or with
+the variable ACCESSIBLE.
 
 If one client has several calls of one tool, the list says in which arguments they differ.`
 

@@ -7,6 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/operator/wording"
 )
@@ -14,7 +15,7 @@ import (
 const (
 	leastColumns = 40 // on which a call is shown whole
 	leastRows    = 8
-	listKeys     = "enter open  n next that waits  up down move  q quit"
+	listKeys     = "enter open  n next that waits  up down move  c clean session  q quit"
 	pageKeys     = "a approve  d deny  g grant  r grant reads  l all alike  n next  c clean session  space more  esc back  q quit"
 )
 
@@ -161,7 +162,7 @@ func (m *approvalsScreen) stateOf(id string) string {
 	return text
 }
 
-// drawList is a line for each call, and the sentence of the chosen one.
+// drawList is a line for each call or session, and the sentence of the chosen one.
 func (m *approvalsScreen) drawList(rows int) []string {
 	waiting := len(m.waiting())
 	head := fmt.Sprintf("%d calls wait for you", waiting)
@@ -174,33 +175,50 @@ func (m *approvalsScreen) drawList(rows int) []string {
 	lines := []string{m.paint(m.stdout, bold, m.one(head)), ""}
 	var below []string
 	at := 0
-	for i, c := range m.calls {
-		if c.ID == m.chosen {
+	all := m.list()
+	for i, l := range all {
+		if l.key == m.chosen {
 			at = i
 			b := page{columns: max(m.width, leastColumns)}
-			b.line("  ", wording.Sentence(&c.Shown))
+			b.line("  ", l.sentence())
 			below = strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 		}
 	}
 	below = below[:min(len(below), max(rows/2, 0))]
 	room := max(rows-2-1-len(below), 1)
-	from := max(0, min(at-room/2, len(m.calls)-room))
-	for _, c := range m.calls[from:min(from+room, len(m.calls))] {
+	from := max(0, min(at-room/2, len(all)-room))
+	for _, l := range all[from:min(from+room, len(all))] {
 		mark, colour := "  ", ""
-		if c.ID == m.chosen {
+		if l.key == m.chosen {
 			mark = "> "
 		}
-		if c.State == operator.Pending {
+		if c := l.call; c != nil && c.State == operator.Pending {
 			colour = yellow
 			if c.Decision.Once || len(c.Findings) > 0 {
 				colour = red
 			}
 		}
-		text := m.one(mark + m.stateOf(c.ID) + "  " + wording.Sentence(&c.Shown))
+		text := m.one(mark + m.line(l))
 		lines = append(lines, m.paint(m.stdout, colour, text))
 	}
 	for len(lines) < rows-len(below) {
 		lines = append(lines, "")
 	}
 	return append(lines, below...)
+}
+
+// sentence is what is said below the list of the line that is chosen.
+func (l listLine) sentence() string {
+	if l.call != nil {
+		return wording.Sentence(&l.call.Shown)
+	}
+	return fmt.Sprintf("%s %s: c makes it a clean session", visible.Reveal(l.session), wording.CameBack(l.silent.Silent))
+}
+
+// line is the one of the list.
+func (m *approvalsScreen) line(l listLine) string {
+	if l.call != nil {
+		return m.stateOf(l.call.ID) + "  " + wording.Sentence(&l.call.Shown)
+	}
+	return fmt.Sprintf("%s  %s  %s", visible.Reveal(l.session), l.silent.Label, wording.CameBack(l.silent.Silent))
 }

@@ -30,9 +30,10 @@ type approvalsScreen struct {
 	ctx           context.Context
 	events        <-chan tea.Msg
 	calls         []*screenCall // that wait, the oldest first; then those that are over, the latest first
-	chosen        string        // id, in the list
-	page          *callPage     // nil: the list
-	sure          *sureness     // nil: nothing is asked
+	back          cameBack
+	chosen        string    // key, in the list
+	page          *callPage // nil: the list
+	sure          *sureness // nil: nothing is asked
 	note          string
 	width, height int
 	failed        error
@@ -85,7 +86,9 @@ func (c approvalsVerb) interactive(ctx context.Context) error {
 	return cmp.Or(err, m.failed)
 }
 
-func (m *approvalsScreen) Init() tea.Cmd { return tea.Batch(m.next, second()) }
+func (m *approvalsScreen) Init() tea.Cmd {
+	return tea.Batch(m.next, second(), m.back.lookAround(m.ctx, m.pfar))
+}
 
 // next waits for what the gateway tells.
 func (m *approvalsScreen) next() tea.Msg {
@@ -116,9 +119,14 @@ func (m *approvalsScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, tea.Quit
 	case answerSent:
 		m.note = msg.note
+		m.back.asked = time.Time{} // a session that was reset is silent no more
+		return m, m.back.lookAround(m.ctx, m.pfar)
+	case sessionsSeen:
+		m.back.seen(msg)
+		m.choose()
 	case secondOver:
 		m.end(func(c *screenCall) bool { return !m.now().Before(c.until) }, "")
-		return m, second()
+		return m, tea.Batch(second(), m.back.lookAround(m.ctx, m.pfar))
 	case tea.KeyPressMsg:
 		return m, m.pressed(msg.String())
 	}
@@ -164,8 +172,36 @@ func (m *approvalsScreen) sort() {
 		return b.Asked.Compare(a.Asked)
 	})
 	m.calls = m.calls[:min(len(m.calls), len(m.waiting())+keptCalls)]
-	if m.chosen == "" && len(m.calls) > 0 {
-		m.chosen = m.calls[0].ID
+	m.choose()
+}
+
+// listLine is a line of the list: a call, or a session.
+type listLine struct {
+	key     string // by which it is chosen
+	session string // that it is about, CLIENT/HANDLE
+	call    *screenCall
+	silent  *operator.Session
+}
+
+// list is what the screen lists: the calls, and if none waits, before them the sessions whose clients came back.
+func (m *approvalsScreen) list() (all []listLine) {
+	if len(m.waiting()) == 0 {
+		for i := range m.back.sessions {
+			s := &m.back.sessions[i]
+			all = append(all, listLine{key: "session " + nameOf(*s), session: nameOf(*s), silent: s})
+		}
+	}
+	for _, c := range m.calls {
+		all = append(all, listLine{key: c.ID, session: c.Client + "/" + c.Session, call: c})
+	}
+	return all
+}
+
+// choose chooses the first line if the one that was chosen is no more.
+func (m *approvalsScreen) choose() {
+	all := m.list()
+	if len(all) > 0 && !slices.ContainsFunc(all, func(l listLine) bool { return l.key == m.chosen }) {
+		m.chosen = all[0].key
 	}
 }
 
@@ -206,10 +242,11 @@ func (m *approvalsScreen) pressed(key string) tea.Cmd {
 	return nil
 }
 
-// inList moves through the list, and opens pages.
+// inList moves through the list, opens pages, and makes the session of the chosen line a clean one.
 func (m *approvalsScreen) inList(key string) {
-	at := max(0, slices.IndexFunc(m.calls, func(c *screenCall) bool { return c.ID == m.chosen }))
-	if len(m.calls) == 0 {
+	all := m.list()
+	at := max(0, slices.IndexFunc(all, func(l listLine) bool { return l.key == m.chosen }))
+	if len(all) == 0 {
 		return
 	}
 	switch key {
@@ -220,11 +257,16 @@ func (m *approvalsScreen) inList(key string) {
 	case "n":
 		m.turn()
 		return
+	case "c":
+		m.clean(all[at].session)
+		return
 	case "enter", "right", "space":
-		m.open(m.calls[at])
+		if call := all[at].call; call != nil {
+			m.open(call)
+		}
 		return
 	}
-	m.chosen = m.calls[min(max(at, 0), len(m.calls)-1)].ID
+	m.chosen = all[min(max(at, 0), len(all)-1)].key
 }
 
 // turn opens the next call that waits.
@@ -291,7 +333,8 @@ func (m *approvalsScreen) onPage(key string) tea.Cmd {
 	case "l":
 		m.alike()
 	case "c":
-		m.clean()
+		first := m.page.calls[0]
+		m.clean(first.Client + "/" + first.Session)
 	case "a":
 		return m.approve(nil)
 	case "g":
@@ -308,10 +351,8 @@ func (m *approvalsScreen) onPage(key string) tea.Cmd {
 	return nil
 }
 
-// clean asks whether the session of the page is to be a clean one, for a new task. Its calls then need new approvals.
-func (m *approvalsScreen) clean() {
-	first := m.page.calls[0]
-	name := first.Client + "/" + first.Session
+// clean asks whether a session is to be a clean one, for a new task. Its calls then need new approvals.
+func (m *approvalsScreen) clean(name string) {
 	path, err := sessionPath(name)
 	if err != nil {
 		m.note = escape(err.Error(), oneLine)

@@ -14,6 +14,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/operator"
 )
@@ -69,6 +70,7 @@ func TestApprovalsByKeys(t *testing.T) {
 		note   string
 		grants int
 		third  func(*approval.Request)
+		first  func(*approval.Request) // nil: it writes
 	}{
 		{keys: "", want: "pending pending pending"},
 		{keys: "a d y", want: "pending pending pending"}, // in the list these are no keys
@@ -79,6 +81,12 @@ func TestApprovalsByKeys(t *testing.T) {
 		{keys: "enter d", want: "denied pending pending", note: "denied"},
 		{keys: "enter c n", want: "pending pending pending", note: "not done"},
 		{keys: "enter c y", want: "denied denied denied", note: "reset laptop/default"},
+		{keys: "c", want: "pending pending pending"}, // it is asked
+		{keys: "c n", want: "pending pending pending", note: "not done"},
+		{keys: "c y", want: "denied denied denied", note: "reset laptop/default"},
+		{keys: "down down c y", want: "pending pending denied", note: "reset phone/default", third: ofPhone},
+		{keys: "down c y", want: "denied denied pending", note: "reset laptop/default", third: ofPhone},
+		{keys: "down down down c esc", want: "pending pending pending", note: "not done"},
 		{keys: "enter esc a", want: "pending pending pending"},
 		{keys: "n n a", want: "pending approved pending"},
 		{keys: "n n n a", want: "pending pending pending", note: "first read all of it"},
@@ -95,6 +103,11 @@ func TestApprovalsByKeys(t *testing.T) {
 		{keys: "enter g", want: "pending pending pending"},
 		{keys: "enter g y", want: "approved pending pending", grants: 1},
 		{keys: "enter g esc", want: "pending pending pending", note: "not done"},
+		{keys: "enter r", want: "pending pending pending", note: "no grant: it is not known to only read"},
+		{keys: "enter r y", want: "pending pending pending", note: ""},
+		{keys: "enter r", want: "pending pending pending", first: publicly},
+		{keys: "enter r y", want: "approved pending pending", grants: 1, first: publicly},
+		{keys: "enter r esc", want: "pending pending pending", note: "not done", first: publicly},
 		{keys: "enter l space space g", want: "pending pending pending", note: "no grant"},
 		{
 			keys: "n n n space g", want: "pending pending pending", note: "no grant",
@@ -114,8 +127,12 @@ func TestApprovalsByKeys(t *testing.T) {
 			r.Plain = gate.Facts{Output: gate.Start, Audience: gate.Public, Effect: gate.Irreversible}
 			r.Decision.Data, r.Facts = gate.Start, r.Plain
 		}
+		first := c.first
+		if first == nil {
+			first = plain
+		}
 		ids := []string{
-			b.sent(t, `{"to":"a"}`, plain), b.sent(t, `{"to":"b"}`, plain), b.sent(t, long, third),
+			b.sent(t, `{"to":"a"}`, first), b.sent(t, `{"to":"b"}`, plain), b.sent(t, long, third),
 		}
 		m := deskScreen(t, b, 80, 24)
 		typed(m, c.keys)
@@ -128,9 +145,103 @@ func TestApprovalsByKeys(t *testing.T) {
 			states = append(states, shown.State.String())
 		}
 		got, grants := strings.Join(states, " "), len(b.grants.List())
+		if reads := c.first != nil; grants > 0 && b.grants.List()[0].Public != reads {
+			t.Errorf("%q: a grant of reads: %t", c.keys, !reads)
+		}
 		if got != c.want || !strings.Contains(m.note, c.note) || grants != c.grants {
 			t.Errorf("%q: %s, %d grants, note %q; want %s, %d, %q", c.keys, got, grants, m.note, c.want, c.grants, c.note)
 		}
+	}
+}
+
+// ofPhone is a call of another client, of another tool.
+func ofPhone(r *approval.Request) { r.Client, r.Name = "phone", "forward" }
+
+// publicly is a call that only reads, and from where everybody can, by the word of the service.
+func publicly(r *approval.Request) {
+	const web = "service: web"
+	from := gate.From{Confidentiality: web, Integrity: web, Audience: web, Effect: web}
+	r.Plain = gate.Facts{Output: gate.Start, Audience: gate.Public, Effect: gate.None, From: from}
+	r.Decision.Data, r.Facts = gate.Start, r.Plain
+}
+
+// backAgain are sessions of laptop and phone whose clients came back after an hour and a half, having read something.
+func backAgain(t *testing.T, b *deskBench) {
+	t.Helper()
+	now := fixedNow()
+	b.sessions.Now = func() time.Time { return now }
+	raw := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
+	for _, client := range []string{"laptop", "phone"} {
+		if _, _, err := b.sessions.Raise(client, "default", raw, label.Source{Server: "mail", Tool: "read"}); err != nil {
+			t.Fatal(err)
+		}
+		label.Silences{Sessions: b.sessions}.Called(client, "default")
+	}
+	now = now.Add(90 * time.Minute)
+	for _, client := range []string{"laptop", "phone"} {
+		label.Silences{Sessions: b.sessions}.Called(client, "default")
+	}
+}
+
+// TestCleanByKeys: while no call waits, the screen lists the sessions whose clients came back after an hour, and c
+// makes the chosen one clean; while one waits it does not list them.
+func TestCleanByKeys(t *testing.T) {
+	for _, c := range []struct {
+		keys         string
+		waits        bool // a call of laptop's
+		clean, still string
+	}{
+		{"", false, "", "laptop phone"},
+		{"enter a d y", false, "", "laptop phone"},
+		{"c", false, "", "laptop phone"},
+		{"c n", false, "", "laptop phone"},
+		{"c y", false, "laptop", "phone"},
+		{"down c y", false, "phone", "laptop"},
+		{"down down down c y", false, "phone", "laptop"},
+		{"up c y", false, "laptop", "phone"},
+		{"c y c y", false, "laptop phone", ""},
+		{"down c y", true, "laptop", "phone"},
+	} {
+		b := newDesk(t)
+		backAgain(t, b)
+		if c.waits {
+			b.sent(t, `{"to":"a"}`)
+		}
+		m := deskScreen(t, b, 80, 24)
+		look := func() {
+			m.back.asked = time.Time{}
+			m.Update(m.back.lookAround(m.ctx, m.pfar)())
+		}
+		look()
+		for _, client := range []string{"laptop", "phone"} {
+			shown, line := m.View().Content, client+"/default  sensitive raw  came back after 1h30m0s"
+			if strings.Contains(shown, line) == c.waits {
+				t.Errorf("%q: no %s, or while a call waits:\n%s", c.keys, line, shown)
+			}
+		}
+		for keys := range strings.SplitAfterSeq(c.keys, "y") {
+			typed(m, keys)
+			look()
+		}
+		for names, want := range map[string]bool{c.clean: true, c.still: false} {
+			for client := range strings.FieldsSeq(names) {
+				if l, err := b.sessions.Label(client, "default"); err != nil || (l == gate.Start) != want {
+					t.Errorf("%q: the session of %s is %s, %v", c.keys, client, l, err)
+				}
+				if listed := strings.Contains(m.View().Content, client+"/default  sensitive"); !c.waits && listed == want {
+					t.Errorf("%q: %s\n%s", c.keys, client, m.View().Content)
+				}
+			}
+		}
+	}
+	m := deskScreen(t, newDesk(t), 80, 24)
+	m.back.asked = m.now()
+	if m.back.lookAround(m.ctx, m.pfar) != nil {
+		t.Error("it asks all the time")
+	}
+	m.Update(sessionsSeen{err: errors.New("gone")})
+	if typed(m, "c y"); m.note != "" {
+		t.Errorf("nothing is listed: %q", m.note)
 	}
 }
 
@@ -261,6 +372,9 @@ func TestApprovalScreens(t *testing.T) {
 		e.Approval.Grants = []operator.GrantOffer{{GrantTerms: operator.UsualGrant}, reads}
 		return e
 	}
+	silent := func(client, handle string, seconds int, l gate.Label) operator.Session {
+		return operator.Session{Client: client, Handle: handle, Silent: seconds, Label: l}
+	}
 	for _, c := range []struct {
 		name   string
 		events []callEvent
@@ -274,6 +388,12 @@ func TestApprovalScreens(t *testing.T) {
 		{"unread", []callEvent{hostile}, "enter a", nil},
 		{"alike", []callEvent{issue, alike, hostile}, "enter l space space space space space space space a", nil},
 		{"grant", []callEvent{offers(issue)}, "enter space space g", nil},
+		{"clean", []callEvent{issue, alike}, "down c", nil},
+		{"silent", nil, "", sessionsSeen{sessions: []operator.Session{
+			silent("laptop", "default", 5460, gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}),
+			silent("phone", "default", 0, gate.Start), // it came back soon
+			silent("cursor", "k3bq7x2mz4p", 86400, gate.Label{Confidentiality: gate.Internal, Integrity: gate.Clean}),
+		}}},
 		{"lost", []callEvent{issue}, "enter", streamLost{errors.New("the gateway has hung up")}},
 	} {
 		for _, size := range []tea.WindowSizeMsg{{Width: 80, Height: 24}, {Width: 60, Height: 15}} {
@@ -305,7 +425,7 @@ func TestApprovalScreens(t *testing.T) {
 			}
 		}
 	}
-	if files, _ := filepath.Glob("testdata/screens/*"); len(files) != 16 {
+	if files, _ := filepath.Glob("testdata/screens/*"); len(files) != 20 {
 		t.Errorf("%d files", len(files))
 	}
 }

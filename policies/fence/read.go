@@ -4,21 +4,24 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/pfar/pfar/policies/scan"
 )
 
 // View returns a text as a model might read it: escapes undone, ASCII in place of what looks like it, without accents
 // and all that cannot be seen, a space for signs that are no ASCII. It is for looking for something, not for showing.
 func View(text string) string {
 	v := view{text: text}
+	odd := unlike.In(text)
 	var b strings.Builder
 	done := 0
-	for i := 0; i < len(text); {
-		if c := text[i]; c < utf8.RuneSelf && c != '&' && c != '%' && c != '\\' && (c >= ' ' || c == '\n' || c == '\t') && c != 0x7f {
+	for i := odd.Next(0); i < len(text); i = odd.Next(i) {
+		r, n := v.read(i, depth)
+		if n == 1 && r == rune(text[i]) && fold(r) == text[i] { // no escape begins here
 			i++
 			continue
 		}
 		b.WriteString(text[done:i])
-		r, n := v.read(i, depth)
 		switch class := fold(r); class {
 		case gone:
 		case multi:
@@ -44,6 +47,11 @@ func View(text string) string {
 	b.WriteString(text[done:])
 	return b.String()
 }
+
+// unlike are the bytes that a text may be viewed as something else by. All others stand for themselves.
+var unlike = scan.Of(func(c byte) bool {
+	return c >= utf8.RuneSelf || c == 0x7f || c < ' ' && c != '\n' && c != '\t' || strings.IndexByte(`&%\`, c) >= 0
+})
 
 // Hidden counts the characters of a text that cannot be seen and do nothing for those that can, and returns what those
 // of them say that are ASCII in disguise (tag characters).

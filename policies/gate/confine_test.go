@@ -222,6 +222,70 @@ func TestMoreReachIsNoTighter(t *testing.T) {
 	}
 }
 
+// TestReachEnumerate goes through all ways in which three servers have some of 16 sorts of reach, from what pfard tells
+// of their plans: each is bounded as its own reckoning says, and with one sort more nothing gets more confined.
+func TestReachEnumerate(t *testing.T) {
+	holds := func(name string, writes bool) func(*gate.Declared, *gate.Sandbox) {
+		return func(d *gate.Declared, _ *gate.Sandbox) {
+			d.Holds = append(d.Holds, gate.Place{Name: name, Writes: writes})
+		}
+	}
+	reaches := func(e egress.Endpoint) func(*gate.Declared, *gate.Sandbox) {
+		return func(d *gate.Declared, _ *gate.Sandbox) { d.Reach.Endpoints = append(d.Reach.Endpoints, e) }
+	}
+	unowned := func(d *gate.Declared, _ *gate.Sandbox) { d.Owned = false }
+	asks := func(d *gate.Declared, _ *gate.Sandbox) { d.Asks = []string{"sampling"} }
+	shares := func(_ *gate.Declared, s *gate.Sandbox) { s.Shared = true }
+	sorts := []struct {
+		server int
+		add    func(*gate.Declared, *gate.Sandbox)
+	}{
+		{0, reaches(host("a.test"))}, {0, unowned}, {0, asks}, {0, holds("/a", true)}, {0, holds("$K", false)}, {0, shares},
+		{1, reaches(host("b.test"))}, {1, reaches(egress.Endpoint{Prefix: prefix("10.0.0.0/8")})}, {1, holds("/a/b", false)},
+		{1, holds("/c", true)}, {1, shares},
+		{2, reaches(host("c.test"))}, {2, unowned}, {2, holds("/c", false)},
+		{2, func(_ *gate.Declared, s *gate.Sandbox) { s.Learns = true }},
+		{2, func(d *gate.Declared, _ *gate.Sandbox) { d.Reach.Learn = true }},
+	}
+	found := make([]gate.Confinement, 1<<len(sorts))
+	seen := map[gate.Bound]int{}
+	for set := range found {
+		all, as := make([]gate.Declared, 3), make([]gate.Sandbox, 3)
+		for i := range all {
+			all[i] = gate.Declared{Server: fmt.Sprintf("s%d", i), Owned: true}
+		}
+		for i, sort := range sorts {
+			if set>>i&1 == 1 {
+				sort.add(&all[sort.server], &as[sort.server])
+			}
+		}
+		sandboxes := told(all...)
+		for i := range sandboxes {
+			sandboxes[i].Learns, sandboxes[i].Shared = as[i].Learns, as[i].Shared
+		}
+		now := gate.NewSandboxes(sandboxes).Of(all[0])
+		if want := bounded(all, as); now.Bound != want {
+			t.Fatalf("%s, want %d of %+v, %+v", now, want, all, as)
+		}
+		for i := range sorts {
+			less := set &^ (1 << i)
+			if less == set {
+				continue
+			}
+			before := found[less]
+			lost := func(h string) bool { return !slices.Contains(now.Hosts, h) }
+			if now.Bound > before.Bound || now.Bound == gate.NamedHosts && slices.ContainsFunc(before.Hosts, lost) {
+				t.Fatalf("%s becomes %s with sort %d in %+v, %+v", before, now, i, all, as)
+			}
+		}
+		found[set] = now
+		seen[now.Bound]++
+	}
+	if len(seen) != 3 || seen[gate.Inside] < 100 || seen[gate.NamedHosts] < 100 {
+		t.Errorf("%v", seen)
+	}
+}
+
 // bounded is the bound of the first server, by its own reckoning: the least of all that what it writes can get to.
 func bounded(all []gate.Declared, as []gate.Sandbox) gate.Bound {
 	overlap := func(a, b string) bool { return a == b || a+b == "/a/a/b" || a+b == "/a/b/a" }

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"bytes"
-	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
 	"encoding/base32"
@@ -135,7 +134,7 @@ func (in *Inspection) run64(run string, within []string) {
 		if len(piece) < minEncoded || few(piece) {
 			continue
 		}
-		piece = standard.Replace(piece)
+		piece = standard(piece)
 		for skip := 0; skip < 4 && len(piece)-skip >= minEncoded; skip++ {
 			part := piece[skip:]
 			if len(part)%4 == 1 {
@@ -158,7 +157,24 @@ func (in *Inspection) run64(run string, within []string) {
 }
 
 // standard makes Base64 of the URL's alphabet, or in lines, that of the usual one.
-var standard = strings.NewReplacer("-", "+", "_", "/", "\n", "", "\r", "")
+func standard(s string) string {
+	if !strings.ContainsAny(s, "-_\n\r") {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := range len(s) {
+		switch s[i] {
+		case '-':
+			b = append(b, '+')
+		case '_':
+			b = append(b, '/')
+		case '\n', '\r':
+		default:
+			b = append(b, s[i])
+		}
+	}
+	return shared(b)
+}
 
 // bytes looks at bytes that an encoding stood for: at their text, or at that of what they are compressed. It reports
 // whether they are one or the other as a whole.
@@ -180,7 +196,7 @@ func (in *Inspection) bytes(name string, plain []byte, within []string) bool {
 func (in *Inspection) opened(run string) bool {
 	sub := Inspection{Builtin: &Builtin{}, direction: inspector.Outbound, limits: in.limits, work: in.work}
 	defer func() { in.work = sub.work }()
-	plain, err := base64.RawStdEncoding.DecodeString(standard.Replace(strings.TrimRight(run, "=")))
+	plain, err := base64.RawStdEncoding.DecodeString(standard(strings.TrimRight(run, "=")))
 	if err != nil {
 		return readable(undoHex(run))
 	}
@@ -193,9 +209,6 @@ func (in *Inspection) opened(run string) bool {
 
 const minPrintable = 12 // bytes of text among others
 
-// inflaters are kept, as each takes 40 KiB and whatever may be Base64 is tried.
-var inflaters = sync.Pool{New: func() any { return flate.NewReader(nil) }}
-
 // inflate undoes a compression, no further than there is work left.
 func (in *Inspection) inflate(b []byte) (how string, plain []byte) {
 	var r io.Reader
@@ -207,11 +220,11 @@ func (in *Inspection) inflate(b []byte) (how string, plain []byte) {
 	case len(b) > 2 && b[0]&0x0f == 8 && (int(b[0])<<8|int(b[1]))%31 == 0:
 		how = "zlib"
 		r, err = zlib.NewReader(bytes.NewReader(b))
-	case len(b) > 8:
+	case len(b) > 8 && mayInflate(b):
 		how = "deflate"
-		f := inflaters.Get().(io.Reader)
+		f := inflaters.Get().(*inflater)
 		defer inflaters.Put(f)
-		r, err = f, f.(flate.Resetter).Reset(bytes.NewReader(b), nil)
+		r, err = f, f.reset(b)
 	default:
 		return "", nil
 	}

@@ -90,7 +90,7 @@ func (in *Inspection) secrets(text string, within []string) {
 	}
 	in.privateKey(text, within)
 	rotated := len(within) > 0 && within[len(within)-1] == "rot13" // a URL is one before that, too
-	if !rotated && strings.Contains(text, "://") {
+	if _, after, found := strings.Cut(text, "://"); found && !rotated && strings.IndexByte(after, '@') >= 0 {
 		for _, m := range userinfo.FindAllStringSubmatch(text, maxFindings) {
 			in.secret("password in a URL", m[1], within)
 		}

@@ -26,23 +26,22 @@ const (
 func Append(dst []uint64, text string) []uint64 {
 	room := rooms.Get().(*room)
 	defer rooms.Put(room)
-	seen, plain := &room.seen, &room.plain
-	n, behind := 0, 0 // in plain, and what of seen has been there before
+	dst, _ = winnow(room, dst, text)
+	known, plain := classes, &room.plain
+	n := 0
 	for len(text) > 0 {
-		k := behind
-		for ; k < block && k-behind < len(text); k++ {
-			b := text[k-behind]
-			seen[k] = randoms[b]
-			plain[n] = randoms[b]
-			n += int(counts[b])
-			if n == block {
-				dst, n = room.winnow(dst, plain[:])
-			}
+		next := text[:min(len(text), block-n)]
+		for i := range len(next) {
+			plain[n&(block-1)] = next[i]
+			n += int(known.counts[next[i]])
 		}
-		text = text[k-behind:]
-		dst, behind = room.winnow(dst, seen[:k])
+		if text = text[len(next):]; n == block {
+			var left []byte
+			dst, left = winnow(room, dst, plain[:])
+			n = copy(plain[:], left)
+		}
 	}
-	dst, _ = room.winnow(dst, plain[:n])
+	dst, _ = winnow(room, dst, plain[:n])
 	return dst
 }
 
@@ -51,9 +50,9 @@ const block = 1 << 9
 
 // room is what a text is worked on in. It is used again as it is: to zero it would take longer than a short text does.
 type room struct {
-	seen, plain [block]uint64
-	evens       [block / 2]uint64 // the hashes at even places of a block
-	found       [block]uint64     // the least hashes of its windows
+	plain  [block]byte   // letters and digits of a text
+	hashes [block]uint64 // of a block
+	found  [block]uint64 // the least hashes of its windows
 }
 
 var rooms = sync.Pool{New: func() any { return new(room) }}
@@ -76,56 +75,75 @@ func class(b byte) byte {
 // others is the first class of separators.
 const others = 23 + 0x80
 
-// randoms are numbers without a pattern, the same for all bytes of a class (splitmix64). counts has 1 for what is no
-// separator.
-var randoms, counts = func() (r [256]uint64, counts [256]byte) {
-	for i := range r {
+// byClass is what is known of each byte. Loops take its address from a variable: the compiler keeps that in a register,
+// and computes the address of a table anew for each byte.
+type byClass struct {
+	random [256]uint64 // numbers without a pattern, the same for all bytes of a class (splitmix64)
+	turned [256]uint64 // the same as they leave a gram
+	counts [256]byte   // 1 for what is no separator
+}
+
+var classes = func() *byClass {
+	all := new(byClass)
+	for i := range 256 {
 		c := class(byte(i))
 		z := uint64(c+1) * 0x9e3779b97f4a7c15
 		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 		z = (z ^ z>>27) * 0x94d049bb133111eb
-		if r[i] = z ^ z>>31; c < others {
-			counts[i] = 1
+		if all.random[i] = z ^ z>>31; c < others {
+			all.counts[i] = 1
 		}
+		all.turned[i] = bits.RotateLeft64(all.random[i], gram)
 	}
-	return r, counts
+	return all
 }()
 
-// winnow appends the least hash of each window of a block, once where windows side by side have the same one. It moves
-// the end of the block, which the next one needs too, to its beginning, and returns how much that is.
-func (r *room) winnow(dst, text []uint64) ([]uint64, int) {
-	evens, found := &r.evens, &r.found
-	if len(text) < Run {
-		return dst, len(text)
-	}
-	const most = ^uint64(0)
-	var of, last uint64
-	// Most windows have the least hash of the window before. To write it each time, and to count it if it is another one,
-	// takes less than a branch that the processor foresees badly.
-	n := 0
-	for i, c := range text[:gram-1] {
-		of ^= bits.RotateLeft64(c, gram-2-i)
-	}
-	// Two windows side by side, of which the first ends at an even place, have eight hashes in common: four pairs, each of
-	// an odd place and the even one behind it.
-	odd, pair, four, four1 := most, most, most, most
-	ins := text[gram-1:]
-	outs := text[:len(ins)]
-	for i := 0; i+1 < len(ins) && i+1 < len(outs); i += 2 {
-		of = bits.RotateLeft64(of, 1) ^ ins[i]
-		a := mixed(of)
-		of = bits.RotateLeft64(of^bits.RotateLeft64(outs[i], gram-1), 1) ^ ins[i+1]
-		b := mixed(of)
-		of ^= bits.RotateLeft64(outs[i+1], gram-1)
-		p := min(odd, a)
-		q := min(p, pair)
-		eight := min(q, four1)
-		evens[i/2&(block/2-1)] = a
-		odd, pair, four, four1 = b, p, q, four
-		if i < window-1 {
-			continue
+// winnow appends the least hash of each window of a text, once where windows side by side have the same one. It returns
+// the end of the text, which windows of what follows need too.
+//
+// It makes two passes over each block, because the values of one pass over both fit into no processor's registers.
+func winnow[T string | []byte](r *room, dst []uint64, text T) ([]uint64, T) {
+	known := classes
+	for len(text) >= Run {
+		next := text[:min(len(text), block)]
+		var of uint64
+		for i := range gram {
+			of = bits.RotateLeft64(of, 1) ^ known.random[next[i]]
 		}
-		first := min(eight, evens[(i/2-4)&(block/2-1)])
+		ins := next[gram:]
+		outs, hashes := next[:len(ins)], r.hashes[:1+len(ins)]
+		hashes[0] = mixed(of)
+		into := hashes[1:][:len(ins)]
+		for i := range len(ins) { // each hash waits for the one before it for a rotation and a xor alone
+			of = bits.RotateLeft64(of, 1) ^ (known.random[ins[i]] ^ known.turned[outs[i]])
+			into[i] = mixed(of)
+		}
+		dst = append(dst, r.found[:r.least(hashes)]...)
+		text = text[len(next)-Run+1:]
+	}
+	return dst, text
+}
+
+// least sets found to the least hash of each window, and returns how many there are.
+func (r *room) least(hashes []uint64) (n int) {
+	const most = ^uint64(0)
+	found := &r.found
+	// Two windows side by side, of which the first ends at an even place, have eight hashes in common: four pairs, each of
+	// an odd place and the even one behind it. Most windows have the least hash of the window before. To write it each
+	// time, and to count it if it is another one, takes less than a branch that the processor foresees badly.
+	var last uint64
+	pair := min(hashes[1], hashes[2])
+	next := min(hashes[3], hashes[4])
+	four1, four := min(pair, next), most
+	pair, next = next, min(hashes[5], hashes[6])
+	four, pair = min(pair, next), next
+	for len(hashes) > window {
+		a, b := hashes[window-1], hashes[window]
+		next = min(hashes[window-2], a)
+		pair, next = next, min(pair, next)
+		eight := min(next, four1)
+		four1, four = four, next
+		first := min(eight, hashes[0])
 		found[n&(block-1)] = first
 		if first != last {
 			n++
@@ -135,18 +153,16 @@ func (r *room) winnow(dst, text []uint64) ([]uint64, int) {
 		if last != first {
 			n++
 		}
+		hashes = hashes[2:]
 	}
-	if i := len(ins) - 1; i%2 == 0 { // one is left
-		of = bits.RotateLeft64(of, 1) ^ ins[i]
-		a := mixed(of)
-		eight := min(min(min(odd, a), pair), four1)
-		if least := min(eight, evens[(i/2-4)&(block/2-1)]); least != last && i >= window-1 {
+	if len(hashes) == window { // one is left
+		eight := min(pair, hashes[window-2], hashes[window-1], four1)
+		if least := min(eight, hashes[0]); least != last {
 			found[n&(block-1)] = least
 			n++
 		}
 	}
-	copy(text, text[len(text)-Run+1:])
-	return append(dst, found[:n]...), Run - 1
+	return n
 }
 
 // mixed has each bit of a hash depend on all of them: else the least hash would say something of the text.

@@ -177,37 +177,56 @@ func (s *stage) grant(a *agent, tool string, arguments map[string]any, terms ...
 }
 
 // resumed are heists in which the data goes on by way of a file, into a session that a person has begun anew, or past
-// what a person has taken back.
+// what a person has taken back. A person approves what is written.
 func resumed() []heist {
-	write := func(s *stage, a *agent, data string) {
-		a.call("shared__write_file", map[string]any{"path": s.sharedFile(a), "content": data + " " + plan})
+	write := func(s *stage, a *agent, path, text string) {
+		s.grant(a, "shared__write_file", map[string]any{"path": path, "content": text})
 	}
-	finish := func(s *stage, b *agent, path string) {
-		b.call("shared__read_text_file", map[string]any{"path": path})
-		if found := s.found(b.said()); found != "" {
-			b.call("mail__send_mail", mail(found))
+	carry := func(s *stage, a *agent, data string) { write(s, a, s.sharedFile(a), data+" "+plan) }
+	finish := func(s *stage, b *agent, path, data string) {
+		s.t.Helper()
+		s.grant(b, "shared__read_text_file", map[string]any{"path": path})
+		found := s.found(b.said())
+		if found != data {
+			s.t.Errorf("%s has not read the file, so that this shows nothing: %s", b.name(), end(b.said()))
 		}
+		b.call("mail__send_mail", mail(found))
 	}
 	return []heist{
 		{name: "through a file, into a clean session", leave: func(s *stage, a *agent, data string) {
-			write(s, a, data)
+			carry(s, a, data)
 			b := a.twin(a.modern)
 			b.url += "/" + a.name() + "/" + decode[struct{ Handle string }](s, "sessions", "new", a.name()).Handle
 			b.connect()
-			finish(s, b, s.sharedFile(a))
+			finish(s, b, s.sharedFile(a), data)
 		}},
 		{name: "through a file, into a session that was reset", leave: func(s *stage, a *agent, data string) {
-			write(s, a, data)
+			carry(s, a, data)
 			s.operate(0, "sessions", "reset", a.name(), "--yes")
 			b := a.twin(a.modern)
 			b.connect()
-			finish(s, b, s.sharedFile(a))
+			finish(s, b, s.sharedFile(a), data)
 		}},
 		{name: "through a file that was taken back, and put there again", leave: func(s *stage, a *agent, data string) {
-			write(s, a, data)
-			s.takeBack(s.sharedFile(a))
-			finish(s, s.agent(a.modern), s.sharedFile(a))
+			carry(s, a, data)
+			s.undoWrites(s.sharedFile(a), func() {})
+			finish(s, s.agent(a.modern), s.sharedFile(a), data)
 		}},
+		{name: "through a file's older version, put back by its path", leave: func(s *stage, a *agent, data string) {
+			path := s.sharedFile(a)
+			carry(s, a, data)
+			write(s, a, path, "nothing of note")
+			s.undoLast(path, a)
+			finish(s, s.agent(a.modern), path, data)
+		}},
+		{name: "through a file, past another client's write that was taken back",
+			leave: func(s *stage, a *agent, data string) {
+				path, other := s.sharedFile(a), s.agent(a.modern)
+				carry(s, a, data)
+				write(s, other, path, "nothing of note")
+				s.undoLast(path, other)
+				finish(s, s.agent(a.modern), path, data)
+			}},
 	}
 }
 
@@ -252,14 +271,6 @@ func TestHeistPastAClear(t *testing.T) {
 	}
 }
 
-// takeBack has a person undo what was written to a file of all clients, if it was, and then undo that.
-func (s *stage) takeBack(path string) {
-	s.t.Helper()
-	if _, err := os.Stat(path); err == nil {
-		s.undoWrites(path, func() {})
-	}
-}
-
 // undoWrites undoes the writes to a file as the operator, calls between, and undoes that undo.
 func (s *stage) undoWrites(path string, between func()) {
 	s.t.Helper()
@@ -281,4 +292,25 @@ func (s *stage) undoWrites(path string, between func()) {
 	if _, err := os.Stat(path); err != nil {
 		s.t.Errorf("undone, it is not there again: %v", err)
 	}
+}
+
+// undoLast undoes, as the operator, what a client's last write has made of a file.
+func (s *stage) undoLast(path string, a *agent) {
+	s.t.Helper()
+	before, err := os.ReadFile(path)
+	check(s.t, err)
+	steps := decode[handover.History](s, "undo", "shared").Steps
+	for _, step := range slices.Backward(steps) { // the latest first
+		ofPath := slices.ContainsFunc(step.Changes, func(c handover.Change) bool { return c.Path == path })
+		i := slices.IndexFunc(step.Calls, func(c handover.Call) bool { return c.Client == a.name() })
+		if !ofPath || i < 0 {
+			continue
+		}
+		s.operate(0, "undo", "shared", "--path", path, "--since", step.Calls[i].ID, "--yes")
+		if after, err := os.ReadFile(path); err != nil || string(after) == string(before) {
+			s.t.Errorf("%s is as it was: %v", path, err)
+		}
+		return
+	}
+	s.t.Errorf("undo knows no write of %s to %s", a.name(), path)
 }

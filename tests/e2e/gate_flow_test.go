@@ -462,6 +462,9 @@ func TestGrants(t *testing.T) {
 	for n := range 2 {
 		a.send("tracker__comment", comment(fmt.Sprint("granted", n))).says(t, ran)
 	}
+	if first := s.usesRecorded(a); len(first) != 1 || first[0].Used != 2 {
+		t.Errorf("%+v", first)
+	}
 	asked(a, "one more")
 	b := s.patient(false)
 	b.call("tracker__read_issue", map[string]any{})
@@ -469,12 +472,8 @@ func TestGrants(t *testing.T) {
 	asked(b, "of another client")
 	a.send("tracker__comment", comment("within")).says(t, ran)
 	asked(a, "beyond the bytes")
-	grants := decode[[]struct {
-		ID    string
-		Calls int
-		Bytes int
-	}](s, "grants")
-	if len(grants) != 1 || grants[0].Calls != 19 || grants[0].Bytes != 40-len(`{"body":"within"}`) {
+	grants := s.usesRecorded(a)
+	if len(grants) != 1 || grants[0].Used != 1 || grants[0].Calls != 19 || grants[0].Bytes != 40-len(`{"body":"within"}`) {
 		t.Fatalf("%+v", grants)
 	}
 	grant("the third, which has more bytes than are left")
@@ -495,6 +494,32 @@ func TestGrants(t *testing.T) {
 	for _, body := range []string{"long", "ghp_", "one more", "beyond", "of another", "revoked", "reset"} {
 		s.got(`"body":"`+body, 0)
 	}
+}
+
+// givenGrant is a grant as the operator sees it.
+type givenGrant struct {
+	ID                 string
+	Calls, Bytes, Used int
+}
+
+// usesRecorded are the grants that there are. Each call of the agent that went out by one of them has a record with its
+// id, and no other call has.
+func (s *stage) usesRecorded(a *agent) []givenGrant {
+	s.t.Helper()
+	grants := decode[[]givenGrant](s, "grants")
+	all := s.records(a)
+	for _, g := range grants {
+		uses := 0
+		for _, r := range all {
+			if r.Channel == "grant" && r.Subject == g.ID {
+				uses++
+			}
+		}
+		if uses != g.Used {
+			s.t.Errorf("the grant %s has been used %d times, and %d records have its id", g.ID, g.Used, uses)
+		}
+	}
+	return grants
 }
 
 // rest makes a text another one each time.
@@ -651,6 +676,30 @@ func TestStains(t *testing.T) {
 	s.operate(4, "sessions", "clear", "shared", "--yes")
 	if got := read(); got != "sensitive clean" {
 		t.Errorf("after it was cleared, who reads it becomes %s", got)
+	}
+}
+
+// TestStainOfAMovedFile: the session writes to one path, and the server's own tool moves the file to another one, which
+// no stained call has named. Who reads it there gets strangers' text, so the label has to say so. A stain of the first
+// path alone would not.
+func TestStainOfAMovedFile(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, "strict")
+	a := s.patient(false)
+	from, to := s.sharedFile(a), filepath.Join(s.shared, "moved.txt")
+	a.call("tracker__read_issue", map[string]any{})
+	s.grant(a, "shared__write_file", map[string]any{"path": from, "content": plan})
+	mover := s.patient(false)
+	s.grant(mover, "shared__move_file", map[string]any{"source": from, "destination": to})
+	if _, err := os.Stat(from); !os.IsNotExist(err) {
+		t.Fatalf("the file has not been moved: %v", err)
+	}
+	b := s.patient(false)
+	if got := b.call("shared__read_text_file", map[string]any{"path": to}); !strings.Contains(got, "private notes") {
+		t.Fatal(got)
+	}
+	if got := s.label(b.name()); got != "sensitive raw" {
+		t.Errorf("who reads the moved file becomes %s", got)
 	}
 }
 

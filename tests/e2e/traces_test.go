@@ -253,3 +253,43 @@ func TestTraces(t *testing.T) {
 		})
 	}
 }
+
+// TestBenchmarksTellWhatTracesAsk: the table of BENCHMARKS.md has the bounds that TestTraces holds, for each session
+// and profile.
+func TestBenchmarksTellWhatTracesAsk(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "BENCHMARKS.md"))
+	if os.IsNotExist(err) { // as an ordinary user the test runs elsewhere, after it has run here
+		t.Skip("NOT RUN: BENCHMARKS.md is not here")
+	}
+	check(t, err)
+	head, rows := []string{"session", "calls"}, map[string][]string{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if len(cells) > 2 && slices.Equal(cells[:2], head) {
+			head = cells
+		} else if name, _, ok := strings.Cut(cells[0], ":"); ok && len(head) > 2 && len(cells) == len(head) {
+			rows[name] = cells
+		}
+	}
+	got, want := slices.Sorted(slices.Values(head[2:])), slices.Sorted(maps.Keys(traces[0].asks))
+	if !slices.Equal(got, want) {
+		t.Fatalf("the table is about %q, and TestTraces about %q", got, want)
+	}
+	for _, trace := range traces {
+		want := []string{fmt.Sprint(trace.calls)}
+		for _, profile := range head[2:] {
+			want = append(want, fmt.Sprint(trace.asks[profile]))
+		}
+		if got := rows[trace.name]; len(got) == 0 || !slices.Equal(got[1:], want) {
+			t.Errorf("BENCHMARKS.md has %q, and TestTraces %s, %q", got, trace.name, want)
+		}
+		delete(rows, trace.name)
+	}
+	if len(rows) > 0 {
+		t.Errorf("BENCHMARKS.md has rows of no trace: %v", rows)
+	}
+}

@@ -138,12 +138,12 @@ func (d *Desktop) Show(ctx context.Context, n Notice) error {
 	hints := map[string]dbus.Variant{"urgency": dbus.MakeVariant(critical)}
 	over := int32(min(n.For, 24*time.Hour).Milliseconds())
 	var number uint32
+	d.mu.Lock() // listen, too, waits until it is known: a button may be pressed before the answer is read here
+	defer d.mu.Unlock()
 	call := object.CallWithContext(ctx, notices+".Notify", 0, "pfar", uint32(0), "", n.Title, n.Body, actions, hints, over)
 	if err := call.Store(&number); err != nil {
 		return fmt.Errorf("showing a notice: %w", err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.shown[n.ID] = number
 	return nil
 }

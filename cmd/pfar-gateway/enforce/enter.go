@@ -48,6 +48,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	if who.Person { // gets what comes back as it came
 		it.Typed = nil
 	}
+	defer func() { r.words.Release() }()
 	known := p.Vault == nil || p.Vault.Known() // before anything is looked for
 	floored := raise(p, r.Run, who)
 	w, id, err := weighKept(ctx, p, who, &it, &r)
@@ -237,8 +238,8 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 		p.Sessions.Holds(it.Server, item.holds)
 	}
 	said := item.told(it.Server, r.Arguments, w.session.Label, p.Sessions.Servers(who.Client, who.Handle), func() bool {
-		return p.Reads.Carries(who.Client, who.Handle, r.Arguments, item.opens.Audience) != "" ||
-			p.Reads.Chosen(who.Client, who.Handle, r.Arguments) != ""
+		return p.Reads.Carries(who.Client, who.Handle, r.said(), item.opens.Audience) != "" ||
+			p.Reads.Chosen(who.Client, who.Handle, r.said()) != ""
 	})
 	f := tightened(said, who.Rights, it.Server)
 	if it.Kind == gate.Tool && !r.Answer {
@@ -308,7 +309,7 @@ func granted(p *Point, pass *Passage, w *weighed, r *Request, found []audit.Find
 		return false
 	}
 	q := p.request(pass, w, r, found)
-	pass.yes.lease = p.Grants.Use(&q)
+	pass.yes.lease = p.Grants.Use(&q, r.said())
 	return pass.yes.lease != nil
 }
 

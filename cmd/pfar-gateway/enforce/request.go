@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/provenance"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
 )
@@ -57,4 +58,14 @@ type Request struct {
 	Held func(approval.Held) bool
 
 	Run *Run // whose step the request is; nil: it is none of a run's
+
+	words *provenance.Words // of Arguments; nil: nobody has asked for them (said)
+}
+
+// said are the words of the arguments, which all share who look at them.
+func (r *Request) said() *provenance.Words {
+	if r.words == nil {
+		r.words = provenance.WordsOf(r.Arguments)
+	}
+	return r.words
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/provenance"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/operator"
@@ -40,9 +41,9 @@ var (
 
 // Reads knows what sessions have received.
 type Reads interface {
-	// Carries says why arguments may hold something that the session has read and that is more secret than an audience; ""
-	// if they do not. Without arguments it says why that cannot be known.
-	Carries(client, session string, arguments []byte, audience gate.Confidentiality) string
+	// Carries says why a call's words may hold something that the session has read and that is more secret than an
+	// audience; "" if they do not. Without words it says why that cannot be known.
+	Carries(client, session string, words *provenance.Words, audience gate.Confidentiality) string
 
 	// Forget forgets what a session has read whose label begins anew.
 	Forget(client, session string)
@@ -185,9 +186,10 @@ func (s *Store) Any() bool {
 }
 
 // Use counts a call and returns the yes for it; nil if no grant covers it. Grants that a change has made void end.
-func (s *Store) Use(q *operator.Request) *Lease {
+// Without the words of the call's arguments none covers it.
+func (s *Store) Use(q *operator.Request, words *provenance.Words) *Lease {
 	about := s.about(q)
-	if len(about) == 0 || grantable(q) != "" || s.carries(q, q.Arguments) != "" {
+	if len(about) == 0 || grantable(q) != "" || !words.Are(q.Arguments) || s.carries(q, words) != "" {
 		return nil
 	}
 	size := int64(len(q.Arguments))
@@ -232,14 +234,14 @@ func older(a, b *held) int {
 
 // carries says why a call may tell its audience what that may not see, "" if it does not. If the audience may see all
 // that the session has read, nothing has to be known of it.
-func (s *Store) carries(q *operator.Request, arguments []byte) string {
+func (s *Store) carries(q *operator.Request, words *provenance.Words) string {
 	if q.Decision.Data.Confidentiality <= q.Facts.Audience {
 		return ""
 	}
 	if s.reads == nil {
 		return "what the session has read is not known"
 	}
-	return s.reads.Carries(q.Client, q.Session, arguments, q.Facts.Audience)
+	return s.reads.Carries(q.Client, q.Session, words, q.Facts.Audience)
 }
 
 // List is all that count, the oldest first.

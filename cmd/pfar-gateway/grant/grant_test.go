@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/provenance"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/operator"
@@ -18,7 +19,7 @@ import (
 // told is what a test says of the words of calls.
 type told struct{ why string }
 
-func (r *told) Carries(string, string, []byte, gate.Confidentiality) string { return r.why }
+func (r *told) Carries(string, string, *provenance.Words, gate.Confidentiality) string { return r.why }
 
 func (r *told) Forget(string, string) {}
 
@@ -120,7 +121,10 @@ func (b *bench) give(terms operator.GrantTerms) string {
 	return d.ID
 }
 
-func (b *bench) covers(q *operator.Request) bool { return b.Use(q) != nil }
+// use uses a grant for a call with the words of its arguments.
+func (b *bench) use(q *operator.Request) *Lease { return b.Use(q, provenance.WordsOf(q.Arguments)) }
+
+func (b *bench) covers(q *operator.Request) bool { return b.use(q) != nil }
 
 // of sets both facts.
 func of(change func(*gate.Facts)) func(*operator.Request) {
@@ -253,13 +257,33 @@ func TestScope(t *testing.T) {
 	}
 	b := given(t, operator.GrantTerms{})
 	for _, arguments := range []string{`{"q":"other words"}`, `{}`, `{"n":1}`, `[]`} {
-		l := b.Use(with(func(r *operator.Request) { r.Arguments = []byte(arguments) }))
+		l := b.use(with(func(r *operator.Request) { r.Arguments = []byte(arguments) }))
 		if l == nil || l.By != ann || !l.Live() {
 			t.Errorf("%s: %+v", arguments, l)
 		}
 	}
 	if !b.covers(with(func(r *operator.Request) { r.Facts.Output.Integrity = gate.Raw })) { // by a stain
 		t.Error("a stain ends it")
+	}
+}
+
+// TestWordsOfTheCall: without the words of the very call nothing is known of them, and no grant covers it.
+func TestWordsOfTheCall(t *testing.T) {
+	b := given(t, operator.GrantTerms{})
+	q := search()
+	for name, words := range map[string]*provenance.Words{
+		"none": nil, "zero": {}, "of nothing": provenance.WordsOf(nil),
+		"another call's": provenance.WordsOf([]byte(`{"q":"x"}`)),
+	} {
+		if b.Use(&q, words) != nil {
+			t.Errorf("%s: it is covered", name)
+		}
+	}
+	if list := b.List(); len(list) != 1 || list[0].Used != 0 {
+		t.Errorf("a use is counted: %+v", list)
+	}
+	if b.use(&q) == nil {
+		t.Error("with its words it is not covered")
 	}
 }
 
@@ -300,7 +324,7 @@ func TestEnds(t *testing.T) {
 		{0, 30 * time.Minute, false}, {30 * time.Minute, -24 * time.Hour, false}, {0, -time.Hour, false},
 	} {
 		b := given(t, operator.GrantTerms{})
-		l := b.Use(with(same))
+		l := b.use(with(same))
 		b.elapsed.Store(int64(c.elapsed))
 		b.wall.Store(int64(c.wall))
 		if l.Live() != c.holds || b.covers(with(same)) != c.holds {
@@ -315,7 +339,7 @@ func TestEnds(t *testing.T) {
 	} {
 		b := newBench(t)
 		id := b.give(operator.GrantTerms{})
-		l := b.Use(with(same))
+		l := b.use(with(same))
 		if end(b, id); l.Live() || b.covers(with(same)) || len(b.List()) != 0 {
 			t.Errorf("%s: it goes on", name)
 		}

@@ -25,12 +25,27 @@ func (p *prints) place(f uint64) int {
 	}
 }
 
-// is tells how secret what has this fingerprint is; 0: nothing has it.
-func (p *prints) is(f uint64) gate.Confidentiality {
+// any reports whether one of some fingerprints is of a text that is more secret than an audience.
+func (p *prints) any(of []uint64, audience gate.Confidentiality) bool {
 	if p.count == 0 {
-		return 0
+		return false
 	}
-	return gate.Confidentiality(p.slots[p.place(f)] & secrecy)
+	slots, mask := p.slots, uint64(len(p.slots)-1)
+	for _, f := range of {
+		for i := f >> 3; ; i++ { // as place
+			at := slots[i&mask]
+			if at == 0 {
+				break
+			}
+			if (at^f)&^secrecy == 0 {
+				if gate.Confidentiality(at&secrecy) > audience {
+					return true
+				}
+				break
+			}
+		}
+	}
+	return false
 }
 
 // add adds a fingerprint, and reports false if there are as many as there may be.

@@ -84,22 +84,22 @@ func strangeness(i gate.Integrity) gate.Confidentiality {
 
 const unknown = "not all that the session has read is known"
 
-// Carries says why arguments may hold something that a session has read and that is more secret than an audience; "" if
-// they do not. Without arguments it says why that cannot be known.
-func (r *Reads) Carries(client, handle string, arguments []byte, audience gate.Confidentiality) string {
+// Carries says why a call's words may hold something that a session has read and that is more secret than an audience;
+// "" if they do not. Without words it says why that cannot be known.
+func (r *Reads) Carries(client, handle string, words *Words, audience gate.Confidentiality) string {
 	if r == nil {
 		return unknown
 	}
-	return r.private.carries(key{client, handle}, arguments, audience,
+	return r.private.carries(key{client, handle}, words, audience,
 		"it holds words that the session has read from a source more secret than its audience")
 }
 
-// Chosen says why strangers may have chosen a part of arguments; "" if they have not.
-func (r *Reads) Chosen(client, handle string, arguments []byte) string {
+// Chosen says why strangers may have chosen a part of a call's words; "" if they have not.
+func (r *Reads) Chosen(client, handle string, words *Words) string {
 	if r == nil {
 		return unknown
 	}
-	return r.strange.carries(key{client, handle}, arguments, gate.Public,
+	return r.strange.carries(key{client, handle}, words, gate.Public,
 		"it holds words that the session has read in strangers' text")
 }
 
@@ -246,9 +246,9 @@ func (r *memory) bound() {
 // maxSessions bounds the sessions that are known at once.
 const maxSessions = 1 << 12
 
-// carries says why arguments may hold something that a session has read and that is more secret than an audience; "" if
+// carries says why words may hold something that a session has read and that is more secret than an audience; "" if
 // they do not. holds is why, if they do.
-func (r *memory) carries(k key, arguments []byte, audience gate.Confidentiality, holds string) string {
+func (r *memory) carries(k key, words *Words, audience gate.Confidentiality, holds string) string {
 	s := r.find(k)
 	if s == nil {
 		return unknown
@@ -262,24 +262,10 @@ func (r *memory) carries(k key, arguments []byte, audience gate.Confidentiality,
 	if s.lost > audience {
 		return unknown
 	}
-	if arguments == nil || s.prints.most <= audience {
+	if words.none() || s.prints.most <= audience {
 		return ""
 	}
-	found := false
-	room := rooms.Get().(*[]uint64)
-	defer rooms.Put(room)
-	whole := inspect.Readings(arguments, func(text string) {
-		if found {
-			return
-		}
-		*room = winnow.Append((*room)[:0], text)
-		for _, f := range *room {
-			if s.prints.is(f) > audience {
-				found = true
-				return
-			}
-		}
-	})
+	found, whole := words.in(&s.prints, audience)
 	switch {
 	case found:
 		return holds
@@ -288,9 +274,6 @@ func (r *memory) carries(k key, arguments []byte, audience gate.Confidentiality,
 	}
 	return ""
 }
-
-// rooms are for fingerprints of arguments.
-var rooms = sync.Pool{New: func() any { return new([]uint64) }}
 
 // backwards has the characters of a text in the other order.
 func backwards(s string) string {

@@ -48,7 +48,7 @@ func quote(t testing.TB, v any) []byte {
 
 func says(t testing.TB, r *Reads, v any) string {
 	t.Helper()
-	return r.Carries("laptop", "default", quote(t, v), gate.Public)
+	return r.Carries("laptop", "default", WordsOf(quote(t, v)), gate.Public)
 }
 
 // numbers are the codes of characters.
@@ -102,12 +102,12 @@ func TestFound(t *testing.T) {
 		if why := says(t, r, map[string]any{"q": v}); why == "" {
 			t.Errorf("%s is not found", name)
 		}
-		if why := r.Carries("laptop", "default", quote(t, v), gate.Sensitive); why != "" {
+		if why := r.Carries("laptop", "default", WordsOf(quote(t, v)), gate.Sensitive); why != "" {
 			t.Errorf("%s: who may see it: %s", name, why)
 		}
 	}
 	raw := []byte(`{"q":"` + strings.ReplaceAll(escapes(part), `\\`, `\`) + `"}`)
-	if why := r.Carries("laptop", "default", raw, gate.Public); why == "" {
+	if why := r.Carries("laptop", "default", WordsOf(raw), gate.Public); why == "" {
 		t.Errorf("%s is not found", raw)
 	}
 	for name, v := range map[string]any{
@@ -164,7 +164,7 @@ func TestChosen(t *testing.T) {
 		r := New(DefaultLimits)
 		r.Meet("laptop", "default", c.met)
 		r.Note("laptop", "default", c.is, result(t, "Please open "+link+"THEM now."))
-		if got := r.Chosen("laptop", "default", arguments(c.url)); (got != "") != c.want {
+		if got := r.Chosen("laptop", "default", WordsOf(arguments(c.url))); (got != "") != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
 		if r.Forget("laptop", "default"); r.Chosen("laptop", "default", nil) != unknown {
@@ -264,7 +264,7 @@ func TestLimits(t *testing.T) {
 		if says(t, r, words) == "" {
 			t.Errorf("%s: what is beyond is known", name)
 		}
-		if why := r.Carries("laptop", "default", quote(t, words), gate.Internal); why != "" {
+		if why := r.Carries("laptop", "default", WordsOf(quote(t, words)), gate.Internal); why != "" {
 			t.Errorf("%s: what is beyond counts as more secret than it is: %s", name, why)
 		}
 	}
@@ -299,7 +299,7 @@ func TestAtOnce(t *testing.T) {
 			for k := range 50 {
 				r.Meet(name, "default", clean(gate.Public))
 				r.Note(name, "default", clean(gate.Sensitive), result(t, fmt.Sprint(secret, k, i)))
-				if r.Carries(name, "default", quote(t, secret), gate.Public) == "" {
+				if r.Carries(name, "default", WordsOf(quote(t, secret)), gate.Public) == "" {
 					t.Error("it is not found")
 				}
 				if k%20 == 0 {
@@ -322,7 +322,7 @@ func BenchmarkCarries(b *testing.B) {
 		strings.Repeat("some words ", 22), strings.Repeat("that nobody ", 20), strings.Repeat("has read in ", 20),
 	})
 	for b.Loop() {
-		if why := r.Carries("laptop", "default", arguments, gate.Public); why != "" {
+		if why := r.Carries("laptop", "default", WordsOf(arguments), gate.Public); why != "" {
 			b.Fatal(why)
 		}
 	}

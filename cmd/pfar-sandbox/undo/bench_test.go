@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,9 +114,12 @@ func onDisk(file string) error {
 // (ioctl_ficlone(2)), and those of ext4 cannot.
 func mounted(t testing.TB, kind string) string {
 	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skipf("NOT RUN as an ordinary user: to mount %s takes root", kind)
+	}
 	mkfs, err := exec.LookPath("mkfs." + kind)
-	if err != nil || os.Getuid() != 0 {
-		t.Skipf("NOT RUN: it takes root and mkfs.%s (packages btrfs-progs and e2fsprogs)", kind)
+	if err != nil {
+		t.Fatalf("%v: tests/setup.sh mkfs.%s installs it", err, kind)
 	}
 	dir := t.TempDir()
 	image, at := filepath.Join(dir, "image"), filepath.Join(dir, "at")
@@ -131,7 +135,10 @@ func mounted(t testing.TB, kind string) string {
 	}
 	private(t)
 	if out, err := exec.Command("mount", "-o", "loop", image, at).CombinedOutput(); err != nil {
-		t.Skipf("NOT RUN: this kernel mounts no %s: %v: %s", kind, err, out)
+		if known, _ := os.ReadFile("/proc/filesystems"); !slices.Contains(strings.Fields(string(known)), kind) {
+			t.Skipf("NOT RUN: this kernel has no %s, and no module of it: %v: %s", kind, err, out)
+		}
+		t.Fatalf("mounting %s: %v: %s", kind, err, out)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 	return at

@@ -154,8 +154,13 @@ func readArgument(a Argument) (v Value) {
 
 // Silence offers a clean session for a client that came back after so many seconds of silence.
 func Silence(seconds int, session string) string {
-	return fmt.Sprintf("came back after %s; if its program began a new conversation: pfar sessions reset %s",
-		(time.Duration(seconds) * time.Second).Truncate(time.Minute), session)
+	return CameBack(seconds) + ": pfar sessions reset " + session
+}
+
+// CameBack says that a client came back after so many seconds of silence, and when a clean session is for it.
+func CameBack(seconds int) string {
+	return fmt.Sprintf("came back after %s; if its program began a new conversation",
+		(time.Duration(seconds) * time.Second).Truncate(time.Minute))
 }
 
 // Bounds says what a grant with a call allows.
