@@ -96,8 +96,8 @@ func (g *Passage) Begun() time.Time { return g.begun }
 // Declared is what the owner said of the server when that was decided.
 func (g *Passage) Declared() []byte { return g.item.Declared }
 
-// OnlyReads reports whether the request changes nothing, by what it was decided by.
-func (g *Passage) OnlyReads() bool { return !g.writes }
+// OnlyReads reports whether a request that has passed changes nothing, by what it was decided by.
+func OnlyReads(g *Passage) bool { return !g.writes }
 
 // Verdict is what was decided about the request; it has passed.
 func (g *Passage) Verdict() gate.Verdict { return g.verdict }

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/reuse"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/policies/gate"
@@ -30,7 +31,7 @@ func (r *Reuse) Keep(value []byte, l gate.Label) {
 // The request has passed the gate and has its record like one that is sent, and its session has the label of the result
 // by then. nil: the request is to be sent.
 func (c *Call) reused(t Target) (*reply.Reply, error) {
-	if c.Step == nil || c.Step.Reuse.Results == nil || t.Kind != gate.Tool || !t.Item.Pure || !c.Pass.OnlyReads() {
+	if c.Step == nil || c.Step.Reuse.Results == nil || t.Kind != gate.Tool || !t.Item.Pure || !enforce.OnlyReads(c.Pass) {
 		return nil, nil
 	}
 	is := &c.Step.Reuse
