@@ -77,11 +77,7 @@ func (p Plans) Fold(ctx context.Context, who Identity, plan Plan) Folded {
 		f.denied = err.Error()
 		return f
 	}
-	session.Label = run.floored(l)
-	session.Sources = p.Sessions.Servers(f.who.Client, f.who.Handle)
-	if session.Sources == nil && session.Label == gate.Start {
-		session.Sources = []gate.Source{}
-	}
+	session.Label = run.floored(l) // and its Sources are not known (Run.sources)
 	f.Before, f.policy = session.Label, policy.Digest
 	steps := make([]fold.Step, len(plan.Steps))
 	for i := range plan.Steps {

@@ -57,6 +57,21 @@ func (r *Run) floored(l gate.Label) gate.Label {
 	return l.Join(r.Floor)
 }
 
+// sources are the servers that what a request is decided by is from, in a session with these; nil: that is not known. Of
+// what a run holds it never is: the run may have read it before a reset, of which the session knows nothing.
+func (r *Run) sources(of []gate.Source) []gate.Source {
+	if r != nil {
+		return nil
+	}
+	return of
+}
+
+// grants reports whether a grant may cover a request for an audience. A grant answers for arguments that repeat nothing
+// of what the session has read. That does not tell of what a run holds and its session has not read since a reset.
+func (r *Run) grants(audience gate.Confidentiality) bool {
+	return r == nil || r.Floor.Known() && r.Floor.Confidentiality <= audience
+}
+
 // clientNow is the digest of what a client is judged by: its profile and its rights.
 func clientNow(who Identity) string {
 	shape := ""

@@ -1,0 +1,37 @@
+package enforce_test
+
+import (
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// TestGrantNotForARun: a grant covers no call of a run that may hold data past the audience. The session does not know
+// after a reset what the run has read before.
+func TestGrantNotForARun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		run  *enforce.Run
+		want bool
+	}{
+		"of no run":                     {nil, true},
+		"a run that holds nothing":      {&enforce.Run{ID: "run1", Step: "s", Floor: gate.Start}, true},
+		"a run that holds private data": {&enforce.Run{ID: "run1", Step: "s", Floor: private}, false},
+		"a run that holds nobody knows": {&enforce.Run{ID: "run1", Step: "s"}, false},
+	} {
+		h := newHeist(t, "balanced")
+		h.reads(private, minutes)
+		it := search(t, "web", "search")
+		if err := h.granted(it, bounds); err != nil {
+			t.Fatal(err)
+		}
+		arguments := quoted("the weather")
+		r := enforce.Request{
+			Method: "tools/call", Arguments: arguments, Params: []byte(`{"arguments":` + string(arguments) + `}`), Run: tt.run,
+		}
+		pass, err := h.Enter(t.Context(), h.who, it, r)
+		if (err == nil) != tt.want || err == nil && !pass.Approved() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
