@@ -30,8 +30,40 @@ type Planned struct {
 	ID    string
 	Item  Item
 	Known []byte   // arguments that the plan itself gives, a JSON object
-	From  []string // names of those that earlier steps give
+	From  []string // names of those that earlier steps may give
 	Next  []int    // places of the steps that may follow
+
+	// Or has the values that the plan gives to arguments that are not certain: those in From have one of them if no step
+	// gives them, and others always.
+	Or map[string][]json.RawMessage
+}
+
+// Whole reports whether Known has all arguments of a call.
+func (s *Planned) Whole() bool { return len(s.From) == 0 && len(s.Or) == 0 }
+
+// text is all that the plan gives to a step, as JSON.
+func (s *Planned) text() []byte {
+	if len(s.Or) == 0 {
+		return s.Known
+	}
+	b, err := json.Marshal([]any{given(s.Known), s.Or})
+	if err != nil {
+		return s.Known
+	}
+	return b
+}
+
+// objects are the objects of arguments that the plan gives to a step: those that are certain, and each other value.
+func (s *Planned) objects() [][]byte {
+	all := [][]byte{s.Known}
+	for name, values := range s.Or {
+		for _, v := range values {
+			if b, err := json.Marshal(map[string]json.RawMessage{name: v}); err == nil {
+				all = append(all, b)
+			}
+		}
+	}
+	return all
 }
 
 // Plan is a plan, its steps in their order; the first is called first.
@@ -103,13 +135,15 @@ func (p Plans) step(policy *gate.Policy, who Identity, s *Planned) fold.Step {
 			Client: who.Client, Server: it.Server, Name: it.Name, Method: toolsCall, Facts: facts.Stained(stained),
 			Pinned: here && it.Pin != "", Schema: it.Fits, Audit: p.Trail.Failed() == nil,
 		},
-		Whole: len(s.From) == 0, Holds: item.holds, Next: s.Next, Foreign: label.Foreign(p.Sessions, it.Server),
+		Whole: s.Whole(), Holds: item.holds, Next: s.Next, Foreign: label.Foreign(p.Sessions, it.Server),
 	}
 	a := &step.Call.Arguments
-	a.Address = item.astray(s.Known)
+	for _, object := range s.objects() {
+		a.Address = cmp.Or(a.Address, item.astray(object))
+	}
 	a.FreeText = it.FreeText == nil || it.FreeText(s.Known)
 	builtin := inspect.Builtin{Vault: p.Vault, Parsed: true}
-	report := builtin.Inspect(inspector.Outbound, s.Known)
+	report := builtin.Inspect(inspector.Outbound, s.text())
 	a.Vault, a.Pattern = report.Vault(), report.Pattern()
 	if item.opens != item.facts && item.mayOpen(s) {
 		opens := tightened(item.opens, who.Rights, it.Server).Stained(stained)
@@ -125,7 +159,7 @@ func (r resolved) mayOpen(s *Planned) bool {
 	known, err := canonicalMembers(s.Known)
 	return err != nil || slices.ContainsFunc(r.addresses, func(name string) bool {
 		_, given := known[name]
-		return given || slices.Contains(s.From, name)
+		return given || slices.Contains(s.From, name) || s.Or[name] != nil
 	})
 }
 
@@ -308,14 +342,17 @@ type told struct {
 	Calls     string          `json:"calls"`
 	Arguments json.RawMessage `json:"arguments"`
 	From      []string        `json:"arguments from earlier steps,omitempty"`
-	Verdict   string          `json:"verdict"`
-	Why       string          `json:"why"`
-	Seen      string          `json:"session has seen at worst"`
-	Audience  string          `json:"who sees its arguments"`
-	Effect    string          `json:"effect"`
-	Gives     string          `json:"gives"`
-	Pin       string          `json:"definition"`
-	Declared  string          `json:"declaration"`
+
+	Or map[string][]json.RawMessage `json:"arguments that are else one of,omitempty"`
+
+	Verdict  string `json:"verdict"`
+	Why      string `json:"why"`
+	Seen     string `json:"session has seen at worst"`
+	Audience string `json:"who sees its arguments"`
+	Effect   string `json:"effect"`
+	Gives    string `json:"gives"`
+	Pin      string `json:"definition"`
+	Declared string `json:"declaration"`
 }
 
 // text is the whole plan as a person is shown it: an object of JSON. An approval is bound to every byte of it.
@@ -335,7 +372,7 @@ func (f *Folded) text() ([]byte, error) {
 		}
 		facts := j.Decision.Facts
 		all.Steps = append(all.Steps, told{
-			Step: s.ID, Calls: s.Item.Server + "." + s.Item.Name, Arguments: given(s.Known), From: s.From,
+			Step: s.ID, Calls: s.Item.Server + "." + s.Item.Name, Arguments: given(s.Known), From: s.From, Or: s.Or,
 			Verdict: gate.Outcome{Verdict: j.Decision.Verdict, Once: j.Decision.Once}.String(), Why: j.Decision.Reason,
 			Seen: j.Before.String(), Audience: facts.Audience.String() + " (" + facts.From.Audience + ")",
 			Effect: facts.Effect.String() + " (" + facts.From.Effect + ")", Gives: facts.Output.String(),
@@ -362,13 +399,14 @@ func (f *Folded) shown() map[string]fold.Shown {
 			continue
 		}
 		arguments, err := canonicalMembers(s.Known)
-		if err != nil {
+		or, wrong := canonicalValues(s.Or)
+		if err != nil || wrong != nil {
 			continue
 		}
 		all[s.ID] = fold.Shown{
 			Verdict: j.Decision.Verdict, Once: j.Decision.Once, Before: j.Before, Facts: j.Decision.Facts,
 			Server: s.Item.Server, Name: s.Item.Name, Pin: cmp.Or(s.Item.Pin, notPinned), Declared: s.Item.declaredNow(),
-			Policy: f.policy, Client: clientNow(f.who), Arguments: arguments, From: s.From,
+			Policy: f.policy, Client: clientNow(f.who), Arguments: arguments, From: s.From, Or: or,
 		}
 	}
 	return all

@@ -98,3 +98,18 @@ func canonicalMembers(object []byte) (map[string]json.RawMessage, error) {
 	}
 	return all, nil
 }
+
+// canonicalValues are values, each in canonical form.
+func canonicalValues(of map[string][]json.RawMessage) (map[string][]json.RawMessage, error) {
+	all := make(map[string][]json.RawMessage, len(of))
+	for name, values := range of {
+		for _, v := range values {
+			value, err := jsonrpc.Canonical(nil, v)
+			if err != nil {
+				return nil, err
+			}
+			all[name] = append(all[name], value)
+		}
+	}
+	return all, nil
+}

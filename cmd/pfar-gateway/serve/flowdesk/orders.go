@@ -240,7 +240,7 @@ func stepsOf(p *flow.Plan, f *enforce.Folded) []flows.Judged {
 			continue
 		}
 		list = append(list, flows.Judged{
-			Step: s.ID, Node: p.Steps[i].Node.ID, Arguments: s.Known, From: slices.Clone(s.From),
+			Step: s.ID, Node: p.Steps[i].Node.ID, Arguments: s.Known, From: slices.Clone(s.From), Or: s.Or,
 			Verdict: j.Decision.Verdict, Reason: j.Decision.Reason, Label: j.Before, Facts: j.Decision.Facts,
 		})
 	}
