@@ -178,7 +178,7 @@ func (p Plans) deny(f Folded) string {
 		switch vain := f.Steps[i].Item.Vain; {
 		case !j.Reached():
 		case j.Decision.Verdict == gate.Deny && j.Decision.Rule == gate.VaultRule:
-			return "the step " + f.Steps[i].ID + " was denied; the person who runs pfar sees why"
+			return "it was denied; the person who runs pfar sees why" // nor which step: the client may be guessing
 		case j.Decision.Verdict == gate.Deny:
 			return "the step " + f.Steps[i].ID + " would be denied: " + lower(j.Decision.Reason)
 		case j.Decision.Verdict == gate.Ask && vain != nil:
@@ -187,6 +187,11 @@ func (p Plans) deny(f Folded) string {
 	}
 	return ""
 }
+
+// Guessed reports whether a step was denied for a secret of the vault in it. The client hears of no step then.
+func (f *Folded) Guessed() bool { return slices.ContainsFunc(f.Judged, guess) }
+
+func guess(j fold.Judged) bool { return j.Reached() && j.Decision.Rule == gate.VaultRule }
 
 // Denied says why the plan may not begin; "": it may.
 func (f *Folded) Denied() string { return f.denied }
@@ -255,8 +260,8 @@ func (p Plans) Refuse(f *Folded) *Refused {
 	if err := p.record(f, call); err != nil {
 		return refused(call, "the record of the plan could not be written")
 	}
-	for _, j := range f.Judged {
-		p.guessed(f.who, &weighed{decision: j.Decision}, call)
+	if i := slices.IndexFunc(f.Judged, guess); i >= 0 { // one guess, however many steps it is in
+		p.guessed(f.who, &weighed{decision: f.Judged[i].Decision}, call)
 	}
 	return refused(call, f.denied)
 }
@@ -429,12 +434,25 @@ func (p Plans) Secret(ctx context.Context, who Identity, flow string, text []byt
 	if name == "" {
 		return nil
 	}
-	w := weighed{decision: gate.Decision{
-		Rule: gate.VaultRule, Reason: "The flow holds the value of the secret " + name + ".", Profile: who.Profile,
-	}}
+	return p.caught(who, flow, "", "The flow holds the value of the secret "+name+".", text)
+}
+
+// Held denies what came of a run, if it must not be written to the disk: it holds a secret of the vault, and counts as
+// a guess. why says what holds it, for the record. The error says nothing of it.
+func (p Plans) Held(who Identity, flow, run, why string) error {
+	if p.Vault == nil || !p.Vault.Known() {
+		return refused(audit.NewID(), "it is not known yet which secrets there are")
+	}
+	return p.caught(who, flow, run, why, []byte("{}"))
+}
+
+// caught records a guess and counts it.
+func (p Plans) caught(who Identity, flow, run, why string, text []byte) error {
+	call := audit.NewID()
+	w := weighed{decision: gate.Decision{Rule: gate.VaultRule, Reason: why, Profile: who.Profile}}
 	err := p.Trail.Open(&audit.Record{
 		ID: call, Client: who.Client, Session: who.Handle, Server: access.Own, Tool: p.said("flow:" + cmp.Or(flow, "line")),
-		Method: runMethod, Arguments: p.kept(who.Profile, text), Decision: &w.decision, Outcome: "denied",
+		Method: runMethod, Arguments: p.kept(who.Profile, text), Decision: &w.decision, Subject: run, Outcome: "denied",
 		Reason: w.decision.Reason,
 	})
 	if err != nil {

@@ -158,22 +158,21 @@ func (x *exchange) flow() {
 		return
 	}
 	who := x.identity()
-	sent, err := json.Marshal(struct {
+	if !x.secretless(who, struct {
+		Name  string   `json:"name"`
 		Text  string   `json:"text"`
 		Flags []string `json:"flags"`
 		Input *string  `json:"input"`
-	}{o.Text, o.Flags, o.Input})
-	if err == nil {
-		err = x.plans().Secret(x.r.Context(), who, o.Name, sent)
-	}
-	if err != nil {
-		x.refuse(err)
+	}{o.Name, o.Text, o.Flags, o.Input}) {
 		return
 	}
 	nodes := x.catalogue(&x.caller)
 	f, problems := form.Read(form.Source{
 		Name: o.Name, Form: o.Form, Text: o.Text, Flags: o.Flags, Input: o.Input,
 	}, nodes)
+	if !x.secretless(who, f) { // quotes and escapes are gone
+		return
+	}
 	if !named(f.Name) { // a file may name itself
 		problems = append(problems, flow.Problem{Text: "the name that the flow gives itself is none", Advice: nameAdvice})
 	}
@@ -196,6 +195,18 @@ func (x *exchange) flow() {
 	x.judge(plan, who, a)
 }
 
+// secretless reports whether a part of an order holds no secret of the vault. Else the order is refused.
+func (x *exchange) secretless(who enforce.Identity, part any) bool {
+	text, err := json.Marshal(part)
+	if err == nil {
+		err = x.plans().Secret(x.r.Context(), who, x.order.Name, text)
+	}
+	if err != nil {
+		x.refuse(err)
+	}
+	return err == nil
+}
+
 // judge has the gate judge a plan, and begins the run of one that may begin.
 func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) {
 	floor, err := x.calls.Gate.Sessions.Label(who.Client, who.Handle)
@@ -210,10 +221,12 @@ func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) 
 		return
 	}
 	folded := x.plans().Fold(x.r.Context(), who, judged)
-	a.Steps = stepsOf(plan, &folded)
+	if !folded.Guessed() {
+		a.Steps = stepsOf(plan, &folded)
+	}
 	if why := folded.Denied(); why != "" {
 		a.Problems = []flow.Problem{{Text: "the flow cannot run: " + why}}
-		if x.order.Verb == flows.Run { // it is recorded, as a run that did not begin
+		if x.order.Verb == flows.Run || folded.Guessed() { // it is recorded, as a run that did not begin
 			a.Problems[0].Advice = "pfar explain " + x.plans().Refuse(&folded).Call
 		}
 	}
@@ -224,6 +237,9 @@ func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) 
 	id, err := x.runner.Begin(runs.New{
 		Client: who.Client, Session: who.Handle, Plan: plan, Store: plan.Flow.Store, Label: floor,
 	})
+	if errors.Is(err, runs.ErrHeld) {
+		err = x.plans().Held(who, plan.Flow.Name, "", "The plan of the flow holds the value of a secret.")
+	}
 	if err != nil {
 		x.refuse(err)
 		return
