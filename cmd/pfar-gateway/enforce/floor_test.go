@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
@@ -33,5 +34,22 @@ func TestGrantNotForARun(t *testing.T) {
 		if (err == nil) != tt.want || err == nil && !pass.Approved() {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestPlanTooLongToShow: nobody is asked about a plan that is too long to be read, and one that needs nobody may begin.
+func TestPlanTooLongToShow(t *testing.T) {
+	b := newFlowBench(t, t.TempDir())
+	plans := enforce.Plans{Point: b.Point}
+	plan := searchAndPost(t)
+	plan.Steps[0].Known = []byte(`{"query":"` + strings.Repeat("x", 64<<10) + `"}`)
+	_, _, err := plans.Decide(t.Context(), b.who, plan)
+	if err == nil || !strings.Contains(err.Error(), "of at most 65536") || len(b.Approvals.List()) != 0 {
+		t.Errorf("%v", err)
+	}
+	plan.Steps = plan.Steps[:1]
+	plan.Steps[0].Next = nil
+	if f := plans.Fold(t.Context(), b.who, plan); f.Denied() != "" || f.Asks() {
+		t.Errorf("%s", f.Denied())
 	}
 }

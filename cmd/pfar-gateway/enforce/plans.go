@@ -117,8 +117,15 @@ func (p Plans) Fold(ctx context.Context, who Identity, plan Plan) Folded {
 	}
 	f.Judged = fold.Steps(policy, session, steps)
 	f.denied = p.deny(f)
+	if text, err := f.text(); f.Asks() && (err != nil || len(text) > maxShown) {
+		f.denied = fmt.Sprintf("a person would be asked with %d bytes, of at most %d: use shorter values, or fewer steps",
+			len(text), maxShown)
+	}
 	return f
 }
+
+// maxShown bounds what a person is asked about a plan, in bytes: more can nobody read, and it waits for days.
+const maxShown = 64 << 10
 
 // step is a step as the fold wants it.
 func (p Plans) step(policy *gate.Policy, who Identity, s *Planned) fold.Step {
