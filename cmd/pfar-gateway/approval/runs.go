@@ -70,7 +70,8 @@ func fullOfRuns(s *Store, r *Request, size, all, ofClient int) refusal {
 	case all >= most.Open, s.bytes[1]+size > most.Bytes:
 		return refusal{why: fmt.Sprintf("too many runs wait for an approval already (%d)", all)}
 	case bytesOfRuns(s, r.Client)+size > most.Bytes/shares:
-		return refusal{why: fmt.Sprintf("what the runs of this client ask would have more than %d bytes", most.Bytes/shares)}
+		const text = "what the runs of this client ask would have more than %d bytes"
+		return refusal{why: fmt.Sprintf(text, most.Bytes/shares)}
 	}
 	return refusal{}
 }

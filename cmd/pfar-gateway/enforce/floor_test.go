@@ -27,9 +27,8 @@ func TestGrantNotForARun(t *testing.T) {
 			t.Fatal(err)
 		}
 		arguments := quoted("the weather")
-		r := enforce.Request{
-			Method: "tools/call", Arguments: arguments, Params: []byte(`{"arguments":` + string(arguments) + `}`), Run: tt.run,
-		}
+		params := []byte(`{"arguments":` + string(arguments) + `}`)
+		r := enforce.Request{Method: "tools/call", Arguments: arguments, Params: params, Run: tt.run}
 		pass, err := h.Enter(t.Context(), h.who, it, r)
 		if (err == nil) != tt.want || err == nil && !pass.Approved() {
 			t.Errorf("%s: %v", name, err)

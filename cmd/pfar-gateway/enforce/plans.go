@@ -118,8 +118,8 @@ func (p Plans) Fold(ctx context.Context, who Identity, plan Plan) Folded {
 	f.Judged = fold.Steps(policy, session, steps)
 	f.denied = p.deny(f)
 	if text, err := f.text(); f.Asks() && (err != nil || len(text) > maxShown) {
-		f.denied = fmt.Sprintf("a person would be asked with %d bytes, of at most %d: use shorter values, or fewer steps",
-			len(text), maxShown)
+		const long = "a person would be asked with %d bytes, of at most %d: use shorter values, or fewer steps"
+		f.denied = fmt.Sprintf(long, len(text), maxShown)
 	}
 	return f
 }
