@@ -33,8 +33,8 @@ type Planned struct {
 	From  []string // names of those that earlier steps may give
 	Next  []int    // places of the steps that may follow
 
-	// Or has the values that the plan gives to arguments that are not certain: those in From have one of them if no step
-	// gives them, and others always.
+	// Or has the values that the plan gives to arguments that are not certain. Those in From have one of them if no step
+	// gives them; others always have one.
 	Or map[string][]json.RawMessage
 }
 

@@ -57,8 +57,8 @@ func (r *Run) floored(l gate.Label) gate.Label {
 	return l.Join(r.Floor)
 }
 
-// sources are the servers that what a request is decided by is from, in a session with these; nil: that is not known. Of
-// what a run holds it never is: the run may have read it before a reset, of which the session knows nothing.
+// sources are the servers whose data a request may carry, in a session with these; nil: they are not known. Those of a
+// run never are: it may have read data before a reset, and the session knows nothing of that.
 func (r *Run) sources(of []gate.Source) []gate.Source {
 	if r != nil {
 		return nil

@@ -133,8 +133,8 @@ func (m *move) call(r *Runner, c Call) (result Result, err error) {
 	return r.caller.Call(m.ctx, c)
 }
 
-// heldWords are why a run fails whose result Parts.Clean keeps from the disk. They do not say what is wrong with it: the
-// client may be guessing.
+// heldWords are why a run fails whose result Parts.Clean keeps from the disk. They do not say what is wrong with the
+// result: the client may be guessing.
 const heldWords = "its result must not be kept; the person who runs pfar sees why"
 
 // settle writes what a call has made of a run. It returns false if the run does not go on: it was cancelled meanwhile,

@@ -15,13 +15,14 @@ import (
 func TestGuessesCount(t *testing.T) {
 	const line = `web.search --says hun''ter2`
 	for name, o := range map[string]flows.Order{
-		"the name":          {Verb: flows.Run, Form: "line", Name: "hunter2", Text: "log --message x"},
-		"quoted, to check":  {Verb: flows.Check, Form: "line", Text: line},
-		"quoted, to plan":   {Verb: flows.Show, Form: "line", Text: line},
-		"quoted, to run":    {Verb: flows.Run, Form: "line", Text: line},
-		"beside a mistake":  {Verb: flows.Check, Form: "line", Text: line + ` + none.such`},
-		"in many steps":     {Verb: flows.Show, Form: "line", Text: line + ` + ` + line + ` + ` + line},
-		"an id, in escapes": {Verb: flows.Run, Form: "json", Text: `{"nodes":[{"id":"h\u0075nter2","node":"backoff"}]}`},
+		"the name":         {Verb: flows.Run, Form: "line", Name: "hunter2", Text: "log --message x"},
+		"quoted, to check": {Verb: flows.Check, Form: "line", Text: line},
+		"quoted, to plan":  {Verb: flows.Show, Form: "line", Text: line},
+		"quoted, to run":   {Verb: flows.Run, Form: "line", Text: line},
+		"beside a mistake": {Verb: flows.Check, Form: "line", Text: line + ` + none.such`},
+		"in many steps":    {Verb: flows.Show, Form: "line", Text: line + ` + ` + line + ` + ` + line},
+		"an id, in escapes": {
+			Verb: flows.Run, Form: "json", Text: `{"nodes":[{"id":"h\u0075nter2","node":"backoff"}]}`},
 		"a name in the store": {
 			Verb: flows.Run, Form: "json", Text: `{"nodes":[{"id":"a","node":"backoff"}],"store":{"h\u0075nter2":1}}`},
 	} {

@@ -23,7 +23,8 @@ func TestNothingHidden(t *testing.T) {
 			`slack.post {"says":"HIDDEN-TEXT","to":"HIDDEN-CHANNEL"}`,
 		},
 		"written before, on one path": {
-			head + text + `,{"id":"b","node":"slack.post","params":{"to":"HIDDEN-CHANNEL"},"inputs":{"says":"HIDDEN-TEXT"}}],
+			head + text + `,{"id":"b","node":"slack.post","params":{"to":"HIDDEN-CHANNEL"},
+				"inputs":{"says":"HIDDEN-TEXT"}}],
 				"edges":[{"from":"a","to":"b"},{"from":"a","to":"c","action":"resource_missing"},{"from":"c","to":"b"}],
 				"mappings":{"a":{"input_mappings":{"says":"q"}},"b":{"input_mappings":{"to":"later"}},
 				"c":{"output_mappings":{"template":"later"}}}}`,
