@@ -15,7 +15,8 @@ func TestNothingHidden(t *testing.T) {
 	const send = `{"id":"b","node":"slack.post","params":{"to":"HIDDEN-CHANNEL"}}`
 	const text = `{"id":"c","node":"template","params":{"template":"x"}}`
 	const tail = `"mappings":{"a":{"output_mappings":{"search":"found"},"input_mappings":{"says":"q"}},
-		"b":{"input_mappings":{"says":"body","to":"later"}},"c":{"output_mappings":{"text":"body","template":"later"}}},
+		"b":{"input_mappings":{"says":"body","to":"later"}},
+		"c":{"output_mappings":{"text":"body","template":"later"}}},
 		"store":{"body":"HIDDEN-TEXT"}}`
 	for name, tt := range map[string]struct{ flow, known, or, called string }{
 		"written later": {
