@@ -39,13 +39,28 @@ func (v flowPrinter) printPlan(a flows.Answer) {
 			b.line("  | ", escape(name+" = "+string(members[name]), oneLine))
 		}
 		for _, name := range s.From {
-			b.line("  | ", escape(name+" from an earlier step", oneLine))
+			b.line("  | ", escape(name+" from an earlier step"+orValues(", or ", s.Or[name]), oneLine))
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.Or)) {
+			if !slices.Contains(s.From, name) {
+				b.line("  | ", escape(name+orValues(" = ", s.Or[name]), oneLine))
+			}
 		}
 	}
 	if a.Digest != "" {
 		b.line("", "plan "+escape(a.Digest[:min(len(a.Digest), exactly)], oneLine))
 	}
 	io.WriteString(v.stdout, b.trimmed())
+}
+
+// orValues are the values that the flow gives to an argument that is not certain.
+func orValues(before string, values []json.RawMessage) string {
+	text := ""
+	for _, v := range values {
+		text += before + string(v)
+		before = ", or "
+	}
+	return text
 }
 
 // nodeShown is a node where its step is shown beside it: a mark where both have one name.

@@ -88,11 +88,15 @@ type Judged struct {
 	Step      string          `json:"step"`
 	Node      string          `json:"node"`
 	Arguments json.RawMessage `json:"arguments,omitempty"` // what is known of them
-	From      []string        `json:"from,omitempty"`      // names of arguments that earlier steps give
+	From      []string        `json:"from,omitempty"`      // names of arguments that earlier steps may give
 	Verdict   gate.Verdict    `json:"verdict"`
 	Reason    string          `json:"reason"`
 	Label     gate.Label      `json:"label"` // of the session before the call, at worst
 	Facts     gate.Facts      `json:"facts"`
+
+	// Or has the values that the flow gives to arguments that are not certain: those in From have one of them if no step
+	// gives them, and others always.
+	Or map[string][]json.RawMessage `json:"or,omitempty"`
 }
 
 // State is that of a run. The zero value is none.

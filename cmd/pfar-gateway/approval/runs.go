@@ -69,6 +69,22 @@ func fullOfRuns(s *Store, r *Request, size, all, ofClient int) refusal {
 		return refusal{why: fmt.Sprintf("too many runs of this client wait for an approval already (%d)", ofClient)}
 	case all >= most.Open, s.bytes[1]+size > most.Bytes:
 		return refusal{why: fmt.Sprintf("too many runs wait for an approval already (%d)", all)}
+	case bytesOfRuns(s, r.Client)+size > most.Bytes/shares:
+		const text = "what the runs of this client ask would have more than %d bytes"
+		return refusal{why: fmt.Sprintf(text, most.Bytes/shares)}
 	}
 	return refusal{}
+}
+
+// shares is how many clients' runs can ask as much as one client's may, in bytes.
+const shares = 4
+
+// bytesOfRuns is what the runs of a client ask that wait.
+func bytesOfRuns(s *Store, client string) (n int) {
+	for _, e := range s.byID {
+		if e.open() && kept(&e.Request) == 1 && e.Client == client {
+			n += len(e.canonical)
+		}
+	}
+	return n
 }

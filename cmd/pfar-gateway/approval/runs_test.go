@@ -142,6 +142,17 @@ func TestRunsCrowdNobodyOut(t *testing.T) {
 	}
 	b.limits.Runs = RunLimits{Life: time.Hour, Open: 100, OfOne: 100, Bytes: b.bytes[1] + 3}
 	refused(other(5, "third"), "too many runs wait")
+	b.limits.Runs.Bytes = 1 << 20
+	large := other(6, "third")
+	large.Arguments = []byte(`{"x":"` + strings.Repeat("x", 200<<10) + `"}`)
+	b.run(t, large)
+	large = other(7, "third")
+	large.Arguments = []byte(`{"y":"` + strings.Repeat("x", 200<<10) + `"}`)
+	refused(large, "the runs of this client ask would have more than 262144 bytes")
+	large.Client = "phone"
+	if o := b.run(t, large); o.State != Pending {
+		t.Errorf("another client has no share: %+v", o)
+	}
 	if b.bytes[0] == 0 || b.bytes[1] == 0 {
 		t.Errorf("%v bytes", b.bytes)
 	}

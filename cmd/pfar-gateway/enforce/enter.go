@@ -229,15 +229,16 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	if err == nil {
 		p.Reads.Meet(who.Client, who.Handle, w.session.Label)
 	}
+	sources := r.Run.sources(p.Sessions.Servers(who.Client, who.Handle))
 	if err == nil && w.policy != nil && len(w.policy.Flows) > 0 {
-		w.session.Sources = p.Sessions.Servers(who.Client, who.Handle)
+		w.session.Sources = sources
 	}
 	w.session.Label = r.Run.floored(w.session.Label)
 	item := p.facts.now(w.policy, it)
 	if it.Declared != nil { // else nothing is said, or the server is not up
 		p.Sessions.Holds(it.Server, item.holds)
 	}
-	said := item.told(it.Server, r.Arguments, w.session.Label, p.Sessions.Servers(who.Client, who.Handle), func() bool {
+	said := item.told(it.Server, r.Arguments, w.session.Label, sources, func() bool {
 		return p.Reads.Carries(who.Client, who.Handle, r.said(), item.opens.Audience) != "" ||
 			p.Reads.Chosen(who.Client, who.Handle, r.said()) != ""
 	})
@@ -305,7 +306,7 @@ func (p *Point) open(pass *Passage, w *weighed, r *Request, after gate.Label, fo
 // granted reports whether a grant covers a call that the gate asks about. A grant answers for the person alone:
 // inspectors have looked at the call, and all were content. The call is counted by then.
 func granted(p *Point, pass *Passage, w *weighed, r *Request, found []audit.Finding) bool {
-	if r.Answer || w.report.Outcome != inspect.Clean || !p.Grants.Any() {
+	if r.Answer || w.report.Outcome != inspect.Clean || !p.Grants.Any() || !r.Run.grants(w.call.Facts.Audience) {
 		return false
 	}
 	q := p.request(pass, w, r, found)

@@ -30,8 +30,40 @@ type Planned struct {
 	ID    string
 	Item  Item
 	Known []byte   // arguments that the plan itself gives, a JSON object
-	From  []string // names of those that earlier steps give
+	From  []string // names of those that earlier steps may give
 	Next  []int    // places of the steps that may follow
+
+	// Or has the values that the plan gives to arguments that are not certain. Those in From have one of them if no step
+	// gives them; others always have one.
+	Or map[string][]json.RawMessage
+}
+
+// Whole reports whether Known has all arguments of a call.
+func (s *Planned) Whole() bool { return len(s.From) == 0 && len(s.Or) == 0 }
+
+// text is all that the plan gives to a step, as JSON.
+func (s *Planned) text() []byte {
+	if len(s.Or) == 0 {
+		return s.Known
+	}
+	b, err := json.Marshal([]any{given(s.Known), s.Or})
+	if err != nil {
+		return s.Known
+	}
+	return b
+}
+
+// objects are the objects of arguments that the plan gives to a step: those that are certain, and each other value.
+func (s *Planned) objects() [][]byte {
+	all := [][]byte{s.Known}
+	for name, values := range s.Or {
+		for _, v := range values {
+			if b, err := json.Marshal(map[string]json.RawMessage{name: v}); err == nil {
+				all = append(all, b)
+			}
+		}
+	}
+	return all
 }
 
 // Plan is a plan, its steps in their order; the first is called first.
@@ -77,11 +109,7 @@ func (p Plans) Fold(ctx context.Context, who Identity, plan Plan) Folded {
 		f.denied = err.Error()
 		return f
 	}
-	session.Label = run.floored(l)
-	session.Sources = p.Sessions.Servers(f.who.Client, f.who.Handle)
-	if session.Sources == nil && session.Label == gate.Start {
-		session.Sources = []gate.Source{}
-	}
+	session.Label = run.floored(l) // and its Sources are not known (Run.sources)
 	f.Before, f.policy = session.Label, policy.Digest
 	steps := make([]fold.Step, len(plan.Steps))
 	for i := range plan.Steps {
@@ -89,8 +117,15 @@ func (p Plans) Fold(ctx context.Context, who Identity, plan Plan) Folded {
 	}
 	f.Judged = fold.Steps(policy, session, steps)
 	f.denied = p.deny(f)
+	if text, err := f.text(); f.Asks() && (err != nil || len(text) > maxShown) {
+		const long = "a person would be asked with %d bytes, of at most %d: use shorter values, or fewer steps"
+		f.denied = fmt.Sprintf(long, len(text), maxShown)
+	}
 	return f
 }
+
+// maxShown bounds what a person is asked about a plan, in bytes: more can nobody read, and it waits for days.
+const maxShown = 64 << 10
 
 // step is a step as the fold wants it.
 func (p Plans) step(policy *gate.Policy, who Identity, s *Planned) fold.Step {
@@ -107,13 +142,15 @@ func (p Plans) step(policy *gate.Policy, who Identity, s *Planned) fold.Step {
 			Client: who.Client, Server: it.Server, Name: it.Name, Method: toolsCall, Facts: facts.Stained(stained),
 			Pinned: here && it.Pin != "", Schema: it.Fits, Audit: p.Trail.Failed() == nil,
 		},
-		Whole: len(s.From) == 0, Holds: item.holds, Next: s.Next, Foreign: label.Foreign(p.Sessions, it.Server),
+		Whole: s.Whole(), Holds: item.holds, Next: s.Next, Foreign: label.Foreign(p.Sessions, it.Server),
 	}
 	a := &step.Call.Arguments
-	a.Address = item.astray(s.Known)
+	for _, object := range s.objects() {
+		a.Address = cmp.Or(a.Address, item.astray(object))
+	}
 	a.FreeText = it.FreeText == nil || it.FreeText(s.Known)
 	builtin := inspect.Builtin{Vault: p.Vault, Parsed: true}
-	report := builtin.Inspect(inspector.Outbound, s.Known)
+	report := builtin.Inspect(inspector.Outbound, s.text())
 	a.Vault, a.Pattern = report.Vault(), report.Pattern()
 	if item.opens != item.facts && item.mayOpen(s) {
 		opens := tightened(item.opens, who.Rights, it.Server).Stained(stained)
@@ -129,7 +166,7 @@ func (r resolved) mayOpen(s *Planned) bool {
 	known, err := canonicalMembers(s.Known)
 	return err != nil || slices.ContainsFunc(r.addresses, func(name string) bool {
 		_, given := known[name]
-		return given || slices.Contains(s.From, name)
+		return given || slices.Contains(s.From, name) || s.Or[name] != nil
 	})
 }
 
@@ -148,7 +185,7 @@ func (p Plans) deny(f Folded) string {
 		switch vain := f.Steps[i].Item.Vain; {
 		case !j.Reached():
 		case j.Decision.Verdict == gate.Deny && j.Decision.Rule == gate.VaultRule:
-			return "the step " + f.Steps[i].ID + " was denied; the person who runs pfar sees why"
+			return "it was denied; the person who runs pfar sees why" // nor which step: the client may be guessing
 		case j.Decision.Verdict == gate.Deny:
 			return "the step " + f.Steps[i].ID + " would be denied: " + lower(j.Decision.Reason)
 		case j.Decision.Verdict == gate.Ask && vain != nil:
@@ -157,6 +194,11 @@ func (p Plans) deny(f Folded) string {
 	}
 	return ""
 }
+
+// Guessed reports whether a step was denied for a secret of the vault in it. The client hears of no step then.
+func (f *Folded) Guessed() bool { return slices.ContainsFunc(f.Judged, guess) }
+
+func guess(j fold.Judged) bool { return j.Reached() && j.Decision.Rule == gate.VaultRule }
 
 // Denied says why the plan may not begin; "": it may.
 func (f *Folded) Denied() string { return f.denied }
@@ -225,8 +267,8 @@ func (p Plans) Refuse(f *Folded) *Refused {
 	if err := p.record(f, call); err != nil {
 		return refused(call, "the record of the plan could not be written")
 	}
-	for _, j := range f.Judged {
-		p.guessed(f.who, &weighed{decision: j.Decision}, call)
+	if i := slices.IndexFunc(f.Judged, guess); i >= 0 { // one guess, however many steps it is in
+		p.guessed(f.who, &weighed{decision: f.Judged[i].Decision}, call)
 	}
 	return refused(call, f.denied)
 }
@@ -312,14 +354,17 @@ type told struct {
 	Calls     string          `json:"calls"`
 	Arguments json.RawMessage `json:"arguments"`
 	From      []string        `json:"arguments from earlier steps,omitempty"`
-	Verdict   string          `json:"verdict"`
-	Why       string          `json:"why"`
-	Seen      string          `json:"session has seen at worst"`
-	Audience  string          `json:"who sees its arguments"`
-	Effect    string          `json:"effect"`
-	Gives     string          `json:"gives"`
-	Pin       string          `json:"definition"`
-	Declared  string          `json:"declaration"`
+
+	Or map[string][]json.RawMessage `json:"arguments that are else one of,omitempty"`
+
+	Verdict  string `json:"verdict"`
+	Why      string `json:"why"`
+	Seen     string `json:"session has seen at worst"`
+	Audience string `json:"who sees its arguments"`
+	Effect   string `json:"effect"`
+	Gives    string `json:"gives"`
+	Pin      string `json:"definition"`
+	Declared string `json:"declaration"`
 }
 
 // text is the whole plan as a person is shown it: an object of JSON. An approval is bound to every byte of it.
@@ -339,7 +384,7 @@ func (f *Folded) text() ([]byte, error) {
 		}
 		facts := j.Decision.Facts
 		all.Steps = append(all.Steps, told{
-			Step: s.ID, Calls: s.Item.Server + "." + s.Item.Name, Arguments: given(s.Known), From: s.From,
+			Step: s.ID, Calls: s.Item.Server + "." + s.Item.Name, Arguments: given(s.Known), From: s.From, Or: s.Or,
 			Verdict: gate.Outcome{Verdict: j.Decision.Verdict, Once: j.Decision.Once}.String(), Why: j.Decision.Reason,
 			Seen: j.Before.String(), Audience: facts.Audience.String() + " (" + facts.From.Audience + ")",
 			Effect: facts.Effect.String() + " (" + facts.From.Effect + ")", Gives: facts.Output.String(),
@@ -366,13 +411,14 @@ func (f *Folded) shown() map[string]fold.Shown {
 			continue
 		}
 		arguments, err := canonicalMembers(s.Known)
-		if err != nil {
+		or, wrong := canonicalValues(s.Or)
+		if err != nil || wrong != nil {
 			continue
 		}
 		all[s.ID] = fold.Shown{
 			Verdict: j.Decision.Verdict, Once: j.Decision.Once, Before: j.Before, Facts: j.Decision.Facts,
 			Server: s.Item.Server, Name: s.Item.Name, Pin: cmp.Or(s.Item.Pin, notPinned), Declared: s.Item.declaredNow(),
-			Policy: f.policy, Client: clientNow(f.who), Arguments: arguments, From: s.From,
+			Policy: f.policy, Client: clientNow(f.who), Arguments: arguments, From: s.From, Or: or,
 		}
 	}
 	return all
@@ -395,12 +441,25 @@ func (p Plans) Secret(ctx context.Context, who Identity, flow string, text []byt
 	if name == "" {
 		return nil
 	}
-	w := weighed{decision: gate.Decision{
-		Rule: gate.VaultRule, Reason: "The flow holds the value of the secret " + name + ".", Profile: who.Profile,
-	}}
+	return p.caught(who, flow, "", "The flow holds the value of the secret "+name+".", text)
+}
+
+// Held denies what came of a run, if it must not be written to the disk: it holds a secret of the vault, and counts as
+// a guess. why says what holds it, for the record. The error says nothing of it.
+func (p Plans) Held(who Identity, flow, run, why string) error {
+	if p.Vault == nil || !p.Vault.Known() {
+		return refused(audit.NewID(), "it is not known yet which secrets there are")
+	}
+	return p.caught(who, flow, run, why, []byte("{}"))
+}
+
+// caught records a guess and counts it.
+func (p Plans) caught(who Identity, flow, run, why string, text []byte) error {
+	call := audit.NewID()
+	w := weighed{decision: gate.Decision{Rule: gate.VaultRule, Reason: why, Profile: who.Profile}}
 	err := p.Trail.Open(&audit.Record{
 		ID: call, Client: who.Client, Session: who.Handle, Server: access.Own, Tool: p.said("flow:" + cmp.Or(flow, "line")),
-		Method: runMethod, Arguments: p.kept(who.Profile, text), Decision: &w.decision, Outcome: "denied",
+		Method: runMethod, Arguments: p.kept(who.Profile, text), Decision: &w.decision, Subject: run, Outcome: "denied",
 		Reason: w.decision.Reason,
 	})
 	if err != nil {

@@ -191,7 +191,7 @@ func TestPlanThatIsDenied(t *testing.T) {
 		}, "in vain: its token lacks"},
 		"a secret of the vault": {func(_ *flowBench, p *enforce.Plan) {
 			p.Steps[1].Known = []byte(`{"channel":"hunter2"}`)
-		}, "the step post was denied; the person who runs pfar sees why"},
+		}, "it was denied; the person who runs pfar sees why"},
 	} {
 		b := newFlowBench(t, t.TempDir())
 		b.Vault = hunter{}

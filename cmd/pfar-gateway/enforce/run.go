@@ -57,6 +57,21 @@ func (r *Run) floored(l gate.Label) gate.Label {
 	return l.Join(r.Floor)
 }
 
+// sources are the servers whose data a request may carry, in a session with these; nil: they are not known. Those of a
+// run never are: it may have read data before a reset, and the session knows nothing of that.
+func (r *Run) sources(of []gate.Source) []gate.Source {
+	if r != nil {
+		return nil
+	}
+	return of
+}
+
+// grants reports whether a grant may cover a request for an audience. A grant answers for arguments that repeat nothing
+// of what the session has read. That does not tell of what a run holds and its session has not read since a reset.
+func (r *Run) grants(audience gate.Confidentiality) bool {
+	return r == nil || r.Floor.Known() && r.Floor.Confidentiality <= audience
+}
+
 // clientNow is the digest of what a client is judged by: its profile and its rights.
 func clientNow(who Identity) string {
 	shape := ""
@@ -80,6 +95,21 @@ func canonicalMembers(object []byte) (map[string]json.RawMessage, error) {
 			return nil, err
 		}
 		all[string(ms[i].Name)] = value
+	}
+	return all, nil
+}
+
+// canonicalValues are values, each in canonical form.
+func canonicalValues(of map[string][]json.RawMessage) (map[string][]json.RawMessage, error) {
+	all := make(map[string][]json.RawMessage, len(of))
+	for name, values := range of {
+		for _, v := range values {
+			value, err := jsonrpc.Canonical(nil, v)
+			if err != nil {
+				return nil, err
+			}
+			all[name] = append(all[name], value)
+		}
 	}
 	return all, nil
 }

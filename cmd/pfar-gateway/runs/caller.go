@@ -23,6 +23,10 @@ type Caller interface {
 	Answered(approval string, then func()) (stop func())
 	// Writes reports whether a call of a node may change something. What is not known changes something.
 	Writes(client string, n *flow.Node) bool
+	// Held hears that the result of a call must not be written to the disk (Parts.Clean): once a call, before anybody is
+	// told that the run has failed. A client that computes values could guess a secret by that. The Call has the client,
+	// the plan and the step alone.
+	Held(c Call)
 }
 
 // Call is one call of a run.

@@ -23,8 +23,8 @@ type disk struct {
 // errGone is of a run that is over meanwhile, or forgotten.
 var errGone = errors.New("the run is over")
 
-// errHeld is of a text that must not be written to the disk.
-var errHeld = errors.New("it contains a value that pfar does not write to the disk")
+// ErrHeld is of a text that Parts.Clean keeps from the disk.
+var ErrHeld = errors.New("it contains a value that pfar does not write to the disk")
 
 // These are the states of runs that are not over, and of those that are. Each is the condition of an index.
 const (
@@ -60,7 +60,7 @@ func (d *disk) pass(texts ...[]byte) error {
 	}
 	for _, text := range texts {
 		if err := d.clean(text); err != nil {
-			return fmt.Errorf("%w: %w", errHeld, err)
+			return fmt.Errorf("%w: %w", ErrHeld, err)
 		}
 	}
 	return nil

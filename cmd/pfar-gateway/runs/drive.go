@@ -133,34 +133,50 @@ func (m *move) call(r *Runner, c Call) (result Result, err error) {
 	return r.caller.Call(m.ctx, c)
 }
 
+// heldWords are why a run fails whose result Parts.Clean keeps from the disk. They do not say what is wrong with the
+// result: the client may be guessing.
+const heldWords = "its result must not be kept; the person who runs pfar sees why"
+
 // settle writes what a call has made of a run. It returns false if the run does not go on: it was cancelled meanwhile,
 // or that cannot be written.
 func (r *Runner) settle(run *run, o outcome) bool {
+	p := &run.plan.Steps[run.step]
+	err := r.keep(run, o)
+	switch {
+	case errors.Is(err, ErrHeld): // nobody holds the lock: the caller has locks of its own
+		r.caller.Held(Call{Run: run.id, Client: run.client, Session: run.session, Plan: run.plan, Step: run.step})
+		o = o.fail(p, heldWords)
+		err = r.keep(run, o)
+	case errors.Is(err, ErrFull):
+		o = o.fail(p, "keeping its result: "+err.Error())
+		err = r.keep(run, o)
+	}
+	if errors.Is(err, ErrHeld) {
+		o.reason, o.trace = "the step's result must not be kept", nil
+		err = r.keep(run, o)
+	}
+	if err != nil && !errors.Is(err, ErrClosed) {
+		r.failed(run.id, "writing what a call has made of it", err)
+	}
+	return err == nil
+}
+
+// keep writes it. Nothing is written if the text must not be, or has no place.
+func (r *Runner) keep(run *run, o outcome) error {
 	r.mu.Lock()
 	defer r.unlock()
 	if r.life == closed {
-		return false
+		return ErrClosed
 	}
 	defer r.hub.change(run.id)
-	now := r.now().UnixNano()
-	err := r.disk.settle(run, o, now)
-	if errors.Is(err, errHeld) || errors.Is(err, ErrFull) {
-		o = o.fail(&run.plan.Steps[run.step], "keeping its result: "+err.Error())
-		if err = r.disk.settle(run, o, now); errors.Is(err, errHeld) {
-			o.reason, o.trace = "the step's result must not be kept", nil
-			err = r.disk.settle(run, o, now)
-		}
-	}
+	err := r.disk.settle(run, o, r.now().UnixNano())
 	switch {
 	case errors.Is(err, errGone):
 		r.late(run, o)
-		return false
-	case err != nil:
-		r.failed(run.id, "writing what a call has made of it", err)
-		return false
+	case err == nil:
+		run.take(o)
 	}
-	run.take(o)
-	return true
+	return err
 }
 
 // late says of a run that was cancelled while its call was on its way what has become of that.

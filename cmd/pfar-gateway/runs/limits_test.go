@@ -338,6 +338,12 @@ func TestClean(t *testing.T) {
 			if s.called() != strings.Fields(c.plan)[0] {
 				t.Errorf("it calls %q", s.called())
 			}
+			if want := me.Client + "/" + me.Session + " " + s.called(); len(s.held) != 1 || s.held[0] != want {
+				t.Errorf("the caller hears of %q, want %q", s.held, want)
+			}
+			if strings.Contains(got.Reason, "vault") {
+				t.Errorf("it says why: %q", got.Reason)
+			}
 			b.end()
 			if where := grep(t, dir, secret); where != "" || strings.Contains(logged.String(), secret) {
 				t.Errorf("it is in %q, and the log says %q", where, logged.String())

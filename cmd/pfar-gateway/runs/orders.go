@@ -70,7 +70,7 @@ func (r *Runner) cancel(h head, reason string) error {
 func (r *Runner) end(id string, s standing) error {
 	now := r.now().UnixNano()
 	err := r.disk.end(id, s, now)
-	if errors.Is(err, errHeld) {
+	if errors.Is(err, ErrHeld) {
 		s.reason = "the words of why must not be kept"
 		err = r.disk.end(id, s, now)
 	}

@@ -75,6 +75,7 @@ type script struct {
 	answer func(ctx context.Context, c Call) (Result, error)
 
 	mu      sync.Mutex
+	held    []string // client/session and step of calls whose result was held
 	calls   []Call
 	waiting map[string]func() // by approval
 	stopped []string
@@ -102,6 +103,12 @@ func (s *script) Call(ctx context.Context, c Call) (Result, error) {
 	s.calls = append(s.calls, c)
 	s.mu.Unlock()
 	return s.answer(ctx, c)
+}
+
+func (s *script) Held(c Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = append(s.held, c.Client+"/"+c.Session+" "+c.Plan.Steps[c.Step].ID)
 }
 
 func (s *script) Writes(client string, n *flow.Node) bool { return strings.HasPrefix(n.ID, "server.w") }

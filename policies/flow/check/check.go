@@ -98,9 +98,9 @@ func (c *checker) steps() {
 		p := flow.Planned{Step: s, Node: c.node(s), Next: map[string]int{}}
 		first, twice := c.at[s.ID]
 		switch {
-		case !isName(s.ID):
+		case !isID(s.ID):
 			c.problem(s.At, s.ID, quote(s.ID)+" is no id of a step",
-				fmt.Sprintf("Write at most %d letters, digits and signs.", maxName))
+				fmt.Sprintf("Write at most %d letters, digits and the marks - _ . and /.", maxName))
 		case twice:
 			c.problem(s.At, s.ID, fmt.Sprintf("%s is the id of two steps, also of the one in line %d", quote(s.ID),
 				c.flow.Steps[first].At.Line), "Give one of them an id of its own, and name its node beside it.")
@@ -114,7 +114,16 @@ func (c *checker) steps() {
 	}
 }
 
-// isName reports whether a text can be an id or a name in the store: one that can be shown on a line.
+// isID reports whether a text can be the id of a step. A person reads it between words of pfar's own, so that no id can
+// look like them. Names of tools may have a slash, and a line takes its ids from them.
+func isID(s string) bool {
+	const marks = "-_./"
+	return s != "" && len(s) <= maxName && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune(marks, r)
+	})
+}
+
+// isName reports whether a text can be a name in the store: one that can be shown on a line.
 func isName(s string) bool {
 	return s != "" && len(s) <= maxName && strconv.Quote(s) == `"`+s+`"`
 }

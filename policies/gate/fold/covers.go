@@ -3,6 +3,7 @@ package fold
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/pfar/pfar/policies/gate"
 )
@@ -21,7 +22,11 @@ type Shown struct {
 	Policy    string                     `json:"policy"`              // digest
 	Client    string                     `json:"client"`              // digest of the client's profile and rights
 	Arguments map[string]json.RawMessage `json:"arguments,omitempty"` // that the plan gives, each in canonical form
-	From      []string                   `json:"from,omitempty"`      // names of arguments that earlier steps give
+	From      []string                   `json:"from,omitempty"`      // names of arguments that earlier steps may give
+
+	// Or has the values that the plan gives to arguments that are not certain, in canonical form. One that is not in From
+	// has one of them, or is not sent.
+	Or map[string][]json.RawMessage `json:"or,omitempty"`
 }
 
 // Made is a call that the gate asks about, of a step that was shown.
@@ -76,7 +81,7 @@ func noWorse(f, shown gate.Facts) bool {
 // its audience is covered only if all of it was shown: a stranger may have chosen what earlier steps give.
 func (s *Shown) otherArguments(m *Made) string {
 	past := m.Label.Integrity != gate.Clean && m.Decision.Data.Confidentiality > m.Decision.Facts.Audience
-	if past && len(s.From) > 0 {
+	if past && len(s.From)+len(s.Or) > 0 {
 		return "after strangers' text, this call may carry data past its audience, and its arguments were not shown whole"
 	}
 	given := make(map[string]bool, len(s.From))
@@ -88,8 +93,10 @@ func (s *Shown) otherArguments(m *Made) string {
 			return "an argument is not as it was shown"
 		}
 	}
-	for name := range m.Arguments {
-		if _, shown := s.Arguments[name]; !shown && !given[name] {
+	for name, value := range m.Arguments {
+		_, shown := s.Arguments[name]
+		same := func(one json.RawMessage) bool { return bytes.Equal(one, value) }
+		if !shown && !given[name] && !slices.ContainsFunc(s.Or[name], same) {
 			return "it has an argument that was not shown"
 		}
 	}

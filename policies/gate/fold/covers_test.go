@@ -42,6 +42,12 @@ func TestCovers(t *testing.T) {
 		"it can be undone":     func(_ *Shown, m *Made) { m.Decision.Facts.Effect = gate.Reversible },
 		"a cleaner output":     func(_ *Shown, m *Made) { m.Decision.Facts.Output = gate.Start },
 		"nothing is from them": func(s *Shown, m *Made) { s.From = nil; delete(m.Arguments, "text") },
+		"a value that the plan gives instead": func(s *Shown, _ *Made) {
+			s.From, s.Or = nil, map[string][]json.RawMessage{"text": {raw(`"bye"`), raw(`"hello"`)}}
+		},
+		"what an earlier step gives instead": func(s *Shown, _ *Made) {
+			s.Or = map[string][]json.RawMessage{"text": {raw(`"bye"`)}}
+		},
 		"past the audience, in a clean session": func(_ *Shown, m *Made) {
 			m.Label.Integrity, m.Decision.Data = gate.Clean, label(gate.Sensitive, gate.Clean)
 		},
@@ -93,6 +99,14 @@ func TestCovers(t *testing.T) {
 		"another argument": {func(_ *Shown, m *Made) { m.Arguments["channel"] = raw(`"all"`) }, "not as it was shown"},
 		"an argument less": {func(_ *Shown, m *Made) { delete(m.Arguments, "channel") }, "not as it was shown"},
 		"an argument more": {func(_ *Shown, m *Made) { m.Arguments["to"] = raw(`"x"`) }, "not shown"},
+		"none of the values": {func(s *Shown, _ *Made) {
+			s.From, s.Or = nil, map[string][]json.RawMessage{"text": {raw(`"bye"`)}}
+		}, "not shown"},
+		"past the audience, and one of two values": {func(s *Shown, m *Made) {
+			s.From, s.Or = nil, map[string][]json.RawMessage{"text": {raw(`"bye"`), raw(`"hello"`)}}
+			s.Before.Confidentiality = gate.Sensitive
+			m.Label.Confidentiality, m.Decision.Data.Confidentiality = gate.Sensitive, gate.Sensitive
+		}, "not shown whole"},
 		"past the audience, and not whole": {func(s *Shown, m *Made) {
 			s.Before.Confidentiality = gate.Sensitive
 			m.Label.Confidentiality, m.Decision.Data.Confidentiality = gate.Sensitive, gate.Sensitive

@@ -224,6 +224,16 @@ func (d *Desk) native(v *call.Visit, who enforce.Identity, p *flow.Planned, c ru
 	return r
 }
 
+// Held counts that a call of a run gave something that must not be kept (runs.Caller).
+func (d *Desk) Held(c runs.Call) {
+	caller, here := d.calls.Clients.Flow(d.calls.Life, c.Client, c.Session)
+	if !here {
+		return
+	}
+	why := "What the step " + c.Plan.Steps[c.Step].ID + " gave holds the value of a secret."
+	_ = d.plans().Held(caller.Identity(""), c.Plan.Flow.Name, c.Run, why) // nobody is told
+}
+
 // Answered has a run go on when its approval does not wait any more (runs.Caller). A run that does not want the answer
 // any more takes the question back.
 func (d *Desk) Answered(id string, then func()) (stop func()) {

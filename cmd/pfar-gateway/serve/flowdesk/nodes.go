@@ -16,7 +16,6 @@ import (
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/flow/native"
 	"github.com/pfar/pfar/policies/flow/node"
-	"github.com/pfar/pfar/policies/flow/step"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -124,14 +123,14 @@ func (d *Desk) appears(ctx context.Context, server string) {
 // plan is a plan as the gate judges it.
 func (d *Desk) plan(c *clients.Caller, who enforce.Identity, p *flow.Plan, floor gate.Label) (enforce.Plan, error) {
 	plan := enforce.Plan{Flow: p.Flow.Name, Digest: p.Digest, Floor: floor}
+	given := originsOf(p)
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		known, from, err := arguments(p, i)
+		planned, err := given.arguments(i)
 		if err != nil {
 			return plan, err
 		}
-		planned := enforce.Planned{ID: s.ID, Known: known, From: from}
-		if planned.Item, err = d.judged(c, who, s.Node, known, len(from) == 0); err != nil {
+		if planned.Item, err = d.judged(c, who, s.Node, planned.Known, planned.Whole()); err != nil {
 			return plan, &stepError{s.ID, err}
 		}
 		for _, next := range s.Next {
@@ -169,68 +168,6 @@ func (d *Desk) judged(c *clients.Caller, who enforce.Identity, n *flow.Node, kno
 		return enforce.Item{}, wrong
 	}
 	return t.Judged(), nil
-}
-
-// arguments are what a plan itself gives to a step, and the names of the arguments that earlier steps may give. What
-// another step may write is not known, whichever comes first.
-func arguments(p *flow.Plan, at int) (known json.RawMessage, from []string, err error) {
-	s := p.Steps[at]
-	written := make(map[string]bool)
-	for i := range p.Steps {
-		other := p.Steps[i]
-		for _, out := range other.Node.Outputs {
-			written[step.Writes(other.Step, out.Name)] = true
-		}
-		for own := range other.Set {
-			if i != at {
-				written[step.Reads(other.Step, own)] = true
-			}
-		}
-	}
-	store := make(map[string]json.RawMessage)
-	for name, value := range p.Flow.Store {
-		if !written[name] {
-			store[name] = value
-		}
-	}
-	own := make(map[string]bool) // names in the store that the step sets itself, right before it reads them
-	for name := range s.Set {
-		own[step.Reads(s.Step, name)] = true
-	}
-	bare := s
-	bare.Node = &flow.Node{Open: s.Node.Open, Params: slices.Clone(s.Node.Params)}
-	for _, in := range s.Node.Inputs {
-		name := step.Reads(s.Step, in.Name)
-		if written[name] && !own[name] {
-			from = append(from, in.Name)
-			continue
-		}
-		bare.Node.Inputs = append(bare.Node.Inputs, in)
-	}
-	bare.Node.Params = slices.DeleteFunc(bare.Node.Params, func(port flow.Port) bool {
-		stored, mapped := s.Reads[port.Name]
-		unknown := mapped && written[stored] && !own[stored]
-		if unknown {
-			from = append(from, port.Name)
-		}
-		return unknown
-	})
-	bare.Reads = make(map[string]string)
-	for name, stored := range s.Reads {
-		switch {
-		case slices.Contains(from, name):
-		case s.Node.Open && written[stored] && !own[stored]:
-			from = append(from, name)
-		default:
-			bare.Reads[name] = stored
-		}
-	}
-	slices.Sort(from)
-	known, err = step.Arguments(&bare, store)
-	if err != nil {
-		err = &stepError{s.ID, err}
-	}
-	return known, slices.Compact(from), err
 }
 
 // writes reports whether a call of a node may change something. Of what is not known, it may.

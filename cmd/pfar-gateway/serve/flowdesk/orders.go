@@ -162,20 +162,22 @@ func (x *exchange) flow() {
 		return
 	}
 	who := x.identity()
-	sent, err := json.Marshal(struct {
+	if !x.secretless(who, struct {
+		Name  string   `json:"name"`
 		Text  string   `json:"text"`
 		Flags []string `json:"flags"`
 		Input *string  `json:"input"`
-	}{o.Text, o.Flags, o.Input})
-	if err == nil {
-		err = x.plans().Secret(x.r.Context(), who, o.Name, sent)
-	}
-	if err != nil {
-		x.refuse(err)
+	}{o.Name, o.Text, o.Flags, o.Input}) {
 		return
 	}
-	src := form.Source{Name: o.Name, Form: o.Form, Text: o.Text, Flags: o.Flags, Input: o.Input}
-	plan, problems := read(src, x.catalogue(&x.caller), o.Fresh)
+	nodes := x.catalogue(&x.caller)
+	f, problems := form.Read(form.Source{
+		Name: o.Name, Form: o.Form, Text: o.Text, Flags: o.Flags, Input: o.Input,
+	}, nodes)
+	if !x.secretless(who, f) { // quotes and escapes are gone
+		return
+	}
+	plan, problems := checked(f, problems, nodes, o.Fresh)
 	switch {
 	case len(problems) > 0 || plan == nil:
 	case o.Digest != "" && o.Digest != plan.Digest:
@@ -198,9 +200,26 @@ func (x *exchange) flow() {
 	x.judge(plan, who, a)
 }
 
+// secretless reports whether a part of an order holds no secret of the vault. Else the order is refused.
+func (x *exchange) secretless(who enforce.Identity, part any) bool {
+	text, err := json.Marshal(part)
+	if err == nil {
+		err = x.plans().Secret(x.r.Context(), who, x.order.Name, text)
+	}
+	if err != nil {
+		x.refuse(err)
+	}
+	return err == nil
+}
+
 // read reads a flow and checks it, with the nodes that its client may use. The plan is nil if there are problems.
-func read(src form.Source, nodes flow.Nodes, fresh bool) (plan *flow.Plan, problems []flow.Problem) {
+func read(src form.Source, nodes flow.Nodes) (*flow.Plan, []flow.Problem) {
 	f, problems := form.Read(src, nodes)
+	return checked(f, problems, nodes, false)
+}
+
+// checked checks a flow in which its form has found these problems.
+func checked(f flow.Flow, problems []flow.Problem, nodes flow.Nodes, fresh bool) (plan *flow.Plan, _ []flow.Problem) {
 	f.Fresh = f.Fresh || fresh
 	if !named(f.Name) { // a file may name itself
 		problems = append(problems, flow.Problem{Text: "the name that the flow gives itself is none", Advice: nameAdvice})
@@ -229,10 +248,12 @@ func (x *exchange) judged(plan *flow.Plan, who enforce.Identity, a *flows.Answer
 		return floor, nil
 	}
 	folded := x.plans().Fold(x.r.Context(), who, judged)
-	a.Steps = stepsOf(plan, &folded)
+	if !folded.Guessed() {
+		a.Steps = stepsOf(plan, &folded)
+	}
 	if why := folded.Denied(); why != "" {
 		a.Problems = []flow.Problem{{Text: "the flow cannot run: " + why}}
-		if x.order.Verb == flows.Run { // it is recorded, as a run that did not begin
+		if x.order.Verb == flows.Run || folded.Guessed() { // it is recorded, as a run that did not begin
 			a.Problems[0].Advice = "pfar explain " + x.plans().Refuse(&folded).Call
 		}
 	}
@@ -253,6 +274,9 @@ func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) 
 	id, err := x.runner.Begin(runs.New{
 		Client: who.Client, Session: who.Handle, Plan: plan, Store: plan.Flow.Store, Label: floor,
 	})
+	if errors.Is(err, runs.ErrHeld) {
+		err = x.plans().Held(who, plan.Flow.Name, "", "The plan of the flow holds the value of a secret.")
+	}
 	if err != nil {
 		x.refuse(err)
 		return
@@ -269,7 +293,7 @@ func stepsOf(p *flow.Plan, f *enforce.Folded) []flows.Judged {
 			continue
 		}
 		list = append(list, flows.Judged{
-			Step: s.ID, Node: p.Steps[i].Node.ID, Arguments: s.Known, From: slices.Clone(s.From),
+			Step: s.ID, Node: p.Steps[i].Node.ID, Arguments: s.Known, From: slices.Clone(s.From), Or: s.Or,
 			Verdict: j.Decision.Verdict, Reason: j.Decision.Reason, Label: j.Before, Facts: j.Decision.Facts,
 		})
 	}

@@ -1,0 +1,52 @@
+package flowdesk_test
+
+import (
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/flows"
+	"github.com/pfar/pfar/units/jsonrpc"
+)
+
+// TestResetDoesNotDeclassify: after a reset the owner's declassification of one server's data does not apply to what a
+// run holds of another one, though the session has read as secret data of that server by then.
+func TestResetDoesNotDeclassify(t *testing.T) {
+	for name, reset := range map[string]bool{"without a reset": false, "after a reset": true} {
+		b := newBench(t)
+		p := *b.gate.Policy()
+		p.Flows = []gate.Flow{{From: "notes", To: "mail", Reason: "r", At: "x"}}
+		if err := p.Compile(); err != nil {
+			t.Fatal(err)
+		}
+		b.gate.Learn(&p, nil)
+		b.server(t, "bank", diary, "read")
+		b.server(t, "notes", diary, "read")
+		b.server(t, "mail", public, "look")
+		reached, goOn := make(chan struct{}), make(chan struct{})
+		quiet := diary // and gives nothing private
+		quiet.Confidentiality = gate.Public
+		b.scripted(t, "clock", quiet, func(s *registrytest.Server, m jsonrpc.Message, _, _ string) {
+			close(reached)
+			<-goOn
+			s.Result(m, `{"content":[{"type":"text","text":"x"}]}`)
+		}, "wait")
+		f := b.run(t, laptop, `bank.read --says BANKDATA + clock.wait --says x + mail.look --says y`)
+		b.answer(t, f.until(flows.Waiting).Approval, true)
+		<-reached
+		if reset {
+			if err := b.gate.Sessions.Reset("laptop", label.Default, "ann"); err != nil {
+				t.Fatal(err)
+			}
+			b.gate.Approvals.Forget("laptop", label.Default)
+		}
+		b.run(t, laptop, `notes.read --says x`).until(flows.Done)
+		close(goOn)
+		f.until(flows.Done, flows.Waiting)
+		r := b.records.of("look")
+		if len(r) != 1 || r[0].Decision.Verdict != gate.Ask || len(r[0].Decision.Flows) != 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
