@@ -86,7 +86,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 			verdict = gate.Allow
 		}
 	}
-	if verdict == gate.Ask && (planned(pass, &w, &r, found) || granted(p, pass, &w, &r, found)) {
+	if verdict == gate.Ask && !r.Run.givenUp(ctx) && (planned(pass, &w, &r, found) || granted(p, pass, &w, &r, found)) {
 		verdict = gate.Allow
 	}
 	after := gate.Joined(w.session, w.call.Facts)

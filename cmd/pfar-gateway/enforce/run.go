@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -37,6 +38,9 @@ func (r *Run) approved() bool {
 	_, ok := r.Yes.Steps[r.Step]
 	return ok
 }
+
+// givenUp reports whether the run was cancelled while the gate decided: no yes is used up for what is not sent.
+func (r *Run) givenUp(ctx context.Context) bool { return r != nil && ctx.Err() != nil }
 
 // life is how long the request may wait for a person; 0: as long as others.
 func (r *Run) life() time.Duration {

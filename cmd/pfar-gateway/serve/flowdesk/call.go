@@ -201,11 +201,8 @@ func (d *Desk) native(v *call.Visit, who enforce.Identity, p *flow.Planned, c ru
 	var value json.RawMessage
 	label := gate.Start
 	re, err := d.calls.Own(v, ready.Item, func(o *call.Call) (reply.Reply, error) {
-		err := o.Ctx.Err()
-		if err != nil { // the run was cancelled
-			return reply.Reply{}, err
-		}
 		v.Step.Sent = true
+		var err error
 		if value, label, err = ready.Do(o.Ctx); err != nil {
 			return reply.Reply{}, err
 		}
