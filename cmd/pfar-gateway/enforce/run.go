@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,6 +42,15 @@ func (r *Run) approved() bool {
 
 // givenUp reports whether the run was cancelled while the gate decided: no yes is used up for what is not sent.
 func (r *Run) givenUp(ctx context.Context) bool { return r != nil && ctx.Err() != nil }
+
+// SeenStep is Passage.Seen of what one of pfar's own nodes gives: it may hold text of all that the run holds, whose
+// label is floor, and has a label of its own. What is not known is an error.
+func SeenStep(g *Passage, floor, own gate.Label, got []byte) error {
+	if !floor.Known() || !own.Known() {
+		return errors.New("the label of what the node gives is not known")
+	}
+	return g.seen("a step of a flow has given it", floor.Join(own), got)
+}
 
 // life is how long the request may wait for a person; 0: as long as others.
 func (r *Run) life() time.Duration {

@@ -206,6 +206,9 @@ func (d *Desk) native(v *call.Visit, who enforce.Identity, p *flow.Planned, c ru
 		if value, label, err = ready.Do(o.Ctx); err != nil {
 			return reply.Reply{}, err
 		}
+		if err = enforce.SeenStep(o.Pass, c.Floor, label, value); err != nil {
+			return reply.Reply{}, err
+		}
 		if !o.Pass.Inbound(o.Ctx, value) {
 			return reply.Reply{}, errors.New("inspectors found what it gives suspicious")
 		}
