@@ -52,6 +52,23 @@ func SeenStep(g *Passage, floor, own gate.Label, got []byte) error {
 	return g.seen("a step of a flow has given it", floor.Join(own), got)
 }
 
+// Hand is to be called before a client gets what is told of a run, with that: its session has seen by then what the run
+// holds, of a label, also if the session was reset meanwhile. With an error the client must not get it.
+func (p Plans) Hand(who Identity, run string, l gate.Label, told ...[]byte) error {
+	before, err := p.Sessions.Label(who.Client, who.Handle)
+	if err != nil {
+		return err
+	}
+	p.Reads.Meet(who.Client, who.Handle, before)
+	if err := raise(p.Point, &Run{ID: run, Floor: l}, who); err != nil {
+		return err
+	}
+	for _, text := range told {
+		p.Reads.Note(who.Client, who.Handle, l, text)
+	}
+	return nil
+}
+
 // life is how long the request may wait for a person; 0: as long as others.
 func (r *Run) life() time.Duration {
 	if r == nil {

@@ -1,6 +1,7 @@
 package flowdesk_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
@@ -46,5 +47,77 @@ func TestNodesAreRead(t *testing.T) {
 				t.Error("the session does not know that it has read the figures")
 			}
 		})
+	}
+}
+
+// TestResultTaints: a session that was reset, or made anew, has the label of a run's result before it gets that. A
+// person who acts for the client raises nothing, and neither does a list, which has no result.
+func TestResultTaints(t *testing.T) {
+	type change func(b *bench) error
+	reset := func(b *bench) error {
+		b.gate.Reads.Forget("laptop", "other")
+		return b.gate.Sessions.Reset("laptop", "other", "ann")
+	}
+	anew := func(b *bench) error {
+		b.gate.Reads.Forget("laptop", "other")
+		if err := b.gate.Sessions.End("laptop", "other"); err != nil {
+			return err
+		}
+		return b.gate.Sessions.New("laptop", "other")
+	}
+	other := asking{client: "laptop", path: "/laptop/other"}
+	acting := asking{path: "/laptop/other"}
+	for name, tt := range map[string]struct {
+		change change
+		who    asking
+		verb   string
+		want   gate.Confidentiality
+	}{
+		"shown after a reset":    {reset, other, flows.Of, gate.Sensitive},
+		"shown to a new session": {anew, other, flows.Of, gate.Sensitive},
+		"shown to a person":      {reset, acting, flows.Of, gate.Public},
+		"shown to the operator":  {reset, operator, flows.Of, gate.Public},
+		"listed":                 {reset, other, flows.List, gate.Public},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.server(t, "diary", diary, "read")
+			if err := b.gate.Sessions.New("laptop", "other"); err != nil {
+				t.Fatal(err)
+			}
+			s := b.run(t, other, `diary.read --says "`+figures+`"`).until(flows.Done)
+			if err := tt.change(b); err != nil {
+				t.Fatal(err)
+			}
+			a := b.order(t, tt.who, flows.Order{Verb: tt.verb, Run: s.ID})
+			if a.Run != nil && !strings.Contains(string(a.Run.Result), figures) {
+				t.Errorf("told: %+v", a.Run)
+			}
+			l, err := b.gate.Sessions.Label("laptop", "other")
+			if err != nil || l.Confidentiality != tt.want {
+				t.Errorf("the session has %s, %v", l, err)
+			}
+			url := []byte(`{"url":"https://x.example/?q=` + figures + `"}`)
+			if knows := b.gate.Reads.Carries("laptop", "other", url, gate.Public) != ""; tt.want != gate.Public && !knows {
+				t.Error("the session does not know that it has read the result")
+			}
+		})
+	}
+}
+
+// TestResultOfFrozen: a session that is frozen gets no result.
+func TestResultOfFrozen(t *testing.T) {
+	b := newBench(t)
+	b.server(t, "diary", diary, "read")
+	s := b.run(t, laptop, `diary.read --says "`+figures+`"`).until(flows.Done)
+	for frozen := false; !frozen; {
+		var err error
+		if frozen, err = b.gate.Sessions.Answered("laptop", label.Default, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := b.order(t, laptop, flows.Order{Verb: flows.Of, Run: s.ID})
+	if a.Run.Result != nil || !strings.Contains(a.Run.Reason, "frozen") {
+		t.Errorf("told: %+v", a.Run)
 	}
 }
