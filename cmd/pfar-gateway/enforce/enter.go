@@ -371,6 +371,9 @@ func (p *Point) request(pass *Passage, w *weighed, r *Request, found []audit.Fin
 		Facts: w.call.Facts, Decision: w.decision, Pin: cmp.Or(pass.item.Pin, notPinned), Policy: w.decision.Policy,
 		Unshown: operator.Unshown{Last: r.Last, Plain: w.plain, Life: r.Run.life()},
 	}
+	if r.Run != nil {
+		q.Run, q.Step = r.Run.ID, r.Run.Step
+	}
 	q.Findings = words(found)
 	silent := label.Silences{Sessions: p.Sessions}.Of(pass.who.Client, pass.who.Handle)
 	q.Beside = operator.Beside{

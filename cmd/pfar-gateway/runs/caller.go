@@ -25,6 +25,10 @@ type Caller interface {
 	Writes(client string, n *flow.Node) bool
 }
 
+// Ended is what a Caller may have beside, which then hears when a run is over: at once, and again when a call has come
+// back that was on its way.
+type Ended interface{ Ended(run string) }
+
 // Call is one call of a run.
 type Call struct {
 	Run, Client, Session string

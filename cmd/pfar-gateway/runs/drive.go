@@ -154,12 +154,16 @@ func (r *Runner) settle(run *run, o outcome) bool {
 	switch {
 	case errors.Is(err, errGone):
 		r.late(run, o)
+		r.ended = append(r.ended, run.id)
 		return false
 	case err != nil:
 		r.failed(run.id, "writing what a call has made of it", err)
 		return false
 	}
 	run.take(o)
+	if over(run.state) {
+		r.ended = append(r.ended, run.id)
+	}
 	return true
 }
 

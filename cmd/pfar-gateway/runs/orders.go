@@ -82,6 +82,7 @@ func (r *Runner) end(id string, s standing) error {
 		m.cancel()
 	}
 	r.unwait(id)
+	r.ended = append(r.ended, id)
 	r.hub.change(id)
 	return nil
 }

@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/flows"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 const figures = "the quarterly figures are 12345678 and 87654321 euros"
@@ -119,5 +121,38 @@ func TestResultOfFrozen(t *testing.T) {
 	a := b.order(t, laptop, flows.Order{Verb: flows.Of, Run: s.ID})
 	if a.Run.Result != nil || !strings.Contains(a.Run.Reason, "frozen") {
 		t.Errorf("told: %+v", a.Run)
+	}
+}
+
+// TestYesOfACancelledRun: a yes to one call of a run is of no use to another run of the same flow, whether its own run
+// was cancelled before it made the call or not.
+func TestYesOfACancelledRun(t *testing.T) {
+	b := newBench(t)
+	b.scripted(t, "slack", post, func(s *registrytest.Server, m jsonrpc.Message, _, _ string) {
+		s.Say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such channel"}}`, m.ID)
+	}, "post")
+	const line = "slack.post --says one; slack.post - resource_missing + backoff --seconds 0 + slack.post"
+	f := b.run(t, laptop, line)
+	b.answer(t, f.until(flows.Waiting).Approval, true)
+	second := f.until(flows.Waiting)
+	var busy []string // they have every place of the client's, so that the run cannot go on
+	for range 4 {
+		busy = append(busy, b.run(t, laptop, "backoff --seconds 600").until(flows.Running).ID)
+	}
+	registrytest.Eventually(t, "they are called", func() bool { return len(b.records.of("backoff")) >= len(busy)+1 })
+	b.answer(t, second.Approval, true)
+	b.order(t, laptop, flows.Order{Verb: flows.Cancel, Run: second.ID})
+	registrytest.Eventually(t, "the yes is taken back", func() bool {
+		past, err := b.gate.Approvals.History(1)
+		return err == nil && len(past) == 1 && past[0].ID == second.Approval && past[0].State == "denied"
+	})
+	for _, id := range busy {
+		b.order(t, laptop, flows.Order{Verb: flows.Cancel, Run: id})
+	}
+	g := b.run(t, laptop, line)
+	b.answer(t, g.until(flows.Waiting).Approval, true)
+	third := g.until(flows.Waiting)
+	if n := len(b.calls()); n != 2 || third.Approval == second.Approval {
+		t.Errorf("%d calls, of which two were approved; %+v", n, third)
 	}
 }

@@ -241,6 +241,12 @@ func (d *Desk) Answered(id string, then func()) (stop func()) {
 	}
 }
 
+// Ended takes back what was asked for a run that is over, answered or not (runs.Ended).
+func (d *Desk) Ended(run string) {
+	d.asked.set(run, question{})
+	d.runs().Over(run)
+}
+
 // Writes reports whether a call of a node may change something (runs.Caller).
 func (d *Desk) Writes(client string, n *flow.Node) bool {
 	t := d.calls.Clients.Table()
