@@ -32,6 +32,7 @@ type Ended interface{ Ended(run string) }
 // Call is one call of a run.
 type Call struct {
 	Run, Client, Session string
+	Proof                string // of whoever began the run
 	Plan                 *flow.Plan
 	Step                 int // place in Plan.Steps
 	Turn                 int // how many calls the run has made before

@@ -75,6 +75,7 @@ type wait struct {
 // New is a run that is to begin.
 type New struct {
 	Client, Session string
+	Proof           string // how whoever begins it has shown that it is the client: without that, the run ends
 	Plan            *flow.Plan
 	Store           map[string]json.RawMessage // what the run begins with, beside what the flow says
 	Label           gate.Label                 // of the store: the session's, from which it is
@@ -223,7 +224,7 @@ func (l rules) fresh(n New) (*run, []byte, error) {
 		return nil, nil, err
 	}
 	return &run{
-		id: audit.NewID(), client: n.Client, session: n.Session, plan: plan, store: store, label: n.Label,
+		id: audit.NewID(), client: n.Client, session: n.Session, proof: n.Proof, plan: plan, store: store, label: n.Label,
 		standing: standing{state: flows.Running},
 	}, raw, nil
 }

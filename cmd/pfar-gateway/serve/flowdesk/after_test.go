@@ -6,6 +6,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/flows"
 	"github.com/pfar/pfar/units/jsonrpc"
@@ -154,5 +155,42 @@ func TestYesOfACancelledRun(t *testing.T) {
 	third := g.until(flows.Waiting)
 	if n := len(b.calls()); n != 2 || third.Approval == second.Approval {
 		t.Errorf("%d calls, of which two were approved; %+v", n, third)
+	}
+}
+
+// TestRevoked: a run ends when the token that began it is not its client's any more, and makes no further call.
+func TestRevoked(t *testing.T) {
+	for name, line := range map[string]string{
+		"it waits": searchThenPost,
+		"it runs":  `backoff --seconds 600 + web.search --says x`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.server(t, "web", wild, "search")
+			b.server(t, "slack", post, "post")
+			f := b.run(t, laptop, line)
+			f.until(map[bool]flows.State{true: flows.Waiting, false: flows.Running}[line == searchThenPost])
+			acting := b.run(t, asking{path: "/laptop/default"}, "backoff --seconds 600").until(flows.Running)
+			revoke := func(c *access.Client) {
+				if c.Name == "laptop" {
+					c.Tokens = []access.Digest{access.DigestOf([]byte(strings.Repeat("9", 32)))}
+				}
+			}
+			b.learn(revoke)
+			if s := f.until(flows.Waiting, flows.Cancelled, flows.Done); s.State != flows.Cancelled ||
+				!strings.Contains(s.Reason, "token") {
+				t.Errorf("the run is %s: %s", s.State, s.Reason)
+			}
+			none := func() bool { return len(b.gate.Approvals.List()) == 0 }
+			registrytest.Eventually(t, "nothing waits for a person", none)
+			if got := b.calls(); len(got) != 0 {
+				t.Errorf("called: %q", got)
+			}
+			is := b.order(t, operator, flows.Order{Verb: flows.Of, Run: acting.ID}).Run
+			if is.State != flows.Running {
+				t.Errorf("the run that the operator began for the client is %s (%s)", is.State, is.Reason)
+			}
+			b.order(t, operator, flows.Order{Verb: flows.Cancel, Run: acting.ID})
+		})
 	}
 }

@@ -24,11 +24,11 @@ import (
 )
 
 // errGone is why a run of a client ends that is not let in any more.
-const errGone = "its client, or the client's session, is not there any more"
+const errGone = "its client, the client's session, or the token or user that began it is not there any more"
 
 // Call makes one call of a run (runs.Caller). Before the first, the plan is decided about.
 func (d *Desk) Call(ctx context.Context, c runs.Call) (runs.Result, error) {
-	caller, here := d.calls.Clients.Flow(ctx, c.Client, c.Session)
+	caller, here := d.calls.Clients.Flow(ctx, c.Client, c.Session, c.Proof)
 	if !here {
 		return runs.Result{Denied: true, Error: errGone}, nil
 	}
@@ -253,6 +253,6 @@ func (d *Desk) Writes(client string, n *flow.Node) bool {
 	if t == nil {
 		return true
 	}
-	caller, here := d.calls.Clients.Flow(d.calls.Life, client, access.DefaultSession)
-	return !here || d.writes(&caller, n)
+	m := t.Declared(client)
+	return m == nil || d.writes(&clients.Caller{Bound: clients.Binding{Client: client, Flow: true}, Member: m}, n)
 }

@@ -222,7 +222,7 @@ func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) 
 		return
 	}
 	id, err := x.runner.Begin(runs.New{
-		Client: who.Client, Session: who.Handle, Plan: plan, Store: plan.Flow.Store, Label: floor,
+		Client: who.Client, Session: who.Handle, Proof: who.Proof, Plan: plan, Store: plan.Flow.Store, Label: floor,
 	})
 	if err != nil {
 		x.refuse(err)
