@@ -77,6 +77,8 @@ type Unshown struct {
 	Plain gate.Facts // its facts without stains, which a grant is bound to; zero: no grant is about it
 	// Life is how long it may wait, of a run of a flow, with which nobody waits; 0: somebody does, as long as is usual.
 	Life time.Duration
+	Run  string // id of the run, which alone may use the approval; "": it is of no run
+	Step string // id of the run's step; "": it is about the whole plan
 }
 
 // Shown is a call that waits, as a person is to see it.

@@ -36,9 +36,11 @@ func bind(r *Request) (canonical []byte, _ Digest, err error) {
 		Once                                                    bool
 		Pin, Policy                                             string
 		Findings                                                []string
+		Run, Step                                               string `json:",omitempty"`
 	}{
 		r.Client, r.Proof, r.Session, r.Server, r.Name, r.Method, hex.EncodeToString(arguments[:]),
 		r.Decision.Data, r.Facts, r.Decision.Rule, r.Decision.Profile, r.Decision.Once, r.Pin, r.Policy, slices.Sorted(slices.Values(r.Findings)),
+		r.Run, r.Step,
 	})
 	return canonical, sha256.Sum256(bound), err
 }

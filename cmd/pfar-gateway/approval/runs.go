@@ -61,6 +61,26 @@ func (s Runs) Withdraw(id, reason string) {
 	}
 }
 
+// Over denies what is open of a run that is over, whether it has been answered or not: no other run may use it.
+func (s Runs) Over(run string) {
+	if run == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*entry
+	s.denyAll(func(e *entry) bool {
+		if e.Run != run {
+			return false
+		}
+		all = append(all, e)
+		return true
+	}, "its run is over")
+	for _, e := range all {
+		s.forget(e)
+	}
+}
+
 // fullOfRuns says why nobody is asked about one more call of a run. all and ofClient are how many such calls wait.
 func fullOfRuns(s *Store, r *Request, size, all, ofClient int) refusal {
 	most := s.limits.Runs

@@ -163,3 +163,38 @@ func TestRunsCrowdNobodyOut(t *testing.T) {
 		t.Errorf("%v bytes are kept of nothing", b.bytes)
 	}
 }
+
+// TestOneRun: an approval is of one run and one step of it, and ends with the run, answered or not.
+func TestOneRun(t *testing.T) {
+	b := newBench(t)
+	of := func(run, step string) Request {
+		r := ofRun(1)
+		r.Run, r.Step = run, step
+		return r
+	}
+	waits, other, answered := b.run(t, of("a", "x")), b.run(t, of("b", "x")), b.run(t, of("a", "y"))
+	if waits.ID == other.ID || waits.ID == answered.ID {
+		t.Errorf("one approval is for two: %s, %s, %s", waits.ID, other.ID, answered.ID)
+	}
+	shown, err := b.Show(answered.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.approved(t, shown)
+	Runs{b.Store}.Over("")
+	if n := len(b.List()); n != 3 {
+		t.Errorf("%d are open after the end of no run, want 3", n)
+	}
+	called := make(chan struct{})
+	Runs{b.Store}.After(waits.ID, func() { close(called) })
+	Runs{b.Store}.Over("a")
+	<-called
+	if list := b.List(); len(list) != 1 || list[0].ID != other.ID {
+		t.Errorf("open: %+v", list)
+	}
+	for _, step := range []string{"x", "y"} {
+		if o := b.run(t, of("a", step)); o.State != Pending || o.ID == waits.ID || o.ID == answered.ID {
+			t.Errorf("step %s: %+v", step, o)
+		}
+	}
+}

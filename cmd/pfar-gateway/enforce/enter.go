@@ -87,7 +87,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 			verdict = gate.Allow
 		}
 	}
-	if verdict == gate.Ask && (planned(pass, &w, &r, found) || granted(p, pass, &w, &r, found)) {
+	if verdict == gate.Ask && !r.Run.givenUp(ctx) && (planned(pass, &w, &r, found) || granted(p, pass, &w, &r, found)) {
 		verdict = gate.Allow
 	}
 	after := gate.Joined(w.session, w.call.Facts)
@@ -372,6 +372,9 @@ func (p *Point) request(pass *Passage, w *weighed, r *Request, found []audit.Fin
 		Server: pass.item.Server, Name: pass.item.Name, Method: r.Method, Arguments: r.Arguments,
 		Facts: w.call.Facts, Decision: w.decision, Pin: cmp.Or(pass.item.Pin, notPinned), Policy: w.decision.Policy,
 		Unshown: operator.Unshown{Last: r.Last, Plain: w.plain, Life: r.Run.life()},
+	}
+	if r.Run != nil {
+		q.Run, q.Step = r.Run.ID, r.Run.Step
 	}
 	q.Findings = words(found)
 	silent := label.Silences{Sessions: p.Sessions}.Of(pass.who.Client, pass.who.Handle)

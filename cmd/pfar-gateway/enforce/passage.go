@@ -160,23 +160,29 @@ func (g *Passage) Seen(got []byte) error {
 
 // SeenAs is Seen, and says why what came back is more than typed values, for the record.
 func (g *Passage) SeenAs(why string, got []byte) error {
+	return g.seen(why, gate.Start, got)
+}
+
+// seen is SeenAs of what has at least a label of its own.
+func (g *Passage) seen(why string, own gate.Label, got []byte) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.facts.Extract {
 		g.facts.Extract, g.taken, g.why = false, false, why
 	}
-	return g.join(got)
+	return g.join(own, got)
 }
 
-// join joins to the session's label that of what comes back, and has taken down what that is. The lock is held.
-func (g *Passage) join(got []byte) error {
+// join joins to the session's label that of what comes back, which is at least its own, and has taken down what that is.
+// The lock is held.
+func (g *Passage) join(own gate.Label, got []byte) error {
 	g.edited()
 	stained := g.facts.Stained(g.point.Sessions.Stained(g.item.Server))
 	if g.facts.Extract && !stained.Extract {
 		g.taken, g.why = false, "a session that is raw has written to the server"
 	}
 	g.facts = stained
-	l := gate.Joined(gate.Session{Label: gate.Start}, g.facts)
+	l := gate.Joined(gate.Session{Label: gate.Start}, g.facts).Join(own)
 	before, after, err := g.point.Sessions.Raise(g.who.Client, g.who.Handle, l, label.Source{Server: g.item.Server, Tool: g.name, Call: g.id})
 	if err == nil && after != before {
 		g.rose = g.point.labelled(g.who, after)
@@ -217,7 +223,7 @@ func (g *Passage) Taken(values []byte) (bool, error) {
 		return false, nil
 	}
 	g.taken = true
-	err := g.join(values)
+	err := g.join(gate.Start, values)
 	return g.taken && err == nil, err
 }
 

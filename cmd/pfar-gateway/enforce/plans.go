@@ -323,7 +323,7 @@ func (p Plans) request(f *Folded, call string) (approval.Request, error) {
 		Beside: operator.Beside{
 			Sources: p.Sessions.Sources(f.who.Client, f.who.Handle), Call: call,
 		},
-		Unshown: operator.Unshown{Life: RunLife},
+		Unshown: operator.Unshown{Life: RunLife, Run: f.Run},
 	}, err
 }
 

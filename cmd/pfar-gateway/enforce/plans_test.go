@@ -435,3 +435,27 @@ func TestSecretInAFlow(t *testing.T) {
 		t.Errorf("after 16 guesses: %v", err)
 	}
 }
+
+// TestYesOfARunGivenUp: a run that is cancelled while the gate decides does not use its plan's yes up, and is not let
+// through.
+func TestYesOfARunGivenUp(t *testing.T) {
+	b := newFlowBench(t, t.TempDir())
+	plan := searchAndPost(t)
+	y := b.approve(t, plan)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	const arguments = `{"channel":"dev","text":"x"}`
+	_, err := b.Enter(ctx, b.who, plan.Steps[1].Item, enforce.Request{
+		Method: "tools/call", Arguments: []byte(arguments), Params: []byte(`{"arguments":` + arguments + `}`),
+		Run: &enforce.Run{ID: "run1", Step: "post", Floor: gate.Start, Yes: y, Consents: b.consents},
+	})
+	if err == nil || !strings.Contains(err.Error(), "the run was given up") {
+		t.Errorf("a call of a run that was cancelled: %v", err)
+	}
+	if n := len(b.Approvals.List()); n != 0 {
+		t.Errorf("%d wait for a person", n)
+	}
+	if err := b.consents.Use("run1", "post", "call"); err != nil {
+		t.Errorf("the yes is used up: %v", err)
+	}
+}

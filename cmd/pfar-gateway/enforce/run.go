@@ -1,9 +1,11 @@
 package enforce
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,6 +38,35 @@ func (r *Run) approved() bool {
 	}
 	_, ok := r.Yes.Steps[r.Step]
 	return ok
+}
+
+// givenUp reports whether the run was cancelled while the gate decided: no yes is used up for what is not sent.
+func (r *Run) givenUp(ctx context.Context) bool { return r != nil && ctx.Err() != nil }
+
+// SeenStep is Passage.Seen of what one of pfar's own nodes gives: it may hold text of all that the run holds, whose
+// label is floor, and has a label of its own. What is not known is an error.
+func SeenStep(g *Passage, floor, own gate.Label, got []byte) error {
+	if !floor.Known() || !own.Known() {
+		return errors.New("the label of what the node gives is not known")
+	}
+	return g.seen("a step of a flow has given it", floor.Join(own), got)
+}
+
+// Hand is to be called before a client gets what is told of a run, with that: its session has seen by then what the run
+// holds, of a label, also if the session was reset meanwhile. With an error the client must not get it.
+func (p Plans) Hand(who Identity, run string, l gate.Label, told ...[]byte) error {
+	before, err := p.Sessions.Label(who.Client, who.Handle)
+	if err != nil {
+		return err
+	}
+	p.Reads.Meet(who.Client, who.Handle, before)
+	if err := raise(p.Point, &Run{ID: run, Floor: l}, who); err != nil {
+		return err
+	}
+	for _, text := range told {
+		p.Reads.Note(who.Client, who.Handle, l, text)
+	}
+	return nil
 }
 
 // life is how long the request may wait for a person; 0: as long as others.

@@ -29,9 +29,14 @@ type Caller interface {
 	Held(c Call)
 }
 
+// Ended is what a Caller may have beside, which then hears when a run is over: at once, and again when a call has come
+// back that was on its way.
+type Ended interface{ Ended(run string) }
+
 // Call is one call of a run.
 type Call struct {
 	Run, Client, Session string
+	Proof                string // of whoever began the run
 	Plan                 *flow.Plan
 	Step                 int // place in Plan.Steps
 	Turn                 int // how many calls the run has made before

@@ -155,7 +155,7 @@ func (r *Runner) settle(run *run, o outcome) bool {
 		o.reason, o.trace = "the step's result must not be kept", nil
 		err = r.keep(run, o)
 	}
-	if err != nil && !errors.Is(err, ErrClosed) {
+	if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, errGone) {
 		r.failed(run.id, "writing what a call has made of it", err)
 	}
 	return err == nil
@@ -173,8 +173,12 @@ func (r *Runner) keep(run *run, o outcome) error {
 	switch {
 	case errors.Is(err, errGone):
 		r.late(run, o)
+		r.ended = append(r.ended, run.id)
 	case err == nil:
 		run.take(o)
+		if over(run.state) {
+			r.ended = append(r.ended, run.id)
+		}
 	}
 	return err
 }

@@ -82,6 +82,7 @@ func (r *Runner) end(id string, s standing) error {
 		m.cancel()
 	}
 	r.unwait(id)
+	r.ended = append(r.ended, id)
 	r.hub.change(id)
 	return nil
 }
@@ -134,19 +135,22 @@ func (r *Runner) resume(h head, past string) error {
 	return nil
 }
 
-// Dismiss cancels all runs of a client that is not declared any more.
-func (r *Runner) Dismiss(client string) error {
+// Dismiss cancels all runs whose client, or whoever began them, is not let in any more: stays reports whether a client
+// is by a proof.
+func (r *Runner) Dismiss(stays func(client, proof string) bool) error {
 	r.mu.Lock()
 	defer r.unlock()
 	if r.life == closed {
 		return ErrClosed
 	}
-	list, err := r.disk.heads(isOpen+"AND client = ?", client)
+	list, err := r.disk.heads(isOpen)
 	if err != nil {
-		return fmt.Errorf("reading the runs of client %q: %w", client, err)
+		return fmt.Errorf("reading the runs: %w", err)
 	}
 	for _, h := range list {
-		err = errors.Join(err, r.cancel(h, "its client is not declared any more"))
+		if !stays(h.client, h.proof) {
+			err = errors.Join(err, r.cancel(h, "its client, or the token or user that began it, is not declared any more"))
+		}
 	}
 	return err
 }

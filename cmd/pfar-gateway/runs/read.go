@@ -13,6 +13,7 @@ import (
 // head is a run as a list has it.
 type head struct {
 	id, client, session string
+	proof               string
 	state               flows.State
 	sent                bool
 	since               int64
@@ -20,7 +21,7 @@ type head struct {
 
 // heads lists runs.
 func (d *disk) heads(where string, args ...any) ([]head, error) {
-	rows, err := d.db.Query("SELECT id, client, session, state, sent, since FROM runs WHERE "+where, args...)
+	rows, err := d.db.Query("SELECT id, client, session, proof, state, sent, since FROM runs WHERE "+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func (d *disk) heads(where string, args ...any) ([]head, error) {
 	var list []head
 	for rows.Next() {
 		var h head
-		if err := rows.Scan(&h.id, &h.client, &h.session, &h.state, &h.sent, &h.since); err != nil {
+		if err := rows.Scan(&h.id, &h.client, &h.session, &h.proof, &h.state, &h.sent, &h.since); err != nil {
 			return nil, err
 		}
 		list = append(list, h)

@@ -15,6 +15,7 @@ import (
 // run is one that is not over, as it stands on the disk.
 type run struct {
 	id, client, session string
+	proof               string // of whoever began it
 	plan                *flow.Plan
 	store               map[string]json.RawMessage
 	label               gate.Label // of the store

@@ -44,6 +44,7 @@ type Runner struct {
 	moving map[string]*move // runs that are in the hands of a goroutine
 	waits  map[string]*wait // runs that wait for an approval
 	freed  []*wait          // runs that have waited, and do not any more: unlock tells the caller
+	ended  []string         // runs that are over: unlock tells the caller
 }
 
 // life says what a Runner does. Each state follows the one before.
@@ -74,6 +75,7 @@ type wait struct {
 // New is a run that is to begin.
 type New struct {
 	Client, Session string
+	Proof           string // how whoever begins it has shown that it is the client: without that, the run ends
 	Plan            *flow.Plan
 	Store           map[string]json.RawMessage // what the run begins with, beside what the flow says
 	Label           gate.Label                 // of the store: the session's, from which it is
@@ -222,7 +224,7 @@ func (l rules) fresh(n New) (*run, []byte, error) {
 		return nil, nil, err
 	}
 	return &run{
-		id: audit.NewID(), client: n.Client, session: n.Session, plan: plan, store: store, label: n.Label,
+		id: audit.NewID(), client: n.Client, session: n.Session, proof: n.Proof, plan: plan, store: store, label: n.Label,
 		standing: standing{state: flows.Running},
 	}, raw, nil
 }
@@ -278,15 +280,22 @@ func (r *Runner) unwait(id string) {
 	}
 }
 
-// unlock frees the lock, and tells the caller of the approvals that nobody waits for any more: without the lock, for
+// unlock frees the lock, and tells the caller of the approvals that nobody waits for any more, and of runs that are
+// over: without the lock, for
 // the caller has one of its own.
 func (r *Runner) unlock() {
-	freed := r.freed
-	r.freed = nil
+	freed, over := r.freed, r.ended
+	r.freed, r.ended = nil, nil
 	r.mu.Unlock()
 	for _, w := range freed {
 		if w.stop != nil {
 			w.stop()
+		}
+	}
+	hears, ok := r.caller.(Ended)
+	for _, id := range over {
+		if ok {
+			hears.Ended(id)
 		}
 	}
 }

@@ -131,6 +131,7 @@ CREATE TABLE IF NOT EXISTS runs ( -- of flows
 	id TEXT PRIMARY KEY,
 	client TEXT NOT NULL,
 	session TEXT NOT NULL,
+	proof TEXT NOT NULL, -- how whoever began it has shown that it is the client
 	flow TEXT NOT NULL, -- its name
 	plan BLOB NOT NULL, -- in JSON; '': the run is over
 	state TEXT NOT NULL, -- running, waiting, unknown, done, failed, cancelled

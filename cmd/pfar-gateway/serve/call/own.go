@@ -36,7 +36,12 @@ func (a *Calls) Own(v *Visit, it enforce.Item, do func(*Call) (reply.Reply, erro
 		v.Step.Pass = c.Pass
 	}
 	return c.recorded(func() (reply.Reply, error) {
-		return c.observed(v.Ctx, it.Server, it.Name, func(context.Context) (reply.Reply, error) { return do(c) })
+		return c.observed(v.Ctx, it.Server, it.Name, func(ctx context.Context) (reply.Reply, error) {
+			if err := c.givenUp(ctx); err != nil {
+				return reply.Reply{}, err
+			}
+			return do(c)
+		})
 	})
 }
 

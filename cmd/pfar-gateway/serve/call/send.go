@@ -29,6 +29,9 @@ func (a *Calls) Reach(v *Visit, find Find) (reply.Reply, error) {
 		return reply.Reply{}, err
 	}
 	return a.Admit(v, t, func(c *Call) (reply.Reply, error) {
+		if err := c.givenUp(v.Ctx); err != nil {
+			return reply.Reply{}, err
+		}
 		if re, err := c.reused(t); re != nil || err != nil {
 			return *cmp.Or(re, new(reply.Reply)), err
 		}
@@ -141,8 +144,8 @@ func (c *Call) send(ctx context.Context, t Target) (reply.Reply, error) {
 	if err := c.Pass.Stands(); err != nil { // it may have waited for its server
 		return c.refusal(t, err)
 	}
-	if err := ctx.Err(); c.Step != nil && err != nil { // a run that was cancelled sends nothing any more
-		return reply.Reply{}, jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the run was given up: %v", context.Cause(ctx))
+	if err := c.givenUp(ctx); err != nil {
+		return reply.Reply{}, err
 	}
 	for {
 		result, parked, err := c.converse(ctx, up, t, call)
@@ -172,6 +175,14 @@ func (c *Call) send(ctx context.Context, t Target) (reply.Reply, error) {
 			return c.refusal(t, err)
 		}
 	}
+}
+
+// givenUp returns an error if the request is a step of a run that was cancelled meanwhile: that sends nothing any more.
+func (c *Call) givenUp(ctx context.Context) error {
+	if c.Step == nil || ctx.Err() == nil {
+		return nil
+	}
+	return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the run was given up: %v", context.Cause(ctx))
 }
 
 // sent notes that the server has had the request, or may have had it.

@@ -182,14 +182,14 @@ func (c *Clients) IdentityOf(b Binding, label string) (enforce.Identity, bool) {
 
 // Gone returns what reports whether a call that waits for an approval may not be made any more.
 func (c *Clients) Gone(t *Table) func(*approval.Request) bool {
-	proofs := t.proofs()
-	return func(r *approval.Request) bool { return !t.allows(r, proofs) || !c.knows(r.Client, r.Session) }
+	return func(r *approval.Request) bool { return !t.allows(r) || !c.knows(r.Client, r.Session) }
 }
 
-// Flow returns a client as its runs of flows are it, in one of its sessions. It reports false if the client may not be
-// here, or has no such session. It waits for the first table.
-func (c *Clients) Flow(ctx context.Context, client, handle string) (Caller, bool) {
-	b := Binding{Client: client, Handle: handle, Flow: true}
+// Flow returns a client as a run of a flow is it, in one of its sessions. proof is that of whoever began the run. It
+// reports false if the client may not be here, or not by that proof any more, or has no such session. It waits for the
+// first table.
+func (c *Clients) Flow(ctx context.Context, client, handle, proof string) (Caller, bool) {
+	b := Binding{Client: client, Handle: handle, Flow: true, Begun: proof}
 	m := c.Admits(c.admitted(ctx), b)
 	if m == nil || client == access.Operator {
 		return Caller{}, false
@@ -197,5 +197,5 @@ func (c *Clients) Flow(ctx context.Context, client, handle string) (Caller, bool
 	return Caller{Bound: b, Member: m}, true
 }
 
-// Declares reports whether a client is let in at all.
-func (t *Table) Declares(client string) bool { return t.members[client] != nil }
+// Declared returns a client that is let in at all, nil for none.
+func (t *Table) Declared(client string) *Member { return t.members[client] }

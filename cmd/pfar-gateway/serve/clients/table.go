@@ -19,6 +19,7 @@ type Table struct {
 	owners    []*Member // of digests
 	uids      map[uint32]*Member
 	operators []uint32
+	proved    map[[2]string]bool // pairs of a client and how it can show that it is that one
 }
 
 // Member is a client that is let in.
@@ -34,9 +35,11 @@ type Binding struct {
 	UID            uint32        // then
 	Acting         bool          // it is an operator, who may speak in any client's name and has named this one
 	Flow           bool          `json:"-"` // it is a run of a flow of the client's, which shows nothing
+	Begun          string        `json:"-"` // Proof of whoever began the run
 }
 
-// FlowProof is how runs of flows are a client: its declaration lets them be, as long as it is there.
+// FlowProof is how runs of flows are a client: its declaration lets them be, as long as it is there, and lets in whoever
+// began them.
 const FlowProof = "flow"
 
 // Proof is how the client has shown that it is that one: "token 1a2b3c4d" (of its digest), "uid 1000", "uid 0 for it"
@@ -100,8 +103,12 @@ func newTable(declared []access.Client, own *access.Digest, operators []uint32, 
 			t.digests, t.owners = append(t.digests, d), append(t.owners, m)
 		}
 	}
+	t.proved = t.proofs()
 	return t
 }
+
+// Proves reports whether a client is let in by a proof (Binding.Proof).
+func (t *Table) Proves(client, proof string) bool { return t.proved[[2]string{client, proof}] }
 
 // Uses reports whether some client has these rights.
 func (t *Table) Uses(rights *access.Rights) bool {
@@ -152,7 +159,9 @@ func (t *Table) member(b Binding) *Member {
 	var shown *Member
 	switch {
 	case b.Flow:
-		shown = t.members[b.Client]
+		if b.Begun != FlowProof && t.Proves(b.Client, b.Begun) {
+			shown = t.members[b.Client]
+		}
 	case b.Token != access.Digest{}:
 		shown = t.bearer(b.Token)
 	case !b.Acting:
@@ -168,10 +177,10 @@ func (t *Table) member(b Binding) *Member {
 
 // allows reports whether a call that waits for an approval may still be made: its client is there, shows who it is in
 // the same way, may use it, and is judged by the same profile.
-func (t *Table) allows(r *approval.Request, proofs map[[2]string]bool) bool {
+func (t *Table) allows(r *approval.Request) bool {
 	m := t.members[r.Client]
 	switch {
-	case m == nil, !proofs[[2]string{r.Client, r.Proof}], m.Profile != r.Decision.Profile:
+	case m == nil, !t.Proves(r.Client, r.Proof), m.Profile != r.Decision.Profile:
 		return false
 	case r.Server == "": // a grant for tools of any
 		return true

@@ -24,11 +24,11 @@ import (
 )
 
 // errGone is why a run of a client ends that is not let in any more.
-const errGone = "its client, or the client's session, is not there any more"
+const errGone = "its client, the client's session, or the token or user that began it is not there any more"
 
 // Call makes one call of a run (runs.Caller). Before the first, the plan is decided about.
 func (d *Desk) Call(ctx context.Context, c runs.Call) (runs.Result, error) {
-	caller, here := d.calls.Clients.Flow(ctx, c.Client, c.Session)
+	caller, here := d.calls.Clients.Flow(ctx, c.Client, c.Session, c.Proof)
 	if !here {
 		return runs.Result{Denied: true, Error: errGone}, nil
 	}
@@ -201,12 +201,12 @@ func (d *Desk) native(v *call.Visit, who enforce.Identity, p *flow.Planned, c ru
 	var value json.RawMessage
 	label := gate.Start
 	re, err := d.calls.Own(v, ready.Item, func(o *call.Call) (reply.Reply, error) {
-		err := o.Ctx.Err()
-		if err != nil { // the run was cancelled
+		v.Step.Sent = true
+		var err error
+		if value, label, err = ready.Do(o.Ctx); err != nil {
 			return reply.Reply{}, err
 		}
-		v.Step.Sent = true
-		if value, label, err = ready.Do(o.Ctx); err != nil {
+		if err = enforce.SeenStep(o.Pass, c.Floor, label, value); err != nil {
 			return reply.Reply{}, err
 		}
 		if !o.Pass.Inbound(o.Ctx, value) {
@@ -251,12 +251,18 @@ func (d *Desk) Answered(id string, then func()) (stop func()) {
 	}
 }
 
+// Ended takes back what was asked for a run that is over, answered or not (runs.Ended).
+func (d *Desk) Ended(run string) {
+	d.asked.set(run, question{})
+	d.runs().Over(run)
+}
+
 // Writes reports whether a call of a node may change something (runs.Caller).
 func (d *Desk) Writes(client string, n *flow.Node) bool {
 	t := d.calls.Clients.Table()
 	if t == nil {
 		return true
 	}
-	caller, here := d.calls.Clients.Flow(d.calls.Life, client, access.DefaultSession)
-	return !here || d.writes(&caller, n)
+	m := t.Declared(client)
+	return m == nil || d.writes(&clients.Caller{Bound: clients.Binding{Client: client, Flow: true}, Member: m}, n)
 }

@@ -50,12 +50,12 @@ func (x *exchange) answer() {
 	case flows.List:
 		list, err := x.runner.List(x.who)
 		for i := range list {
-			x.fence(&list[i])
+			x.list(&list[i])
 		}
 		x.end(flows.Answer{Runs: list}, err)
 	case flows.Of:
 		s, err := x.runner.Show(x.who, x.order.Run)
-		x.fence(&s)
+		x.hand(&s)
 		x.end(flows.Answer{Run: &s}, err)
 	case flows.Cancel:
 		if err := x.noted(); err != nil {
@@ -64,7 +64,7 @@ func (x *exchange) answer() {
 		}
 		err := x.runner.Cancel(x.who, x.order.Run)
 		s, lost := x.runner.Show(x.who, x.order.Run)
-		x.fence(&s)
+		x.hand(&s)
 		x.end(flows.Answer{Run: &s}, errors.Join(err, lost))
 	case flows.Resume:
 		err := x.noted()
@@ -272,7 +272,7 @@ func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) 
 		return
 	}
 	id, err := x.runner.Begin(runs.New{
-		Client: who.Client, Session: who.Handle, Plan: plan, Store: plan.Flow.Store, Label: floor,
+		Client: who.Client, Session: who.Handle, Proof: who.Proof, Plan: plan, Store: plan.Flow.Store, Label: floor,
 	})
 	if errors.Is(err, runs.ErrHeld) {
 		err = x.plans().Held(who, plan.Flow.Name, "", "The plan of the flow holds the value of a secret.")
@@ -313,13 +313,35 @@ func (x *exchange) follow(id string, first flows.Answer) {
 		if err != nil {
 			return // it is over, the gateway is stopping, or nobody listens
 		}
-		x.fence(&s)
+		x.hand(&s)
 		first.Run = &s
 		if !x.send(first) {
 			return
 		}
 		first = flows.Answer{}
 	}
+}
+
+// hand makes what is told of a run fit for whoever asks. The client's session has seen it by then, or it is withheld. A
+// person who acts for the client shows it to no model.
+func (x *exchange) hand(s *flows.Status) {
+	if !x.caller.Bound.Acting && (s.Result != nil || s.Reason != "") {
+		if err := x.plans().Hand(x.identity(), s.ID, s.Label, s.Result, []byte(s.Reason)); err != nil {
+			s.Result, s.Reason = nil, "what the run has brought is withheld: "+err.Error()
+		}
+	}
+	x.fence(s)
+}
+
+// list makes a run fit for a list, which raises no label: of a run that has seen more than its session now has, the
+// list does not say why it failed.
+func (x *exchange) list(s *flows.Status) {
+	l, err := x.calls.Gate.Sessions.Label(s.Client, s.Session)
+	if withheld := err != nil || !s.Label.Below(l); !x.caller.Bound.Acting && s.Reason != "" && withheld {
+		s.Reason = "withheld: its session was reset; show the run by its id"
+		return
+	}
+	x.fence(s)
 }
 
 // strange reports whether a label says that strangers may have written something.
