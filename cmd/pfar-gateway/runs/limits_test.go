@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -347,3 +348,33 @@ func TestClean(t *testing.T) {
 }
 
 func second(_ string, err error) error { return err }
+
+// TestListIsSmall: a list has no results, and does not even read them: a client can give an order for it many times a
+// second. Whose runs are not over is found without a list.
+func TestListIsSmall(t *testing.T) {
+	const large = 1 << 20
+	s := said(func(context.Context, Call) (Result, error) {
+		return good(`"` + strings.Repeat("x", large-2) + `"`), nil
+	})
+	b := s.bed(t, t.TempDir(), Limits{})
+	b.Start()
+	const n = 8
+	for range n {
+		if got := b.ends(t, b.begin(t, planned("a"))); len(got.Result) != large {
+			t.Fatalf("a result of %d bytes", len(got.Result))
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	list, err := b.List(me)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(list) != n || list[0].Result != nil || list[0].Dropped != 1 {
+		t.Fatalf("%d runs, %v", len(list), err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > large {
+		t.Errorf("a list of %d runs took %d bytes", n, got)
+	}
+	if got, err := b.Clients(); err != nil || len(got) > 0 {
+		t.Errorf("%q, %v", got, err)
+	}
+}

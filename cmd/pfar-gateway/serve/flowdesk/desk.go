@@ -65,13 +65,9 @@ func (d *Desk) Close(ctx context.Context) { d.runner.Close(ctx) }
 // Settle ends the runs of clients that a new table does not let in.
 func (d *Desk) Settle(t *clients.Table) {
 	go func() { // the table is held, and the disk takes its time
-		list, err := d.runner.List(runs.Who{Operator: true})
-		gone := make(map[string]bool)
-		for _, s := range list {
-			gone[s.Client] = gone[s.Client] || !t.Declares(s.Client)
-		}
-		for client, is := range gone {
-			if is && err == nil {
+		list, err := d.runner.Clients()
+		for _, client := range list {
+			if !t.Declares(client) && err == nil {
 				err = d.runner.Dismiss(client)
 			}
 		}
