@@ -160,6 +160,9 @@ func (r *Runner) settle(run *run, o outcome) bool {
 		return false
 	}
 	run.take(o)
+	if over(o.state) {
+		r.ended(run.id)
+	}
 	return true
 }
 

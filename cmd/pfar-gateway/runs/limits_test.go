@@ -283,6 +283,27 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
+// TestShare: a client whose runs take all calls for long keeps no other from its own.
+func TestShare(t *testing.T) {
+	q := newQueue(Bound{All: 2, Client: 2})
+	for _, client := range []string{"one", "one", "one", "two", "two", "three"} {
+		q.add(client, place{})
+	}
+	q.clients = []string{"one", "two", "three"}
+	var order []string
+	for client, _, ok := q.take(); ok; client, _, ok = q.take() {
+		order = append(order, client)
+	}
+	if got := strings.Join(order, " "); got != "one two three" {
+		t.Errorf("they go on: %s", got)
+	}
+	q.free("three")
+	q.free("two")
+	if client, _, ok := q.take(); client != "one" && client != "two" || !ok {
+		t.Errorf("then %q, %v", client, ok)
+	}
+}
+
 // TestClean: what must not be written to the disk is not, in whatever place it is, and stands in no error and no log.
 func TestClean(t *testing.T) {
 	const secret = "hunter2-secret"

@@ -25,6 +25,7 @@ type Parts struct {
 	Now    func() time.Time   // nil: time.Now
 	Clean  func([]byte) error // says why a text must not be written to the disk; nil: each may
 	Log    *slog.Logger       // nil: slog.Default
+	Over   func(id string)    // hears of each run that is over, without a lock of the Runner; nil: nobody does
 }
 
 // Runner runs flows. It is safe for concurrent use.
@@ -43,7 +44,7 @@ type Runner struct {
 	queue  queue
 	moving map[string]*move // runs that are in the hands of a goroutine
 	waits  map[string]*wait // runs that wait for an approval
-	freed  []*wait          // runs that have waited, and do not any more: unlock tells the caller
+	freed  []*wait          // runs that have waited, and do not any more, and those that are over: unlock tells of them
 }
 
 // life says what a Runner does. Each state follows the one before.
@@ -85,7 +86,7 @@ func Open(p Parts) (*Runner, error) {
 	limits := p.Limits.complete()
 	r := &Runner{
 		caller: p.Caller, rules: rules{limits}, now: p.Now, log: p.Log,
-		disk: &disk{db: p.DB, clean: p.Clean, limits: limits}, hub: newHub(), queue: newQueue(limits.Steps),
+		disk: &disk{db: p.DB, clean: p.Clean, limits: limits}, hub: newHub(p.Over), queue: newQueue(limits.Steps),
 		moving: make(map[string]*move), waits: make(map[string]*wait), ending: make(chan struct{}),
 	}
 	if r.now == nil {
@@ -275,6 +276,13 @@ func (r *Runner) unwait(id string) {
 	if w := r.waits[id]; w != nil {
 		delete(r.waits, id)
 		r.freed = append(r.freed, w)
+	}
+}
+
+// ended says that a run is over. The lock is held.
+func (r *Runner) ended(id string) {
+	if r.hub.over != nil {
+		r.freed = append(r.freed, &wait{stop: func() { r.hub.over(id) }})
 	}
 }
 
