@@ -33,6 +33,8 @@ type Desk struct {
 	begun    time.Time
 	asked    asked
 	rates    rates
+	turns    turns
+	followed places
 }
 
 // Parts are those of a Desk.
