@@ -161,7 +161,7 @@ func (r *Runner) settle(run *run, o outcome) bool {
 	}
 	run.take(o)
 	if over(o.state) {
-		r.ended(run.id)
+		ended(r, run.id)
 	}
 	return true
 }

@@ -4,13 +4,13 @@ import "sync"
 
 // hub tells watchers that their run has changed.
 type hub struct {
-	over func(id string) // as Parts.Over
+	over Hearer // nil: nobody
 
 	mu       sync.Mutex
 	watchers map[string]map[chan struct{}]bool // by the run's id
 }
 
-func newHub(over func(string)) *hub {
+func newHub(over Hearer) *hub {
 	return &hub{over: over, watchers: make(map[string]map[chan struct{}]bool)}
 }
 

@@ -91,7 +91,7 @@ func (r *Runner) end(id string, s standing) error {
 		m.cancel()
 	}
 	r.unwait(id)
-	r.ended(id)
+	ended(r, id)
 	r.hub.change(id)
 	return nil
 }

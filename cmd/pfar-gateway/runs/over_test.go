@@ -8,6 +8,10 @@ import (
 	"github.com/pfar/pfar/policies/failure"
 )
 
+type hears func(string)
+
+func (h hears) Over(id string) { h(id) }
+
 // TestOver: whoever wants to hears of each run that is over, once, however it ended, and may give orders then.
 func TestOver(t *testing.T) {
 	over := make(chan string, 8)
@@ -22,12 +26,12 @@ func TestOver(t *testing.T) {
 		return good(`"value"`), nil
 	})
 	b = s.bed(t, t.TempDir(), Limits{}, func(p *Parts) {
-		p.Over = func(id string) {
+		p.Over = hears(func(id string) {
 			if _, err := b.Show(me, id); err != nil { // the lock is free
 				t.Error(err)
 			}
 			over <- id
-		}
+		})
 	})
 	b.Start()
 	done, failed, waits := b.begin(t, planned("a b")), b.begin(t, planned("fails")), b.begin(t, planned("asks"))

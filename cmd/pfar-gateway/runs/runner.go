@@ -25,8 +25,11 @@ type Parts struct {
 	Now    func() time.Time   // nil: time.Now
 	Clean  func([]byte) error // says why a text must not be written to the disk; nil: each may
 	Log    *slog.Logger       // nil: slog.Default
-	Over   func(id string)    // hears of each run that is over, without a lock of the Runner; nil: nobody does
+	Over   Hearer             // nil: nobody
 }
+
+// Hearer hears of each run that is over, once, without a lock of the Runner.
+type Hearer interface{ Over(id string) }
 
 // Runner runs flows. It is safe for concurrent use.
 type Runner struct {
@@ -280,9 +283,9 @@ func (r *Runner) unwait(id string) {
 }
 
 // ended says that a run is over. The lock is held.
-func (r *Runner) ended(id string) {
+func ended(r *Runner, id string) {
 	if r.hub.over != nil {
-		r.freed = append(r.freed, &wait{stop: func() { r.hub.over(id) }})
+		r.freed = append(r.freed, &wait{stop: func() { r.hub.over.Over(id) }})
 	}
 }
 

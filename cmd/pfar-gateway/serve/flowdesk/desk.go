@@ -54,7 +54,7 @@ func Open(p Parts) (*Desk, error) {
 		asked:    asked{of: make(map[string]question)},
 	}
 	var err error
-	d.runner, err = runs.Open(runs.Parts{DB: p.DB, Caller: d, Clean: d.clean, Log: p.Log, Over: d.over})
+	d.runner, err = runs.Open(runs.Parts{DB: p.DB, Caller: d, Clean: d.clean, Log: p.Log, Over: d})
 	return d, err
 }
 
@@ -94,8 +94,8 @@ func (d *Desk) clean(text []byte) error {
 	return nil
 }
 
-// over forgets what was decided about the plan of a run that is over.
-func (d *Desk) over(run string) {
+// Over forgets what was decided about the plan of a run that is over.
+func (d *Desk) Over(run string) {
 	d.asked.set(run, question{})
 	if err := d.consents.Forget(run); err != nil {
 		d.log.Warn("forgetting what was decided about a run that is over; it is kept for 30 days", "run", run,
