@@ -25,7 +25,8 @@ func TestLength(t *testing.T) {
 		if key, name := Keyword(word, []string{long}), Name(word, []string{long}); key != want || name != want {
 			t.Errorf("%d bytes: %q and %q", len(word), key, name)
 		}
-		if key, name := Keyword(long, []string{word}), Name(long, []string{word}); (key == "") != (want == "") || key != name {
+		key, name := Keyword(long, []string{word}), Name(long, []string{word})
+		if (key == "") != (want == "") || key != name {
 			t.Errorf("a word of %d bytes is near: %q and %q", len(word), key, name)
 		}
 	}

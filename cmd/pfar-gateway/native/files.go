@@ -233,8 +233,8 @@ func (f *Files) setLabel(client, path string, l gate.Label) error {
 	})
 }
 
-// Write writes a file whole, with its label. The version before stays beside it, as all versions before do. At no moment, whenever the gateway is
-// killed, does a file have a better label than its content: the worse of both is written down first.
+// Write writes a file whole, with its label. All versions before stay beside it. At no moment, whenever the gateway
+// is killed, does a file have a better label than its content: the worse of both is written down first.
 func (f *Files) Write(client, path string, content []byte, l gate.Label) error {
 	if err := f.checkPath(path); err != nil {
 		return err
@@ -333,7 +333,8 @@ func (f *Files) version(dir *os.File, name, file string) (version string, err er
 		if n > 1 {
 			version = fmt.Sprint(name, before, n, before)
 		}
-		if err = f.rename(dir, file, version, unix.RENAME_NOREPLACE); !errors.Is(err, unix.EEXIST) || n > f.Limits.Files {
+		err = f.rename(dir, file, version, unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) || n > f.Limits.Files {
 			return version, err
 		}
 	}

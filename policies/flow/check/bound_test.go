@@ -51,7 +51,8 @@ func begun(f flow.Flow, nodes flow.Nodes) *checker {
 // TestOffered: of very many outputs, few are looked through for one that fits, however many inputs lack one, and the
 // paths of the flow are followed once.
 func TestOffered(t *testing.T) {
-	steps := slices.Concat(slices.Repeat([]flow.Step{{Node: "big.x"}}, 150), slices.Repeat([]flow.Step{{Node: "big.y"}}, 100))
+	steps := slices.Concat(slices.Repeat([]flow.Step{{Node: "big.x"}}, 150),
+		slices.Repeat([]flow.Step{{Node: "big.y"}}, 100))
 	c := begun(chain(steps...), wide())
 	d := c.dataflow()
 	d.check()
@@ -113,7 +114,8 @@ func TestNamedBound(t *testing.T) {
 	for i := range 257 {
 		fmt.Fprintf(&text, "{{n%d}}", i)
 	}
-	for end, want := range map[int]string{text.Len() - len("{{n256}}"): "nothing gives", text.Len(): "the texts of the step name more than 256 values"} {
+	for end, want := range map[int]string{text.Len() - len("{{n256}}"): "nothing gives",
+		text.Len(): "the texts of the step name more than 256 values"} {
 		f := chain(flow.Step{Node: "template", Params: map[string]json.RawMessage{
 			"template": json.RawMessage(`"` + text.String()[:end] + `"`),
 		}})

@@ -79,7 +79,8 @@ func (c *checker) dataflow() *dataflow {
 // check tells of all that is wrong with what steps give to each other.
 func (d *dataflow) check() {
 	if len(d.writers) > maxWriters {
-		d.problem(flow.At{}, "", fmt.Sprintf("the steps write and read %d names, and may %d", len(d.writers), maxWriters),
+		d.problem(flow.At{}, "", fmt.Sprintf("the steps write and read %d names, and may %d", len(d.writers),
+			maxWriters),
 			"Split the flow.")
 		return
 	}
@@ -346,7 +347,8 @@ func (d *dataflow) fitting(offered []writer, in flow.Port) (fits []string) {
 		for _, o := range slices.Backward(offered) {
 			from := &d.planned[o.step]
 			out := find(from.Node.Outputs, o.output)
-			if (o.output == lastOutput(from.Node)) != whole || !whole && out.Schema == nil || !fit.Output(out.Schema, in.Schema) {
+			isWhole := o.output == lastOutput(from.Node)
+			if isWhole != whole || !whole && out.Schema == nil || !fit.Output(out.Schema, in.Schema) {
 				continue
 			}
 			if fits = append(fits, step.Writes(from.Step, o.output)); whole {

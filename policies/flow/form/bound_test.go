@@ -90,7 +90,8 @@ func TestManyFlags(t *testing.T) {
 // TestFarWords: a line whose every word is wrong is not read further than problems are told.
 func TestFarWords(t *testing.T) {
 	for _, text := range []string{
-		strings.Repeat("log>>", 20000) + "log", strings.Repeat("big.x --zz 1;", 7000), strings.Repeat("big.x ;big.x a;", 6000),
+		strings.Repeat("log>>", 20000) + "log", strings.Repeat("big.x --zz 1;", 7000),
+		strings.Repeat("big.x ;big.x a;", 6000),
 	} {
 		work, _, problems := reads(Source{Form: Line, Text: text}, wide())
 		if len(problems) != maxProblems || work > float64(2*len(text)) {

@@ -32,7 +32,8 @@ func tooLarge(o *flows.Order) string {
 		name   string
 		is, at int
 	}{
-		{"text", len(o.Text), form.MaxText}, {"flags", n, maxFlags}, {"input", input, maxInput}, {"verb", len(o.Verb), maxWord},
+		{"text", len(o.Text), form.MaxText}, {"flags", n, maxFlags},
+		{"input", input, maxInput}, {"verb", len(o.Verb), maxWord},
 		{"form", len(o.Form), maxWord}, {"name", len(o.Name), maxWord}, {"run", len(o.Run), maxWord},
 		{"past", len(o.Past), maxWord},
 	} {

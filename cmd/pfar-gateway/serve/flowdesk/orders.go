@@ -42,7 +42,8 @@ func (x *exchange) answer() {
 	case flows.Check, flows.Show, flows.Run:
 		done, ok := x.turns.take(x.r.Context(), x.who.Client)
 		if !ok {
-			reply.Refuse(x.w, http.StatusTooManyRequests, "other orders of the client are read: wait until they are answered")
+			reply.Refuse(x.w, http.StatusTooManyRequests,
+				"other orders of the client are read: wait until they are answered")
 			return
 		}
 		x.flow()
