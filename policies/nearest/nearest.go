@@ -3,11 +3,18 @@ package nearest
 
 import "github.com/agext/levenshtein"
 
+// maxLength bounds the words that are compared, in bytes: nothing is near one that is longer. The time that a
+// comparison takes grows with the product of both lengths, and words come from strangers.
+const maxLength = 128
+
 // Keyword returns the word that a misspelt key of a language was meant to be, "" if none is near: two neighbouring
 // letters changed places, or there are at most two mistakes and no more than one in three letters.
 func Keyword(misspelt string, words []string) string {
 	best, least := "", 3
 	for _, w := range words {
+		if max(len(misspelt), len(w)) > maxLength {
+			continue
+		}
 		if swapped(misspelt, w) {
 			return w
 		}
@@ -23,6 +30,9 @@ func Keyword(misspelt string, words []string) string {
 func Name(misspelt string, names []string) string {
 	best, least := "", max(2, len(misspelt)/3)+1
 	for _, name := range names {
+		if max(len(misspelt), len(name)) > maxLength {
+			continue
+		}
 		if n := levenshtein.Distance(misspelt, name, nil); n < least {
 			best, least = name, n
 		}

@@ -43,10 +43,12 @@ type Files struct {
 	DB     *state.DB
 	Limits FileLimits
 
-	mu sync.Mutex
+	mu      sync.Mutex
+	renamed func() // tests hear of each renaming; nil: nobody does
 }
 
-// before is what the name of the version before ends in. No path that a flow names does.
+// before is what the names of earlier versions end in: NAME~ is the first, NAME~2~ the second. No path that a flow
+// names ends so. None is ever taken away but by the owner: what a flow has written over can be brought back.
 const before = "~"
 
 // temporary begins the name of a file that is being written.
@@ -231,8 +233,8 @@ func (f *Files) setLabel(client, path string, l gate.Label) error {
 	})
 }
 
-// Write writes a file whole, with its label. The version before stays beside it. At no moment, whenever the gateway is
-// killed, does a file have a better label than its content: the worse of both is written down first.
+// Write writes a file whole, with its label. All versions before stay beside it. At no moment, whenever the gateway
+// is killed, does a file have a better label than its content: the worse of both is written down first.
 func (f *Files) Write(client, path string, content []byte, l gate.Label) error {
 	if err := f.checkPath(path); err != nil {
 		return err
@@ -274,7 +276,7 @@ func (f *Files) Write(client, path string, content []byte, l gate.Label) error {
 	} else if err := f.setLabel(client, path, l); err != nil {
 		return fmt.Errorf("writing down the label of %q: %w", path, err)
 	}
-	if err := replace(dir, name, content); err != nil {
+	if err := f.replace(dir, name, content); err != nil {
 		return fmt.Errorf("writing %q: %w", path, err)
 	}
 	return f.setLabel(client, path, l)
@@ -286,8 +288,9 @@ func (f *Files) exists(dir *os.File, name string) bool {
 	return unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 }
 
-// replace puts a file in the place of another one, whose content stays under another name.
-func replace(dir *os.File, name string, content []byte) error {
+// replace puts a file in the place of another one, whose content stays under another name. At each moment there is a
+// file of the name, with the content before or the new one.
+func (f *Files) replace(dir *os.File, name string, content []byte) error {
 	at := int(dir.Fd())
 	var st unix.Stat_t
 	err := unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -308,16 +311,42 @@ func replace(dir *os.File, name string, content []byte) error {
 	file := os.NewFile(uintptr(fd), fresh)
 	_, err = file.Write(content)
 	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil && was {
-		err = unix.Renameat(at, name, at, name+before)
-	}
-	if err == nil {
-		err = unix.Renameat(at, fresh, at, name)
+	if err == nil && was { // it becomes the version, and then both change places
+		var version string
+		if version, err = f.version(dir, name, fresh); err == nil {
+			fresh = version
+			err = f.rename(dir, fresh, name, unix.RENAME_EXCHANGE)
+		}
+	} else if err == nil {
+		err = f.rename(dir, fresh, name, unix.RENAME_NOREPLACE)
 	}
 	if err != nil {
 		return errors.Join(err, unix.Unlinkat(at, fresh, 0))
 	}
 	return dir.Sync()
+}
+
+// version gives a file the first name of a version of another file that is free.
+func (f *Files) version(dir *os.File, name, file string) (version string, err error) {
+	for n := 1; ; n++ {
+		version = name + before
+		if n > 1 {
+			version = fmt.Sprint(name, before, n, before)
+		}
+		err = f.rename(dir, file, version, unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) || n > f.Limits.Files {
+			return version, err
+		}
+	}
+}
+
+// rename gives a file of a folder another name.
+func (f *Files) rename(dir *os.File, from, to string, flags uint) error {
+	err := unix.Renameat2(int(dir.Fd()), from, int(dir.Fd()), to, flags)
+	if err == nil && f.renamed != nil {
+		f.renamed()
+	}
+	return err
 }
 
 // room reports whether a client's folder has room for one more file, and takes away what a crash has left. The lock is
@@ -348,7 +377,8 @@ func (f *Files) room(client string, size int) error {
 	case err != nil:
 		return fmt.Errorf("looking into the folder of the client's flows: %w", err)
 	case files+f.Limits.Depth+1 > f.Limits.Files:
-		return fmt.Errorf("the folder of the client's flows has %d files and folders, of at most %d", files, f.Limits.Files)
+		return fmt.Errorf("the folder of the client's flows has %d files and folders, of at most %d: its owner can take "+
+			"versions away whose names end in ~", files, f.Limits.Files)
 	case bytes > f.Limits.Bytes:
 		return fmt.Errorf("the folder of the client's flows would have %d bytes, of at most %d", bytes, f.Limits.Bytes)
 	}

@@ -103,7 +103,7 @@ func deref(s *string) string {
 func item(name string, output gate.Label) enforce.Item {
 	effect := gate.None
 	if name == native.WriteFile {
-		effect = gate.Reversible // the version before stays beside it
+		effect = gate.Reversible // all versions before stay beside it
 	}
 	const from = "pfar"
 	declared, _ := json.Marshal(gate.Declared{Server: access.OwnNodes, Words: []gate.Word{{

@@ -144,7 +144,7 @@ func (r *Runner) settle(run *run, o outcome) bool {
 	err := r.keep(run, o)
 	switch {
 	case errors.Is(err, ErrHeld): // nobody holds the lock: the caller has locks of its own
-		r.caller.Held(Call{Run: run.id, Client: run.client, Session: run.session, Plan: run.plan, Step: run.step})
+		r.caller.Held(Call{Run: run.id, Client: run.client, Session: run.session, Proof: run.proof, Plan: run.plan, Step: run.step})
 		o = o.fail(p, heldWords)
 		err = r.keep(run, o)
 	case errors.Is(err, ErrFull):
@@ -178,6 +178,7 @@ func (r *Runner) keep(run *run, o outcome) error {
 		run.take(o)
 		if over(run.state) {
 			r.ended = append(r.ended, run.id)
+			ended(r, run.id)
 		}
 	}
 	return err

@@ -4,11 +4,15 @@ import "sync"
 
 // hub tells watchers that their run has changed.
 type hub struct {
+	over Hearer // nil: nobody
+
 	mu       sync.Mutex
 	watchers map[string]map[chan struct{}]bool // by the run's id
 }
 
-func newHub() *hub { return &hub{watchers: make(map[string]map[chan struct{}]bool)} }
+func newHub(over Hearer) *hub {
+	return &hub{over: over, watchers: make(map[string]map[chan struct{}]bool)}
+}
 
 // watch returns a channel that has an element if the run has changed since it was last read.
 func (h *hub) watch(id string) (changed chan struct{}, stop func()) {

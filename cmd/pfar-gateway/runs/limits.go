@@ -8,7 +8,7 @@ import (
 
 // Limits bound what runs take. A value that is not positive is the default.
 type Limits struct {
-	Steps    Bound         // calls at the same time
+	Steps    Bound         // calls at the same time; each client may make one, also beyond All
 	Open     Bound         // runs that are not over
 	Kept     Bound         // runs that are over; of more the oldest are forgotten
 	Disk     Bound         // bytes of the plans and stores of runs that are not over

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -282,6 +283,27 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
+// TestShare: a client whose runs take all calls for long keeps no other from its own.
+func TestShare(t *testing.T) {
+	q := newQueue(Bound{All: 2, Client: 2})
+	for _, client := range []string{"one", "one", "one", "two", "two", "three"} {
+		q.add(client, place{})
+	}
+	q.clients = []string{"one", "two", "three"}
+	var order []string
+	for client, _, ok := q.take(); ok; client, _, ok = q.take() {
+		order = append(order, client)
+	}
+	if got := strings.Join(order, " "); got != "one two three" {
+		t.Errorf("they go on: %s", got)
+	}
+	q.free("three")
+	q.free("two")
+	if client, _, ok := q.take(); client != "one" && client != "two" || !ok {
+		t.Errorf("then %q, %v", client, ok)
+	}
+}
+
 // TestClean: what must not be written to the disk is not, in whatever place it is, and stands in no error and no log.
 func TestClean(t *testing.T) {
 	const secret = "hunter2-secret"
@@ -353,3 +375,33 @@ func TestClean(t *testing.T) {
 }
 
 func second(_ string, err error) error { return err }
+
+// TestListIsSmall: a list has no results, and does not even read them: a client can give an order for it many times a
+// second. Whose runs are not over is found without a list.
+func TestListIsSmall(t *testing.T) {
+	const large = 1 << 20
+	s := said(func(context.Context, Call) (Result, error) {
+		return good(`"` + strings.Repeat("x", large-2) + `"`), nil
+	})
+	b := s.bed(t, t.TempDir(), Limits{})
+	b.Start()
+	const n = 8
+	for range n {
+		if got := b.ends(t, b.begin(t, planned("a"))); len(got.Result) != large {
+			t.Fatalf("a result of %d bytes", len(got.Result))
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	list, err := b.List(me)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(list) != n || list[0].Result != nil || list[0].Dropped != 1 {
+		t.Fatalf("%d runs, %v", len(list), err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > large {
+		t.Errorf("a list of %d runs took %d bytes", n, got)
+	}
+	if got, err := b.Clients(); err != nil || len(got) > 0 {
+		t.Errorf("%q, %v", got, err)
+	}
+}

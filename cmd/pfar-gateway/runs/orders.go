@@ -27,6 +27,15 @@ func (r *Runner) List(who Who) ([]flows.Status, error) {
 	return list, nil
 }
 
+// Clients returns the clients that have runs that are not over, in the order of their names.
+func (r *Runner) Clients() ([]string, error) {
+	list, err := r.disk.clients()
+	if err != nil {
+		return nil, fmt.Errorf("reading whose runs are not over: %w", err)
+	}
+	return list, nil
+}
+
 // Show returns one run with its trace. The error is ErrUnknown for one that there is not, or that is another's.
 func (r *Runner) Show(who Who, id string) (flows.Status, error) {
 	if err := r.tidy(); err != nil {
@@ -83,6 +92,7 @@ func (r *Runner) end(id string, s standing) error {
 	}
 	r.unwait(id)
 	r.ended = append(r.ended, id)
+	ended(r, id)
 	r.hub.change(id)
 	return nil
 }

@@ -2,7 +2,8 @@ package runs
 
 import "slices"
 
-// queue says which run goes on next: of the clients that have runs ready, each in its turn. It is not safe for
+// queue says which run goes on next: of the clients that have runs ready, each in its turn. One run of a client always
+// may, however many others have taken, for a call may take an hour: backoff waits that long. It is not safe for
 // concurrent use.
 type queue struct {
 	bound   Bound
@@ -29,12 +30,12 @@ func (q *queue) add(client string, p place) {
 	q.ready[client] = append(q.ready[client], p)
 }
 
-// take takes the next run out of the queue. It returns false if there is none, or as many are taken as may be.
+// take takes the next run out of the queue. It returns false if there is none that may go on.
 func (q *queue) take() (client string, p place, ok bool) {
-	if q.all >= q.bound.All {
-		return "", place{}, false
-	}
-	i := slices.IndexFunc(q.clients, func(c string) bool { return q.taken[c] < q.bound.Client })
+	i := slices.IndexFunc(q.clients, func(c string) bool {
+		n := q.taken[c]
+		return n == 0 || n < q.bound.Client && q.all < q.bound.All
+	})
 	if i < 0 {
 		return "", place{}, false
 	}

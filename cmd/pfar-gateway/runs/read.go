@@ -49,8 +49,8 @@ func (d *disk) find(who Who, id string) (head, error) {
 	return list[0], nil
 }
 
-// columns are those that statusOf reads.
-const columns = `id, flow, client, session, state, reason, approval, begun, label, steps, at, result`
+// columns are those that statusOf reads, but for the result.
+const columns = `id, flow, client, session, state, reason, approval, begun, label, steps, at, `
 
 // statusOf reads a run from a row of columns, without its trace. steps is how many that has had.
 func statusOf(row interface{ Scan(...any) error }) (s flows.Status, steps int, err error) {
@@ -65,7 +65,7 @@ func statusOf(row interface{ Scan(...any) error }) (s flows.Status, steps int, e
 // status reads a run with the steps of its trace that follow the first ones, and says how many there are.
 func (d *disk) status(id string, after int) (s flows.Status, steps int, err error) {
 	err = d.db.Do(func(tx *sql.Tx) error {
-		s, steps, err = statusOf(tx.QueryRow("SELECT "+columns+" FROM runs WHERE id = ?", id))
+		s, steps, err = statusOf(tx.QueryRow("SELECT "+columns+"result FROM runs WHERE id = ?", id))
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("%w: %q", ErrUnknown, id)
 		}
@@ -100,10 +100,11 @@ func traceOf(tx *sql.Tx, id string, after int) ([]flows.Step, error) {
 	return trace, rows.Err()
 }
 
-// list reads the runs that somebody may see, without traces and results, the newest first.
+// list reads the runs that somebody may see, without traces, the newest first. Results, which may be large, are not
+// even read.
 func (d *disk) list(who Who) ([]flows.Status, error) {
 	rows, err := d.db.Query("SELECT "+columns+
-		" FROM runs WHERE ? OR (client = ? AND session = ?) ORDER BY begun DESC, id DESC", who.Operator, who.Client,
+		"NULL FROM runs WHERE ? OR (client = ? AND session = ?) ORDER BY begun DESC, id DESC", who.Operator, who.Client,
 		who.Session)
 	if err != nil {
 		return nil, err
@@ -115,9 +116,26 @@ func (d *disk) list(who Who) ([]flows.Status, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s.Result, s.Dropped = nil, steps; who.sees(s.Client, s.Session) {
+		if s.Dropped = steps; who.sees(s.Client, s.Session) {
 			list = append(list, s)
 		}
+	}
+	return list, rows.Err()
+}
+
+// clients lists those that have runs that are not over.
+func (d *disk) clients() (list []string, err error) {
+	rows, err := d.db.Query("SELECT DISTINCT client FROM runs WHERE" + isOpen + "ORDER BY client")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var client string
+		if err := rows.Scan(&client); err != nil {
+			return nil, err
+		}
+		list = append(list, client)
 	}
 	return list, rows.Err()
 }

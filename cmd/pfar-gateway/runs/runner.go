@@ -25,7 +25,11 @@ type Parts struct {
 	Now    func() time.Time   // nil: time.Now
 	Clean  func([]byte) error // says why a text must not be written to the disk; nil: each may
 	Log    *slog.Logger       // nil: slog.Default
+	Over   Hearer             // nil: nobody
 }
+
+// Hearer hears of each run that is over, once, without a lock of the Runner.
+type Hearer interface{ Over(id string) }
 
 // Runner runs flows. It is safe for concurrent use.
 type Runner struct {
@@ -43,7 +47,7 @@ type Runner struct {
 	queue  queue
 	moving map[string]*move // runs that are in the hands of a goroutine
 	waits  map[string]*wait // runs that wait for an approval
-	freed  []*wait          // runs that have waited, and do not any more: unlock tells the caller
+	freed  []*wait          // runs that have waited, and do not any more, and those that are over: unlock tells of them
 	ended  []string         // runs that are over: unlock tells the caller
 }
 
@@ -87,7 +91,7 @@ func Open(p Parts) (*Runner, error) {
 	limits := p.Limits.complete()
 	r := &Runner{
 		caller: p.Caller, rules: rules{limits}, now: p.Now, log: p.Log,
-		disk: &disk{db: p.DB, clean: p.Clean, limits: limits}, hub: newHub(), queue: newQueue(limits.Steps),
+		disk: &disk{db: p.DB, clean: p.Clean, limits: limits}, hub: newHub(p.Over), queue: newQueue(limits.Steps),
 		moving: make(map[string]*move), waits: make(map[string]*wait), ending: make(chan struct{}),
 	}
 	if r.now == nil {
@@ -277,6 +281,13 @@ func (r *Runner) unwait(id string) {
 	if w := r.waits[id]; w != nil {
 		delete(r.waits, id)
 		r.freed = append(r.freed, w)
+	}
+}
+
+// ended says that a run is over. The lock is held.
+func ended(r *Runner, id string) {
+	if r.hub.over != nil {
+		r.freed = append(r.freed, &wait{stop: func() { r.hub.over.Over(id) }})
 	}
 }
 

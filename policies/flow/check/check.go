@@ -62,10 +62,13 @@ type checker struct {
 }
 
 func (c *checker) problem(at flow.At, step, text, advice string) {
-	if len(c.problems) < maxProblems {
+	if !c.full() {
 		c.problems = append(c.problems, flow.Problem{At: at, Step: step, Text: text, Advice: advice})
 	}
 }
+
+// full reports whether no more problems are told. What would be said of another one need not be found then.
+func (c *checker) full() bool { return len(c.problems) >= maxProblems }
 
 // bounded reports whether a flow is of a size that the rest of the check takes.
 func (c *checker) bounded() bool {
@@ -175,7 +178,13 @@ func advice(err error) string {
 func (c *checker) ports(p *flow.Planned) {
 	n := p.Node
 	if n.Open {
-		for _, name := range step.Named(p.Params) {
+		named := step.Named(p.Params)
+		if len(named) > step.MaxNamed {
+			c.problem(p.At, p.ID, fmt.Sprintf("the texts of the step name more than %d values", step.MaxNamed),
+				"Make several steps of it.")
+			named = nil
+		}
+		for _, name := range named {
 			if _, ok := p.Reads[name]; !ok {
 				p.Reads = with(p.Reads, name, name)
 			}
@@ -268,12 +277,15 @@ func find(ports []flow.Port, name string) *flow.Port {
 
 // unknown reports a name that the node does not have.
 func (c *checker) unknown(p *flow.Planned, kind, name string, ports []flow.Port) {
+	if c.full() {
+		return
+	}
 	var names []string
 	for _, port := range ports {
 		names = append(names, port.Name)
 	}
 	advice := fmt.Sprintf("It has no %s.", kind)
-	if near := nearest.Name(name, names); near != "" && len(name) <= maxName {
+	if near := nearest.Name(name, names); near != "" {
 		advice = fmt.Sprintf("Did you mean %s?", quote(near))
 	} else if len(names) > 0 {
 		advice = "It has " + list(names) + "."
@@ -292,9 +304,12 @@ func (c *checker) fits(p *flow.Planned, port *flow.Port, value json.RawMessage) 
 const maxListed = 8
 
 // list writes names for a sentence.
-func list(names []string) string {
+func list(names []string) string { return listed(names, len(names)) }
+
+// listed writes the first of so many names for a sentence.
+func listed(names []string, all int) string {
 	more := ""
-	if n := len(names) - maxListed; n > 0 {
+	if n := all - maxListed; n > 0 {
 		names, more = names[:maxListed], fmt.Sprintf(" and %d more", n)
 	}
 	quoted := make([]string, len(names))

@@ -56,10 +56,13 @@ func (b bits) remove(i int)   { b[i/64] &^= 1 << (i % 64) }
 
 // data checks what steps give to each other: that each required input is given on every path, that what is given fits,
 // and that nothing overwrites what another step reads.
-func (c *checker) data() {
+func (c *checker) data() { c.dataflow().check() }
+
+// dataflow finds who writes what steps read.
+func (c *checker) dataflow() *dataflow {
 	d := &dataflow{
 		checker: c, read: map[string]bool{}, names: map[string]int{}, own: make([][]int, len(c.planned)),
-		before: make([]*state, len(c.planned)), told: map[int]bool{},
+		before: make([]*state, len(c.planned)), told: map[int]bool{}, paths: newPaths(c.planned),
 	}
 	for _, p := range c.planned {
 		for _, in := range p.Node.Inputs {
@@ -70,13 +73,20 @@ func (c *checker) data() {
 		}
 	}
 	d.find()
+	return d
+}
+
+// check tells of all that is wrong with what steps give to each other.
+func (d *dataflow) check() {
 	if len(d.writers) > maxWriters {
-		c.problem(flow.At{}, "", fmt.Sprintf("the steps write and read %d names, and may %d", len(d.writers), maxWriters),
+		d.problem(flow.At{}, "", fmt.Sprintf("the steps write and read %d names, and may %d", len(d.writers),
+			maxWriters),
 			"Split the flow.")
 		return
 	}
+	d.paths.read(d.names)
 	d.solve()
-	for i := range c.planned {
+	for i := range d.planned {
 		if d.before[i] != nil {
 			d.inputs(i)
 			d.collisions(i)
@@ -94,6 +104,7 @@ type dataflow struct {
 	own     [][]int      // by step: its writers
 	before  []*state     // of each step before it reads; nil: no run comes there
 	told    map[int]bool // names of which a collision was told
+	paths   *paths
 }
 
 // find finds all writers of names that steps read. It notes the outputs that no step reads.
@@ -229,7 +240,7 @@ func (d *dataflow) inputs(i int) {
 
 // input checks one input, which is read under a name of the store.
 func (d *dataflow) input(i int, in flow.Port, name string, s *state, needed bool) {
-	if len(d.problems) == maxProblems {
+	if d.full() {
 		return
 	}
 	p := &d.planned[i]
@@ -248,7 +259,7 @@ func (d *dataflow) input(i int, in flow.Port, name string, s *state, needed bool
 		if w.step == i && w.output == "" { // checked with the step's ports
 			continue
 		}
-		if wrong := d.misfit(w, in, name); wrong != "" {
+		if wrong := d.misfit(i, w, in, name); wrong != "" {
 			d.problem(p.At, p.ID, wrong, d.propose(i, in, name))
 		}
 	}
@@ -262,26 +273,36 @@ func whose(in flow.Port, name string) string {
 	return fmt.Sprintf("the input %s (in the store %s)", quote(in.Name), quote(name))
 }
 
-// misfit says what is wrong with a writer for an input, "" for nothing.
-func (d *dataflow) misfit(w writer, in flow.Port, name string) string {
+// misfit says what is wrong with a writer for an input of a step, "" for nothing.
+func (d *dataflow) misfit(i int, w writer, in flow.Port, name string) string {
+	to := d.planned[i].Node
 	if w.output == "" {
 		value, from := d.flow.Store[name], "the store at the beginning"
 		if w.step >= 0 {
 			from = "step " + quote(d.planned[w.step].ID)
 			value = d.valueOf(w.step, name)
 		}
-		if wrong := fit.Value(in.Schema, value); wrong != "" {
+		wrong := d.paths.once(pair{step: w.step, name: name, to: to, in: in.Name}, func() string {
+			return fit.Value(in.Schema, value)
+		})
+		if wrong != "" {
 			return fmt.Sprintf("%s of %s does not fit the input %s: %s", quote(name), from, quote(in.Name), wrong)
 		}
 		return ""
 	}
 	from := &d.planned[w.step]
-	out := find(from.Node.Outputs, w.output)
-	if fit.Output(out.Schema, in.Schema) {
-		return ""
+	wrong := d.paths.once(pair{from: from.Node, name: w.output, to: to, in: in.Name}, func() string {
+		out := find(from.Node.Outputs, w.output)
+		if fit.Output(out.Schema, in.Schema) {
+			return ""
+		}
+		return fmt.Sprintf("does not fit the input %s: its type is %s, and the input takes %s", quote(in.Name),
+			fit.Words(out.Schema), fit.Words(in.Schema))
+	})
+	if wrong != "" {
+		return fmt.Sprintf("the output %s of step %s %s", quote(w.output), quote(from.ID), wrong)
 	}
-	return fmt.Sprintf("the output %s of step %s does not fit the input %s: its type is %s, and the input takes %s",
-		quote(out.Name), quote(from.ID), quote(in.Name), fit.Words(out.Schema), fit.Words(in.Schema))
+	return ""
 }
 
 // valueOf is the value that a step sets under a name of the store.
@@ -294,27 +315,20 @@ func (d *dataflow) valueOf(i int, name string) json.RawMessage {
 	return nil
 }
 
+// maxOffered bounds the outputs among which a mapping is looked for.
+const maxOffered = 1024
+
 // propose says how an input can be given. Where the type of exactly one output fits that every path has written, it is
 // a mapping to paste.
 func (d *dataflow) propose(i int, in flow.Port, name string) string {
 	p := &d.planned[i]
-	var fits, all []string
-	for _, o := range d.available(i) {
-		name := step.Writes(d.planned[o.step].Step, o.output)
-		out := find(d.planned[o.step].Node.Outputs, o.output)
-		if out.Schema != nil && o.output != lastOutput(d.planned[o.step].Node) && fit.Output(out.Schema, in.Schema) {
-			fits = append(fits, name)
-		}
-		all = append(all, name)
+	offered, more := d.paths.available(i)
+	var all, fits []string
+	for _, o := range offered {
+		all = append(all, step.Writes(d.planned[o.step].Step, o.output))
 	}
-	if len(fits) == 0 { // whole results, the nearest first
-		for _, o := range slices.Backward(d.available(i)) {
-			out := find(d.planned[o.step].Node.Outputs, o.output)
-			if o.output == lastOutput(d.planned[o.step].Node) && fit.Output(out.Schema, in.Schema) {
-				fits = append(fits, step.Writes(d.planned[o.step].Step, o.output))
-				break
-			}
-		}
+	if more == 0 {
+		fits = d.fitting(offered, in)
 	}
 	if len(fits) == 1 {
 		return fmt.Sprintf("Map it: reads = { %s = %s }, or \"mappings\": {%s: {\"input_mappings\": {%s: %[2]s}}}.",
@@ -324,7 +338,28 @@ func (d *dataflow) propose(i int, in flow.Port, name string) string {
 	if len(all) == 0 {
 		return set + "."
 	}
-	return set + ", or map one of " + list(all) + "."
+	return set + ", or map one of " + listed(all, len(all)+more) + "."
+}
+
+// fitting are the names of the outputs whose type fits an input: members of results, or else the nearest whole result.
+func (d *dataflow) fitting(offered []writer, in flow.Port) (fits []string) {
+	for _, whole := range []bool{false, true} {
+		for _, o := range slices.Backward(offered) {
+			from := &d.planned[o.step]
+			out := find(from.Node.Outputs, o.output)
+			isWhole := o.output == lastOutput(from.Node)
+			if isWhole != whole || !whole && out.Schema == nil || !fit.Output(out.Schema, in.Schema) {
+				continue
+			}
+			if fits = append(fits, step.Writes(from.Step, o.output)); whole {
+				break
+			}
+		}
+		if len(fits) > 0 {
+			break
+		}
+	}
+	return fits
 }
 
 // key is a name as HCL has it on the left of =.
@@ -339,41 +374,6 @@ func key(name string) string {
 
 func lastOutput(n *flow.Node) string { return n.Outputs[len(n.Outputs)-1].Name }
 
-// available are the outputs that every path to a step has written: of steps that each of them passes with success. It
-// follows all names, where the states have only those that are read.
-func (d *dataflow) available(i int) []writer {
-	var all []writer
-	for j, p := range d.planned {
-		if j == i || d.before[j] == nil || d.avoids(i, j) {
-			continue
-		}
-		for _, out := range p.Node.Outputs {
-			all = append(all, writer{step: j, output: out.Name})
-		}
-	}
-	return all
-}
-
-// avoids reports whether a path leads to a step without the success of another.
-func (d *dataflow) avoids(to, without int) bool {
-	seen := make([]bool, len(d.planned))
-	seen[0] = true
-	for todo := []int{0}; len(todo) > 0; {
-		i := todo[0]
-		todo = todo[1:]
-		if i == to {
-			return true
-		}
-		for action, next := range d.planned[i].Next {
-			if !seen[next] && (i != without || action != flow.Default) {
-				seen[next] = true
-				todo = append(todo, next)
-			}
-		}
-	}
-	return false
-}
-
 // collisions reports outputs of a step that overwrite what another step has written, or what the flow has set, under a
 // name that a later step reads.
 func (d *dataflow) collisions(i int) {
@@ -386,7 +386,7 @@ func (d *dataflow) collisions(i int) {
 		}
 		writers, _ := d.given(s, name)
 		for _, w := range writers {
-			if w.step == i && w.output == out.Name || !d.readAfter(i, name) {
+			if w.step == i && w.output == out.Name || !d.paths.readAfter(i, name) {
 				continue
 			}
 			what := "what the flow sets"
@@ -399,37 +399,6 @@ func (d *dataflow) collisions(i int) {
 			break
 		}
 	}
-}
-
-// readAfter reports whether a name is read by a step that may come after the success of another.
-func (d *dataflow) readAfter(i int, name string) bool {
-	first, ok := d.planned[i].Next[flow.Default]
-	if !ok {
-		return false
-	}
-	seen := make([]bool, len(d.planned))
-	seen[first] = true
-	for todo := []int{first}; len(todo) > 0; {
-		p := &d.planned[todo[0]]
-		todo = todo[1:]
-		for _, in := range p.Node.Inputs {
-			if step.Reads(p.Step, in.Name) == name {
-				return true
-			}
-		}
-		for _, stored := range p.Reads {
-			if stored == name {
-				return true
-			}
-		}
-		for _, next := range p.Next {
-			if !seen[next] {
-				seen[next] = true
-				todo = append(todo, next)
-			}
-		}
-	}
-	return false
 }
 
 // mapOutput says how an output gets another name in the store.

@@ -44,12 +44,15 @@ func (c *checker) named(e flow.Edge, id string) (int, bool) {
 	if ok {
 		return i, true
 	}
+	if c.full() {
+		return 0, false
+	}
 	var ids []string
 	for _, s := range c.flow.Steps {
 		ids = append(ids, s.ID)
 	}
 	advice := "The steps are " + list(ids) + "."
-	if near := nearest.Name(id, ids); near != "" && len(id) <= maxName {
+	if near := nearest.Name(id, ids); near != "" {
 		advice = fmt.Sprintf("Did you mean %s?", quote(near))
 	}
 	c.problem(e.At, "", fmt.Sprintf("an edge names %s, and no step has that id", quote(id)), advice)

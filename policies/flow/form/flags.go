@@ -2,6 +2,7 @@ package form
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -23,12 +24,20 @@ type overlay struct {
 func (d overlay) flags(flags []string) {
 	given := map[string][]json.RawMessage{} // by STEP.NAME, or by name in the store
 	targets := map[string]target{}
-	all := d.targets()
 	if len(flags) > 2*maxFlags {
-		d.problem(flow.At{}, "", "there are more than 256 flags", "Write them into the flow.")
+		d.problem(flow.At{}, "", fmt.Sprintf("there are more than %d flags", maxFlags), "Write them into the flow.")
 		return
 	}
-	for i := 0; i < len(flags); i++ {
+	if len(flags) == 0 {
+		return
+	}
+	all := d.targets()
+	if len(all.list) > maxTargets {
+		d.problem(flow.At{}, "", fmt.Sprintf("the steps have more than %d inputs and params, and no flags", maxTargets/2),
+			"Write the values into the flow.")
+		return
+	}
+	for i := 0; i < len(flags) && !d.full(); i++ {
 		name, text, whole := strings.Cut(flags[i], "=")
 		if !strings.HasPrefix(name, "--") || len(name) == 2 {
 			d.problem(flow.At{}, "", quote(flags[i])+" stands where a flag is wanted", "Write --FLAG VALUE.")
@@ -59,8 +68,11 @@ func (d overlay) flags(flags []string) {
 	}
 }
 
-// maxFlags bounds the flags over a flow.
-const maxFlags = 256
+// Bounds of what flags ask for.
+const (
+	maxFlags   = 256 // over a flow, and of a step in a line
+	maxTargets = 1 << 15
+)
 
 // target is what a flag names.
 type target struct {
@@ -71,21 +83,62 @@ type target struct {
 	port  flow.Port
 }
 
-func (t target) names(flag string) bool { return alike(t.key, flag) }
+// targets are what flags can name, and how they name it.
+type targets struct {
+	list  []target
+	exact map[string][]int // by key: places in list
+	alike map[string][]int // the same, - and _ alike
+	names []string         // --KEY, of what needs no step before it; nil: not yet made
+}
 
-// targets are what flags can name: each name in the store, each param, and each of both of one step.
-func (d overlay) targets() (all []target) {
+func (t *targets) add(x target) {
+	i := len(t.list)
+	t.list = append(t.list, x)
+	t.exact[x.key] = append(t.exact[x.key], i)
+	t.alike[dashed(x.key)] = append(t.alike[dashed(x.key)], i)
+}
+
+// find returns the targets of a flag.
+func (t *targets) find(flag string) (found []target) {
+	places := t.exact[flag]
+	if places == nil {
+		places = t.alike[dashed(flag)]
+	}
+	for _, i := range places {
+		found = append(found, t.list[i])
+	}
+	return found
+}
+
+// flags are those that can be written.
+func (t *targets) flags() []string {
+	if t.names == nil {
+		for _, x := range t.list {
+			if !strings.Contains(x.key, ".") {
+				t.names = append(t.names, "--"+dashed(x.key))
+			}
+		}
+		slices.Sort(t.names)
+		t.names = slices.Compact(t.names)
+	}
+	return t.names
+}
+
+// targets are what flags can name: each name in the store, each param, and each of both of one step. Of more than
+// maxTargets it returns some more than that.
+func (d overlay) targets() *targets {
+	all := &targets{exact: map[string][]int{}, alike: map[string][]int{}}
 	stored := map[string]bool{}
 	for i, s := range d.flow.Steps {
 		node, err := d.nodes.Find(s.Node)
-		if err != nil {
+		if err != nil || len(all.list) > maxTargets {
 			continue
 		}
 		read := func(name string, port flow.Port) {
-			all = append(all, target{s.ID + "." + port.Name, i, true, port.Name, port})
+			all.add(target{s.ID + "." + port.Name, i, true, port.Name, port})
 			if !stored[name] {
 				stored[name] = true
-				all = append(all, target{name, -1, false, name, port})
+				all.add(target{name, -1, false, name, port})
 			}
 		}
 		for _, in := range node.Inputs {
@@ -97,7 +150,8 @@ func (d overlay) targets() (all []target) {
 			if name, ok := s.Reads[p.Name]; ok {
 				read(name, p)
 			} else {
-				all = append(all, target{s.ID + "." + p.Name, i, false, p.Name, p}, target{p.Name, i, false, p.Name, p})
+				all.add(target{s.ID + "." + p.Name, i, false, p.Name, p})
+				all.add(target{p.Name, i, false, p.Name, p})
 			}
 		}
 		if node.Open {
@@ -110,34 +164,24 @@ func (d overlay) targets() (all []target) {
 }
 
 // target finds the one thing that a flag names.
-func (d overlay) target(all []target, flag string) (target, bool) {
-	exact := slices.DeleteFunc(slices.Clone(all), func(t target) bool { return t.key != flag })
-	found := exact
-	if len(found) == 0 {
-		found = slices.DeleteFunc(slices.Clone(all), func(t target) bool { return !t.names(flag) })
-	}
+func (d overlay) target(all *targets, flag string) (target, bool) {
+	found := all.find(flag)
 	switch len(found) {
 	case 1:
 		return found[0], true
 	case 0:
-		var names []string
-		for _, t := range all {
-			if name := "--" + dashed(t.key); !strings.Contains(t.key, ".") && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
 		advice := "The flow takes no flags."
-		if len(names) > 0 {
+		if names := all.flags(); len(names) > 0 {
 			advice = meant("--"+flag, names)
 		}
 		d.problem(flow.At{}, "", "--"+short(flag)+" is neither an input nor a param of a step", advice)
 	default:
 		var what, write []string
-		for _, t := range found {
+		for _, t := range found[:min(len(found), maxNamed)] {
 			if t.step < 0 {
 				what = append(what, "an input")
-				if of := slices.IndexFunc(all, func(o target) bool { return o.input && d.reads(o) == t.name }); of >= 0 {
-					write = append(write, "--"+short(all[of].key))
+				if of := slices.IndexFunc(all.list, func(o target) bool { return o.input && d.reads(o) == t.name }); of >= 0 {
+					write = append(write, "--"+short(all.list[of].key))
 				}
 			} else {
 				id := d.flow.Steps[t.step].ID
@@ -150,6 +194,9 @@ func (d overlay) target(all []target, flag string) (target, bool) {
 	}
 	return target{}, false
 }
+
+// maxNamed is how many of the things that one flag may mean are named.
+const maxNamed = 8
 
 // reads is the name in the store of a step's input.
 func (d overlay) reads(t target) string { return step.Reads(d.flow.Steps[t.step], t.name) }

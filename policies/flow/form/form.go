@@ -38,7 +38,7 @@ func Read(s Source, nodes flow.Nodes) (flow.Flow, []flow.Problem) {
 	case s.Form == HCL:
 		hclReader{reader{d}}.read(s.Name, s.Text)
 	case s.Form == Line:
-		(&lineReader{d, nodes, map[string]bool{}}).read(s.Text)
+		(&lineReader{d, nodes, used{}, used{}}).read(s.Text)
 		linked = true
 	default:
 		d.problem(flow.At{}, "", "no such form: "+quote(s.Form), "Write json, hcl or line.")

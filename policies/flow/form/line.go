@@ -30,12 +30,13 @@ import (
 type lineReader struct {
 	*decoder
 	nodes  flow.Nodes
-	writes map[string]bool // names in the store that steps write
+	ids    used
+	writes used // names in the store that steps write
 }
 
 func (l *lineReader) read(text string) {
 	words := split(l.decoder, text)
-	for first := true; len(words) > 0; {
+	for first := true; len(words) > 0 && !l.full(); {
 		end := slices.IndexFunc(words, func(w word) bool { return w.sign == another })
 		chain, rest := words, []word(nil)
 		if end >= 0 {
@@ -55,7 +56,7 @@ func (l *lineReader) read(text string) {
 // chain reads steps that lead one to the next. In the first chain every node is a new step.
 func (l *lineReader) chain(words []word, first bool) {
 	from, action := "", ""
-	for start := 0; start <= len(words); {
+	for start := 0; start <= len(words) && !l.full(); {
 		end := start
 		for end < len(words) && words[end].sign != then {
 			end++
@@ -95,10 +96,7 @@ func (l *lineReader) one(words []word, first bool) (id, action string) {
 		}
 		return name.text, action
 	}
-	s := flow.Step{ID: name.text, Node: name.text, At: name.at}
-	for n := 2; l.named(s.ID) != nil; n++ {
-		s.ID = fmt.Sprintf("%s-%d", name.text, n)
-	}
+	s := flow.Step{ID: l.ids.fresh(name.text), Node: name.text, At: name.at}
 	if node, err := l.nodes.Find(s.Node); err == nil { // check.Check tells of one that is not known
 		l.stepFlags(&s, node, flags)
 		l.apart(&s, node)
@@ -107,17 +105,28 @@ func (l *lineReader) one(words []word, first bool) (id, action string) {
 	return s.ID, action
 }
 
+// used are names that are taken, each with the number of the last one that was made of it.
+type used map[string]int
+
+// fresh takes a name, or NAME-2 and so on where it is taken.
+func (u used) fresh(name string) string {
+	free, n := name, u[name]
+	for u[free] > 0 {
+		n++
+		free = fmt.Sprintf("%s-%d", name, n)
+	}
+	u[free] = 1
+	u[name] = max(n, 1)
+	return free
+}
+
 // apart gives each output of a step a name in the store that no earlier step writes.
 func (l *lineReader) apart(s *flow.Step, node *flow.Node) {
 	for _, out := range node.Outputs {
 		if out.Own {
 			continue
 		}
-		name := out.Name
-		for n := 2; l.writes[name]; n++ {
-			name = fmt.Sprintf("%s-%d", out.Name, n)
-		}
-		l.writes[name] = true
+		name := l.writes.fresh(out.Name)
 		if name != out.Name {
 			if s.Writes == nil {
 				s.Writes = map[string]string{}
@@ -130,7 +139,11 @@ func (l *lineReader) apart(s *flow.Step, node *flow.Node) {
 // stepFlags reads the flags of a step.
 func (l *lineReader) stepFlags(s *flow.Step, node *flow.Node, words []word) {
 	given := map[string][]json.RawMessage{}
-	for i := 0; i < len(words); i++ {
+	if len(words) > 2*maxFlags {
+		l.problem(words[0].at, s.ID, fmt.Sprintf("the step has more than %d flags", maxFlags), "Write fewer.")
+		return
+	}
+	for i := 0; i < len(words) && !l.full(); i++ {
 		name, text, whole := strings.Cut(words[i].text, "=")
 		if !strings.HasPrefix(name, "--") || len(name) == 2 {
 			l.problem(words[i].at, s.ID, quote(words[i].text)+" stands where a flag is wanted",

@@ -24,7 +24,9 @@ const (
 	MaxEdges    = 1024
 	maxDepth    = 64 // levels of JSON
 	maxProblems = 100
-	maxShown    = 60 // characters of a word that a problem repeats
+	maxListed   = 64  // words that a problem lists
+	maxNear     = 256 // words among which a near one is looked for
+	maxShown    = 60  // characters of a word that a problem repeats
 )
 
 // decoder reads one flow.
@@ -34,8 +36,11 @@ type decoder struct {
 	problems []flow.Problem
 }
 
+// full reports whether no more problems are told. What would be said of another one need not be found then.
+func (d *decoder) full() bool { return len(d.problems) >= maxProblems }
+
 func (d *decoder) problem(at flow.At, step, text, advice string) {
-	if len(d.problems) < maxProblems {
+	if !d.full() {
 		d.problems = append(d.problems, flow.Problem{At: at, Step: step, Text: text, Advice: advice})
 	}
 }
@@ -82,11 +87,14 @@ func quote(s string) string {
 
 // meant says which of some words a misspelt one was meant to be, or lists them.
 func meant(word string, words []string) string {
-	if near := nearest.Keyword(word, words); near != "" {
+	if near := nearest.Keyword(word, words[:min(len(words), maxNear)]); near != "" {
 		return fmt.Sprintf("Did you mean %q?", near)
 	}
 	list := ""
 	for i, w := range slices.Sorted(slices.Values(words)) {
+		if i == maxListed {
+			return fmt.Sprintf("Known are %s and %d more.", list, len(words)-maxListed)
+		}
 		if i > 0 {
 			list += ", "
 		}

@@ -17,7 +17,7 @@ import (
 // of a command line, for the only input that a step needs. The step before is the one whose Default edge leads there.
 // If there are several, nothing is connected.
 func Wire(f *flow.Flow, nodes flow.Nodes, linked bool) {
-	w := wiring{flow: f, nodes: make([]*flow.Node, len(f.Steps)), next: make([][]int, len(f.Steps))}
+	w := &wiring{flow: f, nodes: make([]*flow.Node, len(f.Steps)), next: make([][]int, len(f.Steps))}
 	at := map[string]int{}
 	for i, s := range f.Steps {
 		at[s.ID] = i
@@ -42,6 +42,7 @@ func Wire(f *flow.Flow, nodes flow.Nodes, linked bool) {
 			w.before[to] = from
 		}
 	}
+	w.gives()
 	for i := range f.Steps {
 		if w.nodes[i] == nil || w.before[i] < 0 || w.nodes[w.before[i]] == nil {
 			continue
@@ -94,19 +95,24 @@ const (
 
 type wiring struct {
 	flow   *flow.Flow
-	nodes  []*flow.Node // of the steps; nil: not known
-	next   [][]int      // by edges of any action
-	before []int        // the step whose Default edge leads to each
+	nodes  []*flow.Node     // of the steps; nil: not known
+	next   [][]int          // by edges of any action
+	before []int            // the step whose Default edge leads to each
+	sets   map[string][]int // by name in the store: the steps that set it
+	writes map[string][]int // and those whose outputs it is
 }
 
 // wants is the input of a step that a pipe gives.
-func (w wiring) wants(i int, linked bool) (flow.Port, bool) {
+func (w *wiring) wants(i int, linked bool) (flow.Port, bool) {
 	s, n := w.flow.Steps[i], w.nodes[i]
-	given := w.given(i)
+	if len(n.Inputs) == 0 {
+		return flow.Port{}, false
+	}
+	earlier := w.earlier(i)
 	var missing []flow.Port
 	for _, in := range n.Inputs {
 		switch {
-		case given[step.Reads(s, in.Name)] || s.Reads[in.Name] != "":
+		case s.Reads[in.Name] != "" || w.given(i, step.Reads(s, in.Name), earlier):
 		case in.Piped && len(s.Reads) == 0 && !(n.Open && len(step.Named(s.Params)) > 0):
 			return in, true
 		case in.Required && in.Default == nil:
@@ -119,31 +125,33 @@ func (w wiring) wants(i int, linked bool) (flow.Port, bool) {
 	return flow.Port{}, false
 }
 
-// given are the names that the store may have when a step reads.
-func (w wiring) given(i int) map[string]bool {
-	given := map[string]bool{}
-	for name := range w.flow.Store {
-		given[name] = true
-	}
-	set := func(s flow.Step) {
+// gives notes which steps set and write which names.
+func (w *wiring) gives() {
+	w.sets, w.writes = map[string][]int{}, map[string][]int{}
+	for i, s := range w.flow.Steps {
 		for own := range s.Set {
-			given[step.Reads(s, own)] = true
+			name := step.Reads(s, own)
+			w.sets[name] = append(w.sets[name], i)
 		}
-	}
-	set(w.flow.Steps[i])
-	for _, j := range w.earlier(i) {
-		set(w.flow.Steps[j])
-		if w.nodes[j] != nil {
-			for _, out := range w.nodes[j].Outputs {
-				given[step.Writes(w.flow.Steps[j], out.Name)] = true
+		if w.nodes[i] != nil {
+			for _, out := range w.nodes[i].Outputs {
+				name := step.Writes(s, out.Name)
+				w.writes[name] = append(w.writes[name], i)
 			}
 		}
 	}
-	return given
+}
+
+// given reports whether the store may have a name when a step reads, after those that come earlier.
+func (w *wiring) given(i int, name string, earlier map[int]bool) bool {
+	_, stored := w.flow.Store[name]
+	before := func(j int) bool { return earlier[j] }
+	return stored || slices.Contains(w.sets[name], i) || slices.ContainsFunc(w.sets[name], before) ||
+		slices.ContainsFunc(w.writes[name], before)
 }
 
 // earlier are the steps that a run may come to without this one, and that lead to it.
-func (w wiring) earlier(i int) []int {
+func (w *wiring) earlier(i int) map[int]bool {
 	reached := w.walk(0, w.next, i)
 	back := make([][]int, len(w.next))
 	for from, next := range w.next {
@@ -152,11 +160,12 @@ func (w wiring) earlier(i int) []int {
 		}
 	}
 	leading := w.walk(i, back, none)
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(reached)), func(j int) bool { return j == i || !leading[j] })
+	maps.DeleteFunc(reached, func(j int, _ bool) bool { return j == i || !leading[j] })
+	return reached
 }
 
 // walk are the steps that edges lead to from one step, that one too, without going on from another.
-func (w wiring) walk(from int, edges [][]int, not int) map[int]bool {
+func (w *wiring) walk(from int, edges [][]int, not int) map[int]bool {
 	seen := map[int]bool{from: true}
 	for todo := []int{from}; len(todo) > 0; todo = todo[1:] {
 		if todo[0] == not {
@@ -173,7 +182,7 @@ func (w wiring) walk(from int, edges [][]int, not int) map[int]bool {
 }
 
 // connect has a step read the result of the one before.
-func (w wiring) connect(i int, in flow.Port) {
+func (w *wiring) connect(i int, in flow.Port) {
 	before := w.before[i]
 	outputs := w.nodes[before].Outputs
 	if len(outputs) == 0 {

@@ -88,11 +88,8 @@ func (c *Catalogue) missing(name string, err error) error {
 	for _, n := range c.native {
 		names = append(append(names, n.ID), n.Aliases...)
 	}
-	if near := nearest.Name(name, names); near != "" && len(name) <= maxName {
+	if near := nearest.Name(name, names); near != "" {
 		unknown.Advice = fmt.Sprintf("did you mean %q?", near)
 	}
 	return unknown
 }
-
-// maxName is how long a name may be for which a near one is looked for.
-const maxName = 256

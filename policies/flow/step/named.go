@@ -2,6 +2,7 @@ package step
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 
@@ -12,18 +13,26 @@ import (
 // group is NAME.
 var Placeholder = regexp.MustCompile(`\{\{ *([A-Za-z0-9_][A-Za-z0-9_.-]{0,127}) *\}\}`)
 
-// Named returns the names that the texts of an open node's params hold as {{NAME}}, sorted, each once.
+// MaxNamed is how many values the texts of one step may name.
+const MaxNamed = 256
+
+// Named returns the names that the texts of an open node's params hold as {{NAME}}, sorted, each once. Of more than
+// MaxNamed it returns MaxNamed+1 of them.
 func Named(params map[string]json.RawMessage) []string {
-	var names []string
+	seen := map[string]bool{}
 	for _, value := range params {
 		text, ok := argument.Unquoted(value)
 		if !ok {
 			continue
 		}
-		for _, m := range Placeholder.FindAllStringSubmatch(text, -1) {
-			names = append(names, m[1])
+		for len(seen) <= MaxNamed {
+			m := Placeholder.FindStringSubmatchIndex(text)
+			if m == nil {
+				break
+			}
+			seen[text[m[2]:m[3]]] = true
+			text = text[m[1]:]
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Sorted(maps.Keys(seen))
 }

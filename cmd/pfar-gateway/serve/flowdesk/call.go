@@ -226,7 +226,7 @@ func (d *Desk) native(v *call.Visit, who enforce.Identity, p *flow.Planned, c ru
 
 // Held counts that a call of a run gave something that must not be kept (runs.Caller).
 func (d *Desk) Held(c runs.Call) {
-	caller, here := d.calls.Clients.Flow(d.calls.Life, c.Client, c.Session)
+	caller, here := d.calls.Clients.Flow(d.calls.Life, c.Client, c.Session, c.Proof)
 	if !here {
 		return
 	}

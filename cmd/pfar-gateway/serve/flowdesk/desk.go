@@ -35,6 +35,8 @@ type Desk struct {
 	begun    time.Time
 	asked    asked
 	rates    rates
+	turns    turns
+	followed places
 }
 
 // Parts are those of a Desk.
@@ -55,7 +57,7 @@ func Open(p Parts) (*Desk, error) {
 		asked:    asked{of: make(map[string]question)},
 	}
 	var err error
-	d.runner, err = runs.Open(runs.Parts{DB: p.DB, Caller: d, Clean: d.clean, Log: p.Log})
+	d.runner, err = runs.Open(runs.Parts{DB: p.DB, Caller: d, Clean: d.clean, Log: p.Log, Over: d})
 	return d, err
 }
 
@@ -87,6 +89,15 @@ func (d *Desk) clean(text []byte) error {
 		return fmt.Errorf("it holds a secret of the vault")
 	}
 	return nil
+}
+
+// Over forgets what was decided about the plan of a run that is over.
+func (d *Desk) Over(run string) {
+	d.asked.set(run, question{})
+	if err := d.consents.Forget(run); err != nil {
+		d.log.Warn("forgetting what was decided about a run that is over; it is kept for 30 days", "run", run,
+			"error", err.Error())
+	}
 }
 
 // plans judges plans.

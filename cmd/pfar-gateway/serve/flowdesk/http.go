@@ -82,6 +82,10 @@ func (d *Desk) order(w http.ResponseWriter, r *http.Request) (o flows.Order, ok 
 		reply.Refuse(w, http.StatusBadRequest, "the order is not as it has to be: "+err.Error())
 		return o, false
 	}
+	if wrong := tooLarge(&o); wrong != "" {
+		reply.Refuse(w, http.StatusRequestEntityTooLarge, wrong)
+		return o, false
+	}
 	return o, true
 }
 

@@ -29,6 +29,9 @@ type exchange struct {
 	who    runs.Who
 	order  flows.Order
 	begun  bool // something has been written
+
+	run   string       // that the order has begun; "": none
+	first flows.Answer // what is told of it first
 }
 
 func bytesOf(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }
@@ -37,7 +40,18 @@ func bytesOf(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }
 func (x *exchange) answer() {
 	switch x.order.Verb {
 	case flows.Check, flows.Show, flows.Run:
+		done, ok := x.turns.take(x.r.Context(), x.who.Client)
+		if !ok {
+			reply.Refuse(x.w, http.StatusTooManyRequests,
+				"other orders of the client are read: wait until they are answered")
+			return
+		}
 		x.flow()
+		done()
+		if x.run != "" { // nothing of the order is kept while its run is followed
+			x.order = flows.Order{}
+			x.follow(x.run, x.first)
+		}
 	case flows.Ask:
 		x.ask()
 	case flows.Word:
@@ -281,7 +295,7 @@ func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) 
 		x.refuse(err)
 		return
 	}
-	x.follow(id, a)
+	x.run, x.first = id, a
 }
 
 // stepsOf are the steps of a plan as they are judged.
@@ -302,6 +316,16 @@ func stepsOf(p *flow.Plan, f *enforce.Folded) []flows.Judged {
 
 // follow tells of each change of a run, until it is over or the client hangs up: the run goes on without it.
 func (x *exchange) follow(id string, first flows.Answer) {
+	x.first = flows.Answer{}
+	free, ok := x.followed.take(x.who.Client, mostFollowed)
+	if !ok { // it has begun all the same
+		s, err := x.runner.Show(x.who, id)
+		x.fence(&s)
+		first.Run = &s
+		x.end(first, err)
+		return
+	}
+	defer free()
 	w, err := x.runner.Watch(x.who, id)
 	if err != nil {
 		x.refuse(err)
