@@ -33,7 +33,7 @@ type Binding struct {
 	Token          access.Digest // that was shown; zero: it is a peer of the Unix socket
 	UID            uint32        // then
 	Acting         bool          // it is an operator, who may speak in any client's name and has named this one
-	Flow           bool          `json:",omitempty"` // it is a run of a flow of the client's, which shows nothing
+	Flow           bool          `json:"-"` // it is a run of a flow of the client's, which shows nothing
 }
 
 // FlowProof is how runs of flows are a client: its declaration lets them be, as long as it is there.
