@@ -65,11 +65,11 @@ func (c toolsVerb) describe(ctx context.Context, words []string) error {
 		return err
 	}
 	defer g.close()
-	nodes := flowClient{c.pfar}.nodesNow(ctx)
+	nodes := flowClient(c).nodesNow(ctx)
 	t, rest, err := c.findTool(ctx, tools, words)
 	switch native := nativeNamed(nodes, words[0]); {
 	case err != nil && native != nil && len(words) == 1:
-		return flowPrinter{c.pfar}.printNative(native)
+		return flowPrinter(c).printNative(native)
 	case err != nil:
 		return err
 	case len(rest) > 0:

@@ -72,7 +72,7 @@ func (v flowVerb) acting(cmd *cobra.Command) *cobra.Command {
 // onRun is a verb about one run.
 func (v flowVerb) onRun(use, short string, run func(context.Context, string) error) *cobra.Command {
 	return v.outputFlag(&cobra.Command{
-		Use: use, Short: short, ValidArgsFunction: offerFirst(flowClient{v.pfar}.offeredRuns), RunE: onOne(run),
+		Use: use, Short: short, ValidArgsFunction: offerFirst(flowClient(v).offeredRuns), RunE: onOne(run),
 	})
 }
 
@@ -80,7 +80,7 @@ func (v flowVerb) onRun(use, short string, run func(context.Context, string) err
 func (v flowVerb) ofFlow(use, short, verb, long string) *cobra.Command {
 	cmd := v.acting(v.outputFlag(&cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true,
-		ValidArgsFunction: flowClient{v.pfar}.completeFlow,
+		ValidArgsFunction: flowClient(v).completeFlow,
 		RunE:              func(cmd *cobra.Command, args []string) error { return v.flow(cmd.Context(), verb, args) },
 	}))
 	cmd.Flags().SetInterspersed(false)
@@ -95,7 +95,7 @@ func (v flowVerb) resumeCommand() *cobra.Command {
 		Long: `Go on with a run that waits because the outcome of a call is not known: the gateway ended while the
 call was under way. Find out whether the call was carried out. --done goes on behind it, without its outputs;
 --again makes the call once more.`,
-		ValidArgsFunction: offerFirst(flowClient{v.pfar}.offeredRuns),
+		ValidArgsFunction: offerFirst(flowClient(v).offeredRuns),
 		RunE: onOne(func(ctx context.Context, run string) error {
 			switch {
 			case done == again:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +35,7 @@ func (v flowClient) completeFlow(
 	if len(step) == 0 {
 		names := nodeNames(a.Nodes, typed)
 		if len(words) == 0 {
-			return append(v.offeredFlows(typed), names...), cobra.ShellCompDirectiveDefault
+			return append(v.offeredFlows(ctx, typed), names...), cobra.ShellCompDirectiveDefault
 		}
 		return names, noFiles
 	}
@@ -49,8 +50,8 @@ func (v flowClient) completeFlow(
 }
 
 // offeredFlows are the flows of flows.d.
-func (v flowClient) offeredFlows(typed string) []string {
-	entries, _ := os.ReadDir(v.dirs.FlowFiles()) // none are offered that cannot be read
+func (v flowClient) offeredFlows(ctx context.Context, typed string) []string {
+	entries, _ := os.ReadDir(v.located(ctx, sources{}).flows()) // none are offered that cannot be read
 	var names []string
 	for _, e := range entries {
 		name, ext := e.Name(), filepath.Ext(e.Name())

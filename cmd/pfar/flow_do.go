@@ -16,7 +16,7 @@ func (v flowVerb) flow(ctx context.Context, verb string, words []string) error {
 	if v.persona.client == access.Operator {
 		return usage("a flow runs as a declared client, and not as the operator").withHint(`--client default`)
 	}
-	s, err := flowReader{v.pfar}.readFlow(ctx, words)
+	s, err := flowReader(v).readFlow(ctx, words)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (v flowVerb) flow(ctx context.Context, verb string, words []string) error {
 	if verb == flows.Run {
 		return v.run(ctx, s)
 	}
-	a, err := flowClient{v.pfar}.askFlows(ctx, s.order, access.Default)
+	a, err := flowClient(v).askFlows(ctx, s.order, access.Default)
 	if err != nil {
 		return err
 	}
@@ -41,11 +41,11 @@ func (v flowVerb) flow(ctx context.Context, verb string, words []string) error {
 	}
 	switch {
 	case verb == flows.Show && len(a.Steps) > 0:
-		flowPrinter{v.pfar}.printPlan(a)
+		flowPrinter(v).printPlan(a)
 	case len(a.Problems) == 0:
 		fmt.Fprintln(v.stdout, "no mistakes")
 	}
-	flowPrinter{v.pfar}.printProblems(s, a.Problems)
+	flowPrinter(v).printProblems(s, a.Problems)
 	return sound(a)
 }
 
@@ -59,11 +59,11 @@ func sound(a flows.Answer) error {
 
 // shellTook refuses a line whose second step has become a file: the shell takes >> for itself.
 func (v flowVerb) shellTook(ctx context.Context, words []string) error {
-	file := flowReader{v.pfar}.redirected()
+	file := flowReader(v).redirected()
 	if file == "" {
 		return nil
 	}
-	a, err := flowClient{v.pfar}.askFlows(ctx, flows.Order{Verb: flows.Nodes}, access.Default)
+	a, err := flowClient(v).askFlows(ctx, flows.Order{Verb: flows.Nodes}, access.Default)
 	if err != nil {
 		return nil // the order itself says why
 	}
@@ -76,7 +76,7 @@ func (v flowVerb) shellTook(ctx context.Context, words []string) error {
 }
 
 func (v flowVerb) nodes(ctx context.Context, search string) error {
-	a, err := flowClient{v.pfar}.askFlows(ctx, flows.Order{Verb: flows.Nodes}, access.Default)
+	a, err := flowClient(v).askFlows(ctx, flows.Order{Verb: flows.Nodes}, access.Default)
 	if err != nil {
 		return err
 	}
@@ -98,12 +98,12 @@ func (v flowVerb) nodes(ctx context.Context, search string) error {
 		fmt.Fprintln(v.stderr, "no nodes")
 		return nil
 	}
-	flowPrinter{v.pfar}.printNodes(list)
+	flowPrinter(v).printNodes(list)
 	return nil
 }
 
 func (v flowVerb) list(ctx context.Context) error {
-	a, err := flowClient{v.pfar}.ofRuns(ctx, flows.Order{Verb: flows.List})
+	a, err := flowClient(v).ofRuns(ctx, flows.Order{Verb: flows.List})
 	switch {
 	case err != nil:
 		return err
@@ -113,12 +113,12 @@ func (v flowVerb) list(ctx context.Context) error {
 		fmt.Fprintln(v.stderr, "no flow has run")
 		return nil
 	}
-	flowPrinter{v.pfar}.printRuns(a.Runs)
+	flowPrinter(v).printRuns(a.Runs)
 	return nil
 }
 
 func (v flowVerb) show(ctx context.Context, id string) error {
-	a, err := flowClient{v.pfar}.ofRuns(ctx, flows.Order{Verb: flows.Of, Run: id})
+	a, err := flowClient(v).ofRuns(ctx, flows.Order{Verb: flows.Of, Run: id})
 	switch {
 	case err != nil:
 		return err
@@ -127,31 +127,31 @@ func (v flowVerb) show(ctx context.Context, id string) error {
 	case v.json():
 		return v.printJSON(a.Run)
 	}
-	flowPrinter{v.pfar}.printRun(a.Run)
+	flowPrinter(v).printRun(a.Run)
 	return nil
 }
 
 // run runs a flow and follows it to its end.
 func (v flowVerb) run(ctx context.Context, s flowSource) error {
-	stream, err := flowClient{v.pfar}.openFlows(ctx, s.order, access.Default)
+	stream, err := flowClient(v).openFlows(ctx, s.order, access.Default)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
-	return flowPrinter{v.pfar}.follow(ctx, stream, s)
+	return flowPrinter(v).follow(ctx, stream, s)
 }
 
 func (v flowVerb) resume(ctx context.Context, id, past string) error {
-	stream, err := flowClient{v.pfar}.openFlows(ctx, flows.Order{Verb: flows.Resume, Run: id, Past: past}, access.Operator)
+	stream, err := flowClient(v).openFlows(ctx, flows.Order{Verb: flows.Resume, Run: id, Past: past}, access.Operator)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
-	return flowPrinter{v.pfar}.follow(ctx, stream, flowSource{})
+	return flowPrinter(v).follow(ctx, stream, flowSource{})
 }
 
 func (v flowVerb) cancel(ctx context.Context, id string) error {
-	a, err := flowClient{v.pfar}.ofRuns(ctx, flows.Order{Verb: flows.Cancel, Run: id})
+	a, err := flowClient(v).ofRuns(ctx, flows.Order{Verb: flows.Cancel, Run: id})
 	switch {
 	case err != nil:
 		return err

@@ -36,7 +36,7 @@ func (v flowReader) readFlow(ctx context.Context, words []string) (flowSource, e
 		return flowSource{}, usage("missing FLOW").withHint("pfar flow --help")
 	}
 	first, flags := words[0], words[1:]
-	path, isFile := v.flowFile(first)
+	path, isFile := v.flowFile(ctx, first)
 	between := func(w string) bool { return w == "+" || w == ">>" || w == ";" }
 	s := flowSource{}
 	var err error
@@ -77,14 +77,18 @@ func joinedLine(words []string, sign func(string) bool) string {
 	return strings.Join(line, " ")
 }
 
-// flowFile is the file that a word names: a path, or a name in flows.d.
-func (v flowReader) flowFile(word string) (path string, ok bool) {
+// flowFile is the file that a word names: a path, or a name in flows.d beside the declarations of the running pfar.
+func (v flowReader) flowFile(ctx context.Context, word string) (path string, ok bool) {
 	ext := filepath.Ext(word)
 	if strings.Contains(word, "/") || ext == "."+form.JSON || ext == "."+form.HCL {
 		return word, true
 	}
+	if strings.ContainsAny(word, " \t\n;>+") || word == "-" {
+		return "", false
+	}
+	dir := v.located(ctx, sources{}).flows()
 	for _, ext := range []string{"." + form.HCL, "." + form.JSON} {
-		path := filepath.Join(v.dirs.FlowFiles(), word+ext)
+		path := filepath.Join(dir, word+ext)
 		if v.exists(path) {
 			return path, true
 		}

@@ -515,7 +515,7 @@ func TestFlowCompletion(t *testing.T) {
 		"flow run mcp-weather-get --location x --": "--units",
 		"flow run mcp-weather-get --units=":        "--units=celsius --units=fahrenheit",
 		"flow run mcp-weather-get + back":          "backoff",
-		"flow run mcp-weather-get >> backoff --":   "--factor --longest --seconds --waited",
+		"flow run mcp-weather-get >> backoff --":   "--factor --longest --seconds",
 		"flow run --jso":                           "--json",
 		"flow show k":                              "k3bq7x-1",
 		"flow cancel k":                            "k3bq7x-1",

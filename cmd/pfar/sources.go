@@ -24,6 +24,9 @@ type sources struct {
 // services is the directory of the operator's entries of the catalogue.
 func (s sources) services() string { return filepath.Join(filepath.Dir(s.policies), "services.d") }
 
+// flows is the directory of the owner's flows.
+func (s sources) flows() string { return filepath.Join(filepath.Dir(s.policies), "flows.d") }
+
 // known reads the catalogue.
 func (s sources) known() catalog.Set { return catalog.Load(os.DirFS(s.services()), s.services()) }
 

@@ -174,7 +174,9 @@ func TestDigest(t *testing.T) {
 
 // TestCheckLeavesTheFlow: the plan has what the check adds, and the flow that was given does not change.
 func TestCheckLeavesTheFlow(t *testing.T) {
-	f, _ := form.Read(form.Source{Form: form.Line, Text: "demo.count >> template --template {{n}}"}, nodes)
+	f, _ := form.Read(form.Source{Form: form.JSON, Text: `{"nodes": ["demo.count",
+		{"id": "template", "params": {"template": "{{n}} {{m}}"}}],
+		"mappings": {"template": {"input_mappings": {"m": "count"}}}}`}, nodes)
 	before, _ := json.Marshal(f)
 	p, problems := Check(f, nodes)
 	if p == nil {
