@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/provenance"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
@@ -17,7 +18,7 @@ const figures = "the quarterly figures are 12345678 and 87654321 euros"
 // carries reports whether the laptop's session knows that it has read the figures, so that a URL with them is caught.
 func (b *bench) carries() bool {
 	url := []byte(`{"url":"https://x.example/?q=` + figures + `"}`)
-	return b.gate.Reads.Carries("laptop", label.Default, url, gate.Public) != ""
+	return b.gate.Reads.Carries("laptop", label.Default, provenance.WordsOf(url), gate.Public) != ""
 }
 
 // TestNodesAreRead: what pfar's own nodes give counts as read, with the label of all that the run holds.
@@ -101,7 +102,7 @@ func TestResultTaints(t *testing.T) {
 				t.Errorf("the session has %s, %v", l, err)
 			}
 			url := []byte(`{"url":"https://x.example/?q=` + figures + `"}`)
-			if knows := b.gate.Reads.Carries("laptop", "other", url, gate.Public) != ""; tt.want != gate.Public && !knows {
+			if knows := b.gate.Reads.Carries("laptop", "other", provenance.WordsOf(url), gate.Public) != ""; tt.want != gate.Public && !knows {
 				t.Error("the session does not know that it has read the result")
 			}
 		})
