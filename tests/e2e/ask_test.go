@@ -331,8 +331,8 @@ func TestAskPrivate(t *testing.T) {
 	a.accepts("diary")
 	a.writes("kanari-private-words")
 	got := a.operate(0, "ask", "what is in the diary?", "--yes", "--client", "agent0")
-	if !strings.Contains(got, "No model has put the result into words") || !strings.Contains(got, "kanari-private-words") ||
-		strings.Contains(got, "never said") {
+	unworded := strings.Contains(got, "No model has put the result into words")
+	if !unworded || !strings.Contains(got, "kanari-private-words") || strings.Contains(got, "never said") {
 		t.Errorf("%s", got)
 	}
 	if chats := a.api.Asked(); len(chats) != 1 || strings.Contains(fmt.Sprint(chats), "kanari") {
