@@ -21,6 +21,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/consent"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/models"
 	"github.com/pfar/pfar/cmd/pfar-gateway/native"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -61,6 +62,7 @@ type bench struct {
 	addr     string
 	socket   string
 	files    string
+	models   *models.Models
 	close    func()
 
 	mu     sync.Mutex
@@ -120,13 +122,15 @@ func (b *bench) start(t testing.TB) {
 		Limits: serve.DefaultLimits(),
 	})
 	err := b.srv.Flow(func(calls *call.Calls) (serve.Flows, error) {
+		b.models = &models.Models{Dir: registrytest.Dir(t)}
 		nodes := &native.Nodes{
+			Models: b.models,
 			Files:  &native.Files{Dir: b.files, DB: b.consents.DB, Limits: native.DefaultFileLimits()},
 			Picker: []string{os.Args[0], native.PickVerb}, Clock: calls.Clock, Log: slog.New(slog.DiscardHandler),
 		}
 		var err error
 		b.desk, err = flowdesk.Open(flowdesk.Parts{
-			Calls: calls, DB: b.consents.DB, Nodes: nodes, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Calls: calls, DB: b.consents.DB, Nodes: nodes, Models: b.models, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		})
 		return b.desk, err
 	})
