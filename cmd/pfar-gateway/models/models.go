@@ -245,8 +245,8 @@ func (m *Models) put(ctx context.Context, one *model, p inspector.Prompt) (strin
 	case json.Unmarshal(b, &said) != nil:
 		return fails(failure.Died, errors.New("its process gave no answer"))
 	case said.Error != "":
-		e := failure.As(said.Failure.Class, gate.ModelServer, fmt.Errorf("asking the model %q: %s", one.Name, said.Error))
-		e.Failure = said.Failure
+		e := failure.As("", gate.ModelServer, fmt.Errorf("asking the model %q: %s", one.Name, said.Error))
+		e.Failure = failure.Read(said.Failure)
 		return "", e
 	case strings.TrimSpace(said.Text) == "" || len(said.Text) > inspector.MaxSaid:
 		return fails(failure.Schema, errors.New("it has said nothing, or too much"))

@@ -92,7 +92,8 @@ func TestAsk(t *testing.T) {
 	if a.Draft == nil || len(a.Problems) > 0 || len(a.Steps) != 1 || a.Steps[0].Node != "template" {
 		t.Fatalf("%+v", a)
 	}
-	if a.Draft.Reasoning != "It fills in." || a.Digest == "" || a.Steps[0].Label.Integrity != gate.Raw || a.Digest != a.Draft.Digest {
+	if a.Draft.Reasoning != "It fills in." || a.Steps[0].Label.Integrity != gate.Raw ||
+		a.Digest == "" || a.Digest != a.Draft.Digest {
 		t.Errorf("%+v", a)
 	}
 	run := flows.Order{Verb: flows.Run, Form: "json", Text: string(a.Draft.Flow), Digest: a.Draft.Digest}
