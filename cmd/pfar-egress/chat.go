@@ -21,7 +21,11 @@ const maxChat = 4 << 20
 func (m *model) say(ctx context.Context, asked []byte) ([]byte, error) {
 	text, failed := m.said(ctx, asked)
 	if failed != nil {
-		return json.Marshal(inspector.Said{Error: failed.Error(), Failure: failed.Failure})
+		class, err := json.Marshal(failed.Failure)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(inspector.Said{Error: failed.Error(), Failure: class})
 	}
 	return json.Marshal(inspector.Said{Text: text})
 }

@@ -56,6 +56,8 @@ var greeting = inspector.Prompt{Version: 1, Messages: []inspector.Message{
 	{Role: inspector.System, Text: "be brief"}, {Role: inspector.User, Text: "hello-secret"},
 }}
 
+func classOf(s inspector.Said) classes.Class { return classes.Read(s.Failure).Class }
+
 // TestChatFails: each way in which a model gives no text has its class, and neither key, prompt nor answer is quoted.
 func TestChatFails(t *testing.T) {
 	whole := said("words of the model")
@@ -92,11 +94,11 @@ func TestChatFails(t *testing.T) {
 		})
 		e.Key = "vault:llm"
 		got := chatSays(t, e, "hunter2", greeting)
-		if got.Text != "" || got.Error == "" || got.Failure.Class != c.class {
+		if got.Text != "" || got.Error == "" || classOf(got) != c.class {
 			t.Errorf("%s: %+v, want %s", name, got, c.class)
 		}
-		if c.status == 429 && (got.Failure.After != 7 || got.Failure.Status != 429) {
-			t.Errorf("%s: %+v", name, got.Failure)
+		if f := classes.Read(got.Failure); c.status == 429 && (f.After != 7 || f.Status != 429) {
+			t.Errorf("%s: %+v", name, f)
 		}
 		for _, secret := range []string{"hunter2", "hello-secret", "words of", "127.0.0.1"} {
 			if strings.Contains(got.Error, secret) {
@@ -106,7 +108,7 @@ func TestChatFails(t *testing.T) {
 	}
 	e := inspector.External{Name: "llm", URL: "http://127.0.0.1:1/", Model: "m"}
 	e.Chat = &inspector.Chat{}
-	if got := chatSays(t, e, "", greeting); got.Failure.Class != classes.NetworkError {
+	if got := chatSays(t, e, "", greeting); classOf(got) != classes.NetworkError {
 		t.Errorf("nobody there: %+v", got)
 	}
 	asked := chatAPI(t, func(http.ResponseWriter, *http.Request, chat) { t.Error("it is asked") })
@@ -118,7 +120,7 @@ func TestChatFails(t *testing.T) {
 			{Role: "user", Text: strings.Repeat("x", 1<<20+1)},
 		}},
 	} {
-		if got := chatSays(t, asked, "", p); got.Failure.Class != classes.Schema || got.Error == "" {
+		if got := chatSays(t, asked, "", p); classOf(got) != classes.Schema || got.Error == "" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -127,7 +129,7 @@ func TestChatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.lacks = errors.New("the key is missing")
-	if got := saidBy(t, m, greeting); got.Failure.Class != classes.Unauthorized || got.Error != "the key is missing" {
+	if got := saidBy(t, m, greeting); classOf(got) != classes.Unauthorized || got.Error != "the key is missing" {
 		t.Errorf("without its key: %+v", got)
 	}
 }
@@ -144,7 +146,7 @@ func TestChatTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.client.Timeout = time.Millisecond
-	if got := saidBy(t, m, greeting); got.Failure.Class != classes.Timeout {
+	if got := saidBy(t, m, greeting); classOf(got) != classes.Timeout {
 		t.Errorf("%+v", got)
 	}
 }

@@ -63,8 +63,8 @@ func (m Meta) Open(id ID) string {
 // Close is what stands behind one.
 func Close(id ID) string { return "\n<<<END-" + word + " " + id.String() + ">>>" }
 
-// Inside returns what stands between the marks of a text that Fence has made, for a person: the notice is for models. It
-// reports false of any other text.
+// Inside returns what stands between the marks of a text that Fence has made, for a person: the notice is for models.
+// It reports false of any other text.
 func Inside(fenced string) (text string, ok bool) {
 	_, rest, ok := strings.Cut(fenced, "\n<<<"+word+" ")
 	if !ok || !strings.HasPrefix(fenced, "Data from ") || len(rest) < 2*len(ID{}) {

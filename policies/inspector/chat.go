@@ -1,13 +1,12 @@
 package inspector
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/pfar/pfar/policies/failure"
 )
 
 // Chat is how a model answers in words.
@@ -132,6 +131,6 @@ func (p Prompt) Check(e External) error {
 // Said is what a model has answered: a text, or why there is none.
 type Said struct {
 	Text    string          `json:"text,omitempty"`
-	Error   string          `json:"error,omitempty"` // in words of pfar's; "": there is a text
-	Failure failure.Failure `json:"failure,omitzero"`
+	Error   string          `json:"error,omitempty"`   // in words of pfar's; "": there is a text
+	Failure json.RawMessage `json:"failure,omitempty"` // failure.Read reads it; nil: it has no class
 }

@@ -342,6 +342,10 @@ func TestWordWithheld(t *testing.T) {
 			t.Errorf("%s: %+v", name, w)
 		}
 	}
+	long := Results{Who: desk, Words: strings.Repeat("x", MaxWords+1), Run: ended(raw, `"x"`)}
+	if _, err := b.Word(t.Context(), long); err == nil || !strings.Contains(err.Error(), "at most 16384") {
+		t.Errorf("long words: %v", err)
+	}
 	if _, _, err := b.Draft(t.Context(), request("x", tools())); !strings.Contains(fmt.Sprint(err), `phases = ["plan"]`) {
 		t.Errorf("without a model: %v", err)
 	}

@@ -36,6 +36,9 @@ type Results struct {
 // Word has a model put results into words. It is judged as a call that carries all that the run holds. What the model
 // may not see is not put into words: Worded then says why.
 func (d Desk) Word(ctx context.Context, r Results) (*flows.Worded, error) {
+	if len(r.Words) > MaxWords {
+		return nil, fmt.Errorf("the words have %d bytes: want at most %d", len(r.Words), MaxWords)
+	}
 	if r.Run.State != flows.Done || len(r.Run.Result) == 0 {
 		return nil, errors.New("the run has no result")
 	}

@@ -145,6 +145,11 @@ func (m *Models) Near(name string) string {
 	return ""
 }
 
+// Forbidden is the error where a client may not ask a model.
+type Forbidden struct{ why string }
+
+func (f *Forbidden) Error() string { return f.why }
+
 // Item is a model as the gate judges a question to it by a step of a flow. "" is the first one that nodes may ask.
 func (m *Models) Item(name string) (enforce.Item, error) {
 	one, err := m.find(gate.ForNode, name)
@@ -186,10 +191,10 @@ func (m *Models) Ask(ctx context.Context, who enforce.Identity, name, prompt str
 func (m *Models) may(one *model, who enforce.Identity, p inspector.Prompt) error {
 	switch {
 	case who.Client == "" || who.Person || who.Client == access.Operator:
-		return errors.New("the operator asks no model: name a declared client")
+		return &Forbidden{"the operator asks no model: name a declared client"}
 	case one.Local && !strings.HasPrefix(who.Proof, "uid ") && who.Proof != clients.FlowProof: // for runs see Near
-		return fmt.Errorf("the model %q may be asked on the Unix socket alone: local = false in its file lets clients "+
-			"with a token ask it", one.Name)
+		return &Forbidden{fmt.Sprintf("the model %q may be asked on the Unix socket alone: local = false in its file "+
+			"lets clients with a token ask it", one.Name)}
 	}
 	if err := p.Check(one.External); err != nil {
 		return failure.As(failure.Schema, gate.ModelServer, err)
@@ -240,8 +245,8 @@ func (m *Models) put(ctx context.Context, one *model, p inspector.Prompt) (strin
 	case json.Unmarshal(b, &said) != nil:
 		return fails(failure.Died, errors.New("its process gave no answer"))
 	case said.Error != "":
-		e := failure.As(said.Failure.Class, gate.ModelServer, fmt.Errorf("asking the model %q: %s", one.Name, said.Error))
-		e.Failure = said.Failure
+		e := failure.As("", gate.ModelServer, fmt.Errorf("asking the model %q: %s", one.Name, said.Error))
+		e.Failure = failure.Read(said.Failure)
 		return "", e
 	case strings.TrimSpace(said.Text) == "" || len(said.Text) > inspector.MaxSaid:
 		return fails(failure.Schema, errors.New("it has said nothing, or too much"))

@@ -351,7 +351,7 @@ func TestModelsFail(t *testing.T) {
 		t.Errorf("no process: %v", err)
 	}
 	busy := inspector.Said{Error: "the API answers 429"}
-	busy.Failure = failure.Failure{Class: failure.RateLimited, After: 7, Status: 429}
+	busy.Failure = json.RawMessage(`{"class":"rate_limited","retry_after":7,"status":429}`)
 	for name, c := range map[string]struct {
 		said  inspector.Said
 		class failure.Class

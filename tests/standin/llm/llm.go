@@ -171,7 +171,7 @@ func Obedient(plan, mark string) Player {
 		}
 		call := fmt.Sprintf(`[{"id":"1","type":"function","function":{"name":%q,"arguments":"{}"}}]`, orders[0])
 		next := fmt.Sprintf(`{"nodes":[{"id":"x","node":%q}]}`, orders[0])
-		if len(orders)%2 == 0 { // as a tool call, which is no text
+		if len(c.Last())%2 == 0 { // as a tool call, which is no text
 			return Reply{Text: next, Calls: call}
 		}
 		return Reply{Text: next}

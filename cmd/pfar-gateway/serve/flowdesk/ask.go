@@ -83,12 +83,13 @@ func (x *exchange) word() {
 // unasked answers that no model has answered.
 func (x *exchange) unasked(err error) {
 	_, refused := errors.AsType[*ask.Refused](err)
+	_, forbidden := errors.AsType[*models.Forbidden](err)
 	_, none := errors.AsType[*models.None](err)
 	class := failure.Of(err).Class
 	switch {
 	case none:
 		reply.Refuse(x.w, flows.NoModel, err.Error())
-	case refused:
+	case refused, forbidden:
 		reply.Refuse(x.w, http.StatusForbidden, err.Error())
 	case class == failure.RateLimited:
 		reply.Refuse(x.w, http.StatusTooManyRequests, err.Error())

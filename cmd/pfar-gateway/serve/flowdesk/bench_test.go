@@ -63,6 +63,7 @@ type bench struct {
 	addr     string
 	socket   string
 	files    string
+	models   *models.Models
 	close    func()
 
 	mu     sync.Mutex
@@ -122,7 +123,7 @@ func (b *bench) start(t testing.TB) {
 		Limits: serve.DefaultLimits(),
 	})
 	err := b.srv.Flow(func(calls *call.Calls) (serve.Flows, error) {
-		b.models = new(models.Models)
+		b.models = &models.Models{Dir: registrytest.Dir(t)}
 		nodes := &native.Nodes{
 			Models: b.models,
 			Files:  &native.Files{Dir: b.files, DB: b.consents.DB, Limits: native.DefaultFileLimits()},
