@@ -396,11 +396,11 @@ func TestLink(t *testing.T) {
 	}
 	late := page.NewNonce()
 	o.site.invite(late)
-	o.now = o.now.Add(linkTime)
+	o.now = o.now.Add(page.LinkTime)
 	if b := o.do("GET", page.Path(late), ""); b.code != 404 {
 		t.Errorf("a link works after its time: %d", b.code)
 	}
-	o.now = o.now.Add(idleTime - linkTime)
+	o.now = o.now.Add(idleTime - page.LinkTime)
 	if b := o.do("GET", home, "", "Cookie", set); b.code != 404 {
 		t.Errorf("a session is there after %s: %d", idleTime, b.code)
 	}
