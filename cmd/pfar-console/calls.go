@@ -17,6 +17,7 @@ import (
 // waiting is the list of all calls that wait, and of the last ones that were answered.
 type waiting struct {
 	Clients []client
+	Others  int // clients beside these
 	Past    []past
 }
 
@@ -61,9 +62,9 @@ var acts = map[bool]string{false: "grant", true: "grant-reads"}
 
 // waiting shows all calls that wait.
 func (s *site) waiting(ctx context.Context, one *session) (content, error) {
-	all, err := s.desk.list(ctx)
+	all, others, err := s.desk.list(ctx)
 	answered, lost := s.desk.past(ctx)
-	b := waiting{Clients: byClient(one, all)}
+	b := waiting{Clients: clientsOf(one, all), Others: others}
 	for _, p := range answered {
 		if p.State != operator.Pending.String() && len(b.Past) < maxPast {
 			b.Past = append(b.Past, pastOf(p))
@@ -87,25 +88,25 @@ func pastOf(p operator.Past) past {
 	}
 }
 
-// byClient sorts what waits by whose it is, each client where its first call is.
-func byClient(one *session, all []operator.Shown) (clients []client) {
-	at := map[string]int{}
-	for i := range all {
-		c := &all[i]
-		k, known := at[c.Client]
-		if !known {
-			k, at[c.Client] = len(clients), len(clients)
-			clients = append(clients, client{Name: visible.Reveal(c.Client)})
+// clientsOf puts what waits of each client into words.
+func clientsOf(one *session, all []waitingOf) (clients []client) {
+	for _, of := range all {
+		c := client{Name: visible.Reveal(of.client)}
+		for i := range of.calls {
+			c.Calls.add(func() entry { return entryOf(one, &of.calls[i]) })
 		}
-		clients[k].Calls.add(func() entry {
-			return entry{
-				Path: one.path("call/" + c.ID), Sentence: wording.Sentence(c), State: c.State.String(),
-				Left: (time.Duration(c.Left) * time.Second).String(), Open: c.State == operator.Pending,
-				Warned: len(c.Findings) > 0 || c.Decision.Once,
-			}
-		})
+		c.Calls.Left += of.left
+		clients = append(clients, c)
 	}
 	return clients
+}
+
+func entryOf(one *session, c *operator.Shown) entry {
+	return entry{
+		Path: one.path("call/" + c.ID), Sentence: wording.Sentence(c), State: c.State.String(),
+		Left: (time.Duration(c.Left) * time.Second).String(), Open: c.State == operator.Pending,
+		Warned: len(c.Findings) > 0 || c.Decision.Once,
+	}
 }
 
 // call shows one call, whole, and the buttons that answer it behind all of it.

@@ -30,11 +30,6 @@ func (d desk) ask(ctx context.Context, method, path string, body, answer any) er
 	return ask.Decode(stream, answer)
 }
 
-func (d desk) list(ctx context.Context) (all []operator.Shown, err error) {
-	err = d.ask(ctx, http.MethodGet, "/approvals", nil, &all)
-	return all, err
-}
-
 func (d desk) show(ctx context.Context, id string) (one operator.Shown, err error) {
 	err = d.ask(ctx, http.MethodGet, "/approvals/"+id, nil, &one)
 	return one, err

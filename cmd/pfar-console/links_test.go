@@ -3,12 +3,15 @@ package main
 import (
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-console/entrance"
 	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units/operator"
+	"github.com/pfar/pfar/units/page"
 )
 
 // TestLinkToACall: the link of a notice leads through the sign-in to the one call, and to nothing before it. It tells
@@ -118,5 +121,39 @@ func TestNoLinksOnLoopback(t *testing.T) {
 	o.enter()
 	if a := o.do("GET", "/call/"+call.ID, ""); a.code != http.StatusNotFound || strings.Contains(a.text, call.Digest) {
 		t.Errorf("%d %s", a.code, a.text)
+	}
+}
+
+// TestLinkFromAFile: a browser that comes from another page, such as the file of pfar console, gets a page that leads
+// on, as it would follow a redirect without its cookie. Who has come in is told, once.
+func TestLinkFromAFile(t *testing.T) {
+	o := open(t)
+	var used []string
+	o.site.links.used = func(nonce string) { used = append(used, nonce) }
+	nonce, late := page.NewNonce(), page.NewNonce()
+	o.site.invite(nonce)
+	o.site.invite(late)
+	a := o.do("GET", page.Path(nonce), "", "Sec-Fetch-Site", "cross-site")
+	cookie, _, _ := strings.Cut(a.h.Get("Set-Cookie"), ";")
+	refresh := regexp.MustCompile(`http-equiv="refresh" content="0; url=(/c/[A-Z0-9]+/)"`).FindStringSubmatch(a.text)
+	if a.code != 200 || refresh == nil || !strings.Contains(a.text, `href="`+refresh[1]+`"`) ||
+		strings.Contains(a.text, "<script") || strings.Contains(a.text, nonce) {
+		t.Fatalf("%d %s", a.code, a.text)
+	}
+	guarded(t, a.h)
+	if b := o.do("GET", refresh[1], "", "Cookie", cookie); b.code != 200 {
+		t.Errorf("the page behind it: %d", b.code)
+	}
+	for _, path := range []string{page.Path(nonce), page.Path(page.NewNonce())} {
+		if b := o.do("GET", path, "", "Sec-Fetch-Site", "cross-site"); b.code != 404 || b.h.Get("Set-Cookie") != "" {
+			t.Errorf("a link that is none: %d", b.code)
+		}
+	}
+	o.now = o.now.Add(page.LinkTime)
+	if b := o.do("GET", page.Path(late), "", "Sec-Fetch-Site", "cross-site"); b.code != 404 {
+		t.Errorf("too late: %d", b.code)
+	}
+	if !slices.Equal(used, []string{nonce}) {
+		t.Errorf("%d links were used", len(used))
 	}
 }

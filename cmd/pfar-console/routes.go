@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/json"
+	"html/template"
 	"net/http"
 	"strings"
 
@@ -81,6 +82,12 @@ func (s *site) enter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, one.cookie(false))
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+		// Such as the file of pfar console. The browser would follow a redirect without the cookie, which is SameSite=Strict;
+		// what this site's own page leads to, it opens with the cookie.
+		send(w, "welcome", view{Title: "Signed in", Style: template.CSS(style), Body: one.path("")})
+		return
+	}
 	http.Redirect(w, r, one.path(""), http.StatusSeeOther)
 }
 

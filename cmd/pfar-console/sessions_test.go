@@ -268,8 +268,8 @@ func TestHostileSessions(t *testing.T) {
 	}
 }
 
-// flood is how many calls or sessions there are in place of a few, and far more than the gateway allows. A page of more
-// takes, with the race detector and beside other work, longer than the console lets an answer take.
+// flood is how many calls or sessions there are in place of a few, and far more than the gateway allows. The stand-in
+// encodes them at each request, which takes long with the race detector and beside other work.
 const flood = 1_000
 
 // TestManySessions: of very many sessions the page shows those that have seen something, and counts the rest.

@@ -20,7 +20,6 @@ import (
 
 const (
 	idleTime = 30 * time.Minute // without a person, until a session ends, and with the last one the process
-	linkTime = 10 * time.Minute // that a link is good
 	maxLinks = 8
 	maxForm  = 16 << 10 // bytes
 	cookie   = "pfar-console"
@@ -42,10 +41,16 @@ type site struct {
 	archive  *archive
 
 	mu       sync.Mutex
-	links    []link
+	links    links
 	sessions []*session
 	streams  int // of events that are open
 	most     most
+}
+
+// links are those that are good.
+type links struct {
+	open []link
+	used func(nonce string) // is told of each that has let somebody in; nil: nobody wants to know
 }
 
 // link lets somebody in, once.
@@ -100,9 +105,9 @@ type most struct {
 func (s *site) invite(nonce string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.links = append(s.links, link{nonce, s.now().Add(linkTime)})
-	if len(s.links) > maxLinks {
-		s.links = s.links[1:]
+	s.links.open = append(s.links.open, link{nonce, s.now().Add(page.LinkTime)})
+	if len(s.links.open) > maxLinks {
+		s.links.open = s.links.open[1:]
 	}
 	s.idle.Reset(idleTime)
 }
@@ -110,22 +115,32 @@ func (s *site) invite(nonce string) {
 // redeem uses up the link that has a path, if there is such a one, and begins a session.
 func (s *site) redeem(path string) *session {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	nonce, good := take(s, path)
+	var one *session
+	if good {
+		one = begin(s, "", nil)
+	}
+	s.mu.Unlock()
+	if one != nil && s.links.used != nil {
+		s.links.used(nonce)
+	}
+	return one
+}
+
+// take takes the link that has a path, and reports whether its time is not over. It is called with s.mu held.
+func take(s *site, path string) (nonce string, good bool) {
 	found := -1
-	for i, l := range s.links {
+	for i, l := range s.links.open {
 		if subtle.ConstantTimeCompare([]byte(page.Path(l.nonce)), []byte(path)) == 1 {
 			found = i
 		}
 	}
 	if found < 0 {
-		return nil
+		return "", false
 	}
-	good := s.now().Before(s.links[found].until)
-	s.links = slices.Delete(s.links, found, found+1)
-	if !good {
-		return nil
-	}
-	return begin(s, "", nil)
+	l := s.links.open[found]
+	s.links.open = slices.Delete(s.links.open, found, found+1)
+	return l.nonce, s.now().Before(l.until)
 }
 
 // begin begins a session, of an operator or of the user of this machine. It is called with s.mu held.

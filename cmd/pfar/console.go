@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os/signal"
 	"strconv"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -19,8 +21,10 @@ yourself, you also add, import, start and stop servers there, declare clients, f
 allow those and the ones that pfar refused. You can read the logs of servers if you run pfard, or if pfar is
 installed.
 
-Open the link in a browser within 10 minutes. It works once, and the browser stays signed in until nobody has used
-the pages for 30 minutes, or until "pfar console logout".
+On a desktop this command also opens the link in your browser, and ends when the link has been used. Over SSH,
+without a terminal, with --json or with --no-browser it only prints the link: open it in a browser within 10 minutes.
+The link works once, and the browser stays signed in until nobody has used the pages for 30 minutes, or until "pfar
+console logout".
 
 The pages act as you, with your rights. A user of an installed pfar needs to be a member of the group pfar-admin; root
 has no pages.`
@@ -29,29 +33,50 @@ has no pages.`
 type consoleVerb struct{ *pfar }
 
 func (c consoleVerb) consoleCommand() *cobra.Command {
+	onlyPrint := false
 	root := c.outputFlag(&cobra.Command{
-		Use: "console", Short: "Print a link to the pages where you answer calls", Long: consoleHelp,
-		Example: example("pfar console", "pfar console logout"), RunE: alone(c.open),
+		Use: "console", Short: "Open the pages where you answer calls, by a link", Long: consoleHelp,
+		Example: example("pfar console", "pfar console --no-browser", "pfar console logout"),
+		RunE:    alone(func(ctx context.Context) error { return c.open(ctx, onlyPrint) }),
 	})
+	root.Flags().BoolVar(&onlyPrint, "no-browser", false, "print the link, and open no browser")
 	root.AddCommand(c.verb("logout", "Sign out your browsers on this machine, and end your pages", alone(c.logout)))
 	return root
 }
 
-func (c consoleVerb) open(ctx context.Context) error {
-	r, err := c.control().Do(ctx, control.Request{Verb: control.Console})
-	if errors.Is(err, control.ErrDenied) {
-		return fail(exitDenied, "%w", err).withHint("sudo usermod -aG pfar-admin USER, and sign in again as that user")
+func (c consoleVerb) open(ctx context.Context, onlyPrint bool) error {
+	if b := findBrowser(c.pfar); b != nil && !onlyPrint && !c.json() {
+		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal is closed: the file is to go
+		defer stop()
+		err := c.openInBrowser(ctx, b)
+		if !errors.Is(err, control.ErrInvalid) {
+			return c.explained(err)
+		}
+		// pfard is of an earlier version, and does not say when a link is used: a person opens it.
 	}
+	r, err := c.control().Do(ctx, control.Request{Verb: control.Console})
 	if err != nil {
-		return err
+		return c.explained(err)
 	}
 	if c.json() {
 		return c.printJSON(map[string]string{"link": r.Link})
 	}
-	showLink(c.pfar, r.Link)
+	c.show(r.Link)
+	return nil
+}
+
+// explained adds the remedy to the error of a user who may not have a console.
+func (c consoleVerb) explained(err error) error {
+	if errors.Is(err, control.ErrDenied) {
+		return fail(exitDenied, "%w", err).withHint("sudo usermod -aG pfar-admin USER, and sign in again as that user")
+	}
+	return err
+}
+
+func (c consoleVerb) show(link string) {
+	showLink(c.pfar, link)
 	fmt.Fprintln(c.stderr, "The link works once, within 10 minutes. Do not show it to others: "+
 		"anybody who has it can answer in your place.")
-	return nil
 }
 
 func (c consoleVerb) logout(ctx context.Context) error {

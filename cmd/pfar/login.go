@@ -22,7 +22,7 @@ With --browser, pfar shows a link. After you have signed in there, your browser
 comes back to pfar on this machine. With --device you type a code on a page, on
 any device. Without either flag, pfar uses the way that the provider offers. If
 it offers both, pfar uses the browser if the client has a secret, else the code.
-pfar never starts a browser: every user of this machine could read the link
+pfar login starts no browser: every user of this machine could read the link
 among the browser's arguments, and sign in with another account.
 
 A remote server names its provider itself. pfar shows you this provider, and

@@ -73,11 +73,7 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 			return send(control.Response{Declarations: control.Declarations{SignIn: &state}})
 		})
 	case control.Console:
-		link, err := d.orders.consoles.link(p.UID)
-		if err != nil {
-			return err
-		}
-		return send(control.Response{Declarations: control.Declarations{Link: link}})
+		return d.orders.consoles.answer(ctx, p, q.Await, send)
 	case control.Logout:
 		d.orders.consoles.logout(p.UID)
 		return acknowledge(send, nil)

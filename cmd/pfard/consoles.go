@@ -60,6 +60,7 @@ type console struct {
 	handing chan struct{} // holds one for each question while it is answered with files
 
 	verifies *verifying
+	links    consoleLinks
 
 	log     *slog.Logger
 	end     context.CancelFunc
@@ -75,11 +76,30 @@ func newConsoles(log *slog.Logger, runs pageRunner, pfard consoleSource, records
 	return &consoles{log: log, runs: runs, pfard: pfard, audit: records, of: map[int]*console{}}
 }
 
-// link returns a link that lets a person in once, and starts the process if it does not run. Root gets none: the
-// process would read and write whatever is root's.
+// answer sends a person a link and, if the person awaits it, whether somebody came in with it.
+func (c *consoles) answer(ctx context.Context, p control.Peer, await bool, send func(control.Response) error) error {
+	link, err := c.invite(p.UID)
+	if err != nil {
+		return err
+	}
+	if err := send(control.Response{Declarations: control.Declarations{Link: link.url}}); err != nil || !await {
+		return err
+	}
+	return send(control.Response{Declarations: control.Declarations{Entered: link.entered(ctx)}})
+}
+
+// link returns a link that lets a person in once.
 func (c *consoles) link(uid int) (string, error) {
+	l, err := c.invite(uid)
+	return l.url, err
+}
+
+// invite makes a link, and starts the process if it does not run. Root gets none: the process would read and write
+// whatever is root's.
+func (c *consoles) invite(uid int) (consoleLink, error) {
 	if uid == 0 {
-		return "", fmt.Errorf("%w: root has no console; only members of the group pfar-admin have one", control.ErrDenied)
+		const words = "%w: root has no console; only members of the group pfar-admin have one"
+		return consoleLink{}, fmt.Errorf(words, control.ErrDenied)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +114,7 @@ func (c *consoles) link(uid int) (string, error) {
 	link, err := s.invite()
 	if err != nil {
 		s.stop()
-		return "", fmt.Errorf("opening the console: %w", err)
+		return consoleLink{}, fmt.Errorf("opening the console: %w", err)
 	}
 	return link, nil
 }
@@ -149,7 +169,7 @@ func (s *console) stop() {
 }
 
 // invite has the process let in whoever comes with the link. One invitation is under way at a time.
-func (s *console) invite() (string, error) {
+func (s *console) invite() (l consoleLink, err error) {
 	start := time.NewTimer(pageStart)
 	defer start.Stop()
 	ended := func() error { return cmp.Or(s.why, errConsoleGone) }
@@ -160,23 +180,24 @@ func (s *console) invite() (string, error) {
 	case conn := <-s.conn:
 		s.conn <- conn
 		if err := conn.Send(attach.Message{PageTalk: attach.PageTalk{Invite: &invite}}); err != nil {
-			return "", err
+			return l, err
 		}
 	case <-s.gone:
-		return "", ended()
+		return l, ended()
 	case <-start.C:
-		return "", late
+		return l, late
 	}
 	select {
-	case l := <-s.listens:
-		if l.Error != "" || l.Port == 0 {
-			return "", errors.New(printable(cmp.Or(l.Error, "its process names no port")))
+	case at := <-s.listens:
+		if at.Error != "" || at.Port == 0 {
+			return l, errors.New(printable(cmp.Or(at.Error, "its process names no port")))
 		}
-		return page.Link(nonce, l.Port), nil
+		l = s.links.begin(nonce, page.Link(nonce, at.Port), s.gone)
+		return l, nil
 	case <-s.gone:
-		return "", ended()
+		return l, ended()
 	case <-start.C:
-		return "", late
+		return l, late
 	}
 }
 
@@ -225,6 +246,9 @@ func (s *console) talk(conn *attach.Conn) {
 		}
 		if m.Drop != nil {
 			s.verifies.drop(m.Drop.Number)
+		}
+		if m.Entered != "" {
+			s.links.enter(m.Entered)
 		}
 		if m.Listens == nil {
 			continue

@@ -41,6 +41,12 @@ func (p *pfar) atTerminal(args ...string) *person {
 // atColumns runs pfar in a pseudo-terminal of so many columns.
 func (p *pfar) atColumns(columns int, args ...string) *person {
 	p.t.Helper()
+	return p.atDesktop(columns, nil, args...)
+}
+
+// atDesktop is atColumns with further variables; without them the terminal is on no desktop.
+func (p *pfar) atDesktop(columns int, variables []string, args ...string) *person {
+	p.t.Helper()
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	check(p.t, err)
 	raw, err := terminal.SyscallConn() // Fd would make it one that blocks for ever
@@ -62,6 +68,7 @@ func (p *pfar) atColumns(columns int, args ...string) *person {
 	s.cmd = exec.Command(program(p.t, "pfar"), args...)
 	s.cmd.Env = append(p.env[:len(p.env):len(p.env)], "NO_COLOR=1", "TERM=xterm", "SSH_CONNECTION=", "DISPLAY=",
 		"WAYLAND_DISPLAY=")
+	s.cmd.Env = append(s.cmd.Env, variables...)
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = screen, screen, screen
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	check(p.t, s.cmd.Start())

@@ -23,7 +23,8 @@ var byUser = []string{"TestHostile", "TestMemoryLimit", "TestPlantedLinks", "Tes
 	"TestStopSequence", "TestNothingOutlivesPfard", "TestEndLeavesNothing", "TestGatewayIsReplaced", "TestSessions", "TestPfarDemo",
 	"TestConsole", "TestConsoleSessions", "TestConsoleServers", "TestConsoleWants", "TestConsoleAdds",
 	"TestConsoleImports", "TestConsoleLearns", "TestConsoleIsKilled", "TestConsoleElsewhere", "TestOrdersFromElsewhere",
-	"TestConsoleLinks", "TestConsoleVerifies", "TestConsoleConfigs"}
+	"TestConsoleLinks", "TestConsoleVerifies", "TestConsoleConfigs",
+	"TestConsoleOpensBrowser"}
 
 // notByUser are those for which the user makes no difference, as the gate decides the same for everybody, and those
 // that need the repository, go, npm with root's settings or a namespace of root's.

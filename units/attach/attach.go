@@ -121,6 +121,7 @@ type PageTalk struct {
 	Acted   *Acted      `json:"acted,omitempty"`   // page: what a person has done there; a value is the attached file
 	Shown   *page.State `json:"shown,omitempty"`   // pfard: what the page shows from now on
 	Invite  *Invite     `json:"invite,omitempty"`  // pfard to a console, which answers with Listens
+	Entered string      `json:"entered,omitempty"` // a console to pfard: the nonce of an Invite that has let somebody in
 	Report  bool        `json:"report,omitempty"`  // pfard to a console: the attached file is a control.Report
 	Known   bool        `json:"known,omitempty"`   // pfard to a console: the attached file is a Known
 	Order   *Order      `json:"order,omitempty"`   // a console to pfard: an order of a person

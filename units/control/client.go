@@ -119,6 +119,23 @@ func (c Client) SetUp(ctx context.Context, begin *SetUp, changed func(Flow) erro
 	return err
 }
 
+// Console calls opened with a link to the console of this user, and returns when the link was used (entered) or is
+// void. A pfard of an earlier version refuses it with ErrInvalid.
+func (c Client) Console(ctx context.Context, opened func(link string) error) (entered bool, err error) {
+	given := false
+	err = c.converse(ctx, Request{Verb: Console, SettingUp: SettingUp{Await: true}}, func(r Response) error {
+		if given {
+			entered = r.Entered
+			return errEnough
+		}
+		if given = r.Link != ""; !given {
+			return lacks("a link")
+		}
+		return opened(r.Link)
+	})
+	return entered, err
+}
+
 // Supply answers a set-up that waits, and returns how it goes on. An error about the answer leaves it waiting.
 func (c Client) Supply(ctx context.Context, a FlowAnswer, secret string) (Flow, error) {
 	r, err := c.Do(ctx, Request{Verb: Supply, SettingUp: SettingUp{Answer: &a}, Secret: secret})

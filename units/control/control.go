@@ -56,7 +56,7 @@ const (
 	Install     Verb = "install"       // install Package (no version: find it) or Server's; answered with each change
 	Begin       Verb = "set-up"        // begin SetUp or, without it, join what is under way; answered with each change
 	LogIn       Verb = "login"         // obtain an OAuth token of Server for the vault; answered until it is stored
-	Console     Verb = "console"       // a link to the console of the peer, which works once
+	Console     Verb = "console"       // a link to the console of the peer, which works once; with Await its end too
 	Logout      Verb = "logout"        // end the console of the peer, with all that are signed in there
 	Operators   Verb = "operators"     // who has passkeys for the remote console, and who is invited
 	Invite      Verb = "invite"        // a link by which a person adds a passkey to Operator, once

@@ -29,6 +29,7 @@ type Declarations struct {
 	SignIn     *SignIn     `json:"sign_in,omitempty"`    // of LogIn
 	Pages      bool        `json:"pages,omitempty"`      // of Clients: a set-up can have a one-time page
 	Link       string      `json:"link,omitempty"`       // of Console and Invite: it lets in whoever has it, once
+	Entered    bool        `json:"entered,omitempty"`    // of Console with Await: the link has let somebody in
 
 	Operators []passkey.Operator `json:"operators,omitempty"` // of Operators and Clients, by name
 	Invited   []Invited          `json:"invited,omitempty"`   // of Operators, by name

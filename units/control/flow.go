@@ -2,7 +2,7 @@ package control
 
 import "time"
 
-// SettingUp is the part of a Request about what a person wants to have set up, and whom they invite.
+// SettingUp is the part of a Request about what a person wants to have set up or shown, and whom they invite.
 type SettingUp struct {
 	Package string      `json:"package,omitempty"` // of Install, as declarations write it
 	SetUp   *SetUp      `json:"set_up,omitempty"`  // of Begin
@@ -10,6 +10,7 @@ type SettingUp struct {
 	Login   *Login      `json:"login,omitempty"`   // of LogIn
 
 	Operator *Invited `json:"operator,omitempty"` // of Invite, Dismiss and ChangeRole
+	Await    bool     `json:"await,omitempty"`    // Console answers again when the link was used, or is void
 }
 
 // SetUp is what a person wants to have set up: a service of the catalogue, or a declaration that pfard is to write.

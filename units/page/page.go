@@ -101,6 +101,9 @@ const (
 // NewNonce returns 130 random bits in 26 letters and digits, which are themselves in a URL.
 func NewNonce() string { return rand.Text() }
 
+// LinkTime is how long a link to a console is good.
+const LinkTime = 10 * time.Minute
+
 // minNonce is how long a nonce is at least: 128 bits in base32.
 const minNonce = 26
 
