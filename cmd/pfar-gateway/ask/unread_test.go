@@ -15,7 +15,8 @@ import (
 // TestUnreadDefinitions: a model that names a tool whose definition nobody has accepted is told no word of the
 // definition, also in the mistakes of its plan.
 func TestUnreadDefinitions(t *testing.T) {
-	n := node.Of(node.Tool{Server: "notes", Version: "1", Pin: "p", Definition: []byte(`{"name":"find","inputSchema":{"type":
+	n := node.Of(node.Tool{Server: "notes", Version: "1", Pin: "p", Definition: []byte(
+		`{"name":"find","inputSchema":{"type":
 		"object","properties":{"EVIL_PORT":{"type":"string"},"to":{"enum":["EVIL value"]}},"required":["EVIL_PORT"]}}`)})
 	offered, left := accepted(append(native.Nodes(), n))
 	if left != 1 {

@@ -160,11 +160,11 @@ func (g *Passage) Seen(got []byte) error {
 
 // SeenAs is Seen, and says why what came back is more than typed values, for the record.
 func (g *Passage) SeenAs(why string, got []byte) error {
-	return g.seen(why, gate.Start, got)
+	return seen(g, why, gate.Start, got)
 }
 
 // seen is SeenAs of what has at least a label of its own.
-func (g *Passage) seen(why string, own gate.Label, got []byte) error {
+func seen(g *Passage, why string, own gate.Label, got []byte) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.facts.Extract {
@@ -173,7 +173,8 @@ func (g *Passage) seen(why string, own gate.Label, got []byte) error {
 	return g.join(own, got)
 }
 
-// join joins to the session's label that of what comes back, which is at least its own, and has taken down what that is.
+// join joins to the session's label that of what comes back, which is at least its own, and has taken down what that
+// is.
 // The lock is held.
 func (g *Passage) join(own gate.Label, got []byte) error {
 	g.edited()

@@ -49,7 +49,7 @@ func SeenStep(g *Passage, floor, own gate.Label, got []byte) error {
 	if !floor.Known() || !own.Known() {
 		return errors.New("the label of what the node gives is not known")
 	}
-	return g.seen("a step of a flow has given it", floor.Join(own), got)
+	return seen(g, "a step of a flow has given it", floor.Join(own), got)
 }
 
 // Hand is to be called before a client gets what is told of a run, with that: its session has seen by then what the run

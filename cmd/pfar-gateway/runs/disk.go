@@ -113,7 +113,8 @@ func (d *disk) create(r *run, plan []byte, now int64) error {
 		}
 		_, err := tx.Exec(`INSERT INTO runs (id, client, session, proof, flow, plan, state, at, label, bytes, begun)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			r.id, r.client, r.session, r.proof, r.plan.Flow.Name, plan, r.state, r.plan.Steps[r.step].ID, pack(r.label), size, now)
+			r.id, r.client, r.session, r.proof, r.plan.Flow.Name, plan, r.state, r.plan.Steps[r.step].ID, pack(r.label),
+			size, now)
 		if err != nil {
 			return err
 		}
@@ -182,8 +183,10 @@ func (d *disk) load(id string) (*run, error) {
 	err := d.db.Do(func(tx *sql.Tx) error {
 		var plan []byte
 		var label int
-		err := tx.QueryRow(`SELECT client, session, proof, plan, state, reason, approval, step, turn, sent, asks, restarts, since,
-			label, steps FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &r.proof, &plan, &r.state, &r.reason,
+		err := tx.QueryRow(`SELECT client, session, proof, plan, state, reason, approval, step, turn, sent, asks, restarts,
+			since,
+			label, steps FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &r.proof, &plan, &r.state,
+			&r.reason,
 			&r.approval, &r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errGone

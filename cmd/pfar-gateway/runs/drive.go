@@ -144,7 +144,9 @@ func (r *Runner) settle(run *run, o outcome) bool {
 	err := r.keep(run, o)
 	switch {
 	case errors.Is(err, ErrHeld): // nobody holds the lock: the caller has locks of its own
-		r.caller.Held(Call{Run: run.id, Client: run.client, Session: run.session, Proof: run.proof, Plan: run.plan, Step: run.step})
+		r.caller.Held(Call{
+			Run: run.id, Client: run.client, Session: run.session, Proof: run.proof, Plan: run.plan, Step: run.step,
+		})
 		o = o.fail(p, heldWords)
 		err = r.keep(run, o)
 	case errors.Is(err, ErrFull):
@@ -172,7 +174,7 @@ func (r *Runner) keep(run *run, o outcome) error {
 	err := r.disk.settle(run, o, r.now().UnixNano())
 	switch {
 	case errors.Is(err, errGone):
-		r.late(run, o)
+		late(r, run, o)
 		r.ended = append(r.ended, run.id)
 	case err == nil:
 		run.take(o)
@@ -185,7 +187,7 @@ func (r *Runner) keep(run *run, o outcome) error {
 }
 
 // late says of a run that was cancelled while its call was on its way what has become of that.
-func (r *Runner) late(run *run, o outcome) {
+func late(r *Runner, run *run, o outcome) {
 	if !run.sent {
 		return
 	}

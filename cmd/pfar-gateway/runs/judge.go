@@ -48,7 +48,8 @@ func (l rules) call(run *run, asked bool) (Call, map[string]json.RawMessage, err
 		return Call{}, nil, fmt.Errorf("step %q: %w", p.ID, err)
 	}
 	return Call{
-		Run: run.id, Client: run.client, Session: run.session, Proof: run.proof, Plan: run.plan, Step: run.step, Turn: run.turn,
+		Run: run.id, Client: run.client, Session: run.session, Proof: run.proof, Plan: run.plan, Step: run.step,
+		Turn:      run.turn,
 		Arguments: arguments, Floor: run.label, Asked: asked,
 	}, store, nil
 }

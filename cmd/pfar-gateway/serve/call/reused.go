@@ -30,12 +30,12 @@ func (r *Reuse) Keep(value []byte, l gate.Label) {
 // reused is the result of an earlier call of a pure tool for the same client with the same arguments, if there is one.
 // The request has passed the gate and has its record like one that is sent, and its session has the label of the result
 // by then. nil: the request is to be sent.
-func (c *Call) reused(t Target) (*reply.Reply, error) {
+func reused(c *Call, t Target) (*reply.Reply, error) {
 	if c.Step == nil || c.Step.Reuse.Results == nil || t.Kind != gate.Tool || !t.Item.Pure || !enforce.OnlyReads(c.Pass) {
 		return nil, nil
 	}
 	is := &c.Step.Reuse
-	is.key, is.kept = c.reuseKey(t), true
+	is.key, is.kept = reuseKey(c, t), true
 	found, ok := is.Results.Find(is.key)
 	if !ok {
 		return nil, nil
@@ -48,7 +48,7 @@ func (c *Call) reused(t Target) (*reply.Reply, error) {
 }
 
 // reuseKey is all that a result of the call depends on.
-func (c *Call) reuseKey(t Target) reuse.Key {
+func reuseKey(c *Call, t Target) reuse.Key {
 	k := reuse.Key{
 		Client: c.Bound.Client, Server: t.server(), Tool: t.Item.Name, Pin: t.Item.Pin, Declared: c.Pass.Declared(),
 		Secrets: t.Upstream.Secrets(), Arguments: c.Parameters.Get("arguments"),

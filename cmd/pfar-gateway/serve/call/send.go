@@ -32,7 +32,7 @@ func (a *Calls) Reach(v *Visit, find Find) (reply.Reply, error) {
 		if err := c.givenUp(v.Ctx); err != nil {
 			return reply.Reply{}, err
 		}
-		if re, err := c.reused(t); re != nil || err != nil {
+		if re, err := reused(c, t); re != nil || err != nil {
 			return *cmp.Or(re, new(reply.Reply)), err
 		}
 		c.still = t.Still(find, c.Pass.Declared())

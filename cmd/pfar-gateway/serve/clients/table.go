@@ -38,8 +38,8 @@ type Binding struct {
 	Begun          string        `json:"-"` // Proof of whoever began the run
 }
 
-// FlowProof is how runs of flows are a client: its declaration lets them be, as long as it is there, and lets in whoever
-// began them.
+// FlowProof is how runs of flows are a client: its declaration lets them be, as long as it is there, and lets in
+// whoever began them.
 const FlowProof = "flow"
 
 // Proof is how the client has shown that it is that one: "token 1a2b3c4d" (of its digest), "uid 1000", "uid 0 for it"

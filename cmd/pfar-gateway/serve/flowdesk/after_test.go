@@ -102,7 +102,8 @@ func TestResultTaints(t *testing.T) {
 				t.Errorf("the session has %s, %v", l, err)
 			}
 			url := []byte(`{"url":"https://x.example/?q=` + figures + `"}`)
-			if knows := b.gate.Reads.Carries("laptop", "other", provenance.WordsOf(url), gate.Public) != ""; tt.want != gate.Public && !knows {
+			knows := b.gate.Reads.Carries("laptop", "other", provenance.WordsOf(url), gate.Public) != ""
+			if tt.want != gate.Public && !knows {
 				t.Error("the session does not know that it has read the result")
 			}
 		})

@@ -63,7 +63,6 @@ type bench struct {
 	addr     string
 	socket   string
 	files    string
-	models   *models.Models
 	close    func()
 
 	mu     sync.Mutex

@@ -21,7 +21,8 @@ func BenchmarkStep(b *testing.B) {
 	client := &http.Client{}
 	call := func() {
 		const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"web__search",` +
-			`"arguments":{"says":"x"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
+			`"arguments":{"says":"x"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientInfo":` +
 			`{"name":"b","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
 		r, err := http.NewRequestWithContext(b.Context(), "POST", "http://"+g.addr+"/mcp", strings.NewReader(body))
 		if err != nil {
