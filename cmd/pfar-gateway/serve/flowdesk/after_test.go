@@ -136,8 +136,7 @@ func TestYesOfACancelledRun(t *testing.T) {
 	}, "post")
 	const line = "slack.post --says one; slack.post - resource_missing + backoff --seconds 0 + slack.post"
 	f := b.run(t, laptop, line)
-	b.answer(t, f.until(flows.Waiting).Approval, true)
-	second := f.until(flows.Waiting)
+	second := f.asksAgain(b, f.until(flows.Waiting))
 	var busy []string // they have every place of the client's, so that the run cannot go on
 	for range 4 {
 		busy = append(busy, b.run(t, laptop, "backoff --seconds 600").until(flows.Running).ID)
@@ -153,10 +152,20 @@ func TestYesOfACancelledRun(t *testing.T) {
 		b.order(t, laptop, flows.Order{Verb: flows.Cancel, Run: id})
 	}
 	g := b.run(t, laptop, line)
-	b.answer(t, g.until(flows.Waiting).Approval, true)
-	third := g.until(flows.Waiting)
+	third := g.asksAgain(b, g.until(flows.Waiting))
 	if n := len(b.calls()); n != 2 || third.Approval == second.Approval {
 		t.Errorf("%d calls, of which two were approved; %+v", n, third)
+	}
+}
+
+// asksAgain has a person approve what a run waits for, and returns the run when it waits for something else.
+func (f *follower) asksAgain(b *bench, waits flows.Status) flows.Status {
+	f.t.Helper()
+	b.answer(f.t, waits.Approval, true)
+	for {
+		if now := f.until(flows.Waiting); now.Approval != waits.Approval {
+			return now
+		}
 	}
 }
 
