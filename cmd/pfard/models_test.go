@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -26,6 +27,11 @@ func TestModels(t *testing.T) {
 	dirs := control.Dirs{Config: filepath.Join(base, "mcp.d"), State: filepath.Join(base, "state"), Run: t.TempDir()}
 	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), v, "")
 	d.audit.open(false)
+	opened, open := map[string]bool{}, d.policy.open // what others may write is not read: control.OurDir
+	d.policy.open = func(dir string) fs.FS {
+		opened[dir] = true
+		return open(dir)
+	}
 	var r ranInspectors
 	d.inspectors.runner = &r
 	write := func(file, text string) {
@@ -75,6 +81,9 @@ func TestModels(t *testing.T) {
 		t.Fatal(err)
 	}
 	reads("")
+	if !opened[dirs.Models()] || !opened[dirs.Policies()] {
+		t.Errorf("opened as pfard's own: %v", opened)
+	}
 	before := told().Digest
 	write("models.d/main.hcl", one)
 	const two = "url = \"http://127.0.0.1:1/\"\nmodel = \"n\"\nnodes = true\naudience = \"sensitive\"\n"
