@@ -51,5 +51,5 @@ type Request struct {
 
 	// Held shows the client where a person can answer, if somebody is asked (approval.Store.Ask); nil: the client can be
 	// shown nothing.
-	Held func(approval.Held) bool
+	Held func(approval.Held) approval.Showing
 }
