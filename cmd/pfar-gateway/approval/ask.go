@@ -29,11 +29,10 @@ type Outcome struct {
 // again makes the request once more after the wait. If the pin, the policy or the session's label has changed
 // meanwhile, the two requests differ, and the call is not approved.
 //
-// held shows the client the link of a call that waits. Of all sendings of one call only one has it called, and only if
-// there is a link. If it returns false, the wait begins; true: the client comes back for the answer. nil: the client
-// can be shown nothing.
+// held shows the client the link of a call that waits. Of all sendings of one call only one shows it, and only if there
+// is a link; another one tries if that one could not. nil: the client can be shown nothing.
 func (s *Store) Ask(
-	ctx context.Context, r Request, again func() (Request, error), held func(Held) bool,
+	ctx context.Context, r Request, again func() (Request, error), held func(Held) Showing,
 ) (Outcome, error) {
 	canonical, binding, err := s.read(&r)
 	if err != nil {
@@ -73,17 +72,35 @@ type Held struct {
 	Done     <-chan struct{} // closed when it does not wait any more
 }
 
-// shows has a call's client be shown the link, if nobody has been yet. It reports whether the client comes back.
-func shows(s *Store, e *entry, held func(Held) bool) bool {
+// Showing is what became of showing a client the link of a call. The call waits on, whatever it is.
+type Showing uint8
+
+const (
+	NotShown Showing = iota // the link did not reach the client, and its next sending of the call shows it
+	Stays                   // the client was shown it, and waits for the answer
+	Leaves                  // the client comes back for it
+)
+
+// shows has a call's client be shown the link, if it has not been yet. It reports whether the client comes back.
+func shows(s *Store, e *entry, held func(Held) Showing) bool {
 	if held == nil {
 		return false
 	}
 	s.mu.Lock()
 	h := Held{ID: e.id, Link: linkOf(s, e.id), Done: e.done}
 	first := e.state == Pending && !e.shown && h.Link != ""
-	e.shown = e.shown || first
+	e.shown = e.shown || first // so that no other sending shows it meanwhile
 	s.mu.Unlock()
-	return first && held(h)
+	if !first {
+		return false
+	}
+	showing := held(h)
+	if showing == NotShown {
+		s.mu.Lock()
+		e.shown = false
+		s.mu.Unlock()
+	}
+	return showing == Leaves
 }
 
 // await returns when a call is answered or expires, or is not to be waited for any longer.

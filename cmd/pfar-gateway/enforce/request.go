@@ -55,7 +55,7 @@ type Request struct {
 
 	// Held shows the client where a person can answer, if somebody is asked (approval.Store.Ask); nil: the client can be
 	// shown nothing.
-	Held func(approval.Held) bool
+	Held func(approval.Held) approval.Showing
 
 	Run *Run // whose step the request is; nil: it is none of a run's
 

@@ -31,7 +31,7 @@ type Question struct {
 	// that.
 	Floor gate.Label
 	// Held shows the client where a person can answer, if the gate asks (enforce.Request); nil: it can be shown nothing.
-	Held func(approval.Held) bool
+	Held func(approval.Held) approval.Showing
 }
 
 // Answer is what a model has said. It is a stranger's text.

@@ -26,19 +26,22 @@ type heldLink struct {
 
 // shows returns what shows the client the link of a call that waits; nil: the client cannot show one, or the call is
 // the answer to another question.
-func (l *heldLink) shows(c *Call, t Target) func(approval.Held) bool {
+func (l *heldLink) shows(c *Call, t Target) func(approval.Held) approval.Showing {
 	answers := c.Back != nil || c.Parameters.Index("inputResponses") >= 0
 	if !c.opens() || answers || c.Modern && !mayAsk(c.Method) {
 		return nil
 	}
-	return func(h approval.Held) bool {
+	return func(h approval.Held) approval.Showing {
 		const words = "pfar holds a call of %s until a person approves it. The page shows it to those who may answer it."
 		l.Link = Link{ID: h.ID, URL: h.Link, Message: fmt.Sprintf(words, plainly(t))}
 		l.done = h.Done
-		if !c.Modern {
-			l.ask(c)
+		switch {
+		case c.Modern: // the result shows it, and the client comes back
+			return approval.Leaves
+		case l.ask(c):
+			return approval.Stays
 		}
-		return c.Modern
+		return approval.NotShown
 	}
 }
 
@@ -51,17 +54,18 @@ func plainly(t Target) string {
 	return t.server() + "." + name
 }
 
-// ask asks a client with a session. Nothing waits for the answer.
-func (l *heldLink) ask(c *Call) {
+// ask asks a client with a session, and reports whether the question went out. Nothing waits for the answer.
+func (l *heldLink) ask(c *Call) bool {
 	id := c.Session.Questions.Enter(session.Question{Answer: func([]byte) {}, Fail: func(*jsonrpc.Error) {}})
 	if id == nil {
-		return
+		return false
 	}
 	if c.Response.Stream().Send(questionTo(id, string(mcp.MethodElicitationCreate), l.params())) != nil {
 		c.Session.Questions.Drop(id)
-		return
+		return false
 	}
 	l.question = id
+	return true
 }
 
 // settle tells the client, once, that the call does not wait any more: in the answer to the call if that is still to
