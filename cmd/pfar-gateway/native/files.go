@@ -91,7 +91,7 @@ func open(dir *os.File, path string, flags int) (*os.File, error) {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), path)
-	if !sameDevice(dir, f) {
+	if !sameMount(dir, f) {
 		f.Close()
 		return nil, unix.EXDEV
 	}
@@ -104,9 +104,17 @@ func isLink(dir *os.File, name string) bool {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
-func sameDevice(a, b *os.File) bool {
-	var one, other unix.Stat_t
-	return unix.Fstat(int(a.Fd()), &one) == nil && unix.Fstat(int(b.Fd()), &other) == nil && one.Dev == other.Dev
+// sameMount reports whether two files are of one mount. Their devices may differ all the same: a file of overlayfs has
+// that of the layer where it lies (Documentation/filesystems/overlayfs.rst).
+func sameMount(a, b *os.File) bool {
+	var x, y unix.Statx_t
+	for f, st := range map[*os.File]*unix.Statx_t{a: &x, b: &y} {
+		err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, st)
+		if err != nil || st.Mask&unix.STATX_MNT_ID == 0 { // before Linux 5.8
+			return false
+		}
+	}
+	return x.Mnt_id == y.Mnt_id
 }
 
 // folder opens the folder of a client, which it makes.
