@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/visible"
-	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/flows"
 	"github.com/pfar/pfar/units/operator/ask"
 )
@@ -45,9 +43,6 @@ func (v flowClient) openFlows(ctx context.Context, o flows.Order, whoever string
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case errors.Is(err, control.ErrDenied):
-		return nil, fail(exitDenied, "asking the gateway: %w", plainly(err)).
-			withHint("only the operator and declared clients may")
 	case err != nil:
 		return nil, fmt.Errorf("asking the gateway: %w", plainly(err))
 	case resp.StatusCode == flows.NoModel:

@@ -146,7 +146,7 @@ func TestAsk(t *testing.T) {
 		t.Errorf("pfar models: %s", got)
 	}
 	got := a.operate(1, "ask", "what does the issue say?", "--yes", "--client", "agent0")
-	if !strings.Contains(got, "not in the list of nodes") {
+	if !strings.Contains(got, "no such node") {
 		t.Errorf("a tool whose definition nobody has accepted: %s", got)
 	}
 	for _, c := range a.api.Asked() {
