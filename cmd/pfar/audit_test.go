@@ -346,7 +346,11 @@ func TestAuditVerify(t *testing.T) {
 		content []byte
 		want    string
 	}{
-		"edited":  {bytes.Replace(whole, []byte("claude"), []byte("claudf"), 1), path + ":2: edited: "},
+		"edited": {bytes.Replace(whole, []byte("claude"), []byte("claudf"), 1), path + ":2: edited: "},
+		"broken": {
+			bytes.Replace(whole, []byte("claude"), []byte("claudf"), 1),
+			"6 records, 1 to 6, 1 compared with the journal, breaks at record 2",
+		},
 		"cut":     {bytes.Join(lines[:4], nil), path + ":4: cut: it ends with record 4, and record 6"},
 		"emptied": {nil, "cut: it ends with record 0"},
 		"deleted": {bytes.Join(append(append([][]byte{}, lines[:2]...), lines[3:]...), nil), path + ":3: deleted: records 3 to 3 are missing"},

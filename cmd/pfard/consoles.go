@@ -25,9 +25,9 @@ import (
 	"github.com/pfar/pfar/units/page"
 )
 
-// consoles opens the operator's pages for users: for each a process that acts as that user and has that user's rights,
-// no others. pfard hands it the nonce of each link, the state of servers, the clients and the catalogue, and the newest
-// files of the audit, which the user may read. From the user who runs pfard it takes orders, and hands over logs.
+// consoles runs the operator's pages. Each user has a process, which acts as that user with that user's rights alone.
+// pfard sends it the nonce of each link, the state of servers, the clients, the catalogue, and the newest files of the
+// audit, which the user may read. pfard takes orders from the user who runs pfard, and shows that user logs.
 type consoles struct {
 	log   *slog.Logger
 	runs  pageRunner
@@ -45,28 +45,28 @@ type consoleSource interface {
 	known() attach.Known
 	// order carries out an order of a person, and returns its result.
 	order(ctx context.Context, p control.Peer, o attach.Order) (attach.Ordered, error)
-	// view opens what a person wants to see; nil: it is empty. more says that it is the end of something longer.
+	// view opens a text for a person; nil: the text is empty. more says that the file has the end of a longer text.
 	view(ctx context.Context, p control.Peer, v attach.View) (file *os.File, more bool, err error)
 }
 
-// console is the process of one user's pages while it runs, or of those for other machines.
+// console is a running process: of one user's pages, or of the pages for other machines.
 type console struct {
-	uid     int // nobody: of those for other machines
+	uid     int // nobody: it serves other machines
 	pfard   consoleSource
 	audit   trail.Dir
 	limit   *rate.Limiter // of orders: each may write audit records
 	ordered chan struct{} // holds one while an order is carried out
 	asks    *rate.Limiter // of questions for files
-	handing chan struct{} // holds one for each question while it is answered with files
+	handing chan struct{} // holds one for each question while pfard opens and sends its files
 
 	verifies *verifying
 	links    consoleLinks
 
 	log     *slog.Logger
 	end     context.CancelFunc
-	conn    chan *attach.Conn   // holds the conversation of a user's once it has begun
+	conn    chan *attach.Conn   // holds the connection to a user's process, once there is one
 	listens chan attach.Listens // answers to invitations
-	gone    chan struct{}       // closed when the process has ended; then why is valid
+	gone    chan struct{}       // closed when the process has ended; why is valid from then on
 	why     error
 }
 
@@ -76,7 +76,7 @@ func newConsoles(log *slog.Logger, runs pageRunner, pfard consoleSource, records
 	return &consoles{log: log, runs: runs, pfard: pfard, audit: records, of: map[int]*console{}}
 }
 
-// answer sends a person a link and, if the person awaits it, whether somebody came in with it.
+// answer sends a person a link. If the person awaits it, a second answer says whether somebody has used the link.
 func (c *consoles) answer(ctx context.Context, p control.Peer, await bool, send func(control.Response) error) error {
 	link, err := c.invite(p.UID)
 	if err != nil {
@@ -94,8 +94,8 @@ func (c *consoles) link(uid int) (string, error) {
 	return l.url, err
 }
 
-// invite makes a link, and starts the process if it does not run. Root gets none: the process would read and write
-// whatever is root's.
+// invite makes a link, and starts the process if it does not run. Root gets no link: the process would have root's
+// rights.
 func (c *consoles) invite(uid int) (consoleLink, error) {
 	if uid == 0 {
 		const words = "%w: root has no console; only members of the group pfar-admin have one"
@@ -108,7 +108,7 @@ func (c *consoles) invite(uid int) (consoleLink, error) {
 		if err == nil {
 			return link, nil
 		}
-		old.stop() // it may just have ended, as nobody used it
+		old.stop() // it ends by itself when nobody uses it, and may have done so just now
 	}
 	s := c.begin(uid)
 	link, err := s.invite()
@@ -119,7 +119,7 @@ func (c *consoles) invite(uid int) (consoleLink, error) {
 	return link, nil
 }
 
-// nobody is in place of a uid, and no user's.
+// nobody stands where a user has a uid: for people at other machines.
 const nobody = -1
 
 func newConsole(uid int, log *slog.Logger, pfard consoleSource, records trail.Dir) *console {
@@ -131,7 +131,7 @@ func newConsole(uid int, log *slog.Logger, pfard consoleSource, records trail.Di
 	}
 }
 
-// begin is called with c.mu held.
+// begin starts the process of a user. The caller holds c.mu.
 func (c *consoles) begin(uid int) *console {
 	ctx, end := context.WithCancel(context.Background())
 	s := newConsole(uid, c.log, c.pfard, c.audit)
@@ -153,7 +153,7 @@ func (c *consoles) begin(uid int) *console {
 	return s
 }
 
-// logout ends the console of a user, with all that are signed in there.
+// logout ends the console of a user. That signs out each browser there.
 func (c *consoles) logout(uid int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,13 +162,13 @@ func (c *consoles) logout(uid int) {
 	}
 }
 
-// stop returns when the process has ended.
+// stop ends the process, and returns when it has ended.
 func (s *console) stop() {
 	s.end()
 	<-s.gone
 }
 
-// invite has the process let in whoever comes with the link. One invitation is under way at a time.
+// invite makes a link, and has the process let in whoever opens it. The caller holds the mutex of consoles.
 func (s *console) invite() (l consoleLink, err error) {
 	start := time.NewTimer(pageStart)
 	defer start.Stop()
@@ -201,20 +201,20 @@ func (s *console) invite() (l consoleLink, err error) {
 	}
 }
 
-// talk takes the answers of the process until it has ended.
+// talk answers the messages of the process until the process has ended.
 func (s *console) talk(conn *attach.Conn) {
 	if conn.Send(attach.Message{Welcome: &attach.Welcome{}}) != nil {
 		return
 	}
 	select {
 	case s.conn <- conn:
-	default: // nobody is invited over this one
+	default: // the remote console, which gets no links
 	}
 	ctx, over := context.WithCancel(context.Background())
 	defer over()
 	go func() {
 		var known attach.Known // as the process has it
-		defer conn.Close()     // a process that hears no more would go on with what it knows
+		defer conn.Close()     // without news the process would go on with what it knows
 		_ = s.pfard.reports(ctx, func(r control.Response) error {
 			if now := s.pfard.known(); !reflect.DeepEqual(now, known) {
 				if err := hand(conn, now, attach.PageTalk{Known: true}); err != nil {
@@ -269,12 +269,12 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 	select {
 	case s.ordered <- struct{}{}:
 	default:
-		answer(attach.Ordered{Error: "another order is being carried out; try again"})
+		answer(attach.Ordered{Error: "pfard carries out another order; try again"})
 		return
 	}
 	if o.Act != attach.OrderChallenge && !s.limit.Allow() { // a nonce writes no record
 		<-s.ordered
-		answer(attach.Ordered{Error: "there were many orders; try again in a minute"})
+		answer(attach.Ordered{Error: "this console gave too many orders; try again in a minute"})
 		return
 	}
 	go func() {
@@ -290,21 +290,21 @@ func (s *console) order(ctx context.Context, conn *attach.Conn, o attach.Order) 
 // opener opens files for the process.
 type opener func() ([]*os.File, attach.Records, error)
 
-// maxHanding is how many questions are answered with files at once. The process asks one after the other, and its next
-// question may come while the answer to the one before is put away.
+// maxHanding is how many questions pfard answers with files at the same time. The process asks one after the other. Its
+// next question may arrive before pfard has closed the files of the last answer.
 const maxHanding = 2
 
-// hands opens files and passes them to the process, for maxHanding questions at a time.
+// hands opens files and sends them to the process, for at most maxHanding questions at the same time.
 func (s *console) hands(conn *attach.Conn, q attach.Question, open opener) {
 	select {
 	case s.handing <- struct{}{}:
 	default:
-		refuse(conn, q, "pfard hands over other files; try again")
+		refuse(conn, q, "pfard sends other files at the moment; try again")
 		return
 	}
 	if !s.asks.Allow() {
 		<-s.handing
-		refuse(conn, q, "there were many questions; try again in a minute")
+		refuse(conn, q, "this console asked too often; try again in a minute")
 		return
 	}
 	go func() {
@@ -325,7 +325,7 @@ func (s *console) handOver(conn *attach.Conn, q attach.Question, open opener) {
 	if err != nil {
 		theirs := func(known error) bool { return errors.Is(err, known) }
 		if !slices.ContainsFunc(usual, theirs) {
-			s.log.Warn("handing over files to a console", "uid", s.uid, "error", err)
+			s.log.Warn("opening files for a console", "uid", s.uid, "error", err)
 		}
 		files, records = nil, attach.Records{Error: printable(err.Error())}
 	}
@@ -336,17 +336,17 @@ func (s *console) handOver(conn *attach.Conn, q attach.Question, open opener) {
 // usual are the errors of questions that are not logged.
 var usual = []error{control.ErrDenied, control.ErrNoServer, control.ErrInvalid, errVerifying, context.Canceled}
 
-// viewTime is how long pfard may take to make what a console shows. A console waits a little longer.
+// viewTime is how long pfard may take for a view. A console waits a little longer.
 const viewTime = 6 * time.Second
 
-// view opens what the process is to show, within viewTime.
+// view is opened within viewTime.
 func (s *console) view(ctx context.Context, v attach.View) (files []*os.File, r attach.Records, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, viewTime, errors.New("it takes pfard too long; try again"))
 	defer cancel()
 	return s.opened(ctx, v)
 }
 
-// opened opens what the process is to show.
+// opened opens the file of a view.
 func (s *console) opened(ctx context.Context, v attach.View) (files []*os.File, r attach.Records, err error) {
 	file, more, err := s.pfard.view(ctx, control.Peer{UID: s.uid}, v)
 	if file != nil {
@@ -355,8 +355,8 @@ func (s *console) opened(ctx context.Context, v attach.View) (files []*os.File, 
 	return files, attach.Records{More: more}, err
 }
 
-// A console gets this many files of each chain, of at most maxChains chains: one message carries packet.MaxFiles. There
-// are two chains.
+// A console gets the newest maxNewest files of a chain, and of at most maxChains chains: one message carries
+// packet.MaxFiles files. pfar writes two chains.
 const (
 	maxNewest = 4
 	maxChains = packet.MaxFiles / maxNewest
@@ -381,7 +381,7 @@ func newestFiles(dir trail.Dir) (files []*os.File, r attach.Records, err error) 
 		}
 		for _, path := range paths {
 			f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-			if errors.Is(err, fs.ErrNotExist) { // it was old
+			if errors.Is(err, fs.ErrNotExist) { // pfard has deleted it: it was old
 				continue
 			}
 			if err != nil {
@@ -393,7 +393,7 @@ func newestFiles(dir trail.Dir) (files []*os.File, r attach.Records, err error) 
 	return files, r, nil
 }
 
-// hand sends the process of a console a value in a file.
+// hand sends a value to the process of a console, as JSON in a file.
 func hand(conn *attach.Conn, value any, says attach.PageTalk) error {
 	text, err := json.Marshal(value)
 	if err != nil {

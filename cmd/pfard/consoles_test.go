@@ -326,7 +326,7 @@ func TestConsoleEnters(t *testing.T) {
 			t.Errorf("asked for %+v", got)
 		}
 		enter(end, "mail")
-		if got := <-c.ordered; got.Link != "" || !strings.Contains(got.Error, "another order is being carried out") {
+		if got := <-c.ordered; got.Link != "" || !strings.Contains(got.Error, "pfard carries out another order") {
 			t.Errorf("a second page: %+v", got)
 		}
 		answers <- nil

@@ -18,8 +18,8 @@ import (
 	"github.com/pfar/pfar/units/page"
 )
 
-// invite returns a link by which a person adds a passkey to an operator, once. An operator who is there gets the role
-// at once, and a new one is there with the first passkey.
+// invite returns a link with which a person adds one passkey to an operator. An operator who has a passkey gets the new
+// role at once. A new operator exists from the first passkey on.
 func (o *operators) invite(by audit.Record, want control.Invited) (link string, err error) {
 	err = o.change(func() error {
 		one := passkey.Find(o.list, want.Name)
@@ -59,8 +59,8 @@ func (o *operators) invite(by audit.Record, want control.Invited) (link string, 
 	return link, err
 }
 
-// invitable returns why an operator cannot be invited beside so many others; nil: nothing is in the way. It is called
-// with o.mu held.
+// invitable returns why an operator cannot be invited while that many other invitations are open; nil: the operator can
+// be. The caller holds o.mu.
 func (o *operators) invitable(one passkey.Operator, fresh bool, origin string, others int) error {
 	fault := declaration.ClientNameFault(one.Name)
 	switch {
@@ -74,30 +74,31 @@ func (o *operators) invitable(one passkey.Operator, fresh bool, origin string, o
 		const words = "%q has no passkey yet: add the console's address, such as --at https://pfar.example.com:7443"
 		return fmt.Errorf(words, one.Name)
 	case others >= maxInvitations:
-		return fmt.Errorf("%d people are invited, as many as pfar takes: wait until one of them has a passkey, or an hour",
+		return fmt.Errorf("%d invitations are open, and pfar allows no more: wait until somebody uses one, or an hour",
 			maxInvitations)
 	}
 	return o.room(one, fresh)
 }
 
-// room returns why an operator can have no further passkey; nil: there is room for it.
+// room returns why an operator cannot get another passkey; nil: there is room for one.
 func (o *operators) room(one passkey.Operator, fresh bool) error {
 	switch {
 	case fresh && len(o.list) >= maxOperators:
-		return fmt.Errorf("there are %d operators, as many as pfar takes: first run pfar operator remove NAME", maxOperators)
+		return fmt.Errorf("there are %d operators, and pfar allows no more: first run pfar operator remove NAME",
+			maxOperators)
 	case len(one.Keys) >= maxPasskeys:
-		const words = "%q has %d passkeys, as many as pfar takes: run pfar operator remove %[1]s, then invite %[1]s again"
+		const words = "%q has %d passkeys, and pfar allows no more: run pfar operator remove %[1]s, then invite %[1]s again"
 		return fmt.Errorf(words, one.Name, maxPasskeys)
 	}
 	return nil
 }
 
-// enroll adds a passkey to the operator whose invitation has this nonce, and uses the invitation up.
+// enroll adds a passkey to the operator whose invitation has this nonce. That closes the invitation.
 func (o *operators) enroll(by audit.Record, nonce string, key *passkey.Key) error {
 	return o.change(func() error {
 		i, others := o.invitation(nonce)
 		if i.Operator == "" {
-			return fmt.Errorf("%w: this link was used or replaced, or has expired: ask the administrator for another one",
+			return fmt.Errorf("%w: this link was used, was replaced or has expired: ask the administrator for another one",
 				control.ErrDenied)
 		}
 		one := passkey.Find(o.list, i.Operator)
@@ -124,8 +125,8 @@ func (o *operators) enroll(by audit.Record, nonce string, key *passkey.Key) erro
 	})
 }
 
-// invitation finds the open invitation of a nonce, and the others; the zero value: there is none. It is called with
-// o.mu held.
+// invitation returns the open invitation with a nonce, and the other open ones; the zero value: none has it. The caller
+// holds o.mu.
 func (o *operators) invitation(nonce string) (found attach.Invitation, others []attach.Invitation) {
 	digest := sha256.Sum256([]byte(nonce))
 	for _, i := range o.open() {
@@ -138,16 +139,17 @@ func (o *operators) invitation(nonce string) (found attach.Invitation, others []
 	return found, others
 }
 
-// enrollable returns why a passkey is not taken by an invitation; nil: it is.
+// enrollable returns why an invitation does not accept a passkey; nil: it does.
 func (o *operators) enrollable(i attach.Invitation, key *passkey.Key) error {
 	if key == nil {
-		return errors.New("no passkey came with the order")
+		return errors.New("the order has no passkey")
 	}
 	if fault := keyFault(o.list, *key); fault != "" {
-		return fmt.Errorf("pfar does not take this passkey: %s", fault)
+		return fmt.Errorf("pfar does not accept this passkey: %s", fault)
 	}
 	if key.Origin != i.Origin {
-		return fmt.Errorf("the passkey is for %s, and the link is for %s; open the link there", key.Origin, i.Origin)
+		return fmt.Errorf("the passkey is for %s, but the link is for %s: open the link as it was printed", key.Origin,
+			i.Origin)
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func TestOperatorBounds(t *testing.T) {
 	for n := range maxInvitations {
 		b.link(fmt.Sprintf("guest%d", n), passkey.Look)
 	}
-	refused("guest16", "16 people are invited")
+	refused("guest16", "16 invitations are open")
 	b.link("guest0", passkey.Change) // in place of the earlier link
 	b.clock.Add(int64(time.Hour / time.Second))
 	for n := 1; n < maxOperators-1; n++ {

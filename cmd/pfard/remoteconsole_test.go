@@ -89,7 +89,7 @@ func (e *remoteEnd) asks(question attach.PageTalk) (*attach.Records, []*os.File)
 			e.t.Fatal(err)
 		}
 		m, files := e.next(func(m attach.Message) bool { return m.Records != nil })
-		if !strings.Contains(m.Records.Error, "hands over other files") {
+		if !strings.Contains(m.Records.Error, "pfard sends other files") {
 			return m.Records, files
 		}
 	}
@@ -160,7 +160,7 @@ func TestManyQuestions(t *testing.T) {
 	if r, files := e.asks(question); r.Error != "" || len(files) != 1 {
 		t.Errorf("at first it gets %+v", r)
 	}
-	if r, files := e.asks(question); !strings.Contains(r.Error, "many questions") || r.Number != 8 || len(files) > 0 {
+	if r, files := e.asks(question); !strings.Contains(r.Error, "asked too often") || r.Number != 8 || len(files) > 0 {
 		t.Errorf("then it gets %+v", r)
 	}
 }
