@@ -153,7 +153,7 @@ SHORT     = $(if $(ALL),,-short)
 # One test that hangs costs no more than this: packages and all of a stage that brings whole programs or machines up.
 # It is generous: a machine with a slow kernel, and nothing of go's cache, needs three times the usual, and more if it has
 # other work.
-LIMIT     = -timeout $(if $(ALL),90m,60m)
+LIMIT     = -timeout $(if $(ALL),90m,30m)
 LONG      = -timeout $(if $(ALL),180m,85m)
 # Not of make test: cmd/pfar takes 117 seconds of processor with it, and 31 without.
 RACED     = $(if $(ALL),$(PACKAGES),$(filter-out ./cmd/pfar,$(RACING)))

@@ -97,7 +97,7 @@ func TestNoticesButton(t *testing.T) {
 				strings.Contains(fmt.Sprint(shown), "someone") || !slices.Contains(shown.Actions, "open") {
 				t.Errorf("shown %+v", shown)
 			}
-			board.Press("open")
+			board.Press(shown, "open")
 			for _, want := range c.want(dir) {
 				if got, err := told.ReadString('\n'); err != nil || got != want+"\n" {
 					t.Fatalf("told %q, %v, want %q", got, err, want)
@@ -106,7 +106,7 @@ func TestNoticesButton(t *testing.T) {
 			if err := b.approvals.Answer(id, approval.Answer{}, approval.Approver{Name: "x"}); err != nil {
 				t.Fatal(err)
 			}
-			if got := <-board.Closed; got != desktoptest.Number {
+			if got := <-board.Closed; got != shown.Number {
 				t.Errorf("notice %d is taken back", got)
 			}
 			cancel()

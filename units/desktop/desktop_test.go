@@ -37,20 +37,21 @@ func TestDesktop(t *testing.T) {
 	if err := d.Show(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-s.Shown; got.Title != "<i>" || got.Body != "&lt;b&gt;&amp;" || got.Expire != 9000 ||
+	got := <-s.Shown
+	if got.Title != "<i>" || got.Body != "&lt;b&gt;&amp;" || got.Expire != 9000 ||
 		!slices.Equal(got.Actions, []string{"default", "Look at it", "open", "Look at it"}) ||
 		got.Hints["urgency"].Value() != byte(2) {
 		t.Errorf("%+v", got)
 	}
-	s.Emit("ActionInvoked", uint32(8), "open") // of another program
+	s.Emit("ActionInvoked", uint32(99), "open") // of another program
 	s.Emit("ActionInvoked", "odd")
-	s.Emit("NotificationClosed", uint32(8), uint32(2))
-	s.Press("open")
+	s.Emit("NotificationClosed", uint32(99), uint32(2))
+	s.Press(got, "open")
 	<-opened
 	if err := d.Withdraw("id"); err != nil {
 		t.Fatal(err)
 	}
-	if n := <-s.Closed; n != desktoptest.Number {
+	if n := <-s.Closed; n != desktoptest.First {
 		t.Errorf("notice %d is closed", n)
 	}
 	if err := d.Withdraw("id"); err != nil { // it is not shown
@@ -61,7 +62,7 @@ func TestDesktop(t *testing.T) {
 	}
 	<-s.Shown
 	d.Close()
-	if n := <-s.Closed; n != desktoptest.Number || len(opened) != 0 || len(s.Closed) != 0 {
+	if n := <-s.Closed; n != desktoptest.First+1 || len(opened) != 0 || len(s.Closed) != 0 {
 		t.Errorf("%d is closed, %d opened, %d more closed", n, len(opened), len(s.Closed))
 	}
 }
@@ -82,10 +83,10 @@ func TestPressedAtOnce(t *testing.T) {
 	show := func(id string) {
 		told := make(chan error, 1)
 		go func() { told <- d.Show(t.Context(), Notice{ID: id, Button: "Look at it"}) }()
-		<-s.Shown
-		s.Press("open")
+		n := <-s.Shown
+		s.Press(n, "open")
 		if id == "id" {
-			s.Emit("NotificationClosed", desktoptest.Number, uint32(2))
+			s.Emit("NotificationClosed", n.Number, uint32(2))
 		}
 		if err := <-told; err != nil {
 			t.Fatal(err)

@@ -19,8 +19,9 @@ const (
 	noticesPath = "/org/freedesktop/Notifications"
 )
 
-// Number is that of each notice.
-const Number uint32 = 7
+// First is the number of the first notice. Each has one of its own, as the specification asks: a program may hear what
+// became of a notice when it shows the next one.
+const First uint32 = 7
 
 // Board is a desktop. Its channels take nine notices that nobody looks at.
 type Board struct {
@@ -34,6 +35,7 @@ type Board struct {
 
 // Notice is one as a program asks for it.
 type Notice struct {
+	Number      uint32
 	Title, Body string
 	Actions     []string // pairs of a key and what its button says
 	Hints       map[string]dbus.Variant
@@ -72,19 +74,24 @@ func New(t testing.TB, can ...string) *Board {
 	if b.bus, err = dbus.Connect(b.Address); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.bus.Close() })
+	calls := make(chan *dbus.Message, 64)
+	t.Cleanup(func() {
+		b.bus.Eavesdrop(nil) // godbus may send on the channel that Close closes
+		b.bus.Close()
+		close(calls)
+	})
 	if _, err := b.bus.RequestName(notices, dbus.NameFlagDoNotQueue); err != nil {
 		t.Fatal(err)
 	}
-	calls := make(chan *dbus.Message, 64)
 	b.bus.Eavesdrop(calls) // these calls are for the desktop
 	go b.serve(calls, can)
 	return b
 }
 
-// serve answers calls until there is no bus any more. It has sent an answer when it tells of the call, as Export would
+// serve answers calls until the test ends. It has sent an answer when it tells of the call, as Export would
 // not: what the desktop sends next comes behind that.
 func (b *Board) serve(calls <-chan *dbus.Message, can []string) {
+	number := First
 	for m := range calls {
 		if m.Type != dbus.TypeMethodCall {
 			continue
@@ -93,14 +100,15 @@ func (b *Board) serve(calls <-chan *dbus.Message, can []string) {
 		case "GetCapabilities":
 			b.answer(m, can)
 		case "Notify":
-			var n Notice
+			n := Notice{Number: number}
 			var program, icon string
 			var replaces uint32
 			err := dbus.Store(m.Body, &program, &replaces, &icon, &n.Title, &n.Body, &n.Actions, &n.Hints, &n.Expire)
 			if err != nil {
 				b.t.Errorf("a notice that is none: %v", err)
 			}
-			b.answer(m, Number)
+			b.answer(m, number)
+			number++
 			b.Shown <- n
 		case "CloseNotification":
 			var n uint32
@@ -135,9 +143,9 @@ func (b *Board) Emit(name string, values ...any) {
 }
 
 // Press presses the button of a notice that has some key.
-func (b *Board) Press(key string) {
+func (b *Board) Press(n Notice, key string) {
 	b.t.Helper()
-	b.Emit("ActionInvoked", Number, key)
+	b.Emit("ActionInvoked", n.Number, key)
 }
 
 // Leave takes the desktop from the bus.
