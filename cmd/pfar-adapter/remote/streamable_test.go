@@ -34,23 +34,26 @@ func TestSession(t *testing.T) {
 		w.Header().Set("Set-Cookie", "a=b")
 		asJSON(w, "{\"jsonrpc\":\"2.0\",\n \"id\":%s,\r\n\"result\":{\"x\":1.0,  \"y\":\"\\u00e9\"}}\n", m.ID)
 	}
+	const calls = 8
 	inWorld(t, place{handler: h, token: "placeholder-1234"}, func(t *testing.T, w *world) {
 		w.begin()
-		for id := 2; id < 4; id++ {
+		for id := 2; id < 2+calls; id++ {
 			w.send(call, id)
 			w.want(fmt.Sprintf(`{"jsonrpc":"2.0",  "id":%d,  "result":{"x":1.0,  "y":"\u00e9"}} `, id))
 		}
 		synctest.Wait()
 		w.dials.mu.Lock()
 		defer w.dials.mu.Unlock()
-		if n := len(w.dials.asked); n > 2 { // one for the requests, one beside it for the stream
-			t.Errorf("%d connections were made for five requests", n)
+		// One for the requests, one for the stream, and one that http.Transport may dial while another becomes free.
+		if n := len(w.dials.asked); n > 3 {
+			t.Errorf("%d connections were made for %d requests", n, 3+calls)
 		}
 	})
-	want := []string{"initialize ", "notifications/initialized abc-1", "GET ", "tools/call abc-1", "tools/call abc-1",
-		"DELETE abc-1"}
+	want := []string{"initialize ", "notifications/initialized abc-1", "GET "}
+	want = append(want, slices.Repeat([]string{"tools/call abc-1"}, calls)...)
+	want = append(want, "DELETE abc-1")
 	got := h.noted()
-	slices.Sort(got[2:5]) // the stream is opened while the first call is under way
+	slices.Sort(got[2 : len(got)-1]) // the stream is opened while calls are under way
 	if !slices.Equal(got, want) {
 		t.Errorf("the server has heard %q, want %q", got, want)
 	}
