@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -143,17 +144,22 @@ func (u member) Try(name string, args ...string) bed.Result {
 	return u.m.Try("runuser", append([]string{"-u", "user", "--", name}, args...)...)
 }
 
-// surfed returns a page of somebody's console.
+// surfed returns a page of somebody's console once the pages on the way there have its links: the gateway may not know yet
+// that a server runs.
 func surfed(t *testing.T, as runner, steps ...string) string {
 	t.Helper()
-	var opened struct{ Link string }
-	r := as.Try("pfar", "console", "--json")
-	if err := json.Unmarshal([]byte(r.Stdout), &opened); err != nil {
-		t.Fatal(r)
-	}
-	if r = as.Try("python3", append([]string{"-c", surfs, opened.Link}, steps...)...); r.Code != 0 {
-		t.Fatal(r)
-	}
+	var r bed.Result
+	bed.Eventually(t, soon, func() error {
+		var opened struct{ Link string }
+		r = as.Try("pfar", "console", "--json")
+		if err := json.Unmarshal([]byte(r.Stdout), &opened); err != nil {
+			return fmt.Errorf("%s: %w", r, err)
+		}
+		if r = as.Try("python3", append([]string{"-c", surfs, opened.Link}, steps...)...); r.Code != 0 {
+			return errors.New(r.String())
+		}
+		return nil
+	})
 	return r.Stdout
 }
 
