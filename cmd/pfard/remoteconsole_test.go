@@ -23,7 +23,8 @@ import (
 // remoteEnd is the process of the remote console: the test.
 type remoteEnd struct {
 	*attach.Conn
-	t *testing.T
+	t     *testing.T
+	known *attach.Known // what it was told last
 }
 
 // withRemote begins a conversation with such a process, which ends when the test hangs up.
@@ -40,16 +41,20 @@ func withRemote(t *testing.T, talk func(*attach.Conn)) *remoteEnd {
 		talk(ours)
 	}()
 	t.Cleanup(func() { theirs.Close(); <-over })
-	return &remoteEnd{theirs, t}
+	return &remoteEnd{Conn: theirs, t: t}
 }
 
-// next returns the next message that is wanted, and its file.
+// next returns the next message that is wanted, and its file. What is known may change before an order is answered.
 func (e *remoteEnd) next(wanted func(attach.Message) bool) (attach.Message, []*os.File) {
 	e.t.Helper()
 	for {
 		m, files, err := e.Receive()
 		if err != nil {
 			e.t.Fatal(err)
+		}
+		if m.Known {
+			known := decoded[attach.Known](e.t, files[0])
+			e.known = &known
 		}
 		if wanted(m) {
 			e.t.Cleanup(func() { attach.CloseAll(files) })
@@ -62,13 +67,10 @@ func (e *remoteEnd) next(wanted func(attach.Message) bool) (attach.Message, []*o
 // knows waits until the process is told what fits.
 func (e *remoteEnd) knows(fits func(attach.Known) bool) attach.Known {
 	e.t.Helper()
-	for {
-		_, files := e.next(func(m attach.Message) bool { return m.Known })
-		known := decoded[attach.Known](e.t, files[0])
-		if fits(known) {
-			return known
-		}
+	for e.known == nil || !fits(*e.known) {
+		e.next(func(m attach.Message) bool { return m.Known })
 	}
+	return *e.known
 }
 
 // orders returns the answer to an order.
