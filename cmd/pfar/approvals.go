@@ -19,13 +19,14 @@ const approvalsHelp = `Show the calls that wait for you, and answer them. If the
 approve it here. pfar tells the client that made the call to wait, or to send the call again.
 
 You approve one call, exactly as it is shown, once, within five minutes. If the arguments, tool, policy or
-session label change first, the call needs a new approval. A restart of pfar denies all waiting calls.
+session label change first, the call needs a new approval. A restart of pfar denies all waiting calls; a run
+of a flow then asks again.
 
 On a terminal this is a screen, which follows what happens: keys open a call, approve or deny it, give a grant, or
 open all calls that are alike and answer them together. A key approves a call only after all of the call has been on
-the screen. Another key makes the session of a call a clean one, or one whose client came back after an hour. "pfar
-approvals list" prints the list instead, as does this command without a terminal, with --json, with TERM=dumb or with
-the variable ACCESSIBLE.
+the screen. Another key resets the label of a call's session, or of a session whose client came back after an hour.
+"pfar approvals list" prints the list instead, as does this command without a terminal, with --json, with TERM=dumb or
+with the variable ACCESSIBLE.
 
 If one client has several calls of one tool, the list says in which arguments they differ.`
 

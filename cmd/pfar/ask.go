@@ -20,17 +20,17 @@ import (
 	"github.com/pfar/pfar/units/flows"
 )
 
-const askHelp = `Have a model write a plan for TEXT, show it whole, and carry it out after your yes. Another question
-to a model then puts the result into words.
+const askHelp = `Have a model write a plan for TEXT, show the whole plan, and carry it out after your yes. At the end a
+model writes the answer.
 
 The model that plans reads TEXT, and descriptions of tools that you or pfar have accepted; it never sees a
-result. The plan is data: its steps call what it says and nothing else, and each call passes the gate. The
-model that words the answer reads the result between marks, and can call nothing. If the result is more
-secret than that model may see, pfar prints it without words of the model.
+result. The plan is data: no result changes its steps, and each call passes the gate. The model that writes
+the answer reads the result between marks, and can call nothing. If the result is more secret than that
+model may see, pfar prints the result itself.
 
-pfar asks as a declared client ("default" if you name none), never as the operator. With --yes pfar does
-not ask you, and still waits where the gate asks. With --from the first step gets the text of a file, which
-no planner sees. "pfar models" lists the models; pfar-models(5) says how to declare one.`
+pfar asks as the client of --client, or as the client "default", but never as the operator. With --yes pfar
+does not ask you, but still waits if the gate asks. With --from the first step gets the text of a file; the
+model that plans does not see that text. "pfar models" lists the models; pfar-models(5) says how to declare one.`
 
 // askVerb has a model plan what a person asks for.
 type askVerb struct{ *pfar }
@@ -45,7 +45,7 @@ func (c askVerb) askCommand() *cobra.Command {
 	var f askFlags
 	cmd := c.outputFlag(&cobra.Command{
 		Use:   "ask TEXT",
-		Short: "Ask in words: a model plans, you agree, pfar carries it out",
+		Short: "Have a model plan a task, and carry the plan out after your yes",
 		Long:  askHelp,
 		Example: example(`pfar ask "what is new in the issues of acme/site?"`,
 			`pfar ask "summarize this and post it to #team" --from notes.txt --client desk`,
@@ -53,9 +53,9 @@ func (c askVerb) askCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0], f) },
 	})
 	flags := cmd.Flags()
-	flags.BoolVar(&f.yes, "yes", false, "carry out the plan without asking; the gate may still ask")
-	flags.BoolVar(&f.planOnly, "plan-only", false, "print the plan and carry nothing out")
-	flags.StringVar(&f.from, "from", "", "`FILE` whose text the first step gets; - for standard input")
+	flags.BoolVar(&f.yes, "yes", false, "carry out the plan without asking you; the gate may still ask")
+	flags.BoolVar(&f.planOnly, "plan-only", false, "print the plan, and carry nothing out")
+	flags.StringVar(&f.from, "from", "", "`FILE` with the text for the first step; - for standard input")
 	flags.StringVar(&f.model, "model", "", "`NAME` of the model that plans")
 	c.persona.flags(flags)
 	return cmd
@@ -78,7 +78,7 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 	words = strings.TrimSpace(words)
 	switch {
 	case words == "" || len(words) > maxAsked || !utf8.ValidString(words):
-		return usage("TEXT has %d bytes: want 1 to %d of UTF-8", len(words), maxAsked)
+		return usage("TEXT has %d bytes: use 1 to %d bytes of UTF-8", len(words), maxAsked)
 	case !f.yes && !f.planOnly:
 		if err := c.canAsk(false, "--plan-only"); err != nil {
 			return err
@@ -173,7 +173,7 @@ func (c askVerb) given(ctx context.Context, file string) (*string, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading the text for the first step: %w", err)
 	case len(b) > maxGiven || !utf8.Valid(b):
-		return nil, usage("%q is no text of at most %d KiB in UTF-8", file, maxGiven>>10)
+		return nil, usage("%q is not a UTF-8 text of at most %d KiB", file, maxGiven>>10)
 	}
 	text := string(b)
 	return &text, nil
@@ -193,8 +193,8 @@ func (c askVerb) unplanned(a flows.Answer) error {
 	if a.Draft != nil {
 		model = " " + a.Draft.Model
 	}
-	return fail(exitFailed, "the model%s has written no plan that can run:\n  %s", model, strings.Join(lines, "\n  ")).
-		withHint("say it in other words, or write the flow yourself: pfar flow --help")
+	return fail(exitFailed, "the plan of the model%s cannot run:\n  %s", model, strings.Join(lines, "\n  ")).
+		withHint("use other words, or write the flow yourself: pfar flow --help")
 }
 
 // show prints a plan whole: what the model says of it, each step with all that is known of its call and the gate's
@@ -216,12 +216,12 @@ func (c askVerb) show(w io.Writer, a flows.Answer) {
 			fmt.Fprintf(w, "     %s comes from an earlier step\n", visible.Reveal(name))
 		}
 		fmt.Fprintf(w, "   %s: %s\n", c.verdict(w, s.Verdict), visible.Reveal(s.Reason))
-		fmt.Fprintf(w, "   who sees it: %s; effect: %s; the session has seen at worst: %s\n",
+		fmt.Fprintf(w, "   who sees it: %s; effect: %s; worst label of the session: %s\n",
 			s.Facts.Audience, s.Facts.Effect, s.Label)
 	}
 	c.showEdges(w, d.Flow)
 	if d.LeftOut > 0 {
-		fmt.Fprintf(w, "\nThe model was not told of %d tools whose definitions nobody has accepted: pfar pins\n", d.LeftOut)
+		fmt.Fprintf(w, "\npfar hid %d tools from the model: nobody has accepted their definitions (pfar pins)\n", d.LeftOut)
 	}
 }
 
@@ -318,7 +318,7 @@ func (c askVerb) word(ctx context.Context, words string, all inquiry) error {
 	case w.Text != "":
 		fmt.Fprintln(c.stdout, c.words(w.Text))
 	default:
-		fmt.Fprintf(c.stderr, "No model has put the result into words: %s. This is the result itself:\n",
+		fmt.Fprintf(c.stderr, "no model wrote an answer: %s. The result itself:\n",
 			strings.TrimSuffix(escape(w.Why, oneLine), "."))
 		return c.printRaw(run.Result)
 	}

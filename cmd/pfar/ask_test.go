@@ -123,7 +123,7 @@ func TestAskCarriesOut(t *testing.T) {
 	for _, want := range []string{
 		"A plan by the model main", "| It reads.", "1. a calls tracker.read_issue", "number = 7", "allow: It only reads.",
 		"2. b", "calls mail.send", "body comes from an earlier step", "ask: Strangers' text goes out.", "irreversible",
-		"After a, on timeout: b", `"body"`, "not told of 3 tools", "waits for the approval k3bq",
+		"After a, on timeout: b", `"body"`, "hid 3 tools from the model", "waits for the approval k3bq",
 		"It is about",
 	} {
 		if !strings.Contains(out, want) {
@@ -184,9 +184,9 @@ func TestAskRefuses(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"as the operator":    {"x", "--yes", "--client", "operator"},
-		"want 1 to 16384":    {"  ", "--yes"},
+		"use 1 to 16384":     {"  ", "--yes"},
 		"goes with --client": {"x", "--yes", "--session", "s1"},
-		"is no text":         {"x", "--yes", "--from", binary},
+		"is not a UTF-8":     {"x", "--yes", "--from", binary},
 		"no such file":       {"x", "--yes", "--from", binary + "x"},
 	} {
 		g := planning()
@@ -225,8 +225,8 @@ func TestAskEnds(t *testing.T) {
 		}, exitFailed, `step a: no such node: "x\x1b[2J"`},
 		"nothing": {func(g *flowGateway) { g.answers[flows.Ask] = nil }, exitFailed, "gave no answer"},
 		"another plan than was shown": {func(g *flowGateway) {
-			g.answers[flows.Run] = []flows.Answer{{Problems: []flow.Problem{{Text: "the plan is not the one that was shown"}}}}
-		}, exitFailed, "not the one that was shown"},
+			g.answers[flows.Run] = []flows.Answer{{Problems: []flow.Problem{{Text: "the plan has changed since you saw it"}}}}
+		}, exitFailed, "the plan has changed since you saw it"},
 		"a denial": {func(g *flowGateway) {
 			g.answers[flows.Run] = []flows.Answer{{Run: &flows.Status{
 				ID: "r1", State: flows.Failed, Reason: "the gate denied it\x1b[2J",
@@ -241,7 +241,7 @@ func TestAskEnds(t *testing.T) {
 		}, exitTimeout, "pfar flow show r1"},
 		"no words": {func(g *flowGateway) {
 			g.answers[flows.Word] = []flows.Answer{{Worded: &flows.Worded{Why: "the model may see what is public."}}}
-		}, exitOK, "No model has put the result into words: the model may see what is public. This is the result itself:"},
+		}, exitOK, "no model wrote an answer: the model may see what is public. The result itself:"},
 		"no words, the result": {func(g *flowGateway) { g.answers[flows.Word] = nil }, exitOK, "UNWORDED words\n"},
 	} {
 		g := planning()

@@ -14,12 +14,11 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const consoleHelp = `Print a link to your pages of pfar on this machine. There you answer waiting calls, read
-and accept what servers offer, see what they want and do, see what sessions have read, make clean sessions and
-remove stains, and see your clients, problems on this machine, and the newest audit records. If you run pfard
-yourself, you also add, import, start and stop servers there, declare clients, find the hosts that servers need, and
-allow those and the ones that pfar refused. You can read the logs of servers if you run pfard, or if pfar is
-installed.
+const consoleHelp = `Print a link to your pages of pfar on this machine. There you answer waiting calls,
+accept the definitions of tools, make clean sessions and remove stains. You also see the state and the wants of
+servers, the labels of sessions, your clients, problems on this machine, and the newest audit records. If you run
+pfard yourself, you also add, import, start and stop servers there, declare clients, find the hosts that servers
+need, and allow refused hosts. You can read the logs of servers if you run pfard, or if pfar is installed.
 
 On a desktop this command also opens the link in your browser, and ends when the link has been used. Over SSH,
 without a terminal, with --json or with --no-browser it only prints the link: open it in a browser within 10 minutes.
@@ -35,7 +34,7 @@ type consoleVerb struct{ *pfar }
 func (c consoleVerb) consoleCommand() *cobra.Command {
 	onlyPrint := false
 	root := c.outputFlag(&cobra.Command{
-		Use: "console", Short: "Open the pages where you answer calls, by a link", Long: consoleHelp,
+		Use: "console", Short: "Print a link to the pages where you answer calls", Long: consoleHelp,
 		Example: example("pfar console", "pfar console --no-browser", "pfar console logout"),
 		RunE:    alone(func(ctx context.Context) error { return c.open(ctx, onlyPrint) }),
 	})

@@ -33,7 +33,7 @@ Lines that begin with | are the server's own words. pfar has not checked them. D
 func (c toolsVerb) describeCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
 		Use:   "describe TOOL",
-		Short: "Describe a tool and what the gate knows of it",
+		Short: "Describe a tool, and the facts that the gate knows",
 		Long:  describeHelp,
 		Example: example("pfar describe notion.search", "pfar describe notion.search --json | jq .facts",
 			"pfar describe llm"),

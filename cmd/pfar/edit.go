@@ -25,7 +25,7 @@ type editVerb struct{ *pfar }
 
 func (c editVerb) editCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
-		Use: "edit NAME", Short: "Edit a server's declaration, which is checked first", Long: editHelp,
+		Use: "edit NAME", Short: "Edit a server's declaration, and check it before use", Long: editHelp,
 		Example: example("pfar edit notion", "EDITOR=nano pfar edit notion"),
 		Args:    arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.edit(cmd.Context(), args[0]) },

@@ -40,7 +40,7 @@ func (c egressVerb) egressCommand() *cobra.Command {
 	var follow bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use:   "egress [NAME]",
-		Short: "Show the connections of servers, and refused ones",
+		Short: "Show the open and refused connections of servers",
 		Long:  egressHelp,
 		Example: example("pfar egress notion", "pfar egress -f", "pfar egress notion --json | jq -r "+
 			"'select(.verdict == \"deny\").host'"),

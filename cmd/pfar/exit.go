@@ -49,8 +49,8 @@ const exitCodesHelp = `Exit codes of pfar, the same for every verb:
    13  timeout: no answer came in time
    14  server_error: the server reports an error of its own
    15  network_error: the server did not reach its service
-   16  tls: the server's host does not prove who it is
-   17  schema: the answer is against the protocol or the tool's schema
+   16  tls: the server's host does not prove its identity
+   17  schema: the answer violates the protocol or the tool's schema
    18  died: the server ended, or does not run
   130  interrupted by Ctrl-C or SIGTERM
 

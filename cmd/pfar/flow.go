@@ -8,8 +8,8 @@ import (
 	"github.com/pfar/pfar/units/flows"
 )
 
-const flowHelp = `A flow is a plan of calls: steps, each of which calls one node, and edges between them. A node is
-a tool, or one of pfar's own nodes, such as llm, template or write-file. pfar-flow(5) describes flows.
+const flowHelp = `A flow is a fixed list of calls. Each step calls one node: a tool, or one of pfar's own nodes, such as
+llm, template or write-file. Edges connect the steps. pfar-flow(5) describes flows.
 
 FLOW is one of these:
 
@@ -21,12 +21,12 @@ FLOW is one of these:
 
 Without quotes, the shell takes >> for itself and writes the output of pfar into a file.
 
-pfar's own flags stand before FLOW. The flags behind FLOW are the flow's: one that names an input sets it, and one
-that names a param overrides it. --STEP.NAME names those of one step. If standard input is a pipe or a file, it is
-the only required text input of the first step that nothing else gives.
+Write pfar's own flags before FLOW. The flags after FLOW belong to the flow: each sets an input or overrides a
+param. --STEP.NAME sets the input or param of one step. If standard input is a pipe or a file that is not empty,
+the first step reads it, as the one text input that nothing else gives.
 
-A flow runs as the declared client that --client names, in one of its sessions: as the client "default" if you name
-none. Each step passes the gate like any call of that client. Without a verb, list the runs of flows.`
+A flow runs as the client of --client, or as the client "default", in one of the client's sessions. Each step
+passes the gate like any call of that client. Without a verb, list the runs of flows.`
 
 // flowVerb checks, plans and runs flows, and shows their runs.
 type flowVerb struct{ *pfar }
@@ -40,27 +40,27 @@ func (v flowVerb) flowCommand() *cobra.Command {
 	}))
 	root.AddCommand(
 		v.ofFlow("check FLOW [FLAGS]", "Find the mistakes in a flow", flows.Check,
-			"Find the mistakes in a flow, without calling anything. Each is printed with its place and what to write instead."),
+			"Find the mistakes in a flow, without calling anything. pfar prints each with its place and a correction."),
 		v.ofFlow("plan FLOW [FLAGS]", "Show how the gate judges each step of a flow", flows.Show,
-			`Show the steps of a flow, with what is known of their arguments, and how the gate judges each of them: by the
-worst that the session may have seen by then. Nothing is called.`),
+			`Show the gate's verdict on each step of a flow, and the arguments that are already known, without calling
+anything. For the verdict, pfar takes the worst label that the session may have by then.`),
 		v.ofFlow("run FLOW [FLAGS]", "Run a flow", flows.Run, flowRunHelp),
 		v.acting(v.verb("list", "List the runs of flows", alone(v.list))),
 		v.acting(v.onRun("show RUN", "Show a run of a flow with its calls", v.show)),
 		v.resumeCommand(),
-		v.acting(v.onRun("cancel RUN", "Cancel a run of a flow: no further call begins", v.cancel)),
+		v.acting(v.onRun("cancel RUN", "Cancel a run of a flow: begin no further call", v.cancel)),
 		v.nodesCommand(),
 	)
 	return root
 }
 
 const flowRunHelp = `Run a flow, and print the result of its last step. pfar checks and judges the whole flow before
-the first call. A flow that the gate would deny does not begin. If a person must approve a step, the run waits;
-approve it in another terminal, and it goes on. Ctrl-C ends only pfar: the run goes on, and "pfar flow show RUN"
+the first call. A flow that the gate would deny does not begin. If the gate asks, the run waits: approve it in
+another terminal, and it goes on. Ctrl-C ends only pfar: the run goes on, and "pfar flow show RUN"
 shows it. To end the run, use "pfar flow cancel RUN".`
 
 // flagsOfFlows says where which flags stand.
-const flagsOfFlows = "pfar's flags before the flow: --json, --output, --client, --session; the flow's behind it"
+const flagsOfFlows = "write --json, --output, --client and --session before FLOW, and the flow's own flags after it"
 
 // acting gives a verb the choice of the client and its session.
 func (v flowVerb) acting(cmd *cobra.Command) *cobra.Command {
@@ -91,35 +91,35 @@ func (v flowVerb) ofFlow(use, short, verb, long string) *cobra.Command {
 func (v flowVerb) resumeCommand() *cobra.Command {
 	var done, again bool
 	cmd := v.acting(v.outputFlag(&cobra.Command{
-		Use: "resume RUN", Short: "Go on with a run of a flow, after a call whose outcome is not known",
-		Long: `Go on with a run that waits because the outcome of a call is not known: the gateway ended while the
-call was under way. Find out whether the call was carried out. --done goes on behind it, without its outputs;
---again makes the call once more.`,
+		Use: "resume RUN", Short: "Continue a run of a flow after a call with an unknown outcome",
+		Long: `Continue a run that waits because the gateway ended during a call, so that the outcome of the call is
+unknown. First find out whether the server carried out the call. --done continues after the call, without its
+outputs; --again makes the call once more.`,
 		ValidArgsFunction: offerFirst(flowClient(v).offeredRuns),
 		RunE: onOne(func(ctx context.Context, run string) error {
 			switch {
 			case done == again:
-				return usage("say what became of the call: --done or --again").withHint("pfar flow show %s", shellWord(run))
+				return usage("missing the outcome of the call: use --done or --again").withHint("pfar flow show %s", shellWord(run))
 			case done:
 				return v.resume(ctx, run, "done")
 			}
 			return v.resume(ctx, run, "again")
 		}),
 	}))
-	cmd.Flags().BoolVar(&done, "done", false, "the call was carried out: go on behind it")
-	cmd.Flags().BoolVar(&again, "again", false, "the call was not carried out: make it once more")
+	cmd.Flags().BoolVar(&done, "done", false, "the server carried out the call: continue after it")
+	cmd.Flags().BoolVar(&again, "again", false, "the server did not carry out the call: make it once more")
 	return cmd
 }
 
 func (v flowVerb) nodesCommand() *cobra.Command {
 	search := ""
 	cmd := v.acting(v.outputFlag(&cobra.Command{
-		Use: "nodes", Short: "List the nodes that steps of flows can call",
-		Long: `List pfar's own nodes and the tools of the client. "pfar describe NODE" shows the inputs and outputs
-of one.`,
+		Use: "nodes", Short: "List the nodes that flows can call",
+		Long: `List pfar's own nodes and the tools of the client. "pfar describe NODE" shows the inputs and
+outputs of a node.`,
 		Example: example("pfar flow nodes", "pfar flow nodes --search github"),
 		RunE:    alone(func(ctx context.Context) error { return v.nodes(ctx, search) }),
 	}))
-	cmd.Flags().StringVar(&search, "search", "", "only nodes whose name or description has these `WORDS`")
+	cmd.Flags().StringVar(&search, "search", "", "only nodes with these `WORDS` in their name or description")
 	return cmd
 }

@@ -14,7 +14,7 @@ import (
 // flow checks, plans or runs the flow that words name.
 func (v flowVerb) flow(ctx context.Context, verb string, words []string) error {
 	if v.persona.client == access.Operator {
-		return usage("a flow runs as a declared client, and not as the operator").withHint(`--client default`)
+		return usage("the operator cannot run a flow: use another client").withHint(`--client default`)
 	}
 	s, err := flowReader(v).readFlow(ctx, words)
 	if err != nil {
@@ -71,7 +71,7 @@ func (v flowVerb) shellTook(ctx context.Context, words []string) error {
 		return nil
 	}
 	line := joinedLine(words, func(string) bool { return false })
-	return usage("the shell took >> for itself, and made the file %q", file).
+	return usage("the shell took >> for itself, and wrote to the file %q", file).
 		withHint("put the line in quotes: pfar flow run %s", shellWord(line+" >> "+file))
 }
 
@@ -110,7 +110,7 @@ func (v flowVerb) list(ctx context.Context) error {
 	case v.json():
 		return v.printJSON(append([]flows.Status{}, a.Runs...))
 	case len(a.Runs) == 0:
-		fmt.Fprintln(v.stderr, "no flow has run")
+		fmt.Fprintln(v.stderr, "no runs of flows")
 		return nil
 	}
 	flowPrinter(v).printRuns(a.Runs)

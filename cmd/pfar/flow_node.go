@@ -49,7 +49,7 @@ func nodeLines(n *flow.Node) []string {
 			notes = " (optional)"
 		}
 		if p.Piped {
-			notes += " (else the result of the step before)"
+			notes += " (or the result of the step before)"
 		}
 		port(fmt.Sprintf("Reads: shared[%q]", p.Name), "", p, notes)
 	}
@@ -71,7 +71,7 @@ func nodeLines(n *flow.Node) []string {
 	}
 	lines = append(lines, "Actions: "+strings.Join(n.Actions, ", "))
 	if n.Pure {
-		lines = append(lines, "Purity: flow-safe: its owner says that the same inputs give the same result")
+		lines = append(lines, "Purity: flow-safe: the owner says that the same inputs give the same result")
 	}
 	if n.Server != "" {
 		source := n.Server + "/" + n.Tool
@@ -92,7 +92,7 @@ func (v flowPrinter) printNative(n *flow.Node) error {
 		return v.printJSON(n)
 	}
 	b := page{columns: columnsOf(v.stdout)}
-	b.line("", escape(n.ID, oneLine)+", a node of pfar's own")
+	b.line("", escape(n.ID, oneLine)+", one of pfar's own nodes")
 	b.line("  ", escape(n.Description, oneLine))
 	if len(n.Aliases) > 0 {
 		b.line("  also called ", escape(strings.Join(n.Aliases, ", "), oneLine))

@@ -166,5 +166,5 @@ func (p *progress) left(err error) error {
 	if err != nil {
 		return err
 	}
-	return fail(exitFailed, "the gateway ended the connection; it goes on with the run when it is back")
+	return fail(exitFailed, "the gateway ended the connection; it continues the run after its restart")
 }

@@ -133,7 +133,7 @@ func (v flowPrinter) printRun(r *flows.Status) {
 		v.table(v.stdout, rows)
 	}
 	if r.Dropped > 0 {
-		fmt.Fprintf(v.stdout, "%s before these, of which nothing is kept\n", count(r.Dropped, "call"))
+		fmt.Fprintf(v.stdout, "%s before these, without a record here\n", count(r.Dropped, "call"))
 	}
 	if r.Result != nil {
 		fmt.Fprintln(v.stdout, "\nresult:")
@@ -157,7 +157,7 @@ func (v flowPrinter) printNext(r *flows.Status) {
 		}
 		v.hintAt("pfar approvals show " + approval + ", then pfar approvals approve " + approval + " or deny " + approval)
 	case flows.Unknown:
-		v.hintAt("find out whether the call was carried out, then pfar flow resume " + id + " --done or --again")
+		v.hintAt("find out whether the server carried out the call, then pfar flow resume " + id + " --done or --again")
 	}
 }
 

@@ -100,7 +100,7 @@ func readFlowFile(path string) (flowSource, error) {
 	ext := filepath.Ext(path)
 	if ext != "."+form.JSON && ext != "."+form.HCL {
 		return flowSource{}, usage("%q does not end in .json or .hcl", path).
-			withHint("rename the file, or pass it to -: pfar flow run - <FILE")
+			withHint("rename the file, or read it from standard input: pfar flow run - <FILE")
 	}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,7 +164,7 @@ func (v flowReader) fed(ctx context.Context) (*string, error) {
 		return nil, fmt.Errorf("reading standard input: %w", err)
 	case len(b) > form.MaxText:
 		return nil, usage("standard input is larger than %d bytes", form.MaxText).
-			withHint("close it with </dev/null if it is not for the flow")
+			withHint("add </dev/null if the input is not for the flow")
 	case len(b) == 0:
 		return nil, nil
 	}

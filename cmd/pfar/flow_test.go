@@ -146,18 +146,18 @@ func TestFlowUsage(t *testing.T) {
 		code int
 		says string
 	}{
-		{"flow", exitOK, "no flow has run"}, {"flow start x", exitUsage, `unknown verb "start" of "pfar flow"`},
+		{"flow", exitOK, "no runs of flows"}, {"flow start x", exitUsage, `unknown verb "start" of "pfar flow"`},
 		{"flow check", exitUsage, "missing FLOW"}, {"flow run --jsn x", exitUsage, "unknown flag: --jsn"},
-		{"flow run --client operator backoff", exitUsage, "a flow runs as a declared client, and not as the operator"},
+		{"flow run --client operator backoff", exitUsage, "the operator cannot run a flow: use another client"},
 		{"flow run --session task backoff", exitUsage, "--session goes with --client"},
 		{"flow run ./nothing.hcl", exitNoSuch, "no such file"}, {"flow run ./nothing.txt", exitUsage,
 			"does not end in .json or .hcl"},
 		{"flow check backof", exitFailed, "flow:1:1: no such node: \"backof\"\n  hint: did you mean \"backoff\"?\n"},
-		{"flow check backoff --json", exitFailed, `flow:1:9: --json is neither an input nor a param of backoff`},
+		{"flow check backoff --json", exitFailed, `flow:1:9: unknown flag --json: backoff has no such input or param`},
 		{"flow check github.delete_repo", exitFailed,
 			"flow:1:1: github.delete_repo is held: it is new, and nobody has accepted it"},
-		{"flow resume r1", exitUsage, "say what became of the call: --done or --again"},
-		{"flow resume r1 --done --again", exitUsage, "say what became of the call: --done or --again"},
+		{"flow resume r1", exitUsage, "missing the outcome of the call: use --done or --again"},
+		{"flow resume r1 --done --again", exitUsage, "missing the outcome of the call: use --done or --again"},
 		{"flow check --help", exitOK, "Find the mistakes in a flow"},
 	} {
 		b, _ := newFlowBench(t, "")
@@ -262,7 +262,7 @@ func TestFlowRun(t *testing.T) {
 		{"cancelled", []flows.Status{runOf(flows.Cancelled, nil)}, exitFailed, "", "the run was cancelled"},
 		{"unknown", []flows.Status{runOf(flows.Unknown, func(s *flows.Status) { s.Reason = "the outcome is not known" })},
 			exitFailed, "",
-			"hint: find out whether the call was carried out, then pfar flow resume k3bq7x-1 --done or --again\n" +
+			"hint: find out whether the server carried out the call, then pfar flow resume k3bq7x-1 --done or --again\n" +
 				"pfar: the run waits: the outcome is not known\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -476,13 +476,12 @@ Its node in flows:
   + failed
   | MCP Source: github/search_code v1.2.0
 `},
-		{"summarize", exitOK, `summarize-text, a node of pfar's own
+		{"summarize", exitOK, `summarize-text, one of pfar's own nodes
   Have a model that the owner has declared summarize a text.
   also called summarize
 
 Interface:
-  Reads: shared["text"] - what to summarize (else the result of the step
-  + before)
+  Reads: shared["text"] - what to summarize (or the result of the step before)
   Writes: shared["summary"] - the model's answer
   Writes: shared["summarize-text"] - the whole result
   Params: model - the file in models.d; else the owner's first

@@ -30,7 +30,7 @@ pfar-import(7) has an example with each kind of server: npx, uvx, a container, a
 func (v importVerb) importCommand() *cobra.Command {
 	var w importWish
 	cmd := v.outputFlag(&cobra.Command{
-		Use: "import [FILE...]", Short: "Make declarations of the servers of an MCP client", Long: importHelp,
+		Use: "import [FILE...]", Short: "Declare the servers of an MCP client", Long: importHelp,
 		Example: example("pfar import --from claude-desktop", "pfar import .mcp.json --only notion,github",
 			"sudo pfar import --from cursor --user ann", "pfar import --undo"),
 		Args: cobra.ArbitraryArgs, ValidArgsFunction: filesToo,

@@ -12,9 +12,9 @@ import (
 	"github.com/pfar/pfar/units/operator/ask"
 )
 
-const modelsHelp = `List the models of models.d: where each is asked, what for, and the most secret data that may go
-there. Models write the plans of "pfar ask", put results into words, and answer the steps llm and
-summarize-text of flows. pfar has no model of its own. pfar-models(5) describes the files.`
+const modelsHelp = `List the models of models.d: the host and the work of each, and the most secret data that may go
+there. Models write the plans and answers of "pfar ask", and answer the steps llm and summarize-text of
+flows. pfar has no model of its own. pfar-models(5) describes the files.`
 
 // modelExample is a file of a model, for those who have none.
 const modelExample = `url    = "https://api.example.com/v1"
@@ -28,7 +28,7 @@ nodes  = true
 type modelsVerb struct{ *pfar }
 
 func (c modelsVerb) modelsCommand() *cobra.Command {
-	cmd := c.verb("models", "List the models that may be asked", alone(c.list))
+	cmd := c.verb("models", "List the declared models", alone(c.list))
 	cmd.Long, cmd.Example = modelsHelp, example("pfar models")
 	return cmd
 }

@@ -36,7 +36,7 @@ func (c declaredVerb) planCommand() *cobra.Command {
 }
 
 func (c declaredVerb) explainCommand() *cobra.Command {
-	cmd := c.ofPlans("explain NAME|ID", "Say what a server can see and reach, or why the gate decided a call",
+	cmd := c.ofPlans("explain NAME|ID", "Explain the access of a server, or a decision of the gate",
 		explainHelp, arguments("NAME|ID"), func(set compiled, p plan.Plan, policy *gate.Policy) string {
 			return generator.Explain(p, policy) + set.origins(p.Name)
 		})

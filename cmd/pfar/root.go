@@ -12,7 +12,7 @@ import (
 const rootHelp = `pfar runs MCP servers that you do not trust. Each server runs in its own sandbox and reaches
 only the hosts in its declaration. All servers are behind one MCP endpoint.`
 
-const rootExample = `  pfar                                what runs here, and what to do next
+const rootExample = `  pfar                                see what runs, and the next step
   pfar demo                           see a server in its sandbox
   pfar add notion                     set up a server that pfar knows
   pfar check mcp.d                    find mistakes in declarations

@@ -22,7 +22,7 @@ each call that may write, pfar keeps what is there (undo in the declaration).
 TIME. --path restores one file, or one directory with everything below it; without --since, to the
 oldest version that is kept. The command shows what it would do and asks first. It keeps what it
 overwrites, so that you can undo it with the ID of its own entry in the list. If a server has filled
-the disk or the directory, there is no room for that: --discard restores without it.
+the disk or the directory, there is no room to keep that: --discard restores without keeping it.
 
 pfar-declaration(5), UNDO, says what cannot be restored.`
 

@@ -331,7 +331,7 @@ func TestAskPrivate(t *testing.T) {
 	a.accepts("diary")
 	a.writes("kanari-private-words")
 	got := a.operate(0, "ask", "what is in the diary?", "--yes", "--client", "agent0")
-	unworded := strings.Contains(got, "No model has put the result into words")
+	unworded := strings.Contains(got, "no model wrote an answer")
 	if !unworded || !strings.Contains(got, "kanari-private-words") || strings.Contains(got, "never said") {
 		t.Errorf("%s", got)
 	}

@@ -114,7 +114,7 @@ func TestNamedBound(t *testing.T) {
 	for i := range 257 {
 		fmt.Fprintf(&text, "{{n%d}}", i)
 	}
-	for end, want := range map[int]string{text.Len() - len("{{n256}}"): "nothing gives",
+	for end, want := range map[int]string{text.Len() - len("{{n256}}"): "missing value for",
 		text.Len(): "the texts of the step name more than 256 values"} {
 		f := chain(flow.Step{Node: "template", Params: map[string]json.RawMessage{
 			"template": json.RawMessage(`"` + text.String()[:end] + `"`),

@@ -75,14 +75,16 @@ func (c *checker) bounded() bool {
 	f := c.flow
 	switch {
 	case len(f.Steps) == 0:
-		c.problem(flow.At{}, "", "the flow has no steps", "Write at least one.")
+		c.problem(flow.At{}, "", "the flow has no steps", "Write at least one step.")
 	case len(f.Steps) > maxSteps:
-		c.problem(flow.At{}, "", fmt.Sprintf("the flow has %d steps, and may have %d", len(f.Steps), maxSteps), "Split it.")
+		c.problem(flow.At{}, "", fmt.Sprintf("the flow has %d steps; the limit is %d", len(f.Steps), maxSteps),
+			"Split the flow.")
 	case len(f.Edges) > maxEdges:
-		c.problem(flow.At{}, "", fmt.Sprintf("the flow has %d edges, and may have %d", len(f.Edges), maxEdges), "Split it.")
+		c.problem(flow.At{}, "", fmt.Sprintf("the flow has %d edges; the limit is %d", len(f.Edges), maxEdges),
+			"Split the flow.")
 	case f.Most < 0 || f.Most > flow.MaxMost:
-		c.problem(flow.At{}, "", fmt.Sprintf("a run of %d calls is not possible", f.Most),
-			fmt.Sprintf("Write a number of steps from 1 to %d.", flow.MaxMost))
+		c.problem(flow.At{}, "", fmt.Sprintf("invalid most_steps %d", f.Most),
+			fmt.Sprintf("Write a number from 1 to %d.", flow.MaxMost))
 	default:
 		return true
 	}
@@ -102,11 +104,11 @@ func (c *checker) steps() {
 		first, twice := c.at[s.ID]
 		switch {
 		case !isID(s.ID):
-			c.problem(s.At, s.ID, quote(s.ID)+" is no id of a step",
-				fmt.Sprintf("Write at most %d letters, digits and the marks - _ . and /.", maxName))
+			c.problem(s.At, s.ID, "invalid step id "+quote(s.ID),
+				fmt.Sprintf("Use at most %d letters, digits and the characters - _ . and /.", maxName))
 		case twice:
-			c.problem(s.At, s.ID, fmt.Sprintf("%s is the id of two steps, also of the one in line %d", quote(s.ID),
-				c.flow.Steps[first].At.Line), "Give one of them an id of its own, and name its node beside it.")
+			c.problem(s.At, s.ID, fmt.Sprintf("duplicate step id %s, first in line %d", quote(s.ID),
+				c.flow.Steps[first].At.Line), "Give one step another id, and set its node.")
 		default:
 			c.at[s.ID] = i
 		}
@@ -141,8 +143,9 @@ func (c *checker) node(s flow.Step) *flow.Node {
 		case err != nil:
 			n, err = source, nil
 		case source.ID != n.ID:
-			c.problem(s.At, s.ID, fmt.Sprintf("%s is %s, and its metadata says %s", quote(s.Node), n.ID, source.ID),
-				"Correct the one that is wrong.")
+			c.problem(s.At, s.ID, fmt.Sprintf("the node %s is %s, but its mcp_metadata names %s", quote(s.Node), n.ID,
+				source.ID),
+				"Correct one of them.")
 			return nil
 		}
 	}
@@ -151,16 +154,21 @@ func (c *checker) node(s flow.Step) *flow.Node {
 		c.problem(s.At, s.ID, err.Error(), advice(err))
 		return nil
 	case n.Held != "" || n.Pin == "":
+		look := "pfar pins show " + n.Server
+		if n.Server == "" { // llm and summarize-text, without a model
+			look = "pfar models"
+		}
 		c.problem(s.At, s.ID, fmt.Sprintf("%s is held: %s", n.ID, cmp.Or(n.Held, "nobody has accepted its definition")),
-			"pfar pins show "+n.Server)
+			look)
 		return nil
 	case s.Version != "" && s.Version != strings.TrimPrefix(n.Version, "v") && s.Version != n.Version:
-		has := "says no version"
+		has := "states no version"
 		if n.Version != "" {
 			has = "has version " + quote(n.Version)
 		}
-		c.problem(s.At, s.ID, fmt.Sprintf("the flow wants version %s of %s, which %s", quote(s.Version), n.ID, has),
-			"Look at what has changed, and write the version that it has.")
+		c.problem(s.At, s.ID, fmt.Sprintf("the flow wants version %s of %s, but the server %s", quote(s.Version), n.ID,
+			has),
+			"Review the changes of the server, then correct the version.")
 		return nil
 	}
 	return n
@@ -181,7 +189,7 @@ func (c *checker) ports(p *flow.Planned) {
 		named := step.Named(p.Params)
 		if len(named) > step.MaxNamed {
 			c.problem(p.At, p.ID, fmt.Sprintf("the texts of the step name more than %d values", step.MaxNamed),
-				"Make several steps of it.")
+				"Split the step.")
 			named = nil
 		}
 		for _, name := range named {
@@ -194,8 +202,8 @@ func (c *checker) ports(p *flow.Planned) {
 		port := find(n.Params, name)
 		switch {
 		case port == nil && find(n.Inputs, name) != nil:
-			c.problem(p.At, p.ID, fmt.Sprintf("%s is an input of %s, and stands among the params", quote(name), n.ID),
-				"Write it among the inputs.")
+			c.problem(p.At, p.ID, fmt.Sprintf("%s is an input of %s, not a param", quote(name), n.ID),
+				"Move it to inputs.")
 		case port == nil:
 			c.unknown(p, "param", name, n.Params)
 		default:
@@ -210,8 +218,8 @@ func (c *checker) ports(p *flow.Planned) {
 			c.fits(p, port, p.Set[name])
 		case read: // checked below
 		case find(n.Params, name) != nil:
-			c.problem(p.At, p.ID, fmt.Sprintf("%s is a param of %s, and stands among the inputs", quote(name), n.ID),
-				"Write it among the params.")
+			c.problem(p.At, p.ID, fmt.Sprintf("%s is a param of %s, not an input", quote(name), n.ID),
+				"Move it to params.")
 		default:
 			c.unknown(p, "input", name, n.Inputs)
 		}
@@ -225,7 +233,7 @@ func (c *checker) ports(p *flow.Planned) {
 	for _, port := range n.Params {
 		_, given := p.Params[port.Name]
 		if _, read := p.Reads[port.Name]; port.Required && !given && !read && port.Default == nil {
-			c.problem(p.At, p.ID, fmt.Sprintf("%s needs the param %s", n.ID, quote(port.Name)),
+			c.problem(p.At, p.ID, fmt.Sprintf("%s lacks the required param %s", n.ID, quote(port.Name)),
 				fmt.Sprintf("Write params = { %s = ... }, or --%s VALUE.", port.Name, strings.ReplaceAll(port.Name, "_", "-")))
 		}
 	}
@@ -253,8 +261,8 @@ func (c *checker) outputs(p *flow.Planned) {
 // stored checks a name in the store.
 func (c *checker) stored(p *flow.Planned, name string) {
 	if !isName(name) {
-		c.problem(p.At, p.ID, quote(name)+" is no name in the store",
-			fmt.Sprintf("Write at most %d letters, digits and signs.", maxName))
+		c.problem(p.At, p.ID, "invalid name in the store "+quote(name),
+			fmt.Sprintf("Use at most %d printable characters without quotes and backslashes.", maxName))
 	}
 }
 
@@ -284,11 +292,11 @@ func (c *checker) unknown(p *flow.Planned, kind, name string, ports []flow.Port)
 	for _, port := range ports {
 		names = append(names, port.Name)
 	}
-	advice := fmt.Sprintf("It has no %s.", kind)
+	advice := fmt.Sprintf("The node has no %s.", kind)
 	if near := nearest.Name(name, names); near != "" {
 		advice = fmt.Sprintf("Did you mean %s?", quote(near))
 	} else if len(names) > 0 {
-		advice = "It has " + list(names) + "."
+		advice = "Use one of " + list(names) + "."
 	}
 	c.problem(p.At, p.ID, fmt.Sprintf("%s has no %s %s", p.Node.ID, kind, quote(name)), advice)
 }
@@ -296,7 +304,7 @@ func (c *checker) unknown(p *flow.Planned, kind, name string, ports []flow.Port)
 // fits checks a value that the flow says.
 func (c *checker) fits(p *flow.Planned, port *flow.Port, value json.RawMessage) {
 	if wrong := fit.Value(port.Schema, value); wrong != "" {
-		c.problem(p.At, p.ID, fmt.Sprintf("%s does not fit: %s", quote(port.Name), wrong), "")
+		c.problem(p.At, p.ID, fmt.Sprintf("invalid value of %s: %s", quote(port.Name), wrong), "")
 	}
 }
 

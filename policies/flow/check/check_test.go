@@ -216,11 +216,11 @@ func TestBounds(t *testing.T) {
 		says  string
 	}{
 		{flow.Flow{}, nodes, "the flow has no steps"},
-		{flow.Flow{Steps: many(257)}, nodes, "the flow has 257 steps, and may have 256"},
-		{flow.Flow{Steps: many(1), Edges: make([]flow.Edge, 1025)}, nodes, "the flow has 1025 edges, and may have 1024"},
-		{flow.Flow{Steps: many(1), Most: 1025}, nodes, "a run of 1025 calls is not possible"},
-		{flow.Flow{Steps: many(1), Most: -1}, nodes, "a run of -1 calls is not possible"},
-		{flow.Flow{Steps: steps, Edges: edges}, big, "the steps write and read 10000 names, and may 4096"},
+		{flow.Flow{Steps: many(257)}, nodes, "the flow has 257 steps; the limit is 256"},
+		{flow.Flow{Steps: many(1), Edges: make([]flow.Edge, 1025)}, nodes, "the flow has 1025 edges; the limit is 1024"},
+		{flow.Flow{Steps: many(1), Most: 1025}, nodes, "invalid most_steps 1025"},
+		{flow.Flow{Steps: many(1), Most: -1}, nodes, "invalid most_steps -1"},
+		{flow.Flow{Steps: steps, Edges: edges}, big, "the steps write and read 10000 names; the limit is 4096"},
 	} {
 		p, problems := Check(tt.flow, tt.nodes)
 		if p != nil || len(problems) == 0 || problems[0].Text != tt.says {

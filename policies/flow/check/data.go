@@ -79,7 +79,7 @@ func (c *checker) dataflow() *dataflow {
 // check tells of all that is wrong with what steps give to each other.
 func (d *dataflow) check() {
 	if len(d.writers) > maxWriters {
-		d.problem(flow.At{}, "", fmt.Sprintf("the steps write and read %d names, and may %d", len(d.writers),
+		d.problem(flow.At{}, "", fmt.Sprintf("the steps write and read %d names; the limit is %d", len(d.writers),
 			maxWriters),
 			"Split the flow.")
 		return
@@ -248,11 +248,11 @@ func (d *dataflow) input(i int, in flow.Port, name string, s *state, needed bool
 	switch {
 	case !needed || sure:
 	case len(writers) == 0:
-		d.problem(p.At, p.ID, "nothing gives "+whose(in, name), d.propose(i, in, name))
+		d.problem(p.At, p.ID, "missing value for "+whose(in, name), d.propose(i, in, name))
 		return
 	default:
-		d.problem(p.At, p.ID, whose(in, name)+" is not given on every path to the step",
-			"A step that fails has no outputs: lead the edge elsewhere, or set the input.")
+		d.problem(p.At, p.ID, "at least one path to the step gives no value for "+whose(in, name),
+			"A failed step writes no outputs: change the edge, or set the input.")
 		return
 	}
 	for _, w := range writers {
@@ -270,7 +270,7 @@ func whose(in flow.Port, name string) string {
 	if name == in.Name {
 		return "the input " + quote(name)
 	}
-	return fmt.Sprintf("the input %s (in the store %s)", quote(in.Name), quote(name))
+	return fmt.Sprintf("the input %s (%s in the store)", quote(in.Name), quote(name))
 }
 
 // misfit says what is wrong with a writer for an input of a step, "" for nothing.
@@ -286,7 +286,7 @@ func (d *dataflow) misfit(i int, w writer, in flow.Port, name string) string {
 			return fit.Value(in.Schema, value)
 		})
 		if wrong != "" {
-			return fmt.Sprintf("%s of %s does not fit the input %s: %s", quote(name), from, quote(in.Name), wrong)
+			return fmt.Sprintf("the value %s of %s does not fit the input %s: %s", quote(name), from, quote(in.Name), wrong)
 		}
 		return ""
 	}
@@ -296,7 +296,7 @@ func (d *dataflow) misfit(i int, w writer, in flow.Port, name string) string {
 		if fit.Output(out.Schema, in.Schema) {
 			return ""
 		}
-		return fmt.Sprintf("does not fit the input %s: its type is %s, and the input takes %s", quote(in.Name),
+		return fmt.Sprintf("has the type %[2]s, but the input %[1]s takes %[3]s", quote(in.Name),
 			fit.Words(out.Schema), fit.Words(in.Schema))
 	})
 	if wrong != "" {
@@ -389,11 +389,11 @@ func (d *dataflow) collisions(i int) {
 			if w.step == i && w.output == out.Name || !d.paths.readAfter(i, name) {
 				continue
 			}
-			what := "what the flow sets"
+			what := "a value that the flow sets"
 			if w.output != "" {
 				what = "the output of step " + quote(d.planned[w.step].ID)
 			}
-			d.problem(p.At, p.ID, fmt.Sprintf("the output %s overwrites %s in the store, which is %s", quote(out.Name),
+			d.problem(p.At, p.ID, fmt.Sprintf("the output %s overwrites %s in the store: %s", quote(out.Name),
 				quote(name), what), mapOutput(p.ID, out.Name))
 			d.told[n] = true
 			break

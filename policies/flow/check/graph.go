@@ -23,14 +23,15 @@ func (c *checker) edges() {
 		}
 		p := &c.planned[from]
 		if p.Node != nil && !slices.Contains(p.Node.Actions, action) {
-			advice := "It ends with one of " + list(p.Node.Actions) + "."
+			advice := "Use one of " + list(p.Node.Actions) + "."
 			if near := nearest.Keyword(action, p.Node.Actions); near != "" {
 				advice = fmt.Sprintf("Did you mean %s?", quote(near))
 			}
-			c.problem(e.At, e.From, fmt.Sprintf("%s does not end with the action %s", p.Node.ID, quote(action)), advice)
+			c.problem(e.At, e.From, fmt.Sprintf("%s has no action %s", p.Node.ID, quote(action)), advice)
 		}
 		if other, twice := p.Next[action]; twice {
-			c.problem(e.At, e.From, fmt.Sprintf("the action %s of %s leads to %s and to %s", quote(action), quote(e.From),
+			c.problem(e.At, e.From, fmt.Sprintf("the action %s of %s leads to two steps, %s and %s", quote(action),
+				quote(e.From),
 				quote(c.planned[other].ID), quote(e.To)), "Keep one of the two edges.")
 			continue
 		}
@@ -55,7 +56,7 @@ func (c *checker) named(e flow.Edge, id string) (int, bool) {
 	if near := nearest.Name(id, ids); near != "" {
 		advice = fmt.Sprintf("Did you mean %s?", quote(near))
 	}
-	c.problem(e.At, "", fmt.Sprintf("an edge names %s, and no step has that id", quote(id)), advice)
+	c.problem(e.At, "", fmt.Sprintf("an edge names %s, but no step has this id", quote(id)), advice)
 	return 0, false
 }
 
@@ -76,7 +77,7 @@ func (c *checker) reach() {
 	for i, p := range c.planned {
 		if !reached[i] {
 			c.problem(p.At, p.ID, fmt.Sprintf("no edge leads to %s", quote(p.ID)),
-				fmt.Sprintf("Lead an edge there: next = %s in another step, or {\"from\": ..., \"to\": %[1]s}.", quote(p.ID)))
+				fmt.Sprintf("Add an edge: next = %s in another step, or {\"from\": ..., \"to\": %[1]s}.", quote(p.ID)))
 		}
 	}
 	c.circles()
@@ -102,7 +103,7 @@ func (c *checker) circles() {
 			ids = append(ids[:maxListed], "...")
 		}
 		c.problem(c.planned[i].At, c.planned[i].ID,
-			"the steps "+strings.Join(ids, ", ")+" lead in a circle whenever they succeed: no run ends there",
-			"Let an edge of the circle have an action, such as rate_limited.")
+			"the default edges of "+strings.Join(ids, ", ")+" form a loop, and no run can leave it",
+			"Give one edge of the loop another action, such as rate_limited.")
 	}
 }

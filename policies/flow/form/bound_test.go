@@ -72,13 +72,13 @@ func TestManyFlags(t *testing.T) {
 		s    Source
 		says string
 	}{
-		"flags": {Source{Form: JSON, Text: text, Flags: flags(257)}, "there are more than 256 flags"},
+		"flags": {Source{Form: JSON, Text: text, Flags: flags(257)}, "the command line has more than 256 flags"},
 		"flags of a step": {Source{Form: Line, Text: "big.x" + strings.Repeat(" --p1 x", 257)},
 			"the step has more than 256 flags"},
-		"targets": {Source{Form: JSON, Text: text + strings.Repeat(" ", 10), Flags: flags(1)}, "--zz0 is neither"},
+		"targets": {Source{Form: JSON, Text: text + strings.Repeat(" ", 10), Flags: flags(1)}, "unknown flag --zz0"},
 		"too many targets": {Source{Form: JSON, Text: strings.Replace(text, `"nodes":[`, `"nodes":[`+
 			strings.ReplaceAll(steps.String()[1:], "s_", "t_")+",", 1), Flags: flags(1)},
-			"the steps have more than 16384 inputs and params, and no flags"},
+			"the steps have more than 16384 inputs and params, too many for flags"},
 	} {
 		_, problems := Read(tt.s, nodes)
 		if len(problems) != 1 || !strings.HasPrefix(problems[0].Text, tt.says) {

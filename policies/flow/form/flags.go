@@ -25,7 +25,8 @@ func (d overlay) flags(flags []string) {
 	given := map[string][]json.RawMessage{} // by STEP.NAME, or by name in the store
 	targets := map[string]target{}
 	if len(flags) > 2*maxFlags {
-		d.problem(flow.At{}, "", fmt.Sprintf("there are more than %d flags", maxFlags), "Write them into the flow.")
+		d.problem(flow.At{}, "", fmt.Sprintf("the command line has more than %d flags", maxFlags),
+			"Write the values into the flow.")
 		return
 	}
 	if len(flags) == 0 {
@@ -33,14 +34,15 @@ func (d overlay) flags(flags []string) {
 	}
 	all := d.targets()
 	if len(all.list) > maxTargets {
-		d.problem(flow.At{}, "", fmt.Sprintf("the steps have more than %d inputs and params, and no flags", maxTargets/2),
+		d.problem(flow.At{}, "", fmt.Sprintf("the steps have more than %d inputs and params, too many for flags",
+			maxTargets/2),
 			"Write the values into the flow.")
 		return
 	}
 	for i := 0; i < len(flags) && !d.full(); i++ {
 		name, text, whole := strings.Cut(flags[i], "=")
 		if !strings.HasPrefix(name, "--") || len(name) == 2 {
-			d.problem(flow.At{}, "", quote(flags[i])+" stands where a flag is wanted", "Write --FLAG VALUE.")
+			d.problem(flow.At{}, "", "unexpected "+quote(flags[i])+" in place of a flag", "Write --FLAG VALUE.")
 			continue
 		}
 		t, ok := d.target(all, name[2:])
@@ -170,11 +172,11 @@ func (d overlay) target(all *targets, flag string) (target, bool) {
 	case 1:
 		return found[0], true
 	case 0:
-		advice := "The flow takes no flags."
+		advice := "The known steps have no inputs or params."
 		if names := all.flags(); len(names) > 0 {
 			advice = meant("--"+flag, names)
 		}
-		d.problem(flow.At{}, "", "--"+short(flag)+" is neither an input nor a param of a step", advice)
+		d.problem(flow.At{}, "", "unknown flag --"+short(flag)+": no step has such an input or param", advice)
 	default:
 		var what, write []string
 		for _, t := range found[:min(len(found), maxNamed)] {
@@ -189,7 +191,7 @@ func (d overlay) target(all *targets, flag string) (target, bool) {
 				write = append(write, "--"+short(id+"."+t.name))
 			}
 		}
-		d.problem(flow.At{}, "", "--"+short(flag)+" is "+strings.Join(what, " and "),
+		d.problem(flow.At{}, "", "ambiguous flag --"+short(flag)+": matches "+strings.Join(what, " and "),
 			"Write "+strings.Join(write, " or ")+".")
 	}
 	return target{}, false
@@ -251,12 +253,13 @@ func (d overlay) feed(input string) {
 		for i, name := range free {
 			free[i] = "--" + dashed(name)
 		}
-		d.problem(first.At, first.ID, "standard input could be any of "+strings.Join(free, ", "),
-			"Give all of them but one.")
+		d.problem(first.At, first.ID, "standard input fits more than one input: "+strings.Join(free, ", "),
+			"Set all of them except one.")
 	case len(given) > 0:
-		d.problem(first.At, first.ID, "standard input has no place: "+strings.Join(given, ", ")+" is given",
-			"Leave the flag out, or close standard input: </dev/null.")
+		d.problem(first.At, first.ID, "standard input fits no input: a flag or the flow sets "+strings.Join(given, ", "),
+			"Remove that value, or close standard input: </dev/null.")
 	default:
-		d.problem(first.At, first.ID, "standard input has no place: the first step needs no text", "Close it: </dev/null.")
+		d.problem(first.At, first.ID, "standard input fits no input: the first step needs no text",
+			"Close standard input: </dev/null.")
 	}
 }

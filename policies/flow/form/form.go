@@ -30,7 +30,8 @@ func Read(s Source, nodes flow.Nodes) (flow.Flow, []flow.Problem) {
 	linked := false // each step to the next
 	switch {
 	case len(s.Text) > MaxText:
-		d.problem(flow.At{}, "", fmt.Sprintf("the flow has %d bytes, and may have %d", len(s.Text), MaxText), "Split it.")
+		d.problem(flow.At{}, "", fmt.Sprintf("the flow has %d bytes; the limit is %d", len(s.Text), MaxText),
+			"Split the flow.")
 	case !utf8.ValidString(s.Text):
 		d.problem(flow.At{}, "", "the flow is not UTF-8", "Save it as UTF-8.")
 	case s.Form == JSON:
@@ -41,7 +42,7 @@ func Read(s Source, nodes flow.Nodes) (flow.Flow, []flow.Problem) {
 		(&lineReader{d, nodes, used{}, used{}}).read(s.Text)
 		linked = true
 	default:
-		d.problem(flow.At{}, "", "no such form: "+quote(s.Form), "Write json, hcl or line.")
+		d.problem(flow.At{}, "", "unknown form "+quote(s.Form), "Write json, hcl or line.")
 	}
 	if len(d.flow.Steps) > 0 {
 		apart(&d.flow, nodes)

@@ -104,18 +104,18 @@ func TestBounds(t *testing.T) {
 		flags      []string
 		says       string
 	}{
-		{Line, strings.Repeat("x", MaxText+1), nil, "the flow has 1048577 bytes, and may have 1048576"},
-		{JSON, `{"nodes":` + deep + `}`, nil, "the flow is no JSON: it nests deeper than 64 levels"},
+		{Line, strings.Repeat("x", MaxText+1), nil, "the flow has 1048577 bytes; the limit is 1048576"},
+		{JSON, `{"nodes":` + deep + `}`, nil, "the flow is not JSON: more than 64 nested levels"},
 		{JSON, `{"nodes":[{"id":"a","params":{"x":` + deep + `}}]}`, nil,
-			"the flow is no JSON: it nests deeper than 64 levels"},
+			"the flow is not JSON: more than 64 nested levels"},
 		{JSON, many, nil, "the flow has more than 256 steps"},
 		{Line, "backoff" + strings.Repeat(" >> backoff", MaxSteps), nil, "the flow has more than 256 steps"},
 		{JSON, edges, nil, "the flow has more than 1024 edges"},
-		{JSON, values, nil, "the flow is no JSON: it has more than 32768 values"},
-		{HCL, "store = { a = " + deep + " }", nil, "A flow nests at most 16 levels, and computes nothing. "},
-		{Line, "backoff", flags, "there are more than 256 flags"},
+		{JSON, values, nil, "the flow is not JSON: more than 32768 values"},
+		{HCL, "store = { a = " + deep + " }", nil, "A flow nests at most 16 levels, and has only literal values. "},
+		{Line, "backoff", flags, "the command line has more than 256 flags"},
 		{JSON, "{\"nodes\":[\"\xff\"]}", nil, "the flow is not UTF-8"},
-		{"yaml", "a", nil, `no such form: "yaml"`},
+		{"yaml", "a", nil, `unknown form "yaml"`},
 	} {
 		f, problems := Read(Source{Form: tt.form, Text: tt.text, Flags: tt.flags}, catalogue())
 		if len(problems) == 0 || !strings.HasPrefix(problems[0].Text,

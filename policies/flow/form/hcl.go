@@ -52,7 +52,7 @@ func (d hclReader) read(name, text string) {
 		case "metadata":
 			d.metadata(x)
 		default:
-			d.problem(x.at, "", quote(x.name)+" is not known in a flow", meant(x.name, known))
+			d.problem(x.at, "", "unknown key "+quote(x.name)+" of a flow", meant(x.name, known))
 		}
 	}
 	if len(d.flow.Steps) == 0 && len(d.problems) == 0 {
@@ -61,12 +61,12 @@ func (d hclReader) read(name, text string) {
 }
 
 func language() block.Language {
-	const plain = "A flow holds strings, numbers, lists and tables, and computes nothing. Write the value itself, " +
+	const plain = "A flow contains only literal strings, numbers, lists and tables. Write the value itself, " +
 		`and $${ for the characters "${".`
 	return block.Language{Labels: true, Says: block.Sentences{
 		Computed: plain, Template: plain,
-		TooDeep: `A flow nests at most %d levels, and computes nothing. Write %%%%{ for the characters "%%{".`,
-		Twice:   "%[2]s was given already in line %[3]d. Keep one of the two.",
+		TooDeep: `A flow nests at most %d levels, and has only literal values. Write %%%%{ for the characters "%%{".`,
+		Twice:   "Line %[3]d already has %[2]s. Keep one of them.",
 	}}
 }
 
@@ -75,7 +75,7 @@ func place(r hcl.Range) flow.At { return flow.At{Line: r.Start.Line, Column: r.S
 // table makes values of a tree of HCL.
 func (d hclReader) table(n *block.Node) *value {
 	if n.Kind == block.Number && !json.Valid([]byte(n.Text)) {
-		d.problem(place(n.At), "", quote(n.Text)+" is no number of JSON", "Write it without leading zeros and spaces.")
+		d.problem(place(n.At), "", quote(n.Text)+" is not a JSON number", "Remove leading zeros and spaces.")
 	}
 	v := &value{kind: n.Kind, at: place(n.At), text: n.Text, raw: raw(n)}
 	for _, f := range n.Fields {
@@ -150,7 +150,7 @@ func writeText(b *bytes.Buffer, s string) {
 func (d hclReader) stepOf(x field) {
 	const example = `step "NAME" { node = "NODE" }`
 	if x.value.kind != block.Table || len(x.labels) != 1 || x.labels[0].Text == "" {
-		d.problem(x.at, "", "a step is a block with one name", "Write "+example+".")
+		d.problem(x.at, "", "a step must be a block with one name", "Write "+example+".")
 		return
 	}
 	known := []string{"node", "version", "params", "inputs", "reads", "writes", "next", "on"}
@@ -184,7 +184,7 @@ func (d hclReader) stepOf(x field) {
 				}
 			}
 		default:
-			d.problem(f.at, s.ID, quote(f.name)+" is not known in a step", meant(f.name, known))
+			d.problem(f.at, s.ID, "unknown key "+quote(f.name)+" of a step", meant(f.name, known))
 		}
 	}
 	d.step(s)

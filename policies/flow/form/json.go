@@ -79,7 +79,7 @@ func (t *jsonTree) syntax(err error) {
 	if e, ok := errors.AsType[*jsontext.SyntaxError](err); ok {
 		at = t.at(e.At)
 	}
-	t.problem(at, "", "the flow is no JSON: "+err.Error(), "Correct it, or give the file the ending .hcl if it is HCL.")
+	t.problem(at, "", "the flow is not JSON: "+err.Error(), "Correct it. If the file is HCL, its name must end in .hcl.")
 }
 
 func (t *jsonTree) value(depth int) (*value, error) {
@@ -92,7 +92,7 @@ func (t *jsonTree) value(depth int) (*value, error) {
 
 func (t *jsonTree) valueOf(token jsontext.Token, depth int) (*value, error) {
 	if t.left--; t.left < 0 {
-		return nil, fmt.Errorf("it has more than %d values", maxValues)
+		return nil, fmt.Errorf("more than %d values", maxValues)
 	}
 	v := &value{at: t.at(token.Start)}
 	switch token.Kind {
@@ -116,7 +116,7 @@ func (t *jsonTree) valueOf(token jsontext.Token, depth int) (*value, error) {
 	case depth == shallow:
 		var nested int
 		if end, nested, err = t.tokens.Skip(token); err == nil && nested+depth > maxDepth {
-			err = fmt.Errorf("it nests deeper than %d levels", maxDepth)
+			err = fmt.Errorf("more than %d nested levels", maxDepth)
 		}
 	case v.kind == block.Table:
 		end, err = t.object(v, depth)
@@ -166,7 +166,7 @@ func (t *jsonTree) object(v *value, depth int) (end int, err error) {
 			return 0, err
 		}
 		if seen[f.name] {
-			t.problem(f.at, "", quote(f.name)+" stands twice in one object", "Keep one of the two.")
+			t.problem(f.at, "", "duplicate member "+quote(f.name), "Keep one of them.")
 			continue
 		}
 		seen[f.name] = true
@@ -196,7 +196,7 @@ func (d jsonReader) flowOf(root *value) {
 			d.flow.Store = d.values(f, `"store": {"query": "..."}`)
 		case "reasoning", "selection_type", "chosen_nodes", "flow_structure": // of planners, about the flow
 		default:
-			d.problem(f.at, "", quote(f.name)+" is not known in a flow", meant(f.name, known))
+			d.problem(f.at, "", "unknown member "+quote(f.name)+" of a flow", meant(f.name, known))
 		}
 	}
 	for _, f := range mappings { // nodes may stand behind
@@ -221,7 +221,7 @@ func (d jsonReader) nodes(f field) {
 		case block.Table:
 			d.node(v)
 		default:
-			d.problem(v.at, "", "a node is "+d.kindName(v.kind), `Write {"id": "NODE"}.`)
+			d.problem(v.at, "", "a node is "+d.kindName(v.kind)+", but must be an object or a string", `Write {"id": "NODE"}.`)
 		}
 	}
 }
@@ -244,7 +244,7 @@ func (d jsonReader) node(v *value) {
 		case "mcp_metadata":
 			d.metadataOf(f, &s)
 		default:
-			d.problem(f.at, s.ID, quote(f.name)+" is not known in a node", meant(f.name, known))
+			d.problem(f.at, s.ID, "unknown member "+quote(f.name)+" of a node", meant(f.name, known))
 		}
 	}
 	if s.ID == "" {
@@ -299,11 +299,12 @@ func (d jsonReader) edges(f field) {
 			case "action":
 				e.Action = d.string(x, `"action": "rate_limited"`)
 			default:
-				d.problem(x.at, "", quote(x.name)+" is not known in an edge", meant(x.name, []string{"from", "to", "action"}))
+				d.problem(x.at, "", "unknown member "+quote(x.name)+" of an edge",
+					meant(x.name, []string{"from", "to", "action"}))
 			}
 		}
 		if e.From == "" || e.To == "" {
-			d.problem(v.at, "", "an edge does not say from where to where it leads", `Write {"from": "A", "to": "B"}.`)
+			d.problem(v.at, "", "an edge lacks \"from\" or \"to\"", `Write {"from": "A", "to": "B"}.`)
 			continue
 		}
 		d.edge(e)
@@ -321,7 +322,7 @@ func (d jsonReader) mappings(f field) {
 		}
 		s := d.named(of.name)
 		if s == nil {
-			d.problem(of.at, "", "the mappings are of "+quote(of.name)+", and no node has that id", "Write the id of a node.")
+			d.problem(of.at, "", "the mappings name "+quote(of.name)+", but no node has this id", "Write the id of a node.")
 			continue
 		}
 		for _, x := range of.value.fields {
@@ -331,7 +332,7 @@ func (d jsonReader) mappings(f field) {
 			case "output_mappings":
 				s.Writes = d.strings(x, `"output_mappings": {"results": "found"}`)
 			default:
-				d.problem(x.at, s.ID, quote(x.name)+" is not known in mappings",
+				d.problem(x.at, s.ID, "unknown member "+quote(x.name)+" of mappings",
 					meant(x.name, []string{"input_mappings", "output_mappings"}))
 			}
 		}

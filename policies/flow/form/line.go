@@ -63,7 +63,7 @@ func (l *lineReader) chain(words []word, first bool) {
 		}
 		if end == start {
 			at := words[min(start, len(words)-1)].at
-			l.problem(at, "", "there is no step on one side of >>", "Write NODE >> NODE.")
+			l.problem(at, "", "missing step beside >>", "Write NODE >> NODE.")
 			from, action = "", ""
 		} else {
 			id, next := l.one(words[start:end], first)
@@ -71,7 +71,7 @@ func (l *lineReader) chain(words []word, first bool) {
 				l.edge(flow.Edge{From: from, To: id, Action: action, At: words[start].at})
 			}
 			if end == len(words) && next != "" {
-				l.problem(words[start].at, id, quote(next)+" leads to no step", "Write NODE - "+next+" >> NODE.")
+				l.problem(words[start].at, id, "the action "+quote(next)+" leads to no step", "Write NODE - "+next+" >> NODE.")
 			}
 			from, action = id, next
 		}
@@ -86,13 +86,13 @@ func (l *lineReader) one(words []word, first bool) (id, action string) {
 		flags, action = flags[:n-2], flags[n-1].text
 	}
 	if strings.HasPrefix(name.text, "-") || name.text == "" {
-		l.problem(name.at, "", "a step begins with "+quote(name.text), "Write the name of a node first.")
+		l.problem(name.at, "", quote(name.text)+" is not the name of a node", "Begin the step with the name of a node.")
 		return "", ""
 	}
 	if !first && l.named(name.text) != nil {
 		if len(flags) > 0 {
-			l.problem(flags[0].at, name.text, "the step is there already, and has flags of its own",
-				"Write "+quote(flags[0].text)+" where the step stands first.")
+			l.problem(flags[0].at, name.text, "the line has flags for an earlier step",
+				"Write "+quote(flags[0].text)+" where the step first appears.")
 		}
 		return name.text, action
 	}
@@ -140,14 +140,14 @@ func (l *lineReader) apart(s *flow.Step, node *flow.Node) {
 func (l *lineReader) stepFlags(s *flow.Step, node *flow.Node, words []word) {
 	given := map[string][]json.RawMessage{}
 	if len(words) > 2*maxFlags {
-		l.problem(words[0].at, s.ID, fmt.Sprintf("the step has more than %d flags", maxFlags), "Write fewer.")
+		l.problem(words[0].at, s.ID, fmt.Sprintf("the step has more than %d flags", maxFlags), "Remove some.")
 		return
 	}
 	for i := 0; i < len(words) && !l.full(); i++ {
 		name, text, whole := strings.Cut(words[i].text, "=")
 		if !strings.HasPrefix(name, "--") || len(name) == 2 {
-			l.problem(words[i].at, s.ID, quote(words[i].text)+" stands where a flag is wanted",
-				"Write --FLAG before it, or put a value of several words in quotes.")
+			l.problem(words[i].at, s.ID, "unexpected "+quote(words[i].text)+" in place of a flag",
+				"Write --FLAG before it, or quote a value of several words.")
 			continue
 		}
 		p, ok := l.portOf(words[i].at, s.ID, node, name[2:])
@@ -200,11 +200,12 @@ func (l *lineReader) portOf(at flow.At, step string, node *flow.Node, flag strin
 	case 1:
 		return property(found[0]), true
 	case 0:
-		l.problem(at, step, fmt.Sprintf("--%s is neither an input nor a param of %s", short(flag), node.ID),
+		l.problem(at, step, fmt.Sprintf("unknown flag --%s: %s has no such input or param", short(flag), node.ID),
 			flagAdvice(flag, ports))
 	default:
-		l.problem(at, step, fmt.Sprintf("--%s may be %s or %s", short(flag), quote(found[0].Name), quote(found[1].Name)),
-			"Write the name as it is.")
+		l.problem(at, step, fmt.Sprintf("ambiguous flag --%s: matches %s and %s", short(flag), quote(found[0].Name),
+			quote(found[1].Name)),
+			"Write the exact name.")
 	}
 	return argument.Property{}, false
 }

@@ -14,9 +14,9 @@ func (d *decoder) give(at flow.At, step string, p argument.Property, text string
 	value, err := p.Parse(text)
 	switch {
 	case err != nil:
-		d.problem(at, step, fmt.Sprintf("--%s: %v, and it is %s", p.Name, err, quote(text)), "")
+		d.problem(at, step, fmt.Sprintf("invalid value %s of --%s: %v", quote(text), p.Name, err), "")
 	case p.Kind != argument.Array && given[p.Name] != nil:
-		d.problem(at, step, fmt.Sprintf("--%s stands twice", p.Name), "Keep one of the two.")
+		d.problem(at, step, fmt.Sprintf("duplicate flag --%s", p.Name), "Keep one of them.")
 	default:
 		given[p.Name] = append(given[p.Name], value)
 	}
@@ -64,7 +64,7 @@ func flagAdvice(flag string, ports []flow.Port) string {
 		names = append(names, "--"+dashed(p.Name))
 	}
 	if len(names) == 0 {
-		return "Leave it out: the node takes nothing."
+		return "Remove it: the node has no inputs or params."
 	}
 	return meant("--"+flag, names)
 }

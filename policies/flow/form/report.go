@@ -48,7 +48,7 @@ func (d *decoder) problem(at flow.At, step, text, advice string) {
 // step adds a step, if there is room for it.
 func (d *decoder) step(s flow.Step) {
 	if len(d.flow.Steps) == MaxSteps {
-		d.problem(s.At, "", fmt.Sprintf("the flow has more than %d steps", MaxSteps), "Split it.")
+		d.problem(s.At, "", fmt.Sprintf("the flow has more than %d steps", MaxSteps), "Split the flow.")
 		return
 	}
 	d.flow.Steps = append(d.flow.Steps, s)
@@ -60,7 +60,7 @@ func (d *decoder) edge(e flow.Edge) {
 		e.Action = ""
 	}
 	if len(d.flow.Edges) == MaxEdges {
-		d.problem(e.At, "", fmt.Sprintf("the flow has more than %d edges", MaxEdges), "Split it.")
+		d.problem(e.At, "", fmt.Sprintf("the flow has more than %d edges", MaxEdges), "Split the flow.")
 		return
 	}
 	d.flow.Edges = append(d.flow.Edges, e)
@@ -93,14 +93,14 @@ func meant(word string, words []string) string {
 	list := ""
 	for i, w := range slices.Sorted(slices.Values(words)) {
 		if i == maxListed {
-			return fmt.Sprintf("Known are %s and %d more.", list, len(words)-maxListed)
+			return fmt.Sprintf("Use one of %s and %d more.", list, len(words)-maxListed)
 		}
 		if i > 0 {
 			list += ", "
 		}
 		list += strconv.Quote(w)
 	}
-	return "Known are " + list + "."
+	return "Use one of " + list + "."
 }
 
 // named is the step of an id, nil if there is none.

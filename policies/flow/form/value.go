@@ -40,7 +40,7 @@ func (d reader) kindName(k block.Kind) string {
 // is reports whether a value is of a kind, or tells that it is not. What is broken was told already.
 func (d reader) is(v *value, want block.Kind, what, example string) bool {
 	if v.kind != want && v.kind != block.Broken {
-		d.problem(v.at, "", fmt.Sprintf("%s is %s, and takes %s", what, d.kindName(v.kind), d.kindName(want)),
+		d.problem(v.at, "", fmt.Sprintf("%s is %s, but takes %s", what, d.kindName(v.kind), d.kindName(want)),
 			"Write "+example+".")
 	}
 	return v.kind == want
@@ -49,7 +49,7 @@ func (d reader) is(v *value, want block.Kind, what, example string) bool {
 // string reads a string that is not empty.
 func (d reader) string(f field, example string) string {
 	if d.is(f.value, block.Text, quote(f.name), example) && f.value.text == "" {
-		d.problem(f.value.at, "", quote(f.name)+" is empty", "Write "+example+", or leave it out.")
+		d.problem(f.value.at, "", quote(f.name)+" is empty", "Write "+example+", or remove the key.")
 	}
 	return f.value.text
 }
@@ -86,8 +86,8 @@ func (d reader) values(f field, example string) map[string]json.RawMessage {
 func (d reader) most(f field) {
 	var n int
 	if f.value.kind != block.Number || json.Unmarshal(f.value.raw, &n) != nil || n < 1 || n > flow.MaxMost {
-		d.problem(f.value.at, "", fmt.Sprintf("%q takes a whole number from 1 to %d", f.name, flow.MaxMost),
-			fmt.Sprintf("Leave it out for %d.", flow.DefaultMost))
+		d.problem(f.value.at, "", fmt.Sprintf("%q is not a whole number from 1 to %d", f.name, flow.MaxMost),
+			fmt.Sprintf("Correct it, or remove it for %d.", flow.DefaultMost))
 		return
 	}
 	d.flow.Most = n

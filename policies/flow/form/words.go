@@ -79,8 +79,8 @@ func (l *lexer) next() bool {
 		l.take(2)
 		l.words = append(l.words, word{sign: then, at: at})
 	case strings.ContainsRune("|&<>", rune(l.rest[0])):
-		l.problem(at, "", fmt.Sprintf("%q is a shell's, and no part of a flow", l.take(1)),
-			"Write >> between steps, and put a text with such a character in quotes.")
+		l.problem(at, "", fmt.Sprintf("unexpected %q outside quotes", l.take(1)),
+			"Write >> between steps, and quote a text with this character.")
 	default:
 		w := l.word()
 		if w.text == "+" && !w.quoted {
@@ -138,7 +138,7 @@ func (l *lexer) quotes(b *strings.Builder, c byte) {
 		b.WriteString(l.char())
 	}
 	if l.rest == "" {
-		l.problem(at, "", "a quote is not closed", fmt.Sprintf("Write %c where the text ends.", c))
+		l.problem(at, "", "missing closing quote", fmt.Sprintf("Write %c at the end of the text.", c))
 		return
 	}
 	l.take(1)

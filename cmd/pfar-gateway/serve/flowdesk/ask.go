@@ -126,8 +126,8 @@ func (x *exchange) distant(p *flow.Plan) (problems []flow.Problem) {
 		}
 		if name := x.models.Near(named); name != "" {
 			problems = append(problems, flow.Problem{
-				At: s.At, Step: s.ID, Text: fmt.Sprintf("the model %q may be asked on the Unix socket alone", name),
-				Advice: "Write local = false into its file in models.d.",
+				At: s.At, Step: s.ID, Text: fmt.Sprintf("only clients on the Unix socket may ask the model %q", name),
+				Advice: "Write local = false in its file in models.d.",
 			})
 		}
 	}

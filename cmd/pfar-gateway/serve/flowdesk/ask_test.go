@@ -86,7 +86,7 @@ func TestAsk(t *testing.T) {
 	b.refused(t, acting, flows.Order{Verb: flows.Ask, Words: "x"}, flows.NoModel, "models.d")
 	m := b.declares(t, true)
 	m.say(plannedLine)
-	b.refused(t, operator, flows.Order{Verb: flows.Ask, Words: "x"}, http.StatusForbidden, "never as the operator")
+	b.refused(t, operator, flows.Order{Verb: flows.Ask, Words: "x"}, http.StatusForbidden, "the operator cannot")
 	b.refused(t, laptop, flows.Order{Verb: flows.Ask, Words: "x"}, http.StatusForbidden, "Unix socket alone")
 	a := b.order(t, acting, flows.Order{Verb: flows.Ask, Words: "fill in a line"})
 	if a.Draft == nil || len(a.Problems) > 0 || len(a.Steps) != 1 || a.Steps[0].Node != "template" {
@@ -101,7 +101,7 @@ func TestAsk(t *testing.T) {
 	other.Text = strings.Replace(run.Text, "a line", "another line", 1)
 	for _, o := range []flows.Order{other, {Verb: flows.Run, Form: "json", Text: run.Text, Digest: "x"}} {
 		got := b.order(t, acting, o)
-		if len(got.Problems) != 1 || !strings.Contains(got.Problems[0].Text, "not the one that was shown") || got.Run != nil {
+		if len(got.Problems) != 1 || !strings.Contains(got.Problems[0].Text, "the plan has changed") || got.Run != nil {
 			t.Errorf("another plan than was shown: %+v", got)
 		}
 	}
@@ -109,7 +109,7 @@ func TestAsk(t *testing.T) {
 	m.say("It is a line.")
 	word := flows.Order{Verb: flows.Word, Run: s.ID, Words: "fill in a line"}
 	b.refused(t, asking{path: "/phone/default"}, word, http.StatusNotFound, "no such run")
-	b.refused(t, operator, word, http.StatusForbidden, "never as the operator")
+	b.refused(t, operator, word, http.StatusForbidden, "the operator cannot give this order")
 	if got := b.order(t, acting, word); got.Worded == nil || got.Worded.Text != "It is a line." {
 		t.Errorf("worded: %+v", got.Worded)
 	}
@@ -141,7 +141,7 @@ func TestAskFromElsewhere(t *testing.T) {
 		} {
 			if local {
 				a := b.order(t, laptop, flows.Order{Verb: flows.Run, Form: "line", Text: line})
-				if len(a.Problems) != 1 || !strings.Contains(a.Problems[0].Text, `"main" may be asked on the Unix socket alone`) {
+				if len(a.Problems) != 1 || !strings.Contains(a.Problems[0].Text, `may ask the model "main"`) {
 					t.Errorf("%s: %+v", line, a)
 				}
 				if len(m.prompts()) > 0 {

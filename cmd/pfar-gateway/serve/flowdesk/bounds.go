@@ -38,7 +38,7 @@ func tooLarge(o *flows.Order) string {
 		{"past", len(o.Past), maxWord},
 	} {
 		if field.is > field.at {
-			return fmt.Sprintf("the order's %s has %d bytes, and may have %d", field.name, field.is, field.at)
+			return fmt.Sprintf("the %s of the order has %d bytes; the limit is %d", field.name, field.is, field.at)
 		}
 	}
 	return ""

@@ -30,7 +30,7 @@ func TestTooLarge(t *testing.T) {
 		if of.put(&o, text(of.most)); tooLarge(&o) != "" {
 			t.Errorf("%s of %d bytes: %s", name, of.most, tooLarge(&o))
 		}
-		if of.put(&o, text(of.most+1)); !strings.Contains(tooLarge(&o), "the order's "+name) {
+		if of.put(&o, text(of.most+1)); !strings.Contains(tooLarge(&o), "the "+name+" of the order") {
 			t.Errorf("%s of %d bytes: %q", name, of.most+1, tooLarge(&o))
 		}
 	}

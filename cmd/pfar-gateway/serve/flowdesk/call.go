@@ -24,7 +24,7 @@ import (
 )
 
 // errGone is why a run of a client ends that is not let in any more.
-const errGone = "its client, the client's session, or the token or user that began it is not there any more"
+const errGone = "pfar no longer knows its client, session, token or user"
 
 // Call makes one call of a run (runs.Caller). Before the first, the plan is decided about.
 func (d *Desk) Call(ctx context.Context, c runs.Call) (runs.Result, error) {
@@ -93,10 +93,10 @@ func (d *Desk) decided(ctx context.Context, c *clients.Caller, who enforce.Ident
 	if outcome.State == approval.Pending {
 		before := d.asked.set(of.Run, question{outcome.ID, yes.Call})
 		if before.approval != "" && before.approval != outcome.ID {
-			d.runs().Withdraw(before.approval, "its run asks otherwise by now")
+			d.runs().Withdraw(before.approval, "its run now asks another question")
 		}
 		return yes, &runs.Result{
-			ID: yes.Call, Verdict: gate.Ask, Waits: outcome.ID, Error: "a person decides about its plan",
+			ID: yes.Call, Verdict: gate.Ask, Waits: outcome.ID, Error: "a person must approve the plan",
 		}, nil
 	}
 	d.asked.set(of.Run, question{})
@@ -127,7 +127,7 @@ func (d *Desk) tool(v *call.Visit, n *flow.Node, c runs.Call) runs.Result {
 		return r
 	}
 	if kind := re.Members.Get("resultType"); kind != nil && string(kind) != `"complete"` {
-		r.Error = n.Server + " asks its client something in the course of the call, and a flow answers no questions"
+		r.Error = n.Server + " asks the client a question during the call, but a flow cannot answer"
 		return r
 	}
 	r.Value = spliced(re.Result, re.Edits)
@@ -147,13 +147,13 @@ func result(v *call.Visit, c runs.Call, re reply.Reply, err error) runs.Result {
 	}
 	switch no, refused := errors.AsType[*enforce.Refused](cmp.Or(err, re.Why)); {
 	case refused && no.State == approval.Pending:
-		return runs.Result{ID: no.Call, Verdict: gate.Ask, Waits: no.ID, Error: "a person decides about this call"}
+		return runs.Result{ID: no.Call, Verdict: gate.Ask, Waits: no.ID, Error: "a person must approve this call"}
 	case refused:
 		return runs.Result{ID: no.Call, Denied: true, Error: no.Error(), Sent: r.Sent, Label: r.Label}
 	case err != nil:
 		r.Failed, r.Error = failure.Of(err), text(err)
 	case re.ToolError || re.Refused:
-		r.Error = cmp.Or(said(re.Result), "the tool says that it failed")
+		r.Error = cmp.Or(said(re.Result), "the tool reported an error")
 	}
 	return r
 }
@@ -210,7 +210,7 @@ func (d *Desk) native(v *call.Visit, who enforce.Identity, p *flow.Planned, c ru
 			return reply.Reply{}, err
 		}
 		if !o.Pass.Inbound(o.Ctx, value) {
-			return reply.Reply{}, errors.New("inspectors found what it gives suspicious")
+			return reply.Reply{}, errors.New("inspectors flagged the result")
 		}
 		return reply.Reply{Result: value}, nil
 	})
@@ -230,7 +230,7 @@ func (d *Desk) Held(c runs.Call) {
 	if !here {
 		return
 	}
-	why := "What the step " + c.Plan.Steps[c.Step].ID + " gave holds the value of a secret."
+	why := "The result of the step " + c.Plan.Steps[c.Step].ID + " contains the value of a secret."
 	_ = d.plans().Held(caller.Identity(""), c.Plan.Flow.Name, c.Run, why) // nobody is told
 }
 
@@ -245,7 +245,7 @@ func (d *Desk) Answered(id string, then func()) (stop func()) {
 	return func() {
 		forget()
 		if !fired.Load() {
-			d.runs().Withdraw(id, "its run does not want to make the call any more")
+			d.runs().Withdraw(id, "its run no longer makes the call")
 			d.asked.withdrawn(id)
 		}
 	}

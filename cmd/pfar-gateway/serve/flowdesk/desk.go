@@ -71,7 +71,7 @@ func (d *Desk) Close(ctx context.Context) { d.runner.Close(ctx) }
 func (d *Desk) Settle(t *clients.Table) {
 	go func() { // the table is held, and the disk takes its time
 		if err := d.runner.Dismiss(t.Proves); err != nil {
-			d.log.Warn("ending the runs of clients that are gone; their calls are denied", "error", err.Error())
+			d.log.Warn("ending the runs of removed clients; pfar denies their calls", "error", err.Error())
 		}
 	}()
 }
@@ -83,10 +83,10 @@ func (d *Desk) clean(text []byte) error {
 		return nil
 	}
 	if !vault.Known() {
-		return fmt.Errorf("it is not known yet which secrets there are")
+		return fmt.Errorf("pfar does not know the secrets of the vault yet")
 	}
 	if len(vault.Names(text)) > 0 {
-		return fmt.Errorf("it holds a secret of the vault")
+		return fmt.Errorf("the text contains a secret of the vault")
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (d *Desk) clean(text []byte) error {
 func (d *Desk) Over(run string) {
 	d.asked.set(run, question{})
 	if err := d.consents.Forget(run); err != nil {
-		d.log.Warn("forgetting what was decided about a run that is over; it is kept for 30 days", "run", run,
+		d.log.Warn("forgetting the decision about the plan of a finished run; pfar keeps it for 30 days", "run", run,
 			"error", err.Error())
 	}
 }

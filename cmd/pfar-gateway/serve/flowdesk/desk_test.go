@@ -198,7 +198,7 @@ func TestOthers(t *testing.T) {
 	b.refused(t, operator, flows.Order{Verb: flows.Resume, Run: s.ID, Past: "done"}, http.StatusConflict, "waiting")
 	for _, verb := range []string{flows.Run, flows.Show, flows.Check, flows.Nodes} {
 		o := flows.Order{Verb: verb, Form: "line", Text: "log --message x"}
-		b.refused(t, operator, o, http.StatusForbidden, "never as the operator")
+		b.refused(t, operator, o, http.StatusForbidden, "the operator cannot give this order")
 	}
 	if a := b.order(t, operator, flows.Order{Verb: flows.Cancel, Run: s.ID}); a.Run.State != flows.Cancelled {
 		t.Errorf("%+v", a.Run)

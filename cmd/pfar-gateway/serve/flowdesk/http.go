@@ -26,24 +26,24 @@ const (
 func (d *Desk) Serve(w http.ResponseWriter, r *http.Request, visitor clients.Visitor) {
 	path, ok := clients.FlowSegments(r.URL.Path, r.URL.RawPath)
 	if !ok {
-		reply.Refuse(w, http.StatusNotFound, "there is nothing here; flows are at /flows and /flows/CLIENT/SESSION")
+		reply.Refuse(w, http.StatusNotFound, "unknown path: use /flows, /flows/CLIENT or /flows/CLIENT/SESSION")
 		return
 	}
 	caller, known, wrong := visitor.Route(d.calls.Registry, path, r.Header)
 	switch {
 	case !known:
-		reply.Refuse(w, http.StatusForbidden, "this user is no client")
+		reply.Refuse(w, http.StatusForbidden, "no client has this user")
 		return
 	case wrong != nil:
 		reply.WriteError(w, http.StatusNotFound, nil, wrong)
 		return
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
-		reply.Refuse(w, http.StatusMethodNotAllowed, "the method is POST")
+		reply.Refuse(w, http.StatusMethodNotAllowed, "the method must be POST")
 		return
 	case !d.rates.allow(caller.Bound.Client, d.calls.Clock.Now()):
 		w.Header().Set("Retry-After", "1")
-		reply.Refuse(w, http.StatusTooManyRequests, "the client gives too many orders: wait a second")
+		reply.Refuse(w, http.StatusTooManyRequests, "too many orders of this client: wait one second")
 		return
 	}
 	order, ok := d.order(w, r)
@@ -79,7 +79,7 @@ func (d *Desk) order(w http.ResponseWriter, r *http.Request) (o flows.Order, ok 
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the connection is watched for the client's hanging up
 	if err := json.Unmarshal(b, &o); err != nil {
-		reply.Refuse(w, http.StatusBadRequest, "the order is not as it has to be: "+err.Error())
+		reply.Refuse(w, http.StatusBadRequest, "invalid order: "+err.Error())
 		return o, false
 	}
 	if wrong := tooLarge(&o); wrong != "" {

@@ -83,7 +83,7 @@ func (d *Desk) find(c *clients.Caller, server, tool string) (registry.Route, err
 		}
 	}
 	return registry.Route{}, jsonrpc.Errorf(protocol.CodeUnavailable,
-		"%s has no tool %s that this client may use now", server, protocol.Quote([]byte(tool)))
+		"this client has no tool %[2]s of %[1]s now", server, protocol.Quote([]byte(tool)))
 }
 
 // target is a tool with arguments as they would be called.

@@ -43,7 +43,7 @@ func (x *exchange) answer() {
 		done, ok := x.turns.take(x.r.Context(), x.who.Client)
 		if !ok {
 			reply.Refuse(x.w, http.StatusTooManyRequests,
-				"other orders of the client are read: wait until they are answered")
+				"too many orders of this client are in progress: wait for their answers")
 			return
 		}
 		x.flow()
@@ -91,7 +91,7 @@ func (x *exchange) answer() {
 		}
 		x.follow(x.order.Run, flows.Answer{})
 	default:
-		reply.Refuse(x.w, http.StatusBadRequest, fmt.Sprintf("there is no verb %.40q: the verbs are %s", x.order.Verb, verbs))
+		reply.Refuse(x.w, http.StatusBadRequest, fmt.Sprintf("unknown verb %.40q: use one of %s", x.order.Verb, verbs))
 	}
 }
 
@@ -103,7 +103,7 @@ func (x *exchange) runsNothing() bool {
 	if !x.who.Operator {
 		return false
 	}
-	const text = "a flow runs as a declared client, and never as the operator: name one, at /flows/CLIENT"
+	const text = "the operator cannot give this order: name another client, at /flows/CLIENT"
 	reply.Refuse(x.w, http.StatusForbidden, text)
 	return true
 }
@@ -140,7 +140,7 @@ func (x *exchange) refuse(err error) {
 	text := err.Error()
 	switch {
 	case is:
-		status, text = http.StatusForbidden, "the flow was denied: "+refused.Error()
+		status, text = http.StatusForbidden, "the gate denied the flow: "+refused.Error()
 	case errors.Is(err, runs.ErrUnknown):
 		status = http.StatusNotFound
 	case errors.Is(err, runs.ErrState):
@@ -157,7 +157,7 @@ func (x *exchange) refuse(err error) {
 const maxName = 64
 
 // nameAdvice says what the name of a flow may be.
-const nameAdvice = "Write up to 64 letters, digits and the marks - _ and ."
+const nameAdvice = "Use at most 64 letters, digits and the characters - _ and ."
 
 // named reports whether a flow's name is one.
 func named(s string) bool {
@@ -172,7 +172,7 @@ func (x *exchange) flow() {
 	}
 	o := x.order
 	if !named(o.Name) {
-		reply.Refuse(x.w, http.StatusBadRequest, "the name of the flow is none: "+nameAdvice)
+		reply.Refuse(x.w, http.StatusBadRequest, "invalid name of the flow. "+nameAdvice)
 		return
 	}
 	who := x.identity()
@@ -196,8 +196,8 @@ func (x *exchange) flow() {
 	case len(problems) > 0 || plan == nil:
 	case o.Digest != "" && o.Digest != plan.Digest:
 		problems = []flow.Problem{{
-			Text:   "the plan is not the one that was shown: a tool, or what the client may use, has changed",
-			Advice: "Look at it again.",
+			Text:   "the plan has changed since you saw it: a tool or the rights of the client have changed",
+			Advice: "Show the plan again.",
 		}}
 	default:
 		problems = x.distant(plan)
@@ -236,7 +236,7 @@ func read(src form.Source, nodes flow.Nodes) (*flow.Plan, []flow.Problem) {
 func checked(f flow.Flow, problems []flow.Problem, nodes flow.Nodes, fresh bool) (plan *flow.Plan, _ []flow.Problem) {
 	f.Fresh = f.Fresh || fresh
 	if !named(f.Name) { // a file may name itself
-		problems = append(problems, flow.Problem{Text: "the name that the flow gives itself is none", Advice: nameAdvice})
+		problems = append(problems, flow.Problem{Text: "the file contains an invalid name of the flow", Advice: nameAdvice})
 	}
 	if len(f.Steps) > 0 {
 		var more []flow.Problem
@@ -254,7 +254,7 @@ func checked(f flow.Flow, problems []flow.Problem, nodes flow.Nodes, fresh bool)
 func (x *exchange) judged(plan *flow.Plan, who enforce.Identity, a *flows.Answer) (gate.Label, error) {
 	floor, err := x.calls.Gate.Sessions.Label(who.Client, who.Handle)
 	if err != nil {
-		return floor, fmt.Errorf("the client's session: %w", err)
+		return floor, fmt.Errorf("reading the label of the session: %w", err)
 	}
 	judged, err := x.plan(&x.caller, who, plan, floor)
 	if wrong, is := errors.AsType[*stepError](err); is {
@@ -289,7 +289,7 @@ func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) 
 		Client: who.Client, Session: who.Handle, Proof: who.Proof, Plan: plan, Store: plan.Flow.Store, Label: floor,
 	})
 	if errors.Is(err, runs.ErrHeld) {
-		err = x.plans().Held(who, plan.Flow.Name, "", "The plan of the flow holds the value of a secret.")
+		err = x.plans().Held(who, plan.Flow.Name, "", "The plan of the flow contains the value of a secret.")
 	}
 	if err != nil {
 		x.refuse(err)
@@ -351,7 +351,7 @@ func (x *exchange) follow(id string, first flows.Answer) {
 func (x *exchange) hand(s *flows.Status) {
 	if !x.caller.Bound.Acting && (s.Result != nil || s.Reason != "") {
 		if err := x.plans().Hand(x.identity(), s.ID, s.Label, s.Result, []byte(s.Reason)); err != nil {
-			s.Result, s.Reason = nil, "what the run has brought is withheld: "+err.Error()
+			s.Result, s.Reason = nil, "pfar withholds the result of the run: "+err.Error()
 		}
 	}
 	x.fence(s)
@@ -362,7 +362,7 @@ func (x *exchange) hand(s *flows.Status) {
 func (x *exchange) list(s *flows.Status) {
 	l, err := x.calls.Gate.Sessions.Label(s.Client, s.Session)
 	if withheld := err != nil || !s.Label.Below(l); !x.caller.Bound.Acting && s.Reason != "" && withheld {
-		s.Reason = "withheld: its session was reset; show the run by its id"
+		s.Reason = "withheld, because the session was reset; show the run by its ID"
 		return
 	}
 	x.fence(s)
