@@ -317,7 +317,7 @@ func (d *disk) settle(r *run, o outcome, now int64) error {
 func (d *disk) trace(tx *sql.Tx, r *run, steps [][]byte, l gate.Label) error {
 	before := r.traced - len(r.unsaved.steps)
 	n := before + len(steps)
-	if err := one(tx.Exec("UPDATE runs SET steps = ?, label = ? WHERE id = ?", n, pack(l), r.id)); err != nil {
+	if err := one(tx.Exec("UPDATE runs SET steps = ?, label = ?, sent = 0 WHERE id = ?", n, pack(l), r.id)); err != nil {
 		return err
 	}
 	for i, step := range steps {

@@ -157,7 +157,9 @@ func (r *Runner) keep(run *run, o outcome) error {
 	if r.life == closed {
 		return ErrClosed
 	}
-	if r.rules.limits.Late > 0 && o.state == flows.Running && !run.sent && o.trace != nil {
+	m := r.moving[run.id]
+	goesOn := o.state == flows.Running && o.trace != nil && (m == nil || !m.cancelled)
+	if r.rules.limits.Late > 0 && goesOn {
 		return r.keepLate(run, o)
 	}
 	return r.write(run, o)

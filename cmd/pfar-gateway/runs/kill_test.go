@@ -84,6 +84,7 @@ func gateway(dir string, late bool, heard func(moment string)) (*bed, error) {
 
 // runUntil is the process that is killed: it begins a run, says when it is at a moment, and stays there.
 func runUntil(dir, at string) {
+	time.AfterFunc(time.Hour, func() {}) // else the runtime may end a process in which all wait
 	at, late := strings.CutPrefix(at, "late ")
 	moment, nth, _ := strings.Cut(at, "#")
 	left, _ := strconv.Atoi(nth)

@@ -15,14 +15,16 @@ const (
 	bytesUnsaved = 64 << 10 // of the steps of the trace, and of values
 )
 
-// unsaved is what calls that only read have made of a run, and the disk lacks. If the gateway is killed, they are made
-// again: their run stands on the disk where it stood before them.
+// unsaved is what calls have made of a run, and the disk lacks. If the gateway is killed, those that only read are made
+// again: their run stands on the disk where it stood before them. Of one that writes, it is not known then whether it
+// was carried out, as if it had not come back: so nothing is sent before that is written.
 type unsaved struct {
 	steps  [][]byte                   // of the trace, in JSON
 	values map[string]json.RawMessage // that the store has otherwise; nil: it has none of the name now
 	bytes  int                        // of both
 	last   int                        // place in the plan of the step that was called last
 	due    bool                       // a time is set at which it is written
+	wrote  bool                       // one of the calls writes
 }
 
 // stands is the outcome that a run has now.
@@ -38,15 +40,15 @@ func (r *run) clear() {
 	r.saved, r.unsaved = r.bytes(outcome{}), unsaved{due: r.unsaved.due}
 }
 
-// keepLate takes what a call that only reads has made of a run that goes on. It is on the disk with what comes next, or
-// after a while. The lock is held.
+// keepLate takes what a call has made of a run that goes on. It is written with what comes next, or after a while, and
+// of a call that writes, before the next one is sent. The lock is held.
 func (r *Runner) keepLate(run *run, o outcome) error {
 	step, err := r.disk.passed(o)
 	if err != nil {
 		return err
 	}
 	u := &run.unsaved
-	u.last = run.step
+	u.last, u.wrote = run.step, u.wrote || run.sent
 	run.take(o)
 	if u.values == nil {
 		u.values = make(map[string]json.RawMessage)
@@ -117,8 +119,9 @@ func (c *commencing) wait() error {
 // errNotBegun is of a call that must not be made.
 var errNotBegun = errors.New("the run was given up, or that the call begins could not be written")
 
-// commence begins a call; nil: it does not. Of a call that writes, that it has begun is on the disk when wait returns
-// nil, with all that calls before have made of the run. The lock must not be held.
+// commence begins a call; nil: it does not. When wait returns nil, what calls that write have made of the run is
+// written. Of a call that writes, the disk has by then that it has begun, and all that calls before have made of the
+// run. The lock must not be held.
 func (r *Runner) commence(m *move, run *run, writes bool) *commencing {
 	r.mu.Lock()
 	defer r.unlock()
@@ -126,7 +129,7 @@ func (r *Runner) commence(m *move, run *run, writes bool) *commencing {
 	switch {
 	case m.cancelled || r.life != started:
 		return nil
-	case !writes && run.state == flows.Running:
+	case !writes && run.state == flows.Running && !run.unsaved.wrote:
 		close(c.done)
 	default:
 		go func() {
@@ -143,6 +146,13 @@ func (r *Runner) commence(m *move, run *run, writes bool) *commencing {
 func (r *Runner) commenced(m *move, run *run, writes bool) error {
 	if m.cancelled || r.life != started {
 		return errNotBegun
+	}
+	if !writes && run.state == flows.Running {
+		if err := r.save(run); err != nil {
+			r.failed(run.id, "writing what calls have made of it", err)
+			return errNotBegun
+		}
+		return nil
 	}
 	now := r.now().UnixNano()
 	err := r.disk.commence(run, writes, now)

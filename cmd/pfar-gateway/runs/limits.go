@@ -22,7 +22,7 @@ type Limits struct {
 	Wait     time.Duration // how long a call may wait for an answer, and a run for its owner
 
 	// Late is for how long the disk may lack what calls that only read have made of a run: they are made again if the
-	// gateway is killed then. Negative: it never lacks any.
+	// gateway is killed then. Negative: it never lacks anything while the next call is decided about.
 	Late time.Duration
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/flows"
 )
@@ -30,6 +31,7 @@ func BenchmarkStep(b *testing.B) {
 func benchStep(b *testing.B, facts gate.Word) {
 	const steps = 60
 	g := newBench(b)
+	g.learn(func(c *access.Client) { c.Profile = "operator" }) // it asks about none of them
 	g.server(b, "web", facts, "search")
 	line := strings.TrimSuffix(strings.Repeat("web.search --says x + ", steps), "+ ")
 	alone := g.caller(b)
@@ -45,6 +47,9 @@ func benchStep(b *testing.B, facts gate.Word) {
 		s := g.run(b, laptop, line).until(flows.Done)
 		if len(s.Trace) != steps {
 			b.Fatalf("%+v", s)
+		}
+		if i := slices.IndexFunc(s.Trace, func(s flows.Step) bool { return s.Reused }); i >= 0 {
+			b.Fatalf("step %d has used an earlier result again", i)
 		}
 		// before the first step, the plan is decided about
 		step := s.Trace[steps-1].Begun.Sub(s.Trace[1].Begun) / (steps - 2)
