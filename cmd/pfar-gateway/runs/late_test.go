@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -205,3 +206,41 @@ type unready struct {
 }
 
 func (u *unready) Call(_ context.Context, c Call) (Result, error) { return u.answer(c), nil }
+
+// TestWatchedOnce: whoever follows a run hears of each way in which it stands once, however often it is said to have
+// changed.
+func TestWatchedOnce(t *testing.T) {
+	b := asks().bed(t, t.TempDir(), Limits{})
+	b.Start()
+	id := b.begin(t, planned("a"))
+	w, err := b.Watch(me, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for {
+		s, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.State == flows.Waiting {
+			break
+		}
+	}
+	b.movers.Wait()
+	b.hub.change(id)
+	told := make(chan flows.Status)
+	go func() {
+		s, _ := w.Next(t.Context())
+		told <- s
+	}()
+	for len(w.changed) > 0 { // until it has read that
+		runtime.Gosched()
+	}
+	if err := b.Cancel(me, id); err != nil {
+		t.Fatal(err)
+	}
+	if s := <-told; s.State != flows.Cancelled {
+		t.Errorf("it hears again that the run is %s", s.State)
+	}
+}

@@ -55,6 +55,7 @@ type Step struct {
 	Pass  *enforce.Passage // through the gate, once it has passed
 	Sent  bool             // the server has had the request, or may have had it
 	Reuse Reuse
+	Made  []byte // what is sent in place of the arguments, as JSON (enforce.Request); nil: they are
 
 	Begun func() error // waits until it is known that the run may send the request (runs.Call); nil: it may not
 }
@@ -74,7 +75,7 @@ func (v *Visit) begins() error {
 func (v *Visit) shown() (r enforce.Request, bounded bool) {
 	r, bounded = v.Shown()
 	if v.Step != nil {
-		r.Run = &v.Step.Run
+		r.Run, r.Made = &v.Step.Run, v.Step.Made
 	}
 	return r, bounded
 }

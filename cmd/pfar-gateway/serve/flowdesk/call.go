@@ -198,6 +198,7 @@ func (d *Desk) native(v *call.Visit, who enforce.Identity, p *flow.Planned, c ru
 		d.calls.Unfit(v, access.OwnNodes, p.Node.ID, err)
 		return runs.Result{Error: err.Error()}
 	}
+	v.Step.Made = ready.Made
 	var value json.RawMessage
 	label := gate.Start
 	re, err := d.calls.Own(v, ready.Item, func(o *call.Call) (reply.Reply, error) {
