@@ -50,7 +50,7 @@ func (d *flowDesk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f, problems := form.Read(form.Source{Name: o.Name, Form: o.Form, Text: o.Text, Flags: o.Flags, Input: o.Input},
 			catalogueOfFlows())
 		if len(problems) == 0 {
-			_, problems = check.Check(f, catalogueOfFlows())
+			_, problems = check.Check(context.Background(), f, catalogueOfFlows())
 		}
 		if len(problems) > 0 {
 			answers = []flows.Answer{{Problems: problems}}
