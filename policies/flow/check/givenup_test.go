@@ -72,9 +72,18 @@ func TestLargestIsBounded(t *testing.T) {
 	if n := d.paths.found; n > maxSteps*maxEdges {
 		t.Errorf("%d things were found out", n)
 	}
+	given := begun(f, nodes)
+	given.ctx = &countdown{Context: t.Context()}
+	late := given.dataflow()
+	if late.check(); late.paths.solved != 0 {
+		t.Errorf("nobody waits for it, and %d states were found out", late.paths.solved)
+	}
 	ctx = &countdown{Context: t.Context(), left: 1 << 30}
 	Check(ctx, f, nodes)
 	all := ctx.asked
+	if all < d.paths.solved {
+		t.Errorf("in %d steps of the check, it looks up %d times", d.paths.solved, all)
+	}
 	for left := 0; left < all; left += 1 + all/6 {
 		ctx := &countdown{Context: t.Context(), left: left}
 		p, problems := Check(ctx, f, nodes)

@@ -50,9 +50,16 @@ func TestLargestIsBounded(t *testing.T) {
 		ctx := &countdown{Context: t.Context(), left: 1 << 30}
 		Steps(ctx, shipped(t), session, steps)
 		all := ctx.asked
+		if all < looks+n {
+			t.Fatalf("in %d looks and %d decisions, it looks up %d times", looks, n, all)
+		}
 		for left := 0; left < all; left += 1 + all/3 {
 			ctx := &countdown{Context: t.Context(), left: left}
-			for i, j := range Steps(ctx, shipped(t), session, steps) {
+			judged, looks := judge(ctx, shipped(t), session, steps)
+			if looks > left {
+				t.Fatalf("given up after %d of %d, it looks at steps %d times", left, all, looks)
+			}
+			for i, j := range judged {
 				if j.Reached() || j.Decision.Verdict != gate.Deny {
 					t.Fatalf("given up after %d of %d, step %d is %+v", left, all, i, j)
 				}
