@@ -21,8 +21,8 @@ import (
 // flowPrinter prints flows, nodes and runs.
 type flowPrinter struct{ *pfar }
 
-// printPlan prints how the gate judges each step, and below that what is known of the arguments, who sees them, and what
-// the step changes. Of a plan that a model has written, it also prints how the steps follow each other.
+// printPlan prints how the gate judges each step, and below that what is known of the arguments, who sees them, and
+// what the step changes. Of a plan that a model has written, it also prints how the steps follow each other.
 func (v flowPrinter) printPlan(w io.Writer, a flows.Answer) {
 	rows := [][]cell{heading("STEP", "NODE", "VERDICT", "SESSION", "WHY")}
 	for _, s := range a.Steps {

@@ -305,7 +305,8 @@ func TestFlowTables(t *testing.T) {
 	d.answers[flows.Show] = []flows.Answer{{Digest: strings.Repeat("ab", 32), Steps: []flows.Judged{
 		{Step: "search", Node: "github.search_code", Arguments: json.RawMessage(`{"query":"a\u001b[2J"}`),
 			Verdict: gate.Allow,
-			Reason:  "it only reads", Facts: gate.Facts{Audience: gate.Public, Effect: gate.None}, Label: gate.Label{Confidentiality: gate.Public, Integrity: gate.Clean}},
+			Reason:  "it only reads", Facts: gate.Facts{Audience: gate.Public, Effect: gate.None},
+			Label: gate.Label{Confidentiality: gate.Public, Integrity: gate.Clean}},
 		{Step: "send", Node: "slack.send_slack_message", Arguments: json.RawMessage(`{"channel":"#dev"}`),
 			From:    []string{"message"},
 			Verdict: gate.Ask, Label: raw,

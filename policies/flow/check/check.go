@@ -100,7 +100,8 @@ func (c *checker) bounded() bool {
 
 // whole reports whether every step has a node: else what the steps give to each other is not known.
 func (c *checker) whole() bool {
-	return len(c.planned) == len(c.flow.Steps) && !slices.ContainsFunc(c.planned, func(p flow.Planned) bool { return p.Node == nil })
+	return len(c.planned) == len(c.flow.Steps) && !slices.ContainsFunc(c.planned,
+		func(p flow.Planned) bool { return p.Node == nil })
 }
 
 // steps checks each step by itself.

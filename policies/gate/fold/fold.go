@@ -39,8 +39,8 @@ func (j Judged) Reached() bool { return j.Before.Known() }
 
 // Steps folds the gate over a plan that begins with its first step, in a session as it is now. The session may see more
 // meanwhile by other requests: a call then is judged by more than the plan was. Labels only rise, so the result does
-// not depend on the order in which steps are looked at, and the fold ends. When ctx is done it ends at once, and no step
-// is reached.
+// not depend on the order in which steps are looked at, and the fold ends. When ctx is done it ends at once, and no
+// step is reached.
 func Steps(ctx context.Context, p *gate.Policy, s gate.Session, steps []Step) []Judged {
 	judged, _ := judge(ctx, p, s, steps)
 	return judged

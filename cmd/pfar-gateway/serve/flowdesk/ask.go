@@ -46,7 +46,8 @@ func (x *exchange) ask() {
 	}
 	a := flows.Answer{Problems: problems, Digest: draft.Digest}
 	if len(problems) == 0 && draft.Flow != nil {
-		plan, problems := read(x.r.Context(), form.Source{Form: form.JSON, Text: string(draft.Flow), Input: o.Input}, nodes)
+		src := form.Source{Form: form.JSON, Text: string(draft.Flow), Input: o.Input}
+		plan, problems := read(x.r.Context(), src, nodes)
 		if a.Problems = problems; len(problems) == 0 {
 			if _, err := x.judged(plan, who, &a); err != nil {
 				x.refuse(err)
