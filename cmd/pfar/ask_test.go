@@ -121,10 +121,10 @@ func TestAskCarriesOut(t *testing.T) {
 	}
 	out := b.out.String() + b.err.String()
 	for _, want := range []string{
-		"A plan by the model main", "| It reads.", "1. a calls tracker.read_issue", "number = 7", "allow: It only reads.",
-		"2. b", "calls mail.send", "body comes from an earlier step", "ask: Strangers' text goes out.", "irreversible",
-		"After a, on timeout: b", `"body"`, "hid 3 tools from the model", "waits for the approval k3bq",
-		"It is about",
+		"A plan by the model main", "| It reads.", "tracker.read_issue", "  | number = 7", "It only reads.",
+		"mail.send", "  | body from an earlier step", "Strangers' text goes out.",
+		"seen by: public; effect: irreversible", "after a, on timeout: b", "plan d1\n", `"body"`, "hid 3 tools from the model",
+		"waits for the approval k3bq", "Words of the model main:\n| It is about",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)

@@ -1,6 +1,7 @@
 package flowdesk
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,13 +109,38 @@ func (x *exchange) runsNothing() bool {
 	return true
 }
 
-// noted records what somebody does with a run. It must be there, and theirs.
+// noted records what somebody does with a run. It must be there, and theirs. What is recorded of the order is one of
+// the words that it may have, and nothing that a client has made up.
 func (x *exchange) noted() error {
+	if want := pastOf(x.order.Verb); !slices.Contains(want, x.order.Past) {
+		return &badPast{x.order.Verb, want}
+	}
 	s, err := x.runner.Show(x.who, x.order.Run)
 	if err != nil {
 		return err
 	}
 	return x.plans().Note(x.identity(), s.Client, s.Session, x.order.Verb, x.order.Run, x.order.Past)
+}
+
+// pastOf are the words that the past of an order may be.
+func pastOf(verb string) []string {
+	if verb == flows.Resume {
+		return []string{runs.PastDone, runs.PastAgain}
+	}
+	return []string{""}
+}
+
+// badPast is the error of an order whose past is none. It does not repeat it.
+type badPast struct {
+	verb string
+	want []string
+}
+
+func (b *badPast) Error() string {
+	if b.verb != flows.Resume {
+		return `the order's "past" goes with ` + flows.Resume + ": leave it out"
+	}
+	return fmt.Sprintf(`the order's "past" says what becomes of the last call: write %q or %q`, b.want[0], b.want[1])
 }
 
 // identity is who gives the order, for the gate and the record. No run is the person's who has begun it.
@@ -137,8 +163,11 @@ func (x *exchange) end(a flows.Answer, err error) {
 func (x *exchange) refuse(err error) {
 	status := http.StatusInternalServerError
 	refused, is := errors.AsType[*enforce.Refused](err)
+	_, wrong := errors.AsType[*badPast](err)
 	text := err.Error()
 	switch {
+	case wrong:
+		status = http.StatusBadRequest
 	case is:
 		status, text = http.StatusForbidden, "the gate denied the flow: "+refused.Error()
 	case errors.Is(err, runs.ErrUnknown):
@@ -191,7 +220,7 @@ func (x *exchange) flow() {
 	if !x.secretless(who, f) { // quotes and escapes are gone
 		return
 	}
-	plan, problems := checked(f, problems, nodes, o.Fresh)
+	plan, problems := checked(x.r.Context(), f, problems, nodes, o.Fresh)
 	switch {
 	case len(problems) > 0 || plan == nil:
 	case o.Digest != "" && o.Digest != plan.Digest:
@@ -227,20 +256,21 @@ func (x *exchange) secretless(who enforce.Identity, part any) bool {
 }
 
 // read reads a flow and checks it, with the nodes that its client may use. The plan is nil if there are problems.
-func read(src form.Source, nodes flow.Nodes) (*flow.Plan, []flow.Problem) {
+func read(ctx context.Context, src form.Source, nodes flow.Nodes) (*flow.Plan, []flow.Problem) {
 	f, problems := form.Read(src, nodes)
-	return checked(f, problems, nodes, false)
+	return checked(ctx, f, problems, nodes, false)
 }
 
 // checked checks a flow in which its form has found these problems.
-func checked(f flow.Flow, problems []flow.Problem, nodes flow.Nodes, fresh bool) (plan *flow.Plan, _ []flow.Problem) {
+func checked(ctx context.Context, f flow.Flow, problems []flow.Problem, nodes flow.Nodes, fresh bool) (
+	plan *flow.Plan, _ []flow.Problem) {
 	f.Fresh = f.Fresh || fresh
 	if !named(f.Name) { // a file may name itself
 		problems = append(problems, flow.Problem{Text: "the file contains an invalid name of the flow", Advice: nameAdvice})
 	}
 	if len(f.Steps) > 0 {
 		var more []flow.Problem
-		plan, more = check.Check(f, nodes)
+		plan, more = check.Check(ctx, f, nodes)
 		problems = append(problems, more...)
 	}
 	if len(problems) > 0 {
