@@ -7,7 +7,6 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/gate"
-	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -30,9 +29,9 @@ func trial(of declaration.Server, h Host, d gate.Declared) *handover.Trial {
 	}
 	switch {
 	case value.Key != "":
-		t.Remedy = units.ToDo(units.StoreSecret, value.Key)
+		t.Remedy = handover.StoreSecret(value.Key)
 	case value.From != "":
-		t.Remedy = units.ToDo(units.SetVariable, value.From)
+		t.Remedy = handover.SetVariable(value.From)
 	}
 	t.Where = secret.Where
 	if secret.URL != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/gate"
-	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // TestTrial: only a server with secrets that certainly is of a service gets the call of its entry, and the words that
@@ -50,8 +50,8 @@ func TestTrial(t *testing.T) {
 			&own, "whoami",
 			"set the environment variable WIKI for pfar"},
 	} {
-		h := Host{SignIn: func(key string) units.Remedy {
-			return map[string]units.Remedy{"signed_token": units.ToDo(units.SignIn, "acme")}[key]
+		h := Host{SignIn: func(key string) handover.Remedy {
+			return map[string]handover.Remedy{"signed_token": handover.SignIn("acme")}[key]
 		}}
 		if c.services != nil {
 			h.Services = func() catalog.Set { return *c.services }
@@ -63,7 +63,7 @@ func TestTrial(t *testing.T) {
 		case got != nil && (got.Tool != c.tool || got.Remedy.Command != c.remedy || got.Arguments != nil &&
 			!json.Valid(got.Arguments)):
 			t.Errorf("%s: %+v, want %s and %q", c.name, got, c.tool, c.remedy)
-		case got != nil && got.Remedy.Act == units.SignIn && got.Where != "":
+		case got != nil && got.Remedy.Act == handover.SignIn("").Act && got.Where != "":
 			t.Errorf("%s: it says where to copy a value: %s", c.name, got.Where)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // one line of JSON.
 type Probe struct {
 	Took   time.Duration `json:"took"`             // from nothing until its program had ended; nanoseconds in JSON
-	Shared []string      `json:"shared,omitempty"` // the machine's directories that it shares as they are, and why, in words
+	Shared []string      `json:"shared,omitempty"` // directories that it shares as they are, and why, in words
 }
 
 // Line returns the probe as one line, without its end.

@@ -520,7 +520,8 @@ func TestRefusedToken(t *testing.T) {
 		refuse(r, scopes...)
 		eventually(t, r, func() bool { return strings.Contains(r.noted("STATUS"), "pfar login ") })
 		state, wait := r.noted(units.NotifyState), r.noted(units.NotifyWait)
-		if state != units.StateWaiting || wait != (units.Wait{For: units.WaitLogin, Remedy: remedy, Words: words}).Notification() ||
+		login := units.Wait{For: units.WaitLogin, Remedy: remedy, Words: words}
+		if state != units.StateWaiting || wait != login.Notification() ||
 			!strings.Contains(r.noted("STATUS"), words) {
 			t.Errorf("it is %s, %s: %s", state, wait, r.noted("STATUS"))
 		}

@@ -18,8 +18,8 @@ import (
 // probeArg has this binary make one empty sandbox, on the very path that servers take, for `pfar doctor`.
 const probeArg = "probe"
 
-// reportProbe probes and tells the result, a units.Probe, or the error. pfar-probe.service has it as its status text. It
-// returns the exit code.
+// reportProbe probes and tells the result, a units.Probe, or the error. pfar-probe.service has it as its status text.
+// It returns the exit code.
 func reportProbe(args []string) int {
 	o, err := parse(args)
 	var found units.Probe

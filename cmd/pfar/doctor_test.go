@@ -33,7 +33,8 @@ func soundHost() host {
 		program:  func(name string) (string, error) { return "/usr/lib/pfar/" + name, nil },
 		run: says(map[string]string{
 			"bwrap --version": "bubblewrap 0.11.0\n", "bwrap --help": "    --ro-bind-fd FD DEST  Bind\n    --disable-userns   Disable\n",
-			"pfar-sandbox probe": emptyProbe.Line() + "\n", "bwrap --unshare-all": "", "nft list": "", "node --version": "v22.1.0\n",
+			"pfar-sandbox probe":  emptyProbe.Line() + "\n",
+			"bwrap --unshare-all": "", "nft list": "", "node --version": "v22.1.0\n",
 		}),
 		fsType: func(path string) (int64, error) {
 			if path == "/sys/fs/cgroup" {

@@ -19,7 +19,7 @@ type Evidence struct {
 type Trial struct {
 	Tool         string          `json:"tool"`
 	Arguments    json.RawMessage `json:"arguments,omitempty"` // an object; nil: an empty one
-	Answer       string          `json:"answer,omitempty"`    // expression that a good answer fits; "": one that is no error
+	Answer       string          `json:"answer,omitempty"`    // expression that a good answer fits; "": any but an error
 	units.Remedy                 // what stores another value
 	Where        string          `json:"where,omitempty"` // how a person gets one, in words
 }
