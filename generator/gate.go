@@ -131,11 +131,11 @@ func (c facts) gateway(binds []bind, f *findings) handover.Server {
 
 // newToken is the command for a server that runs at a socket, which nobody can sign in to: it stores the one secret
 // that pfar's adapter sends, or opens the declaration, where a token is to stand in auth.
-func newToken(s declaration.Server) string {
+func newToken(s declaration.Server) handover.Remedy {
 	if len(s.Credentials) == 1 && s.Credentials[0].Key != "" {
-		return "pfar vault set " + s.Credentials[0].Key
+		return handover.StoreSecret(s.Credentials[0].Key)
 	}
-	return "pfar edit " + s.Name
+	return handover.EditFile(s.Name)
 }
 
 // program is the digest of what a declaration says is run: another program under the same name offers other tools.

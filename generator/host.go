@@ -5,23 +5,24 @@ import (
 	"path"
 
 	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/hostfs"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
 // Host is what the compiler may know of the machine. It only looks.
 type Host struct {
-	FS       fs.ReadLinkFS           // rooted at "/", as os.DirFS("/") is
-	Ours     fs.FS                   // likewise, but for what others may change (control.OurFiles); nil: nothing
-	Path     []string                // directories in which a bare command is looked up
-	Home     string                  // the operator's; "": none to protect
-	StateDir string                  // a server's private home is StateDir/NAME
-	Packages string                  // installed packages are Packages/REGISTRY/NAME/VERSION; "": there are none
-	Services func() catalog.Set      // what is known of services, read when it is needed; nil: nothing
-	SignIn   func(key string) string // the command that obtains a key's token, "" for none; nil: there is none
-	Adapter  string                  // the program pfar-adapter; "": there is none
-	UID      int                     // pfar's own user
-	Private  []string                // never shown to a server: pfar's run, state, vault and configuration
+	FS       fs.ReadLinkFS                    // rooted at "/", as os.DirFS("/") is
+	Ours     fs.FS                            // likewise, but for what others may change (control.OurFiles); nil: nothing
+	Path     []string                         // directories in which a bare command is looked up
+	Home     string                           // the operator's; "": none to protect
+	StateDir string                           // a server's private home is StateDir/NAME
+	Packages string                           // installed packages are Packages/REGISTRY/NAME/VERSION; "": there are none
+	Services func() catalog.Set               // what is known of services, read when it is needed; nil: nothing
+	SignIn   func(key string) handover.Remedy // what obtains a key's token, zero for none; nil: there is none
+	Adapter  string                           // the program pfar-adapter; "": there is none
+	UID      int                              // pfar's own user
+	Private  []string                         // never shown to a server: pfar's run, state, vault and configuration
 }
 
 // resolve follows an absolute path as the kernel does.

@@ -16,7 +16,7 @@ func TestNewToken(t *testing.T) {
 		{[]declaration.Credential{{Env: "TOKEN", From: "FS_TOKEN"}}, "pfar edit fs"},
 		{nil, "pfar edit fs"},
 	} {
-		if got := newToken(declaration.Server{Name: "fs", Credentials: c.credentials}); got != c.want {
+		if got := newToken(declaration.Server{Name: "fs", Credentials: c.credentials}).Command; got != c.want {
 			t.Errorf("%+v: %q, want %q", c.credentials, got, c.want)
 		}
 	}

@@ -23,15 +23,15 @@ func trial(of declaration.Server, h Host, d gate.Declared) *handover.Trial {
 	t := &handover.Trial{Tool: entry.Test.Tool, Arguments: entry.Test.Arguments, Answer: entry.Test.Answer}
 	value, secret := wrong(entry, of.Credentials)
 	if value.Key != "" && h.SignIn != nil {
-		if t.Remedy = h.SignIn(value.Key); t.Remedy != "" {
+		if t.Remedy = h.SignIn(value.Key); t.Remedy.Act != "" {
 			return t
 		}
 	}
 	switch {
 	case value.Key != "":
-		t.Remedy = "pfar vault set " + value.Key
+		t.Remedy = handover.StoreSecret(value.Key)
 	case value.From != "":
-		t.Remedy = "set the environment variable " + value.From + " for pfar"
+		t.Remedy = handover.SetVariable(value.From)
 	}
 	t.Where = secret.Where
 	if secret.URL != "" {

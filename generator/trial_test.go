@@ -2,7 +2,6 @@ package generator
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // TestTrial: only a server with secrets that certainly is of a service gets the call of its entry, and the words that
@@ -50,8 +50,8 @@ func TestTrial(t *testing.T) {
 			&own, "whoami",
 			"set the environment variable WIKI for pfar"},
 	} {
-		h := Host{SignIn: func(key string) string {
-			return map[string]string{"signed_token": "pfar login acme"}[key]
+		h := Host{SignIn: func(key string) handover.Remedy {
+			return map[string]handover.Remedy{"signed_token": handover.SignIn("acme")}[key]
 		}}
 		if c.services != nil {
 			h.Services = func() catalog.Set { return *c.services }
@@ -60,10 +60,10 @@ func TestTrial(t *testing.T) {
 		switch {
 		case got == nil && c.tool != "":
 			t.Errorf("%s: none, want %s", c.name, c.tool)
-		case got != nil && (got.Tool != c.tool || got.Remedy != c.remedy || got.Arguments != nil &&
+		case got != nil && (got.Tool != c.tool || got.Remedy.Command != c.remedy || got.Arguments != nil &&
 			!json.Valid(got.Arguments)):
 			t.Errorf("%s: %+v, want %s and %q", c.name, got, c.tool, c.remedy)
-		case got != nil && strings.HasPrefix(got.Remedy, "pfar login") && got.Where != "":
+		case got != nil && got.Remedy.Act == handover.SignIn("").Act && got.Where != "":
 			t.Errorf("%s: it says where to copy a value: %s", c.name, got.Where)
 		}
 	}

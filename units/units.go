@@ -209,7 +209,7 @@ const CredentialUser = "user"
 type Secrets struct {
 	Values    map[string][]byte `json:"values,omitempty"`
 	Missing   []string          `json:"missing,omitempty"`
-	Remedy    string            `json:"remedy,omitempty"`    // of Missing: see Wait
+	Remedy                      // of Missing: see Wait
 	Authority []byte            `json:"authority,omitempty"` // certificate of the bridge's authority, in PEM; none without brokered ones
 }
 

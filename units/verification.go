@@ -13,9 +13,9 @@ type Verification struct {
 	Words  string    `json:"words,omitempty"`  // of the tool on a value that is Invalid; else why nothing is known
 	At     time.Time `json:"at,omitzero"`      // of the answer
 
-	// Of what is Invalid, and of a report alone: the command that stores another value, and how a person gets one.
-	Remedy string `json:"remedy,omitempty"`
-	Where  string `json:"where,omitempty"`
+	// Of what is Invalid, and of a report alone: what stores another value, and how a person gets one.
+	Remedy
+	Where string `json:"where,omitempty"`
 
 	For string `json:"for,omitempty"` // which secrets it is about (handover.Message.Proof); not in a report
 }

@@ -9,7 +9,10 @@ import (
 // Wait is what a server waits for in StateWaiting, and until when in StateOffline.
 type Wait struct {
 	For    string `json:"waits_for,omitempty"` // Wait...; "": it does not wait
-	Remedy string `json:"remedy,omitempty"`    // command of the owner's that ends it; "": no command alone does
+	Remedy        // what its owner does to end it; zero: nothing alone ends it
+
+	// Words say for what it waits or, with Until, why the last try failed. They are for people.
+	Words string `json:"words,omitempty"`
 
 	Until  time.Time `json:"next_try,omitzero"` // when pfar tries again to reach it; zero: it is not offline
 	NotMCP bool      `json:"not_mcp,omitempty"` // a web server is at its address that does not speak MCP
@@ -27,16 +30,13 @@ const (
 	WaitLogin       = "login"   // a remote server wants a token, another one, or one with more scopes
 )
 
-// LoginCommand begins the command that obtains an OAuth token.
-const LoginCommand = "pfar login "
-
 // Bounds of what ScopeOptions returns, in bytes.
 const (
 	maxScope   = 128
 	maxOptions = 400
 )
 
-// ScopeOptions returns options of LoginCommand that ask for scopes which a server names. It returns "" if there are
+// ScopeOptions returns options of pfar login that ask for scopes which a server names. It returns "" if there are
 // none, if one may be more than one word to a shell, and if they are too long for a person to type.
 func ScopeOptions(scopes []string) string {
 	var options strings.Builder
@@ -60,9 +60,22 @@ func isWord(s string) bool {
 	})
 }
 
+// WaitForSecrets is the wait of a server for what it lacks.
+func WaitForSecrets(s Secrets) Wait {
+	return Wait{For: WaitCredentials, Remedy: s.Remedy, Words: "credentials: " + strings.Join(s.Missing, "; ")}
+}
+
+// Status is the status line of a server that waits.
+func (w Wait) Status() string {
+	if w.For == WaitCredentials {
+		return "for " + w.Words
+	}
+	return w.Words
+}
+
 // NeedsLogin reports whether a person is to sign in.
 func (w Wait) NeedsLogin() bool {
-	return w.For == WaitLogin || w.For == WaitCredentials && strings.HasPrefix(w.Remedy, LoginCommand)
+	return w.For == WaitLogin || w.For == WaitCredentials && w.Remedy.Act == SignIn
 }
 
 // Notification returns the value of NotifyWait.

@@ -8,7 +8,7 @@ import (
 
 // A server waits for what its launcher says last, and only in that state.
 func TestWait(t *testing.T) {
-	wait := Wait{For: WaitProgram, Remedy: "pfar pins accept x"}
+	wait := Wait{For: WaitProgram, Remedy: ToDo(AcceptPins, "x")}
 	for name, c := range map[string]struct {
 		vars map[string]string
 		want Wait

@@ -27,7 +27,9 @@ func reported() *control.Report {
 	refused := egress.Refusal{Host: "cdn.example.com:443", Reason: egress.NameNotDeclared}
 	notes.LastRefusal, notes.Refused, notes.Refusals = refused.String(), refused, []egress.Refusal{refused}
 	mail := control.Server{Name: "mail", State: control.Waiting, Detail: "for credentials: mail_token"}
-	mail.Wait = units.Wait{For: units.WaitCredentials, Remedy: "pfar vault set mail_token"}
+	mail.Wait = units.Wait{
+		For: units.WaitCredentials, Remedy: units.ToDo(units.StoreSecret, "mail_token"), Words: "credentials: mail_token",
+	}
 	return &control.Report{Servers: []control.Server{mail, notes}}
 }
 
@@ -223,14 +225,16 @@ func TestNoticeStays(t *testing.T) {
 
 // serverFills are the texts of servers that others can set. A name that pfard takes has letters, digits and dashes.
 var serverFills = map[string]func(o *opened, s *control.Server, text string){
-	"state":       func(_ *opened, s *control.Server, text string) { s.State = control.State(text) },
-	"detail":      func(_ *opened, s *control.Server, text string) { s.Detail = text },
-	"about":       func(_ *opened, s *control.Server, text string) { s.Description = text },
-	"label":       func(_ *opened, s *control.Server, text string) { s.Label = text },
-	"refusal":     func(_ *opened, s *control.Server, text string) { s.LastRefusal = text },
-	"file":        func(_ *opened, s *control.Server, text string) { s.File = text },
-	"url":         func(_ *opened, s *control.Server, text string) { s.URL = text },
-	"remedy":      func(_ *opened, s *control.Server, text string) { s.Verification.Remedy = text },
+	"state":   func(_ *opened, s *control.Server, text string) { s.State = control.State(text) },
+	"detail":  func(_ *opened, s *control.Server, text string) { s.Detail = text },
+	"about":   func(_ *opened, s *control.Server, text string) { s.Description = text },
+	"label":   func(_ *opened, s *control.Server, text string) { s.Label = text },
+	"refusal": func(_ *opened, s *control.Server, text string) { s.LastRefusal = text },
+	"file":    func(_ *opened, s *control.Server, text string) { s.File = text },
+	"url":     func(_ *opened, s *control.Server, text string) { s.URL = text },
+	"remedy": func(_ *opened, s *control.Server, text string) {
+		s.Verification.Remedy = units.ToDo(units.StoreSecret, text)
+	},
 	"tool":        func(o *opened, _ *control.Server, text string) { o.gate.facts[0].Tool = text },
 	"pin":         func(o *opened, _ *control.Server, text string) { o.gate.facts[0].Pin = text },
 	"output":      func(o *opened, _ *control.Server, text string) { o.gate.facts[0].Facts.From.Confidentiality = text },
@@ -246,7 +250,7 @@ func TestHostileServers(t *testing.T) {
 		o := openServers(t)
 		set := func(text string) {
 			now := reported()
-			now.Servers[1].Verification = control.Verification{Result: units.Invalid, Remedy: "pfar vault set x"}
+			now.Servers[1].Verification = control.Verification{Result: units.Invalid, Remedy: units.ToDo(units.StoreSecret, "x")}
 			o.gate.mu.Lock()
 			fill(o, &now.Servers[1], text)
 			o.gate.mu.Unlock()

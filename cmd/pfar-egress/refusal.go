@@ -41,7 +41,7 @@ func isRefusal(err error) bool {
 // Refusals after the policy allowed. The texts name no address: what a name leads to inside the operator's network is
 // not the server's to learn.
 var (
-	errAddressRefused = &refusal{403, "address-refused", "The name leads to no address on the public internet. A " +
+	errAddressRefused = &refusal{403, egress.AddressRefused, "The name leads to no address on the public internet. A " +
 		"private or special address is reached under a name only if allow_private has it for that name; or as an " +
 		"address, if allowed_domains has that and the program asks for it so."}
 	errNotResolved   = &refusal{502, "not-resolved", "The name could not be resolved."}

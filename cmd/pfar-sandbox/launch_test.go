@@ -513,13 +513,16 @@ func TestRefusedToken(t *testing.T) {
 	for want, scopes := range map[string][]string{
 		"pfar login x": nil, "pfar login x --scope a:b --scope c": {"a:b", "c"},
 	} {
+		remedy := units.ToDo(units.SignIn, "x", scopes...)
+		words := want + ": remote server: 401"
 		r := begin(t, remote, nil)
 		r.hello()
 		refuse(r, scopes...)
 		eventually(t, r, func() bool { return strings.Contains(r.noted("STATUS"), "pfar login ") })
 		state, wait := r.noted(units.NotifyState), r.noted(units.NotifyWait)
-		if state != units.StateWaiting || wait != (units.Wait{For: units.WaitLogin, Remedy: want}).Notification() ||
-			!strings.Contains(r.noted("STATUS"), want+": remote server: 401") {
+		login := units.Wait{For: units.WaitLogin, Remedy: remedy, Words: words}
+		if state != units.StateWaiting || wait != login.Notification() ||
+			!strings.Contains(r.noted("STATUS"), words) {
 			t.Errorf("it is %s, %s: %s", state, wait, r.noted("STATUS"))
 		}
 		r.cmd.Process.Signal(syscall.SIGTERM)
@@ -530,16 +533,18 @@ func TestRefusedToken(t *testing.T) {
 	one := begin(t, remote, session(t))
 	one.hello()
 	refuse(one)
+	login := units.Wait{
+		For: units.WaitLogin, Remedy: units.ToDo(units.SignIn, "x"), Words: "pfar login x: remote server: 401",
+	}
 	if code := one.exit(2 * time.Minute); code != units.ExitCrashed ||
-		one.noted(units.NotifyState) != units.StateWaiting ||
-		one.noted(units.NotifyWait) != (units.Wait{For: units.WaitLogin, Remedy: "pfar login x"}).Notification() ||
+		one.noted(units.NotifyState) != units.StateWaiting || one.noted(units.NotifyWait) != login.Notification() ||
 		!strings.Contains(one.logged(), "the session is over: pfar login x: remote server: 401") {
 		t.Errorf("of one session: exit code %d, %s\n%s", code, one.noted(units.NotifyState), one.logged())
 	}
 	socket := script("cat")
 	socket.Attached = "/run/fs/mcp.sock"
 	attached := beginPlan(t, socket, map[string]any{
-		"gateway": map[string]any{"name": "x", "new_token": "pfar edit x"},
+		"gateway": map[string]any{"name": "x", "token_by": units.ToDo(units.EditFile, "x")},
 	})
 	attached.hello()
 	refuse(attached, "a:b")
@@ -754,9 +759,8 @@ func TestProbe(t *testing.T) {
 		t.Errorf("without bwrap: %q, %v", out, err)
 	}
 	out, err := probe("PATH=" + os.Getenv("PATH"))
-	first, _, _ := strings.Cut(out, "; ") // what is shared with the host follows
-	if ms, perr := strconv.ParseFloat(first, 64); err != nil || perr != nil || ms <= 0 {
-		t.Errorf("got %q, %v; want milliseconds", out, err)
+	if found, ok := units.ParseProbe(out); err != nil || !ok {
+		t.Errorf("got %q, %v, read as %+v; want a probe", out, err, found)
 	}
 }
 

@@ -18,23 +18,21 @@ import (
 // probeArg has this binary make one empty sandbox, on the very path that servers take, for `pfar doctor`.
 const probeArg = "probe"
 
-// reportProbe probes and tells the result: the milliseconds, then what is shared, or the error. pfar-probe.service has
-// it as its status text. It returns the exit code.
+// reportProbe probes and tells the result, a units.Probe, or the error. pfar-probe.service has it as its status text.
+// It returns the exit code.
 func reportProbe(args []string) int {
 	o, err := parse(args)
-	var took time.Duration
-	var shared []string
+	var found units.Probe
 	if err == nil {
-		took, shared, err = probe(o.network(egress.Policy{}))
+		found, err = probe(o.network(egress.Policy{}))
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
 		_ = notify([]string{set("STATUS", err.Error())})
 		return 1
 	}
-	text := strings.Join(append([]string{fmt.Sprintf("%.1f", float64(took.Microseconds())/1000)}, shared...), "; ")
-	fmt.Println(text)
-	if err := notify([]string{set("STATUS", text)}); err != nil {
+	fmt.Println(found.Line())
+	if err := notify([]string{set("STATUS", found.Line())}); err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
 		return 1
 	}
@@ -43,15 +41,15 @@ func reportProbe(args []string) int {
 
 // probe returns how long a sandbox takes from nothing until the program in it has ended, and what it shares with the
 // host for want of an overlayfs.
-func probe(n bubblewrap.Network) (took time.Duration, shared []string, err error) {
+func probe(n bubblewrap.Network) (units.Probe, error) {
 	bwrap, err := bubblewrap.Find()
 	if err != nil {
-		return 0, nil, err
+		return units.Probe{}, err
 	}
 	began := time.Now()
 	s, err := bubblewrap.Start(bwrap, emptySandbox(), n, bubblewrap.IDs{}, units.Secrets{})
 	if err != nil {
-		return 0, nil, err
+		return units.Probe{}, err
 	}
 	said := make(chan string, 1)
 	go func() {
@@ -65,12 +63,12 @@ func probe(n bubblewrap.Network) (took time.Duration, shared []string, err error
 	}
 	if err != nil {
 		s.Kill()
-		return 0, nil, err
+		return units.Probe{}, err
 	}
 	if err := <-s.Exited(); err != nil {
-		return 0, nil, errors.New("starting an empty sandbox: " + bubblewrap.ExitWords(err) + ": " + <-said)
+		return units.Probe{}, errors.New("starting an empty sandbox: " + bubblewrap.ExitWords(err) + ": " + <-said)
 	}
-	return time.Since(began), s.Shared, nil
+	return units.Probe{Took: time.Since(began), Shared: s.Shared}, nil
 }
 
 // emptySandbox runs true(1).

@@ -94,15 +94,15 @@ func (s *status) state(state, words string) {
 	if state == units.StateOffline {
 		vars[units.NotifyWait] = units.Wait{
 			Until: s.history.Last.Add(s.history.delay()), NotMCP: s.history.NotMCP, Failed: s.history.Failed,
-			AsksLater: s.history.After > 0,
+			AsksLater: s.history.After > 0, Words: s.history.Why,
 		}.Notification()
 	}
 	s.notify(vars)
 }
 
 // waits tells for what the server waits.
-func (s *status) waits(w units.Wait, words string) {
+func (s *status) waits(w units.Wait) {
 	s.notify(map[string]string{
-		units.NotifyState: units.StateWaiting, units.NotifyWait: w.Notification(), "STATUS": words, "READY": "1",
+		units.NotifyState: units.StateWaiting, units.NotifyWait: w.Notification(), "STATUS": w.Status(), "READY": "1",
 	})
 }

@@ -12,7 +12,7 @@ import (
 // passed on to pfard; what it no longer says does not stand.
 func TestVerified(t *testing.T) {
 	var l status
-	trial := &handover.Trial{Remedy: "pfar vault set a", Where: "Ask."}
+	trial := &handover.Trial{Remedy: units.ToDo(units.StoreSecret, "a"), Where: "Ask."}
 	for _, c := range []struct {
 		v           *units.Verification
 		line, state string

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-sandbox/bubblewrap"
@@ -17,8 +16,7 @@ import (
 // wait keeps the unit up, as waiting, until it is stopped: pfard starts it again when the credential is there. It is no
 // error, and must not be a crash loop.
 func (l *launcher) wait(ctx context.Context, s units.Secrets) int {
-	return l.waitFor(ctx, units.Wait{For: units.WaitCredentials, Remedy: s.Remedy},
-		"for credentials: "+strings.Join(s.Missing, "; "))
+	return l.waitFor(ctx, units.WaitForSecrets(s))
 }
 
 // waitForLogin does the same for a remote server that has refused the token which it was given, or wants one: to ask
@@ -26,16 +24,16 @@ func (l *launcher) wait(ctx context.Context, s units.Secrets) int {
 func (l *launcher) waitForLogin(ctx context.Context, m handover.Message) int {
 	l.gateway.Close()
 	remedy := l.plan.Gateway.SignIn(m.Scopes)
-	w, words := units.Wait{For: units.WaitLogin, Remedy: remedy}, remedy+": "+m.Failed
+	w := units.Wait{For: units.WaitLogin, Remedy: remedy, Words: remedy.Command + ": " + m.Failed}
 	if l.plan.Gateway.Session != "" {
-		l.waits(w, words)
-		return l.sessionOver(words)
+		l.waits(w)
+		return l.sessionOver(w.Words)
 	}
-	return l.waitFor(ctx, w, words)
+	return l.waitFor(ctx, w)
 }
 
-func (l *launcher) waitFor(ctx context.Context, w units.Wait, words string) int {
-	l.waits(w, words)
+func (l *launcher) waitFor(ctx context.Context, w units.Wait) int {
+	l.waits(w)
 	select {
 	case <-ctx.Done():
 	case <-l.pfard.ended():
@@ -82,7 +80,7 @@ func (l *launcher) admitted(ctx context.Context, secrets units.Secrets) (code in
 			return 0, true
 		default:
 			bubblewrap.Wipe(secrets.Values)
-			l.waits(units.Wait{For: units.WaitProgram, Remedy: m.Begin.Remedy}, units.ForProgram+m.Begin.Wait)
+			l.waits(units.Wait{For: units.WaitProgram, Remedy: m.Begin.Remedy, Words: units.ForProgram + m.Begin.Wait})
 		}
 	}
 }
@@ -136,7 +134,7 @@ func (l *launcher) reached(ctx context.Context) (code int, ok bool) {
 		}
 		l.notify(map[string]string{
 			units.NotifyState: units.StateOffline, "STATUS": err.Error(), "READY": "1",
-			units.NotifyWait: units.Wait{Until: time.Now().Add(wait)}.Notification(),
+			units.NotifyWait: units.Wait{Until: time.Now().Add(wait), Words: err.Error()}.Notification(),
 		})
 		if l.looksAgain(ctx, wait) {
 			if l.staged {

@@ -37,12 +37,13 @@ func beginPinned(t *testing.T) (r *run, made func() bool) {
 // A program that was changed in its place is not started before the gateway says so, and then by another launcher.
 func TestWaitsForItsProgram(t *testing.T) {
 	r, made := beginPinned(t)
-	r.say(handover.Message{Begin: &handover.Begin{Wait: " to be good", Remedy: "pfar pins accept x"}})
+	r.say(handover.Message{Begin: &handover.Begin{Wait: " to be good", Remedy: units.ToDo(units.AcceptPins, "x")}})
 	eventually(t, r, func() bool { return r.noted("READY") == "1" })
 	if state, status := r.noted(units.NotifyState), r.noted("STATUS"); state != units.StateWaiting || status != "for its program to be good" {
 		t.Errorf("state %q, status %q", state, status)
 	}
-	want := units.Wait{For: units.WaitProgram, Remedy: "pfar pins accept x"}
+	accept := units.ToDo(units.AcceptPins, "x")
+	want := units.Wait{For: units.WaitProgram, Remedy: accept, Words: "for its program to be good"}
 	if got := r.noted(units.NotifyWait); got != want.Notification() {
 		t.Errorf("it waits for %s, want %+v", got, want)
 	}

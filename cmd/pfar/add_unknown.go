@@ -249,8 +249,7 @@ func (a meeting) notMCP(ctx context.Context, s control.Server) error {
 	if err == nil {
 		err = removeVerb{a.pfar}.awaitGone(ctx, s.Name)
 	}
-	_, why, _ := strings.Cut(s.Detail, ": ") // behind the time of the next try
-	none := fmt.Errorf("no MCP server is at %s: %s", a.service.Program.URL, why)
+	none := fmt.Errorf("no MCP server is at %s: %s", a.service.Program.URL, s.Words)
 	if err != nil {
 		return fail(exitFailed, "%w; removing its declaration: %w", none, err).withHint("pfar remove %s", s.Name)
 	}
@@ -308,7 +307,7 @@ func (a meeting) connect(ctx context.Context, old, left string) (now control.Ser
 
 // mustLogin reports whether a server waits for its owner to sign in, and its declaration has a place for the token.
 func mustLogin(s control.Server) bool {
-	return s.State == control.NeedsLogin && strings.HasPrefix(s.Remedy, units.LoginCommand)
+	return s.State == control.NeedsLogin && s.Remedy.Act == units.SignIn
 }
 
 // awaitLogin ends a set-up that only a sign-in completes.
@@ -316,12 +315,12 @@ func (a meeting) awaitLogin(s control.Server) error {
 	if a.json() {
 		return a.printJSON(added{
 			Server: s.Name, Service: a.serviceName(), File: s.File, State: control.AwaitingCredential,
-			Detail: "it wants you to sign in: " + s.Remedy,
+			Detail: "it wants you to sign in: " + s.Remedy.Command,
 		})
 	}
 	fmt.Fprintf(a.stdout, "\n%s: it wants you to sign in\nIt is declared in %s\n\n%s\n",
 		a.paint(a.stdout, bold, escape(s.Name, oneLine)), escape(s.File, oneLine), a.paint(a.stdout, bold, "Next"))
-	rows := [][]cell{{{"  " + s.Remedy, ""}, {"sign in", ""}}}
+	rows := [][]cell{{{"  " + s.Remedy.Command, ""}, {"sign in", ""}}}
 	for _, k := range a.service.Secrets {
 		if k.Login {
 			rows = append(rows, []cell{{"  pfar vault set " + k.Key, ""}, {"store a token that you have", ""}})

@@ -147,7 +147,7 @@ func TestWants(t *testing.T) {
 		refusal("bad.example.com:443", "name-blocked"),
 		refusal("-rf.example:443", egress.NameNotDeclared),
 	}
-	waits := units.Wait{For: units.WaitCredentials, Remedy: "pfar vault set crm_token"}
+	waits := units.Wait{For: units.WaitCredentials, Remedy: units.ToDo(units.StoreSecret, "crm_token")}
 	report := control.Report{Servers: []control.Server{
 		{
 			Name: "notion", State: control.Running, Reach: control.Reach{Domains: []string{"now.example.com"}},

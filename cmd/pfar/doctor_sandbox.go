@@ -8,12 +8,13 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units"
 )
 
 // apparmorKey is 1 on Ubuntu 23.10 and later.
@@ -107,13 +108,13 @@ func (h host) emptySandbox(ctx context.Context) finding {
 		return f
 	}
 	if h.hasUnits() {
-		took, _, err := h.probeInUnit(ctx)
+		found, err := h.probeInUnit(ctx)
 		if err != nil {
 			f.Detail = "as a unit (" + probeUnit + "): " + err.Error()
 			f.Remedy += "\nServers are units here, and what one may do depends on systemd too. journalctl -u " + probeUnit + " says more."
 			return f
 		}
-		return finding{f.Check, pass, fmt.Sprintf("starts and ends in %.1f ms with the settings of servers' units (%s)", ms(took), probeUnit), ""}
+		return finding{f.Check, pass, fmt.Sprintf("starts and ends in %.1f ms with the settings of servers' units (%s)", ms(found.Took), probeUnit), ""}
 	}
 	var best time.Duration
 	by := "by pfar-sandbox"
@@ -160,17 +161,17 @@ func (h host) userUnitSandbox(ctx context.Context) finding {
 	case !h.exists(fmt.Sprintf("/run/user/%d/systemd/private", h.uid)):
 		return finding{name, none, "no systemd runs for this user", ""}
 	}
-	took, _, err := h.probeInUnit(ctx, "--user")
+	found, err := h.probeInUnit(ctx, "--user")
 	if err != nil {
 		return finding{name, warn, "in a unit of yours (" + probeUnit + ") no sandbox starts: " + err.Error(),
 			"Servers start by pfar up, but not as units of yours. journalctl --user -u " + probeUnit + " says more."}
 	}
 	return finding{name, pass, fmt.Sprintf("starts and ends in %.1f ms with the settings of your servers' units (%s)",
-		ms(took), probeUnit), ""}
+		ms(found.Took), probeUnit), ""}
 }
 
 // probeInUnit has systemd start the empty sandbox, the user's with --user. The unit's status text is the result.
-func (h host) probeInUnit(ctx context.Context, whose ...string) (took time.Duration, shared string, err error) {
+func (h host) probeInUnit(ctx context.Context, whose ...string) (units.Probe, error) {
 	dir := "/run/pfar"
 	if h.uid != 0 {
 		dir = fmt.Sprintf("/run/user/%d", h.uid)
@@ -187,11 +188,11 @@ func (h host) probeInUnit(ctx context.Context, whose ...string) (took time.Durat
 	}
 	switch {
 	case failed != nil && err == nil && text != "":
-		return 0, "", sandboxFailure(text)
+		return units.Probe{}, sandboxFailure(text)
 	case failed != nil:
-		return 0, "", sandboxFailure(outputOr(out, failed))
+		return units.Probe{}, sandboxFailure(outputOr(out, failed))
 	case err != nil:
-		return 0, "", sandboxFailure(outputOr(text, err))
+		return units.Probe{}, sandboxFailure(outputOr(text, err))
 	}
 	return probed(probeUnit, text)
 }
@@ -249,20 +250,19 @@ func (h host) probe(ctx context.Context, program string) (time.Duration, error) 
 	case err != nil:
 		return 0, sandboxFailure(outputOr(out, err))
 	}
-	took, _, err := probed(program, out)
-	return took, err
+	found, err := probed(program, out)
+	return found.Took, err
 }
 
-// probed reads the words of a probe: how long it took in milliseconds, then what the sandbox shares with the host.
-func probed(by, words string) (took time.Duration, shared string, err error) {
-	words = strings.TrimSpace(words)
-	first, shared, _ := strings.Cut(words, "; ")
-	ms, err := strconv.ParseFloat(first, 64)
-	if err != nil || !(ms >= 0 && ms < float64(unitTimeout.Milliseconds())) {
-		return 0, "", sandboxFailure(fmt.Sprintf("%s says %q, not how long it took: pfar and pfar-sandbox may be of "+
-			"different versions", by, words))
+// probed reads what a probe has printed.
+func probed(by, text string) (units.Probe, error) {
+	text = strings.TrimSpace(text)
+	found, ok := units.ParseProbe(text)
+	if !ok {
+		return units.Probe{}, sandboxFailure(fmt.Sprintf("%s says %q, not how long it took: pfar and pfar-sandbox may be of "+
+			"different versions", by, text))
 	}
-	return time.Duration(ms * float64(time.Millisecond)), shared, nil
+	return found, nil
 }
 
 // bareSandbox shows with bwrap alone whether namespaces can be made.
@@ -291,19 +291,20 @@ func (h host) ownViews(ctx context.Context) finding {
 	if err != nil {
 		return finding{name, none, err.Error(), ""}
 	}
-	var shared string
+	var found units.Probe
+	var text string
 	if h.hasUnits() {
-		_, shared, err = h.probeInUnit(ctx)
-	} else if shared, err = h.run(ctx, false, program, "probe"); err == nil {
-		_, shared, err = probed(program, shared)
+		found, err = h.probeInUnit(ctx)
+	} else if text, err = h.run(ctx, false, program, "probe"); err == nil {
+		found, err = probed(program, text)
 	}
 	if err != nil {
 		return finding{name, none, "no sandbox starts, see above", ""}
 	}
-	if shared == "" {
+	if len(found.Shared) == 0 {
 		return finding{name, pass, "each sandbox sees them over an overlayfs of its own", ""}
 	}
-	return finding{name, warn, "shared as they are: " + shared,
+	return finding{name, warn, "shared as they are: " + strings.Join(found.Shared, "; "),
 		"Servers can signal to each other by locks and watches on these files, and see which the machine uses. Use " +
 			"Linux 5.11\n" +
 			"or later with overlayfs, and mount nothing below these directories."}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -32,7 +33,8 @@ func soundHost() host {
 		program:  func(name string) (string, error) { return "/usr/lib/pfar/" + name, nil },
 		run: says(map[string]string{
 			"bwrap --version": "bubblewrap 0.11.0\n", "bwrap --help": "    --ro-bind-fd FD DEST  Bind\n    --disable-userns   Disable\n",
-			"pfar-sandbox probe": "12.3\n", "bwrap --unshare-all": "", "nft list": "", "node --version": "v22.1.0\n",
+			"pfar-sandbox probe":  emptyProbe.Line() + "\n",
+			"bwrap --unshare-all": "", "nft list": "", "node --version": "v22.1.0\n",
 		}),
 		fsType: func(path string) (int64, error) {
 			if path == "/sys/fs/cgroup" {
@@ -92,6 +94,12 @@ func saying(h *host, key, output string) {
 		return before(ctx, ns, program, args...)
 	}
 }
+
+// What a probe finds: a sandbox with views of its own, and one that shares a directory.
+var (
+	emptyProbe   = units.Probe{Took: 12300 * time.Microsecond}
+	sharingProbe = units.Probe{Took: emptyProbe.Took, Shared: []string{`"/usr": something is mounted below it`}}
+)
 
 // asUnits has servers be units of systemd, whose probe has this status text. With "!" before it, it fails.
 func asUnits(h *host, status string) {
@@ -185,7 +193,7 @@ func TestDoctor(t *testing.T) {
 			saying(h, "pfar-sandbox probe", "!bwrap: No permissions to create new namespace\n\nmore")
 		}, []string{"empty sandbox fail: No permissions to create new namespace more|docker run --security-opt"}},
 		{"something mounted below /usr", func(h *host) {
-			saying(h, "pfar-sandbox probe", "12.3; \"/usr\": something is mounted below it\n")
+			saying(h, "pfar-sandbox probe", sharingProbe.Line()+"\n")
 		}, []string{"files of the machine warn: shared as they are: \"/usr\": something is mounted below it|Linux 5.11"}},
 		{"pfar-sandbox of another version", func(h *host) { saying(h, "pfar-sandbox probe", "usage") }, []string{"empty sandbox fail: says \"usage\"|"}},
 		{"bwrap alone fails", func(h *host) {
@@ -202,10 +210,10 @@ func TestDoctor(t *testing.T) {
 		}, []string{"empty sandbox fail: as a unit (pfar-probe.service): starting an empty sandbox: exit status 1: bwrap: Can't mkdir parents|journalctl -u pfar-probe.service"}},
 		{"a unit that systemd does not start", func(h *host) { asUnits(h, "!") }, []string{"empty sandbox fail: as a unit (pfar-probe.service): Job for pfar-probe.service failed|"}},
 		{"units that can, where nothing else can", func(h *host) {
-			asUnits(h, "12.3")
+			asUnits(h, emptyProbe.Line())
 			saying(h, "pfar-sandbox probe", "!Read-only file system")
 		}, nil},
-		{"units that share files", func(h *host) { asUnits(h, "12.3; \"/usr\": something is mounted below it") }, []string{
+		{"units that share files", func(h *host) { asUnits(h, sharingProbe.Line()) }, []string{
 			"files of the machine warn: shared as they are: \"/usr\": something is mounted below it|Linux 5.11"}},
 		{"units of another version", func(h *host) { asUnits(h, "") }, []string{"empty sandbox fail: says \"\", not how long|"}},
 		{"no nft", func(h *host) { without(h, "nft") }, []string{"nftables warn: nft is not installed|apt install nftables"}},
@@ -349,7 +357,7 @@ func TestUserUnitSandbox(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := soundHost()
 			ordinary(&h)
-			asUnits(&h, "12.3")
+			asUnits(&h, emptyProbe.Line())
 			file(&h, "usr/lib/systemd/user/pfar-probe.service", "")
 			file(&h, "run/user/1000/systemd/private", "")
 			c.change(&h)

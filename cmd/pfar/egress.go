@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
@@ -155,7 +156,8 @@ func up(s control.State) bool {
 
 // connections asks a bridge for all that it holds.
 func (c egressVerb) connections(ctx context.Context, name string) ([]monitor.Connection, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, egressTimeout, fmt.Errorf("it did not answer within %s", egressTimeout))
+	late := fmt.Errorf("the bridge did not answer within %s", egressTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, egressTimeout, late)
 	defer cancel()
 	var list []monitor.Connection
 	synced := errors.New("synced")
@@ -164,7 +166,7 @@ func (c egressVerb) connections(ctx context.Context, name string) ([]monitor.Con
 		case m.Synced:
 			return synced
 		case len(list) == maxConnections:
-			return fmt.Errorf("it shows more than %d connections", maxConnections)
+			return fmt.Errorf("the bridge shows more than %d connections", maxConnections)
 		case m.Connection != nil:
 			list = append(list, *m.Connection)
 		}
@@ -267,7 +269,7 @@ func reasonOf(m monitor.Connection) string {
 	switch {
 	case m.Detail != "":
 		return m.Reason + ": " + m.Detail
-	case m.Verdict == "allow" && m.Rule != "" && m.Reason == "declared":
+	case m.Verdict == "allow" && m.Rule != "" && m.Reason == egress.Declared:
 		return m.Rule
 	case m.Rule != "":
 		return m.Reason + " (" + m.Rule + ")"
@@ -390,7 +392,7 @@ func (v *egressView) line(server string, m monitor.Connection) string {
 		add("to %s after %s", m.Address, duration(m.Seconds))
 		add("sent %s", visible.Size(m.Sent))
 		add("received %s", visible.Size(m.Received))
-		if m.Reason != "declared" {
+		if m.Reason != egress.Declared {
 			add("%s", m.Reason)
 		}
 	default:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/monitor"
 	"github.com/pfar/pfar/units/wants"
@@ -378,7 +379,7 @@ func TestLearnDoesNotBegin(t *testing.T) {
 		p := first.teacher(t, tt.state, tt.refuse)
 		p.report.Servers[0].Detail = tt.detail
 		if tt.state == control.Waiting {
-			p.report.Servers[0].Remedy = "pfar vault set a_token"
+			p.report.Servers[0].Remedy = units.ToDo(units.StoreSecret, "a_token")
 		}
 		b := first.again("")
 		if tt.args == nil {

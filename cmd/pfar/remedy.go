@@ -25,13 +25,13 @@ func remedy(s control.Server) string {
 	case control.Sleeping:
 		return "pfar start " + s.Name
 	case control.Waiting, control.NeedsLogin:
-		if s.Remedy != "" {
-			return s.Remedy
+		if s.Remedy.Act != "" {
+			return s.Remedy.Command
 		}
 		return fmt.Sprintf("pfar status %s says what it waits for; give it to pfar up", s.Name)
 	case control.CredentialInvalid:
-		if s.Verification.Remedy != "" {
-			return s.Verification.Remedy
+		if s.Verification.Remedy.Act != "" {
+			return s.Verification.Remedy.Command
 		}
 		return "pfar status " + s.Name
 	case control.Offline:

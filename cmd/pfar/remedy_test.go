@@ -27,17 +27,17 @@ func TestRemedies(t *testing.T) {
 			State: control.Stopped, Detail: "disabled by you; pfar enable x", Owed: control.Owed{Off: control.OffByOperator},
 		}, "stopped: disabled by you", "pfar enable x"},
 		{"no secret", control.Server{State: control.Waiting,
-			Detail: "for credentials: A: pfar vault set a_token; B: pfar vault set b", Owed: owed("pfar vault set a_token")},
+			Detail: "for credentials: A: pfar vault set a_token; B: pfar vault set b", Owed: owed(units.StoreSecret, "a_token")},
 			"waiting: for credentials", "pfar vault set a_token"},
 		{"not given", control.Server{State: control.Waiting,
 			Detail: `for credentials: "a" is given to "b", not to this server, which runs echo "pfar vault set c"; ` +
 				"to give it: pfar vault give x",
-			Owed: owed("pfar vault give x")}, "waiting: for credentials", "pfar vault give x"},
-		{"a login", control.Server{State: control.NeedsLogin, Detail: "pfar login x: 401", Owed: owed("pfar login x")},
+			Owed: owed(units.GiveSecrets, "x")}, "waiting: for credentials", "pfar vault give x"},
+		{"a login", control.Server{State: control.NeedsLogin, Detail: "pfar login x: 401", Owed: owed(units.SignIn, "x")},
 			"needs-login: pfar login x", "pfar login x"},
 		{"another program", control.Server{State: control.Waiting,
 			Detail: "for its program, which has changed, to be accepted: pfar pins accept x",
-			Owed:   owed("pfar pins accept x")}, "waiting: for its program", "pfar pins accept x"},
+			Owed:   owed(units.AcceptPins, "x")}, "waiting: for its program", "pfar pins accept x"},
 		{"no variable", control.Server{State: control.Waiting, Detail: "for credentials: A: set the environment variable X for pfar"}, "waiting: for credentials", "pfar status x says what it waits for; give it to pfar up"},
 		{"failed", control.Server{State: control.Failed, Detail: "disabled after 3 crashes in a row"}, "failed: disabled after 3 crashes", "pfar logs x says why, pfar start x tries again"},
 		{"stopping", control.Server{State: control.Stopping}, "stopping", "pfar logs x"},
@@ -105,4 +105,6 @@ func TestConnectWaits(t *testing.T) {
 }
 
 // owed is what a server waits for.
-func owed(remedy string) control.Owed { return control.Owed{Wait: units.Wait{Remedy: remedy}} }
+func owed(act units.Act, of string) control.Owed {
+	return control.Owed{Wait: units.Wait{Remedy: units.ToDo(act, of)}}
+}

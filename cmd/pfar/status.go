@@ -120,7 +120,7 @@ func (c statusVerb) printServer(s control.Server, report control.Report, wanted 
 	}
 	if v := s.Verification; v.Result == units.Invalid {
 		add("credentials", "invalid: "+v.Tool+" says: "+v.Words)
-		add("remedy", v.Remedy)
+		add("remedy", v.Remedy.Command)
 		add("", v.Where)
 	} else {
 		add("detail", s.Detail)

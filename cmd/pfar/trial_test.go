@@ -143,7 +143,7 @@ func TestStatusOfInvalid(t *testing.T) {
 		Name: "notion", State: control.CredentialInvalid, Detail: "API-get-self refuses them: no",
 		Owed: control.Owed{Verification: control.Verification{
 			Result: units.Invalid, Tool: "API-get-self", Words: "API token is invalid.",
-			Remedy: "pfar vault set notion_token", Where: "Copy its secret. (https://notion.example)",
+			Remedy: units.ToDo(units.StoreSecret, "notion_token"), Where: "Copy its secret. (https://notion.example)",
 		}},
 	}}}, nil)
 	for line, want := range map[string][]string{

@@ -88,12 +88,6 @@ func (c *consoles) answer(ctx context.Context, p control.Peer, await bool, send 
 	return send(control.Response{Declarations: control.Declarations{Entered: link.entered(ctx)}})
 }
 
-// link returns a link that lets a person in once.
-func (c *consoles) link(uid int) (string, error) {
-	l, err := c.invite(uid)
-	return l.url, err
-}
-
 // invite makes a link, and starts the process if it does not run. Root gets no link: the process would have root's
 // rights.
 func (c *consoles) invite(uid int) (consoleLink, error) {
@@ -173,7 +167,7 @@ func (s *console) invite() (l consoleLink, err error) {
 	start := time.NewTimer(pageStart)
 	defer start.Stop()
 	ended := func() error { return cmp.Or(s.why, errConsoleGone) }
-	late := fmt.Errorf("its process did not listen within %s", pageStart)
+	late := fmt.Errorf("the process did not listen within %s", pageStart)
 	nonce := page.NewNonce()
 	invite := attach.Invite{Nonce: nonce, Orders: s.uid == os.Getuid()} // root has no console
 	select {
@@ -341,7 +335,7 @@ const viewTime = 6 * time.Second
 
 // view is opened within viewTime.
 func (s *console) view(ctx context.Context, v attach.View) (files []*os.File, r attach.Records, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, viewTime, errors.New("it takes pfard too long; try again"))
+	ctx, cancel := context.WithTimeoutCause(ctx, viewTime, errors.New("pfard took too long; try again"))
 	defer cancel()
 	return s.opened(ctx, v)
 }

@@ -347,3 +347,9 @@ func TestConsoleEnters(t *testing.T) {
 	}
 	all.logout(other)
 }
+
+// link returns a link that lets a person in once.
+func (c *consoles) link(uid int) (string, error) {
+	l, err := c.invite(uid)
+	return l.url, err
+}

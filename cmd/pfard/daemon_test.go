@@ -341,7 +341,7 @@ func TestAChangedProgramWaits(t *testing.T) {
 	d.state(t)
 	starts := m.count("a")
 	const detail = units.ForProgram + ", which has changed, to be accepted: pfar pins accept a"
-	wait := units.Wait{For: units.WaitProgram, Remedy: "pfar pins accept a"}
+	wait := units.Wait{For: units.WaitProgram, Remedy: units.ToDo(units.AcceptPins, "a")}
 	d.fleet.changed(units.Update{Server: "a", State: string(control.Waiting), Detail: detail, Wait: wait})
 	r := ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter3"})
 	if s := d.state(t)["a"]; s.State != control.Waiting || s.Detail != detail || s.Wait != wait || m.count("a") != starts {
@@ -365,7 +365,7 @@ func aRefusedTokenWaits(t *testing.T, lifecycle string) {
 	changed <- struct{}{}
 	d.state(t)
 	starts := m.count("a")
-	wait := units.Wait{For: units.WaitLogin, Remedy: "pfar login a"}
+	wait := units.Wait{For: units.WaitLogin, Remedy: units.ToDo(units.SignIn, "a")}
 	d.fleet.changed(units.Update{Server: "a", State: string(control.Waiting), Detail: "pfar login a: 401", Wait: wait})
 	d.within(t, d.uses.wakeWaiting)
 	if s := d.state(t)["a"]; s.State != control.NeedsLogin || s.Wait != wait || m.count("a") != starts {

@@ -161,15 +161,15 @@ func (d delivery) refusal(p plan.Plan) string {
 	return cmp.Or(d.compare(p).mismatch(), d.given.refusal(p))
 }
 
-// remedy is the command that ends a refusal, "" if none does.
-func (d delivery) remedy(p plan.Plan) string {
+// remedy is what ends a refusal, zero if nothing does.
+func (d delivery) remedy(p plan.Plan) units.Remedy {
 	if c := d.compare(p); c.mismatch() != "" {
-		return c.command
+		return c.renewal
 	}
 	if list, err := d.given.check(p); err == nil && len(list) > 0 {
-		return "pfar vault give " + p.Name
+		return units.ToDo(units.GiveSecrets, p.Name)
 	}
-	return ""
+	return units.Remedy{}
 }
 
 // digest tells what a launcher is given from anything else; "" if it lacks something. It is of no use to guess values
@@ -277,7 +277,7 @@ func (d delivery) brokered(p plan.Plan) (*os.File, error) {
 // missing is the error of a credential that is not there, or not yet.
 type missing struct {
 	words  string
-	remedy string // see units.Wait
+	remedy units.Remedy // see units.Wait
 }
 
 func (m missing) Error() string { return m.words }
@@ -293,8 +293,8 @@ func (d delivery) value(c plan.Credential) ([]byte, error) {
 		case waits:
 			return nil, missing{c.Name + ": " + m.words, m.remedy}
 		case errors.Is(err, vault.ErrNotFound):
-			remedy := "pfar vault set " + c.Key
-			return nil, missing{c.Name + ": " + remedy, remedy}
+			remedy := units.ToDo(units.StoreSecret, c.Key)
+			return nil, missing{c.Name + ": " + remedy.Command, remedy}
 		case err != nil:
 			return nil, err
 		}
@@ -356,13 +356,12 @@ func (s served) Deliver(key string) ([]byte, error) {
 		return nil, wait
 	}
 	value, err := s.Vault.Deliver(key)
-	if command := s.tokens.signIns.command(key); errors.Is(err, vault.ErrNotFound) && strings.HasPrefix(command,
-		units.LoginCommand) {
-		words := "needs login: " + command
+	if login := s.tokens.signIns.login(key); errors.Is(err, vault.ErrNotFound) && login.Act != "" {
+		words := "needs login: " + login.Command
 		if s.tokens.signIns.remote(key) != "" { // some servers take tokens that a person obtains in another way
 			words += ", or pfar vault set " + key
 		}
-		return nil, missing{words, command}
+		return nil, missing{words, login}
 	}
 	return value, err
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units/durable"
 )
 
 // mark makes an empty file that is there after a power failure as well.
@@ -21,23 +23,12 @@ func mark(path string) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return errors.Join(syncDir(filepath.Dir(path)), syncDir(filepath.Dir(filepath.Dir(path))))
+	return errors.Join(durable.SyncDir(filepath.Dir(path)), durable.SyncDir(filepath.Dir(filepath.Dir(path))))
 }
 
 func unmark(path string) error {
-	err := os.Remove(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return errors.Join(err, syncDir(filepath.Dir(path)))
-}
-
-// syncDir has the names in a directory written to the disk.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
+	if err := durable.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	defer f.Close()
-	return f.Sync()
+	return nil
 }

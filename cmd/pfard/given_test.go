@@ -82,7 +82,8 @@ func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
 	if s := next.state(t)["mine"]; s.State != control.Waiting ||
 		s.Detail != "for credentials: "+why+"; to give it: pfar vault give mine" || other.count("mine") != starts {
 		t.Errorf("started as its file says it is %+v", s)
-	} else if s.Wait != (units.Wait{For: units.WaitCredentials, Remedy: "pfar vault give mine"}) {
+	} else if s.Wait.For != units.WaitCredentials || s.Remedy != units.ToDo(units.GiveSecrets, "mine") ||
+		"for "+s.Words != s.Detail {
 		t.Errorf("it waits for %+v", s.Wait)
 	}
 

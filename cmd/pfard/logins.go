@@ -254,8 +254,8 @@ func (s *signingIn) carryOut() error {
 	}
 	task, confirm, err := s.finding.task(s.ctx)
 	if err == nil && confirm != nil && s.flow != "" {
-		const format = "a person must confirm the authorization server first: run %s%s"
-		return fmt.Errorf(format, units.LoginCommand, s.state.Name)
+		const format = "a person must confirm the authorization server first: run %s"
+		return fmt.Errorf(format, units.ToDo(units.SignIn, s.state.Name).Command)
 	}
 	s.progress.Lock()
 	s.state.Confirm = confirm

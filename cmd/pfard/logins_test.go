@@ -120,7 +120,7 @@ func granted() oauth.Answer {
 func TestLogin(t *testing.T) {
 	d, m, _, f, said := bureau(t)
 	if s := d.state(t); !strings.Contains(s["a"].Detail, "needs login: pfar login acme") ||
-		s["a"].Remedy != "pfar login acme" {
+		s["a"].Remedy.Command != "pfar login acme" {
 		t.Errorf("without a token it says %+v", s["a"])
 	}
 	_, ended := d.logsIn(t.Context(), "a", "")
@@ -407,7 +407,7 @@ func TestRemedyOfARefusedToken(t *testing.T) {
 	for name, want := range map[string]string{"a": "pfar login acme", "o": "pfar vault set other"} {
 		d.comesUp(t, m, name, 1, units.Verification{Result: units.Invalid, Tool: "API-get-self", Words: "401"})
 		s := d.state(t)[name]
-		if s.State != control.CredentialInvalid || s.Verification.Remedy != want || !strings.Contains(s.Detail, want) {
+		if s.State != control.CredentialInvalid || s.Verification.Remedy.Command != want || !strings.Contains(s.Detail, want) {
 			t.Errorf("%s: %s, %s, remedy %q", name, s.State, s.Detail, s.Verification.Remedy)
 		}
 	}

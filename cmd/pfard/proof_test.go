@@ -125,7 +125,7 @@ func TestVerification(t *testing.T) {
 		For:    before,
 	}
 	s := says(wrong)
-	if s.State != control.CredentialInvalid || s.Verification.Remedy != "pfar vault set a" ||
+	if s.State != control.CredentialInvalid || s.Verification.Remedy.Command != "pfar vault set a" ||
 		s.Verification.For != "" ||
 		!strings.Contains(s.Detail, "API-get-self refuses them: API token is invalid.; pfar vault set a; ") ||
 		!strings.Contains(s.Detail, "notion.so") {

@@ -13,11 +13,11 @@ import (
 
 // comparison is what comes of comparing the scopes that a server requires with those that its token sets were granted.
 type comparison struct {
-	lacking []string // required, and in no set
-	sets    []string // keys of its token sets
-	silent  []string // of these, those that do not say what they were granted
-	command string   // that stores another one of the first of them
-	absent  bool     // a secret is not there, or cannot be read, which is said elsewhere
+	lacking []string     // required, and in no set
+	sets    []string     // keys of its token sets
+	silent  []string     // of these, those that do not say what they were granted
+	renewal units.Remedy // that stores another one of the first of them
+	absent  bool         // a secret is not there, or cannot be read, which is said elsewhere
 }
 
 // compare reads the token sets of a server that requires scopes. Of a plain token nobody knows what it was granted.
@@ -44,7 +44,7 @@ func (d delivery) comparing(p plan.Plan, required []string) (c comparison) {
 		}
 	}
 	if len(c.sets) > 0 {
-		c.command = d.signIns.command(c.sets[0])
+		c.renewal = d.signIns.renewal(c.sets[0])
 	}
 	c.lacking = oauth.Lacking(required, granted...)
 	return c
@@ -104,10 +104,10 @@ func (c comparison) unknown() string {
 
 // again says how another set is stored.
 func (c comparison) again() string {
-	if strings.HasPrefix(c.command, units.LoginCommand) {
-		return "run " + c.command + " --scope " + strings.Join(c.lacking, " --scope ")
+	if c.renewal.Act == units.SignIn {
+		return "run " + c.renewal.Command + " --scope " + strings.Join(c.lacking, " --scope ")
 	}
-	return "obtain one that was and store it with " + c.command
+	return "obtain one that was and store it with " + c.renewal.Command
 }
 
 func tokensOf(keys []string) string {

@@ -50,7 +50,7 @@ func TestScopes(t *testing.T) {
 	changed <- struct{}{}
 	if s := d.state(t)["a"]; s.State != control.Waiting || s.Detail != "for credentials: "+lacksWrite || m.count("a") != 0 {
 		t.Errorf("without a scope it is %+v, %d starts", s, m.count("a"))
-	} else if s.Remedy != "pfar vault set drive --oauth" {
+	} else if s.Remedy.Command != "pfar vault set drive --oauth" {
 		t.Errorf("the remedy is %q", s.Remedy)
 	}
 	for i, step := range []struct {

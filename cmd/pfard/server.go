@@ -217,7 +217,7 @@ func (f *fleet) Launch(p plan.Plan) (units.Secrets, error) {
 	secrets, err := f.delivery.secrets(*s.want)
 	s.given = ""
 	if !f.waits { // or systemd asks for them
-		if waits := s.status.State == control.Waiting && s.status.Detail == waitingFor(secrets.Missing); !waits {
+		if waits := s.status.State == control.Waiting && s.status.Wait == units.WaitForSecrets(secrets); !waits {
 			if unrecorded := f.delivery.record(*s.want, secrets, err); unrecorded != nil {
 				secrets = units.Secrets{Missing: []string{unrecorded.Error()}}
 			}
@@ -289,7 +289,7 @@ func (f *fleet) retryWaiting(s *server) {
 // renewRefused has a server whose remote has refused its token wait for another one, if pfar obtains that without a
 // person. Of a server that wants more scopes it obtains none.
 func (s *server) renewRefused(d *delivery) {
-	if login := units.LoginCommand + s.name; s.want == nil || !s.refused() || s.status.Wait.Remedy != login {
+	if login := units.ToDo(units.SignIn, s.name); s.want == nil || !s.refused() || s.status.Wait.Remedy != login {
 		return
 	}
 	key := bearerOf(*s.want)
@@ -310,11 +310,12 @@ func (s *server) renewRefused(d *delivery) {
 func (s *server) awaitsRefresh(d *delivery) bool {
 	key := bearerOf(*s.want)
 	now, problem := d.vault.Refreshes(key)
-	switch login := units.LoginCommand + s.name; {
+	switch login := units.ToDo(units.SignIn, s.name); {
 	case problem != "":
 		if s.renews() {
-			s.set(control.Waiting, login+": "+problem)
-			s.status.Wait = units.Wait{For: units.WaitLogin, Remedy: login}
+			words := login.Command + ": " + problem
+			s.set(control.Waiting, words)
+			s.status.Wait = units.Wait{For: units.WaitLogin, Remedy: login, Words: words}
 		}
 		return true
 	case now:

@@ -72,7 +72,7 @@ func TestASessionsTokenIsRefused(t *testing.T) {
 	d, m, _ := ownFixture(t)
 	d.mustOpen(t, "a", first)
 	starts := m.count("a")
-	wait := units.Wait{For: units.WaitLogin, Remedy: "pfar login a"}
+	wait := units.Wait{For: units.WaitLogin, Remedy: units.ToDo(units.SignIn, "a")}
 	for range 2 {
 		d.fleet.changed(units.Update{Server: "a", Session: first, State: units.StateWaiting, Wait: wait})
 	}
@@ -90,7 +90,7 @@ var unserved = map[string]struct {
 }{
 	"the token is refused": {units.Update{
 		State: units.StateWaiting, Detail: "pfar login a: HTTP 401",
-		Wait: units.Wait{For: units.WaitLogin, Remedy: "pfar login a"},
+		Wait: units.Wait{For: units.WaitLogin, Remedy: units.ToDo(units.SignIn, "a")},
 	}, "pfar login a: HTTP 401", true},
 	"it dies": {units.Update{State: units.StateFailed, Detail: "exit status 1", Ended: true}, "exit status 1", false},
 }

@@ -78,20 +78,20 @@ func (s *signIns) remote(key string) string {
 	return s.remotes[key]
 }
 
-// login returns the command that obtains the token of a key; "": no provider of it is known.
-func (s *signIns) login(key string) string {
+// login returns what obtains the token of a key; zero: no provider of it is known.
+func (s *signIns) login(key string) units.Remedy {
 	if p, ok := s.now().OfKey(key); ok {
-		return units.LoginCommand + p.Name
+		return units.ToDo(units.SignIn, p.Name)
 	}
 	if name := s.remote(key); name != "" {
-		return units.LoginCommand + name
+		return units.ToDo(units.SignIn, name)
 	}
-	return ""
+	return units.Remedy{}
 }
 
-// command returns the command that stores another token set under a key.
-func (s *signIns) command(key string) string {
-	return cmp.Or(s.login(key), "pfar vault set "+key+" --oauth")
+// renewal returns what stores another token set under a key.
+func (s *signIns) renewal(key string) units.Remedy {
+	return cmp.Or(s.login(key), units.ToDo(units.StoreTokens, key))
 }
 
 // choice is the provider and the way of a login.

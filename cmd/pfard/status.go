@@ -77,7 +77,7 @@ func (s *server) take(u units.Update) {
 		s.status.Wait = u.Wait
 	case control.Offline:
 		s.status.Wait = u.Wait
-		s.status.Wait.For, s.status.Wait.Remedy = "", ""
+		s.status.Wait.For, s.status.Wait.Remedy = "", units.Remedy{}
 	}
 	if s.renew == renewalDone && s.status.State == control.Running {
 		s.renew = noRenewal
@@ -218,11 +218,10 @@ func (s *server) renews() bool {
 
 // lacks has a server wait for credentials.
 func (s *server) lacks(secrets units.Secrets) {
-	s.set(control.Waiting, waitingFor(secrets.Missing))
-	s.status.Wait = units.Wait{For: units.WaitCredentials, Remedy: secrets.Remedy}
+	wait := units.WaitForSecrets(secrets)
+	s.set(control.Waiting, wait.Status())
+	s.status.Wait = wait
 }
-
-func waitingFor(missing []string) string { return "for credentials: " + strings.Join(missing, "; ") }
 
 // openSessions is what a report says of a server's sessions.
 func (s *server) openSessions() []control.Session {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -368,7 +367,7 @@ func (t *tokens) fail(key string, r attach.Refreshed) {
 	r.After, r.Error = min(max(r.After, 0), lastAfter), printable(r.Error)
 	k.final = r.Final
 	if r.Final {
-		k.next, k.problem = time.Time{}, remedy(key, t.signIns.command(key), r)
+		k.next, k.problem = time.Time{}, remedy(key, t.signIns.renewal(key), r)
 	} else {
 		k.pause = min(max(2*k.pause, firstRetry), lastRetry)
 		k.within = max(k.pause, r.After) + time.Duration(t.jitter()*float64(k.pause/10))
@@ -390,9 +389,9 @@ func (t *tokens) fail(key string, r attach.Refreshed) {
 // lastAfter is the longest time until the next try that a refresh process may say, which may have been taken over.
 const lastAfter = 24 * time.Hour
 
-// remedy says what is to be done about a refusal, with the command that stores another set.
-func remedy(key, command string, r attach.Refreshed) string {
-	login := strings.HasPrefix(command, units.LoginCommand)
+// remedy says what is to be done about a refusal, with that which stores another set.
+func remedy(key string, renewal units.Remedy, r attach.Refreshed) string {
+	command, login := renewal.Command, renewal.Act == units.SignIn
 	switch {
 	case r.Code == "invalid_grant" && login:
 		return fmt.Sprintf("the refresh token of %q was refused (%s): needs login: %s", key, r.Code, command)
@@ -447,13 +446,13 @@ func (t *tokens) awaits(key string) missing {
 	if k == nil || !k.set || !(oauth.Set{Expiry: k.expiry}).Expired(now) {
 		return missing{}
 	}
-	command := t.signIns.command(key)
+	command := t.signIns.renewal(key)
 	if k.fixed {
 		format := "the OAuth token %q has expired, and it has no refresh_token: store another one with %s"
-		if strings.HasPrefix(command, units.LoginCommand) {
+		if command.Act == units.SignIn {
 			format = "the OAuth token %q has expired, and it has no refresh_token: needs login: %s"
 		}
-		return missing{fmt.Sprintf(format, key, command), command}
+		return missing{fmt.Sprintf(format, key, command.Command), command}
 	}
 	if k.final {
 		return missing{k.problem, command}

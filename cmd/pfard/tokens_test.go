@@ -434,7 +434,7 @@ func TestRefusedTokens(t *testing.T) {
 	ask(t, d, control.Request{Verb: control.Restart, Server: "a"})
 	if s := d.state(t)["a"]; s.State != control.Waiting || s.Detail != "for credentials: TOKEN: "+want || m.count("a") != 1 {
 		t.Errorf("with an expired token it is %+v", s)
-	} else if !strings.HasSuffix(want, s.Remedy) || !strings.HasPrefix(s.Remedy, "pfar vault set ") {
+	} else if !strings.HasSuffix(want, s.Remedy.Command) || !strings.HasPrefix(s.Remedy.Command, "pfar vault set ") {
 		t.Errorf("the remedy is %q, want the end of %q", s.Remedy, want)
 	}
 	d.holdTokens(t, h.now(), time.Hour)
@@ -515,10 +515,10 @@ func TestTokenThatAServerRefuses(t *testing.T) {
 		"auth = { TOKEN = { secret = \"vault:drive\", deliver = \"broker\" } }\n")
 	changed <- struct{}{}
 	d.state(t)
-	refuses := func(more string) {
-		wait := units.Wait{For: units.WaitLogin, Remedy: "pfar login a" + more}
+	refuses := func(scopes string) {
+		wait := units.Wait{For: units.WaitLogin, Remedy: units.ToDo(units.SignIn, "a", scopes)}
 		d.fleet.changed(units.Update{
-			Server: "a", State: units.StateWaiting, Detail: wait.Remedy + ": refused", Wait: wait,
+			Server: "a", State: units.StateWaiting, Detail: wait.Remedy.Command + ": refused", Wait: wait,
 		})
 	}
 	during := func(what string, state control.State, detail string, starts int) {
@@ -527,7 +527,7 @@ func TestTokenThatAServerRefuses(t *testing.T) {
 		if s.State != state || !strings.Contains(s.Detail, detail) || m.count("a") != starts {
 			t.Errorf("%s: it is %s: %s, %d starts", what, s.State, s.Detail, m.count("a"))
 		}
-		if state == control.NeedsLogin && !strings.HasPrefix(s.Remedy, "pfar login a") {
+		if state == control.NeedsLogin && !strings.HasPrefix(s.Remedy.Command, "pfar login a") {
 			t.Errorf("%s: the remedy is %q", what, s.Remedy)
 		}
 	}
@@ -536,7 +536,7 @@ func TestTokenThatAServerRefuses(t *testing.T) {
 	during("a young one is refused", control.NeedsLogin, "refused", 1)
 	e.rests(t)
 	h.advance(time.Hour)
-	refuses(" --scope x")
+	refuses("x")
 	during("more scopes are wanted", control.NeedsLogin, "refused", 1)
 	e.rests(t)
 	refuses("")

@@ -28,6 +28,7 @@ const (
 	NameNotDeclared = "name-not-declared" // no entry has the name
 	PortNotDeclared = "port-not-declared" // an entry has the name, none with this port
 	AddressLiteral  = "address-literal"   // an address, and no entry names it
+	AddressRefused  = "address-refused"   // of the bridge: a declared name has no address that may be reached
 	NameBlocked     = "blocked"           // an entry of Blocked has the name and the port
 )
 

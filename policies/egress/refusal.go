@@ -58,7 +58,7 @@ func (r Refusal) Remedy(file string) string {
 			return ""
 		}
 		return fmt.Sprintf("to allow it, add %q to allowed_domains in %s", e, file)
-	case "address-refused":
+	case AddressRefused:
 		if i := strings.LastIndexByte(entry, ':'); i > 0 {
 			entry = entry[:i]
 		}

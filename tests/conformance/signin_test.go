@@ -217,7 +217,7 @@ func (o *owner) calls(ctx context.Context, since time.Time) (said string, err er
 	known := []control.State{control.Running, control.Failed, control.Offline, control.NeedsLogin}
 	good := func(r control.Report) (bool, error) {
 		s := r.Servers[slices.IndexFunc(r.Servers, func(s control.Server) bool { return s.Name == "judge" })]
-		said = s.Detail + "\n" + s.Remedy
+		said = s.Detail + "\n" + s.Remedy.Command
 		return s.State == control.Running || s.Since.After(since) && slices.Contains(known, s.State), nil
 	}
 	if now, _ := good(o.report); !now { // a server that runs takes another token as it is

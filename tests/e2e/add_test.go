@@ -291,7 +291,7 @@ func TestAddSignsIn(t *testing.T) {
 			"code {\n url = \"%[1]s/auth\"\n token = \"%[1]s/token\"\n}\n", a.issuer, a.cert, name))
 	}
 	p.await("the providers", soon, func(r control.Report) bool {
-		return server(r, "probe").Remedy == "pfar login probe"
+		return server(r, "probe").Remedy.Command == "pfar login probe"
 	})
 
 	browser := surf(t, p.cmd.Process.Pid)

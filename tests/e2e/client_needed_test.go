@@ -114,7 +114,8 @@ func refusesInvented(t *testing.T, p *pfar) {
 	t.Helper()
 	p.keep("rotate", "mail_token", "AT-invented-by-nobody")
 	r := p.await("a token that nobody gave out", soon, func(r control.Report) bool {
-		return strings.Contains(server(r, "mail").Remedy+server(r, "mail").Verification.Remedy, "pfar login mail")
+		s := server(r, "mail")
+		return strings.Contains(s.Remedy.Command+s.Verification.Remedy.Command, "pfar login mail")
 	})
 	if b, err := json.Marshal(server(r, "mail")); err != nil || strings.Contains(string(b), `"running"`) {
 		t.Errorf("with it the server is %s", b)

@@ -242,7 +242,7 @@ func TestRemoteSignIn(t *testing.T) {
 	p.reads("vendor", "whoami", "rename")
 	p.await("the command", soon, func(r control.Report) bool {
 		s := server(r, "vendor")
-		return s.State == control.NeedsLogin && s.Remedy == "pfar login vendor"
+		return s.State == control.NeedsLogin && s.Remedy.Command == "pfar login vendor"
 	})
 	if out, _, _ := p.command("status"); !strings.Contains(out, "needs-login") ||
 		!strings.Contains(out, "pfar login vendor") {
@@ -320,7 +320,7 @@ func TestRemoteSignIn(t *testing.T) {
 		}
 		p.await("it needs a login", soon, func(r control.Report) bool {
 			s := server(r, "vendor")
-			return s.State == control.NeedsLogin && s.Remedy == "pfar login vendor" && strings.Contains(s.Detail, "401")
+			return s.State == control.NeedsLogin && s.Remedy.Command == "pfar login vendor" && strings.Contains(s.Detail, "401")
 		})
 		eventually(t, func() bool {
 			r, err := c.call("vendor__whoami", nil)
@@ -383,7 +383,7 @@ func TestRemoteWantsScopes(t *testing.T) {
 		t.Helper()
 		p.await("the command", soon, func(r control.Report) bool {
 			s := server(r, "vendor")
-			return s.State == control.NeedsLogin && s.Remedy == command
+			return s.State == control.NeedsLogin && s.Remedy.Command == command
 		})
 	}
 	needs("pfar login vendor")

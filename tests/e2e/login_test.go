@@ -288,7 +288,7 @@ func TestLogin(t *testing.T) {
 	p.configure("acme", "client_id = \"owners-client\"\n"+endpoints)
 	p.await("the command", soon, func(r control.Report) bool {
 		s := server(r, "acme")
-		return strings.Contains(s.Detail, "needs login: pfar login acme") && s.Remedy == "pfar login acme"
+		return strings.Contains(s.Detail, "needs login: pfar login acme") && s.Remedy.Command == "pfar login acme"
 	})
 	if out, _, _ := p.command("status"); !strings.Contains(out, "pfar login acme") {
 		t.Errorf("pfar status says %s", out)

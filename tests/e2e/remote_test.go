@@ -241,12 +241,12 @@ func TestRemote(t *testing.T) {
 	p.keep("set", "vendor_token", wrongRemoteToken)
 	p.await("a refused token", soon, func(r control.Report) bool {
 		s := server(r, "vendor")
-		return s.State == control.NeedsLogin && strings.Contains(s.Detail, "401") && s.Remedy == "pfar login vendor"
+		return s.State == control.NeedsLogin && strings.Contains(s.Detail, "401") && s.Remedy.Command == "pfar login vendor"
 	})
 	for _, name := range []string{"lazy", "own"} {
 		p.await(name+" with a refused token", soon, func(r control.Report) bool {
 			s := server(r, name)
-			return s.State == control.NeedsLogin && strings.Contains(s.Detail, "401") && s.Remedy == "pfar login "+name
+			return s.State == control.NeedsLogin && strings.Contains(s.Detail, "401") && s.Remedy.Command == "pfar login "+name
 		})
 		signsInFirst(name)
 	}

@@ -133,7 +133,7 @@ func TestExamples(t *testing.T) {
 	}
 	p.up()
 	r := p.awaitRunning("everything", "files", "memory", "pipe")
-	if s := server(r, "linear"); s.State != control.NeedsLogin || s.Remedy != "pfar login linear" {
+	if s := server(r, "linear"); s.State != control.NeedsLogin || s.Remedy.Command != "pfar login linear" {
 		t.Errorf("linear is %s: %s; %s", s.State, s.Detail, s.Remedy)
 	}
 	if s := server(r, "notion"); s.State != control.Waiting || !strings.Contains(s.Detail, "notion_token") {

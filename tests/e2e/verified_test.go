@@ -34,7 +34,7 @@ func TestVerified(t *testing.T) {
 	wrong := server(r, "notion")
 	v := wrong.Verification
 	if v.Result != units.Invalid || !strings.Contains(v.Words, "API token is invalid.") ||
-		v.Remedy != "pfar vault set notion_token" ||
+		v.Remedy.Command != "pfar vault set notion_token" ||
 		!strings.Contains(v.Where, "https://www.notion.so/profile/integrations") || wrong.Tools != 0 {
 		t.Errorf("with a wrong token it is %+v", wrong)
 	}

@@ -242,7 +242,7 @@ auth = { token = "vault:remote_token" }
 	m.Put(t, "/root/remote-token", "tok-4d0b7a63c1f85e29", 0o600)
 	m.Run(t, "pfar", "vault", "set", "remote_token", "--file", "/root/remote-token")
 	s := becomes(t, m, "remote", control.NeedsLogin)
-	if s.Remedy != "pfar login remote" {
+	if s.Remedy.Command != "pfar login remote" {
 		t.Errorf("the owner is to type %q", s.Remedy)
 	}
 	bed.Eventually(t, soon, func() error {

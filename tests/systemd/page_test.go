@@ -182,7 +182,7 @@ func refusedToken(t *testing.T, m *bed.Machine) {
 	s := becomes(t, m, "ping", control.CredentialInvalid)
 	v := s.Verification
 	if v.Result != units.Invalid || v.Tool != "label" || v.Words != "wrong" ||
-		v.Remedy != "pfar vault set ping_token" || v.Where != "Invent one." {
+		v.Remedy.Command != "pfar vault set ping_token" || v.Where != "Invent one." {
 		t.Errorf("pfar status --json says %+v", v)
 	}
 	const words = "credential-invalid: label refuses them: wrong"

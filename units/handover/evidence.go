@@ -17,11 +17,11 @@ type Evidence struct {
 // Trial is a call that shows whether a server's secrets are right, and what a person does if they are not. That it only
 // reads is the word of the service's entry: the gateway asks the gate before it makes the call.
 type Trial struct {
-	Tool      string          `json:"tool"`
-	Arguments json.RawMessage `json:"arguments,omitempty"` // an object; nil: an empty one
-	Answer    string          `json:"answer,omitempty"`    // expression that a good answer fits; "": one that is no error
-	Remedy    string          `json:"remedy,omitempty"`    // the command that stores another value
-	Where     string          `json:"where,omitempty"`     // how a person gets one, in words
+	Tool         string          `json:"tool"`
+	Arguments    json.RawMessage `json:"arguments,omitempty"` // an object; nil: an empty one
+	Answer       string          `json:"answer,omitempty"`    // expression that a good answer fits; "": any but an error
+	units.Remedy                 // what stores another value
+	Where        string          `json:"where,omitempty"` // how a person gets one, in words
 }
 
 // Good reports whether an answer shows that the secrets are right. Many servers answer with the error of their API as
@@ -34,8 +34,8 @@ func (t Trial) Good(isError bool, text string) bool {
 // Refused says in words that a server's secrets are wrong, and what to do about it.
 func Refused(v units.Verification) string {
 	text := v.Tool + " refuses them: " + v.Words
-	if v.Remedy != "" {
-		text += "; " + v.Remedy
+	if v.Remedy.Act != "" {
+		text += "; " + v.Remedy.Command
 	}
 	if v.Where != "" {
 		text += "; " + v.Where

@@ -46,12 +46,12 @@ type Server struct {
 	IdleTimeout time.Duration `json:"idle_timeout,omitempty"` // without a call, until it is put to sleep; 0: never; nanoseconds in JSON
 }
 
-// SignIn is the command by which the owner of a server that wants a token, or more scopes, gives it that.
-func (s Server) SignIn(scopes []string) string {
-	if s.NewToken != "" {
+// SignIn is how the owner of a server that wants a token, or more scopes, gives it that.
+func (s Server) SignIn(scopes []string) units.Remedy {
+	if s.NewToken.Act != "" {
 		return s.NewToken
 	}
-	return units.LoginCommand + s.Name + units.ScopeOptions(scopes)
+	return units.ToDo(units.SignIn, s.Name, scopes...)
 }
 
 // Calls is the part of a Server about how calls fail.
@@ -61,9 +61,9 @@ type Calls struct {
 	Adapted bool          `json:"adapted,omitempty"` // the process is pfar's adapter, which says of what class errors are
 	HTTP    bool          `json:"http,omitempty"`    // pfar's adapter names the transport in the handshake
 
-	// NewToken is the owner's command for a server that wants another token, and that nobody can sign in to; "": somebody
-	// can.
-	NewToken string `json:"new_token,omitempty"`
+	// NewToken is what the owner does for a server that wants another token, and that nobody can sign in to; zero:
+	// somebody can.
+	NewToken units.Remedy `json:"token_by,omitzero"`
 }
 
 // Tool is what a declaration says of one tool.
@@ -102,7 +102,7 @@ type Hello struct {
 // runs.
 func (s Server) Process() Server {
 	s.Description, s.Label, s.Tools, s.Declared, s.Pins, s.Evidence = "", "", nil, nil, "", Evidence{}
-	s.Timeout, s.Retries, s.NewToken = 0, 0, ""
+	s.Timeout, s.Retries, s.NewToken = 0, 0, units.Remedy{}
 	return s
 }
 
@@ -141,9 +141,9 @@ type Shown struct {
 // Begin says whether the program that Expect tells of may be started. If not, the gateway hangs up once it may: then a
 // launcher is to come that has looked at the program again.
 type Begin struct {
-	Start  bool   `json:"start,omitempty"`
-	Wait   string `json:"wait,omitempty"`   // unless Start: for what, in words that follow units.ForProgram
-	Remedy string `json:"remedy,omitempty"` // likewise: the command that ends it
+	Start        bool   `json:"start,omitempty"`
+	Wait         string `json:"wait,omitempty"` // unless Start: for what, in words that follow units.ForProgram
+	units.Remedy        // likewise: what ends it
 }
 
 // Ready is what the gateway found behind a server's stdio.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/visible"
@@ -35,15 +34,14 @@ func Of(report control.Report, all []operator.ServerPins) []Want {
 				list = append(list, w)
 			}
 		}
-		if s.State.Waits() && s.For != units.WaitProgram && s.Remedy != "" {
+		if s.State.Waits() && s.For != units.WaitProgram && s.Remedy.Act != "" {
 			list = append(list, Want{
-				Server: s.Name, What: strings.TrimPrefix(s.Detail, "for "), Command: s.Remedy,
-				Secret: s.For == units.WaitCredentials && strings.HasPrefix(s.Remedy, "pfar vault set ") &&
-					!strings.Contains(s.Remedy, "--"),
+				Server: s.Name, What: cmp.Or(s.Words, s.Detail), Command: s.Remedy.Command,
+				Secret: s.For == units.WaitCredentials && s.Remedy.Act == units.StoreSecret,
 			})
 		}
-		if v := s.Verification; v.Result == units.Invalid && v.Remedy != "" {
-			list = append(list, Want{Server: s.Name, What: "other credentials", Command: v.Remedy})
+		if v := s.Verification; v.Result == units.Invalid && v.Remedy.Act != "" {
+			list = append(list, Want{Server: s.Name, What: "other credentials", Command: v.Remedy.Command})
 		}
 	}
 	for _, p := range all {
@@ -60,7 +58,9 @@ func Of(report control.Report, all []operator.ServerPins) []Want {
 }
 
 // AcceptCommand accepts what of a server waits for its owner.
-func AcceptCommand(server string) string { return "pfar pins accept " + server }
+func AcceptCommand(server string) string {
+	return units.ToDo(units.AcceptPins, server).Command
+}
 
 // Sessions are the sessions that a clean one may be better than: their clients were silent for long, and are back.
 func Sessions(all []operator.Session) []Want {

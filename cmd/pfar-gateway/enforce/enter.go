@@ -54,7 +54,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	w, id, err := weighKept(ctx, p, who, &it, &r)
 	err = errors.Join(floored, err)
 	if !known {
-		err = errors.Join(err, errors.New("it is not known yet which secrets there are"))
+		err = errors.Join(err, errors.New("pfar does not know yet which secrets there are"))
 	}
 	if !here {
 		err = errors.Join(err, errGone)
@@ -238,7 +238,8 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	if it.Declared != nil { // else nothing is said, or the server is not up
 		p.Sessions.Holds(it.Server, item.holds)
 	}
-	said := item.told(it.Server, r.Arguments, w.session.Label, sources, func() bool {
+	arguments := &sent{text: r.Arguments}
+	said := item.told(it.Server, arguments, w.session.Label, sources, func() bool {
 		return p.Reads.Carries(who.Client, who.Handle, r.said(), item.opens.Audience) != "" ||
 			p.Reads.Chosen(who.Client, who.Handle, r.said()) != ""
 	})
@@ -261,7 +262,7 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	}
 	a := &w.call.Arguments
 	if it.Kind == gate.Tool && !r.Answer {
-		a.Address = item.astray(r.Arguments)
+		a.Address = item.astray(arguments)
 	}
 	a.FreeText = w.session.Label.Integrity != gate.Extracted || it.FreeText == nil || it.FreeText(r.Arguments)
 	builtin := inspect.Builtin{Vault: p.Vault, Parsed: true}

@@ -127,6 +127,22 @@ func (it *Item) declaredNow() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// sent are the arguments of one request. Who looks at their members reads them once for all.
+type sent struct {
+	text   []byte
+	read   bool
+	values map[string]json.RawMessage
+	err    error
+}
+
+// members returns the arguments by name. An error is of a text that is not a JSON object or null.
+func (s *sent) members() (map[string]json.RawMessage, error) {
+	if !s.read {
+		s.read, s.err = true, json.Unmarshal(s.text, &s.values)
+	}
+	return s.values, s.err
+}
+
 // told are the facts of a call with these arguments. A read gives its data to the owner of a named host. A URL does
 // not, in a session that has read strangers' text, in each of these cases:
 //
@@ -134,13 +150,13 @@ func (it *Item) declaredNow() string {
 //   - The arguments repeat private data or strangers' text that the session has read (repeats), wherever it came from.
 //   - It is not known what the session has read.
 func (r resolved) told(
-	server string, arguments []byte, session gate.Label, sources []gate.Source, repeats func() bool,
+	server string, arguments *sent, session gate.Label, sources []gate.Source, repeats func() bool,
 ) gate.Facts {
 	if r.opens == r.facts || session.Integrity == gate.Clean {
 		return r.facts
 	}
-	var values map[string]json.RawMessage
-	if json.Unmarshal(arguments, &values) != nil {
+	values, err := arguments.members()
+	if err != nil {
 		return r.opens
 	}
 	carries := func(name string) bool { return values[name] != nil && string(values[name]) != "null" }
@@ -162,17 +178,17 @@ func (r resolved) told(
 
 // astray says why an argument is a URL that the server may not open, and "" if none is. The arguments are a JSON
 // object, as the request's schema wants it.
-func (r resolved) astray(arguments []byte) string {
+func (r resolved) astray(arguments *sent) string {
 	if r.before != nil {
 		if why := r.before.astray(arguments); why != "" {
 			return why
 		}
 	}
-	var values map[string]json.RawMessage
-	if len(r.addresses) == 0 || len(arguments) == 0 {
+	if len(r.addresses) == 0 || len(arguments.text) == 0 {
 		return ""
 	}
-	if err := json.Unmarshal(arguments, &values); err != nil {
+	values, err := arguments.members()
+	if err != nil {
 		return r.addresses[0] + " cannot be read"
 	}
 	for _, name := range r.addresses {

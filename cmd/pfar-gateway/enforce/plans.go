@@ -151,7 +151,7 @@ func (p Plans) step(policy *gate.Policy, who Identity, s *Planned) fold.Step {
 	}
 	a := &step.Call.Arguments
 	for _, object := range s.objects() {
-		a.Address = cmp.Or(a.Address, item.astray(object))
+		a.Address = cmp.Or(a.Address, item.astray(&sent{text: object}))
 	}
 	a.FreeText = it.FreeText == nil || it.FreeText(s.Known)
 	builtin := inspect.Builtin{Vault: p.Vault, Parsed: true}

@@ -41,7 +41,7 @@ func TestTold(t *testing.T) {
 		"the name in escapes":        {`{"\u0075rl":"https://shop.example"}`, raw, from("browser", raw), false, strict},
 	} {
 		repeats := func() bool { return tt.repeats }
-		if got := named.told("browser", []byte(tt.arguments), tt.session, tt.sources, repeats); got != tt.want {
+		if got := named.told("browser", &sent{text: []byte(tt.arguments)}, tt.session, tt.sources, repeats); got != tt.want {
 			t.Errorf("%s: the audience is %s, want %s", name, got.Audience, tt.want.Audience)
 		}
 	}

@@ -53,8 +53,8 @@ func fact(why error) failure.Fact {
 // refused returns why pfard has not started a process. What it says of a server that does not run may quote the server.
 func refused(why error) failure.Fact {
 	switch r, ok := errors.AsType[*control.Refused](why); {
-	case ok && r.Wait.Remedy != "":
-		return failure.Fact("it waits until its owner types: " + r.Wait.Remedy)
+	case ok && r.Wait.Remedy.Act != "":
+		return failure.Fact("it waits until its owner types: " + r.Wait.Remedy.Command)
 	case ok && r.Wait.For == units.WaitRefresh:
 		return "its token is being refreshed"
 	case ok && r.Code != control.CodeDown:
@@ -79,7 +79,7 @@ func loginFirst(server handover.Server) error {
 
 // signedIn is what an owner does who has a server accept pfar, in words that follow "has".
 func signedIn(server handover.Server) string {
-	if server.NewToken != "" {
+	if server.NewToken.Act != "" {
 		return "given it another token"
 	}
 	return "signed in"
@@ -103,10 +103,10 @@ func standing(in control.State) failure.Fact {
 // signedOut is the error of what needs a server that does not accept pfar before a person has done something.
 func signedOut(server handover.Server, format string, args ...any) error {
 	e := failure.As(failure.Unauthorized, server.Name, jsonrpc.Errorf(protocol.CodeUnavailable, format, args...))
-	e.Advice = "its owner signs in: " + server.SignIn(nil) + "; pfar status " + server.Name +
+	e.Advice = "its owner signs in: " + server.SignIn(nil).Command + "; pfar status " + server.Name +
 		" shows which scopes it lacks"
-	if server.NewToken != "" {
-		e.Advice = "its owner gives it another token: " + server.NewToken
+	if server.NewToken.Act != "" {
+		e.Advice = "its owner gives it another token: " + server.NewToken.Command
 	}
 	return e
 }

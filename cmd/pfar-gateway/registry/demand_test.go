@@ -589,7 +589,8 @@ func TestWokenNeedsLogin(t *testing.T) {
 		}
 	}
 	waits := &control.Refused{
-		Code: control.CodeDown, Message: quoting, Wait: units.Wait{For: units.WaitCredentials, Remedy: "pfar login s"},
+		Code: control.CodeDown, Message: quoting,
+		Wait: units.Wait{For: units.WaitCredentials, Remedy: units.ToDo(units.SignIn, "s")},
 	}
 	t.Run("its remote says so", func(t *testing.T) {
 		m := learned(t, limits(), time.Minute)

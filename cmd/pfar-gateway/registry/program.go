@@ -39,11 +39,11 @@ func (u *undecided) admit(c *handover.Conn, s handover.Server) error {
 	if state == pins.Accepted {
 		return c.Send(handover.Message{Begin: &handover.Begin{Start: true}})
 	}
-	wait, remedy := ", which has changed, to be accepted: ", "pfar pins accept "+s.Name
+	wait, remedy := ", which has changed, to be accepted: ", units.ToDo(units.AcceptPins, s.Name)
 	if state == pins.New {
-		wait, remedy = ", whose pins cannot be used: ", "pfar pins show "+s.Name
+		wait, remedy = ", whose pins cannot be used: ", units.ToDo(units.ShowPins, s.Name)
 	}
-	wait += remedy
+	wait += remedy.Command
 	u.log.Warn("not starting a server", "server", s.Name, "reason", "it waits "+units.ForProgram+wait)
 	if err := c.Send(handover.Message{Begin: &handover.Begin{Wait: wait, Remedy: remedy}}); err != nil {
 		return err

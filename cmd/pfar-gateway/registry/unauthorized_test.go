@@ -9,25 +9,26 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // TestNewToken: a server that nobody can sign in to is called again once its owner has typed something else.
 func TestNewToken(t *testing.T) {
-	for command, want := range map[string][2]string{
-		"": {
+	for remedy, want := range map[units.Remedy][2]string{
+		{}: {
 			"signed in", "its owner signs in: pfar login fs; pfar status fs shows which scopes it lacks",
 		},
-		"pfar vault set k": {"given it another token", "its owner gives it another token: pfar vault set k"},
+		units.ToDo(units.StoreSecret, "k"): {"given it another token", "its owner gives it another token: pfar vault set k"},
 	} {
 		refusal := failure.As(failure.Unauthorized, "fs", errors.New("401"))
-		err := unsigned(handover.Server{Name: "fs", Calls: handover.Calls{NewToken: command}}, refusal)
+		err := unsigned(handover.Server{Name: "fs", Calls: handover.Calls{NewToken: remedy}}, refusal)
 		got := failure.Of(err)
 		says := `server "fs" cannot be called before its owner has ` + want[0]
 		e, ok := errors.AsType[*failure.Error](err)
 		if !ok || got.Class != failure.Unauthorized || e.Advice != want[1] || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v, %+v", command, err, e)
+			t.Errorf("%+v: %v, %+v", remedy, err, e)
 		}
 	}
 }

@@ -225,8 +225,8 @@ func (u *Upstream) refusal() error {
 		return nil
 	}
 	remedy := "pfar status " + u.Server().Name
-	if trial := u.Server().Trial; trial != nil && trial.Remedy != "" {
-		remedy = trial.Remedy
+	if trial := u.Server().Trial; trial != nil && trial.Remedy.Act != "" {
+		remedy = trial.Remedy.Command
 	}
 	refusal := failure.As(failure.Unauthorized, u.Server().Name, jsonrpc.Errorf(protocol.CodeUnavailable,
 		"the service refuses the credentials of server %q: nothing of it can be called until its owner has stored others",

@@ -97,7 +97,8 @@ func notion() handover.Server {
 	return handover.Server{
 		Name: "notes", Declared: []byte(`{"server":"notes","service":"notion"}`), Program: "p",
 		Evidence: handover.Evidence{Trial: &handover.Trial{
-			Tool: "API-get-self", Arguments: []byte(`{}`), Answer: `"object": *"user"`, Remedy: "pfar vault set notion_token",
+			Tool: "API-get-self", Arguments: []byte(`{}`), Answer: `"object": *"user"`,
+			Remedy: units.ToDo(units.StoreSecret, "notion_token"),
 		}},
 	}
 }

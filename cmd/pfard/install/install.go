@@ -15,6 +15,7 @@ import (
 
 	"github.com/pfar/pfar/generator/installer"
 	"github.com/pfar/pfar/generator/source"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/plan"
@@ -176,7 +177,7 @@ func (j *Jobs) Take(u units.Update) bool {
 		if refused != "" && why != "" {
 			why += "; " + refused
 		}
-		if u.Refusal.Reason == "address-refused" && why != "" {
+		if u.Refusal.Reason == egress.AddressRefused && why != "" {
 			why += "; to use a registry at a private address, name it: npm config set registry URL, " +
 				"or pip config set global.index-url URL"
 		}
@@ -267,7 +268,7 @@ func (j *Jobs) process(ctx context.Context, job *Job, p plan.Plan) error {
 			err = fmt.Errorf("%s; its log: %s", why, j.around.Log(instance))
 		}
 	case <-late.C:
-		err = fmt.Errorf("it took longer than %s; its log: %s", job.longest, j.around.Log(instance))
+		err = fmt.Errorf("the job took longer than %s; its log: %s", job.longest, j.around.Log(instance))
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}

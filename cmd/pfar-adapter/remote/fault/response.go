@@ -150,9 +150,9 @@ func decimal(s string) (time.Duration, bool) {
 // asks returns the command by which the owner of a server asks for the scopes that the token lacks. It returns "" if
 // the token lacks none, if nobody can sign in to the server, or if a scope's name cannot stand in a command line.
 func asks(d oauth.Demand, server string) string {
-	options := units.ScopeOptions(d.Scopes)
-	if d.Code != oauth.InsufficientScope || options == "" || server == "" {
+	if d.Code != oauth.InsufficientScope || units.ScopeOptions(d.Scopes) == "" || server == "" {
 		return ""
 	}
-	return ", for want of a scope: its owner asks for it with " + units.LoginCommand + server + options
+	return ", for want of a scope: its owner asks for it with " +
+		units.ToDo(units.SignIn, server, d.Scopes...).Command
 }
