@@ -30,15 +30,16 @@ secret than that model may see, pfar prints it without words of the model.
 
 pfar asks as a declared client ("default" if you name none), never as the operator. With --yes pfar does
 not ask you, and still waits where the gate asks. With --from the first step gets the text of a file, which
-no planner sees. "pfar models" lists the models; pfar-models(5) says how to declare one.`
+no planner sees. With --no-cache pfar calls each tool of the plan, also a pure one whose result it has kept.
+"pfar models" lists the models; pfar-models(5) says how to declare one.`
 
 // askVerb has a model plan what a person asks for.
 type askVerb struct{ *pfar }
 
 // askFlags are those of pfar ask.
 type askFlags struct {
-	yes, planOnly bool
-	from, model   string
+	yes, planOnly, fresh bool
+	from, model          string
 }
 
 func (c askVerb) askCommand() *cobra.Command {
@@ -57,6 +58,7 @@ func (c askVerb) askCommand() *cobra.Command {
 	flags.BoolVar(&f.planOnly, "plan-only", false, "print the plan and carry nothing out")
 	flags.StringVar(&f.from, "from", "", "`FILE` whose text the first step gets; - for standard input")
 	flags.StringVar(&f.model, "model", "", "`NAME` of the model that plans")
+	noCache(flags, &f.fresh)
 	c.persona.flags(flags)
 	return cmd
 }
@@ -91,7 +93,9 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 	if c.persona.client == access.Operator {
 		return errOperator
 	}
-	answer, err := c.order(ctx, flows.Order{Verb: flows.Ask, Words: words, Model: f.model, Input: input})
+	answer, err := c.order(ctx, flows.Order{
+		Verb: flows.Ask, Words: words, Model: f.model, Input: input, Fresh: f.fresh,
+	})
 	if err != nil {
 		return err
 	}
@@ -119,6 +123,7 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 	}
 	order := flows.Order{
 		Verb: flows.Run, Form: "json", Text: string(answer.Draft.Flow), Digest: answer.Draft.Digest, Input: input,
+		Fresh: f.fresh,
 	}
 	if all.Run, err = c.follow(ctx, order); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/pfar/pfar/units/flows"
 )
 
-// flow checks, plans or runs the flow that words name.
-func (v flowVerb) flow(ctx context.Context, verb string, words []string) error {
+// flow checks, plans or runs the flow that words name: o has the verb, and what pfar's own flags say.
+func (v flowVerb) flow(ctx context.Context, o flows.Order, words []string) error {
 	if v.persona.client == access.Operator {
 		return usage("a flow runs as a declared client, and not as the operator").withHint(`--client default`)
 	}
@@ -25,8 +25,8 @@ func (v flowVerb) flow(ctx context.Context, verb string, words []string) error {
 			return err
 		}
 	}
-	s.order.Verb = verb
-	if verb == flows.Run {
+	s.order.Verb, s.order.Fresh = o.Verb, o.Fresh
+	if o.Verb == flows.Run {
 		return v.run(ctx, s)
 	}
 	a, err := flowClient(v).askFlows(ctx, s.order, access.Default)
@@ -40,7 +40,7 @@ func (v flowVerb) flow(ctx context.Context, verb string, words []string) error {
 		return sound(a)
 	}
 	switch {
-	case verb == flows.Show && len(a.Steps) > 0:
+	case o.Verb == flows.Show && len(a.Steps) > 0:
 		flowPrinter(v).printPlan(a)
 	case len(a.Problems) == 0:
 		fmt.Fprintln(v.stdout, "no mistakes")
