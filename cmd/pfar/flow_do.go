@@ -8,6 +8,7 @@ import (
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/flow/node"
+	"github.com/pfar/pfar/policies/toolname"
 	"github.com/pfar/pfar/units/flows"
 )
 
@@ -82,7 +83,8 @@ func (v flowVerb) nodes(ctx context.Context, search string) error {
 	}
 	list := []flow.Node{}
 	for _, n := range a.Nodes {
-		text := strings.ToLower(n.ID + "\n" + strings.Join(n.Aliases, "\n") + "\n" + n.Description)
+		forms := append(toolname.Tool{Server: n.Server, Tool: n.Tool, Aliases: n.Aliases}.Forms(), n.ID)
+		text := strings.ToLower(strings.Join(append(forms, n.Aliases...), "\n") + "\n" + n.Description)
 		fits := true
 		for _, word := range strings.Fields(strings.ToLower(search)) {
 			fits = fits && strings.Contains(text, word)

@@ -388,10 +388,11 @@ plan abababababababab
 // TestFlowNodes: the nodes that there are, by what they are called or described as.
 func TestFlowNodes(t *testing.T) {
 	for args, want := range map[string][]string{
-		"":                   {"llm", "summarize-text", "github.search_code", "stripe.create_customer", "held"},
-		"--search weather":   {"weather.get_weather", "mcp-weather-get"},
-		"--search qqq":       {},
-		"--search SUMMARIZE": {"summarize-text"},
+		"":                    {"llm", "summarize-text", "github.search_code", "stripe.create_customer", "held"},
+		"--search weather":    {"weather.get_weather", "mcp-weather-get"},
+		"--search qqq":        {},
+		"--search mcp-github": {"github.search_code", "github.get_repo"},
+		"--search SUMMARIZE":  {"summarize-text"},
 	} {
 		b, _ := newFlowBench(t, "")
 		code := b.run(t.Context(), append([]string{"flow", "nodes"}, strings.Fields(args)...))
