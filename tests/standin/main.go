@@ -1,6 +1,6 @@
 // Command standin is an MCP server that offers tools by the names that it is given, or those of a server that package
-// flownodes has. Each answers one line, or a value of each of its outputs that has its arguments in it. Or it has a tool
-// that fails as a file says.
+// flownodes has. Each answers one line, or a value of each of its outputs that has its arguments in it. Or it has one
+// tool, which fails as a file says.
 package main
 
 import (
