@@ -28,15 +28,16 @@ model may see, pfar prints the result itself.
 
 pfar asks as the client of --client, or as the client "default", but never as the operator. With --yes pfar
 does not ask you, but still waits if the gate asks. With --from the first step gets the text of a file; the
-model that plans does not see that text. "pfar models" lists the models; pfar-models(5) says how to declare one.`
+model that plans does not see that text. With --no-cache pfar calls each tool of the plan, also a pure one
+whose result it has kept. "pfar models" lists the models; pfar-models(5) says how to declare one.`
 
 // askVerb has a model plan what a person asks for.
 type askVerb struct{ *pfar }
 
 // askFlags are those of pfar ask.
 type askFlags struct {
-	yes, planOnly bool
-	from, model   string
+	yes, planOnly, fresh bool
+	from, model          string
 }
 
 func (c askVerb) askCommand() *cobra.Command {
@@ -55,6 +56,7 @@ func (c askVerb) askCommand() *cobra.Command {
 	flags.BoolVar(&f.planOnly, "plan-only", false, "print the plan, and carry nothing out")
 	flags.StringVar(&f.from, "from", "", "`FILE` with the text for the first step; - for standard input")
 	flags.StringVar(&f.model, "model", "", "`NAME` of the model that plans")
+	noCache(flags, &f.fresh)
 	c.persona.flags(flags)
 	return cmd
 }
@@ -89,7 +91,9 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 	if c.persona.client == access.Operator {
 		return errOperator
 	}
-	answer, err := c.order(ctx, flows.Order{Verb: flows.Ask, Words: words, Model: f.model, Input: input})
+	answer, err := c.order(ctx, flows.Order{
+		Verb: flows.Ask, Words: words, Model: f.model, Input: input, Fresh: f.fresh,
+	})
 	if err != nil {
 		return err
 	}
@@ -117,6 +121,7 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 	}
 	order := flows.Order{
 		Verb: flows.Run, Form: "json", Text: string(answer.Draft.Flow), Digest: answer.Draft.Digest, Input: input,
+		Fresh: f.fresh,
 	}
 	if all.Run, err = c.follow(ctx, order); err != nil {
 		return err

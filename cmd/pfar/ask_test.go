@@ -110,6 +110,9 @@ func TestAskCarriesOut(t *testing.T) {
 		}
 	}
 	first, run, word := g.orders[0], g.orders[1], g.orders[2]
+	if first.Fresh || run.Fresh {
+		t.Errorf("results are not used again: %+v, %+v", first, run)
+	}
 	if first.Words != "what is issue 7?" || first.Input == nil || *first.Input != "my notes" {
 		t.Errorf("asked %+v", first)
 	}
@@ -257,5 +260,9 @@ func TestAskEnds(t *testing.T) {
 	err := json.Unmarshal(b.out.Bytes(), &got)
 	if code != exitOK || err != nil || got.Run.ID != "r1" || got.Worded.Model != "main" {
 		t.Errorf("as JSON: exit %d, %v\n%s", code, err, b.out)
+	}
+	g := planning()
+	if b, code = asks(t, g, "", "x", "--yes", "--no-cache"); code != exitOK || !g.orders[0].Fresh || !g.orders[1].Fresh {
+		t.Errorf("--no-cache: exit %d, orders %+v\n%s", code, g.orders, b.err)
 	}
 }

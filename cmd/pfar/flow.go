@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pfar/pfar/units/flows"
 )
@@ -44,7 +45,7 @@ func (v flowVerb) flowCommand() *cobra.Command {
 		v.ofFlow("plan FLOW [FLAGS]", "Show how the gate judges each step of a flow", flows.Show,
 			`Show the gate's verdict on each step of a flow, and the arguments that are already known, without calling
 anything. For the verdict, pfar takes the worst label that the session may have by then.`),
-		v.ofFlow("run FLOW [FLAGS]", "Run a flow", flows.Run, flowRunHelp),
+		v.runCommand(),
 		v.acting(v.verb("list", "List the runs of flows", alone(v.list))),
 		v.acting(v.onRun("show RUN", "Show a run of a flow with its calls", v.show)),
 		v.resumeCommand(),
@@ -57,10 +58,14 @@ anything. For the verdict, pfar takes the worst label that the session may have 
 const flowRunHelp = `Run a flow, and print the result of its last step. pfar checks and judges the whole flow before
 the first call. A flow that the gate would deny does not begin. If the gate asks, the run waits: approve it in
 another terminal, and it goes on. Ctrl-C ends only pfar: the run goes on, and "pfar flow show RUN"
-shows it. To end the run, use "pfar flow cancel RUN".`
+shows it. To end the run, use "pfar flow cancel RUN".
+
+If you have trusted a tool as pure, a run uses its earlier result for the same inputs. With --no-cache it calls
+the tool.`
 
 // flagsOfFlows says where which flags stand.
-const flagsOfFlows = "write --json, --output, --client and --session before FLOW, and the flow's own flags after it"
+const flagsOfFlows = "write --json, --output, --client, --session and, for run, --no-cache before FLOW, and the " +
+	"flow's own flags after it"
 
 // acting gives a verb the choice of the client and its session.
 func (v flowVerb) acting(cmd *cobra.Command) *cobra.Command {
@@ -81,11 +86,26 @@ func (v flowVerb) ofFlow(use, short, verb, long string) *cobra.Command {
 	cmd := v.acting(v.outputFlag(&cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true,
 		ValidArgsFunction: flowClient(v).completeFlow,
-		RunE:              func(cmd *cobra.Command, args []string) error { return v.flow(cmd.Context(), verb, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return v.flow(cmd.Context(), flows.Order{Verb: verb}, args)
+		},
 	}))
 	cmd.Flags().SetInterspersed(false)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%w", err).withHint("%s", flagsOfFlows) })
 	return cmd
+}
+
+func (v flowVerb) runCommand() *cobra.Command {
+	o := flows.Order{Verb: flows.Run}
+	cmd := v.ofFlow("run FLOW [FLAGS]", "Run a flow", o.Verb, flowRunHelp)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.flow(cmd.Context(), o, args) }
+	noCache(cmd.Flags(), &o.Fresh)
+	return cmd
+}
+
+// noCache is the flag of what runs a flow.
+func noCache(flags *pflag.FlagSet, fresh *bool) {
+	flags.BoolVar(fresh, "no-cache", false, "call each tool, also one whose result is known")
 }
 
 func (v flowVerb) resumeCommand() *cobra.Command {

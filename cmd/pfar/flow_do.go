@@ -8,11 +8,12 @@ import (
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/flow/node"
+	"github.com/pfar/pfar/policies/toolname"
 	"github.com/pfar/pfar/units/flows"
 )
 
-// flow checks, plans or runs the flow that words name.
-func (v flowVerb) flow(ctx context.Context, verb string, words []string) error {
+// flow checks, plans or runs the flow that words name: o has the verb, and what pfar's own flags say.
+func (v flowVerb) flow(ctx context.Context, o flows.Order, words []string) error {
 	if v.persona.client == access.Operator {
 		return usage("the operator cannot run a flow: use another client").withHint(`--client default`)
 	}
@@ -25,8 +26,8 @@ func (v flowVerb) flow(ctx context.Context, verb string, words []string) error {
 			return err
 		}
 	}
-	s.order.Verb = verb
-	if verb == flows.Run {
+	s.order.Verb, s.order.Fresh = o.Verb, o.Fresh
+	if o.Verb == flows.Run {
 		return v.run(ctx, s)
 	}
 	a, err := flowClient(v).askFlows(ctx, s.order, access.Default)
@@ -40,7 +41,7 @@ func (v flowVerb) flow(ctx context.Context, verb string, words []string) error {
 		return sound(a)
 	}
 	switch {
-	case verb == flows.Show && len(a.Steps) > 0:
+	case o.Verb == flows.Show && len(a.Steps) > 0:
 		flowPrinter(v).printPlan(v.stdout, a)
 	case len(a.Problems) == 0:
 		fmt.Fprintln(v.stdout, "no mistakes")
@@ -82,7 +83,8 @@ func (v flowVerb) nodes(ctx context.Context, search string) error {
 	}
 	list := []flow.Node{}
 	for _, n := range a.Nodes {
-		text := strings.ToLower(n.ID + "\n" + strings.Join(n.Aliases, "\n") + "\n" + n.Description)
+		forms := append(toolname.Tool{Server: n.Server, Tool: n.Tool, Aliases: n.Aliases}.Forms(), n.ID)
+		text := strings.ToLower(strings.Join(append(forms, n.Aliases...), "\n") + "\n" + n.Description)
 		fits := true
 		for _, word := range strings.Fields(strings.ToLower(search)) {
 			fits = fits && strings.Contains(text, word)

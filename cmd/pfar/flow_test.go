@@ -193,6 +193,28 @@ func TestFlowClients(t *testing.T) {
 	}
 }
 
+// TestFlowNoCache: only a run is told to call each tool, and a flag behind the flow is the flow's.
+func TestFlowNoCache(t *testing.T) {
+	for _, tt := range []struct {
+		args  string
+		code  int
+		fresh bool
+	}{
+		{"flow run --no-cache backoff", exitOK, true}, {"flow run backoff", exitOK, false},
+		{"flow run backoff --no-cache", exitFailed, false}, {"flow check --no-cache backoff", exitUsage, false},
+		{"flow plan --no-cache backoff", exitUsage, false},
+	} {
+		b, d := newFlowBench(t, "")
+		done := runOf(flows.Done, nil)
+		d.answers[flows.Run] = []flows.Answer{{Run: &done}}
+		code := b.run(t.Context(), strings.Fields(tt.args))
+		fresh := len(d.orders) == 1 && d.orders[0].Fresh
+		if code != tt.code || fresh != tt.fresh || (code == exitUsage) != (len(d.orders) == 0) {
+			t.Errorf("pfar %s: exit %d, orders %+v: %s", tt.args, code, d.orders, b.err)
+		}
+	}
+}
+
 // flowsBegan is when the runs of these tests began.
 var flowsBegan = time.Date(2026, 11, 2, 3, 4, 5, 0, time.UTC)
 
@@ -369,10 +391,11 @@ plan abababababababab
 // TestFlowNodes: the nodes that there are, by what they are called or described as.
 func TestFlowNodes(t *testing.T) {
 	for args, want := range map[string][]string{
-		"":                   {"llm", "summarize-text", "github.search_code", "stripe.create_customer", "held"},
-		"--search weather":   {"weather.get_weather", "mcp-weather-get"},
-		"--search qqq":       {},
-		"--search SUMMARIZE": {"summarize-text"},
+		"":                    {"llm", "summarize-text", "github.search_code", "stripe.create_customer", "held"},
+		"--search weather":    {"weather.get_weather", "mcp-weather-get"},
+		"--search qqq":        {},
+		"--search mcp-github": {"github.search_code", "github.get_repo"},
+		"--search SUMMARIZE":  {"summarize-text"},
 	} {
 		b, _ := newFlowBench(t, "")
 		code := b.run(t.Context(), append([]string{"flow", "nodes"}, strings.Fields(args)...))
@@ -519,6 +542,9 @@ func TestFlowCompletion(t *testing.T) {
 		"flow run mcp-weather-get + back":          "backoff",
 		"flow run mcp-weather-get >> backoff --":   "--factor --longest --seconds",
 		"flow run --jso":                           "--json",
+		"flow run --no":                            "--no-cache",
+		"flow plan --no":                           "",
+		"ask --no":                                 "--no-cache",
 		"flow show k":                              "k3bq7x-1",
 		"flow cancel k":                            "k3bq7x-1",
 		"flow resume k":                            "k3bq7x-1",

@@ -50,7 +50,10 @@ func run(ctx context.Context, c *pfar, args []string) int {
 	root.SetIn(c.stdin)
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
-	ran, err := root.ExecuteContextC(ctx)
+	ran, err := root, elsewhere(args)
+	if err == nil {
+		ran, err = root.ExecuteContextC(ctx)
+	}
 	var quiet *silent
 	if failed := out.error(); failed != nil && (err == nil || errors.As(err, &quiet)) {
 		err = fmt.Errorf("writing to standard output: %w", failed)

@@ -30,7 +30,7 @@ func playRole(role string) int {
 	serve := map[string]func(certificate string) error{
 		"notion": serveNotion, "apis": serveAPIs, "workspace": serveWorkspace, "internet": internet.Serve,
 		"bench": serveBench, "company": serveCompany, "remote": serveRemote, "resource": serveResource,
-		"socket": serveSocket, "way": serveWay, "writes": serveWrites,
+		"socket": serveSocket, "way": serveWay, "writes": serveWrites, "liar": serveLiar,
 	}[role]
 	if serve == nil {
 		fmt.Fprintf(os.Stderr, "no role %q\n", role)

@@ -55,16 +55,21 @@ func (v *vendor) declared(more string) string {
 func (v *vendor) open() {
 	v.t.Helper()
 	s := mcpserver.NewMCPServer("vendor", "1")
-	for _, name := range []string{"look", "post"} {
-		s.AddTool(mcp.NewTool(name), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return mcp.NewToolResultText(name + " is done"), nil
-		})
-	}
+	v.offer(s)
 	l, err := net.Listen("tcp", "127.0.0.1:"+v.port)
 	check(v.t, err)
 	server := &http.Server{Handler: v.front(mcpserver.NewStreamableHTTPServer(s))}
 	go server.Serve(l)
 	v.stop = func() { server.Close() }
+}
+
+// offer gives a server the tools.
+func (v *vendor) offer(s *mcpserver.MCPServer) {
+	for _, name := range []string{"look", "post"} {
+		s.AddTool(mcp.NewTool(name), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultText(name + " is done"), nil
+		})
+	}
 }
 
 func (v *vendor) close() {

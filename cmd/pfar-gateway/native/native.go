@@ -293,7 +293,7 @@ func (n *Nodes) askModel(c Call, given values) (Ready, error) {
 	}}, nil
 }
 
-// summarize is the prompt of the node summarize-text.
+// summarize is the prompt of the node summarize-text, and of a node llm that has a text and no prompt.
 const summarize = "Summarize the text below. Write nothing but the summary."
 
 // prompt is what a model is asked. Values of the store are fenced unless nobody but the owner can have written them.
@@ -309,7 +309,7 @@ func (v values) prompt(c Call) (string, error) {
 		}
 	}
 	prompt := summarize
-	if c.Name == native.LLM {
+	if c.Name == native.LLM && (v["prompt"] != nil || v["text"] == nil) {
 		text, err := v.text("prompt")
 		if err != nil {
 			return "", err

@@ -430,7 +430,12 @@ func TestModels(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	call(t, n, "llm", `{"prompt":"x","model":"none"}`, clean, "!no such model")
-	call(t, n, "llm", `{"text":"x"}`, clean, `!"prompt" is missing`)
+	call(t, n, "llm", `{"temperature":1}`, clean, `!"prompt" is missing`)
+	call(t, n, "llm", `{"text":"x","prompt":1}`, clean, `!"prompt" is no text`)
+	call(t, n, "llm", `{"text":"x"}`, clean, `"the answer"`)
+	if got := m.asked[len(m.asked)-1]; got != summarize+"\n\nx" {
+		t.Errorf("without a prompt: %q", got)
+	}
 	long, _ := json.Marshal(strings.Repeat("x", MaxValue))
 	call(t, n, "llm", `{"prompt":"x","text":`+string(long)+`}`, clean, "!a model is asked at most")
 }

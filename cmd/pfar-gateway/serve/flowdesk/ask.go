@@ -37,7 +37,8 @@ func (x *exchange) ask() {
 	draft, problems, err := x.planners().Draft(x.r.Context(), ask.Request{
 		Who: who, Words: o.Words, Input: o.Input != nil, Nodes: nodes.All(), Model: o.Model,
 		Read: func(offered []flow.Node, text string) (*flow.Plan, []flow.Problem) {
-			return read(x.r.Context(), form.Source{Form: form.JSON, Text: text, Input: o.Input}, node.New(offered, nil))
+			src := form.Source{Form: form.JSON, Text: text, Input: o.Input}
+			return read(x.r.Context(), src, node.New(offered, nil), o.Fresh)
 		},
 	})
 	if err != nil {
@@ -47,7 +48,7 @@ func (x *exchange) ask() {
 	a := flows.Answer{Problems: problems, Digest: draft.Digest}
 	if len(problems) == 0 && draft.Flow != nil {
 		src := form.Source{Form: form.JSON, Text: string(draft.Flow), Input: o.Input}
-		plan, problems := read(x.r.Context(), src, nodes)
+		plan, problems := read(x.r.Context(), src, nodes, o.Fresh)
 		if a.Problems = problems; len(problems) == 0 {
 			if _, err := x.judged(plan, who, &a); err != nil {
 				x.refuse(err)

@@ -129,6 +129,19 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestAskFresh: a plan that was shown to call each tool is run so, and not with results that are kept.
+func TestAskFresh(t *testing.T) {
+	b := newBench(t)
+	b.declares(t, true).say(plannedLine)
+	fresh := b.order(t, acting, flows.Order{Verb: flows.Ask, Words: "fill in a line", Fresh: true})
+	anew := flows.Order{Verb: flows.Run, Form: "json", Text: string(fresh.Draft.Flow), Digest: fresh.Draft.Digest}
+	if got := b.order(t, acting, anew); len(got.Problems) != 1 {
+		t.Errorf("a plan that was shown to call each tool is run with results of others: %+v", got)
+	}
+	anew.Fresh = true
+	b.follow(t, acting, anew).until(flows.Done)
+}
+
 // TestAskFromElsewhere: a client with a token asks a model only if its file lets it, also by a step of a flow, and gets
 // its words between marks.
 func TestAskFromElsewhere(t *testing.T) {

@@ -256,9 +256,9 @@ func (x *exchange) secretless(who enforce.Identity, part any) bool {
 }
 
 // read reads a flow and checks it, with the nodes that its client may use. The plan is nil if there are problems.
-func read(ctx context.Context, src form.Source, nodes flow.Nodes) (*flow.Plan, []flow.Problem) {
+func read(ctx context.Context, src form.Source, nodes flow.Nodes, fresh bool) (*flow.Plan, []flow.Problem) {
 	f, problems := form.Read(src, nodes)
-	return checked(ctx, f, problems, nodes, false)
+	return checked(ctx, f, problems, nodes, fresh)
 }
 
 // checked checks a flow in which its form has found these problems.
