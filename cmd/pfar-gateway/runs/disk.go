@@ -118,6 +118,9 @@ func (d *disk) create(r *run, plan []byte, now int64) error {
 		if err != nil {
 			return err
 		}
+		if _, err = tx.Exec("INSERT INTO run_epochs (run, epoch) VALUES (?, ?)", r.id, r.epoch); err != nil {
+			return err
+		}
 		return put(tx, r.id, r.store)
 	})
 }
@@ -184,10 +187,11 @@ func (d *disk) load(id string) (*run, error) {
 		var plan []byte
 		var label int
 		err := tx.QueryRow(`SELECT client, session, proof, plan, state, reason, approval, step, turn, sent, asks, restarts,
-			since,
-			label, steps FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &r.proof, &plan, &r.state,
+			since, label, steps, COALESCE((SELECT epoch FROM run_epochs WHERE run = id), 0)
+			FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &r.proof, &plan, &r.state,
 			&r.reason,
-			&r.approval, &r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced)
+			&r.approval, &r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced,
+			&r.epoch)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errGone
 		}

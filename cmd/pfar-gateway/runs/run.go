@@ -19,6 +19,7 @@ type run struct {
 	plan                *flow.Plan
 	store               map[string]json.RawMessage
 	label               gate.Label // of the store
+	epoch               int64      // of the session, when it began; 0: not known
 	planned             int        // bytes of the plan in JSON
 	traced              int        // steps of the trace, those that are kept no more too
 	waited              string     // the approval that it waited for before the call

@@ -154,6 +154,12 @@ CREATE TABLE IF NOT EXISTS runs ( -- of flows
 CREATE INDEX IF NOT EXISTS runs_open ON runs (client, bytes) WHERE state IN ('running', 'waiting', 'unknown');
 CREATE INDEX IF NOT EXISTS runs_over ON runs (client, ended) WHERE state IN ('done', 'failed', 'cancelled');
 
+CREATE TABLE IF NOT EXISTS run_epochs ( -- the epochs of their sessions when they began
+	run TEXT PRIMARY KEY,
+	epoch INTEGER NOT NULL,
+	FOREIGN KEY (run) REFERENCES runs ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS run_values ( -- the stores of runs that are not over
 	run TEXT NOT NULL,
 	name TEXT NOT NULL,

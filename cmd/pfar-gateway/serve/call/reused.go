@@ -40,7 +40,7 @@ func reused(c *Call, t Target) (*reply.Reply, error) {
 	if !ok {
 		return nil, nil
 	}
-	if err := c.Pass.SeenAs("a result that was kept is used again", found.Value); err != nil {
+	if err := enforce.SeenKept(c.Pass, found.Label, found.Value); err != nil {
 		return nil, err
 	}
 	is.Used = &found.Label

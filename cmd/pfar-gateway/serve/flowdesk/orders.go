@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/runs"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
@@ -276,6 +277,7 @@ func (x *exchange) judged(plan *flow.Plan, who enforce.Identity, a *flows.Answer
 
 // judge has the gate judge a plan, and begins the run of one that may begin.
 func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) {
+	epoch := label.Epoch(x.calls.Gate.Sessions, who.Client, who.Handle) // before the label
 	floor, err := x.judged(plan, who, &a)
 	if err != nil {
 		x.refuse(err)
@@ -287,6 +289,7 @@ func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) 
 	}
 	id, err := x.runner.Begin(runs.New{
 		Client: who.Client, Session: who.Handle, Proof: who.Proof, Plan: plan, Store: plan.Flow.Store, Label: floor,
+		Epoch: epoch,
 	})
 	if errors.Is(err, runs.ErrHeld) {
 		err = x.plans().Held(who, plan.Flow.Name, "", "The plan of the flow holds the value of a secret.")
@@ -350,7 +353,12 @@ func (x *exchange) follow(id string, first flows.Answer) {
 // person who acts for the client shows it to no model.
 func (x *exchange) hand(s *flows.Status) {
 	if !x.caller.Bound.Acting && (s.Result != nil || s.Reason != "") {
-		if err := x.plans().Hand(x.identity(), s.ID, s.Label, s.Result, []byte(s.Reason)); err != nil {
+		epoch, err := x.runner.Epoch(s.ID)
+		if err == nil {
+			r := enforce.Run{ID: s.ID, Floor: s.Label, Epoch: epoch}
+			err = x.plans().HandOf(x.identity(), &r, s.Result, []byte(s.Reason))
+		}
+		if err != nil {
 			s.Result, s.Reason = nil, "what the run has brought is withheld: "+err.Error()
 		}
 	}
