@@ -29,6 +29,7 @@ type exchange struct {
 	caller clients.Caller
 	who    runs.Who
 	order  flows.Order
+	looked *lookup // nodes that the order has looked for; nil: none
 	begun  bool // something has been written
 
 	run   string       // that the order has begun; "": none
@@ -61,7 +62,7 @@ func (x *exchange) answer() {
 		if x.runsNothing() {
 			return
 		}
-		x.send(flows.Answer{Nodes: x.catalogue(&x.caller).All()})
+		x.catalogued()
 	case flows.List:
 		list, err := x.runner.List(x.who)
 		for i := range list {
@@ -185,7 +186,7 @@ func (x *exchange) flow() {
 	}{o.Name, o.Text, o.Flags, o.Input}) {
 		return
 	}
-	nodes := x.catalogue(&x.caller)
+	nodes := x.nodes()
 	f, problems := form.Read(form.Source{
 		Name: o.Name, Form: o.Form, Text: o.Text, Flags: o.Flags, Input: o.Input,
 	}, nodes)
@@ -265,9 +266,10 @@ func (x *exchange) judged(plan *flow.Plan, who enforce.Identity, a *flows.Answer
 	folded := x.plans().Fold(x.r.Context(), who, judged)
 	if !folded.Guessed() {
 		a.Steps = stepsOf(plan, &folded)
+		x.stepped(plan, a)
 	}
 	if why := folded.Denied(); why != "" {
-		a.Problems = []flow.Problem{{Text: "the flow cannot run: " + why}}
+		a.Problems = append([]flow.Problem{{Text: "the flow cannot run: " + why}}, a.Problems...)
 		if x.order.Verb == flows.Run || folded.Guessed() { // it is recorded, as a run that did not begin
 			a.Problems[0].Advice = "pfar explain " + x.plans().Refuse(&folded).Call
 		}
