@@ -47,12 +47,17 @@ func (r *Run) approved() bool {
 func (r *Run) givenUp(ctx context.Context) bool { return r != nil && ctx.Err() != nil }
 
 // SeenStep is Passage.Seen of what one of pfar's own nodes gives: it may hold text of all that the run holds, whose
-// label is floor, and has a label of its own. What is not known is an error.
+// label is floor, and has a label of its own. Inspectors look at it by both, since a node may make other text of what
+// they have seen. What is not known is an error.
 func SeenStep(g *Passage, floor, own gate.Label, got []byte) error {
 	if !floor.Known() || !own.Known() {
 		return errors.New("the label of what the node gives is not known")
 	}
-	return seen(g, "a step of a flow has given it", floor.Join(own), got)
+	l := floor.Join(own)
+	g.mu.Lock()
+	g.facts.Output = g.facts.Output.Join(l)
+	g.mu.Unlock()
+	return seen(g, "a step of a flow has given it", l, got)
 }
 
 // SeenKept is Passage.Seen of a result that was kept of an earlier call, and has the label that it had then.
