@@ -100,3 +100,22 @@ func TestNodesAreInspected(t *testing.T) {
 		})
 	}
 }
+
+// TestReuseIsInspected: a result that came while no inspector looked at what its client gets is not used again once the
+// client has a profile with one.
+func TestReuseIsInspected(t *testing.T) {
+	b := newBench(t)
+	b.inspected(t, func(profile string) bool { return profile == "balanced" })
+	b.server(t, "web", wild, "search")
+	b.trust(t, "web", true, "search")
+	const line = "web.search --says ATTACK"
+	b.run(t, laptop, line).until(flows.Done)
+	if s := b.run(t, laptop, line).until(flows.Done); !s.Trace[0].Reused {
+		t.Error("the result is not used again with the same profile")
+	}
+	b.learn(func(c *access.Client) { c.Profile = "balanced" })
+	s := b.run(t, laptop, line).until(flows.Done, flows.Failed)
+	if s.State != flows.Failed || s.Trace[0].Reused {
+		t.Errorf("the run is %s (%s), with %+v", s.State, s.Reason, s.Trace)
+	}
+}
