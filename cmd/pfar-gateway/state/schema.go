@@ -127,6 +127,14 @@ CREATE TABLE IF NOT EXISTS flow_files ( -- the labels of files in the folders of
 	PRIMARY KEY (client, path)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE IF NOT EXISTS flow_file_marks ( -- by which such a file is known to be as flows have left it
+	client TEXT NOT NULL,
+	path TEXT NOT NULL,
+	marks TEXT NOT NULL, -- inode, size and time of each version that has the label
+	PRIMARY KEY (client, path),
+	FOREIGN KEY (client, path) REFERENCES flow_files ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS runs ( -- of flows
 	id TEXT PRIMARY KEY,
 	client TEXT NOT NULL,
