@@ -96,6 +96,9 @@ func (g *Passage) Begun() time.Time { return g.begun }
 // Declared is what the owner said of the server when that was decided.
 func (g *Passage) Declared() []byte { return g.item.Declared }
 
+// Profile is that of the client, by which the request was decided.
+func (g *Passage) Profile() string { return g.who.Profile }
+
 // OnlyReads reports whether a request that has passed changes nothing, by what it was decided by.
 func OnlyReads(g *Passage) bool { return !g.writes }
 
@@ -376,7 +379,9 @@ func (g *Passage) end(outcome string) {
 	}
 }
 
-// raise has a session have seen all that the run holds. The record has it, if that is more than before.
+// raise has a session have seen all that the run holds. The record has it, if that is more than before. If the session
+// was reset since the run began, it notes even under the same label that no server is known which this is from: else
+// what the owner declassifies of one server would be all of it.
 func raise(p *Point, r *Run, who Identity) error {
 	if r == nil {
 		return nil
@@ -384,14 +389,18 @@ func raise(p *Point, r *Run, who Identity) error {
 	if !r.Floor.Known() {
 		return errors.New("what the run holds is not known")
 	}
+	known := r.Epoch != 0 && r.Epoch == label.Epoch(p.Sessions, who.Client, who.Handle) // before the label is read
 	before, err := p.Sessions.Label(who.Client, who.Handle)
 	if err != nil {
 		return err
 	}
-	if r.Floor.Below(before) {
-		return nil
-	}
 	by := label.Source{Tool: "flow " + r.ID, Call: audit.NewID()}
+	if r.Floor.Below(before) {
+		if !known {
+			_, _, err = p.Sessions.Raise(who.Client, who.Handle, r.Floor, by)
+		}
+		return err
+	}
 	err = p.Trail.Append(&audit.Record{
 		Kind: audit.Session, ID: by.Call, Client: who.Client, Session: who.Handle, Method: runMethod, Subject: r.ID,
 		Before: p.labelled(who, before), After: &audit.Label{Label: before.Join(r.Floor), Sources: []string{by.String()}},

@@ -26,7 +26,10 @@ type Run struct {
 	Step string
 	// Floor is the label of all that the run holds. The request is decided about as if its session had that, which a reset
 	// of the session does not change. What is not known denies.
-	Floor    gate.Label
+	Floor gate.Label
+	// Epoch is that of the session when the run began (label.Epoch). While it has that, the servers of all that the run
+	// holds are among those of the session. Zero: they are not known.
+	Epoch    int64
 	Yes      consent.Yes   // to the plan
 	Consents consent.Store // where its uses are counted
 }
@@ -44,27 +47,46 @@ func (r *Run) approved() bool {
 func (r *Run) givenUp(ctx context.Context) bool { return r != nil && ctx.Err() != nil }
 
 // SeenStep is Passage.Seen of what one of pfar's own nodes gives: it may hold text of all that the run holds, whose
-// label is floor, and has a label of its own. What is not known is an error.
+// label is floor, and has a label of its own. Inspectors look at it by both, since a node may make other text of what
+// they have seen. What is not known is an error.
 func SeenStep(g *Passage, floor, own gate.Label, got []byte) error {
 	if !floor.Known() || !own.Known() {
 		return errors.New("the label of what the node gives is not known")
 	}
-	return seen(g, "a step of a flow has given it", floor.Join(own), got)
+	l := floor.Join(own)
+	g.mu.Lock()
+	g.facts.Output = g.facts.Output.Join(l)
+	g.mu.Unlock()
+	return seen(g, "a step of a flow has given it", l, got)
+}
+
+// SeenKept is Passage.Seen of a result that was kept of an earlier call, and has the label that it had then.
+func SeenKept(g *Passage, l gate.Label, got []byte) error {
+	if !l.Known() {
+		return errors.New("the label of the result that was kept is not known")
+	}
+	return seen(g, "a result that was kept is used again", l, got)
 }
 
 // Hand is to be called before a client gets what is told of a run, with that: its session has seen by then what the run
-// holds, of a label, also if the session was reset meanwhile. With an error the client must not get it.
+// holds, of a label, also if the session was reset meanwhile. With an error the client must not get it. From which
+// servers that is, nobody knows, so the owner's declassifications do not apply to it.
 func (p Plans) Hand(who Identity, run string, l gate.Label, told ...[]byte) error {
+	return p.HandOf(who, &Run{ID: run, Floor: l}, told...)
+}
+
+// HandOf is Hand of a run whose epoch is known, too.
+func (p Plans) HandOf(who Identity, r *Run, told ...[]byte) error {
 	before, err := p.Sessions.Label(who.Client, who.Handle)
 	if err != nil {
 		return err
 	}
 	p.Reads.Meet(who.Client, who.Handle, before)
-	if err := raise(p.Point, &Run{ID: run, Floor: l}, who); err != nil {
+	if err := raise(p.Point, r, who); err != nil {
 		return err
 	}
 	for _, text := range told {
-		p.Reads.Note(who.Client, who.Handle, l, text)
+		p.Reads.Note(who.Client, who.Handle, r.Floor, text)
 	}
 	return nil
 }

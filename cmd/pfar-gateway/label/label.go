@@ -59,6 +59,7 @@ type session struct {
 	back   atomic.Pointer[back]   // its client's last return after a long silence; nil: none since it was reset
 	from   atomic.Pointer[[]gate.Source]
 	rose   atomic.Pointer[[]Source] // what raised its label, one for each time it rose; six at most
+	epoch  atomic.Int64             // nanoseconds since 1970 when it was made or last reset
 
 	mu         sync.Mutex
 	kept       bool // it is on the disk
@@ -108,16 +109,17 @@ func (s *Sessions) readSessions() error {
 	var k key
 	var label uint32
 	var connection bool
-	var created, used int64
+	var created, used, reset int64
 	var frozen string
-	err := s.db.Each("SELECT client, handle, label, connection, created, used, frozen FROM sessions",
-		[]any{&k.client, &k.handle, &label, &connection, &created, &used, &frozen}, func() error {
+	err := s.db.Each("SELECT client, handle, label, connection, created, used, reset, frozen FROM sessions",
+		[]any{&k.client, &k.handle, &label, &connection, &created, &used, &reset, &frozen}, func() error {
 			if !unpack(label).Known() {
 				return fmt.Errorf("the label %d of %q is none", label, k.client+"/"+k.handle)
 			}
 			e := &session{kept: true, connection: connection, created: created}
 			e.label.Store(label)
 			e.used.Store(used)
+			e.epoch.Store(max(created, reset))
 			e.freeze(frozen)
 			s.sessions[k] = e
 			return nil
@@ -157,6 +159,7 @@ func (s *Sessions) fresh() *session {
 	e := &session{created: s.Now().UnixNano()}
 	e.label.Store(pack(gate.Start))
 	e.used.Store(e.created)
+	e.epoch.Store(e.created)
 	return e
 }
 
@@ -348,12 +351,14 @@ func (s *Sessions) End(client, handle string) error {
 // Reset lets a session begin anew, and thaws it. That is the operator's alone. Calls under way that raised its label
 // raise it no more: end the client's conversation before.
 func (s *Sessions) Reset(client, handle, by string) error {
+	var at int64
 	return s.change(client, handle, func(tx *sql.Tx, k key, e *session) error {
+		at = max(s.Now().UnixNano(), e.epoch.Load()+1) // also if the clock was set back
 		if err := keep(tx, k, e, pack(gate.Start)); err != nil {
 			return err
 		}
 		_, err := tx.Exec("UPDATE sessions SET reset = ?, reset_by = ?, frozen = '', denials = 0 WHERE client = ? "+
-			"AND handle = ?", s.Now().UnixNano(), by, client, handle)
+			"AND handle = ?", at, by, client, handle)
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM session_sources WHERE client = ? AND handle = ?", client, handle)
 		}
@@ -362,6 +367,7 @@ func (s *Sessions) Reset(client, handle, by string) error {
 		}
 		return err
 	}, func(e *session) {
+		e.epoch.Store(at)
 		e.from.Store(nil)
 		e.rose.Store(nil)
 		e.back.Store(nil)

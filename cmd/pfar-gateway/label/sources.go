@@ -42,6 +42,15 @@ func (s *Sessions) Servers(client, handle string) []gate.Source {
 	return nil
 }
 
+// Epoch tells apart what a session was before and after it was reset, or made anew under its handle: all that has
+// contributed to it since then is in Servers. It is 0 if there is no such session, which is the epoch of none.
+func Epoch(s *Sessions, client, handle string) int64 {
+	if e := s.find(client, handle); e != nil {
+		return e.epoch.Load()
+	}
+	return 0
+}
+
 func (s *Sessions) readServers() error {
 	var k key
 	var server string

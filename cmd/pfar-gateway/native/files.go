@@ -1,10 +1,8 @@
 package native
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -141,8 +139,8 @@ func below(dir *os.File, name string) (*os.File, error) {
 	return open(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
-// Read returns a file and its label. A file of which nobody knows the label is the owner's, who has put it there, or
-// what a crash has left: it is taken for the worst of what is not known.
+// Read returns a file and its label. A file of which nobody knows the label is the owner's, who has put it there or
+// written to it, or what a crash has left: it is taken for the worst of what is not known.
 func (f *Files) Read(client, path string) ([]byte, gate.Label, error) {
 	if err := f.checkPath(path); err != nil {
 		return nil, gate.Label{}, err
@@ -174,7 +172,11 @@ func (f *Files) Read(client, path string) ([]byte, gate.Label, error) {
 	if err != nil {
 		return nil, gate.Label{}, reading(path, err)
 	}
-	l, err := f.label(client, path)
+	mark, err := markOf(file) // behind the reading: else somebody may have written meanwhile
+	if err != nil {
+		return nil, gate.Label{}, reading(path, err)
+	}
+	l, err := f.label(client, path, mark)
 	return b, l, err
 }
 
@@ -189,26 +191,16 @@ func reading(path string, err error) error {
 	return fmt.Errorf("reading %q: %w", path, err)
 }
 
-// label is that of a file.
-func (f *Files) label(client, path string) (gate.Label, error) {
-	var n int
-	err := f.DB.QueryRow("SELECT label FROM flow_files WHERE client = ? AND path = ?", client, path).Scan(&n)
-	if errors.Is(err, sql.ErrNoRows) {
-		return gate.Worst.Output, nil
-	}
-	l := unpack(n)
-	if err != nil || !l.Known() {
-		return gate.Label{}, fmt.Errorf("reading the label of %q: %w", path, cmp.Or(err, errors.New("it is none")))
-	}
-	return l, nil
-}
-
 // Worst is the label of what a call reads: of the file with a path, or, where that is not known, of all files.
 func (f *Files) Worst(client string, path *string) (gate.Label, error) {
 	if path != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.label(client, *path)
+		mark, err := f.find(client, *path)
+		if err != nil {
+			return gate.Label{}, err
+		}
+		return f.label(client, *path, mark)
 	}
 	rows, err := f.DB.Query("SELECT label FROM flow_files WHERE client = ?", client)
 	if err != nil {
@@ -230,15 +222,6 @@ func pack(l gate.Label) int { return int(l.Confidentiality)<<4 | int(l.Integrity
 
 func unpack(n int) gate.Label {
 	return gate.Label{Confidentiality: gate.Confidentiality(n >> 4 & 15), Integrity: gate.Integrity(n & 15)}
-}
-
-// setLabel has a file have a label from now on.
-func (f *Files) setLabel(client, path string, l gate.Label) error {
-	return f.DB.Do(func(tx *sql.Tx) error {
-		_, err := tx.Exec("INSERT OR REPLACE INTO flow_files (client, path, label) VALUES (?, ?, ?)",
-			client, path, pack(l))
-		return err
-	})
 }
 
 // Write writes a file whole, with its label. All versions before stay beside it. At no moment, whenever the gateway
@@ -272,33 +255,28 @@ func (f *Files) Write(client, path string, content []byte, l gate.Label) error {
 		defer next.Close()
 		dir = next
 	}
-	old, err := f.label(client, path)
-	if err != nil {
-		return err
-	}
 	name := parts[len(parts)-1]
-	if f.exists(dir, name) {
-		if err := f.setLabel(client, path, l.Join(old)); err != nil {
-			return fmt.Errorf("writing down the label of %q: %w", path, err)
+	fresh := ""
+	err = f.replace(dir, name, content, func(was, is string) error {
+		if fresh = is; was == "" {
+			return f.setLabel(client, path, l, is)
 		}
-	} else if err := f.setLabel(client, path, l); err != nil {
-		return fmt.Errorf("writing down the label of %q: %w", path, err)
-	}
-	if err := f.replace(dir, name, content); err != nil {
+		old, err := f.label(client, path, was)
+		if err != nil {
+			return err
+		}
+		return f.setLabel(client, path, l.Join(old), was, is)
+	})
+	if err != nil {
 		return fmt.Errorf("writing %q: %w", path, err)
 	}
-	return f.setLabel(client, path, l)
-}
-
-// exists reports whether there is something of a name in a folder.
-func (f *Files) exists(dir *os.File, name string) bool {
-	var st unix.Stat_t
-	return unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+	return f.setLabel(client, path, l, fresh)
 }
 
 // replace puts a file in the place of another one, whose content stays under another name. At each moment there is a
-// file of the name, with the content before or the new one.
-func (f *Files) replace(dir *os.File, name string, content []byte) error {
+// file of the name, with the content before or the new one. staged is called right before the new one takes the place,
+// with the marks of both; without one before, that is "".
+func (f *Files) replace(dir *os.File, name string, content []byte, staged func(was, is string) error) error {
 	at := int(dir.Fd())
 	var st unix.Stat_t
 	err := unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -308,7 +286,10 @@ func (f *Files) replace(dir *os.File, name string, content []byte) error {
 	case err != nil && !errors.Is(err, unix.ENOENT):
 		return err
 	}
-	was := err == nil
+	was, mark := err == nil, ""
+	if was {
+		mark = markOfStat(&st)
+	}
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // crashes rather than fails
 	fresh := temporary + hex.EncodeToString(random[:])
@@ -318,7 +299,13 @@ func (f *Files) replace(dir *os.File, name string, content []byte) error {
 	}
 	file := os.NewFile(uintptr(fd), fresh)
 	_, err = file.Write(content)
-	err = errors.Join(err, file.Sync(), file.Close())
+	is, unmarked := "", file.Sync()
+	if unmarked == nil {
+		is, unmarked = markOf(file)
+	}
+	if err = errors.Join(err, unmarked, file.Close()); err == nil {
+		err = staged(mark, is)
+	}
 	if err == nil && was { // it becomes the version, and then both change places
 		var version string
 		if version, err = f.version(dir, name, fresh); err == nil {

@@ -16,13 +16,14 @@ import (
 )
 
 // Key is what a result depends on. Two keys that differ in any field have two results. A key without client, server,
-// tool, pin or policy has none.
+// tool, pin, profile or policy has none.
 type Key struct {
 	Client    string
 	Session   string // of a server that has a process for each session; else ""
 	Server    string
 	Tool      string
 	Pin       string // digest of the accepted definition
+	Profile   string // of the client: it says who inspects results
 	Policy    string // digest of the policy
 	Declared  []byte // the owner's words about the server (enforce.Item.Declared)
 	Secrets   string // fingerprint of the server's secrets; another account has other results
@@ -120,7 +121,7 @@ var errUnknown = errors.New("a part of the key is not known")
 
 // digest is of all that the result depends on.
 func (k Key) digest() ([sha256.Size]byte, error) {
-	if k.Client == "" || k.Server == "" || k.Tool == "" || k.Pin == "" || k.Policy == "" {
+	if k.Client == "" || k.Server == "" || k.Tool == "" || k.Pin == "" || k.Profile == "" || k.Policy == "" {
 		return [sha256.Size]byte{}, errUnknown
 	}
 	arguments := k.Arguments

@@ -11,7 +11,7 @@ import (
 )
 
 var whole = Key{
-	Client: "ann", Session: "s", Server: "files", Tool: "read", Pin: "p", Policy: "q", Secrets: "f",
+	Client: "ann", Session: "s", Server: "files", Tool: "read", Pin: "p", Profile: "r", Policy: "q", Secrets: "f",
 	Declared:  []byte(`{"a":1}`),
 	Arguments: []byte(`{"path":"/a","n":1}`),
 }
@@ -63,6 +63,7 @@ func TestUnknown(t *testing.T) {
 		"server":    func(k *Key, _ *Result) { k.Server = "" },
 		"tool":      func(k *Key, _ *Result) { k.Tool = "" },
 		"pin":       func(k *Key, _ *Result) { k.Pin = "" },
+		"profile":   func(k *Key, _ *Result) { k.Profile = "" },
 		"policy":    func(k *Key, _ *Result) { k.Policy = "" },
 		"arguments": func(k *Key, _ *Result) { k.Arguments = []byte(`{"a":1,"a":2}`) },
 		"label":     func(_ *Key, r *Result) { r.Label = gate.Label{} },

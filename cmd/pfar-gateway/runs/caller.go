@@ -45,6 +45,7 @@ type Call struct {
 
 	// Floor is the label of all that the run's store holds. The session's label is raised to it before the gate decides.
 	Floor gate.Label
+	Epoch int64 // of the session, when the run began; 0: not known
 
 	Asked bool // the call has waited for an approval: it is the same one as before
 

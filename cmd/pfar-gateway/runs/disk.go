@@ -120,6 +120,9 @@ func (d *disk) create(r *run, plan []byte, now int64) error {
 		if err != nil {
 			return err
 		}
+		if _, err = tx.Exec("INSERT INTO run_epochs (run, epoch) VALUES (?, ?)", r.id, r.epoch); err != nil {
+			return err
+		}
 		return put(tx, r.id, r.store)
 	})
 }
@@ -186,10 +189,10 @@ func (d *disk) load(id string) (*run, error) {
 		var plan []byte
 		var label, bytes int
 		err := tx.QueryRow(`SELECT client, session, proof, plan, state, reason, approval, step, turn, sent, asks, restarts,
-			since,
-			label, steps, bytes FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &r.proof, &plan,
-			&r.state, &r.reason, &r.approval, &r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced,
-			&bytes)
+			since, label, steps, bytes, COALESCE((SELECT epoch FROM run_epochs WHERE run = id), 0)
+			FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &r.proof, &plan, &r.state,
+			&r.reason, &r.approval, &r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced,
+			&bytes, &r.epoch)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errGone
 		}

@@ -50,7 +50,7 @@ func (l rules) call(run *run, asked bool) (Call, map[string]json.RawMessage, err
 	return Call{
 		Run: run.id, Client: run.client, Session: run.session, Proof: run.proof, Plan: run.plan, Step: run.step,
 		Turn:      run.turn,
-		Arguments: arguments, Floor: run.label, Asked: asked,
+		Arguments: arguments, Floor: run.label, Epoch: run.epoch, Asked: asked,
 	}, store, nil
 }
 

@@ -48,6 +48,9 @@ func (r *Runner) Show(who Who, id string) (flows.Status, error) {
 	return s, err
 }
 
+// Epoch is that of a run's session when the run began (New.Epoch); 0: it is not known.
+func (r *Runner) Epoch(id string) (int64, error) { return r.disk.epoch(id) }
+
 // Cancel ends a run. When it has returned without an error, no further call of the run begins. The context of a call
 // that is on its way is cancelled, and what becomes of that call is in the trace. The error is ErrUnknown as of Show,
 // ErrState for a run that is over.

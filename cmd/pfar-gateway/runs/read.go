@@ -100,6 +100,15 @@ func traceOf(tx *sql.Tx, id string, after int) ([]flows.Step, error) {
 	return trace, rows.Err()
 }
 
+// epoch reads that of a run's session when it began; 0: it is not known.
+func (d *disk) epoch(id string) (epoch int64, err error) {
+	err = d.db.QueryRow("SELECT epoch FROM run_epochs WHERE run = ?", id).Scan(&epoch)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return epoch, err
+}
+
 // list reads the runs that somebody may see, without traces, the newest first. Results, which may be large, are not
 // even read.
 func (d *disk) list(who Who) ([]flows.Status, error) {

@@ -19,6 +19,7 @@ type run struct {
 	plan                *flow.Plan
 	store               map[string]json.RawMessage
 	label               gate.Label // of the store
+	epoch               int64      // of the session, when it began; 0: not known
 	planned             int        // bytes of the plan in JSON
 	saved               int        // bytes of the plan and the store that the disk has
 	unsaved             unsaved    // all else of the run the disk has

@@ -83,6 +83,7 @@ type New struct {
 	Plan            *flow.Plan
 	Store           map[string]json.RawMessage // what the run begins with, beside what the flow says
 	Label           gate.Label                 // of the store: the session's, from which it is
+	Epoch           int64                      // of the session, read before Label; 0: not known
 }
 
 // Open reads what is on the disk. No run goes on before Start. A run whose call may have been sent, and writes, waits
@@ -229,6 +230,7 @@ func (l rules) fresh(n New) (*run, []byte, error) {
 	}
 	return &run{
 		id: audit.NewID(), client: n.Client, session: n.Session, proof: n.Proof, plan: plan, store: store, label: n.Label,
+		epoch:    n.Epoch,
 		standing: standing{state: flows.Running},
 	}, raw, nil
 }

@@ -127,6 +127,14 @@ CREATE TABLE IF NOT EXISTS flow_files ( -- the labels of files in the folders of
 	PRIMARY KEY (client, path)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE IF NOT EXISTS flow_file_marks ( -- by which such a file is known to be as flows have left it
+	client TEXT NOT NULL,
+	path TEXT NOT NULL,
+	marks TEXT NOT NULL, -- inode, size and time of each version that has the label
+	PRIMARY KEY (client, path),
+	FOREIGN KEY (client, path) REFERENCES flow_files ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS runs ( -- of flows
 	id TEXT PRIMARY KEY,
 	client TEXT NOT NULL,
@@ -153,6 +161,12 @@ CREATE TABLE IF NOT EXISTS runs ( -- of flows
 ) STRICT;
 CREATE INDEX IF NOT EXISTS runs_open ON runs (client, bytes) WHERE state IN ('running', 'waiting', 'unknown');
 CREATE INDEX IF NOT EXISTS runs_over ON runs (client, ended) WHERE state IN ('done', 'failed', 'cancelled');
+
+CREATE TABLE IF NOT EXISTS run_epochs ( -- the epochs of their sessions when they began
+	run TEXT PRIMARY KEY,
+	epoch INTEGER NOT NULL,
+	FOREIGN KEY (run) REFERENCES runs ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS run_values ( -- the stores of runs that are not over
 	run TEXT NOT NULL,

@@ -33,7 +33,7 @@ func (x *exchange) ask() {
 		return
 	}
 	o, who := x.order, x.identity()
-	nodes := x.catalogue(&x.caller)
+	nodes := x.nodes()
 	draft, problems, err := x.planners().Draft(x.r.Context(), ask.Request{
 		Who: who, Words: o.Words, Input: o.Input != nil, Nodes: nodes.All(), Model: o.Model,
 		Read: func(offered []flow.Node, text string) (*flow.Plan, []flow.Problem) {

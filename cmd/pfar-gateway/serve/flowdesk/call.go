@@ -39,7 +39,7 @@ func (d *Desk) Call(ctx context.Context, c runs.Call) (runs.Result, error) {
 	}
 	p := &c.Plan.Steps[c.Step]
 	v := &call.Visit{Caller: caller, Ctx: ctx, Step: &call.Step{Run: enforce.Run{
-		ID: c.Run, Step: p.ID, Floor: c.Floor, Yes: yes, Consents: d.consents,
+		ID: c.Run, Step: p.ID, Floor: c.Floor, Epoch: c.Epoch, Yes: yes, Consents: d.consents,
 	}, Begun: c.Begun}}
 	v.Endpoint = p.Node.Server
 	if !c.Plan.Flow.Fresh {

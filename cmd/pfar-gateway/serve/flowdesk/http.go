@@ -91,6 +91,7 @@ func (d *Desk) order(w http.ResponseWriter, r *http.Request) (o flows.Order, ok 
 
 // send writes one line, and reports whether the client has taken it.
 func (x *exchange) send(a flows.Answer) bool {
+	x.worded(&a)
 	b, err := json.Marshal(a)
 	if err != nil {
 		x.log.Error("writing an answer to an order about flows", "error", err.Error())

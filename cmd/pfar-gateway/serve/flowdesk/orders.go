@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/runs"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
@@ -29,7 +30,8 @@ type exchange struct {
 	caller clients.Caller
 	who    runs.Who
 	order  flows.Order
-	begun  bool // something has been written
+	looked *lookup // nodes that the order has looked for; nil: none
+	begun  bool    // something has been written
 
 	run   string       // that the order has begun; "": none
 	first flows.Answer // what is told of it first
@@ -61,7 +63,7 @@ func (x *exchange) answer() {
 		if x.runsNothing() {
 			return
 		}
-		x.send(flows.Answer{Nodes: x.catalogue(&x.caller).All()})
+		x.catalogued()
 	case flows.List:
 		list, err := x.runner.List(x.who)
 		for i := range list {
@@ -213,7 +215,7 @@ func (x *exchange) flow() {
 	}{o.Name, o.Text, o.Flags, o.Input}) {
 		return
 	}
-	nodes := x.catalogue(&x.caller)
+	nodes := x.nodes()
 	f, problems := form.Read(form.Source{
 		Name: o.Name, Form: o.Form, Text: o.Text, Flags: o.Flags, Input: o.Input,
 	}, nodes)
@@ -294,9 +296,10 @@ func (x *exchange) judged(plan *flow.Plan, who enforce.Identity, a *flows.Answer
 	folded := x.plans().Fold(x.r.Context(), who, judged)
 	if !folded.Guessed() {
 		a.Steps = stepsOf(plan, &folded)
+		x.stepped(plan, a)
 	}
 	if why := folded.Denied(); why != "" {
-		a.Problems = []flow.Problem{{Text: "the flow cannot run: " + why}}
+		a.Problems = append([]flow.Problem{{Text: "the flow cannot run: " + why}}, a.Problems...)
 		if x.order.Verb == flows.Run || folded.Guessed() { // it is recorded, as a run that did not begin
 			a.Problems[0].Advice = "pfar explain " + x.plans().Refuse(&folded).Call
 		}
@@ -306,6 +309,7 @@ func (x *exchange) judged(plan *flow.Plan, who enforce.Identity, a *flows.Answer
 
 // judge has the gate judge a plan, and begins the run of one that may begin.
 func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) {
+	epoch := label.Epoch(x.calls.Gate.Sessions, who.Client, who.Handle) // before the label
 	floor, err := x.judged(plan, who, &a)
 	if err != nil {
 		x.refuse(err)
@@ -317,6 +321,7 @@ func (x *exchange) judge(plan *flow.Plan, who enforce.Identity, a flows.Answer) 
 	}
 	id, err := x.runner.Begin(runs.New{
 		Client: who.Client, Session: who.Handle, Proof: who.Proof, Plan: plan, Store: plan.Flow.Store, Label: floor,
+		Epoch: epoch,
 	})
 	if errors.Is(err, runs.ErrHeld) {
 		err = x.plans().Held(who, plan.Flow.Name, "", "The plan of the flow contains the value of a secret.")
@@ -380,7 +385,12 @@ func (x *exchange) follow(id string, first flows.Answer) {
 // person who acts for the client shows it to no model.
 func (x *exchange) hand(s *flows.Status) {
 	if !x.caller.Bound.Acting && (s.Result != nil || s.Reason != "") {
-		if err := x.plans().Hand(x.identity(), s.ID, s.Label, s.Result, []byte(s.Reason)); err != nil {
+		epoch, err := x.runner.Epoch(s.ID)
+		if err == nil {
+			r := enforce.Run{ID: s.ID, Floor: s.Label, Epoch: epoch}
+			err = x.plans().HandOf(x.identity(), &r, s.Result, []byte(s.Reason))
+		}
+		if err != nil {
 			s.Result, s.Reason = nil, "pfar withholds the result of the run: "+err.Error()
 		}
 	}
