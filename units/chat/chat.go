@@ -5,7 +5,6 @@ package chat
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/pfar/pfar/units/control"
 )
@@ -18,16 +17,13 @@ type Message struct {
 	Text string // UTF-8; it may be a secret
 }
 
-// ErrKeepsNone is of a platform that keeps no messages, such as a terminal: there is nothing to delete.
-var ErrKeepsNone = errors.New("the platform keeps no messages")
-
 // Platform is the program or service that carries the conversation.
 type Platform interface {
 	// Send writes a text of one or more lines into a room.
 	Send(ctx context.Context, room, text string) error
 
 	// Delete takes a message out of its room for everybody. It uses ID, Room and From only: after a crash Text is "".
-	// A message that is already gone is no error. ErrKeepsNone says that the platform keeps no messages.
+	// A message that is already gone is no error.
 	Delete(ctx context.Context, m Message) error
 }
 
