@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,8 +14,8 @@ import (
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
-	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/flows"
+	"github.com/pfar/pfar/units/flows/wording"
 )
 
 const askHelp = `Have a model write a plan for TEXT, show it whole, and carry it out after your yes. Another question
@@ -181,75 +179,16 @@ func (c askVerb) given(ctx context.Context, file string) (*string, error) {
 
 // unplanned says why there is no plan.
 func (c askVerb) unplanned(a flows.Answer) error {
-	var lines []string
-	for _, p := range a.Problems {
-		line := visible.Reveal(p.Text)
-		if p.Step != "" {
-			line = "step " + visible.Reveal(p.Step) + ": " + line
-		}
-		lines = append(lines, line)
-	}
-	model := ""
-	if a.Draft != nil {
-		model = " " + a.Draft.Model
-	}
-	return fail(exitFailed, "the model%s has written no plan that can run:\n  %s", model, strings.Join(lines, "\n  ")).
+	return fail(exitFailed, "%s", wording.Unplanned(a)).
 		withHint("say it in other words, or write the flow yourself: pfar flow --help")
 }
 
-// show prints a plan whole: what the model says of it, each step with all that is known of its call and the gate's
-// verdict, and how the steps follow.
+// show prints a plan whole.
 func (c askVerb) show(w io.Writer, a flows.Answer) {
-	d := a.Draft
-	fmt.Fprintf(w, "A plan by the model %s:\n", visible.Reveal(d.Model))
-	for line := range strings.Lines(unfenced(d.Reasoning, w)) {
-		fmt.Fprintf(w, "| %s\n", visible.Reveal(strings.TrimRight(line, "\r\n")))
-	}
-	for i, s := range a.Steps {
-		fmt.Fprintf(w, "\n%d. %s calls %s\n", i+1, visible.Reveal(s.Step), visible.Reveal(s.Node))
-		var arguments map[string]json.RawMessage
-		_ = json.Unmarshal(s.Arguments, &arguments) // an object, or none
-		for _, name := range slices.Sorted(maps.Keys(arguments)) {
-			fmt.Fprintf(w, "     %s = %s\n", visible.Reveal(name), visible.Reveal(string(arguments[name])))
-		}
-		for _, name := range s.From {
-			fmt.Fprintf(w, "     %s comes from an earlier step\n", visible.Reveal(name))
-		}
-		fmt.Fprintf(w, "   %s: %s\n", c.verdict(w, s.Verdict), visible.Reveal(s.Reason))
-		fmt.Fprintf(w, "   who sees it: %s; effect: %s; the session has seen at worst: %s\n",
-			s.Facts.Audience, s.Facts.Effect, s.Label)
-	}
-	c.showEdges(w, d.Flow)
-	if d.LeftOut > 0 {
-		fmt.Fprintf(w, "\nThe model was not told of %d tools whose definitions nobody has accepted: pfar pins\n", d.LeftOut)
-	}
-}
-
-// showEdges prints how steps follow each other, if that is not one after the other, and where values come from.
-func (c askVerb) showEdges(w io.Writer, flow json.RawMessage) {
-	var f struct {
-		Edges []struct {
-			From   string `json:"from"`
-			To     string `json:"to"`
-			Action string `json:"action"`
-		} `json:"edges"`
-		Mappings json.RawMessage `json:"mappings"`
-	}
-	if json.Unmarshal(flow, &f) != nil {
-		return
-	}
-	if len(f.Edges) > 0 {
-		fmt.Fprintln(w)
-	}
-	for _, e := range f.Edges {
-		if e.Action == "" {
-			e.Action = "default"
-		}
-		fmt.Fprintf(w, "After %s, on %s: %s\n", visible.Reveal(e.From), visible.Reveal(e.Action), visible.Reveal(e.To))
-	}
-	if len(f.Mappings) > 0 && string(f.Mappings) != "{}" {
-		fmt.Fprintf(w, "\nMappings: %s\n", visible.Reveal(string(f.Mappings)))
-	}
+	d := *a.Draft
+	d.Reasoning = unfenced(d.Reasoning, w)
+	a.Draft = &d
+	io.WriteString(w, wording.Plan(a, func(v gate.Verdict) string { return c.verdict(w, v) }))
 }
 
 func (c askVerb) verdict(w io.Writer, v gate.Verdict) string {

@@ -199,30 +199,30 @@ func TestStrangers(t *testing.T) {
 // answer. Its message is deleted.
 func TestSecretsGoNowhere(t *testing.T) {
 	for name, c := range map[string]struct {
-		w     world
+		w     *world
 		text  string
 		given bool
 		says  string
 	}{
-		"for the set-up":   {world{waits: notionWaits()}, token, true, "The secret is stored. Its message is deleted."},
-		"in code marks":    {world{waits: notionWaits()}, "`" + token + "`", true, "notion is connected. It has 12 tools."},
-		"among words":      {world{waits: notionWaits()}, "it is " + token + ", thanks", false, "alone in a message"},
-		"in two lines":     {world{waits: notionWaits()}, token[:20] + "\n" + token[20:], false, "alone in a message"},
-		"nothing waits":    {world{}, token, false, `begin with "connect NAME"`},
-		"asked with one":   {world{}, "why does " + token + " not work?", false, "given it to no model"},
-		"connect with one": {world{}, "connect " + token, false, "The message is deleted."},
-		"pfard is away":    {world{unknown: errors.New("pfard does not run")}, token, false, "The message is deleted."},
+		"for the set-up":   {&world{waits: notionWaits()}, token, true, "The secret is stored. Its message is deleted."},
+		"in code marks":    {&world{waits: notionWaits()}, "`" + token + "`", true, "notion is connected. It has 12 tools."},
+		"among words":      {&world{waits: notionWaits()}, "it is " + token + ", thanks", false, "alone in a message"},
+		"in two lines":     {&world{waits: notionWaits()}, token[:20] + "\n" + token[20:], false, "alone in a message"},
+		"nothing waits":    {&world{}, token, false, `begin with "connect NAME"`},
+		"asked with one":   {&world{}, "why does " + token + " not work?", false, "given it to no model"},
+		"connect with one": {&world{}, "connect " + token, false, "The message is deleted."},
+		"pfard is away":    {&world{unknown: errors.New("pfard does not run")}, token, false, "The message is deleted."},
 		"not stored": {
-			world{waits: notionWaits(), notStored: errors.New("the disk is full")}, token, false,
+			&world{waits: notionWaits(), notStored: errors.New("the disk is full")}, token, false,
 			"The secret is not stored: the disk is full. Its message is deleted.",
 		},
 		"an error that quotes it": {
-			world{waits: notionWaits(), notStored: fmt.Errorf("%q is too long", token)}, token, false, "does not repeat it",
+			&world{waits: notionWaits(), notStored: fmt.Errorf("%q is too long", token)}, token, false, "does not repeat it",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			talk := newTalk(t, &c.w, dir)
+			talk := newTalk(t, c.w, dir)
 			take(t, talk, "m1", c.text)
 			if given := slices.Contains(c.w.given, token); given != c.given || len(c.w.asked)+len(c.w.begun) > 0 {
 				t.Errorf("given %q, asked %q, begun %q", c.w.given, c.w.asked, c.w.begun)
