@@ -42,17 +42,18 @@ type present struct {
 const maxRuns = 8
 
 // Start deletes the messages that were to be deleted when an earlier process ended, and tells the owner of each. Call
-// it before the first Take. An error is of the record on the disk; the owner knows it, too.
+// it before the first Take. An error says which record could not be read or kept, or that the owner was not told.
 func (t *Talk) Start(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list, err := t.Deletions.left(t.Room)
+	list, unread := t.Deletions.left(t.Room)
+	var err error
 	for _, r := range list {
 		err = errors.Join(err, t.resume(ctx, r))
 	}
-	if err != nil {
-		t.say(ctx, "A record of messages to be deleted cannot be read. Look for secrets in this conversation, delete "+
-			"their messages by hand, and renew those secrets. "+err.Error())
+	if unread != nil {
+		err = errors.Join(err, unread, t.say(ctx, "A record of messages to be deleted cannot be read. Look for secrets in "+
+			"this conversation, delete their messages by hand, and renew those secrets. "+unread.Error()))
 	}
 	return err
 }

@@ -51,13 +51,13 @@ func (g *gateway) asker(t *testing.T) Asker {
 		t.Fatal(err)
 	}
 	return Asker{
-		HTTP: &http.Client{Transport: at{to.Host}}, Client: "desk", Session: "s1", Models: "/etc/x/models.d/main.hcl",
+		HTTP: &http.Client{Transport: toHost{to.Host}}, Client: "desk", Session: "s1", Models: "/etc/x/models.d/main.hcl",
 	}
 }
 
-type at struct{ host string }
+type toHost struct{ host string }
 
-func (a at) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a toHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.URL.Host = a.host
 	return http.DefaultTransport.RoundTrip(r)
