@@ -16,6 +16,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/flows"
+	"github.com/pfar/pfar/units/flows/wording"
 )
 
 const askHelp = `Have a model write a plan for TEXT, show the whole plan, and carry it out after your yes. At the end a
@@ -197,19 +198,7 @@ func (c askVerb) given(ctx context.Context, file string) (*string, error) {
 
 // unplanned says why there is no plan.
 func (c askVerb) unplanned(a flows.Answer) error {
-	var lines []string
-	for _, p := range a.Problems {
-		line := visible.Reveal(p.Text)
-		if p.Step != "" {
-			line = "step " + visible.Reveal(p.Step) + ": " + line
-		}
-		lines = append(lines, line)
-	}
-	model := ""
-	if a.Draft != nil {
-		model = " " + a.Draft.Model
-	}
-	return fail(exitFailed, "the plan of the model%s cannot run:\n  %s", model, strings.Join(lines, "\n  ")).
+	return fail(exitFailed, "%s", wording.Unplanned(a)).
 		withHint("use other words, or write the flow yourself: pfar flow --help")
 }
 
@@ -221,7 +210,7 @@ func (c askVerb) show(w io.Writer, a flows.Answer) {
 	fmt.Fprintln(w)
 	flowPrinter(c).printPlan(w, a)
 	if d.LeftOut > 0 {
-		fmt.Fprintf(w, "\npfar hid %d tools from the model: nobody has accepted their definitions (pfar pins)\n", d.LeftOut)
+		fmt.Fprintf(w, "\n%s\n", wording.LeftOut(d.LeftOut))
 	}
 }
 

@@ -1,0 +1,190 @@
+package desk
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/fence"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/chat"
+	"github.com/pfar/pfar/units/flows"
+	"github.com/pfar/pfar/units/flows/wording"
+	"github.com/pfar/pfar/units/operator/ask"
+)
+
+var _ chat.Asker = Asker{}
+
+// Asker asks the gateway in the name of a declared client. The zero value reaches no gateway.
+type Asker struct {
+	HTTP    *http.Client // every connection goes to the gateway's socket (ask.Transport)
+	Client  string       // "": the default client; never the operator
+	Session string       // its handle; "": the default session
+	Models  string       // the file to write if no model is declared, for words
+}
+
+const maxAnswer = 96 << 20 // bytes of one answer of the gateway
+
+var errOperator = errors.New("a conversation cannot be the operator: a model decides there; name a declared client")
+
+// Plan has a model write a plan, and puts it into words.
+func (a Asker) Plan(ctx context.Context, question string) (p chat.Plan, err error) {
+	answer, err := a.order(ctx, flows.Order{Verb: flows.Ask, Words: question})
+	switch d := answer.Draft; {
+	case err != nil:
+		return p, err
+	case len(answer.Problems) > 0:
+		return p, errors.New(wording.Unplanned(answer))
+	case d == nil || d.Flow == nil && d.Answer == "":
+		return p, errors.New("the gateway gave no plan")
+	case d.Flow == nil:
+		return chat.Plan{Question: question, Text: forPeople(d.Answer)}, nil
+	}
+	shown := *answer.Draft
+	shown.Reasoning = forPeople(shown.Reasoning)
+	answer.Draft = &shown
+	p = chat.Plan{
+		Question: question, Text: strings.TrimSpace(wording.Plan(answer, gate.Verdict.String)),
+		Flow: shown.Flow, Digest: shown.Digest,
+	}
+	p.Free = true
+	denies := len(answer.Steps) == 0
+	for _, s := range answer.Steps {
+		denies = denies || s.Verdict != gate.Ask && s.Verdict != gate.Allow
+		p.Free = p.Free && s.Verdict == gate.Allow
+	}
+	if denies {
+		p.Flow, p.Digest, p.Free = nil, "", false
+		p.Text += "\n\nThe gate denies a step of it, so nothing is carried out."
+	}
+	return p, nil
+}
+
+// Run carries a plan out, and has a model put the result into words. A result that no model may see is not in the
+// answer: the owner sees it at the command line.
+func (a Asker) Run(ctx context.Context, p chat.Plan, tell func(text string)) (string, error) {
+	run, err := a.follow(ctx, p, tell)
+	if err != nil {
+		return "", err
+	}
+	seeIt := "pfar flow show " + run.ID
+	switch {
+	case run.State != flows.Done:
+		return "", fmt.Errorf("the run is %s%s. See %s", run.State, because(run.Reason), seeIt)
+	case len(run.Result) == 0:
+		return "It is done. There is no result.", nil
+	}
+	answer, err := a.order(ctx, flows.Order{Verb: flows.Word, Run: run.ID, Words: p.Question})
+	switch w := answer.Worded; {
+	case err != nil:
+		return "", fmt.Errorf("it is done, and no model has put the result into words: %w. See it with %s", err, seeIt)
+	case w == nil || w.Text == "":
+		why := "the gateway gave no words"
+		if w != nil && w.Why != "" {
+			why = strings.TrimSuffix(w.Why, ".")
+		}
+		return fmt.Sprintf("It is done. No model has put the result into words: %s. See it with %s", why, seeIt), nil
+	default:
+		return forPeople(w.Text), nil
+	}
+}
+
+// follow runs a plan until it is over, and tells of approvals that it waits for.
+func (a Asker) follow(ctx context.Context, p chat.Plan, tell func(string)) (*flows.Status, error) {
+	stream, err := a.open(ctx, flows.Order{Verb: flows.Run, Form: "json", Text: string(p.Flow), Digest: p.Digest})
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	answers := json.NewDecoder(io.LimitReader(stream, maxAnswer))
+	run, told := "", ""
+	for {
+		var answer flows.Answer
+		err := answers.Decode(&answer)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil && run == "":
+			return nil, errors.New("the gateway ended before the run began")
+		case err != nil:
+			const words = "the gateway ended the connection; it goes on with the run when it is back: pfar flow show %s"
+			return nil, fmt.Errorf(words, run)
+		case len(answer.Problems) > 0:
+			return nil, errors.New(wording.Unplanned(flows.Answer{Problems: answer.Problems}))
+		case answer.Run == nil:
+			continue
+		}
+		run = answer.Run.ID
+		switch r := answer.Run; r.State {
+		case flows.Done, flows.Failed, flows.Cancelled, flows.Unknown:
+			return r, nil
+		case flows.Waiting:
+			if r.Approval != "" && r.Approval != told {
+				told = r.Approval
+				tell(fmt.Sprintf("The run waits for an approval%s. Give or refuse it at the command line with pfar approvals "+
+					"show %s, or in the console. To end the run: pfar flow cancel %s", because(r.Reason), told, run))
+			}
+		}
+	}
+}
+
+// because is a reason behind what happened, "" if there is none.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + strings.TrimSuffix(reason, ".")
+}
+
+// order gives an order that has one answer. A model may take its time.
+func (a Asker) order(ctx context.Context, o flows.Order) (answer flows.Answer, err error) {
+	stream, err := a.open(ctx, o)
+	if err != nil {
+		return answer, err
+	}
+	defer stream.Close()
+	err = json.NewDecoder(io.LimitReader(stream, maxAnswer)).Decode(&answer)
+	switch {
+	case ctx.Err() != nil:
+		return answer, context.Cause(ctx)
+	case errors.Is(err, io.EOF):
+		return answer, errors.New("the gateway gave no answer")
+	case err != nil:
+		return answer, fmt.Errorf("reading the gateway's answer: %w", err)
+	}
+	return answer, nil
+}
+
+func (a Asker) open(ctx context.Context, o flows.Order) (io.ReadCloser, error) {
+	switch {
+	case a.HTTP == nil:
+		return nil, errors.New("no gateway answers questions here")
+	case a.Client == access.Operator:
+		return nil, errOperator
+	}
+	path := "/flows/" + cmp.Or(a.Client, access.Default) + "/" + cmp.Or(a.Session, access.DefaultSession)
+	stream, err := ask.Open(ctx, a.HTTP, http.MethodPost, path, o)
+	var no *ask.Refusal
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.As(err, &no) && no.Status == flows.NoModel:
+		return nil, fmt.Errorf("%w: to have questions answered, write %s, as pfar-models(5) says", no,
+			cmp.Or(a.Models, "a file in models.d"))
+	case err != nil:
+		return nil, fmt.Errorf("asking the gateway: %w", err)
+	}
+	return stream, nil
+}
+
+// forPeople is a model's text without the fence, which is for models.
+func forPeople(text string) string {
+	text, _ = fence.Inside(text)
+	return text
+}

@@ -1,0 +1,257 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/units/chat/meaning"
+	"github.com/pfar/pfar/units/control"
+)
+
+// ErrStranger is of a message that is not of the owner, or of another room. Nothing was done about it.
+var ErrStranger = errors.New("the message is not of the owner of this conversation")
+
+// Talk is the conversation of one owner in one room. Its methods may be called at the same time.
+type Talk struct {
+	Room, Owner string // of messages that are taken; without both none is
+	Platform    Platform
+	Setups      Setups
+	Asker       Asker
+	Deletions   Deletions
+	Known       func(service string) bool // whether the catalogue has a service of that name
+	Terminal    bool                      // the conversation is at a terminal: no message is kept, so none is deleted
+
+	mu   sync.Mutex // held while a message is taken
+	now  present
+	work sync.WaitGroup // what goes on when a message was taken
+}
+
+// present is what a conversation has under way.
+type present struct {
+	sync.Mutex
+	plan     *Plan // waits for the owner's word
+	planning bool  // a model writes one
+	runs     int   // that go on
+}
+
+// maxRuns bounds the runs of one conversation: each one that waits for an approval counts.
+const maxRuns = 8
+
+// Start deletes the messages that were to be deleted when an earlier process ended, and tells the owner of each. Call
+// it before the first Take. An error says which record could not be read or kept, or that the owner was not told.
+func (t *Talk) Start(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list, unread := t.Deletions.left(t.Room)
+	var err error
+	for _, r := range list {
+		err = errors.Join(err, t.resume(ctx, r))
+	}
+	if unread != nil {
+		err = errors.Join(err, unread, t.say(ctx, "A record of messages to be deleted cannot be read. Look for secrets in "+
+			"this conversation, delete their messages by hand, and renew those secrets. "+unread.Error()))
+	}
+	return err
+}
+
+// resume tries once more to delete the message of a record. After a second failure that the owner knows of, the record
+// goes: the owner has been told what to do.
+func (t *Talk) resume(ctx context.Context, r record) error {
+	failed := t.Platform.Delete(ctx, r.message())
+	switch {
+	case failed == nil:
+		t.say(ctx, "pfar had ended before it could delete a message of yours that held a secret. The message is deleted "+
+			"now. If the set-up still waits for the secret, send it again.")
+		return t.Deletions.done(r.message())
+	case r.Told:
+		return t.Deletions.done(r.message())
+	}
+	return t.tellUndeleted(ctx, r.message(), failed)
+}
+
+// Take does what a message says, in this order: it goes to the set-up that waits for a secret, begins a set-up,
+// answers a plan, or is a question. What has the form of a secret and is for no set-up is deleted. Take may return
+// before all is done; Wait waits for the rest. ctx ends that, too, so it is not that of the message alone. An error
+// never has a word of the message. The owner knows it already, except for ErrStranger and the errors of
+// Platform.Send.
+func (t *Talk) Take(ctx context.Context, m Message) error {
+	if t.Room == "" || t.Owner == "" || m.ID == "" || m.Room != t.Room || m.From != t.Owner {
+		return ErrStranger
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.Terminal && t.Deletions.has(m) { // the platform has given it again after a crash
+		_, err := t.remove(ctx, m)
+		return err
+	}
+	waiting, failed := t.Setups.Waiting(ctx)
+	s := meaning.Situation{Unknown: failed != nil, Known: t.Known}
+	if failed == nil && waiting != nil {
+		s.Wanted = waiting.Wants
+	}
+	switch is := meaning.Of(m.Text, s); is.Kind {
+	case meaning.Token:
+		return t.token(ctx, m, *waiting, is.Value)
+	case meaning.Unsure:
+		return t.say(ctx, "pfar did nothing with your message: it cannot tell whether a set-up waits for a secret. "+
+			clean(failed, m.Text))
+	case meaning.Cancel:
+		if s.Wanted != nil {
+			return t.answer(ctx, *waiting, is.Value)
+		}
+		return t.refuse(ctx, "Nothing waits that you could cancel.")
+	case meaning.Connect:
+		return t.connect(ctx, is.Service)
+	case meaning.Yes:
+		return t.agree(ctx)
+	case meaning.No:
+		return t.refuse(ctx, "No plan waits for your answer.")
+	case meaning.Question:
+		return t.question(ctx, is.Value)
+	case meaning.Empty:
+		return nil
+	case meaning.Unfit:
+		return t.say(ctx, fmt.Sprintf("pfar did nothing with your message: it is not text of at most %d KiB.",
+			meaning.MaxQuestion>>10))
+	}
+	return t.withhold(ctx, m, s.Wanted)
+}
+
+// Wait returns when all that messages have begun is over.
+func (t *Talk) Wait() { t.work.Wait() }
+
+// token hands a secret to the set-up that waits for it. The record of its message is on the disk before, so that a
+// crash at any later step does not leave the message.
+func (t *Talk) token(ctx context.Context, m Message, asked control.Flow, value string) error {
+	if err := t.record(m); err != nil {
+		_, failed := t.remove(ctx, m)
+		return errors.Join(failed, t.say(ctx, "pfar stored nothing: "+clean(err, value)+
+			". Send the secret again when that is mended."))
+	}
+	stored := t.Setups.Answer(ctx, asked, value)
+	gone, err := t.remove(ctx, m)
+	deleted := ""
+	if gone {
+		deleted = " Its message is deleted."
+	}
+	if stored != nil {
+		return errors.Join(err, t.say(ctx, "The secret is not stored: "+clean(stored, value)+"."+deleted))
+	}
+	err = errors.Join(err, t.say(ctx, "The secret is stored."+deleted+" Connecting to "+asked.Server+"..."))
+	t.follow(ctx, asked)
+	return err
+}
+
+// answer gives a set-up the word that ends it, or leaves a secret out.
+func (t *Talk) answer(ctx context.Context, asked control.Flow, word string) error {
+	if err := t.Setups.Answer(ctx, asked, word); err != nil {
+		return t.say(ctx, err.Error())
+	}
+	t.follow(ctx, asked)
+	return nil
+}
+
+// follow tells the owner how a set-up goes on, when it asks again or has ended.
+func (t *Talk) follow(ctx context.Context, asked control.Flow) {
+	t.work.Go(func() {
+		now, err := t.Setups.After(ctx, asked)
+		t.tellSetup(ctx, now, err)
+	})
+}
+
+func (t *Talk) connect(ctx context.Context, service string) error {
+	t.work.Go(func() {
+		now, err := t.Setups.Begin(ctx, service)
+		t.tellSetup(ctx, now, err)
+	})
+	return nil
+}
+
+func (t *Talk) tellSetup(ctx context.Context, now control.Flow, err error) {
+	switch {
+	case ctx.Err() != nil: // the set-up goes on without this conversation
+	case err != nil:
+		t.say(ctx, err.Error())
+	default:
+		t.say(ctx, setupWords(now, t.Terminal))
+	}
+}
+
+// withhold deletes a message that may hold a secret that nobody takes.
+func (t *Talk) withhold(ctx context.Context, m Message, w *control.Wanted) error {
+	recorded := t.record(m) // the message is deleted at once if it cannot be recorded
+	gone, err := t.remove(ctx, m)
+	text := "Your message looks as if it held a secret. pfar has stored nothing and given it to no model."
+	if gone {
+		text += " The message is deleted."
+	}
+	if t.Terminal {
+		text += " If others can read this screen, renew the secret at its service."
+	}
+	if w != nil {
+		text += fmt.Sprintf(" If it was %s, send it again, alone in a message and in one line.", w.Key)
+	} else {
+		text += ` No set-up waits for one: begin with "connect NAME", such as "connect notion", and send it when ` +
+			"pfar asks. If it was no secret, say it in other words."
+	}
+	if recorded != nil {
+		text += " " + clean(recorded, m.Text) + "."
+	}
+	return errors.Join(err, t.say(ctx, text))
+}
+
+// record has the message deleted even if this process ends before.
+func (t *Talk) record(m Message) error {
+	if t.Terminal {
+		return nil
+	}
+	return t.Deletions.add(m)
+}
+
+// remove deletes a message on the platform, and then its record. If it cannot be deleted, the owner is told. gone
+// reports whether a message was deleted.
+func (t *Talk) remove(ctx context.Context, m Message) (gone bool, err error) {
+	if t.Terminal {
+		return false, nil
+	}
+	if failed := t.Platform.Delete(ctx, Message{ID: m.ID, Room: m.Room, From: m.From}); failed != nil {
+		return false, t.tellUndeleted(ctx, m, failed)
+	}
+	return true, t.Deletions.done(m)
+}
+
+// tellUndeleted tells the owner that a message has to be deleted by hand. The record stays: the next process tries
+// again, and tells it unless the owner knows.
+func (t *Talk) tellUndeleted(ctx context.Context, m Message, why error) error {
+	err := t.say(ctx, "pfar could not delete your message, which holds a secret. Delete it by hand, and renew the "+
+		"secret at its service: others may have read it. "+clean(why, m.Text))
+	if err != nil {
+		return err
+	}
+	return t.Deletions.told(m)
+}
+
+// say sends a text to the owner. What servers, services and models say is a part of it, so it has nothing in it that a
+// terminal obeys or a person cannot see.
+func (t *Talk) say(ctx context.Context, text string) error {
+	return t.Platform.Send(ctx, t.Room, visible.Escape(strings.TrimSpace(text), func(r rune) bool {
+		return r != '\n' && visible.Deceptive(r)
+	}))
+}
+
+// clean is an error in words, without the text that it may be about.
+func clean(err error, text string) string {
+	words := strings.TrimSuffix(err.Error(), ".")
+	for _, w := range append(strings.Fields(text), strings.TrimSpace(text)) {
+		if len(w) >= minHidden && strings.Contains(words, w) {
+			return "the reason quotes your message, so pfar does not repeat it"
+		}
+	}
+	return words
+}
+
+const minHidden = 6 // bytes of a word that no error repeats
