@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -105,7 +103,7 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 		if c.json() {
 			return c.printJSON(all)
 		}
-		fmt.Fprintln(c.stdout, c.words(d.Answer))
+		c.answered(d.Model, d.Answer)
 		return nil
 	case f.planOnly && c.json():
 		return c.printJSON(all)
@@ -147,6 +145,19 @@ func (c askVerb) order(ctx context.Context, o flows.Order) (a flows.Answer, err 
 
 // words are those of a model or a stranger, safe to look at. A person sees them without the fence, which is for models.
 func (c askVerb) words(text string) string { return escape(unfenced(text, c.stdout), keepLines) }
+
+// answered prints words of a model, marked as such: they may look like pfar's own.
+func (c askVerb) answered(model, text string) {
+	fmt.Fprintf(c.stdout, "Words of the model %s:\n", visible.Reveal(model))
+	quoteModel(c.stdout, text)
+}
+
+// quoteModel prints words of a model, each line with a mark before it.
+func quoteModel(w io.Writer, text string) {
+	for line := range strings.Lines(unfenced(text, w)) {
+		fmt.Fprintf(w, "| %s\n", visible.Reveal(strings.TrimRight(line, "\r\n")))
+	}
+}
 
 // unfenced is a text without its fence, if a person reads it: on a terminal.
 func unfenced(text string, w io.Writer) string {
@@ -197,67 +208,16 @@ func (c askVerb) unplanned(a flows.Answer) error {
 		withHint("say it in other words, or write the flow yourself: pfar flow --help")
 }
 
-// show prints a plan whole: what the model says of it, each step with all that is known of its call and the gate's
-// verdict, and how the steps follow.
+// show prints a plan whole: what the model says of it, and what pfar flow plan prints of any.
 func (c askVerb) show(w io.Writer, a flows.Answer) {
 	d := a.Draft
 	fmt.Fprintf(w, "A plan by the model %s:\n", visible.Reveal(d.Model))
-	for line := range strings.Lines(unfenced(d.Reasoning, w)) {
-		fmt.Fprintf(w, "| %s\n", visible.Reveal(strings.TrimRight(line, "\r\n")))
-	}
-	for i, s := range a.Steps {
-		fmt.Fprintf(w, "\n%d. %s calls %s\n", i+1, visible.Reveal(s.Step), visible.Reveal(s.Node))
-		var arguments map[string]json.RawMessage
-		_ = json.Unmarshal(s.Arguments, &arguments) // an object, or none
-		for _, name := range slices.Sorted(maps.Keys(arguments)) {
-			fmt.Fprintf(w, "     %s = %s\n", visible.Reveal(name), visible.Reveal(string(arguments[name])))
-		}
-		for _, name := range s.From {
-			fmt.Fprintf(w, "     %s comes from an earlier step\n", visible.Reveal(name))
-		}
-		fmt.Fprintf(w, "   %s: %s\n", c.verdict(w, s.Verdict), visible.Reveal(s.Reason))
-		fmt.Fprintf(w, "   who sees it: %s; effect: %s; the session has seen at worst: %s\n",
-			s.Facts.Audience, s.Facts.Effect, s.Label)
-	}
-	c.showEdges(w, d.Flow)
+	quoteModel(w, d.Reasoning)
+	fmt.Fprintln(w)
+	flowPrinter(c).printPlan(w, a)
 	if d.LeftOut > 0 {
 		fmt.Fprintf(w, "\nThe model was not told of %d tools whose definitions nobody has accepted: pfar pins\n", d.LeftOut)
 	}
-}
-
-// showEdges prints how steps follow each other, if that is not one after the other, and where values come from.
-func (c askVerb) showEdges(w io.Writer, flow json.RawMessage) {
-	var f struct {
-		Edges []struct {
-			From   string `json:"from"`
-			To     string `json:"to"`
-			Action string `json:"action"`
-		} `json:"edges"`
-		Mappings json.RawMessage `json:"mappings"`
-	}
-	if json.Unmarshal(flow, &f) != nil {
-		return
-	}
-	if len(f.Edges) > 0 {
-		fmt.Fprintln(w)
-	}
-	for _, e := range f.Edges {
-		if e.Action == "" {
-			e.Action = "default"
-		}
-		fmt.Fprintf(w, "After %s, on %s: %s\n", visible.Reveal(e.From), visible.Reveal(e.Action), visible.Reveal(e.To))
-	}
-	if len(f.Mappings) > 0 && string(f.Mappings) != "{}" {
-		fmt.Fprintf(w, "\nMappings: %s\n", visible.Reveal(string(f.Mappings)))
-	}
-}
-
-func (c askVerb) verdict(w io.Writer, v gate.Verdict) string {
-	colour := map[gate.Verdict]string{gate.Deny: red, gate.Ask: yellow}[v]
-	if colour == "" {
-		return v.String()
-	}
-	return c.paint(w, colour, v.String())
 }
 
 // follow runs a plan and tells how it goes, until the run is over. A run that waits goes on waiting.
@@ -316,7 +276,7 @@ func (c askVerb) word(ctx context.Context, words string, all inquiry) error {
 	case w == nil:
 		fmt.Fprintln(c.stderr, "done; there is no result")
 	case w.Text != "":
-		fmt.Fprintln(c.stdout, c.words(w.Text))
+		c.answered(w.Model, w.Text)
 	default:
 		fmt.Fprintf(c.stderr, "No model has put the result into words: %s. This is the result itself:\n",
 			strings.TrimSuffix(escape(w.Why, oneLine), "."))

@@ -121,10 +121,9 @@ func TestAskCarriesOut(t *testing.T) {
 	}
 	out := b.out.String() + b.err.String()
 	for _, want := range []string{
-		"A plan by the model main", "| It reads.", "1. a calls tracker.read_issue", "number = 7", "allow: It only reads.",
-		"2. b", "calls mail.send", "body comes from an earlier step", "ask: Strangers' text goes out.", "irreversible",
-		"After a, on timeout: b", `"body"`, "not told of 3 tools", "waits for the approval k3bq",
-		"It is about",
+		"A plan by the model main", "| It reads.", "tracker.read_issue", "  | number = 7", "It only reads.",
+		"mail.send", "  | body from an earlier step", "Strangers' text goes out.", "seen by: public; effect: irreversible",
+		"after a, on timeout: b", "plan d1\n", "Words of the model main:\n| It is about", `"body"`, "not told of 3 tools", "waits for the approval k3bq",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)

@@ -41,7 +41,7 @@ func (v flowVerb) flow(ctx context.Context, verb string, words []string) error {
 	}
 	switch {
 	case verb == flows.Show && len(a.Steps) > 0:
-		flowPrinter(v).printPlan(a)
+		flowPrinter(v).printPlan(v.stdout, a)
 	case len(a.Problems) == 0:
 		fmt.Fprintln(v.stdout, "no mistakes")
 	}

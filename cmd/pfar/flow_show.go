@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,8 +21,9 @@ import (
 // flowPrinter prints flows, nodes and runs.
 type flowPrinter struct{ *pfar }
 
-// printPlan prints how the gate judges each step, and below that what is known of the arguments.
-func (v flowPrinter) printPlan(a flows.Answer) {
+// printPlan prints how the gate judges each step, and below that what is known of the arguments, who sees them, and what
+// the step changes. Of a plan that a model has written, it also prints how the steps follow each other.
+func (v flowPrinter) printPlan(w io.Writer, a flows.Answer) {
 	rows := [][]cell{heading("STEP", "NODE", "VERDICT", "SESSION", "WHY")}
 	for _, s := range a.Steps {
 		rows = append(rows, []cell{
@@ -29,9 +31,9 @@ func (v flowPrinter) printPlan(a flows.Answer) {
 			{s.Label.String(), labelColour(s.Label)}, {s.Reason, ""},
 		})
 	}
-	v.table(v.stdout, rows)
-	fmt.Fprintln(v.stdout)
-	b := page{columns: columnsOf(v.stdout)}
+	v.table(w, rows)
+	fmt.Fprintln(w)
+	b := page{columns: columnsOf(w)}
 	for _, s := range a.Steps {
 		b.line("", escape(s.Step, oneLine))
 		members := argument.Object(s.Arguments)
@@ -46,11 +48,39 @@ func (v flowPrinter) printPlan(a flows.Answer) {
 				b.line("  | ", escape(name+orValues(" = ", s.Or[name]), oneLine))
 			}
 		}
+		b.line("  ", fmt.Sprintf("seen by: %s; effect: %s", s.Facts.Audience, s.Facts.Effect))
 	}
-	if a.Digest != "" {
-		b.line("", "plan "+escape(a.Digest[:min(len(a.Digest), exactly)], oneLine))
+	digest := a.Digest
+	if a.Draft != nil {
+		planEdges(&b, a.Draft.Flow)
+		digest = cmp.Or(digest, a.Draft.Digest)
 	}
-	io.WriteString(v.stdout, b.trimmed())
+	if digest != "" {
+		b.line("", "plan "+escape(digest[:min(len(digest), exactly)], oneLine))
+	}
+	io.WriteString(w, b.trimmed())
+}
+
+// planEdges adds how the steps of a flow follow each other, if that is not one after the other, and where values come
+// from.
+func planEdges(b *page, flow json.RawMessage) {
+	var f struct {
+		Edges []struct {
+			From   string `json:"from"`
+			To     string `json:"to"`
+			Action string `json:"action"`
+		} `json:"edges"`
+		Mappings json.RawMessage `json:"mappings"`
+	}
+	if json.Unmarshal(flow, &f) != nil {
+		return
+	}
+	for _, e := range f.Edges {
+		b.line("", escape("after "+e.From+", on "+cmp.Or(e.Action, "default")+": "+e.To, oneLine))
+	}
+	if len(f.Mappings) > 0 && string(f.Mappings) != "{}" {
+		b.line("", escape("mappings: "+string(f.Mappings), oneLine))
+	}
 }
 
 // orValues are the values that the flow gives to an argument that is not certain.

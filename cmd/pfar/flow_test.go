@@ -305,11 +305,11 @@ func TestFlowTables(t *testing.T) {
 	d.answers[flows.Show] = []flows.Answer{{Digest: strings.Repeat("ab", 32), Steps: []flows.Judged{
 		{Step: "search", Node: "github.search_code", Arguments: json.RawMessage(`{"query":"a\u001b[2J"}`),
 			Verdict: gate.Allow,
-			Reason:  "it only reads", Label: gate.Label{Confidentiality: gate.Public, Integrity: gate.Clean}},
+			Reason:  "it only reads", Facts: gate.Facts{Audience: gate.Public, Effect: gate.None}, Label: gate.Label{Confidentiality: gate.Public, Integrity: gate.Clean}},
 		{Step: "send", Node: "slack.send_slack_message", Arguments: json.RawMessage(`{"channel":"#dev"}`),
 			From:    []string{"message"},
 			Verdict: gate.Ask, Label: raw,
-			Reason: "It sends data to others."},
+			Reason: "It sends data to others.", Facts: gate.Facts{Audience: gate.Internal, Effect: gate.Irreversible}},
 	}}}
 	if code := b.run(t.Context(), []string{"flow", "plan", "backoff"}); code != exitOK {
 		t.Fatalf("exit %d, %s", code, b.err)
@@ -320,9 +320,11 @@ send    slack.send_slack_message  ask      sensitive raw  It sends data to other
 
 search
   | query = "a\u001b[2J"
+  seen by: public; effect: none
 send
   | channel = "#dev"
   | message from an earlier step
+  seen by: internal; effect: irreversible
 plan abababababababab
 `
 	if b.out.String() != plan {

@@ -76,7 +76,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	beforehand := p.Grants.Any() || r.Run.approved()
 	if v := w.decision.Verdict; v == gate.Inspect || v == gate.Ask && (w.decision.Inspect || beforehand) {
 		about := fence.Meta{Server: it.Server, Tool: it.Name, Label: w.decision.Data}
-		w.report = p.others(ctx, w.policy.Asks(who.Profile), inspector.Outbound, about, r.Params, w.report)
+		w.report = p.others(ctx, w.policy.Asks(who.Profile), inspector.Outbound, about, r.outbound(), w.report)
 		still(p, who, &it, &w) // they take their time
 	}
 	pass.verdict = w.decision.Verdict
@@ -265,7 +265,7 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	}
 	a.FreeText = w.session.Label.Integrity != gate.Extracted || it.FreeText == nil || it.FreeText(r.Arguments)
 	builtin := inspect.Builtin{Vault: p.Vault, Parsed: true}
-	w.report = builtin.Inspect(inspector.Outbound, r.Params)
+	w.report = builtin.Inspect(inspector.Outbound, r.outbound())
 	a.Vault, a.Pattern = w.report.Vault(), w.report.Pattern()
 	w.decision = w.policy.Decide(w.session, w.call)
 	if errors.Is(err, label.ErrFrozen) {

@@ -1,6 +1,8 @@
 package enforce
 
 import (
+	"slices"
+
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/provenance"
 	"github.com/pfar/pfar/policies/access"
@@ -12,6 +14,7 @@ type Identity struct {
 	Client  string
 	Handle  string // of the session whose label counts: minted by the operator, the default one, or of one connection
 	Proof   string // how it has shown that it is that client
+	Begun   string // Proof of whoever began the run whose step the request is; "": it is of no run
 	Profile string
 	Rights  *access.Rights // the servers and limits of the client's declaration; nil: it has none
 	Person  bool           // a person types each call and reads the answer: no model does
@@ -59,13 +62,28 @@ type Request struct {
 
 	Run *Run // whose step the request is; nil: it is none of a run's
 
-	words *provenance.Words // of Arguments; nil: nobody has asked for them (said)
+	// Made is what one of pfar's own nodes has made of Arguments and sends in their place, as JSON: it is looked through
+	// like them. nil: nothing.
+	Made []byte
+
+	words *provenance.Words // of Arguments and Made; nil: nobody has asked for them (said)
+}
+
+// outbound is all that goes out with the request, as JSON.
+func (r *Request) outbound() []byte { return beside(r.Params, r.Made) }
+
+// beside is one text of JSON that has two; the second may be nil.
+func beside(first, second []byte) []byte {
+	if second == nil {
+		return first
+	}
+	return slices.Concat([]byte("["), first, []byte(","), second, []byte("]"))
 }
 
 // said are the words of the arguments, which all share who look at them.
 func (r *Request) said() *provenance.Words {
 	if r.words == nil {
-		r.words = provenance.WordsOf(r.Arguments)
+		r.words = provenance.WordsSent(r.Arguments, beside(r.Arguments, r.Made))
 	}
 	return r.words
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/native"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/block"
@@ -150,14 +151,23 @@ type Forbidden struct{ why string }
 
 func (f *Forbidden) Error() string { return f.why }
 
-// Item is a model as the gate judges a question to it by a step of a flow. "" is the first one that nodes may ask.
-func (m *Models) Item(name string) (enforce.Item, error) {
+// Model is the model of a name that steps of flows may ask. "" is the first one.
+func (m *Models) Model(name string) (native.Model, error) {
 	one, err := m.find(gate.ForNode, name)
 	if err != nil {
-		return enforce.Item{}, err
+		return nil, err
 	}
-	return one.item(), nil
+	return &found{m, one}, nil
 }
+
+// found is a model that was looked up once: the one that is judged is the one that is asked.
+type found struct {
+	models *Models
+	one    *model
+}
+
+// Item is the model as the gate judges a question to it.
+func (f *found) Item() enforce.Item { return f.one.item() }
 
 func (one *model) item() enforce.Item {
 	return enforce.Item{
@@ -167,23 +177,19 @@ func (one *model) item() enforce.Item {
 
 // Ask puts a prompt to a model for a step of a flow, after the gate has let the question pass. params may have
 // temperature and max_tokens. The label is that of the answer alone: the session that gets it has one no lower.
-func (m *Models) Ask(ctx context.Context, who enforce.Identity, name, prompt string,
-	params map[string]json.RawMessage) (text string, label gate.Label, err error) {
+func (f *found) Ask(ctx context.Context, who enforce.Identity, prompt string, params map[string]json.RawMessage) (
+	text string, label gate.Label, err error) {
 	label = gate.Label{Confidentiality: gate.Public, Integrity: gate.Raw}
-	one, err := m.find(gate.ForNode, name)
-	if err != nil {
-		return "", label, err
-	}
 	p := inspector.Prompt{Version: 1, Messages: []inspector.Message{{Role: inspector.User, Text: prompt}}}
 	for key, to := range map[string]any{"temperature": &p.Temperature, "max_tokens": &p.Tokens} {
 		if given := params[key]; given != nil && json.Unmarshal(given, to) != nil {
 			return "", label, failure.As(failure.Schema, gate.ModelServer, fmt.Errorf("%s is no number that a model takes", key))
 		}
 	}
-	if err := m.may(one, who, p); err != nil {
+	if err := f.models.may(f.one, who, p); err != nil {
 		return "", label, err
 	}
-	text, err = m.put(ctx, one, p)
+	text, err = f.models.put(ctx, f.one, p)
 	return text, label, err
 }
 
@@ -192,7 +198,7 @@ func (m *Models) may(one *model, who enforce.Identity, p inspector.Prompt) error
 	switch {
 	case who.Client == "" || who.Person || who.Client == access.Operator:
 		return &Forbidden{"the operator asks no model: name a declared client"}
-	case one.Local && !strings.HasPrefix(who.Proof, "uid ") && who.Proof != clients.FlowProof: // for runs see Near
+	case one.Local && !near(who):
 		return &Forbidden{fmt.Sprintf("the model %q may be asked on the Unix socket alone: local = false in its file "+
 			"lets clients with a token ask it", one.Name)}
 	}
@@ -217,6 +223,25 @@ func (m *Models) may(one *model, who enforce.Identity, p inspector.Prompt) error
 	return nil
 }
 
+// near reports whether a client is on the Unix socket, or whoever began the run that is the client.
+func near(who enforce.Identity) bool {
+	proof := who.Proof
+	if proof == clients.FlowProof {
+		proof = who.Begun
+	}
+	return strings.HasPrefix(proof, "uid ")
+}
+
+// errOther is why a question is not put to a model that the gate has judged as it was declared before.
+var errOther = failure.Fact("it is declared otherwise by now: ask again")
+
+// stands reports whether a model is declared as it was when it was found.
+func (m *Models) stands(one *model) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Contains(m.all, one)
+}
+
 // put has the process of a model ask it. The answer has no secrets of the vault in it.
 func (m *Models) put(ctx context.Context, one *model, p inspector.Prompt) (string, error) {
 	fails := func(class failure.Class, err error) (string, error) {
@@ -234,6 +259,9 @@ func (m *Models) put(ctx context.Context, one *model, p inspector.Prompt) (strin
 	asked, err := json.Marshal(p)
 	if err != nil {
 		return fails(failure.Schema, err)
+	}
+	if !m.stands(one) { // the gate, or a person, took its time
+		return fails(failure.Schema, errOther)
 	}
 	b, err := question.Ask(ctx, filepath.Join(m.Dir, one.Name+".sock"), asked, maxAnswer)
 	var said inspector.Said

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/failure"
@@ -386,19 +387,23 @@ func TestModelsFail(t *testing.T) {
 // TestNodes: a step of a flow asks after the gate has let it: what the item says is what is declared.
 func TestNodes(t *testing.T) {
 	b := newBench(t, declared(t, "main", func(m *gate.Model) { m.Nodes = false }), declared(t, "node", nil))
-	it, err := b.Item("")
-	if err != nil || it.Server != "pfar.model" || it.Name != "node" || it.Pin == "" {
-		t.Fatalf("%+v, %v", it, err)
+	one, err := b.Model("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	it := one.Item()
+	if it.Server != "pfar.model" || it.Name != "node" || it.Pin == "" {
+		t.Fatalf("%+v", it)
 	}
 	f := b.Point.Facts(it)
 	if f.Audience != gate.Public || f.Output != strange || f.Effect != gate.None || f.Forbidden != "" {
 		t.Errorf("facts %+v", f)
 	}
-	if _, err := b.Item("main"); err == nil || !strings.Contains(err.Error(), "nodes = true") {
+	if _, err := b.Model("main"); err == nil || !strings.Contains(err.Error(), "nodes = true") {
 		t.Errorf("a model that is not for nodes: %v", err)
 	}
 	params := map[string]json.RawMessage{"temperature": json.RawMessage("0.3"), "max_tokens": json.RawMessage("9")}
-	text, label, err := b.Ask(t.Context(), desk, "node", "words", params)
+	text, label, err := one.Ask(t.Context(), desk, "words", params)
 	if err != nil || text != "an answer" || label != strange {
 		t.Errorf("%q, %s, %v", text, label, err)
 	}
@@ -412,18 +417,45 @@ func TestNodes(t *testing.T) {
 	b.told()
 	for name, bad := range map[string]string{"temperature": `"hot"`, "max_tokens": "0.5"} {
 		params := map[string]json.RawMessage{name: json.RawMessage(bad)}
-		if _, _, err := b.Ask(t.Context(), desk, "node", "words", params); failure.Of(err).Class != failure.Schema {
+		if _, _, err := one.Ask(t.Context(), desk, "words", params); failure.Of(err).Class != failure.Schema {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	person := desk
 	person.Person = true
-	if _, _, err := b.Ask(t.Context(), person, "node", "words", nil); err == nil || len(b.told()) != 0 {
+	if _, _, err := one.Ask(t.Context(), person, "words", nil); err == nil || len(b.told()) != 0 {
 		t.Errorf("the operator: %v", err)
 	}
-	before, _ := b.Item("node")
 	b.Learn([]gate.Model{declared(t, "node", func(m *gate.Model) { m.Audience = gate.Internal })})
-	if now, _ := b.Item("node"); now.Pin == before.Pin {
-		t.Error("an approval outlives a change of the model's file")
+	if now, err := b.Model("node"); err != nil || now.Item().Pin == it.Pin {
+		t.Errorf("an approval outlives a change of the model's file: %v", err)
+	}
+	if _, _, err := one.Ask(t.Context(), desk, "words", nil); !strings.Contains(fmt.Sprint(err), errOther.Error()) {
+		t.Errorf("what was judged as it was before is asked as it is now: %v", err)
+	}
+	if asked := b.told(); len(asked) != 0 {
+		t.Errorf("asked %q", asked)
+	}
+}
+
+// TestNearOfRuns: a run is as near as whoever began it, whatever model it comes to ask: "first" may be another one than
+// when the run began.
+func TestNearOfRuns(t *testing.T) {
+	b := newBench(t, declared(t, "far", func(m *gate.Model) { m.Local = false }))
+	b.Learn([]gate.Model{declared(t, "far", nil)}) // after the run has begun
+	one, err := b.Model("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for begun, near := range map[string]bool{
+		"uid 1000": true, "uid 0 for it": true, "token 0a1b2c3d": false, "flow": false, "": false,
+	} {
+		run := desk
+		run.Proof, run.Begun = clients.FlowProof, begun
+		_, _, err := one.Ask(t.Context(), run, "words", nil)
+		_, forbidden := errors.AsType[*Forbidden](err)
+		if forbidden == near || near && err != nil || len(b.told()) == 0 == near {
+			t.Errorf("a run that %q has begun: %v", begun, err)
+		}
 	}
 }

@@ -404,7 +404,7 @@ func (n *Nodes) readFile(c Call, given values) (Ready, error) {
 	if err == nil && !utf8.Valid(b) {
 		err = fmt.Errorf("%q is no text in UTF-8", path)
 	}
-	return Ready{item(native.ReadFile, l), func(context.Context) (json.RawMessage, gate.Label, error) {
+	return Ready{item(native.ReadFile, l), nil, func(context.Context) (json.RawMessage, gate.Label, error) {
 		return jsonrpc.Quote(string(b)), l, nil
 	}}, err
 }
@@ -418,7 +418,7 @@ func (n *Nodes) writeFile(c Call, given values) (Ready, error) {
 	if err == nil && given["content"] == nil {
 		err = errors.New(`the argument "content" is missing`)
 	}
-	return Ready{item(native.WriteFile, gate.Start), func(context.Context) (json.RawMessage, gate.Label, error) {
+	return Ready{item(native.WriteFile, gate.Start), nil, func(context.Context) (json.RawMessage, gate.Label, error) {
 		err := n.Files.Write(c.Who.Client, path, []byte(given.plain("content")), c.Label)
 		return jsonrpc.Quote(path), gate.Start, err
 	}}, err

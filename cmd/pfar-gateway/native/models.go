@@ -1,5 +1,3 @@
-// Package native has pfar's own nodes, which flows call beside the tools of servers: a call's arguments in, a value and
-// its label out. None of them reaches a network, or a file outside of its client's folder.
 package native
 
 import (
@@ -12,11 +10,18 @@ import (
 
 // Models are the models that the owner has declared. The nodes llm and summarize-text ask them.
 type Models interface {
-	// Item is a model as the gate judges a question to it: a tool whose facts are those that the model's file declares,
-	// the audience above all. "" is the model that answers nodes which name none. An error says why no node may ask it.
-	Item(name string) (enforce.Item, error)
-	// Ask puts a prompt to a model. The gate has let the question pass by then, with the Item of the same name, and the
-	// prompt is the one that the gate has seen: Ask adds nothing to it. label is that of the answer alone.
-	Ask(ctx context.Context, who enforce.Identity, name, prompt string, params map[string]json.RawMessage) (
+	// Model is the one of a name that nodes may ask; "" is the one that answers nodes which name none. An error says why
+	// no node may ask it.
+	Model(name string) (Model, error)
+}
+
+// Model is a model as it was declared when its name was looked up.
+type Model interface {
+	// Item is the model as the gate judges a question to it: a tool whose facts are those that the model's file declares,
+	// the audience above all.
+	Item() enforce.Item
+	// Ask puts a prompt to the model. The gate has let the question pass by then, with the Item and the prompt: Ask adds
+	// nothing to it, and asks nothing if the model is declared otherwise by now. label is that of the answer alone.
+	Ask(ctx context.Context, who enforce.Identity, prompt string, params map[string]json.RawMessage) (
 		text string, label gate.Label, err error)
 }

@@ -49,6 +49,7 @@ type Call struct {
 // the label of what comes from elsewhere than the arguments.
 type Ready struct {
 	Item enforce.Item
+	Made json.RawMessage // what is sent in place of the arguments: the gate looks at it as well; nil: they are
 	Do   func(ctx context.Context) (value json.RawMessage, label gate.Label, err error)
 }
 
@@ -61,7 +62,7 @@ func (n *Nodes) List() []flow.Node {
 		}
 		err := noModel
 		if n.Models != nil {
-			_, err = n.Models.Item("")
+			_, err = n.Models.Model("")
 		}
 		if err != nil {
 			list[i].Held = err.Error()
@@ -83,7 +84,11 @@ func (n *Nodes) Item(name string, who enforce.Identity, arguments json.RawMessag
 	case asksModel(name) && n.Models == nil:
 		return enforce.Item{}, noModel
 	case asksModel(name):
-		return n.Models.Item(deref(a.Model))
+		one, err := n.Models.Model(deref(a.Model))
+		if err != nil {
+			return enforce.Item{}, err
+		}
+		return one.Item(), nil
 	case name == native.ReadFile:
 		l, err := n.Files.Worst(who.Client, a.Path)
 		return item(name, l), err
@@ -267,7 +272,7 @@ func (n *Nodes) askModel(c Call, given values) (Ready, error) {
 			return Ready{}, err
 		}
 	}
-	it, err := n.Models.Item(name)
+	one, err := n.Models.Model(name)
 	if err != nil {
 		return Ready{}, err
 	}
@@ -279,8 +284,8 @@ func (n *Nodes) askModel(c Call, given values) (Ready, error) {
 	if t := given["temperature"]; t != nil {
 		params["temperature"] = t
 	}
-	return Ready{it, func(ctx context.Context) (json.RawMessage, gate.Label, error) {
-		text, label, err := n.Models.Ask(ctx, c.Who, name, prompt, params)
+	return Ready{one.Item(), jsonrpc.Quote(prompt), func(ctx context.Context) (json.RawMessage, gate.Label, error) {
+		text, label, err := one.Ask(ctx, c.Who, prompt, params)
 		if err == nil && len(text) > MaxValue {
 			err = fmt.Errorf("the model's answer has %d bytes, at most %d are kept", len(text), MaxValue)
 		}

@@ -14,6 +14,7 @@ import (
 // at once.
 type Words struct {
 	arguments []byte
+	sent      []byte    // JSON with all that is compared
 	taken     bool      // prints and whole are known
 	prints    *[]uint64 // nil: there are too many to keep
 	whole     bool      // all of the arguments can be read
@@ -26,7 +27,11 @@ const maxTaken = 1 << 15
 var rooms = sync.Pool{New: func() any { return new([]uint64) }}
 
 // WordsOf returns the words of arguments, which are JSON and must not change.
-func WordsOf(arguments []byte) *Words { return &Words{arguments: arguments} }
+func WordsOf(arguments []byte) *Words { return &Words{arguments: arguments, sent: arguments} }
+
+// WordsSent returns the words of arguments of which something else is made and sent. sent is JSON, must not change, and
+// has all that is compared.
+func WordsSent(arguments, sent []byte) *Words { return &Words{arguments: arguments, sent: sent} }
 
 // Release gives the memory of fingerprints to other words. Whoever asks later has them taken again. nil has none.
 func (w *Words) Release() {
@@ -56,7 +61,7 @@ func (w *Words) in(read *prints, audience gate.Confidentiality) (found, whole bo
 	}
 	room := rooms.Get().(*[]uint64)
 	defer rooms.Put(room)
-	whole = inspect.Readings(w.arguments, func(text string) {
+	whole = inspect.Readings(w.sent, func(text string) {
 		if !found {
 			*room = winnow.Append((*room)[:0], text)
 			found = read.any(*room, audience)
@@ -71,7 +76,7 @@ func (w *Words) take() {
 	room := rooms.Get().(*[]uint64)
 	*room = (*room)[:0]
 	many := false
-	w.whole = inspect.Readings(w.arguments, func(text string) {
+	w.whole = inspect.Readings(w.sent, func(text string) {
 		if many = many || len(*room)+len(text) > maxTaken; !many {
 			*room = winnow.Append(*room, text)
 		}

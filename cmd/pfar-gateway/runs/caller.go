@@ -5,6 +5,7 @@ package runs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/flow"
@@ -15,7 +16,7 @@ import (
 type Caller interface {
 	// Call makes one call. It may take as long as the node takes, but not as long as a person: if the gate asks, it
 	// returns at once with Waits. An error is one of the caller itself, and the run fails with its words. Nothing is sent
-	// once ctx is done.
+	// before Call.Begun has returned nil, nor once ctx is done.
 	Call(ctx context.Context, c Call) (Result, error)
 	// Answered calls then, in a goroutine of its own, when the approval of an id does not wait any more; at once if it
 	// does not now. stop makes that it is not called; it may be on its way. After stop nobody needs the answer. stop does
@@ -46,6 +47,17 @@ type Call struct {
 	Floor gate.Label
 
 	Asked bool // the call has waited for an approval: it is the same one as before
+
+	begun func() error
+}
+
+// Begun is to be called right before the node gets the request. If the call writes, it waits until the disk has it that
+// the call has begun: meanwhile the gate decides. With an error nothing may be sent.
+func (c *Call) Begun() error {
+	if c.begun == nil {
+		return errors.New("the run has not begun the call")
+	}
+	return c.begun()
 }
 
 // Result is what has become of a call.

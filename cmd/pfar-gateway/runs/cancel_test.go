@@ -332,3 +332,34 @@ func TestDismiss(t *testing.T) {
 		t.Errorf("%d wait, and the caller was told %q", len(b.waits), s.stopped)
 	}
 }
+
+// TestCancelAfterAWrite: of a run that is cancelled before what a call that writes has made of it is written, it is known
+// all the same that the call was carried out: nothing of it is in doubt after a restart.
+func TestCancelAfterAWrite(t *testing.T) {
+	dir := t.TempDir()
+	s := said(func(context.Context, Call) (Result, error) { return good(`"value"`), nil })
+	b := s.bed(t, dir, Limits{})
+	b.disk.commit = func(moment string) {
+		if moment != "before settle" {
+			return
+		}
+		b.disk.commit = nil
+		list, err := b.disk.heads("true") // of another process, as it were: the lock is held
+		if err != nil || len(list) != 1 {
+			t.Errorf("%+v, %v", list, err)
+			return
+		}
+		if err := b.disk.end(list[0].id, standing{state: flows.Cancelled, reason: "cancelled"}, 1); err != nil {
+			t.Error(err)
+		}
+	}
+	b.Start()
+	id := b.begin(t, planned("wa b"))
+	b.movers.Wait()
+	b.end()
+	b = s.bed(t, dir, Limits{})
+	got, err := b.Show(me, id)
+	if err != nil || got.State != flows.Cancelled || got.Reason != "cancelled" || len(got.Trace) != 1 || s.called() != "wa" {
+		t.Errorf("it is %s: %q, with %d steps, and calls %q; %v", got.State, got.Reason, len(got.Trace), s.called(), err)
+	}
+}

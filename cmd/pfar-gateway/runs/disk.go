@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies/flow"
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/flows"
 )
 
@@ -182,12 +184,13 @@ func (d *disk) load(id string) (*run, error) {
 	r := &run{id: id, store: make(map[string]json.RawMessage)}
 	err := d.db.Do(func(tx *sql.Tx) error {
 		var plan []byte
-		var label int
+		var label, bytes int
 		err := tx.QueryRow(`SELECT client, session, proof, plan, state, reason, approval, step, turn, sent, asks, restarts,
 			since,
-			label, steps FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &r.proof, &plan, &r.state,
+			label, steps, bytes FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &r.proof, &plan, &r.state,
 			&r.reason,
-			&r.approval, &r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced)
+			&r.approval, &r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced,
+			&bytes)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errGone
 		}
@@ -197,7 +200,7 @@ func (d *disk) load(id string) (*run, error) {
 		if r.label = unpack(label); !r.label.Known() {
 			return fmt.Errorf("its label, %d, is none", label)
 		}
-		r.planned = len(plan)
+		r.planned, r.saved = len(plan), bytes
 		if r.plan, err = decode(plan); err != nil {
 			return fmt.Errorf("reading its plan: %w", err)
 		}
@@ -240,27 +243,50 @@ func one(result sql.Result, err error) error {
 	return errGone
 }
 
-// commence writes that a run calls the step that it is at.
-func (d *disk) commence(id string, sent bool) error {
+// commence writes that a run calls the step that it is at, and what calls before have made of it.
+func (d *disk) commence(r *run, sent bool, now int64) error {
 	return d.do("commence", func(tx *sql.Tx) error {
+		if len(r.unsaved.steps) > 0 {
+			o := r.stands()
+			if err := d.stand(tx, r, o, now); err != nil {
+				return err
+			}
+			if err := d.trace(tx, r, r.unsaved.steps, o.label); err != nil {
+				return err
+			}
+		}
 		return one(tx.Exec(`UPDATE runs SET state = 'running', reason = '', approval = '', sent = ? WHERE id = ?
-			AND state IN ('running', 'waiting')`, sent, id))
+			AND state IN ('running', 'waiting')`, sent, r.id))
 	})
 }
 
-// settle writes what a call has made of a run. It returns errGone, and has written the trace alone, if the run is over
-// meanwhile.
-func (d *disk) settle(r *run, o outcome, now int64) error {
+// passed is the step of the trace that an outcome has, in JSON, if the whole outcome may be written to the disk; nil:
+// it has none.
+func (d *disk) passed(o outcome) ([]byte, error) {
 	texts := [][]byte{[]byte(o.reason), []byte(o.approval), o.result}
 	for name, value := range o.values {
 		texts = append(texts, []byte(name), value)
+	}
+	if o.trace == nil {
+		return nil, d.pass(texts...)
 	}
 	step, err := json.Marshal(o.trace)
 	if err == nil {
 		err = d.pass(append(texts, step)...)
 	}
+	return step, err
+}
+
+// settle writes what a call, and those before that the disk lacks, have made of a run. It returns errGone, and has
+// written the trace alone, if the run is over meanwhile.
+func (d *disk) settle(r *run, o outcome, now int64) error {
+	step, err := d.passed(o)
 	if err != nil {
 		return err
+	}
+	steps := r.unsaved.steps
+	if step != nil {
+		steps = append(slices.Clone(steps), step)
 	}
 	do := d.db.Do
 	if o.state == flows.Running {
@@ -272,10 +298,10 @@ func (d *disk) settle(r *run, o outcome, now int64) error {
 		if gone = errors.Is(err, errGone); gone {
 			err = nil
 		}
-		if err != nil || o.trace == nil {
+		if err != nil || len(steps) == 0 {
 			return err
 		}
-		err = d.trace(tx, r, step, o)
+		err = d.trace(tx, r, steps, o.label)
 		if errors.Is(err, errGone) { // it is forgotten
 			return nil
 		}
@@ -287,16 +313,23 @@ func (d *disk) settle(r *run, o outcome, now int64) error {
 	return err
 }
 
-// trace writes the step that a run has made, also if the run is over meanwhile: it was called.
-func (d *disk) trace(tx *sql.Tx, r *run, step []byte, o outcome) error {
-	n := r.traced + 1
-	if err := one(tx.Exec("UPDATE runs SET steps = ?, label = ? WHERE id = ?", n, pack(o.label), r.id)); err != nil {
+// trace writes the steps that a run has made and the disk lacks, also if the run is over meanwhile: they were called.
+func (d *disk) trace(tx *sql.Tx, r *run, steps [][]byte, l gate.Label) error {
+	before := r.traced - len(r.unsaved.steps)
+	n := before + len(steps)
+	if err := one(tx.Exec("UPDATE runs SET steps = ?, label = ?, sent = 0 WHERE id = ?", n, pack(l), r.id)); err != nil {
 		return err
 	}
-	_, err := tx.Exec("INSERT INTO run_steps (run, n, step) VALUES (?, ?, ?)", r.id, n, step)
-	if err == nil && n > d.limits.Trace {
-		_, err = tx.Exec("DELETE FROM run_steps WHERE run = ? AND n <= ?", r.id, n-d.limits.Trace)
+	for i, step := range steps {
+		_, err := tx.Exec("INSERT INTO run_steps (run, n, step) VALUES (?, ?, ?)", r.id, before+1+i, step)
+		if err != nil {
+			return err
+		}
 	}
+	if n <= d.limits.Trace {
+		return nil
+	}
+	_, err := tx.Exec("DELETE FROM run_steps WHERE run = ? AND n <= ?", r.id, n-d.limits.Trace)
 	return err
 }
 
@@ -305,13 +338,16 @@ func (d *disk) stand(tx *sql.Tx, r *run, o outcome, now int64) error {
 	if over(o.state) {
 		return d.finish(tx, r.id, o.standing, o.result, now)
 	}
-	more := growth(r.store, o.values)
-	if err := d.space(tx, r.client, more); err != nil {
+	bytes := r.bytes(o)
+	if err := d.space(tx, r.client, bytes-r.saved); err != nil {
 		return err
 	}
 	err := one(tx.Exec(`UPDATE runs SET state = ?, reason = ?, approval = ?, at = ?, step = ?, turn = ?, sent = ?,
 		asks = ?, restarts = ?, since = ?, bytes = ? WHERE id = ? AND state = 'running'`, o.state, o.reason, o.approval,
-		r.plan.Steps[o.step].ID, o.step, o.turn, o.sent, o.asks, o.restarts, o.since, r.planned+size(r.store)+more, r.id))
+		r.plan.Steps[o.step].ID, o.step, o.turn, o.sent, o.asks, o.restarts, o.since, bytes, r.id))
+	if err == nil {
+		err = put(tx, r.id, r.unsaved.values)
+	}
 	if err != nil {
 		return err
 	}

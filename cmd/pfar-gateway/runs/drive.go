@@ -71,6 +71,7 @@ func (r *Runner) steps(m *move) (approval string, waits bool) {
 		}
 		return "", false
 	}
+	defer r.saveNow(run)
 	for asked := m.asked; ; asked = false {
 		e, ok := r.step(m, run, asked)
 		switch {
@@ -90,35 +91,21 @@ func (r *Runner) step(m *move, run *run, asked bool) (ending, bool) {
 		return ending{}, false
 	}
 	e := ending{store: store, asked: asked, writes: r.caller.Writes(run.client, run.plan.Steps[run.step].Node)}
-	if !r.commence(m, run, e.writes) {
+	c := r.commence(m, run, e.writes)
+	if c == nil {
 		return ending{}, false
 	}
+	call.begun = c.wait
 	e.begun = r.now()
 	e.Result, err = m.call(r, call)
 	e.took = max(0, r.now().Sub(e.begun))
+	if c.wait() != nil { // nothing was sent
+		return e, false
+	}
 	if err != nil {
 		e.fatal, e.Error, e.Waits, e.Denied = true, err.Error(), "", false
 	}
 	return e, r.settle(run, r.rules.judge(run, e))
-}
-
-// commence reports whether a call may begin. Of a call that writes, that it has begun is on the disk then.
-func (r *Runner) commence(m *move, run *run, writes bool) bool {
-	r.mu.Lock()
-	defer r.unlock()
-	if m.cancelled || r.life != started {
-		return false
-	}
-	if !writes && run.state == flows.Running {
-		return true
-	}
-	if err := r.disk.commence(run.id, writes); err != nil {
-		r.failed(run.id, "beginning a call", err)
-		return false
-	}
-	run.waited, run.sent, run.standing = run.approval, writes, standing{state: flows.Running}
-	r.hub.change(run.id)
-	return true
 }
 
 // call makes a call. A fault of a node's code ends the run, and not the gateway.
@@ -170,14 +157,26 @@ func (r *Runner) keep(run *run, o outcome) error {
 	if r.life == closed {
 		return ErrClosed
 	}
+	m := r.moving[run.id]
+	goesOn := o.state == flows.Running && o.trace != nil && (m == nil || !m.cancelled)
+	if r.rules.limits.Late > 0 && goesOn {
+		return r.keepLate(run, o)
+	}
+	return r.write(run, o)
+}
+
+// write is keep without the looks before, of which the lock is held.
+func (r *Runner) write(run *run, o outcome) error {
 	defer r.hub.change(run.id)
 	err := r.disk.settle(run, o, r.now().UnixNano())
 	switch {
 	case errors.Is(err, errGone):
 		late(r, run, o)
+		run.clear()
 		r.ended = append(r.ended, run.id)
 	case err == nil:
 		run.take(o)
+		run.clear()
 		if over(run.state) {
 			r.ended = append(r.ended, run.id)
 			ended(r, run.id)

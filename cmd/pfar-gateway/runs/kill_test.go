@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,8 +60,9 @@ func (w world) calls(t *testing.T) map[string]int {
 	return n
 }
 
-// gateway is a Runner of the kill tests over a directory. heard hears of each moment at which it can be killed.
-func gateway(dir string, heard func(moment string)) (*bed, error) {
+// gateway is a Runner of the kill tests over a directory. heard hears of each moment at which it can be killed. late
+// says that what calls that only read make of a run is written with the next one that writes, and not at once.
+func gateway(dir string, late bool, heard func(moment string)) (*bed, error) {
 	w := world{filepath.Join(dir, "world")}
 	s := said(func(_ context.Context, c Call) (Result, error) {
 		id := c.Plan.Steps[c.Step].ID
@@ -69,7 +71,11 @@ func gateway(dir string, heard func(moment string)) (*bed, error) {
 		heard("after call")
 		return good(strconv.Quote(id)), nil
 	})
-	b, err := s.open(filepath.Join(dir, "state"), Limits{})
+	limits := Limits{Late: -1}
+	if late {
+		limits.Late = time.Hour
+	}
+	b, err := s.open(filepath.Join(dir, "state"), limits)
 	if err == nil {
 		b.disk.commit = heard
 	}
@@ -78,9 +84,11 @@ func gateway(dir string, heard func(moment string)) (*bed, error) {
 
 // runUntil is the process that is killed: it begins a run, says when it is at a moment, and stays there.
 func runUntil(dir, at string) {
+	time.AfterFunc(time.Hour, func() {}) // else the runtime may end a process in which all wait
+	at, late := strings.CutPrefix(at, "late ")
 	moment, nth, _ := strings.Cut(at, "#")
 	left, _ := strconv.Atoi(nth)
-	b, err := gateway(dir, func(m string) {
+	b, err := gateway(dir, late, func(m string) {
 		if m != moment {
 			return
 		}
@@ -160,7 +168,7 @@ func TestKilled(t *testing.T) {
 
 // afterwards starts the gateway that was killed again, and looks at what it makes of the run.
 func afterwards(t *testing.T, dir string, doubt, begun bool) {
-	b, err := gateway(dir, func(string) {})
+	b, err := gateway(dir, false, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,6 +220,48 @@ func afterwards(t *testing.T, dir string, doubt, begun bool) {
 			t.Errorf("%s was called %d times", step, n)
 		}
 	}
+}
+
+// TestKilledLate is TestKilled of a gateway that writes what calls that only read make of a run with the next change.
+// These calls are made again after it was killed, and those that write are not.
+func TestKilledLate(t *testing.T) {
+	for _, c := range []struct {
+		moment string
+		times  int
+		doubt  func(nth int) bool
+	}{
+		{"before commence", 5, func(int) bool { return false }},
+		{"after commence", 5, func(int) bool { return true }},
+		{"before call", 10, func(nth int) bool { return nth%2 == 1 }},
+		{"after call", 10, func(nth int) bool { return nth%2 == 1 }},
+		{"before settle", 6, func(nth int) bool { return nth < 6 }}, // of the five that write, and of the last one
+		{"after settle", 6, func(int) bool { return false }},
+	} {
+		for nth := 1; nth <= c.times; nth++ {
+			if testing.Short() && nth > 2 {
+				break
+			}
+			t.Run(fmt.Sprintf("%s#%d", c.moment, nth), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				killed(t, dir, fmt.Sprintf("late %s#%d", c.moment, nth))
+				afterwards(t, dir, c.doubt(nth), true)
+			})
+		}
+	}
+	t.Run("a read that is repeated", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		killed(t, dir, "late before commence#3") // of we: d is in no transaction yet
+		w := world{filepath.Join(dir, "world")}
+		if n := w.calls(t); n["d"] != 1 || n["we"] != 0 {
+			t.Fatalf("before, it has called %v", n)
+		}
+		afterwards(t, dir, false, true)
+		if n := w.calls(t); n["b"] != 1 || n["wc"] != 1 || n["d"] != 2 || n["we"] != 1 {
+			t.Errorf("it has called %v", n)
+		}
+	})
 }
 
 // TestPlanOnDisk: a plan is the same when it is read from the disk.

@@ -20,6 +20,10 @@ type Limits struct {
 	Asks     int           // how often one call waits anew after an answer
 	Restarts int           // how often a gateway may end while a run is at one call, before the run fails
 	Wait     time.Duration // how long a call may wait for an answer, and a run for its owner
+
+	// Late is for how long the disk may lack what calls that only read have made of a run: they are made again if the
+	// gateway is killed then. Negative: it never lacks anything while the next call is decided about.
+	Late time.Duration
 }
 
 // Bound is a limit for all clients and one for each.
@@ -42,6 +46,7 @@ func defaults() Limits {
 		Asks:     8,
 		Restarts: 8,
 		Wait:     7 * 24 * time.Hour,
+		Late:     20 * time.Millisecond,
 	}
 }
 
@@ -62,6 +67,9 @@ func (l Limits) complete() Limits {
 	}
 	if l.Wait <= 0 {
 		l.Wait = d.Wait
+	}
+	if l.Late == 0 {
+		l.Late = d.Late
 	}
 	return l
 }

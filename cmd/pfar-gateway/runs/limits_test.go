@@ -30,7 +30,7 @@ func TestDefaults(t *testing.T) {
 	}
 	each("Limits", reflect.ValueOf(Limits{}.complete()))
 	each("Limits", reflect.ValueOf(Limits{Trace: -1, Wait: -1}.complete()))
-	given := Limits{Bound{1, 2}, Bound{3, 4}, Bound{5, 6}, Bound{7, 8}, 9, 10, 11, 12, 13, 14, 15, 16}
+	given := Limits{Bound{1, 2}, Bound{3, 4}, Bound{5, 6}, Bound{7, 8}, 9, 10, 11, 12, 13, 14, 15, 16, 17}
 	if got := given.complete(); got != given {
 		t.Errorf("%+v is %+v", given, got)
 	}

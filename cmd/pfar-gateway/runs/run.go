@@ -20,6 +20,8 @@ type run struct {
 	store               map[string]json.RawMessage
 	label               gate.Label // of the store
 	planned             int        // bytes of the plan in JSON
+	saved               int        // bytes of the plan and the store that the disk has
+	unsaved             unsaved    // all else of the run the disk has
 	traced              int        // steps of the trace, those that are kept no more too
 	waited              string     // the approval that it waited for before the call
 	standing

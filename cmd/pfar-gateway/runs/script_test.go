@@ -99,6 +99,9 @@ func bad(c failure.Class, sent bool) Result {
 }
 
 func (s *script) Call(ctx context.Context, c Call) (Result, error) {
+	if err := c.Begun(); err != nil {
+		return Result{Error: err.Error()}, nil
+	}
 	s.mu.Lock()
 	s.calls = append(s.calls, c)
 	s.mu.Unlock()

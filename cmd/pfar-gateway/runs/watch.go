@@ -16,6 +16,7 @@ type Watcher struct {
 	seen    int // steps of the trace that it has told of
 	told    bool
 	over    bool
+	last    flows.Status // that it has told, without its trace and result
 }
 
 // Watch follows a run from how it stands now. The error is as of Show. The Watcher is to be closed.
@@ -35,21 +36,33 @@ func (w *Watcher) Next(ctx context.Context) (flows.Status, error) {
 	if w.over {
 		return flows.Status{}, io.EOF
 	}
-	if w.told {
-		select {
-		case <-w.changed:
-		case <-w.runner.ending:
-			return flows.Status{}, ErrClosed
-		case <-ctx.Done():
-			return flows.Status{}, ctx.Err()
+	for {
+		if w.told {
+			select {
+			case <-w.changed:
+			case <-w.runner.ending:
+				return flows.Status{}, ErrClosed
+			case <-ctx.Done():
+				return flows.Status{}, ctx.Err()
+			}
 		}
+		s, steps, err := w.runner.disk.status(w.id, w.seen)
+		if err != nil {
+			return s, err
+		}
+		if w.told && steps == w.seen && w.same(&s) {
+			continue // it was read while it changed
+		}
+		w.told, w.seen, w.over, w.last = true, steps, over(s.State), s
+		w.last.Trace, w.last.Result = nil, nil
+		return s, nil
 	}
-	s, steps, err := w.runner.disk.status(w.id, w.seen)
-	if err != nil {
-		return s, err
-	}
-	w.told, w.seen, w.over = true, steps, over(s.State)
-	return s, nil
+}
+
+// same reports whether a run stands as it was told last.
+func (w *Watcher) same(s *flows.Status) bool {
+	l := &w.last
+	return s.State == l.State && s.Reason == l.Reason && s.Approval == l.Approval && s.At == l.At && s.Label == l.Label
 }
 
 // Close ends the Watcher.

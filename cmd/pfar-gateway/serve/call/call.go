@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
@@ -16,6 +18,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve/stream"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // Calls has the parts that all calls use.
@@ -52,13 +55,27 @@ type Step struct {
 	Pass  *enforce.Passage // through the gate, once it has passed
 	Sent  bool             // the server has had the request, or may have had it
 	Reuse Reuse
+	Made  []byte // what is sent in place of the arguments, as JSON (enforce.Request); nil: they are
+
+	Begun func() error // waits until it is known that the run may send the request (runs.Call); nil: it may not
+}
+
+// begins reports whether a request may be sent now: of a run only if the run has written that it has begun.
+func (v *Visit) begins() error {
+	switch {
+	case v.Step == nil:
+		return nil
+	case v.Step.Begun == nil:
+		return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the run has not begun the call")
+	}
+	return v.Step.Begun()
 }
 
 // shown is the request as the gate sees it.
 func (v *Visit) shown() (r enforce.Request, bounded bool) {
 	r, bounded = v.Shown()
 	if v.Step != nil {
-		r.Run = &v.Step.Run
+		r.Run, r.Made = &v.Step.Run, v.Step.Made
 	}
 	return r, bounded
 }

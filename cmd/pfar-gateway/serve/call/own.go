@@ -40,6 +40,9 @@ func (a *Calls) Own(v *Visit, it enforce.Item, do func(*Call) (reply.Reply, erro
 			if err := c.givenUp(ctx); err != nil {
 				return reply.Reply{}, err
 			}
+			if err := c.begins(); err != nil {
+				return reply.Reply{}, err
+			}
 			return do(c)
 		})
 	})

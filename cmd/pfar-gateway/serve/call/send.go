@@ -147,6 +147,9 @@ func (c *Call) send(ctx context.Context, t Target) (reply.Reply, error) {
 	if err := c.givenUp(ctx); err != nil {
 		return reply.Reply{}, err
 	}
+	if err := c.begins(); err != nil {
+		return reply.Reply{}, err
+	}
 	for {
 		result, parked, err := c.converse(ctx, up, t, call)
 		c.sent(err)

@@ -32,7 +32,7 @@ type Caller struct {
 func (c *Caller) Identity(label string) enforce.Identity {
 	id := enforce.Identity{
 		Client: c.Bound.Client, Handle: c.Bound.Handle, Profile: c.Member.Profile, Proof: c.Bound.Proof(), Rights: c.Member.Rights,
-		Person: c.person(),
+		Person: c.person(), Begun: c.Bound.Begun,
 	}
 	if label != "" {
 		id.Handle = label

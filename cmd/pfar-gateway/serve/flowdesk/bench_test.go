@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,8 +73,9 @@ type bench struct {
 // records keeps what is recorded.
 type records struct {
 	enforce.Trail
-	mu  sync.Mutex
-	all []audit.Record
+	mu    sync.Mutex
+	all   []audit.Record
+	notes []audit.Record // of what somebody does with a run
 }
 
 func (r *records) Open(a *audit.Record) error {
@@ -93,6 +95,23 @@ func (r *records) of(tool string) (list []audit.Record) {
 		}
 	}
 	return list
+}
+
+// Append keeps what is recorded of a run itself.
+func (r *records) Append(a *audit.Record) error {
+	err := r.Trail.Append(a)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.Kind == audit.Session {
+		r.notes = append(r.notes, *a)
+	}
+	return err
+}
+
+func (r *records) noted() []audit.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.notes)
 }
 
 func newBench(t testing.TB) *bench {

@@ -40,7 +40,7 @@ func (d *Desk) Call(ctx context.Context, c runs.Call) (runs.Result, error) {
 	p := &c.Plan.Steps[c.Step]
 	v := &call.Visit{Caller: caller, Ctx: ctx, Step: &call.Step{Run: enforce.Run{
 		ID: c.Run, Step: p.ID, Floor: c.Floor, Yes: yes, Consents: d.consents,
-	}}}
+	}, Begun: c.Begun}}
 	v.Endpoint = p.Node.Server
 	if !c.Plan.Flow.Fresh {
 		v.Step.Reuse.Results = d.results
@@ -198,6 +198,7 @@ func (d *Desk) native(v *call.Visit, who enforce.Identity, p *flow.Planned, c ru
 		d.calls.Unfit(v, access.OwnNodes, p.Node.ID, err)
 		return runs.Result{Error: err.Error()}
 	}
+	v.Step.Made = ready.Made
 	var value json.RawMessage
 	label := gate.Start
 	re, err := d.calls.Own(v, ready.Item, func(o *call.Call) (reply.Reply, error) {

@@ -1,6 +1,7 @@
 package flowdesk_test
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -75,5 +76,26 @@ func TestCancelInTheGate(t *testing.T) {
 				t.Error("the file is written")
 			}
 		})
+	}
+}
+
+// TestPastIsAWord: nothing that a client makes up comes into the audit as what becomes of a call.
+func TestPastIsAWord(t *testing.T) {
+	b := newBench(t)
+	b.server(t, "slack", post, "post")
+	s := b.run(t, laptop, "slack.post --says x").until(flows.Waiting)
+	recorded := len(b.records.noted())
+	for past, verb := range map[string]string{
+		"": flows.Resume, "Done": flows.Resume, "done\nby ann": flows.Resume, "again ": flows.Resume, "done": flows.Cancel,
+	} {
+		b.refused(t, laptop, flows.Order{Verb: verb, Run: s.ID, Past: past}, http.StatusBadRequest, "past")
+	}
+	if n := len(b.records.noted()); n != recorded {
+		t.Errorf("%d orders that are none are recorded", n-recorded)
+	}
+	b.order(t, laptop, flows.Order{Verb: flows.Cancel, Run: s.ID})
+	all := b.records.noted()
+	if len(all) != recorded+1 || all[recorded].Subject != s.ID || all[recorded].New != "" {
+		t.Errorf("recorded %+v", all)
 	}
 }

@@ -108,13 +108,38 @@ func (x *exchange) runsNothing() bool {
 	return true
 }
 
-// noted records what somebody does with a run. It must be there, and theirs.
+// noted records what somebody does with a run. It must be there, and theirs. What is recorded of the order is one of
+// the words that it may have, and nothing that a client has made up.
 func (x *exchange) noted() error {
+	if want := pastOf(x.order.Verb); !slices.Contains(want, x.order.Past) {
+		return &badPast{x.order.Verb, want}
+	}
 	s, err := x.runner.Show(x.who, x.order.Run)
 	if err != nil {
 		return err
 	}
 	return x.plans().Note(x.identity(), s.Client, s.Session, x.order.Verb, x.order.Run, x.order.Past)
+}
+
+// pastOf are the words that the past of an order may be.
+func pastOf(verb string) []string {
+	if verb == flows.Resume {
+		return []string{runs.PastDone, runs.PastAgain}
+	}
+	return []string{""}
+}
+
+// badPast is the error of an order whose past is none. It does not repeat it.
+type badPast struct {
+	verb string
+	want []string
+}
+
+func (b *badPast) Error() string {
+	if b.verb != flows.Resume {
+		return `the order's "past" goes with ` + flows.Resume + ": leave it out"
+	}
+	return fmt.Sprintf(`the order's "past" says what becomes of the last call: write %q or %q`, b.want[0], b.want[1])
 }
 
 // identity is who gives the order, for the gate and the record. No run is the person's who has begun it.
@@ -137,8 +162,11 @@ func (x *exchange) end(a flows.Answer, err error) {
 func (x *exchange) refuse(err error) {
 	status := http.StatusInternalServerError
 	refused, is := errors.AsType[*enforce.Refused](err)
+	_, wrong := errors.AsType[*badPast](err)
 	text := err.Error()
 	switch {
+	case wrong:
+		status = http.StatusBadRequest
 	case is:
 		status, text = http.StatusForbidden, "the flow was denied: "+refused.Error()
 	case errors.Is(err, runs.ErrUnknown):

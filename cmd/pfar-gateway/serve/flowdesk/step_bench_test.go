@@ -1,25 +1,71 @@
 package flowdesk_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/flows"
 )
 
-// BenchmarkStep compares a step of a flow with the same call alone, by a client over HTTP: times-a-call is how many
-// times as long the step takes.
+// BenchmarkStep compares a step of a flow with the same call alone, by a client over HTTP. A step lasts until the next
+// one begins: what is written about it before and after its call counts. times-a-call is the median over the turns of
+// how many times as long the step takes. A call alone has its two records in the audit as well. Of a call that cannot
+// be undone the disk has the first one before the call is sent.
 func BenchmarkStep(b *testing.B) {
+	b.Run("read", func(b *testing.B) { benchStep(b, public) })
+	b.Run("write", func(b *testing.B) {
+		undone := post
+		undone.Effect = gate.Reversible
+		benchStep(b, undone)
+	})
+	b.Run("irreversible", func(b *testing.B) { benchStep(b, post) })
+}
+
+// benchStep compares calls of a tool with these facts.
+func benchStep(b *testing.B, facts gate.Word) {
 	const steps = 60
 	g := newBench(b)
-	g.server(b, "web", public, "search")
+	g.learn(func(c *access.Client) { c.Profile = "operator" }) // it asks about none of them
+	g.server(b, "web", facts, "search")
 	line := strings.TrimSuffix(strings.Repeat("web.search --says x + ", steps), "+ ")
+	alone := g.caller(b)
+	alone()
+	var calls, inFlow time.Duration
+	var ratios []float64
+	for b.Loop() {
+		begun := time.Now()
+		for range steps {
+			alone()
+		}
+		call := time.Since(begun) / steps
+		s := g.run(b, laptop, line).until(flows.Done)
+		if len(s.Trace) != steps {
+			b.Fatalf("%+v", s)
+		}
+		if i := slices.IndexFunc(s.Trace, func(s flows.Step) bool { return s.Reused }); i >= 0 {
+			b.Fatalf("step %d has used an earlier result again", i)
+		}
+		// before the first step, the plan is decided about
+		step := s.Trace[steps-1].Begun.Sub(s.Trace[1].Begun) / (steps - 2)
+		calls, inFlow = calls+call, inFlow+step
+		ratios = append(ratios, float64(step)/float64(call))
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(float64(calls.Microseconds())/float64(b.N), "us/call")
+	b.ReportMetric(float64(inFlow.Microseconds())/float64(b.N), "us/step")
+	b.ReportMetric(ratios[len(ratios)/2], "times-a-call")
+}
+
+// caller makes one call of web.search over HTTP each time.
+func (g *bench) caller(b *testing.B) func() {
 	client := &http.Client{}
-	call := func() {
+	return func() {
 		const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"web__search",` +
 			`"arguments":{"says":"x"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 			`"io.modelcontextprotocol/clientInfo":` +
@@ -44,23 +90,4 @@ func BenchmarkStep(b *testing.B) {
 			b.Fatal(string(text))
 		}
 	}
-	call()
-	var alone, inFlow time.Duration
-	for b.Loop() {
-		begun := time.Now()
-		for range steps {
-			call()
-		}
-		alone += time.Since(begun)
-		s := g.run(b, laptop, line).until(flows.Done)
-		if len(s.Trace) != steps {
-			b.Fatal(fmt.Sprint(s))
-		}
-		for _, step := range s.Trace[1:] { // before the first, the plan is decided about
-			inFlow += step.Took
-		}
-	}
-	b.ReportMetric(float64(alone.Microseconds())/float64(b.N*steps), "us/call")
-	b.ReportMetric(float64(inFlow.Microseconds())/float64(b.N*(steps-1)), "us/step")
-	b.ReportMetric(float64(inFlow)/float64(steps-1)/(float64(alone)/steps), "times-a-call")
 }
