@@ -98,6 +98,12 @@ func (x *exchange) word() {
 		x.unasked(err)
 		return
 	}
+	if worded.Text != "" && !x.caller.Bound.Acting { // a person who acts for the client shows it to no model
+		if err := x.plans().Hand(x.identity(), s.ID, worded.Label, []byte(worded.Text)); err != nil {
+			x.refuse(err)
+			return
+		}
+	}
 	worded.Text = x.fenceText(worded.Text, worded.Label)
 	x.send(flows.Answer{Worded: worded})
 }
