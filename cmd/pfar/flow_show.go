@@ -21,9 +21,9 @@ import (
 // flowPrinter prints flows, nodes and runs.
 type flowPrinter struct{ *pfar }
 
-// printPlan prints how the gate judges each step, and below that what is known of the arguments, who sees them, and what
-// the step changes. Of a plan that a model has written, it also prints how the steps follow each other, and with what the
-// store begins.
+// printPlan prints how the gate judges each step, and below that what is known of the arguments, who sees them, and
+// what the step changes. Of a plan that a model has written, it also prints how the steps follow each other, and with
+// what the store begins.
 func (v flowPrinter) printPlan(w io.Writer, a flows.Answer) {
 	rows := [][]cell{heading("STEP", "NODE", "VERDICT", "SESSION", "WHY")}
 	for _, s := range a.Steps {

@@ -92,7 +92,11 @@ func TestAskUnseenInput(t *testing.T) {
 	for input, want := range map[string]string{"bug": "", "wish": "not the one that was shown"} {
 		shown.Input = &input
 		got := b.order(t, laptop, shown)
-		if (len(got.Problems) == 0) != (want == "") || len(got.Problems) > 0 && !strings.Contains(got.Problems[0].Text, want) {
+		text := ""
+		if len(got.Problems) > 0 {
+			text = got.Problems[0].Text
+		}
+		if (text == "") != (want == "") || !strings.Contains(text, want) {
 			t.Errorf("the plan with %q: %+v", input, got.Problems)
 		}
 	}
@@ -106,7 +110,10 @@ func TestAskOthersNames(t *testing.T) {
 	b.takes(t, handover.Server{Name: "web", Tools: tools}, map[string]string{"note": `{"type":"string"}`})
 	b.declares(t, false).say(`{"nodes":[{"id":"a","node":"mcp__gh__note","inputs":{"kind":"x"}}]}`)
 	a := b.order(t, laptop, flows.Order{Verb: flows.Ask, Words: "note x"})
-	if len(a.Problems) != 1 || !strings.Contains(a.Problems[0].Text, `means "gh.note"`) || len(a.Steps) > 0 || a.Digest != "" {
+	if len(a.Problems) != 1 || !strings.Contains(a.Problems[0].Text, `means "gh.note"`) {
+		t.Errorf("%+v", a.Problems)
+	}
+	if len(a.Steps) > 0 || a.Digest != "" {
 		t.Errorf("%+v", a)
 	}
 }
