@@ -140,6 +140,31 @@ func TestAskCarriesOut(t *testing.T) {
 	}
 }
 
+// TestAskShowsEveryValue: a person who is asked about a plan sees each value that may go out, also of an argument that
+// is not certain, and what the store begins with.
+func TestAskShowsEveryValue(t *testing.T) {
+	g := planning()
+	a := &g.answers[flows.Ask][0]
+	a.Draft.Flow = json.RawMessage(`{"nodes":["a","b"],"store":{"later":"STORED` + "\u202e" + `","to":["x"]}}`)
+	a.Steps[1].Or = map[string][]json.RawMessage{
+		"body": {json.RawMessage(`"ELSE"`), json.RawMessage(`"OTHERWISE"`)},
+		"cc":   {json.RawMessage(`"ALWAYS"`), json.RawMessage("\"OR\u202e\"")},
+	}
+	b, code := asks(t, g, "", "x", "--plan-only")
+	out := b.out.String()
+	for _, want := range []string{
+		`  | body from an earlier step, or "ELSE", or "OTHERWISE"`, `  | cc = "ALWAYS", or "OR`,
+		`in the store before the first step: later = "STORED`, `in the store before the first step: to = ["x"]`,
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if code != exitOK || strings.Contains(out, "\u202e") {
+		t.Errorf("exit %d\n%q%s", code, out, b.err)
+	}
+}
+
 // TestAskWantsAYes: without one nothing is run, and who cannot be asked is told before a model is.
 func TestAskWantsAYes(t *testing.T) {
 	g := planning()

@@ -22,7 +22,8 @@ import (
 type flowPrinter struct{ *pfar }
 
 // printPlan prints how the gate judges each step, and below that what is known of the arguments, who sees them, and
-// what the step changes. Of a plan that a model has written, it also prints how the steps follow each other.
+// what the step changes. Of a plan that a model has written, it also prints how the steps follow each other, and with
+// what the store begins.
 func (v flowPrinter) printPlan(w io.Writer, a flows.Answer) {
 	rows := [][]cell{heading("STEP", "NODE", "VERDICT", "SESSION", "WHY")}
 	for _, s := range a.Steps {
@@ -52,7 +53,7 @@ func (v flowPrinter) printPlan(w io.Writer, a flows.Answer) {
 	}
 	digest := a.Digest
 	if a.Draft != nil {
-		planEdges(&b, a.Draft.Flow)
+		planData(&b, a.Draft.Flow)
 		digest = cmp.Or(digest, a.Draft.Digest)
 	}
 	if digest != "" {
@@ -61,9 +62,9 @@ func (v flowPrinter) printPlan(w io.Writer, a flows.Answer) {
 	io.WriteString(w, b.trimmed())
 }
 
-// planEdges adds how the steps of a flow follow each other, if that is not one after the other, and where values come
+// planData adds how the steps of a flow follow each other, if that is not one after the other, and where values come
 // from.
-func planEdges(b *page, flow json.RawMessage) {
+func planData(b *page, flow json.RawMessage) {
 	var f struct {
 		Edges []struct {
 			From   string `json:"from"`
@@ -71,6 +72,7 @@ func planEdges(b *page, flow json.RawMessage) {
 			Action string `json:"action"`
 		} `json:"edges"`
 		Mappings json.RawMessage `json:"mappings"`
+		Store    json.RawMessage `json:"store"`
 	}
 	if json.Unmarshal(flow, &f) != nil {
 		return
@@ -80,6 +82,10 @@ func planEdges(b *page, flow json.RawMessage) {
 	}
 	if len(f.Mappings) > 0 && string(f.Mappings) != "{}" {
 		b.line("", escape("mappings: "+string(f.Mappings), oneLine))
+	}
+	store := argument.Object(f.Store)
+	for _, name := range sortedNames(store) {
+		b.line("", escape("in the store before the first step: "+name+" = "+string(store[name]), oneLine))
 	}
 }
 

@@ -328,7 +328,8 @@ func (s *console) handOver(conn *attach.Conn, q attach.Question, open opener) {
 }
 
 // usual are the errors of questions that are not logged.
-var usual = []error{control.ErrDenied, control.ErrNoServer, control.ErrInvalid, errVerifying, context.Canceled}
+var usual = []error{control.ErrDenied, control.ErrNoServer, control.ErrInvalid, errVerifying, errYielded,
+	context.Canceled}
 
 // viewTime is how long pfard may take for a view. A console waits a little longer.
 const viewTime = 6 * time.Second

@@ -21,10 +21,14 @@ type verifyRunner interface {
 }
 
 // verification has the audit verified for consoles. pfar audit verify does it, in a process of its own: the records
-// quote strangers, and a long audit takes a while. One runs at a time, whoever asks.
+// quote strangers, and a long audit takes a while. One runs at a time, whoever asks. A user's goes before one for other
+// machines, whose console could else begin one after the other, and users would wait without end.
 type verification struct {
 	runs verifyRunner
 	turn chan struct{} // holds one while the audit is verified
+
+	mu     sync.Mutex
+	yields context.CancelCauseFunc // ends the one that is under way; nil: it is a user's, or is ending for one
 }
 
 // verifyTime is how long a verification may take; pfar-verify.service has it, too. A console waits a little longer.
@@ -34,16 +38,23 @@ func newVerification(runs verifyRunner) *verification {
 	return &verification{runs: runs, turn: make(chan struct{}, 1)}
 }
 
-var errVerifying = errors.New("the audit is being verified already; try again when that has ended")
+var (
+	errVerifying = errors.New("the audit is being verified already; try again when that has ended")
+	errYielded   = errors.New("somebody at this machine has the audit verified now; try again when that has ended")
+)
 
-// run verifies the audit, and returns a list of prose.Verified in JSON. With ctx the verification ends.
-func (v *verification) run(ctx context.Context) (string, error) {
-	select {
-	case v.turn <- struct{}{}:
-		defer func() { <-v.turn }()
-	default:
-		return "", errVerifying
+// run verifies the audit for a user, or for nobody of this machine, and returns a list of prose.Verified in JSON. With
+// ctx the verification ends.
+func (v *verification) run(ctx context.Context, uid int) (string, error) {
+	ctx, ended := context.WithCancelCause(ctx)
+	defer ended(nil)
+	if uid != nobody {
+		ended = nil
 	}
+	if err := v.take(ctx, ended); err != nil {
+		return "", err
+	}
+	defer v.free()
 	late := fmt.Errorf("the verification has not ended within %s; run pfar audit verify", verifyTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, verifyTime, late)
 	defer cancel()
@@ -57,6 +68,39 @@ func (v *verification) run(ctx context.Context) (string, error) {
 		err = errors.New("pfar audit verify printed no result")
 	}
 	return "", err
+}
+
+// take takes the turn. yields ends the verification for a user's; nil: it is a user's, and does not yield.
+func (v *verification) take(ctx context.Context, yields context.CancelCauseFunc) error {
+	v.mu.Lock()
+	select {
+	case v.turn <- struct{}{}:
+		v.yields = yields
+		v.mu.Unlock()
+		return nil
+	default:
+	}
+	other := v.yields
+	if yields != nil || other == nil {
+		v.mu.Unlock()
+		return errVerifying
+	}
+	v.yields = nil // who comes now is not waited for
+	v.mu.Unlock()
+	other(errYielded)
+	select {
+	case v.turn <- struct{}{}: // before others: they do not wait for it
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (v *verification) free() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.yields = nil
+	<-v.turn
 }
 
 // verifying is the verification that one console waits for.

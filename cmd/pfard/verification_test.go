@@ -45,9 +45,9 @@ func TestAuditVerification(t *testing.T) {
 	v := newVerification(runs)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error)
-	go func() { _, err := v.run(ctx); over <- err }()
+	go func() { _, err := v.run(ctx, os.Getuid()); over <- err }()
 	<-runs.begun
-	if text, err := v.run(t.Context()); text != "" || !errors.Is(err, errVerifying) {
+	if text, err := v.run(t.Context(), os.Getuid()); text != "" || !errors.Is(err, errVerifying) {
 		t.Errorf("a second one: %q, %v", text, err)
 	}
 	cancel()
@@ -61,10 +61,37 @@ func TestAuditVerification(t *testing.T) {
 		"":                      {"", "printed no result"}, "[{!was killed": {"", "was killed"},
 	} {
 		runs.ends <- says
-		text, err := v.run(t.Context())
+		text, err := v.run(t.Context(), os.Getuid())
 		if text != want[0] || (want[1] == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want[1]) {
 			t.Errorf("%q: %q, %v", says, text, err)
 		}
+	}
+}
+
+// TestVerificationYields: a user's verification ends one for other machines, and begins when that has ended. Nobody
+// ends a user's, and one for other machines ends none.
+func TestVerificationYields(t *testing.T) {
+	runs := verifies{make(chan struct{}), make(chan string)}
+	v := newVerification(runs)
+	far, user := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := v.run(t.Context(), nobody); far <- err }()
+	<-runs.begun
+	if _, err := v.run(t.Context(), nobody); !errors.Is(err, errVerifying) {
+		t.Errorf("a second one for other machines: %v", err)
+	}
+	go func() { _, err := v.run(t.Context(), os.Getuid()); user <- err }()
+	if err := <-far; !errors.Is(err, errYielded) {
+		t.Errorf("the one for other machines: %v", err)
+	}
+	<-runs.begun
+	for _, uid := range []int{nobody, os.Getuid()} {
+		if _, err := v.run(t.Context(), uid); !errors.Is(err, errVerifying) {
+			t.Errorf("while a user's is under way, one for %d: %v", uid, err)
+		}
+	}
+	runs.ends <- "[]"
+	if err := <-user; err != nil {
+		t.Errorf("the user's: %v", err)
 	}
 }
 
@@ -197,6 +224,6 @@ func (a answering) view(ctx context.Context, p control.Peer, v attach.View) (*os
 	if v.What != attach.ViewVerify {
 		return a.silent.view(ctx, p, v)
 	}
-	f, err := viewed(a.verification.run(ctx))
+	f, err := viewed(a.verification.run(ctx, p.UID))
 	return f, false, err
 }

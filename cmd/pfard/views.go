@@ -34,7 +34,7 @@ func (s shown) view(ctx context.Context, p control.Peer, v attach.View) (file *o
 	case attach.ViewChecks:
 		file, err = viewed(inJSON(s.orders.checkup.now(ctx)))
 	case attach.ViewVerify:
-		file, err = viewed(s.orders.verification.run(ctx))
+		file, err = viewed(s.orders.verification.run(ctx, p.UID))
 	case attach.ViewUsage:
 		file, err = viewed(s.usage(v.Subject))
 	case attach.ViewBridge:

@@ -45,7 +45,8 @@ type Step struct {
 
 	Params map[string]json.RawMessage `json:"params,omitempty"` // by the node's own names
 
-	// Set is written to the store before the step reads it, by the node's own names of inputs.
+	// Set is written to the store before the step reads it, by the node's own names of inputs. Only a flow that is not
+	// run has nil among them, for a value that the check is not to see.
 	Set map[string]json.RawMessage `json:"set,omitempty"`
 
 	// Reads maps the node's own name of an input to its name in the store; others have the same name. A param that is

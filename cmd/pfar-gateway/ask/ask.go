@@ -28,8 +28,8 @@ type Request struct {
 	Nodes []flow.Node // that the client may use
 	Model string      // by name; "": the first that may write plans
 
-	// Read reads and checks a flow in JSON whose nodes are among these. What it finds wrong goes to the model, so that it
-	// is given no node but those that the model may read of.
+	// Read reads and checks a flow in JSON whose nodes are among these. The model is told what it finds wrong. So Draft
+	// gives it only nodes that the model may read of, and it must not tell of the person's text for the first step.
 	Read func(nodes []flow.Node, text string) (*flow.Plan, []flow.Problem)
 }
 

@@ -150,7 +150,7 @@ func TestDraft(t *testing.T) {
 	b := newBench(t, gate.Public)
 	b.say("```json\n" + goodPlan + "\n```")
 	d, problems, err := b.Draft(t.Context(), request("what is issue 7?", tools()))
-	if err != nil || len(problems) > 0 || d.Digest != "digest" {
+	if err != nil || len(problems) > 0 || d.Flow == nil || d.Digest != "" {
 		t.Fatalf("%+v, %v, %v", d, problems, err)
 	}
 	if d.Model != "main" || d.Reasoning != "It reads." || d.LeftOut != 1 || d.Label != raw || d.Repaired {
@@ -195,7 +195,7 @@ func TestDraftRepaired(t *testing.T) {
 		b := newBench(t, gate.Public)
 		b.say(bad, goodPlan)
 		d, problems, err := b.Draft(t.Context(), request("what is issue 7?", tools()))
-		if err != nil || len(problems) > 0 || !d.Repaired || d.Digest != "digest" {
+		if err != nil || len(problems) > 0 || !d.Repaired || d.Flow == nil {
 			t.Errorf("%s: %+v, %v, %v", name, d, problems, err)
 			continue
 		}

@@ -74,7 +74,7 @@ func (p *planned) take(text string, draft *flows.Draft) []flow.Problem {
 		problems = p.strange(plan)
 	}
 	if len(problems) == 0 {
-		draft.Flow, draft.Digest = whole, plan.Digest
+		draft.Flow = whole
 	}
 	return problems
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/consent"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
@@ -89,6 +91,30 @@ func (p Plans) HandOf(who Identity, r *Run, told ...[]byte) error {
 		p.Reads.Note(who.Client, who.Handle, r.Floor, text)
 	}
 	return nil
+}
+
+// Holding has a session have seen what a request to a server will hold, of a label, before the request. The record has
+// it, if that is more than before. A label that is not known is an error.
+func Holding(p *Point, who Identity, holds gate.Label, server, method string) error {
+	if !holds.Known() {
+		return errors.New("what the request holds is not known")
+	}
+	before, err := p.Sessions.Label(who.Client, who.Handle)
+	if err != nil {
+		return err
+	}
+	by := label.Source{Server: server, Call: audit.NewID()}
+	if after := before.Join(holds); after != before {
+		err := p.Trail.Append(&audit.Record{
+			Kind: audit.Session, ID: by.Call, Client: who.Client, Session: who.Handle, Server: server, Method: method,
+			Before: p.labelled(who, before), After: &audit.Label{Label: after, Sources: []string{by.String()}},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	_, _, err = p.Sessions.Raise(who.Client, who.Handle, holds, by)
+	return err
 }
 
 // life is how long the request may wait for a person; 0: as long as others.

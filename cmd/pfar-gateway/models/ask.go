@@ -8,7 +8,6 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
-	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/inspector"
@@ -81,16 +80,12 @@ func (g Gated) Put(ctx context.Context, who enforce.Identity, q Question) (Answe
 	return answer, err
 }
 
-// raise has a session have seen what a question is made of, though it was reset meanwhile.
+// raise has a session have seen what a question is made of, though it was reset meanwhile. The record has it.
 func (g Gated) raise(who enforce.Identity, floor gate.Label) error {
 	if floor == (gate.Label{}) {
 		return nil
 	}
-	if !floor.Known() {
-		return errors.New("what the question is made of is not known")
-	}
-	_, _, err := g.Point.Sessions.Raise(who.Client, who.Handle, floor, label.Source{Server: gate.ModelServer})
-	return err
+	return enforce.Holding(g.Point, who, floor, gate.ModelServer, method)
 }
 
 var errSuspicious = failure.Fact("inspectors found the answer of the model suspicious, so it is withheld")

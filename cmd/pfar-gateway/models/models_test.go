@@ -57,7 +57,12 @@ type bench struct {
 // records keeps what is recorded.
 type records struct {
 	enforce.Trail
-	opened, closed []audit.Record
+	opened, closed, appended []audit.Record
+}
+
+func (r *records) Append(a *audit.Record) error {
+	r.appended = append(r.appended, *a)
+	return r.Trail.Append(a)
 }
 
 func (r *records) Open(a *audit.Record) error {
@@ -203,6 +208,10 @@ func TestAudience(t *testing.T) {
 	}
 	if got := b.label(desk); got != private {
 		t.Errorf("the session is %s: a reset would wash what is asked", got)
+	}
+	if r := b.records.appended; len(r) == 0 || r[0].Kind != audit.Session || r[0].Client != "desk" || r[0].Before == nil ||
+		r[0].Before.Label != gate.Start || r[0].After == nil || r[0].After.Label != private {
+		t.Errorf("the record has no reason for the label of the session: %+v", r)
 	}
 	q.Model = "house"
 	if a, err := b.Put(t.Context(), desk, q); err != nil || len(b.told()) != 1 || a.Label != private {

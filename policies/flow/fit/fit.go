@@ -11,9 +11,9 @@ import (
 )
 
 // Value says what is wrong with a value for a schema, "" for nothing. A schema that cannot be read, or nil, takes any
-// value: what is called has a check of its own.
+// value: what is called has a check of its own. Of a nil value, which is not known, nothing is wrong.
 func Value(s, value json.RawMessage) string {
-	if s == nil {
+	if s == nil || value == nil {
 		return ""
 	}
 	compiled, err := schema.Compile(s)

@@ -65,5 +65,8 @@ func TestValue(t *testing.T) {
 		if tt.want == "" && got != "" || tt.want != "" && !strings.Contains(got, tt.want) {
 			t.Errorf("%s for %s: %q, want %q", tt.value, tt.schema, got, tt.want)
 		}
+		if got := Value(s, nil); got != "" {
+			t.Errorf("a value that is not known, for %s: %q", tt.schema, got)
+		}
 	}
 }

@@ -226,8 +226,8 @@ func (d overlay) set(t target, values []json.RawMessage) {
 }
 
 // feed gives standard input to the first step: to its only input that it needs, that nothing gives, and that may be a
-// text. One end of a line at its end is none of it.
-func (d overlay) feed(input string) {
+// text. No problem tells of the text.
+func (d overlay) feed(text json.RawMessage) {
 	first := &d.flow.Steps[0]
 	node, err := d.nodes.Find(first.Node)
 	if err != nil {
@@ -247,8 +247,7 @@ func (d overlay) feed(input string) {
 	}
 	switch {
 	case len(free) == 1:
-		b, _ := json.Marshal(strings.TrimSuffix(input, "\n")) // a string
-		first.Set = with(first.Set, free[0], b)
+		first.Set = with(first.Set, free[0], text)
 	case len(free) > 1:
 		for i, name := range free {
 			free[i] = "--" + dashed(name)

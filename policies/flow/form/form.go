@@ -4,8 +4,10 @@ package form
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/pfar/pfar/policies/flow"
@@ -18,10 +20,14 @@ type Source struct {
 	Text  string   // the flow
 	Flags []string // --NAME VALUE or --NAME=VALUE, over what Text says
 	Input *string  // standard input, for the first step; nil: none
+
+	// Unseen says that standard input comes, and that nothing which is said of the flow may tell of it. The first step
+	// sets nil in its place, in place of Input.
+	Unseen bool
 }
 
 // Read reads a flow, lays the flags over it, feeds standard input to its first step, and connects what a pipe connects
-// (see Wire). It returns all mistakes that it finds, in the order of their places. A flow with mistakes has what could
+// (see Wire). One end of a line at the end of standard input is none of it. It returns all mistakes that it finds, in the order of their places. A flow with mistakes has what could
 // be read: if it has steps, check.Check finds the other mistakes.
 func Read(s Source, nodes flow.Nodes) (flow.Flow, []flow.Problem) {
 	nodes = flow.Remember(nodes)
@@ -48,8 +54,12 @@ func Read(s Source, nodes flow.Nodes) (flow.Flow, []flow.Problem) {
 		apart(&d.flow, nodes)
 		o := overlay{d, nodes}
 		o.flags(s.Flags)
-		if s.Input != nil {
-			o.feed(*s.Input)
+		switch {
+		case s.Unseen:
+			o.feed(nil)
+		case s.Input != nil:
+			text, _ := json.Marshal(strings.TrimSuffix(*s.Input, "\n")) // a string
+			o.feed(text)
 		}
 		Wire(&d.flow, nodes, linked)
 	}

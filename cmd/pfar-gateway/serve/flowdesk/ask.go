@@ -34,22 +34,30 @@ func (x *exchange) ask() {
 	}
 	o, who := x.order, x.identity()
 	nodes := x.nodes()
+	var planned *flow.Plan // with the nodes that the model has chosen
 	draft, problems, err := x.planners().Draft(x.r.Context(), ask.Request{
 		Who: who, Words: o.Words, Input: o.Input != nil, Nodes: nodes.All(), Model: o.Model,
 		Read: func(offered []flow.Node, text string) (*flow.Plan, []flow.Problem) {
-			src := form.Source{Form: form.JSON, Text: text, Input: o.Input}
-			return read(x.r.Context(), src, node.New(offered, nil), o.Fresh)
+			// The model is told what is wrong, and is not to see the input.
+			src := form.Source{Form: form.JSON, Text: text, Unseen: o.Input != nil}
+			var problems []flow.Problem
+			planned, problems = read(x.r.Context(), src, node.New(offered, nil), o.Fresh)
+			return planned, problems
 		},
 	})
 	if err != nil {
 		x.unasked(err)
 		return
 	}
-	a := flows.Answer{Problems: problems, Digest: draft.Digest}
+	a := flows.Answer{Problems: problems}
 	if len(problems) == 0 && draft.Flow != nil {
 		src := form.Source{Form: form.JSON, Text: string(draft.Flow), Input: o.Input}
 		plan, problems := read(x.r.Context(), src, nodes, o.Fresh)
+		if len(problems) == 0 {
+			problems = others(planned, plan)
+		}
 		if a.Problems = problems; len(problems) == 0 {
+			draft.Digest, a.Digest = plan.Digest, plan.Digest
 			if _, err := x.judged(plan, who, &a); err != nil {
 				x.refuse(err)
 				return
@@ -59,6 +67,19 @@ func (x *exchange) ask() {
 	draft.Answer, draft.Reasoning = x.fenceText(draft.Answer, draft.Label), x.fenceText(draft.Reasoning, draft.Label)
 	a.Draft = draft
 	x.send(a)
+}
+
+// others finds the steps whose node is another one among all nodes than among those that the model may read of.
+func others(planned, plan *flow.Plan) (problems []flow.Problem) {
+	for i, s := range plan.Steps {
+		if want := planned.Steps[i].Node; s.Node.ID != want.ID {
+			problems = append(problems, flow.Problem{
+				Step: s.ID, Text: fmt.Sprintf("the model means %q by a name that %q has, too", want.ID, s.Node.ID),
+				Advice: "Ask again, and name the tool by its server: " + want.ID + ".",
+			})
+		}
+	}
+	return problems
 }
 
 // word has a model put the result of a run into words.
@@ -77,6 +98,12 @@ func (x *exchange) word() {
 	if err != nil {
 		x.unasked(err)
 		return
+	}
+	if worded.Text != "" && !x.caller.Bound.Acting { // a person who acts for the client shows it to no model
+		if err := x.plans().Hand(x.identity(), s.ID, worded.Label, []byte(worded.Text)); err != nil {
+			x.refuse(err)
+			return
+		}
 	}
 	worded.Text = x.fenceText(worded.Text, worded.Label)
 	x.send(flows.Answer{Worded: worded})

@@ -51,8 +51,7 @@ func (x *exchange) answer() {
 		}
 		x.flow()
 		done()
-		if x.run != "" { // nothing of the order is kept while its run is followed
-			x.order = flows.Order{}
+		if x.run != "" {
 			x.follow(x.run, x.first)
 		}
 	case flows.Ask:
@@ -349,9 +348,10 @@ func stepsOf(p *flow.Plan, f *enforce.Folded) []flows.Judged {
 	return list
 }
 
-// follow tells of each change of a run, until it is over or the client hangs up: the run goes on without it.
+// follow tells of each change of a run, until it is over or the client hangs up: the run goes on without it. Meanwhile
+// nothing of the order is kept.
 func (x *exchange) follow(id string, first flows.Answer) {
-	x.first = flows.Answer{}
+	x.order, x.first = flows.Order{}, flows.Answer{}
 	free, ok := x.followed.take(x.who.Client, mostFollowed)
 	if !ok { // it has begun all the same
 		s, err := x.runner.Show(x.who, id)
