@@ -154,15 +154,7 @@ func (c askVerb) words(text string) string { return escape(unfenced(text, c.stdo
 
 // answered prints words of a model, marked as such: they may look like pfar's own.
 func (c askVerb) answered(model, text string) {
-	fmt.Fprintf(c.stdout, "Words of the model %s:\n", visible.Reveal(model))
-	quoteModel(c.stdout, text)
-}
-
-// quoteModel prints words of a model, each line with a mark before it.
-func quoteModel(w io.Writer, text string) {
-	for line := range strings.Lines(unfenced(text, w)) {
-		fmt.Fprintf(w, "| %s\n", visible.Reveal(strings.TrimRight(line, "\r\n")))
-	}
+	io.WriteString(c.stdout, wording.Said(model, unfenced(text, c.stdout)))
 }
 
 // unfenced is a text without its fence, if a person reads it: on a terminal.
@@ -206,8 +198,7 @@ func (c askVerb) unplanned(a flows.Answer) error {
 func (c askVerb) show(w io.Writer, a flows.Answer) {
 	d := a.Draft
 	fmt.Fprintf(w, "A plan by the model %s:\n", visible.Reveal(d.Model))
-	quoteModel(w, d.Reasoning)
-	fmt.Fprintln(w)
+	fmt.Fprintln(w, wording.Quote(unfenced(d.Reasoning, w)))
 	flowPrinter(c).printPlan(w, a)
 	if d.LeftOut > 0 {
 		fmt.Fprintf(w, "\n%s\n", wording.LeftOut(d.LeftOut))

@@ -16,6 +16,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/flows"
+	"github.com/pfar/pfar/units/flows/wording"
 )
 
 // flowPrinter prints flows, nodes and runs.
@@ -37,66 +38,22 @@ func (v flowPrinter) printPlan(w io.Writer, a flows.Answer) {
 	b := page{columns: columnsOf(w)}
 	for _, s := range a.Steps {
 		b.line("", escape(s.Step, oneLine))
-		members := argument.Object(s.Arguments)
-		for _, name := range sortedNames(members) {
-			b.line("  | ", escape(name+" = "+string(members[name]), oneLine))
+		for _, line := range wording.Arguments(s) {
+			b.line("  | ", escape(line, oneLine))
 		}
-		for _, name := range s.From {
-			b.line("  | ", escape(name+" from an earlier step"+orValues(", or ", s.Or[name]), oneLine))
-		}
-		for _, name := range slices.Sorted(maps.Keys(s.Or)) {
-			if !slices.Contains(s.From, name) {
-				b.line("  | ", escape(name+orValues(" = ", s.Or[name]), oneLine))
-			}
-		}
-		b.line("  ", fmt.Sprintf("seen by: %s; effect: %s", s.Facts.Audience, s.Facts.Effect))
+		b.line("  ", wording.Reach(s))
 	}
 	digest := a.Digest
 	if a.Draft != nil {
-		planData(&b, a.Draft.Flow)
+		for _, line := range wording.Course(a.Draft.Flow) {
+			b.line("", escape(line, oneLine))
+		}
 		digest = cmp.Or(digest, a.Draft.Digest)
 	}
 	if digest != "" {
 		b.line("", "plan "+escape(digest[:min(len(digest), exactly)], oneLine))
 	}
 	io.WriteString(w, b.trimmed())
-}
-
-// planData adds how the steps of a flow follow each other, if that is not one after the other, and where values come
-// from.
-func planData(b *page, flow json.RawMessage) {
-	var f struct {
-		Edges []struct {
-			From   string `json:"from"`
-			To     string `json:"to"`
-			Action string `json:"action"`
-		} `json:"edges"`
-		Mappings json.RawMessage `json:"mappings"`
-		Store    json.RawMessage `json:"store"`
-	}
-	if json.Unmarshal(flow, &f) != nil {
-		return
-	}
-	for _, e := range f.Edges {
-		b.line("", escape("after "+e.From+", on "+cmp.Or(e.Action, "default")+": "+e.To, oneLine))
-	}
-	if len(f.Mappings) > 0 && string(f.Mappings) != "{}" {
-		b.line("", escape("mappings: "+string(f.Mappings), oneLine))
-	}
-	store := argument.Object(f.Store)
-	for _, name := range sortedNames(store) {
-		b.line("", escape("in the store before the first step: "+name+" = "+string(store[name]), oneLine))
-	}
-}
-
-// orValues are the values that the flow gives to an argument that is not certain.
-func orValues(before string, values []json.RawMessage) string {
-	text := ""
-	for _, v := range values {
-		text += before + string(v)
-		before = ", or "
-	}
-	return text
 }
 
 // nodeShown is a node where its step is shown beside it: a mark where both have one name.

@@ -44,7 +44,7 @@ func (a Asker) Plan(ctx context.Context, question string) (p chat.Plan, err erro
 	case d == nil || d.Flow == nil && d.Answer == "":
 		return p, errors.New("the gateway gave no plan")
 	case d.Flow == nil:
-		return chat.Plan{Question: question, Text: forPeople(d.Answer)}, nil
+		return chat.Plan{Question: question, Text: said(d.Model, d.Answer)}, nil
 	}
 	shown := *answer.Draft
 	shown.Reasoning = forPeople(shown.Reasoning)
@@ -91,7 +91,7 @@ func (a Asker) Run(ctx context.Context, p chat.Plan, tell func(text string)) (st
 		}
 		return fmt.Sprintf("It is done. No model has put the result into words: %s. See it with %s", why, seeIt), nil
 	default:
-		return forPeople(w.Text), nil
+		return said(w.Model, w.Text), nil
 	}
 }
 
@@ -181,6 +181,11 @@ func (a Asker) open(ctx context.Context, o flows.Order) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("asking the gateway: %w", err)
 	}
 	return stream, nil
+}
+
+// said is what a model answers, for people.
+func said(model, text string) string {
+	return strings.TrimSpace(wording.Said(model, forPeople(text)))
 }
 
 // forPeople is a model's text without the fence, which is for models.

@@ -93,7 +93,7 @@ func TestPlan(t *testing.T) {
 		"words alone":     {[]flows.Answer{{Draft: &flows.Draft{Answer: "Two."}}}, false, false, "Two."},
 		"mistakes": {
 			[]flows.Answer{{Draft: &flows.Draft{Model: "main"}, Problems: []flow.Problem{{Text: "no such node"}}}}, false, false,
-			"the model main has written no plan that can run:\n  no such node",
+			"the model main cannot run:\n  no such node",
 		},
 	} {
 		g := &gateway{answers: map[string][]flows.Answer{flows.Ask: c.answers}}

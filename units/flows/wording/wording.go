@@ -3,12 +3,14 @@
 package wording
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/policies/argument"
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/visible"
@@ -21,32 +23,77 @@ func Plan(a flows.Answer, verdict func(gate.Verdict) string) string {
 	var b strings.Builder
 	d := a.Draft
 	fmt.Fprintf(&b, "A plan by the model %s:\n", visible.Reveal(d.Model))
-	for line := range strings.Lines(d.Reasoning) {
-		fmt.Fprintf(&b, "| %s\n", visible.Reveal(strings.TrimRight(line, "\r\n")))
-	}
+	b.WriteString(Quote(d.Reasoning))
 	for i, s := range a.Steps {
 		fmt.Fprintf(&b, "\n%d. %s calls %s\n", i+1, visible.Reveal(s.Step), visible.Reveal(s.Node))
-		var arguments map[string]json.RawMessage
-		_ = json.Unmarshal(s.Arguments, &arguments) // an object, or none
-		for _, name := range slices.Sorted(maps.Keys(arguments)) {
-			fmt.Fprintf(&b, "     %s = %s\n", visible.Reveal(name), visible.Reveal(string(arguments[name])))
-		}
-		for _, name := range s.From {
-			fmt.Fprintf(&b, "     %s comes from an earlier step\n", visible.Reveal(name))
+		for _, line := range Arguments(s) {
+			fmt.Fprintf(&b, "     %s\n", visible.Reveal(line))
 		}
 		fmt.Fprintf(&b, "   %s: %s\n", verdict(s.Verdict), visible.Reveal(s.Reason))
-		fmt.Fprintf(&b, "   who sees it: %s; effect: %s; the session has seen at worst: %s\n",
-			s.Facts.Audience, s.Facts.Effect, s.Label)
+		fmt.Fprintf(&b, "   %s; the session at worst: %s\n", Reach(s), s.Label)
 	}
-	b.WriteString(edges(d.Flow))
+	if course := Course(d.Flow); len(course) > 0 {
+		b.WriteString("\n")
+		for _, line := range course {
+			fmt.Fprintf(&b, "%s\n", visible.Reveal(line))
+		}
+	}
 	if d.LeftOut > 0 {
 		fmt.Fprintf(&b, "\n%s\n", LeftOut(d.LeftOut))
 	}
 	return b.String()
 }
 
-// edges says how steps follow each other, if that is not one after the other, and where values come from.
-func edges(text json.RawMessage) string {
+// Said is what a model answers, under its name.
+func Said(model, text string) string {
+	return fmt.Sprintf("Words of the model %s:\n%s", visible.Reveal(model), Quote(text))
+}
+
+// Quote puts a mark before each line of what a model wrote, which so cannot pass for words of pfar.
+func Quote(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(&b, "| %s\n", visible.Reveal(strings.TrimRight(line, "\r\n")))
+	}
+	return b.String()
+}
+
+// Arguments are lines about the arguments of a step: each value that is known, and where each other one comes from. They
+// quote the flow as it is.
+func Arguments(s flows.Judged) (lines []string) {
+	known := argument.Object(s.Arguments)
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		lines = append(lines, name+" = "+string(known[name]))
+	}
+	for _, name := range s.From {
+		lines = append(lines, name+" from an earlier step"+values(", or ", s.Or[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Or)) {
+		if !slices.Contains(s.From, name) {
+			lines = append(lines, name+values(" = ", s.Or[name]))
+		}
+	}
+	return lines
+}
+
+// values are those that the flow gives to an argument that is not certain.
+func values(before string, values []json.RawMessage) string {
+	text := ""
+	for _, v := range values {
+		text += before + string(v)
+		before = ", or "
+	}
+	return text
+}
+
+// Reach says who sees the arguments of a step, and what it changes.
+func Reach(s flows.Judged) string {
+	return fmt.Sprintf("seen by: %s; effect: %s", s.Facts.Audience, s.Facts.Effect)
+}
+
+// Course is lines about how the steps of a flow follow each other, if that is not one after the other, and where values
+// come from. They quote the flow, in its JSON form, as it is.
+func Course(text json.RawMessage) (lines []string) {
 	var f struct {
 		Edges []struct {
 			From   string `json:"from"`
@@ -54,24 +101,22 @@ func edges(text json.RawMessage) string {
 			Action string `json:"action"`
 		} `json:"edges"`
 		Mappings json.RawMessage `json:"mappings"`
+		Store    json.RawMessage `json:"store"`
 	}
 	if json.Unmarshal(text, &f) != nil {
-		return ""
-	}
-	var b strings.Builder
-	if len(f.Edges) > 0 {
-		b.WriteString("\n")
+		return nil
 	}
 	for _, e := range f.Edges {
-		if e.Action == "" {
-			e.Action = "default"
-		}
-		fmt.Fprintf(&b, "After %s, on %s: %s\n", visible.Reveal(e.From), visible.Reveal(e.Action), visible.Reveal(e.To))
+		lines = append(lines, "after "+e.From+", on "+cmp.Or(e.Action, "default")+": "+e.To)
 	}
 	if len(f.Mappings) > 0 && string(f.Mappings) != "{}" {
-		fmt.Fprintf(&b, "\nMappings: %s\n", visible.Reveal(string(f.Mappings)))
+		lines = append(lines, "mappings: "+string(f.Mappings))
 	}
-	return b.String()
+	store := argument.Object(f.Store)
+	for _, name := range slices.Sorted(maps.Keys(store)) {
+		lines = append(lines, "in the store before the first step: "+name+" = "+string(store[name]))
+	}
+	return lines
 }
 
 // LeftOut says how many tools a model that plans was not told of.

@@ -15,14 +15,17 @@ func TestPlan(t *testing.T) {
 		Draft: &flows.Draft{
 			Model: "main\x1b[2J", Reasoning: "It reads.\n\u202edone", LeftOut: 2,
 			Flow: json.RawMessage(`{"edges":[{"from":"a","to":"b"},{"from":"a","to":"c","action":"timeout"}],` +
-				`"mappings":{"b":{}}}`),
+				`"mappings":{"b":{}},"store":{"later":"hidden\u001b"}}`),
 		},
 		Steps: []flows.Judged{
 			{
 				Step: "a", Node: "tracker.read_issue", Arguments: json.RawMessage(`{"n":7,"a":"\u0007"}`),
 				Verdict: gate.Allow, Reason: "reads",
 			},
-			{Step: "b", Node: "mail.send", From: []string{"body"}, Verdict: gate.Ask, Reason: "sends"},
+			{
+				Step: "b", Node: "mail.send", From: []string{"body"}, Verdict: gate.Ask, Reason: "sends",
+				Or: map[string][]json.RawMessage{"body": {json.RawMessage(`"EVIL"`)}, "to": {json.RawMessage(`"x"`)}},
+			},
 		},
 	}
 	const want = `A plan by the model main\x1b[2J:
@@ -33,19 +36,20 @@ func TestPlan(t *testing.T) {
      a = "\\u0007"
      n = 7
    [allow]: reads
-   who sees it: unknown; effect: unknown; the session has seen at worst: unknown unknown
+   seen by: unknown; effect: unknown; the session at worst: unknown unknown
 
 2. b calls mail.send
-     body comes from an earlier step
+     body from an earlier step, or "EVIL"
+     to = "x"
    [ask]: sends
-   who sees it: unknown; effect: unknown; the session has seen at worst: unknown unknown
+   seen by: unknown; effect: unknown; the session at worst: unknown unknown
 
-After a, on default: b
-After a, on timeout: c
+after a, on default: b
+after a, on timeout: c
+mappings: {"b":{}}
+in the store before the first step: later = "hidden\\u001b"
 
-Mappings: {"b":{}}
-
-The model was not told of 2 tools whose definitions nobody has accepted: pfar pins
+pfar hid 2 tools from the model: nobody has accepted their definitions (pfar pins)
 `
 	if got := Plan(a, func(v gate.Verdict) string { return "[" + v.String() + "]" }); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -57,7 +61,7 @@ func TestUnplanned(t *testing.T) {
 		Draft:    &flows.Draft{Model: "main"},
 		Problems: []flow.Problem{{Text: "no such node\x07", Step: "a"}, {Text: "no steps"}},
 	}
-	const want = "the model main has written no plan that can run:\n  step a: no such node\\x07\n  no steps"
+	const want = "the plan of the model main cannot run:\n  step a: no such node\\x07\n  no steps"
 	if got := Unplanned(a); got != want {
 		t.Errorf("got %q", got)
 	}
