@@ -382,7 +382,7 @@ func raise(p *Point, r *Run, who Identity) error {
 		return nil
 	}
 	if !r.Floor.Known() {
-		return errors.New("what the run holds is not known")
+		return errors.New("the label of the run is not known")
 	}
 	before, err := p.Sessions.Label(who.Client, who.Handle)
 	if err != nil {

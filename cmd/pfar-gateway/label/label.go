@@ -35,7 +35,7 @@ var (
 	// ErrFrozen is of a session whose calls have been denied too often in a row.
 	ErrFrozen = errors.New("the session is frozen")
 	// ErrFull is of one more session than there may be.
-	ErrFull = errors.New("there are too many sessions")
+	ErrFull = errors.New("too many sessions")
 )
 
 // maxSessions bounds all of them. One has some 300 bytes in memory.
