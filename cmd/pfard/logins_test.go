@@ -356,7 +356,8 @@ func TestSignInOfASetUp(t *testing.T) {
 	if _, err := d.supplies(t, asked.ID, "cancel"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "does not wait for the sign-in any more; nothing was stored") {
+	const needless = "does not wait for the sign-in any more; nothing was stored"
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), needless) {
 		t.Errorf("its set-up has ended: %v", err)
 	}
 	follow.until(control.FlowFailed)
