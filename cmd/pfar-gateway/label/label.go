@@ -12,10 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
 )
 
@@ -273,11 +273,7 @@ func short(s string) string {
 	if len(s) <= longest {
 		return s
 	}
-	for longest := longest; ; longest-- {
-		if utf8.RuneStart(s[longest]) {
-			return s[:longest] + "..."
-		}
-	}
+	return visible.Cut(s, longest) + "..."
 }
 
 // Handle makes the handle of a session that is to be: 130 random bits.
