@@ -44,7 +44,7 @@ func (h Host) Installed(p source.Package) error {
 	return err
 }
 
-var errNoProgram = errors.New("it has no program")
+var errNoProgram = errors.New("the package has no program")
 
 // Record is what a package's folder says of itself.
 func Record(p source.Package) []byte {
@@ -79,11 +79,11 @@ func (i installation) program(name string) (string, error) {
 	f, err := i.host.resolve(all[name])
 	switch {
 	case !sandbox.Below(all[name], inside), f.Real != "" && !sandbox.Below(f.Real, i.host.real(inside)):
-		return "", fmt.Errorf("its program %q leads out of it", name)
+		return "", fmt.Errorf("the program %q leads out of the package", name)
 	case err != nil:
-		return "", fmt.Errorf("its program %q is missing", name)
+		return "", fmt.Errorf("the program %q is missing", name)
 	case !f.Regular():
-		return "", fmt.Errorf("its program %q is not a file", name)
+		return "", fmt.Errorf("the program %q is not a file", name)
 	}
 	return f.Real, nil
 }
@@ -110,13 +110,13 @@ func (i installation) choose(name string, all []string) (string, error) {
 	case name != "" && slices.Contains(all, name):
 		return name, nil
 	case name != "":
-		return "", fmt.Errorf("it has no program %q, only %s", name, strings.Join(all, ", "))
+		return "", fmt.Errorf("the package has no program %q, only %s", name, strings.Join(all, ", "))
 	case len(all) == 1:
 		return all[0], nil
 	case slices.Contains(all, own):
 		return own, nil
 	}
-	return "", fmt.Errorf("it has the programs %s; name one in command", strings.Join(all, ", "))
+	return "", fmt.Errorf("the package has the programs %s; name one in command", strings.Join(all, ", "))
 }
 
 // programs returns the paths of the package's programs by name, and the folder that none of them may lead out of.
@@ -126,11 +126,11 @@ func (i installation) programs() (inside string, all map[string]string, err erro
 	}
 	folder := path.Join(i.tree(), "node_modules", i.pkg.Name)
 	if i.host.real(folder) != path.Join(i.host.real(i.tree()), "node_modules", i.pkg.Name) {
-		return "", nil, errors.New("its directory is a link")
+		return "", nil, errors.New("the directory of the package is a link")
 	}
 	var m packageManifest
 	if !i.host.manifest(i.host.real(folder), &m) {
-		return "", nil, errors.New("its package.json cannot be read")
+		return "", nil, errors.New("the package.json cannot be read")
 	}
 	var one string
 	var several map[string]string
@@ -155,9 +155,9 @@ func (i installation) scripts() (inside string, all map[string]string, err error
 	in = slices.DeleteFunc(in, func(d distribution) bool { return d.name != i.pkg.Name })
 	switch {
 	case len(in) != 1:
-		return "", nil, fmt.Errorf("its environment has it %d times", len(in))
+		return "", nil, fmt.Errorf("the environment has the package %d times", len(in))
 	case !sandbox.Below(i.host.real(in[0].folder), i.host.real(i.tree())):
-		return "", nil, errors.New("its directory is a link")
+		return "", nil, errors.New("the directory of the package is a link")
 	}
 	for _, name := range in[0].scripts() {
 		if !source.ValidBin(name) {
@@ -166,7 +166,7 @@ func (i installation) scripts() (inside string, all map[string]string, err error
 		all[name] = path.Join(inside, name)
 		if at := i.host.real(all[name]); i.host.exists(at) && sandbox.Below(at, i.host.real(inside)) &&
 			!in[0].wrote("bin/"+name, at) {
-			return "", nil, fmt.Errorf("its program %q is not the one that its installer wrote", name)
+			return "", nil, fmt.Errorf("the program %q is not the one that the installer wrote", name)
 		}
 	}
 	return inside, all, nil

@@ -76,7 +76,7 @@ func TestProgramOfAPackage(t *testing.T) {
 		"a script": {pypi, "", []string{venv("mcp-y = y:main", record("../../../bin/mcp-y", script)),
 			y + "/tree/bin/mcp-y " + script}, "bin/mcp-y"},
 		"a replaced script": {pypi, "", []string{venv("mcp-y = y:main", record("../../../bin/mcp-y", script)),
-			y + "/tree/bin/mcp-y #!/bin/sh"}, "not the one that its installer wrote"},
+			y + "/tree/bin/mcp-y #!/bin/sh"}, "not the one that the installer wrote"},
 		"a script out": {pypi, "", []string{venv("mcp-y = y:main", "x"), y + "/tree/bin/mcp-y -> /usr/bin/sh"}, "leads out"},
 		"two scripts":  {pypi, "", []string{venv(`a = y:main\nz = y:main`, "x")}, "the programs a, z"},
 		"no such package": {pypi, "", []string{y + `/record.json : {"package": "pypi:mcp-y==2.0"}`,

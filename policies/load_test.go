@@ -235,7 +235,7 @@ func TestFolder(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(at, "x.hcl"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if s := Load(os.DirFS(at), at); s.Policy != nil || !strings.Contains(render(s.Diags), "no regular file") {
+	if s := Load(os.DirFS(at), at); s.Policy != nil || !strings.Contains(render(s.Diags), "not a regular file") {
 		t.Errorf("a directory as a file: %s", render(s.Diags))
 	}
 	if s := loadFiles(map[string]string{"big.hcl": strings.Repeat("#\n", MaxSize)}); s.Policy != nil || !strings.Contains(render(s.Diags), "File too large") {

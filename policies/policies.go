@@ -210,7 +210,7 @@ func start(file string) hcl.Range {
 	return hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
 }
 
-var errNotRegular = errors.New("it is no regular file")
+var errNotRegular = errors.New("not a regular file")
 
 // ReadFile reads a file of a folder that its owner writes, and no more than one byte beyond a limit, which shows that
 // it is too large. Opening a FIFO would wait for its writer.

@@ -75,7 +75,7 @@ type listing struct {
 // of starts a server and returns its definitions, within the limits. Processes that the server leaves behind end when
 // this process ends.
 func (l listing) of(ctx context.Context, command []string) ([]drift.Definition, error) {
-	late := fmt.Errorf("it took longer than %s", l.whole)
+	late := fmt.Errorf("the server took longer than %s", l.whole)
 	ctx, cancel := context.WithTimeoutCause(ctx, l.whole, late)
 	defer cancel()
 	type answer struct {

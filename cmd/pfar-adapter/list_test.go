@@ -244,24 +244,26 @@ func TestList(t *testing.T) {
 
 // TestListRefuses: whatever a server does, the listing ends in bounded time, and says why.
 func TestListRefuses(t *testing.T) {
-	const late, floods = "it took longer than 2s", "it wrote more than 16777216 bytes before it had answered "
+	const late = "the server took longer than 2s"
+	const floods = "the server wrote more than 16777216 bytes before it had answered "
 	for act, want := range map[string][]string{ // how the reason begins
-		"ends at once":   {"it ended before it had answered initialize: exit status 3"},
-		"is silent":      {"it did not answer initialize: " + late},
-		"wrong ids":      {"it did not answer initialize: " + late},
-		"endless pages":  {"it answered tools/list with more than 256 pages"},
-		"the same page":  {"it answered tools/list with the same cursor twice"},
-		"many items":     {"it has more than 4096 tools"},
-		"endless line":   {floods + "tools/list"},
-		"100 MB":         {floods + "tools/list"},
-		"no object":      {"it answered tools/list with a result that is not an object"},
-		"null":           {"it answered tools/list with a result that is not an object"},
-		"no list":        {"it answered tools/list without tools"},
-		"a long cursor":  {"it answered tools/list with a cursor that is not a string of at most 4096 bytes"},
-		"an error":       {"it answered tools/list with error -32000: no"},
-		"closes stdout":  {"it closed its stdout before it had answered tools/list"},
-		"asks for ever":  {late, "it did not answer initialize: " + late}, // it cannot, or can, be written to just then
-		"other protocol": {"it speaks a protocol that pfar does not"},
+		"ends at once":  {"the server ended before it had answered initialize: exit status 3"},
+		"is silent":     {"the server did not answer initialize: " + late},
+		"wrong ids":     {"the server did not answer initialize: " + late},
+		"endless pages": {"the server answered tools/list with more than 256 pages"},
+		"the same page": {"the server answered tools/list with the same cursor twice"},
+		"many items":    {"the server has more than 4096 tools"},
+		"endless line":  {floods + "tools/list"},
+		"100 MB":        {floods + "tools/list"},
+		"no object":     {"the server answered tools/list with a result that is not an object"},
+		"null":          {"the server answered tools/list with a result that is not an object"},
+		"no list":       {"the server answered tools/list without tools"},
+		"a long cursor": {"it answered tools/list with a cursor that is not a string of at most 4096 bytes"},
+		"an error":      {"it answered tools/list with error -32000: no"},
+		"closes stdout": {"the server closed its stdout before it had answered tools/list"},
+		// It cannot, or can, be written to just then.
+		"asks for ever":  {late, "the server did not answer initialize: " + late},
+		"other protocol": {"the server speaks a protocol that pfar does not"},
 	} {
 		t.Run(act, func(t *testing.T) {
 			l := defaultLimits()

@@ -74,7 +74,7 @@ func start(command []string, limits limits, stderr *os.File) (*server, error) {
 	s := &server{limits: limits, cmd: cmd, pipes: []*os.File{in, out}, exited: make(chan struct{})}
 	if err != nil {
 		s.close()
-		return nil, fmt.Errorf("it could not be started: %w", err)
+		return nil, fmt.Errorf("the server could not be started: %w", err)
 	}
 	go func() {
 		s.why = cmd.Wait()
@@ -137,7 +137,7 @@ func (s *server) call(ctx context.Context, method string, params map[string]any)
 	r, err := s.SendRequest(ctx, request)
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("it did not answer %s: %w", method, context.Cause(ctx))
+		return nil, fmt.Errorf("the server did not answer %s: %w", method, context.Cause(ctx))
 	case err != nil:
 		return nil, s.gone(method)
 	case r.Error != nil:
@@ -145,7 +145,7 @@ func (s *server) call(ctx context.Context, method string, params map[string]any)
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(r.Result, &members) != nil || members == nil {
-		return nil, fmt.Errorf("it answered %s with a result that is not an object", method)
+		return nil, fmt.Errorf("the server answered %s with a result that is not an object", method)
 	}
 	return members, nil
 }
@@ -154,19 +154,19 @@ func (s *server) call(ctx context.Context, method string, params map[string]any)
 func (s *server) gone(method string) error {
 	select {
 	case <-s.wrote.beyond:
-		return fmt.Errorf("it wrote more than %d bytes before it had answered %s", s.limits.bytes, method)
+		return fmt.Errorf("the server wrote more than %d bytes before it had answered %s", s.limits.bytes, method)
 	case <-s.exited:
 	case <-time.After(time.Second): // a server that exits closes its stdout first
-		return fmt.Errorf("it closed its stdout before it had answered %s", method)
+		return fmt.Errorf("the server closed its stdout before it had answered %s", method)
 	}
 	if s.why == nil {
-		return fmt.Errorf("it ended before it had answered %s", method)
+		return fmt.Errorf("the server ended before it had answered %s", method)
 	}
-	return fmt.Errorf("it ended before it had answered %s: %w", method, s.why)
+	return fmt.Errorf("the server ended before it had answered %s: %w", method, s.why)
 }
 
 var (
-	errProbe  = errors.New("it ended when it was asked server/discover")
+	errProbe  = errors.New("the server ended when it was asked server/discover")
 	errSilent = errors.New("no answer came in time")
 )
 
@@ -206,7 +206,7 @@ func (s *server) discover(ctx context.Context, abilities []byte) error {
 	case err != nil:
 	case json.Unmarshal(members["supportedVersions"], &versions) != nil,
 		!slices.Contains(versions, mcp.ProtocolVersion20260728):
-		err = errors.New("it speaks another protocol")
+		err = errors.New("the server speaks another protocol")
 	default:
 		return s.offers(members)
 	}
@@ -225,7 +225,7 @@ func (s *server) initialize(ctx context.Context, abilities []byte) error {
 	var version string
 	if json.Unmarshal(members["protocolVersion"], &version) != nil ||
 		!slices.Contains(mcp.LegacyProtocolVersions(), version) {
-		return errors.New("it speaks a protocol that pfar does not")
+		return errors.New("the server speaks a protocol that pfar does not")
 	}
 	var told mcp.JSONRPCNotification
 	told.JSONRPC, told.Method = mcp.JSONRPC_VERSION, string(mcp.MethodNotificationInitialized)
@@ -237,7 +237,7 @@ func (s *server) initialize(ctx context.Context, abilities []byte) error {
 
 func (s *server) offers(members map[string]json.RawMessage) error {
 	if json.Unmarshal(members["capabilities"], &s.capabilities) != nil {
-		return errors.New("its capabilities are not an object")
+		return errors.New("the server's capabilities are not an object")
 	}
 	return nil
 }
@@ -284,10 +284,10 @@ func (s *server) pages(ctx context.Context, f form) (items []json.RawMessage, er
 		}
 		var page []json.RawMessage
 		if json.Unmarshal(members[f.member], &page) != nil || page == nil {
-			return nil, fmt.Errorf("it answered %s without %s", f.method, f.member)
+			return nil, fmt.Errorf("the server answered %s without %s", f.method, f.member)
 		}
 		if items = append(items, page...); len(items) > s.limits.items {
-			return nil, fmt.Errorf("it has more than %d %s", s.limits.items, f.member)
+			return nil, fmt.Errorf("the server has more than %d %s", s.limits.items, f.member)
 		}
 		next := members["nextCursor"]
 		cursor = ""
@@ -299,9 +299,9 @@ func (s *server) pages(ctx context.Context, f form) (items []json.RawMessage, er
 			return items, nil
 		}
 		if seen[cursor] {
-			return nil, fmt.Errorf("it answered %s with the same cursor twice", f.method)
+			return nil, fmt.Errorf("the server answered %s with the same cursor twice", f.method)
 		}
 		seen[cursor] = true
 	}
-	return nil, fmt.Errorf("it answered %s with more than %d pages", f.method, s.limits.pages)
+	return nil, fmt.Errorf("the server answered %s with more than %d pages", f.method, s.limits.pages)
 }

@@ -38,7 +38,7 @@ func (a *archive) verify(ctx context.Context) (list []prose.Verified, err error)
 	default:
 		return nil, errVerifying
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, verifyTime, errors.New("it took too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, verifyTime, errors.New("the check took too long"))
 	defer cancel()
 	send := func(number uint64) error {
 		q := attach.Question{Number: number}

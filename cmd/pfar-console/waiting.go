@@ -99,7 +99,7 @@ func eachElement(text []byte, f func(element []byte) error) error {
 		return err
 	}
 	if t.Kind != '[' {
-		return errors.New("it is not a list")
+		return errors.New("the answer is not a list")
 	}
 	for {
 		t, err := r.Next()
@@ -123,7 +123,7 @@ func memberOf(text []byte, name string) (string, error) {
 	defer r.Close()
 	t, err := r.Next()
 	if err == nil && t.Kind != '{' {
-		err = errors.New("it is not a list of objects")
+		err = errors.New("the answer is not a list of objects")
 	}
 	for err == nil {
 		if t, err = r.Next(); err != nil || t.Kind == '}' {

@@ -114,7 +114,7 @@ func unreached(err error, rec *record, whose string) notConnected {
 	ref, ok := errors.AsType[*refusal](err)
 	switch {
 	case ok && ref == errAddressRefused:
-		err = fmt.Errorf("its name leads to %s, which is not a public address (%s): allow_private of the %s can name "+
+		err = fmt.Errorf("the name leads to %s, which is not a public address (%s): allow_private of the %s can name "+
 			"it", rec.skipped, rec.special, whose)
 	case ok && rec.err != nil:
 		err = fmt.Errorf("%s (%w)", ref.reason, rec.err)
@@ -123,8 +123,8 @@ func unreached(err error, rec *record, whose string) notConnected {
 }
 
 var (
-	errSlow   = errors.New("it did not answer in time")
-	errNoHTTP = errors.New("its answer is none that HTTP/1.1 knows")
+	errSlow   = errors.New("the host did not answer in time")
+	errNoHTTP = errors.New("the answer is not HTTP/1.1")
 )
 
 // unquoted is an error of net/http's without what the host has said, which may be what it was sent, a key or a token.
@@ -261,7 +261,7 @@ func (e *endpoint) refresh(ctx, stop context.Context) (oauth.Answer, *failure) {
 }
 
 // errEnded is why what was to be done is not.
-var errEnded = errors.New("its process was told to end")
+var errEnded = errors.New("the process was told to end")
 
 // ask makes one request.
 func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Answer, *failure) {

@@ -140,7 +140,7 @@ func (i inquirer) documents(ctx context.Context, d oauth.Demand) (oauth.Found, e
 		}
 		return i.q.ReadDocument(r, d)
 	}
-	return oauth.Found{}, errors.New("there is no place to ask at")
+	return oauth.Found{}, errors.New("no place to ask at")
 }
 
 func (i inquirer) register(ctx context.Context) (oauth.Found, error) {

@@ -135,7 +135,7 @@ func TestAskingTheServer(t *testing.T) {
 			[]string{"POST /mcp", "GET " + atServer}, "", "no address of a private network"},
 		"no HTTP": {server, map[string]http.HandlerFunc{"/mcp": func(w http.ResponseWriter, q *http.Request) {
 			speaks("hunter2\r\n\r\n")(1, w, q)
-		}}, []string{"POST /mcp"}, "", "none that HTTP/1.1 knows"},
+		}}, []string{"POST /mcp"}, "", "the answer is not HTTP/1.1"},
 		"a huge head": {server, map[string]http.HandlerFunc{"/mcp": replies(401, "", "X: "+strings.Repeat("x", 2*maxAnswer))},
 			[]string{"POST /mcp"}, "", "cannot be asked"},
 	} {

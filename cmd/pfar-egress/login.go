@@ -27,7 +27,7 @@ const loginTime = oauth.LoginTime + 30*time.Second
 // ends. It ends as well when stop does, or pfard: then nobody waits for the token, and no code is asked for any more.
 // The task is in no argument, no variable and no file, and no error quotes it.
 func login(stop context.Context, path string) error {
-	ctx, cancel := context.WithTimeoutCause(stop, loginTime, fmt.Errorf("it took more than %s", loginTime))
+	ctx, cancel := context.WithTimeoutCause(stop, loginTime, fmt.Errorf("the sign-in took more than %s", loginTime))
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

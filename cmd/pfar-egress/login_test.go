@@ -85,7 +85,7 @@ func TestDeviceLogin(t *testing.T) {
 			"not of the type application/json"},
 		"too much at first": {list(huge), nil, "has more than"},
 		"too much":          {list(begun, huge), []time.Duration{1}, "has more than"},
-		"no HTTP":           {list(speaks("hunter2\r\n\r\n")), nil, "none that HTTP/1.1 knows"},
+		"no HTTP":           {list(speaks("hunter2\r\n\r\n")), nil, "the answer is not HTTP/1.1"},
 		"a token in errors": {list(begun, answers(400, `{"error":"AT-hunter2","error_description":"AT-hunter2hunter2"}`)),
 			[]time.Duration{1}, "the provider answered 400"},
 	} {

@@ -40,7 +40,7 @@ func (m *model) post(ctx context.Context, waiting []byte) error {
 	body, kind := written(w, m.Notice.Format)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return errors.New("its address cannot be asked")
+		return errors.New("the address of the notice cannot be asked")
 	}
 	r.Header.Set("Content-Type", kind)
 	if m.Notice.Format == inspector.Ntfy {

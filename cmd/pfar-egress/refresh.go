@@ -28,7 +28,8 @@ const (
 // When stop has ended, nothing begins any more. A request that is under way goes on, and its answer to pfard: the
 // endpoint may have taken the refresh token for good.
 func refresh(stop context.Context, path string) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(stop), refreshTime, fmt.Errorf("it took more than %s", refreshTime))
+	late := fmt.Errorf("the refresh took more than %s", refreshTime)
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(stop), refreshTime, late)
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

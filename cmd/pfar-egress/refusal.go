@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 // refusal is an answer of the proxy's own. Reason is stable; detail is a sentence for whoever reads the server's log.
@@ -135,11 +135,7 @@ func display(d egress.Decision, to target) string {
 func escape(s string) string {
 	const longest = 100
 	if len(s) > longest {
-		cut := longest
-		for cut > 0 && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut] + "..."
+		s = visible.Cut(s, longest) + "..."
 	}
 	q := strconv.QuoteToASCII(s)
 	return q[1 : len(q)-1]

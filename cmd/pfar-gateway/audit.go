@@ -142,7 +142,7 @@ func (g *gateway) takeAudit(files []*os.File) {
 	if len(files) == 0 {
 		return
 	}
-	err := errors.New("it is not the two descriptors of a file")
+	err := errors.New("the store does not have the two descriptors of a file")
 	if len(files) == 2 {
 		err = g.useAudit(trail.Pair(files[0], files[1]))
 	} else {

@@ -90,9 +90,9 @@ func (l *listeners) take(name string, got net.Listener) error {
 	}
 	switch {
 	case name != kind && name != units.FDListen:
-		return fmt.Errorf("it is a listener of %s", got.Addr().Network())
+		return fmt.Errorf("the socket is a listener of %s", got.Addr().Network())
 	case twice:
-		return fmt.Errorf("it is the second listener of %s", got.Addr().Network())
+		return fmt.Errorf("the socket is the second listener of %s", got.Addr().Network())
 	}
 	return nil
 }

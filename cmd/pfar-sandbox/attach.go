@@ -225,7 +225,7 @@ func (a *attachment) send(m attach.Message, files ...*os.File) error {
 	c := a.conn
 	a.mu.Unlock()
 	if c == nil {
-		return errors.New("it is not there")
+		return errors.New("pfard is not there")
 	}
 	if err := c.Send(m, files...); err != nil { // it has gone, and follow has not seen that yet
 		return fmt.Errorf("%w: %w", attach.ErrLater, err)

@@ -26,7 +26,7 @@ type keeper struct {
 	busy    bool
 }
 
-var errNothingKept = errors.New("its launcher keeps nothing")
+var errNothingKept = errors.New("the launcher keeps nothing")
 
 // newKeeper opens the store. attach is pfard's socket, beside which systemd shows folders to a unit alone, "" for none.
 func newKeeper(u *plan.Undo, attach string, send func(handover.Message, ...*os.File) error) *keeper {

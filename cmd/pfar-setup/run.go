@@ -89,7 +89,7 @@ func join(ctx context.Context, path string) (_ *attach.Conn, t page.Task, err er
 		b, err = units.ReadSealed(files[0], page.MaxTask)
 	}
 	if err == nil && json.Unmarshal(b, &t) != nil {
-		err = errors.New("it is not JSON")
+		err = errors.New("the task is not JSON")
 	}
 	if err == nil {
 		t = t.Clean()

@@ -317,7 +317,7 @@ func TestHookEnds(t *testing.T) {
 	defer held.Close()
 	w := sendsMail()
 	err = (hook{path: script, within: time.Second}).tell(t.Context(), w, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), `/tell": it still ran after 1s`) {
+	if err == nil || !strings.Contains(err.Error(), `/tell": the program still ran after 1s`) {
 		t.Errorf("%v", err)
 	}
 	_ = held.SetReadDeadline(time.Now().Add(2 * time.Minute))

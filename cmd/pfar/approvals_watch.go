@@ -227,7 +227,7 @@ func (hook) untell(string) error { return nil }
 
 // tell runs the program. What is a stranger's is in its environment alone.
 func (n hook) tell(ctx context.Context, w *waitingCall, out io.Writer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, n.within, fmt.Errorf("it still ran after %s", n.within))
+	ctx, cancel := context.WithTimeoutCause(ctx, n.within, fmt.Errorf("the program still ran after %s", n.within))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, n.path)
 	cmd.Env = os.Environ() // PFAR_RUN_DIR too: the program may ask pfar for more

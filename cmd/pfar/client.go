@@ -219,7 +219,7 @@ const readTime = 20 * time.Second
 
 // awaitClient waits until pfard has read a declaration, so that the client can be used from then on.
 func (c clientVerb) awaitClient(ctx context.Context, src []byte) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readTime, fmt.Errorf("it did not within %s", readTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, readTime, fmt.Errorf("pfard did not read it within %s", readTime))
 	defer cancel()
 	sum := sha256.Sum256(src)
 	return c.control().Await(ctx, func(r control.Report) (bool, error) {

@@ -254,7 +254,7 @@ func (f *foreignFile) gidOf() int {
 // backup finds the copy that belongs to the file as it is. Its name is "" if the file was edited since.
 func (f *foreignFile) backup() (old []byte, name string, err error) {
 	if f.info == nil {
-		return nil, "", fail(exitFailed, "there is no file %s", f.path)
+		return nil, "", fail(exitFailed, "no file %s", f.path)
 	}
 	for _, created := range []bool{true, false} {
 		name = f.copyName(f.src, created)

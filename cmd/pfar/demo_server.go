@@ -121,5 +121,5 @@ func demoCall(ctx context.Context, params json.RawMessage) (string, error) {
 			return t.call(ctx, call.Arguments[t.argument])
 		}
 	}
-	return "", errors.New("there is no such tool")
+	return "", errors.New("no such tool")
 }

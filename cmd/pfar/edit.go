@@ -131,7 +131,7 @@ func (c editVerb) openEditor(ctx context.Context, path string) error {
 		}
 	}
 	if editor == "" {
-		return fail(exitFailed, "there is no editor").withHint("EDITOR=nano pfar edit ...")
+		return fail(exitFailed, "no editor found").withHint("EDITOR=nano pfar edit ...")
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.stdin, c.stdout, c.stderr

@@ -199,7 +199,7 @@ func TestEgressOfABadBridge(t *testing.T) {
 		want       string
 	}{
 		{"garbage", "\x1b[2J\n", 1, `asking the egress bridge of "notion"`},
-		{"no end", many.String(), 1, "it shows more than 10000 connections"},
+		{"no end", many.String(), 1, "the bridge shows more than 10000 connections"},
 		{"ends at once", "", 0, "notion: running; its egress bridge does not answer yet"},
 		{"absurd numbers", `{"connection":{"id":1,"sent":-5,"received":9223372036854775807,"seconds":1e300,"open":true,"count":-3,"time":"9999-12-31T23:59:59Z","host":"\u001b[2J"}}` +
 			"\n{\"synced\":true}\n", 0, `now        \x1b[2J           0 B   8388608 TiB  open 36500d`},

@@ -97,7 +97,7 @@ func (v importVerb) told(out imported, wanted []*planned) error {
 		v.show(v.stdout, out.Files)
 	}
 	if len(wanted) == 0 {
-		return fail(exitFailed, "there is nothing to import; nothing was changed")
+		return fail(exitFailed, "nothing to import; nothing was changed")
 	}
 	return nil
 }

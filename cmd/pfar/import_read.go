@@ -149,7 +149,7 @@ func (v importVerb) ofProgram(w importWish) (readFile, error) {
 	}
 	defer f.close()
 	if f.info == nil {
-		return readFile{}, fail(exitNoSuch, "there is no file %s", f.path).withHint("name the FILE, if it is elsewhere")
+		return readFile{}, fail(exitNoSuch, "no file %s", f.path).withHint("name the FILE, if it is elsewhere")
 	}
 	return readFile{File: f.path, Program: w.from,
 		source: importer.Source{Name: f.path, Text: f.src, Home: whose.home}}, nil

@@ -141,7 +141,7 @@ func (v importVerb) lastBook() (*book, error) {
 			return b, nil
 		}
 	}
-	return nil, fail(exitFailed, "there is no import to undo")
+	return nil, fail(exitFailed, "no import to undo")
 }
 
 func readBook(path string) (*book, error) {
@@ -151,12 +151,12 @@ func readBook(path string) (*book, error) {
 	}
 	b := &book{path: path}
 	if len(text) > maxBook {
-		err = fmt.Errorf("it has more than %d bytes", maxBook)
+		err = fmt.Errorf("the record has more than %d bytes", maxBook)
 	} else {
 		err = json.NewDecoder(bytes.NewReader(text)).Decode(b)
 	}
 	if err == nil && b.Version != 1 {
-		err = fmt.Errorf("it is of another version of pfar")
+		err = fmt.Errorf("the record is of another version of pfar")
 	}
 	if err != nil {
 		return nil, fail(exitFailed, "reading the record %s: %w", path, err).

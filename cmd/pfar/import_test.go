@@ -493,10 +493,10 @@ func TestImportRecordBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, put := range map[string]func() error{
-		"it has more than 4194304 bytes": func() error {
+		"the record has more than 4194304 bytes": func() error {
 			return firstOf(os.WriteFile(record, []byte(`{"version": 1}`), 0o600), os.Truncate(record, 1<<40))
 		},
-		"it is no regular file": func() error { return syscall.Mkfifo(record, 0o600) },
+		"not a regular file": func() error { return syscall.Mkfifo(record, 0o600) },
 	} {
 		if err := put(); err != nil {
 			t.Fatal(err)

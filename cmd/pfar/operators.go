@@ -90,7 +90,7 @@ func (o operatorVerb) inviteCommand() *cobra.Command {
 
 func (o operatorVerb) invite(ctx context.Context, want control.Invited) error {
 	if want.Role != "" && !slices.Contains(passkey.Roles, want.Role) {
-		return usage("there is no role %q", want.Role).withHint("--role look, --role approve or --role change")
+		return usage("no role %q", want.Role).withHint("--role look, --role approve or --role change")
 	}
 	if want.Origin != "" {
 		if _, err := passkey.Origin(want.Origin); err != nil {
@@ -164,7 +164,7 @@ func (o operatorVerb) remove(ctx context.Context, name string) error {
 	}
 	invited := slices.ContainsFunc(r.Invited, func(i control.Invited) bool { return i.Name == name })
 	if !invited && !slices.ContainsFunc(r.Operators, func(one passkey.Operator) bool { return one.Name == name }) {
-		return fail(exitNoSuch, "there is no operator %q", name).withHint(`"pfar operator list" lists the operators`)
+		return fail(exitNoSuch, "no operator %q", name).withHint(`"pfar operator list" lists the operators`)
 	}
 	if _, err := o.control().Do(ctx, onOperator(control.Dismiss, control.Invited{Name: name})); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (o operatorVerb) remove(ctx context.Context, name string) error {
 // changeRole gives an operator another role.
 func (o operatorVerb) changeRole(ctx context.Context, want control.Invited) error {
 	if !slices.Contains(passkey.Roles, want.Role) {
-		return usage("there is no role %q", want.Role).withHint("look, approve or change")
+		return usage("no role %q", want.Role).withHint("look, approve or change")
 	}
 	r, err := o.ask(ctx)
 	if err != nil {

@@ -176,7 +176,7 @@ func (v *topView) statistics(ctx context.Context) (map[string]operator.ServerSta
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("it answers %q: pfar and pfar-gateway may be of different versions", resp.Status)
+		return nil, fmt.Errorf("the gateway answers %q: pfar and pfar-gateway may be of different versions", resp.Status)
 	}
 	var answer struct {
 		Servers []operator.ServerStats `json:"servers"`

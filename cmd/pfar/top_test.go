@@ -206,10 +206,11 @@ func TestTopFails(t *testing.T) {
 		body    string
 		problem string
 	}{
-		"another version": {404, "", `it answers "404 Not Found": pfar and pfar-gateway may be of different versions`},
-		"nonsense":        {200, "\x1b[2J", `reading its answer: invalid character '\x1b'`},
-		"half of it":      {200, someStats[:100], "reading its answer: unexpected EOF"},
-		"endless":         {200, `{"servers":[{"server":"` + strings.Repeat("x", maxStats), "reading its answer: unexpected EOF"},
+		"another version": {404, "", `the gateway answers "404 Not Found": ` +
+			`pfar and pfar-gateway may be of different versions`},
+		"nonsense":   {200, "\x1b[2J", `reading its answer: invalid character '\x1b'`},
+		"half of it": {200, someStats[:100], "reading its answer: unexpected EOF"},
+		"endless":    {200, `{"servers":[{"server":"` + strings.Repeat("x", maxStats), "reading its answer: unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, s, _ := newTop(t)
@@ -315,7 +316,7 @@ func TestTopOnTerminal(t *testing.T) {
 	screen.resize(t, 120, 20)
 	screen.await(t, "12 ms")
 	s.set(500, "")
-	screen.await(t, `no calls are shown: it answers "500 Internal`)
+	screen.await(t, `no calls are shown: the gateway answers "500 Internal`)
 	s.set(200, someStats)
 	screen.press(t, "m")
 	screen.awaitStyled(t, "\x1b[1;4mMEMORY")

@@ -296,7 +296,7 @@ func packageIn(text []byte) (p source.Package, written string, err error) {
 		}
 	}
 	if n != 1 {
-		return p, "", fmt.Errorf("it names %d packages, and only one could be upgraded", n)
+		return p, "", fmt.Errorf("the declaration names %d packages, and pfar upgrades only one", n)
 	}
 	return p, written, nil
 }

@@ -144,7 +144,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	u.put(u.text + "# \"npm:y@1.0.0\"\n")
 	if code, _, stderr := u.run("notion", "2.0.0", "--yes"); code != exitFailed ||
-		!strings.Contains(stderr, "it names 2 packages") {
+		!strings.Contains(stderr, "the declaration names 2 packages") {
 		t.Errorf("two packages: %d, %s", code, stderr)
 	}
 }
@@ -239,7 +239,7 @@ func TestUpgradePreview(t *testing.T) {
 		flat := strings.Join(strings.Fields(out), " ")
 		want := "it ended; it has no network meanwhile: refused x.example:443"
 		if old == "{" {
-			want = "its listing cannot be read: it is not one object of definitions"
+			want = "its listing cannot be read: the listing is not one object of definitions"
 		}
 		if code != exitOK || len(u.sent) != 1 || !strings.Contains(flat, want) || strings.Contains(flat, "CHANGE") {
 			t.Errorf("%q to %q: %d %s%s, want %q", old, next, code, out, stderr, want)
@@ -335,7 +335,7 @@ func TestUpgradeVersions(t *testing.T) {
 	for _, want := range []string{
 		"notion npm:@a/mcp-x 1.0.0 7.0.0 pfar upgrade notion", "current npm:current 1.0.0 1.0.0",
 		"silent pypi:silent 1.0 ? the registry is silent",
-		"two ? it names 2 packages", "shipped npm:@a/mcp-x 1.0.0 7.0.0 pfar edit shipped",
+		"two ? the declaration names 2 packages", "shipped npm:@a/mcp-x 1.0.0 7.0.0 pfar edit shipped",
 	} {
 		if !strings.Contains(flat, want) {
 			t.Errorf("%q is not there: %s", want, out)

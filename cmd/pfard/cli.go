@@ -125,7 +125,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 func (b *bounded) fault() error {
 	if b.full {
-		return fmt.Errorf("it printed more than %d bytes", b.most)
+		return fmt.Errorf("the program printed more than %d bytes", b.most)
 	}
 	return nil
 }

@@ -201,7 +201,7 @@ func (c *commands) importFrom(ctx context.Context, program, digest string, recor
 	case now.Digest != digest:
 		err = errors.New("the file, or what is declared, has changed since you saw it; load the page again")
 	case len(now.Import.Wanted()) == 0:
-		err = errors.New("there is nothing to import")
+		err = errors.New("nothing to import")
 	default:
 		err = record()
 	}

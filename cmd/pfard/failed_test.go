@@ -221,7 +221,7 @@ func TestHookIsBounded(t *testing.T) {
 	path := filepath.Join(dir, "on-failure")
 	program(t, path, "#!/bin/sh\nsleep 600 & echo $! >"+dir+"/child\nsleep 600\n", 0o755)
 	got := tell(t, hook{path: path, limit: 5 * time.Second}, failure{server: "a", reason: "b"})
-	if !strings.Contains(got, "it still ran after 5s") {
+	if !strings.Contains(got, "the program still ran after 5s") {
 		t.Errorf("logged %q", got)
 	}
 	child, err := os.ReadFile(dir + "/child")

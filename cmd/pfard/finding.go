@@ -315,7 +315,7 @@ func (f *finding) ask(ctx context.Context, q oauth.Question) (oauth.Found, error
 		return i.found, nil
 	default:
 	}
-	return oauth.Found{}, cmp.Or(err, errors.New("its process ended without a word"))
+	return oauth.Found{}, cmp.Or(err, errors.New("the process ended without an answer"))
 }
 
 // inquiry is the errand of a process that asks a question.
@@ -348,7 +348,7 @@ func (i *inquiry) take(r attach.Refreshed, content []byte) {
 	case r.Error != "":
 		got.err = errors.New(r.Error)
 	case json.Unmarshal(content, &got.found) != nil:
-		got.err = errors.New("what its process gave back is no answer")
+		got.err = errors.New("the process gave back something that is not an answer")
 	default:
 		got.err = i.question.Finds(got.found)
 	}

@@ -97,7 +97,7 @@ func (h hook) run(ctx context.Context, f failure) error {
 	if limit == 0 {
 		limit = hookLimit
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it still ran after %s", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the program still ran after %s", limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.path)
 	cmd.Dir = "/"

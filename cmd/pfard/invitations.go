@@ -84,7 +84,7 @@ func (o *operators) invitable(one passkey.Operator, fresh bool, origin string, o
 func (o *operators) room(one passkey.Operator, fresh bool) error {
 	switch {
 	case fresh && len(o.list) >= maxOperators:
-		return fmt.Errorf("there are %d operators, and pfar allows no more: first run pfar operator remove NAME",
+		return fmt.Errorf("pfar allows no more than %d operators: first run pfar operator remove NAME",
 			maxOperators)
 	case len(one.Keys) >= maxPasskeys:
 		const words = "%q has %d passkeys, and pfar allows no more: run pfar operator remove %[1]s, then invite %[1]s again"

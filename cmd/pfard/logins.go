@@ -65,7 +65,7 @@ type signingIn struct {
 	err      error // why it has failed
 }
 
-var errLoginTime = signInError{fmt.Errorf("it took more than %s", oauth.LoginTime), control.ErrSignInExpired}
+var errLoginTime = signInError{fmt.Errorf("the sign-in took more than %s", oauth.LoginTime), control.ErrSignInExpired}
 
 // signInError is why a login brought no token: words for a person, and the kind of error.
 type signInError struct{ words, kind error }
@@ -312,7 +312,7 @@ func (s *signingIn) failure(err error) error {
 	case s.ctx.Err() != nil:
 		return fmt.Errorf("%w; nothing was stored", context.Cause(s.ctx))
 	case err == nil:
-		err = errors.New("its process ended without a word")
+		err = errors.New("the process ended without an answer")
 	}
 	return fmt.Errorf("%w; nothing was stored", err)
 }
@@ -401,7 +401,7 @@ func (s *signingIn) store(r attach.Refreshed, content []byte) ([]control.Change,
 	}
 	var answer oauth.Answer
 	if json.Unmarshal(content, &answer) != nil {
-		return nil, nil, errors.New("what its process gave back is no answer")
+		return nil, nil, errors.New("the process gave back something that is not an answer")
 	}
 	asked, now := r.Asked, time.Now()
 	if asked.After(now) || now.Sub(asked) > oauth.LoginTime { // the clock was set

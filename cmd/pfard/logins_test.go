@@ -212,7 +212,7 @@ func TestLoginDistrustsItsProcess(t *testing.T) {
 		_, ended := d.logsIn(t.Context(), "acme", c.way)
 		f.acts <- func(_ oauth.Task, e errand) error { return e.show(c.shown, f) }
 		err := <-ended
-		if shown := strings.Contains(err.Error(), "ended without a word"); shown == c.fails {
+		if shown := strings.Contains(err.Error(), "ended without an answer"); shown == c.fails {
 			t.Errorf("%s: %v", name, err)
 		}
 		if opened := len(f.listen) > before; opened != (c.way == oauth.ByCode && !c.fails) {
@@ -356,7 +356,8 @@ func TestSignInOfASetUp(t *testing.T) {
 	if _, err := d.supplies(t, asked.ID, "cancel"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "waits for it no longer; nothing was stored") {
+	const needless = "does not wait for the sign-in any more; nothing was stored"
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), needless) {
 		t.Errorf("its set-up has ended: %v", err)
 	}
 	follow.until(control.FlowFailed)
@@ -407,7 +408,8 @@ func TestRemedyOfARefusedToken(t *testing.T) {
 	for name, want := range map[string]string{"a": "pfar login acme", "o": "pfar vault set other"} {
 		d.comesUp(t, m, name, 1, units.Verification{Result: units.Invalid, Tool: "API-get-self", Words: "401"})
 		s := d.state(t)[name]
-		if s.State != control.CredentialInvalid || s.Verification.Remedy.Command != want || !strings.Contains(s.Detail, want) {
+		if s.State != control.CredentialInvalid || s.Verification.Remedy.Command != want ||
+			!strings.Contains(s.Detail, want) {
 			t.Errorf("%s: %s, %s, remedy %q", name, s.State, s.Detail, s.Verification.Remedy)
 		}
 	}

@@ -63,7 +63,7 @@ func newOperators(path string, records *auditor, log *slog.Logger) *operators {
 // parseOperators reads the file. An unknown member may be a restriction, so it is an error.
 func parseOperators(text []byte) (list []passkey.Operator, err error) {
 	if !json.Valid(text) {
-		return nil, errors.New("it is not JSON")
+		return nil, errors.New("the file is not JSON")
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -71,7 +71,7 @@ func openPage(ctx context.Context, f *flows, p control.Peer, o setups.Order) (li
 	late := fmt.Errorf("the one-time page for %q did not open within a minute; try again", server)
 	ctx, cancel := context.WithTimeoutCause(ctx, pageTime, late)
 	defer cancel()
-	opened := errors.New("its page is open")
+	opened := errors.New("the page is open")
 	id, err := f.Begin(o)
 	if err != nil {
 		return "", err

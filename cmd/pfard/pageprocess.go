@@ -48,7 +48,7 @@ func (u *taskUnits) serve(ctx context.Context, unit string, talk pageTalk) error
 	select {
 	case result := <-started:
 		if result != "done" {
-			return fmt.Errorf("its process could not be started (%s): systemctl status %s", result, unit)
+			return fmt.Errorf("the process could not be started (%s): systemctl status %s", result, unit)
 		}
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -253,7 +253,7 @@ func TestPageSignIn(t *testing.T) {
 
 	w.actsFor(t, "drive", page.SignIn, "")
 	f.acts <- func(_ oauth.Task, e errand) error { return e.show(shows, f) }
-	w.until(t, func(s page.State) bool { return strings.Contains(s.Words, "without a word") })
+	w.until(t, func(s page.State) bool { return strings.Contains(s.Words, "without an answer") })
 	for len(f.ended) > 0 {
 		<-f.ended
 	}

@@ -84,7 +84,7 @@ func (u *taskUnits) send(ctx context.Context, unit string, e errand) error {
 	select {
 	case result := <-ended:
 		if result != "done" {
-			return fmt.Errorf("its process has failed (%s): systemctl status %s", result, unit)
+			return fmt.Errorf("the process has failed (%s): systemctl status %s", result, unit)
 		}
 		return nil
 	case <-ctx.Done():

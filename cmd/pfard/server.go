@@ -202,7 +202,7 @@ func (s *server) forgetProcess() {
 }
 
 // errWaits is the error of a server that is not started, for it waits.
-var errWaits = errors.New("it waits for credentials")
+var errWaits = errors.New("the server waits for credentials")
 
 // Launch returns what the process of a plan is started with.
 func (f *fleet) Launch(p plan.Plan) (units.Secrets, error) {

@@ -88,7 +88,7 @@ func afterHello(conn *attach.Conn, talk func(*attach.Conn, *attach.Hello)) {
 // noFirewall is that of a local pfard, whose processes do not ask for any.
 type noFirewall struct{}
 
-func (noFirewall) Allow(attach.Allow) error { return errors.New("there is no firewall to ask") }
+func (noFirewall) Allow(attach.Allow) error { return errors.New("no firewall to ask") }
 func (noFirewall) Listen(uint16) error      { return nil }
 
 // serveErrand hands over what a process needs and takes what comes of it, until the process hangs up.

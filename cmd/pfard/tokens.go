@@ -93,7 +93,7 @@ func newTokens(log *slog.Logger, v *vault.Vault) *tokens {
 	return t
 }
 
-var errNoRefresher = errors.New("there is nothing to refresh it with")
+var errNoRefresher = errors.New("no program to refresh the token with")
 
 // close has nothing begin any more. What has begun goes on: its process gives the next pfard what came of it.
 func (t *tokens) close() {
@@ -247,7 +247,7 @@ func (t *tokens) refresh(key string) {
 	t.mu.Unlock()
 	if silent {
 		if err == nil {
-			err = errors.New("its process ended without a word")
+			err = errors.New("the process ended without an answer")
 		}
 		t.fail(key, attach.Refreshed{Error: err.Error()})
 	}
@@ -301,7 +301,7 @@ func (t *tokens) take(key string, r attach.Refreshed, content []byte) {
 
 var (
 	errOutdated = errors.New("another set has been stored")
-	errUseless  = errors.New("its answer is of no use")
+	errUseless  = errors.New("the answer is of no use")
 )
 
 // isOf reports whether a set is the one in the vault.

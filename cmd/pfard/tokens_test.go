@@ -378,7 +378,7 @@ func TestSilentRefresh(t *testing.T) {
 	d.serves(t, changed)
 	h.advance(time.Hour)
 	e.answer(t, func(string, oauth.Set, string) {})
-	if s := d.state(t)["a"]; h.in() != firstRetry || !strings.Contains(s.Detail, "without a word") {
+	if s := d.state(t)["a"]; h.in() != firstRetry || !strings.Contains(s.Detail, "without an answer") {
 		t.Errorf("again in %s, %q", h.in(), s.Detail)
 	}
 	h.advance(firstRetry)

@@ -32,8 +32,8 @@ type Source struct {
 // maxEntries bounds the servers of a file.
 const maxEntries = 256
 
-var errDeclaration = errors.New("it is a declaration of pfar's already: copy it to the directory of declarations, " +
-	"/etc/pfar/mcp.d or $XDG_CONFIG_HOME/pfar/mcp.d, as NAME.toml or NAME.hcl")
+var errDeclaration = errors.New("the file is already a declaration of pfar: copy it to the directory of " +
+	"declarations, /etc/pfar/mcp.d or $XDG_CONFIG_HOME/pfar/mcp.d, as NAME.toml or NAME.hcl")
 
 // Read reads the servers of a file, in its order. Errors have the place, and none of the file's texts.
 func Read(s Source) ([]Entry, error) {
@@ -47,7 +47,7 @@ func Read(s Source) ([]Entry, error) {
 	case root.Member("server") != nil, root.Member("allowed_domains") != nil:
 		return nil, errDeclaration
 	default:
-		return nil, fmt.Errorf("it has no list of servers; pfar knows %s", block.OneOf([]string{"mcpServers", "servers",
+		return nil, fmt.Errorf("the file has no list of servers; pfar knows %s", block.OneOf([]string{"mcpServers", "servers",
 			"context_servers", "mcp", "extensions", "mcp_servers"}))
 	}
 	var entries []Entry

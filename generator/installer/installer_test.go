@@ -292,7 +292,7 @@ func TestCheckLock(t *testing.T) {
 		"pip of a file": {"pypi:mcp-x==1.0",
 			pip("mcp-x", "file:///x.whl", archive), "not the index", ""},
 		"pip of another": {"pypi:mcp-y==1.0",
-			pip("mcp-x", "https://i.example/x.whl", archive), "has not installed mcp-y", ""},
+			pip("mcp-x", "https://i.example/x.whl", archive), "the lock does not have mcp-y", ""},
 		"pip no JSON": {"pypi:mcp-x==1.0", "", "cannot be read", ""},
 	} {
 		p, err := source.ParseExact(c.pkg)

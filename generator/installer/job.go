@@ -51,7 +51,7 @@ func (r Reader) Plan(j Job) (plan.Plan, error) {
 		return plan.Plan{}, fmt.Errorf("reading the settings of %s: %w", tool(j.Package.Kind), err)
 	}
 	if r.Host.Packages == "" {
-		return plan.Plan{}, errors.New("there is no directory for packages")
+		return plan.Plan{}, errors.New("no directory for packages")
 	}
 	program, ok := r.find(map[source.Kind]string{source.NPM: "npm", source.PyPI: "python3"}[j.Package.Kind])
 	if !ok {

@@ -46,7 +46,7 @@ func checkNPM(p source.Package, lock []byte, known string) error {
 		}
 	}
 	if err := json.Unmarshal(lock, &l); err != nil {
-		return fmt.Errorf("its lock cannot be read: %w", err)
+		return fmt.Errorf("the lock cannot be read: %w", err)
 	}
 	top := l.Packages["node_modules/"+p.Name]
 	if top.Version != p.Version {
@@ -126,7 +126,7 @@ func Newest(p source.Package, left []byte) (source.Package, error) {
 func checkPip(p source.Package, left []byte) error {
 	var r report
 	if err := json.Unmarshal(left, &r); err != nil {
-		return fmt.Errorf("its lock cannot be read: %w", err)
+		return fmt.Errorf("the lock cannot be read: %w", err)
 	}
 	found := false
 	for _, e := range r.Install {
@@ -139,7 +139,7 @@ func checkPip(p source.Package, left []byte) error {
 		}
 	}
 	if !found {
-		return fmt.Errorf("it has not installed %s", p.Name)
+		return fmt.Errorf("the lock does not have %s", p.Name)
 	}
 	return nil
 }

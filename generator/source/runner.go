@@ -113,7 +113,7 @@ func NameOf(word string) string {
 // package has no version if the line has none. A module's package is the one of its name, by custom.
 func Command(words []string) (Package, []string, error) {
 	if len(words) == 0 {
-		return Package{}, nil, errors.New("there is no command")
+		return Package{}, nil, errors.New("no command given")
 	}
 	words = append([]string{path.Base(words[0])}, words[1:]...)
 	if python.MatchString(words[0]) {
@@ -129,7 +129,7 @@ func Command(words []string) (Package, []string, error) {
 		return Package{}, nil, fmt.Errorf("%s has options that pfar does not know, or not one package",
 			strings.Join(words[:n], " "))
 	case o.Folder != "":
-		return Package{}, nil, fmt.Errorf("it runs what the project in %q has installed", o.Folder)
+		return Package{}, nil, fmt.Errorf("the command runs what the project in %q has installed", o.Folder)
 	}
 	p, err := r.Kind.word(o.Package)
 	if err != nil {

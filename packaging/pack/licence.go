@@ -117,7 +117,7 @@ func (m *module) read(dir string) error {
 		m.Text += text
 	}
 	if m.Text == "" {
-		return errors.New("there is no licence")
+		return errors.New("no licence found")
 	}
 	return nil
 }

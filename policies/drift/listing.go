@@ -25,28 +25,28 @@ type Listing struct {
 // ReadListing reads one. A text that is none is an error without a word of it.
 func ReadListing(text []byte) (l Listing, err error) {
 	if len(text) > MaxListing {
-		return l, fmt.Errorf("it has more than %d bytes", MaxListing)
+		return l, fmt.Errorf("the listing has more than %d bytes", MaxListing)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	if d.Decode(&l) != nil || d.Decode(new(any)) != io.EOF {
-		return Listing{}, errors.New("it is not one object of definitions")
+		return Listing{}, errors.New("the listing is not one object of definitions")
 	}
 	if len(l.Failed) > maxFailed {
 		l.Failed = l.Failed[:maxFailed]
 	}
 	if len(l.Definitions) > MaxDefinitions {
-		return Listing{}, fmt.Errorf("it has more than %d definitions", MaxDefinitions)
+		return Listing{}, fmt.Errorf("the listing has more than %d definitions", MaxDefinitions)
 	}
 	seen := map[[2]string]bool{}
 	for _, d := range l.Definitions {
 		at := [2]string{d.Kind, d.Name}
 		switch {
 		case !known(d.Kind):
-			return Listing{}, errors.New("it has a definition of an unknown kind")
+			return Listing{}, errors.New("the listing has a definition of an unknown kind")
 		case d.Name == "" || len(d.Raw) == 0 || d.Raw[0] != '{':
-			return Listing{}, errors.New("it has a definition without name or object")
+			return Listing{}, errors.New("the listing has a definition without name or object")
 		case seen[at]:
-			return Listing{}, errors.New("it has a definition twice")
+			return Listing{}, errors.New("the listing has a definition twice")
 		}
 		seen[at] = true
 	}

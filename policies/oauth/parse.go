@@ -104,7 +104,7 @@ func (s Set) Encode() ([]byte, error) {
 func Decode(text []byte) (Set, error) {
 	var s Set
 	if json.Unmarshal(text, &s) != nil {
-		return Set{}, errors.New("it is no token set")
+		return Set{}, errors.New("the text is not a token set")
 	}
 	return s, s.check()
 }

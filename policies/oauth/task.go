@@ -150,7 +150,7 @@ func (t Task) Encode() ([]byte, error) {
 func DecodeTask(text []byte) (Task, error) {
 	var t Task
 	if json.Unmarshal(text, &t) != nil {
-		return Task{}, errors.New("it is no login")
+		return Task{}, errors.New("the text is not a login task")
 	}
 	return t, t.Check()
 }

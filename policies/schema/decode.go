@@ -35,7 +35,7 @@ func (d *decoder) document() (any, error) {
 		_, err = d.tokens.Next() // the end
 	}
 	if syntax, ok := errors.AsType[*jsontext.SyntaxError](err); ok {
-		err = fmt.Errorf("it is not JSON at byte %d", syntax.At)
+		err = fmt.Errorf("not JSON at byte %d", syntax.At)
 	}
 	if err != nil {
 		return nil, err
@@ -54,11 +54,11 @@ func (d *decoder) value(depth int) (any, error) {
 // from reads the value that begins with a token.
 func (d *decoder) from(t jsontext.Token, depth int) (any, error) {
 	if depth > d.maxDepth {
-		return nil, fmt.Errorf("it nests more than %d levels deep", d.maxDepth)
+		return nil, fmt.Errorf("more than %d levels deep", d.maxDepth)
 	}
 	d.depth = max(d.depth, depth)
 	if d.nodes++; d.nodes > d.maxNodes {
-		return nil, fmt.Errorf("it has more than %d values", d.maxNodes)
+		return nil, fmt.Errorf("more than %d values", d.maxNodes)
 	}
 	switch t.Kind {
 	case '{':
@@ -119,7 +119,7 @@ func (d *decoder) string(t jsontext.Token) string {
 	return string([]rune(s)) // U+FFFD for each byte that is not UTF-8, as encoding/json reads it
 }
 
-var errNumber = fmt.Errorf("it has a number of more than %d digits, or a greater exponent", maxDigits)
+var errNumber = fmt.Errorf("a number of more than %d digits, or with a greater exponent", maxDigits)
 
 // cheap reports whether a number is cheap to calculate with.
 func cheap(number string) bool {

@@ -298,7 +298,7 @@ func (d *document) anchored(c *jsonschema.Compiler) []*jsonschema.Schema {
 // refuse is a loader that has nothing.
 type refuse struct{}
 
-var errFetch = errors.New("it is outside of the schema, and nothing is fetched")
+var errFetch = errors.New("the reference leads outside of the schema, and pfar fetches nothing")
 
 func (refuse) Load(string) (any, error) { return nil, errFetch }
 

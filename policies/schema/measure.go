@@ -16,9 +16,9 @@ const (
 )
 
 var (
-	errSteps = fmt.Errorf("it takes more than %d steps", maxSteps)
-	errScan  = fmt.Errorf("its strings are too long for the patterns")
-	errTime  = fmt.Errorf("its patterns take too long")
+	errSteps = fmt.Errorf("the check takes more than %d steps", maxSteps)
+	errScan  = fmt.Errorf("the strings are too long for the patterns")
+	errTime  = fmt.Errorf("the patterns take too long")
 )
 
 // cost returns an upper bound of the steps that checking tree takes, and an error if a check may not take that many.

@@ -74,9 +74,9 @@ func TestViolations(t *testing.T) {
 		{`{"s":"ab","un":{"a":1,"b":2}}`, "/un/b", "/properties/un/unevaluatedProperties", `at "/un/b": no value is allowed here (rule /properties/un/unevaluatedProperties)`},
 		{`{"s":"ab","zz\u202e\"":1,"x":2}`, "", "/additionalProperties", `at the top: the members "x", "zz\u202e\"" are not allowed (rule /additionalProperties)`},
 		{`{"s":1,"n":"x","i":"x","e":3,"c":3,"l":3,"t":3,"o":3,"any":3,"ref":3,"not":"x"}`, "/any", "/properties/any/anyOf", `at "/any": want null or string, got number (rule /properties/any/anyOf); at "/c": want "k", got 3 (rule /properties/c/const); at "/e": want one of "a", 1, null, an object, got 3 (rule /properties/e/enum); at "/i": want integer, got string (rule /properties/i/type); at "/l": want array, got number (rule /properties/l/type); at "/n": want number, got string (rule /properties/n/type); at "/not": it conforms to what it must not (rule /properties/not/not); at "/o": want object, got number (rule /properties/o/type); and 3 more`},
-		{`{"s":"ab","n":1e1000000000}`, "", "", `the value cannot be checked: it has a number of more than 1024 digits, or a greater exponent`},
+		{`{"s":"ab","n":1e1000000000}`, "", "", `the value cannot be checked: a number of more than 1024 digits, or with a greater exponent`},
 		{`{"s":"ab","s":"ab"}`, "", "", `the value cannot be checked: the member "s" comes twice`},
-		{`{"s":`, "", "", `the value cannot be checked: it is not JSON at byte 5`},
+		{`{"s":`, "", "", `the value cannot be checked: not JSON at byte 5`},
 	} {
 		v := s.Check([]byte(c.value))
 		if v == nil {

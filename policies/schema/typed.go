@@ -50,7 +50,7 @@ func (r room) chosen(n int64) room {
 // limits values further makes no difference, and a keyword that is not known allows nothing.
 func ReadTyped(raw []byte) (*Typed, error) {
 	if len(raw) > maxTypedBytes {
-		return nil, fmt.Errorf("it has more than %d bytes", maxTypedBytes)
+		return nil, fmt.Errorf("the schema has more than %d bytes", maxTypedBytes)
 	}
 	d := decoder{s: string(raw), maxDepth: maxNesting, maxNodes: maxNodes}
 	root, err := d.document()
@@ -59,7 +59,7 @@ func ReadTyped(raw []byte) (*Typed, error) {
 	}
 	r := typedReader{root: root}
 	if object, ok := root.(map[string]any); !ok || object["type"] != "object" {
-		return nil, errors.New("it is not of an object")
+		return nil, errors.New("the schema is not of an object")
 	}
 	w, most, err := r.schema(root)
 	switch {
@@ -68,7 +68,7 @@ func ReadTyped(raw []byte) (*Typed, error) {
 	case most.values > maxTypedValues:
 		return nil, fmt.Errorf("one value may be made of %.0f, at most %d are allowed", most.values, maxTypedValues)
 	case most.words > maxTypedWords:
-		return nil, fmt.Errorf("there are %.0f bits in the choice of words and members, at most %d are allowed",
+		return nil, fmt.Errorf("the choice of words and members has %.0f bits, at most %d are allowed",
 			math.Ceil(most.words), maxTypedWords)
 	case most.bits > maxTypedBits:
 		return nil, fmt.Errorf("%.0f bits fit into one value, at most %d are allowed", math.Ceil(most.bits), maxTypedBits)
@@ -76,20 +76,20 @@ func ReadTyped(raw []byte) (*Typed, error) {
 	return &Typed{w}, nil
 }
 
-var errNotTyped = errors.New("it has other than what its schema types")
+var errNotTyped = errors.New("the value has more than its schema types")
 
 // Extract returns a value that was found to conform to the schema, written anew: nothing is left of it but what the
 // schema types, members in the order of their names. An error is of one that is more than that, or that two programs
 // may read differently.
 func (t *Typed) Extract(value []byte) ([]byte, error) {
 	if len(value) > maxTypedBytes {
-		return nil, fmt.Errorf("it has more than %d bytes", maxTypedBytes)
+		return nil, fmt.Errorf("the value has more than %d bytes", maxTypedBytes)
 	}
 	// The text is the caller's memory, which is only read, and of which nothing is kept.
 	d := decoder{s: unsafe.String(unsafe.SliceData(value), len(value)), maxDepth: maxDepth, maxNodes: maxNodes}
 	tree, err := d.document()
 	if err != nil {
-		return nil, errors.New("it is no JSON that all programs read alike")
+		return nil, errors.New("the value is not JSON that all programs read alike")
 	}
 	b, ok := t.write(nil, tree)
 	if !ok {
@@ -107,7 +107,7 @@ type typedReader struct {
 
 func (r *typedReader) schema(at any) (write, room, error) {
 	if r.parts++; r.parts > maxTypedParts {
-		return nil, room{}, fmt.Errorf("it has more than %d parts", maxTypedParts)
+		return nil, room{}, fmt.Errorf("the schema has more than %d parts", maxTypedParts)
 	}
 	s, ok := at.(map[string]any)
 	if !ok {

@@ -153,8 +153,8 @@ func TestUpgrade(t *testing.T) {
 	confinedListing(t, p, folder, outside)
 	unchanged("a listing")
 	for version, want := range map[string]string{
-		"3.0.0": "it ended before it had answered initialize: exit status 3",
-		"4.0.0": "it wrote more than 16777216 bytes before it had answered",
+		"3.0.0": "the server ended before it had answered initialize: exit status 3",
+		"4.0.0": "the server wrote more than 16777216 bytes before it had answered",
 	} {
 		out, stderr, code := p.command("upgrade", "versioned", version, "--dry-run")
 		if code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {

@@ -102,12 +102,12 @@ func greet(ctx context.Context, path string, hello Hello) (*Conn, Welcome, []*os
 	}
 	switch {
 	case !stop():
-		err = fmt.Errorf("it gives no answer: %w", context.Cause(ctx))
+		err = fmt.Errorf("pfard gives no answer: %w", context.Cause(ctx))
 	case err != nil:
 	case m.Error != "":
 		err = &Refusal{m.Error, m.Later}
 	case m.Welcome == nil:
-		err = errors.New("its first message is no welcome")
+		err = errors.New("pfard's first message is not a welcome")
 	default:
 		return c, *m.Welcome, files, nil
 	}

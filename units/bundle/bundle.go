@@ -47,7 +47,7 @@ func Recipients(names []string) ([]Recipient, error) {
 func Identities(text []byte) ([]Identity, error) {
 	ids, err := age.ParseIdentities(bytes.NewReader(text))
 	if err != nil {
-		return nil, errors.New("it holds no age identity")
+		return nil, errors.New("the file holds no age identity")
 	}
 	return ids, nil
 }
@@ -95,7 +95,7 @@ func Open(r io.Reader, ids []Identity) ([]byte, error) {
 		return nil, err
 	}
 	if len(all) > Max {
-		return nil, fmt.Errorf("it holds more than %d bytes", Max)
+		return nil, fmt.Errorf("the bundle holds more than %d bytes", Max)
 	}
 	return all, nil
 }

@@ -58,7 +58,7 @@ var (
 	ErrSignInDenied   = errors.New("the sign-in was refused")
 	ErrSignInExpired  = errors.New("nobody signed in in time")
 	ErrSignInReplaced = errors.New("another login of the same token has begun")
-	ErrSignInNeedless = errors.New("its set-up waits for it no longer")
+	ErrSignInNeedless = errors.New("the set-up does not wait for the sign-in any more")
 	ErrProvider       = errors.New("the provider gives no token")
 )
 

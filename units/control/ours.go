@@ -39,7 +39,7 @@ func (ourFiles) Open(name string) (fs.File, error) {
 	at := filepath.Join("/", name)
 	info, err := os.Stat(at) // a FIFO would be waited for
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > ourMost) {
-		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("it is no file of at most %d bytes", ourMost)}
+		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("not a file of at most %d bytes", ourMost)}
 	}
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func Compact(dst, b []byte) ([]byte, error) { return rewritten(dst, b, false) }
 
 func rewritten(dst, b []byte, sorted bool) ([]byte, error) {
 	if !utf8.Valid(b) {
-		return nil, errors.New("it is not UTF-8")
+		return nil, errors.New("the text is not UTF-8")
 	}
 	c := canon{text: b, sorted: sorted}
 	c.Reset(b)
@@ -56,7 +56,7 @@ type canon struct {
 func (c *canon) value(dst []byte, t jsontext.Token) ([]byte, error) {
 	switch {
 	case c.Depth() > maxCanonical:
-		return nil, fmt.Errorf("it nests deeper than %d levels", maxCanonical)
+		return nil, fmt.Errorf("the value nests deeper than %d levels", maxCanonical)
 	case t.Kind == '{':
 		return c.object(dst)
 	case t.Kind == '[':
@@ -136,7 +136,7 @@ func (c *canon) members() (all []member, err error) {
 			return nil, err
 		}
 		if c.moved += len(m.value); c.moved > maxMoved {
-			return nil, errors.New("it has too much in too many levels")
+			return nil, errors.New("the value has too much in too many levels")
 		}
 		all = append(all, m)
 	}

@@ -121,7 +121,7 @@ func Object(b []byte, dst Members) (Members, error) {
 
 func not(what string, err error) error {
 	if err == nil {
-		err = errors.New("it is not " + what)
+		err = errors.New("not " + what)
 	}
 	return err
 }

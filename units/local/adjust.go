@@ -17,7 +17,7 @@ func (r *Runner) Adjust(p plan.Plan) error {
 	r.mu.Lock()
 	s := r.servers[name]
 	r.mu.Unlock()
-	err := errors.New("it does not run")
+	err := errors.New("the server does not run")
 	if s != nil {
 		err = s.adjust(p)
 	}
@@ -59,7 +59,7 @@ func (s *server) replan(p plan.Plan) (plan.Adjustment, error) {
 	change, live := plan.Adjusted(o.declared, p)
 	kept, ok := p.Keeping(o.plan)
 	if !live || !ok || change.Limits {
-		return change, errors.New("its process has to be another one")
+		return change, errors.New("the server needs another process")
 	}
 	o.declared, o.plan.Gateway, o.plan.Egress, o.plan.Proofs = p, kept.Gateway, kept.Egress, kept.Proofs
 	return change, s.startBy(o.declared, o.plan)

@@ -35,7 +35,7 @@ func TestConsole(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = r.Console(t.Context(), "1000", "/o", null)
-	if err == nil || !strings.Contains(err.Error(), "its process ended with 7; its log is ") {
+	if err == nil || !strings.Contains(err.Error(), "the process ended with 7; its log is ") {
 		t.Errorf("it returns %v", err)
 	}
 	if b, err := os.ReadFile(r.Log(units.ConsoleLog)); string(b) != "page: --operator /o\n" {

@@ -110,7 +110,7 @@ func (r *Runner) brief(ctx context.Context, name string, of func(name string) (s
 		return context.Cause(ctx)
 	}
 	if p.code != 0 {
-		return fmt.Errorf("its process ended with %d; its log is %s", p.code, sp.log)
+		return fmt.Errorf("the process ended with %d; its log is %s", p.code, sp.log)
 	}
 	return nil
 }

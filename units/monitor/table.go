@@ -7,7 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
+
+	"github.com/pfar/pfar/policies/visible"
 )
 
 const (
@@ -146,11 +147,7 @@ func (c *Connection) shorten() {
 		if len(*s) <= longest {
 			continue
 		}
-		cut := longest
-		for cut > 0 && !utf8.RuneStart((*s)[cut]) {
-			cut--
-		}
-		*s = strings.Clone((*s)[:cut]) + "..." // a part would keep the whole in memory
+		*s = strings.Clone(visible.Cut(*s, longest)) + "..." // a part would keep the whole in memory
 	}
 }
 

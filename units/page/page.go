@@ -119,13 +119,13 @@ func Link(nonce string, port uint16) string {
 func (t Task) Check() error {
 	switch {
 	case len(t.Nonce) < minNonce || strings.Trim(t.Nonce, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "":
-		return fmt.Errorf("its nonce is not %d letters and digits", minNonce)
+		return fmt.Errorf("the nonce is not %d letters and digits", minNonce)
 	case t.Port != 0 && !egress.IsPagePort(t.Port):
-		return fmt.Errorf("its port %d is not from %d to %d", t.Port, egress.FirstPagePort, egress.LastPagePort)
+		return fmt.Errorf("the port %d is not from %d to %d", t.Port, egress.FirstPagePort, egress.LastPagePort)
 	case t.Title == "" || t.Server == "":
-		return fmt.Errorf("it names no service")
+		return fmt.Errorf("the task names no service")
 	case t.State.Phase == "":
-		return fmt.Errorf("it has no phase")
+		return fmt.Errorf("the task has no phase")
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (r *Runner) rewrite(name string, p plan.Plan) (
 	defer r.mu.Unlock()
 	i = r.instances[name]
 	if i == nil || i.stopping != nil {
-		return nil, change, nil, errors.New("it does not run")
+		return nil, change, nil, errors.New("the server does not run")
 	}
 	old, _, err := r.plans.read(name)
 	if err != nil {
@@ -61,5 +61,5 @@ func (r *Runner) rewrite(name string, p plan.Plan) (
 		digest, err := r.plans.write(name, p)
 		return i, change, func() { r.plans.note(name, started, digest) }, err
 	}
-	return nil, change, nil, errors.New("its process has to be another one")
+	return nil, change, nil, errors.New("the server needs another process")
 }

@@ -30,11 +30,11 @@ func (r *Runner) attach(name, digest string, pid, uid int) (plan.Plan, units.Upd
 	i := r.instances[name]
 	switch {
 	case digest != now && digest != started:
-		err = errors.New("its plan has changed since it was started")
+		err = errors.New("the plan has changed since the launcher was started")
 	case i != nil && i.stopping != nil:
-		err = errors.New("it is being stopped")
+		err = errors.New("the server is being stopped")
 	case i == nil && p.Gateway.Session != "":
-		err = errors.New("its session is over")
+		err = errors.New("the session is over")
 	}
 	if err != nil {
 		return p, units.Update{}, err

@@ -14,7 +14,7 @@ import (
 )
 
 // errNoPair says that the server does not have the HTTP+SSE pair of 2024-11-05.
-var errNoPair = errors.New("it has no event stream that names an endpoint")
+var errNoPair = errors.New("the server has no event stream that names an endpoint")
 
 // pair opens the event stream of the revision 2024-11-05, and has the session's messages sent to the endpoint that it
 // names. The stream stays open with the session, and ends it. ctx bounds the opening.

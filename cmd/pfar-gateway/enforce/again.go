@@ -27,7 +27,7 @@ func (p Retries) Decide(pass *Passage, r Request, failed failure.Failure) error 
 	case pass.Approved():
 		return errors.New("somebody has said yes to one call")
 	case !p.May(pass):
-		return errors.New("it is not certain that it only reads")
+		return errors.New("pfar is not certain that the tool only reads")
 	}
 	it := pass.item
 	w, err := p.weigh(who, &it, &r)
@@ -35,7 +35,7 @@ func (p Retries) Decide(pass *Passage, r Request, failed failure.Failure) error 
 		return err
 	}
 	if w.decision.Verdict != pass.verdict {
-		return errors.New("it is decided otherwise by now: " + w.decision.Verdict.String())
+		return errors.New("the gate decides otherwise by now: " + w.decision.Verdict.String())
 	}
 	return p.Record(pass, failed)
 }

@@ -30,15 +30,15 @@ func TestRepeat(t *testing.T) {
 		why       string // "": it may be
 	}{
 		"reads":         {it: tool(t, "notes", gate.None)},
-		"writes":        {it: tool(t, "notes", gate.Reversible), why: "not certain that it only reads"},
-		"sends":         {it: tool(t, "notes", gate.Irreversible), why: "not certain that it only reads"},
-		"says it reads": {it: hinted, why: "not certain that it only reads"},
+		"writes":        {it: tool(t, "notes", gate.Reversible), why: "not certain that the tool only reads"},
+		"sends":         {it: tool(t, "notes", gate.Irreversible), why: "not certain that the tool only reads"},
+		"says it reads": {it: hinted, why: "not certain that the tool only reads"},
 		"gone":          {it: tool(t, "notes", gate.None), meanwhile: gone, why: "may not ask for this any more"},
 		"another policy": {it: tool(t, "notes", gate.None), meanwhile: func(p *enforce.Point) { p.Learn(nil, nil) },
 			why: "not certain"},
 		"a raw session": {it: tool(t, "notes", gate.None), meanwhile: func(p *enforce.Point) { taint(t, p, laptop, raw) }},
 		"told otherwise": {it: public, strict: true, meanwhile: func(p *enforce.Point) { taint(t, p, laptop, raw) },
-			why: "decided otherwise by now"},
+			why: "decides otherwise by now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -74,7 +74,7 @@ func (p *Point) weighListing(who Identity, l Listing) (weighed, Identity, error)
 	switch {
 	case err != nil:
 	case w.policy == nil:
-		err = errors.New("there is no policy yet")
+		err = errors.New("no policy yet")
 	case !w.call.Audit:
 		err = errors.New("the record of it cannot be written")
 	}

@@ -33,11 +33,11 @@ func (p OwnCalls) OnlyReads(it Item) (from string, err error) {
 	it.Hints, it.Typed = nil, nil
 	switch f := p.Facts(it); {
 	case p.policy.Load() == nil:
-		return "", errors.New("it is not known yet what calls are decided by")
+		return "", errors.New("pfar does not know yet by what policy to decide")
 	case f.Forbidden != "":
 		return "", errors.New(f.Forbidden)
 	case f.Effect != gate.None:
-		return "", fmt.Errorf("it is not certain that it only reads (%s)", f.From.Effect)
+		return "", fmt.Errorf("pfar is not certain that the tool only reads (%s)", f.From.Effect)
 	default:
 		return f.From.Effect, nil
 	}
@@ -50,7 +50,7 @@ func (p OwnCalls) Enter(ctx context.Context, it Item, r Request) (*Own, error) {
 		return nil, err
 	}
 	if p.Vault != nil && !p.Vault.Known() {
-		return nil, errors.New("it is not known yet which secrets there are")
+		return nil, errors.New("pfar does not know yet which secrets there are")
 	}
 	it.Hints, it.Typed = nil, nil
 	facts := p.Facts(it)

@@ -387,7 +387,7 @@ func raise(p *Point, r *Run, who Identity) error {
 		return nil
 	}
 	if !r.Floor.Known() {
-		return errors.New("what the run holds is not known")
+		return errors.New("the label of the run is not known")
 	}
 	known := r.Epoch != 0 && r.Epoch == label.Epoch(p.Sessions, who.Client, who.Handle) // before the label is read
 	before, err := p.Sessions.Label(who.Client, who.Handle)

@@ -347,7 +347,7 @@ func TestFloor(t *testing.T) {
 	}
 	want(t, b.Point, b.who, raw)
 	if _, err = b.Enter(t.Context(), b.who, post.Item, request(gate.Label{})); err == nil ||
-		!strings.Contains(err.Error(), "what the run holds is not known") {
+		!strings.Contains(err.Error(), "the label of the run is not known") {
 		t.Errorf("a floor that is not known: %v", err)
 	}
 }

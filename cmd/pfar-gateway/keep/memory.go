@@ -73,7 +73,7 @@ func New() (*Memory, error) {
 func open(f *os.File) (*Memory, error) {
 	st, err := f.Stat()
 	if err == nil && st.Size() < page {
-		err = fmt.Errorf("it has only %d bytes", st.Size())
+		err = fmt.Errorf("the file has only %d bytes", st.Size())
 	}
 	if err != nil {
 		f.Close()

@@ -116,7 +116,7 @@ func (p *Process) check() error {
 		what string
 		conn syscall.Conn
 		gone int16
-	}{{"its launcher", p.Launcher, unix.POLLHUP}, {"the server's end of stdin", p.Stdin, unix.POLLERR}} {
+	}{{"the launcher", p.Launcher, unix.POLLHUP}, {"the server's end of stdin", p.Stdin, unix.POLLERR}} {
 		raw, err := end.conn.SyscallConn()
 		if err != nil {
 			return err

@@ -12,10 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
 )
 
@@ -35,7 +35,7 @@ var (
 	// ErrFrozen is of a session whose calls have been denied too often in a row.
 	ErrFrozen = errors.New("the session is frozen")
 	// ErrFull is of one more session than there may be.
-	ErrFull = errors.New("there are too many sessions")
+	ErrFull = errors.New("too many sessions")
 )
 
 // maxSessions bounds all of them. One has some 300 bytes in memory.
@@ -276,11 +276,7 @@ func short(s string) string {
 	if len(s) <= longest {
 		return s
 	}
-	for longest := longest; ; longest-- {
-		if utf8.RuneStart(s[longest]) {
-			return s[:longest] + "..."
-		}
-	}
+	return visible.Cut(s, longest) + "..."
 }
 
 // Handle makes the handle of a session that is to be: 130 random bits.

@@ -59,7 +59,7 @@ func (s *Sessions) readServers() error {
 		[]any{&k.client, &k.handle, &server, &label}, func() error {
 			e := s.sessions[k]
 			if e == nil || !unpack(label).Known() {
-				return fmt.Errorf("what %q has seen of %q is not known", k.client+"/"+k.handle, server)
+				return fmt.Errorf("the label that %q has from %q is not known", k.client+"/"+k.handle, server)
 			}
 			e.contribute(server, unpack(label))
 			return nil

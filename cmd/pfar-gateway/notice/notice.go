@@ -235,7 +235,7 @@ const maxTold = 4 << 10
 
 // tell has a process send a notice, for so long at most.
 func tell(ctx context.Context, socket string, within time.Duration, w inspector.Waiting) error {
-	late := fmt.Errorf("it was not sent within %s", within)
+	late := fmt.Errorf("the notice was not sent within %s", within)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, late)
 	defer cancel()
 	b, err := json.Marshal(w)

@@ -24,9 +24,9 @@ var passing = []string{"_meta", "icons"}
 func canonical(raw []byte) ([]byte, error) {
 	switch {
 	case !utf8.Valid(raw):
-		return nil, errors.New("it is not UTF-8")
+		return nil, errors.New("the definition is not UTF-8")
 	case !json.Valid(raw):
-		return nil, errors.New("it is not JSON")
+		return nil, errors.New("the definition is not JSON")
 	}
 	raw, err := covered(raw)
 	if err != nil {

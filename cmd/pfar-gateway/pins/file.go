@@ -175,7 +175,8 @@ func readOwn(path string) ([]byte, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 || st.Size > maxFile {
-		return nil, fmt.Errorf("it must be a file of uid %d that nobody else may write, of at most %d bytes", os.Geteuid(), maxFile)
+		return nil, fmt.Errorf("the file must be one of uid %d that nobody else may write, of at most %d bytes", os.Geteuid(),
+			maxFile)
 	}
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
@@ -184,17 +185,17 @@ func readOwn(path string) ([]byte, error) {
 func (f *file) check(server string) error {
 	switch {
 	case f.Format != format:
-		return fmt.Errorf("its format is %d, this version of pfar reads %d", f.Format, format)
+		return fmt.Errorf("the format of the file is %d, this version of pfar reads %d", f.Format, format)
 	case f.Server != server:
-		return fmt.Errorf("it says that it is of the server %.60q", f.Server)
+		return fmt.Errorf("the file says that it is of the server %.60q", f.Server)
 	case len(f.Pins) > maxPins:
-		return fmt.Errorf("it has more than %d pins", maxPins)
+		return fmt.Errorf("the file has more than %d pins", maxPins)
 	}
 	seen := make(map[key]bool, len(f.Pins))
 	for i := range f.Pins {
 		p := &f.Pins[i]
 		if seen[p.key()] {
-			return fmt.Errorf("it has two pins of %.60q", p.Name)
+			return fmt.Errorf("the file has two pins of %.60q", p.Name)
 		}
 		seen[p.key()] = true
 		if !matches(p.Digest, p.Raw) || !matches(p.HeldDigest, p.Held) {

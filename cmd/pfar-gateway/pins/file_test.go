@@ -218,7 +218,7 @@ func TestBrokenFiles(t *testing.T) {
 		"half":           {good, "unexpected EOF"},
 		"no JSON":        {"\x1b[2J", "invalid character"},
 		"more behind":    {good + "]}{}", "something behind its end"},
-		"other format":   {strings.Replace(good, `"format":1`, `"format":2`, 1) + "]}", "its format is 2"},
+		"other format":   {strings.Replace(good, `"format":1`, `"format":2`, 1) + "]}", "the format of the file is 2"},
 		"other server":   {strings.Replace(good, "bad", "good", 1) + "]}", `it is of the server "good"`},
 		"twice":          {good + pin("a", sum, `{"name":"a"}`) + "," + pin("a", sum, `{"name":"a"}`) + "]}", "two pins"},
 		"other digest":   {good + pin("a", sum, `{"name":"b"}`) + "]}", "does not match"},

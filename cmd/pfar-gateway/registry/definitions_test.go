@@ -42,7 +42,7 @@ func TestDefinitions(t *testing.T) {
 	if got.Tools != 2 {
 		t.Errorf("%d tools, want 2", got.Tools)
 	}
-	if got.Dropped != len(bad) || len(got.Why) != 8 || got.Why[0] != `tool "a b": its name does not match ^[A-Za-z0-9_.-]{1,128}$` {
+	if got.Dropped != len(bad) || len(got.Why) != 8 || got.Why[0] != `tool "a b": the name does not match ^[A-Za-z0-9_.-]{1,128}$` {
 		t.Errorf("%d dropped, %q", got.Dropped, got.Why)
 	}
 	if got := fmt.Sprint(names(t, r, "", registry.Tools)); got != "[s__echo s__x.y-Z_1]" {
@@ -71,7 +71,7 @@ func TestSuspiciousResources(t *testing.T) {
 		"resources/list":           `{"resources":[{"uri":"x://a","name":"a"},{"uri":"x://b","name":"b","description":"` + evil + `"}]}`,
 		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"x://t/{id}","name":"t"},{"uriTemplate":"x://u/{id}","name":"` + evil + `"}]}`,
 	}})
-	if got := l.Ready(t); got.Dropped != 2 || !strings.Contains(got.Why[0], "inspectors find its words suspicious") {
+	if got := l.Ready(t); got.Dropped != 2 || !strings.Contains(got.Why[0], "inspectors find the words suspicious") {
 		t.Errorf("%+v", got)
 	}
 	if got := fmt.Sprint(names(t, r, "s", registry.Resources), names(t, r, "s", registry.Templates)); got != "[ax://a] [tx://t/{id}]" {

@@ -250,7 +250,7 @@ func self(version string, allowed []string) protocol.Client {
 }
 
 func (r *Registry) refresh(ctx context.Context, u *Upstream, kinds Kinds, old *Listing) (*Listing, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, errors.New("it took too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, errors.New("the discovery took too long"))
 	defer cancel()
 	return u.discover(ctx, kinds, old)
 }

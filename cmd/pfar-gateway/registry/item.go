@@ -176,10 +176,10 @@ const maxURI = 2048
 func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) > limits.Item {
-		return Item{}, fmt.Errorf("it has %d bytes, at most %d are served", len(raw), limits.Item)
+		return Item{}, fmt.Errorf("the definition has %d bytes, at most %d are served", len(raw), limits.Item)
 	}
 	if depth := jsonrpc.Depth(raw); depth > limits.ItemDepth {
-		return Item{}, fmt.Errorf("it nests %d levels deep, at most %d are served", depth, limits.ItemDepth)
+		return Item{}, fmt.Errorf("the definition nests %d levels deep, at most %d are served", depth, limits.ItemDepth)
 	}
 	ms, err := jsonrpc.Object(raw, nil)
 	if err != nil {
@@ -192,7 +192,7 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	key := k.form().key
 	item := Item{Raw: bytes.Clone(raw), schemas: new(schemas)} // not the whole page
 	if item.Name, err = jsonrpc.String(ms.Get(key)); err != nil {
-		return item, fmt.Errorf("its %s is %w", key, err)
+		return item, fmt.Errorf("the %s is %w", key, err)
 	}
 	if meta := ms.Get("_meta"); meta != nil {
 		if _, err := jsonrpc.Object(meta, nil); err != nil {
@@ -202,7 +202,7 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	switch k {
 	case Tools:
 		if forPagesAlone(ms.Get("_meta")) {
-			return item, errors.New("it is for a page of an MCP App alone, and pages are not served")
+			return item, errors.New("the tool is for a page of an MCP App alone, and pages are not served")
 		}
 		if err = checkTool(item.Name, ms); err == nil && bytes.Contains(ms.Get("inputSchema"), []byte("x-mcp-header")) {
 			item.Headers = &mcp.Tool{Name: item.Name, RawInputSchema: ms.Get("inputSchema")}
@@ -242,14 +242,14 @@ func forPagesAlone(meta []byte) bool {
 // strangers may have named.
 func checkWords(raw []byte) error {
 	if kind := inspect.Suspicion(raw, nil); kind != "" {
-		return fmt.Errorf("inspectors find its words suspicious: %s", kind)
+		return fmt.Errorf("inspectors find the words suspicious: %s", kind)
 	}
 	return nil
 }
 
 func checkName(name string) error {
 	if !servable.MatchString(name) {
-		return fmt.Errorf("its name does not match %s", servable)
+		return fmt.Errorf("the name does not match %s", servable)
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func checkTool(name string, ms jsonrpc.Members) error {
 		case raw == nil && member != "inputSchema":
 			continue
 		case raw == nil || raw[0] != '{':
-			return fmt.Errorf("its %s is not an object", member)
+			return fmt.Errorf("the %s is not an object", member)
 		}
 	}
 	for _, member := range [...]string{"inputSchema", "outputSchema"} {
@@ -273,23 +273,23 @@ func checkTool(name string, ms jsonrpc.Members) error {
 			continue
 		}
 		if _, err := schema.Compile(raw); err != nil {
-			return fmt.Errorf("its %s: %w", member, err)
+			return fmt.Errorf("the %s: %w", member, err)
 		}
 	}
 	return nil
 }
 
-var errPage = errors.New("it is a page of an MCP App, which a client would run outside of the sandbox")
+var errPage = errors.New("the resource is a page of an MCP App, which a client would run outside of the sandbox")
 
 func checkURI(uri string) error {
 	if len(uri) > maxURI {
-		return fmt.Errorf("its uri has %d bytes, at most %d are served", len(uri), maxURI)
+		return fmt.Errorf("the uri has %d bytes, at most %d are served", len(uri), maxURI)
 	}
 	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return errors.New("its uri has spaces or control characters")
+		return errors.New("the uri has spaces or control characters")
 	}
 	if !absolute.MatchString(uri) {
-		return errors.New("its uri is not an absolute one")
+		return errors.New("the uri is not an absolute one")
 	}
 	if fenced.IsPage(uri) {
 		return errPage
@@ -306,7 +306,7 @@ func (i Item) hasScheme() bool { return absolute.MatchString(i.Name) }
 
 func template(text string) (*uritemplate.Template, error) {
 	if len(text) > maxURI/2 {
-		return nil, fmt.Errorf("its uriTemplate has %d bytes, at most %d are served", len(text), maxURI/2)
+		return nil, fmt.Errorf("the uriTemplate has %d bytes, at most %d are served", len(text), maxURI/2)
 	}
 	if fenced.IsPage(text) {
 		return nil, errPage

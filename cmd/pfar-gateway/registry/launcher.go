@@ -64,7 +64,7 @@ func first(c *handover.Conn) (handover.Message, error) {
 		return handover.Message{}, err
 	}
 	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
-		return handover.Message{}, fmt.Errorf("its uid is %d, not 0 or %d", peer.Uid, os.Geteuid())
+		return handover.Message{}, fmt.Errorf("the peer has the uid %d, not 0 or %d", peer.Uid, os.Geteuid())
 	}
 	m, files, err := c.Receive()
 	packet.CloseAll(files)
@@ -77,9 +77,10 @@ func first(c *handover.Conn) (handover.Message, error) {
 	}
 	switch {
 	case about == nil:
-		return m, errors.New("its first message does not say what it is to hand over")
+		return m, errors.New("the first message does not say which server it hands over")
 	case !units.IsServer(about.Name), about.Session != "" && !units.IsSession(about.Session):
-		return m, fmt.Errorf("it is to hand over %s with the session %s", protocol.Quote(about.Name), protocol.Quote(about.Session))
+		return m, fmt.Errorf("the first message hands over %s with the session %s", protocol.Quote(about.Name),
+			protocol.Quote(about.Session))
 	}
 	return m, nil
 }

@@ -32,9 +32,9 @@ func newLine(c *handover.Conn, gone <-chan struct{}) *line {
 	return &line{conn: c, gone: gone, asked: map[string]chan reply{}}
 }
 
-var errNoLauncher = errors.New("its launcher is gone")
+var errNoLauncher = errors.New("the launcher is gone")
 
-var errSilent = errors.New("its launcher does not answer; it may be older than this gateway: restart the server")
+var errSilent = errors.New("the launcher does not answer; it may be older than this gateway: restart the server")
 
 // ask sends a question, and waits for the answer.
 func (l *line) ask(ctx context.Context, limit time.Duration, id string, m handover.Message) (reply, error) {

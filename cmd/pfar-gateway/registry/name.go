@@ -46,7 +46,7 @@ func (n names) take(k Kind, server, own string) error {
 		case ok && other == own:
 			return fmt.Errorf("an earlier one has the same name")
 		case ok:
-			return fmt.Errorf("its name looks like that of %q, or is served as it", other)
+			return fmt.Errorf("the name looks like that of %q, or is served as it", other)
 		}
 	}
 	for _, s := range both {

@@ -21,7 +21,7 @@ type undecided struct {
 	of map[*handover.Conn]handover.Server
 }
 
-var errUndecided = errors.New("its program has changed and is not accepted")
+var errUndecided = errors.New("the program has changed and is not accepted")
 
 // admit tells a launcher whether its server may be started. A program that was changed in its place would get secrets
 // and the network before anybody finds out; its launcher waits here until the owner has accepted it, and then comes
@@ -44,7 +44,7 @@ func (u *undecided) admit(c *handover.Conn, s handover.Server) error {
 		wait, remedy = ", whose pins cannot be used: ", units.ToDo(units.ShowPins, s.Name)
 	}
 	wait += remedy.Command
-	u.log.Warn("not starting a server", "server", s.Name, "reason", "it waits "+units.ForProgram+wait)
+	u.log.Warn("not starting a server", "server", s.Name, "reason", "the server waits "+units.ForProgram+wait)
 	if err := c.Send(handover.Message{Begin: &handover.Begin{Wait: wait, Remedy: remedy}}); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func (r *Registry) Resume(ctx context.Context, name string, p keep.Process) erro
 	begun := time.Now()
 	u, listing, err := r.resumed(p)
 	if err == nil && u.keptAs() != name {
-		err = fmt.Errorf("it is %q", u.keptAs())
+		err = fmt.Errorf("the process is of %q", u.keptAs())
 	}
 	if err != nil {
 		p.Close()

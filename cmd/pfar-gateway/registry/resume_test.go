@@ -203,7 +203,7 @@ func TestGivenUpIsForgotten(t *testing.T) {
 	}
 	c.Conn.Close() // while there is no gateway
 	second, failed := store.New(t, limits())
-	if len(failed) != 1 || !strings.Contains(failed[0].Error(), "server.c: its launcher is gone") {
+	if len(failed) != 1 || !strings.Contains(failed[0].Error(), "server.c: the launcher is gone") {
 		t.Errorf("given up: %v", failed)
 	}
 	served(t, b2)

@@ -57,7 +57,7 @@ func (k *stored) store(c *handover.Conn, u *Upstream) {
 			}
 		}
 		if len(k.by) >= maxKept {
-			return fmt.Errorf("there are %d already", maxKept)
+			return fmt.Errorf("%d processes are stored already", maxKept)
 		}
 		launcher, err := c.File()
 		if err != nil {

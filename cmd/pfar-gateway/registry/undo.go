@@ -34,12 +34,12 @@ func (r *Registry) Undo(ctx context.Context, server string, q handover.Undo) (h 
 		return h, err
 	}
 	if answer.file == nil {
-		return h, errors.New("its launcher has told nothing")
+		return h, errors.New("the launcher has told nothing")
 	}
 	defer answer.file.Close()
 	text, err := io.ReadAll(io.NewSectionReader(answer.file, 0, maxUndo+1))
 	if err == nil && len(text) > maxUndo {
-		err = errors.New("it is too much")
+		err = errors.New("the history is too long")
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &h)

@@ -38,7 +38,7 @@ func (t *trials) verify(ctx context.Context, u *Upstream, tools []Item, anew boo
 			return known
 		}
 	}
-	late := errors.New("it took too long")
+	late := errors.New("the verification took too long")
 	ctx, cancel := context.WithTimeoutCause(ctx, t.limits.Verify, late)
 	defer cancel()
 	v := verifier.Verify(ctx, u, tools, proof)

@@ -119,7 +119,7 @@ func ours(path string) error {
 	head := make([]byte, 100) // sqlite.org/fileformat.html, section 1.3
 	if _, err := io.ReadFull(f, head); err != nil || !bytes.HasPrefix(head, []byte("SQLite format 3\x00")) ||
 		binary.BigEndian.Uint32(head[68:]) != application {
-		return fmt.Errorf("it is no file of pfar's: %w", errDamaged)
+		return fmt.Errorf("not a file of pfar: %w", errDamaged)
 	}
 	return nil
 }
@@ -206,9 +206,10 @@ func check(db *sql.DB) error {
 	case journal != "wal":
 		return fmt.Errorf("another program has made it keep a journal of the kind %.20q: %w", journal, errDamaged)
 	case is > version:
-		return fmt.Errorf("it was written by a later pfar (format %d, this one has %d): install that again; or: %w", is, version, errDamaged)
+		return fmt.Errorf("a later pfar wrote the file (format %d, this one has %d): install that again; or: %w", is, version,
+			errDamaged)
 	case is < version:
-		return fmt.Errorf("its format %d is not known: %w", is, errDamaged)
+		return fmt.Errorf("the format %d is not known: %w", is, errDamaged)
 	}
 	return whole(db)
 }
@@ -219,7 +220,7 @@ func whole(db *sql.DB) error {
 		return fmt.Errorf("%w: %w", err, errDamaged)
 	}
 	if said != "ok" {
-		return fmt.Errorf("it is damaged (%.200q): %w", said, errDamaged)
+		return fmt.Errorf("the file is damaged (%.200q): %w", said, errDamaged)
 	}
 	return nil
 }

@@ -91,14 +91,14 @@ func TestRefuses(t *testing.T) {
 		do     func(*testing.T, string)
 		advice string
 	}{
-		"empty":          {content(nil), "no file of pfar's"},
-		"text":           {content([]byte(strings.Repeat("hello\n", 2000))), "no file of pfar's"},
+		"empty":          {content(nil), "not a file of pfar"},
+		"text":           {content([]byte(strings.Repeat("hello\n", 2000))), "not a file of pfar"},
 		"a page of ff":   {content(broken), "move it"},
-		"later":          {sqlite("PRAGMA user_version = 2"), "later pfar (format 2, this one has 1): install that again"},
-		"earlier":        {sqlite("PRAGMA user_version = 0"), "its format 0 is not known"},
-		"other program":  {sqlite("PRAGMA application_id = 1"), "no file of pfar's"},
+		"later":          {sqlite("PRAGMA user_version = 2"), "(format 2, this one has 1): install that again"},
+		"earlier":        {sqlite("PRAGMA user_version = 0"), "the format 0 is not known"},
+		"other program":  {sqlite("PRAGMA application_id = 1"), "not a file of pfar"},
 		"other journal":  {sqlite("PRAGMA journal_mode = DELETE"), "a journal of the kind"},
-		"a directory":    {func(t *testing.T, path string) { os.Remove(path); os.Mkdir(path, 0o700) }, "no file of pfar's"},
+		"a directory":    {func(t *testing.T, path string) { os.Remove(path); os.Mkdir(path, 0o700) }, "not a file of pfar"},
 		"log alone left": {func(t *testing.T, path string) { os.WriteFile(path+"-wal", []byte("x"), 0o600); os.Remove(path) }, "is gone"},
 	} {
 		dir := t.TempDir()

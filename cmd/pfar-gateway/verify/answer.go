@@ -36,14 +36,14 @@ func content(raw []byte) (isError bool, text string, whole bool) {
 			continue
 		}
 		said, _ := jsonrpc.String(one.Get("text"))
-		b.WriteString(cut(said, maxText-b.Len()))
+		b.WriteString(visible.Cut(said, maxText-b.Len()))
 		if b.Len() >= maxText {
 			break
 		}
 		b.WriteByte('\n')
 	}
 	if b.Len() == 0 {
-		b.WriteString(cut(string(ms.Get("structuredContent")), maxText))
+		b.WriteString(visible.Cut(string(ms.Get("structuredContent")), maxText))
 	}
 	return isError, strings.TrimSuffix(b.String(), "\n"), true
 }
@@ -54,13 +54,13 @@ func message(raw []byte) string {
 		Message string `json:"message"`
 	}
 	_ = json.Unmarshal(raw, &e) // ValidError has read it
-	return cut(e.Message, maxText)
+	return visible.Cut(e.Message, maxText)
 }
 
 // unreached reports whether an answer says that the service was not reached, or did not get to the secrets. A service
 // that speaks of them has been reached.
 func unreached(text string) bool {
-	text = cut(text, maxSearched)
+	text = visible.Cut(text, maxSearched)
 	return network.MatchString(text) && !secret.MatchString(text)
 }
 
@@ -83,21 +83,10 @@ var (
 // clean makes a stranger's text one line that a person can be shown: short, and nothing in it that a terminal obeys or
 // that cannot be seen.
 func clean(text string) string {
-	text = strings.Join(strings.Fields(cut(text, 16*maxWords)), " ")
+	text = strings.Join(strings.Fields(visible.Cut(text, 16*maxWords)), " ")
 	text = visible.Reveal(text)
 	if utf8.RuneCountInString(text) > maxWords {
 		text = string([]rune(text)[:maxWords-1]) + "…"
 	}
 	return text
-}
-
-// cut is the beginning of a text that has at most so many bytes.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:max(most, 0)]
 }

@@ -169,18 +169,18 @@ func TestAnswers(t *testing.T) {
 			"no call is known", 0, 1},
 		{"has the name of the service alone", self, goodAnswer,
 			func(s *handover.Server) { s.Declared, s.Name = []byte(`{"server":"notion"}`), "notion" },
-			units.Unverified, "not certain that it only reads", 0, 1},
+			units.Unverified, "not certain that the tool only reads", 0, 1},
 		{"says that the owner's reading tool writes", strings.Replace(self, `"inputSchema"`,
 			`"annotations":{"destructiveHint":true},"inputSchema"`, 1),
 			goodAnswer, nil, units.Verified, "", 1, 1},
 		{"has an entry that names a tool which writes", update, goodAnswer,
-			func(s *handover.Server) { s.Trial.Tool = "API-patch-page" }, units.Unverified, "not certain that it only reads",
-			0, 1},
+			func(s *handover.Server) { s.Trial.Tool = "API-patch-page" }, units.Unverified,
+			"not certain that the tool only reads", 0, 1},
 		{"has an owner who says that it writes", self, goodAnswer,
 			func(s *handover.Server) {
 				s.Declared = []byte(`{"server":"notes","service":"notion",` +
 					`"words":[{"tool":"API-get-self","effect":"irreversible","from":"owner"}]}`)
-			}, units.Unverified, "not certain that it only reads (owner)", 0, 1},
+			}, units.Unverified, "not certain that the tool only reads (owner)", 0, 1},
 		{"wants arguments now", strings.Replace(self, `"properties":{}`,
 			`"properties":{"a":{"type":"string"}},"required":["a"]`, 1),
 			goodAnswer, nil, units.Unverified, "takes other arguments", 0, 1},

@@ -20,11 +20,11 @@ func TestComplaints(t *testing.T) {
 		"powerless": {powerless{unix.EPERM}, noNamespaces(errors.New(unix.EPERM.Error())).Error(), false},
 		"replaced": {
 			fmt.Errorf("looking at %q: %w", "/a", rootfs.ErrReplaced),
-			`preparing the server's namespaces: looking at "/a": it was replaced meanwhile`, true,
+			`preparing the server's namespaces: looking at "/a": the file was replaced meanwhile`, true,
 		},
 		"the words of both": {
-			errors.New("setting lo up: it was replaced meanwhile"),
-			"preparing the server's namespaces: setting lo up: it was replaced meanwhile", false,
+			errors.New("setting lo up: the file was replaced meanwhile"),
+			"preparing the server's namespaces: setting lo up: the file was replaced meanwhile", false,
 		},
 	} {
 		err := readComplaint(complain(c.err))

@@ -92,7 +92,7 @@ func Open(text string) ([]Source, error) {
 }
 
 // ErrReplaced is temporary: ldconfig(8) replaces /etc/ld.so.cache whenever a package with a library is installed.
-var ErrReplaced = errors.New("it was replaced meanwhile")
+var ErrReplaced = errors.New("the file was replaced meanwhile")
 
 // open opens the source once more, and wants it to be what the launcher has opened.
 func (v View) open() (s Source, err error) {
@@ -120,7 +120,7 @@ func (v View) open() (s Source, err error) {
 		s.dir, err = units.OpenNoLinks(filepath.Dir(v.Source))
 		return s, err
 	}
-	return s, errors.New("it is neither a file nor a directory: a socket or a device leads out of the sandbox")
+	return s, errors.New("neither a file nor a directory: a socket or a device leads out of the sandbox")
 }
 
 // put has the view's descriptor lead to what bwrap is to bind.

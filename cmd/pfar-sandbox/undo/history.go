@@ -128,7 +128,7 @@ func (r repair) change() handover.Change {
 	return c
 }
 
-var errNotKept = errors.New("what was in it is not kept")
+var errNotKept = errors.New("pfar did not keep the content")
 
 // repairs are what is to be done to have all as it was before the versions from the nth on, in the order of the paths.
 func (s *Store) repairs(n int, q handover.Undo) []repair {

@@ -163,7 +163,7 @@ func (s *Store) append(text []byte) error {
 	}
 	if err != nil {
 		if cut := s.log.Truncate(s.logged); cut != nil {
-			s.broken = fmt.Errorf("its log cannot be repaired: %w", cut)
+			s.broken = fmt.Errorf("the log cannot be repaired: %w", cut)
 		}
 		return fmt.Errorf("writing the log: %w", err)
 	}

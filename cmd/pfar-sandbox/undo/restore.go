@@ -88,7 +88,7 @@ func (r *repair) below() string {
 func (r *repair) folder() (*os.File, string, error) {
 	b := r.below()
 	if b == "." {
-		return nil, "", errors.New("it is the directory itself")
+		return nil, "", errors.New("the path is the directory itself")
 	}
 	up, err := openBelow(int(r.in.at.Fd()), path.Dir(b), unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	return up, path.Base(b), err

@@ -87,7 +87,7 @@ func (s *Store) Close() {
 	if s.log != nil {
 		s.log.Close()
 	}
-	s.trees, s.broken = nil, errors.New("it is closed")
+	s.trees, s.broken = nil, errors.New("the store is closed")
 }
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }

@@ -140,6 +140,6 @@ func (n *name) UnmarshalText(b []byte) error {
 }
 
 // errMoved is wrapped when something changes while it is looked at.
-var errMoved = errors.New("it changes while it is kept")
+var errMoved = errors.New("the file changes while pfar keeps it")
 
 func moved(path string) error { return fmt.Errorf("%q: %w", path, errMoved) }

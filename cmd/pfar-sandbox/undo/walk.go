@@ -139,14 +139,14 @@ func (w *walk) look(t *tree) error {
 // add takes a file as seen, within the limits.
 func (w *walk) add(f found) error {
 	if len(w.found) >= w.limits.Files {
-		return fmt.Errorf("its directories have more than %d files", w.limits.Files)
+		return fmt.Errorf("the server's directories have more than %d files", w.limits.Files)
 	}
 	w.found = append(w.found, f)
 	if !f.locked {
 		w.bytes += f.entry.Size
 	}
 	if f.entry.Size > w.limits.Bytes || w.bytes > w.limits.Bytes {
-		return fmt.Errorf("its directories have more than %d MiB (undo_size)", w.limits.Bytes>>20)
+		return fmt.Errorf("the server's directories have more than %d MiB (undo_size)", w.limits.Bytes>>20)
 	}
 	return nil
 }

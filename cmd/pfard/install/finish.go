@@ -54,14 +54,14 @@ func (j *Jobs) finish(p source.Package, stage string) (scripted []string, err er
 // readLock reads what a job that has ended well says of its package.
 func readLock(root *os.Root) ([]byte, error) {
 	if _, err := root.Lstat(installer.Done); err != nil {
-		return nil, errors.New("it was stopped before its end")
+		return nil, errors.New("the job was stopped before its end")
 	}
 	info, err := root.Lstat(installer.Lock)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("its lock file is missing: %w", err)
+		return nil, fmt.Errorf("the lock file is missing: %w", err)
 	case !info.Mode().IsRegular() || info.Size() > installer.MaxLock:
-		return nil, fmt.Errorf("its lock is not a file, or has more than %d bytes", installer.MaxLock)
+		return nil, fmt.Errorf("the lock is not a file, or has more than %d bytes", installer.MaxLock)
 	}
 	f, err := root.Open(installer.Lock)
 	if err != nil {

@@ -237,12 +237,12 @@ func TestInstallFails(t *testing.T) {
 	}
 	for want, does := range map[string]func(stage string) string{
 		"exit status 1: 404 ***; its log: the log": func(string) string { return "exit status 1: 404 hunter2" },
-		"it was stopped before its end":            func(string) string { return "" },
-		"its lock file is missing":                 also(func(s string) { os.Remove(s + "/lock.json") }),
+		"the job was stopped before its end":       func(string) string { return "" },
+		"the lock file is missing":                 also(func(s string) { os.Remove(s + "/lock.json") }),
 		"no SHA-2 digest": also(func(s string) {
 			b.write(s+"/lock.json", strings.Replace(lock, "sha512", "md5", 1))
 		}),
-		"its lock is not a file": also(func(s string) {
+		"the lock is not a file": also(func(s string) {
 			os.Remove(s + "/lock.json")
 			os.Symlink("/etc/passwd", s+"/lock.json")
 		}),
@@ -345,13 +345,13 @@ func TestList(t *testing.T) {
 	}
 	b.clean()
 	for want, does := range map[string]func(string) string{
-		"it has left nothing": put(""),
-		"no file of at most":  func(out string) string { os.Truncate(out, drift.MaxListing+1); return "" },
-		"too many levels":     instead(func(out string) error { return os.Symlink("/etc/passwd", out) }),
-		"is no file of":       instead(func(out string) error { return unix.Mkfifo(out, 0o644) }),
-		"what it has left is": instead(func(out string) error { return os.Mkdir(out, 0o755) }),
-		"no such file":        instead(func(string) error { return nil }),
-		"exit 1 ***; its log": func(string) string { return "exit 1 hunter2" },
+		"the job left nothing":   put(""),
+		"a file of at most":      func(out string) string { os.Truncate(out, drift.MaxListing+1); return "" },
+		"too many levels":        instead(func(out string) error { return os.Symlink("/etc/passwd", out) }),
+		"is not a file of":       instead(func(out string) error { return unix.Mkfifo(out, 0o644) }),
+		"the job left something": instead(func(out string) error { return os.Mkdir(out, 0o755) }),
+		"no such file":           instead(func(string) error { return nil }),
+		"exit 1 ***; its log":    func(string) string { return "exit 1 hunter2" },
 	} {
 		l, err := b.listed(t.Context(), does)
 		if err == nil || !strings.Contains(err.Error(), want) || l.Found != nil {

@@ -80,9 +80,9 @@ func readOut(stage string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular() || info.Size() > drift.MaxListing:
-		return nil, fmt.Errorf("what it has left is no file of at most %d bytes", drift.MaxListing)
+		return nil, fmt.Errorf("the job left something that is not a file of at most %d bytes", drift.MaxListing)
 	case info.Size() == 0:
-		return nil, errors.New("it has left nothing")
+		return nil, errors.New("the job left nothing")
 	}
 	return io.ReadAll(io.LimitReader(f, drift.MaxListing))
 }

@@ -134,7 +134,7 @@ func (s Sealer) sealedBy(ctx context.Context, text []byte, w way) ([]byte, error
 	}
 	opened, err := s.creds(ctx, sealed, "decrypt", "--name="+keyCredential, "-", "-")
 	if err != nil || !bytes.Equal(opened, text) {
-		return nil, errors.Join(errors.New("what was sealed cannot be opened again"), err)
+		return nil, errors.Join(errors.New("the sealed secret cannot be opened again"), err)
 	}
 	return sealed, nil
 }

@@ -90,9 +90,9 @@ func (d folder) read(id string) (Order, error) {
 	case err != nil:
 		return Order{}, err
 	case k.Format != format:
-		return Order{}, fmt.Errorf("it has format %d, and this program knows %d", k.Format, format)
+		return Order{}, fmt.Errorf("the order has format %d, and this program knows %d", k.Format, format)
 	case k.Flow.ID != id || k.Flow.At < 0 || k.Flow.At > len(k.Flow.Secrets):
-		return Order{}, errors.New("it is not whole")
+		return Order{}, errors.New("the order is not whole")
 	}
 	return k.Order, nil
 }

@@ -188,7 +188,7 @@ func decrypt(b []byte, ids ...age.Identity) ([]byte, error) {
 		return nil, err
 	}
 	if len(text) > maxText {
-		return nil, fmt.Errorf("it holds more than %d bytes", maxText)
+		return nil, fmt.Errorf("the secret holds more than %d bytes", maxText)
 	}
 	return text, nil
 }

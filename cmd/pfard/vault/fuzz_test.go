@@ -118,7 +118,7 @@ func FuzzParseKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		ids, err := parseKey(text)
 		if err != nil {
-			if ids != nil || quotes(err, text, "it is not one age identity, or two of a change of keys") {
+			if ids != nil || quotes(err, text, "the key is not one age identity, or two of a change of keys") {
 				t.Errorf("%q: %v, and %d identities", text, err, len(ids))
 			}
 			return

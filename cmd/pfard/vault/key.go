@@ -57,13 +57,13 @@ func keyText(ids ...*age.X25519Identity) []byte {
 func parseKey(text []byte) ([]*age.X25519Identity, error) {
 	parsed, err := age.ParseIdentities(bytes.NewReader(text))
 	if err != nil || len(parsed) > 2 {
-		return nil, errors.New("it is not one age identity, or two of a change of keys")
+		return nil, errors.New("the key is not one age identity, or two of a change of keys")
 	}
 	var ids []*age.X25519Identity
 	for _, p := range parsed {
 		id, ok := p.(*age.X25519Identity)
 		if !ok {
-			return nil, fmt.Errorf("it is a %T, want an X25519 identity", p)
+			return nil, fmt.Errorf("the key is a %T, want an X25519 identity", p)
 		}
 		ids = append(ids, id)
 	}

@@ -37,7 +37,7 @@ const (
 )
 
 // ErrNoFile is what a log without a file returns: nobody has said yet what it is to write to.
-var ErrNoFile = errors.New("there is no audit file to write to")
+var ErrNoFile = errors.New("no audit file to write to")
 
 // Log writes one chain. Its methods may be called at the same time.
 type Log struct {

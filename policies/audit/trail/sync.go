@@ -104,7 +104,7 @@ func (l *Log) End() error {
 	return errors.Join(err, l.file.Close())
 }
 
-var errClosed = errors.New("it is closed")
+var errClosed = errors.New("the audit is closed")
 
 // usable returns why nothing can be written. A log that has failed is looked at again, once a second at most. l.writing
 // is held.

@@ -59,7 +59,7 @@ func (l *Log) use(d disk, before *os.File) error {
 	old, why, last := l.file, "start", l.state
 	switch {
 	case old != nil && s.seq > 0:
-		return errors.New("it has records already, and they are not ours")
+		return errors.New("the file already has records of another gateway")
 	case old != nil:
 		why = "rotation"
 		if err := l.leaveFile(); err != nil {

@@ -107,7 +107,7 @@ func (l *Log) writeLines(n *lines) (complete int, err error) {
 	if err != nil {
 		err = fmt.Errorf("writing the audit: %w", err)
 		if size, serr := l.file.Size(); serr != nil || size != l.file.size+int64(written) {
-			err = l.fail(errors.Join(err, serr, errors.New("what the file holds now is not known")))
+			err = l.fail(errors.Join(err, serr, errors.New("the content of the file is not known now")))
 			written = 0
 		}
 	}

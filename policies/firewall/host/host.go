@@ -189,7 +189,7 @@ func expressions(r egress.HostRule, sets map[string]*nftables.Set) ([]expr.Any, 
 		return nil, fmt.Errorf("protocol %q is neither tcp nor udp", r.Protocol)
 	case r.Set != "":
 		if sets[r.Set] == nil {
-			return nil, fmt.Errorf("there is no set %q", r.Set)
+			return nil, fmt.Errorf("no set %q", r.Set)
 		}
 		list = append(list, destination(r.IPv6, number, sets[r.Set])...)
 	case number != 0:

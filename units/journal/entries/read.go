@@ -24,7 +24,7 @@ func command(ctx context.Context, args []string) *exec.Cmd {
 }
 
 // errEnough ends the reading early.
-var errEnough = errors.New("there is more")
+var errEnough = errors.New("more entries follow")
 
 // read is Read of at most that many bytes. If there are more, the error is errEnough.
 func read(

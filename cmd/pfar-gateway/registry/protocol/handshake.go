@@ -45,7 +45,7 @@ func (c *Conversation) Handshake(ctx context.Context, client Client, legacy bool
 }
 
 var (
-	errSilent       = errors.New("it did not answer server/discover")
+	errSilent       = errors.New("the server did not answer server/discover")
 	ErrProbe  error = failure.Fact("it ended when it was asked server/discover")
 )
 

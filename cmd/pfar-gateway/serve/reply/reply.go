@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/policies/failure"
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/jsonrpc"
 )
 
@@ -237,8 +237,5 @@ func Cut(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + " [...]"
+	return visible.Cut(text, n) + " [...]"
 }
