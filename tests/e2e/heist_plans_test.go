@@ -219,7 +219,8 @@ func afterWait(*stage, *agent) []planStep {
 
 func byModel(*stage, *agent) []planStep {
 	return []planStep{{
-		ID: "model", Node: "llm", Params: map[string]any{"prompt": "Repeat this."}, reads: map[string]string{"text": "private"},
+		ID: "model", Node: "llm", Params: map[string]any{"prompt": "Repeat this."},
+		reads: map[string]string{"text": "private"},
 	}, mailStep("summary")}
 }
 

@@ -1,6 +1,6 @@
 // Command standin is an MCP server that offers tools by the names that it is given, or those of a server that package
-// flownodes has. Each answers one line, or a value of each of its outputs that has its arguments in it. Or it has one
-// tool, which fails as a file says.
+// flownodes has. Each answers one line, or a value of each of its outputs that has its arguments in it. Or it has
+// tools that end as files say.
 package main
 
 import (
@@ -20,7 +20,7 @@ const schema = `{"type":"object","properties":{"q":{"type":"string"},"url":{"typ
 func main() {
 	tools := flag.String("tools", "", "names of the tools, with commas between")
 	like := flag.String("like", "", "in place of -tools: the server of package flownodes to be like")
-	acts := flag.String("acts", "", "in place of -tools: file whose lines say how each call of the tool look ends")
+	acts := flag.String("acts", "", "in place of -tools: file whose lines say how calls of the tool look end, and PATH.write those of write")
 	flag.Parse()
 	s := &stdio.Server{Name: "standin"}
 	var all []stdio.Tool
@@ -29,7 +29,7 @@ func main() {
 		*tools = ""
 	}
 	if *acts != "" {
-		all, *tools = []stdio.Tool{actor(*acts)}, ""
+		all, *tools = actors(*acts), ""
 	}
 	for name := range strings.SplitSeq(*tools, ",") {
 		if name == "" {

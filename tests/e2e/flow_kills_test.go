@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pfar/pfar/units/flows"
+)
+
+// desk is a pfar with one server, whose calls end as files say.
+type desk struct {
+	*pfar
+	path string
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	dir := directory(t, "")
+	check(t, os.Chmod(dir, 0o777))
+	d := &desk{path: filepath.Join(dir, "acts")}
+	d.pfar = prepare(t, map[string]string{"desk.hcl": declare(program(t, "standin"), []string{"-acts", d.path},
+		"pins = \"trust-first\"\ntool \"look\" { semantics = \"read\" }\ntool \"write\" { semantics = \"write\" }\n"+
+			"sandbox { writable = ["+quote(dir)+"] }\n")})
+	check(t, os.Mkdir(filepath.Join(d.home, "clients.d"), 0o755))
+	put(t, filepath.Join(d.home, "clients.d", "default.hcl"),
+		"servers = [\"*\"]\nprofile = \"operator\"\nrelax = \"a test\"\n")
+	d.up()
+	d.awaitRunning("desk")
+	return d
+}
+
+// acts says how the next calls of look and of write end.
+func (d *desk) acts(look, write string) {
+	d.t.Helper()
+	for name, text := range map[string]string{"": look, ".write": write} {
+		put(d.t, d.path+name, text)
+		check(d.t, os.Chmod(d.path+name, 0o666))
+	}
+	for _, name := range []string{".calls", ".written"} {
+		put(d.t, d.path+name, "")
+		check(d.t, os.Chmod(d.path+name, 0o666))
+	}
+}
+
+func (d *desk) lines(name string) []string {
+	d.t.Helper()
+	b, err := os.ReadFile(d.path + name)
+	check(d.t, err)
+	return strings.Fields(string(b))
+}
+
+// begin runs a flow, which outlives the command that began it.
+func (d *desk) begin(line string) (ended <-chan string) {
+	out := make(chan string, 1)
+	go func() {
+		said, complaint, code := d.command("flow", "run", line)
+		out <- fmt.Sprintf("exit %d: %s%s", code, said, complaint)
+	}()
+	return out
+}
+
+// run is the newest run.
+func (d *desk) run() flows.Status {
+	d.t.Helper()
+	out, errs, code := d.command("flow", "list", "--json")
+	var all []flows.Status
+	if err := json.Unmarshal([]byte(out), &all); code != 0 || err != nil {
+		return flows.Status{Reason: out + errs}
+	}
+	newest := flows.Status{}
+	for _, r := range all {
+		if r.Begun.After(newest.Begun) {
+			newest = r
+		}
+	}
+	return newest
+}
+
+func (d *desk) becomes(state flows.State) flows.Status {
+	d.t.Helper()
+	var last flows.Status
+	until(d.t, "the run is "+string(state), func() bool { last = d.run(); return last.State == state })
+	return last
+}
+
+// killGateway kills the gateway with SIGKILL, and returns when there is another one.
+func (d *desk) killGateway() {
+	d.t.Helper()
+	g := d.gateway()
+	check(d.t, syscall.Kill(g.pid, syscall.SIGKILL))
+	awaitGone(d.t, soon, []process{g})
+	d.gateway(g)
+}
+
+// TestFlowKilled kills the gateway with SIGKILL between each two of the writes of a flow of ten steps, and in the course
+// of a write. Between them, each write is made once. In the course of one it is made at most once, and the run waits for
+// its owner, with the words that its outcome is not known.
+func TestFlowKilled(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	t.Run("between writes", func(t *testing.T) {
+		const writes = 5
+		var line, looks, want []string
+		for i := range writes {
+			want = append(want, fmt.Sprintf("w%d", i))
+			line = append(line, fmt.Sprintf("desk.write --text w%d >> desk.look", i))
+			looks = append(looks, "hang", "well") // it only reads, and is called again after the kill
+		}
+		d.acts(strings.Join(looks, "\n")+"\n", "")
+		ended := d.begin(strings.Join(line, " >> "))
+		for i := range writes {
+			until(t, "the next step between writes is called", func() bool { return len(d.lines(".calls")) == 2*i+1 })
+			if got := d.lines(".written"); !slices.Equal(got, want[:i+1]) {
+				t.Fatalf("written %q, want %q", got, want[:i+1])
+			}
+			d.killGateway()
+			if i > 0 {
+				continue
+			}
+			if said := <-ended; !strings.HasPrefix(said, "exit 1: ") || !strings.Contains(said, "pfar flow show ") {
+				t.Errorf("the command ends with %s", said)
+			}
+		}
+		r := d.becomes(flows.Done)
+		if got := d.lines(".written"); !slices.Equal(got, want) {
+			t.Errorf("written %q, want %q; the run: %+v", got, want, r)
+		}
+	})
+	for past, want := range map[string][]string{"--done": {"w", "next"}, "--again": {"w", "w", "next"}} {
+		t.Run("in the course of a write, then "+past, func(t *testing.T) {
+			d.acts("", "hang\n")
+			ended := d.begin("desk.write --text w >> desk.look >> desk.write --text next")
+			until(t, "the write is called", func() bool { return len(d.lines(".written")) == 1 })
+			d.killGateway()
+			<-ended
+			r := d.becomes(flows.Unknown)
+			out, errs, code := d.command("flow", "show", r.ID)
+			if code != 0 || !strings.Contains(out, "not known") || !strings.Contains(out+errs, "pfar flow resume "+r.ID) {
+				t.Errorf("its owner is told: exit %d, %s%s", code, out, errs)
+			}
+			if got := d.lines(".written"); !slices.Equal(got, want[:1]) || len(d.lines(".calls")) > 0 {
+				t.Errorf("written %q before its owner has decided", got)
+			}
+			d.succeeds("flow", "resume", r.ID, past)
+			d.becomes(flows.Done)
+			if got := d.lines(".written"); !slices.Equal(got, want) {
+				t.Errorf("written %q, want %q", got, want)
+			}
+		})
+	}
+}
