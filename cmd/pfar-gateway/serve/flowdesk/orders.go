@@ -325,7 +325,7 @@ func (x *exchange) follow(id string, first flows.Answer) {
 	free, ok := x.followed.take(x.who.Client, mostFollowed)
 	if !ok { // it has begun all the same
 		s, err := x.runner.Show(x.who, id)
-		x.fence(&s)
+		x.hand(&s)
 		first.Run = &s
 		x.end(first, err)
 		return
