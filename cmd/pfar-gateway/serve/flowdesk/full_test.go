@@ -2,6 +2,7 @@ package flowdesk_test
 
 import (
 	"context"
+	"net/http"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
@@ -42,5 +43,49 @@ func TestToldWithoutFollowing(t *testing.T) {
 	}
 	if l, err := b.gate.Sessions.Label("laptop", label.Default); err != nil || l.Confidentiality != gate.Sensitive {
 		t.Errorf("the session is %s, %v", l, err)
+	}
+}
+
+// TestPlacesOfOrders: a client has so many orders that ask models, and so many that read, at the same time. Those of
+// one kind stop neither the other kind nor what ends a run, and those of one client stop no other client.
+func TestPlacesOfOrders(t *testing.T) {
+	b := newBench(t)
+	m := b.declares(t, false)
+	id := b.run(t, laptop, `log --message x`).until(flows.Done).ID
+	orders := map[bool][]flows.Order{
+		true:  {{Verb: flows.Ask, Words: "x"}, {Verb: flows.Word, Run: id, Words: "x"}},
+		false: {{Verb: flows.Nodes}, {Verb: flows.List}, {Verb: flows.Of, Run: id}},
+	}
+	status := func(who asking, o flows.Order) int {
+		t.Helper()
+		m.say(`{"nodes":[{"id":"a","node":"log","params":{"message":"x"}}]}`)
+		return b.send(t, who, o).StatusCode
+	}
+	for asking, mine := range orders {
+		free := flowdesk.Busy(b.desk, "laptop", asking)
+		for _, o := range mine {
+			if got := status(laptop, o); got != http.StatusTooManyRequests {
+				t.Errorf("%s: %d, want %d", o.Verb, got, http.StatusTooManyRequests)
+			}
+		}
+		for _, o := range orders[!asking] {
+			if got := status(laptop, o); got != http.StatusOK {
+				t.Errorf("%s, which is of the other kind: %d", o.Verb, got)
+			}
+		}
+		for _, o := range []flows.Order{{Verb: flows.Cancel, Run: id}, {Verb: flows.Check, Form: "line", Text: "log"}} {
+			if got := status(laptop, o); got == http.StatusTooManyRequests {
+				t.Errorf("%s: %d", o.Verb, got)
+			}
+		}
+		if o := mine[0]; status(phone, o) != http.StatusOK {
+			t.Errorf("%s of another client is refused", o.Verb)
+		}
+		free()
+		for range 1 + map[bool]int{true: 4, false: 8}[asking] { // each gives its place back
+			if got := status(laptop, mine[0]); got != http.StatusOK {
+				t.Errorf("%s afterwards: %d", mine[0].Verb, got)
+			}
+		}
 	}
 }

@@ -30,7 +30,7 @@ type exchange struct {
 	who    runs.Who
 	order  flows.Order
 	looked *lookup // nodes that the order has looked for; nil: none
-	begun  bool // something has been written
+	begun  bool    // something has been written
 
 	run   string       // that the order has begun; "": none
 	first flows.Answer // what is told of it first
@@ -40,6 +40,11 @@ func bytesOf(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }
 
 // answer carries the order out.
 func (x *exchange) answer() {
+	free, ok := x.place()
+	if !ok {
+		return
+	}
+	defer free()
 	switch x.order.Verb {
 	case flows.Check, flows.Show, flows.Run:
 		done, ok := x.turns.take(x.r.Context(), x.who.Client)
