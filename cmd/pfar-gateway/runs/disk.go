@@ -328,7 +328,8 @@ func (d *disk) finish(tx *sql.Tx, id string, s standing, result []byte, now int6
 	var client string
 	err := tx.QueryRow(`UPDATE runs SET state = ?, reason = ?, approval = '', at = '', plan = x'', ended = ?, result = ?,
 		bytes = ? + COALESCE((SELECT SUM(LENGTH(step)) FROM run_steps WHERE run = id), 0)
-		WHERE id = ? AND`+isOpen+`RETURNING client`, s.state, s.reason, now, result, len(result)+len(s.reason), id).Scan(&client)
+		WHERE id = ? AND`+isOpen+`RETURNING client`, s.state, s.reason, now, result, len(result)+len(s.reason),
+		id).Scan(&client)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errGone
 	}

@@ -3,10 +3,8 @@ package flowdesk
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
 	"github.com/pfar/pfar/policies/flow/form"
 	"github.com/pfar/pfar/units/flows"
 )
@@ -123,23 +121,4 @@ func (t *turns) take(ctx context.Context, client string) (done func(), ok bool) 
 		leave()
 		return nil, false
 	}
-}
-
-// place takes a place for an order that takes no turn: it asks models, which takes their time, or reads what may be
-// large. The others bound themselves, or are as short as ending a run is. It returns false, and has refused the order,
-// if the client has too many of them.
-func (x *exchange) place() (free func(), ok bool) {
-	all, most := &x.reading, mostRead
-	switch x.order.Verb {
-	case flows.Ask, flows.Word:
-		all, most = &x.asking, mostAsked
-	case flows.Nodes, flows.List, flows.Of:
-	default:
-		return func() {}, true
-	}
-	if free, ok = all.take(x.who.Client, most); !ok {
-		reply.Refuse(x.w, http.StatusTooManyRequests,
-			fmt.Sprintf("%d such orders of the client are carried out: wait until one of them is answered", most))
-	}
-	return free, ok
 }
