@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCancelledWrite: a write that was cancelled while it waited for another client's write changes neither the file nor
-// its label.
+// TestCancelledWrite: a write that was cancelled while it waited for another client's changes neither the file nor its
+// label.
 func TestCancelledWrite(t *testing.T) {
 	n, _, _ := newNodes(t)
 	call(t, n, "write-file", `{"path":"a","content":"before"}`, clean, `"a"`)
