@@ -96,8 +96,8 @@ func (g *Passage) Begun() time.Time { return g.begun }
 // Declared is what the owner said of the server when that was decided.
 func (g *Passage) Declared() []byte { return g.item.Declared }
 
-// Profile is that of the client, by which the request was decided.
-func (g *Passage) Profile() string { return g.who.Profile }
+// ProfileOf is the profile of the client by which a request that has passed was decided.
+func ProfileOf(g *Passage) string { return g.who.Profile }
 
 // OnlyReads reports whether a request that has passed changes nothing, by what it was decided by.
 func OnlyReads(g *Passage) bool { return !g.writes }

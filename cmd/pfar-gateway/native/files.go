@@ -225,8 +225,9 @@ func unpack(n int) gate.Label {
 }
 
 // Write writes a file whole, with its label. All versions before stay beside it. At no moment, whenever the gateway
-// is killed, does a file have a better label than its content: the worse of both is written down first.
-func (f *Files) Write(client, path string, content []byte, l gate.Label) error {
+// is killed, does a file have a better label than its content: the worse of both is written down first. Once ctx is
+// done it writes nothing: it may wait for files of other clients before it begins.
+func (f *Files) Write(ctx context.Context, client, path string, content []byte, l gate.Label) error {
 	if err := f.checkPath(path); err != nil {
 		return err
 	}
@@ -238,6 +239,9 @@ func (f *Files) Write(client, path string, content []byte, l gate.Label) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("writing %q: %w", path, err)
+	}
 	dir, err := f.folder(client)
 	if err != nil {
 		return fmt.Errorf("opening the folder of the client's flows: %w", err)
@@ -405,8 +409,9 @@ func (n *Nodes) writeFile(c Call, given values) (Ready, error) {
 	if err == nil && given["content"] == nil {
 		err = errors.New(`the argument "content" is missing`)
 	}
-	return Ready{item(native.WriteFile, gate.Start), nil, func(context.Context) (json.RawMessage, gate.Label, error) {
-		err := n.Files.Write(c.Who.Client, path, []byte(given.plain("content")), c.Label)
+	write := func(ctx context.Context) (json.RawMessage, gate.Label, error) {
+		err := n.Files.Write(ctx, c.Who.Client, path, []byte(given.plain("content")), c.Label)
 		return jsonrpc.Quote(path), gate.Start, err
-	}}, err
+	}
+	return Ready{item(native.WriteFile, gate.Start), nil, write}, err
 }

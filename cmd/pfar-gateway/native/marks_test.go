@@ -35,7 +35,7 @@ func TestOwnersFile(t *testing.T) {
 		}, gate.Worst.Output, `"the owner's"`},
 		"written over, as many bytes": {func(t *testing.T, path string) {
 			put(t, path, "my own--")
-			if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil { // any other time than that of the flow
+			if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil { // another time than the flow's
 				t.Fatal(err)
 			}
 		}, gate.Worst.Output, `"my own--"`},

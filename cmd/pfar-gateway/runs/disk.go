@@ -360,8 +360,10 @@ func (d *disk) stand(tx *sql.Tx, r *run, o outcome, now int64) error {
 // too many. That its call may be on its way stays.
 func (d *disk) finish(tx *sql.Tx, id string, s standing, result []byte, now int64) error {
 	var client string
-	err := tx.QueryRow(`UPDATE runs SET state = ?, reason = ?, approval = '', at = '', plan = x'', bytes = 0, ended = ?,
-		result = ? WHERE id = ? AND`+isOpen+`RETURNING client`, s.state, s.reason, now, result, id).Scan(&client)
+	err := tx.QueryRow(`UPDATE runs SET state = ?, reason = ?, approval = '', at = '', plan = x'', ended = ?, result = ?,
+		bytes = ? + COALESCE((SELECT SUM(LENGTH(step)) FROM run_steps WHERE run = id), 0)
+		WHERE id = ? AND`+isOpen+`RETURNING client`, s.state, s.reason, now, result, len(result)+len(s.reason),
+		id).Scan(&client)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errGone
 	}
@@ -378,6 +380,22 @@ func (d *disk) finish(tx *sql.Tx, id string, s standing, result []byte, now int6
 	}
 	_, err = tx.Exec("DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE"+isOver+
 		"ORDER BY ended DESC, id DESC LIMIT -1 OFFSET ?)", d.limits.Kept.All)
+	if err != nil {
+		return err
+	}
+	return d.shrink(tx, id, client)
+}
+
+// shrink forgets the oldest runs that are over, if their results and traces have too many bytes: those of a client, and
+// then those of all. The one that has just ended stays, whose client is about to be told of it.
+func (d *disk) shrink(tx *sql.Tx, ended, client string) error {
+	const before = `DELETE FROM runs WHERE id <> ? AND id IN (SELECT id FROM (
+		SELECT id, SUM(bytes) OVER (ORDER BY ended DESC, id DESC) AS total FROM runs WHERE `
+	const behind = isOver + ") WHERE total > ?)"
+	_, err := tx.Exec(before+"client = ? AND"+behind, ended, client, d.limits.Past.Client)
+	if err == nil {
+		_, err = tx.Exec(before+behind, ended, d.limits.Past.All)
+	}
 	return err
 }
 

@@ -11,6 +11,7 @@ type Limits struct {
 	Steps    Bound         // calls at the same time; each client may make one, also beyond All
 	Open     Bound         // runs that are not over
 	Kept     Bound         // runs that are over; of more the oldest are forgotten
+	Past     Bound         // bytes of the results and traces of runs that are over; as Kept
 	Disk     Bound         // bytes of the plans and stores of runs that are not over
 	Plan     int           // bytes of a plan in JSON
 	Value    int           // bytes of a value in a store, and of a call's arguments
@@ -37,6 +38,7 @@ func defaults() Limits {
 		Steps:    Bound{16, 4},
 		Open:     Bound{2048, 1024},
 		Kept:     Bound{1024, 128},
+		Past:     Bound{128 << 20, 32 << 20},
 		Disk:     Bound{512 << 20, 128 << 20},
 		Plan:     1 << 20,
 		Value:    2 << 20,
@@ -57,6 +59,7 @@ func (l Limits) complete() Limits {
 		{&l.Steps.All, &d.Steps.All}, {&l.Steps.Client, &d.Steps.Client},
 		{&l.Open.All, &d.Open.All}, {&l.Open.Client, &d.Open.Client},
 		{&l.Kept.All, &d.Kept.All}, {&l.Kept.Client, &d.Kept.Client},
+		{&l.Past.All, &d.Past.All}, {&l.Past.Client, &d.Past.Client},
 		{&l.Disk.All, &d.Disk.All}, {&l.Disk.Client, &d.Disk.Client},
 		{&l.Plan, &d.Plan}, {&l.Value, &d.Value}, {&l.Store, &d.Store}, {&l.Result, &d.Result},
 		{&l.Trace, &d.Trace}, {&l.Asks, &d.Asks}, {&l.Restarts, &d.Restarts},

@@ -30,7 +30,9 @@ func TestDefaults(t *testing.T) {
 	}
 	each("Limits", reflect.ValueOf(Limits{}.complete()))
 	each("Limits", reflect.ValueOf(Limits{Trace: -1, Wait: -1}.complete()))
-	given := Limits{Bound{1, 2}, Bound{3, 4}, Bound{5, 6}, Bound{7, 8}, 9, 10, 11, 12, 13, 14, 15, 16, 17}
+	given := Limits{
+		Bound{1, 2}, Bound{3, 4}, Bound{5, 6}, Bound{7, 8}, Bound{9, 10}, 11, 12, 13, 14, 15, 16, 17, 18, 19,
+	}
 	if got := given.complete(); got != given {
 		t.Errorf("%+v is %+v", given, got)
 	}
@@ -106,6 +108,62 @@ func TestKept(t *testing.T) {
 		}
 	}
 	b.stored(t, 0)
+}
+
+// TestPastBytes: the results and traces of runs that are over have a bound in bytes, of each client and of all. The
+// oldest give way, and the newest is kept, however large.
+func TestPastBytes(t *testing.T) {
+	const large = 4000
+	result := func(n int) string { return `"` + strings.Repeat("x", n) + `"` }
+	for name, tt := range map[string]struct {
+		limit   Bound
+		clients string // whose runs end, one after the other
+		want    string // those that are kept, the newest first
+	}{
+		"of a client":              {Bound{All: 100 * large, Client: 3 * large}, "one one two one one", "one one two"},
+		"of all":                   {Bound{All: 4 * large, Client: 3 * large}, "one two three four", "four three two"},
+		"the newest is too large":  {Bound{All: large / 2, Client: large / 2}, "one two", "two"},
+		"too large for its client": {Bound{All: 100 * large, Client: large / 2}, "one two one", "one two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := said(func(context.Context, Call) (Result, error) { return good(result(large)), nil })
+			b := s.bed(t, t.TempDir(), Limits{Past: tt.limit})
+			b.Start()
+			for _, client := range strings.Fields(tt.clients) {
+				if _, err := b.as(client, planned("a"), nil); err != nil {
+					t.Fatal(err)
+				}
+				b.movers.Wait()
+				b.clock.move(1)
+			}
+			list, err := b.List(Who{Operator: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, s := range list {
+				got = append(got, s.Client)
+			}
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("kept are the runs of %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestPastTraces: the traces of runs that are over count, too.
+func TestPastTraces(t *testing.T) {
+	s := said(func(context.Context, Call) (Result, error) { return good(`1`), nil })
+	b := s.bed(t, t.TempDir(), Limits{Past: Bound{All: 1000, Client: 1000}})
+	b.Start()
+	for range 3 {
+		b.begin(t, planned("a b", "b default> a"))
+		b.movers.Wait()
+		b.clock.move(1)
+	}
+	if list, err := b.List(Who{Operator: true}); err != nil || len(list) != 1 || list[0].Dropped < 64 {
+		t.Errorf("kept are %+v, %v", list, err)
+	}
 }
 
 // stored fails unless the stores on the disk have so many values.

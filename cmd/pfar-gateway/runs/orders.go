@@ -49,7 +49,7 @@ func (r *Runner) Show(who Who, id string) (flows.Status, error) {
 }
 
 // Epoch is that of a run's session when the run began (New.Epoch); 0: it is not known.
-func (r *Runner) Epoch(id string) (int64, error) { return r.disk.epoch(id) }
+func Epoch(r *Runner, id string) (int64, error) { return r.disk.epoch(id) }
 
 // Cancel ends a run. When it has returned without an error, no further call of the run begins. The context of a call
 // that is on its way is cancelled, and what becomes of that call is in the trace. The error is ErrUnknown as of Show,

@@ -50,8 +50,8 @@ func reused(c *Call, t Target) (*reply.Reply, error) {
 // reuseKey is all that a result of the call depends on.
 func reuseKey(c *Call, t Target) reuse.Key {
 	k := reuse.Key{
-		Client: c.Bound.Client, Profile: c.Pass.Profile(), Server: t.server(), Tool: t.Item.Name, Pin: t.Item.Pin,
-		Declared: c.Pass.Declared(), Secrets: t.Upstream.Secrets(), Arguments: c.Parameters.Get("arguments"),
+		Client: c.Bound.Client, Profile: enforce.ProfileOf(c.Pass), Server: t.server(), Tool: t.Item.Name,
+		Pin: t.Item.Pin, Declared: c.Pass.Declared(), Secrets: t.Upstream.Secrets(), Arguments: c.Parameters.Get("arguments"),
 	}
 	if p := c.Gate.Policy(); p != nil {
 		k.Policy = p.Digest

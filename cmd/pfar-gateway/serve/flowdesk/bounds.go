@@ -16,6 +16,8 @@ const (
 	maxWord      = 256     // bytes of every other field
 	mostWaiting  = 8       // orders of a client that wait while another one's flow is read
 	mostFollowed = 64      // runs of a client that are followed
+	mostAsked    = 4       // orders of a client for which models are asked
+	mostRead     = 8       // orders of a client that read nodes or runs
 )
 
 // tooLarge says which field of an order is larger than it may be, "" for none.

@@ -37,6 +37,8 @@ type Desk struct {
 	rates    rates
 	turns    turns
 	followed places
+	asking   places // orders for which models are asked
+	reading  places // orders that read nodes or runs
 }
 
 // Parts are those of a Desk.

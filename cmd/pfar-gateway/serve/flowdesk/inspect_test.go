@@ -61,8 +61,8 @@ func (b *bench) inspected(t *testing.T, profiles func(name string) bool) *attack
 	return a
 }
 
-// TestNodesAreInspected: inspectors look at what pfar's own nodes make of strangers' text, which they have seen in other
-// words alone, and not at what the nodes make of the owner's.
+// TestNodesAreInspected: inspectors look at the text that pfar's own nodes make of strangers' text, and not at what the
+// nodes make of the owner's.
 func TestNodesAreInspected(t *testing.T) {
 	for name, tt := range map[string]struct {
 		facts gate.Word
@@ -73,7 +73,7 @@ func TestNodesAreInspected(t *testing.T) {
 		"a program that decodes": {
 			wild, `web.search --says QVRUQUNL + pick --jq '.[6:]|@base64d' + log --message x`, flows.Failed, "pick"},
 		"a template that joins": {
-			wild, `web.search --says x + template --template "ATT{{search}}" + log --message x`, flows.Done, "template"},
+			wild, `web.search --says x + template --template "A{{search}}" + log --message x`, flows.Done, "template"},
 		"the owner's own text": {
 			public, `web.search --says QVRUQUNL + pick --jq '.[6:]|@base64d' + log --message x`, flows.Done, ""},
 	} {

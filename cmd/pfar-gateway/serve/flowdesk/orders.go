@@ -41,6 +41,11 @@ func bytesOf(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }
 
 // answer carries the order out.
 func (x *exchange) answer() {
+	free, ok := x.place()
+	if !ok {
+		return
+	}
+	defer free()
 	switch x.order.Verb {
 	case flows.Check, flows.Show, flows.Run:
 		done, ok := x.turns.take(x.r.Context(), x.who.Client)
@@ -99,6 +104,25 @@ func (x *exchange) answer() {
 
 var verbs = strings.Join([]string{flows.Check, flows.Show, flows.Run, flows.Nodes, flows.List, flows.Of, flows.Resume,
 	flows.Cancel, flows.Ask, flows.Word}, ", ")
+
+// place takes a place for an order that takes no turn: it asks models, which takes their time, or reads what may be
+// large. The others bound themselves, or are as short as ending a run is. It returns false, and has refused the order,
+// if the client has too many of them.
+func (x *exchange) place() (free func(), ok bool) {
+	all, most := &x.reading, mostRead
+	switch x.order.Verb {
+	case flows.Ask, flows.Word:
+		all, most = &x.asking, mostAsked
+	case flows.Nodes, flows.List, flows.Of:
+	default:
+		return func() {}, true
+	}
+	if free, ok = all.take(x.who.Client, most); !ok {
+		reply.Refuse(x.w, http.StatusTooManyRequests,
+			fmt.Sprintf("%d such orders of the client are carried out: wait until one of them is answered", most))
+	}
+	return free, ok
+}
 
 // runsNothing refuses an order of the operator's that is a client's.
 func (x *exchange) runsNothing() bool {
@@ -355,7 +379,7 @@ func (x *exchange) follow(id string, first flows.Answer) {
 	free, ok := x.followed.take(x.who.Client, mostFollowed)
 	if !ok { // it has begun all the same
 		s, err := x.runner.Show(x.who, id)
-		x.fence(&s)
+		x.hand(&s)
 		first.Run = &s
 		x.end(first, err)
 		return
@@ -385,7 +409,7 @@ func (x *exchange) follow(id string, first flows.Answer) {
 // person who acts for the client shows it to no model.
 func (x *exchange) hand(s *flows.Status) {
 	if !x.caller.Bound.Acting && (s.Result != nil || s.Reason != "") {
-		epoch, err := x.runner.Epoch(s.ID)
+		epoch, err := runs.Epoch(x.runner, s.ID)
 		if err == nil {
 			r := enforce.Run{ID: s.ID, Floor: s.Label, Epoch: epoch}
 			err = x.plans().HandOf(x.identity(), &r, s.Result, []byte(s.Reason))

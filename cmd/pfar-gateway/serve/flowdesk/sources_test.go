@@ -109,7 +109,8 @@ func TestResultOfBeforeAReset(t *testing.T) {
 				}
 			}
 			r := b.looks(t)
-			if flows := len(r.Decision.Flows); r.Decision.Verdict != tt.want || (flows == 1) != (tt.want == gate.Allow) {
+			flows := len(r.Decision.Flows)
+			if r.Decision.Verdict != tt.want || (flows == 1) != (tt.want == gate.Allow) {
 				t.Errorf("%s: %s, %d declassifications, want %s; the session has seen %+v", r.Decision.Verdict,
 					r.Decision.Reason, flows, tt.want, b.gate.Sessions.Servers("laptop", label.Default))
 			}
