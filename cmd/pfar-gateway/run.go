@@ -273,8 +273,8 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	defer cancel()
 	var runs sync.WaitGroup
 	runs.Go(func() { g.flows.Close(end) }) // who watches a run is told at once
-	defer runs.Wait()
 	g.endpoint.Drain(end, servers...)
+	runs.Wait() // no request holds their calls, which need their servers and the record of how they end
 	g.registry.Close()
 	g.endAudit()
 	return err

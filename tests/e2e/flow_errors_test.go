@@ -40,9 +40,9 @@ type flaw struct {
 	sent  int    // how often pfar sends a read that fails so
 }
 
-// TestFlowErrors: a real server fails by each class. Without an edge the flow ends with the class's words and exit code.
-// An edge of the class's action is taken. By an edge back to the call, with a wait between, the call is made again, if
-// that may bring another answer.
+// TestFlowErrors: a real server fails by each class. Without an edge the flow ends with the words and the exit code of
+// the class. An edge of the class's action is taken. By an edge back to the call, with a wait between, the call is made
+// again, if that may bring another answer.
 func TestFlowErrors(t *testing.T) {
 	t.Parallel()
 	b := newFlaws(t)

@@ -98,9 +98,9 @@ func (d *desk) killGateway() {
 	d.gateway(g)
 }
 
-// TestFlowKilled kills the gateway with SIGKILL between each two of the writes of a flow of ten steps, and in the course
-// of a write. Between them, each write is made once. In the course of one it is made at most once, and the run waits for
-// its owner, with the words that its outcome is not known.
+// TestFlowKilled kills the gateway with SIGKILL between each two of the writes of a flow of ten steps, and in the
+// course of a write. Between them, each write is made once. In the course of one it is made at most once, and the run
+// waits for its owner, with the words that its outcome is not known.
 func TestFlowKilled(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -153,5 +153,24 @@ func TestFlowKilled(t *testing.T) {
 				t.Errorf("written %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// TestFlowOutlivesGateway ends the gateway in the course of a call that only reads and that outlasts the time for calls
+// in flight. The next gateway makes the call again and goes on with the run: it has not failed by the end of the first.
+func TestFlowOutlivesGateway(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.acts("hang\nwell\n", "")
+	ended := d.begin("desk.write --text w0 >> desk.look >> desk.write --text w1")
+	until(t, "the read is called", func() bool { return len(d.lines(".calls")) == 1 })
+	g := d.gateway()
+	check(t, syscall.Kill(g.pid, syscall.SIGTERM))
+	awaitGone(t, soon, []process{g})
+	<-ended
+	var r flows.Status
+	until(t, "the run is over", func() bool { r = d.run(); return r.State != "" && r.State != flows.Running })
+	if got := d.lines(".written"); r.State != flows.Done || !slices.Equal(got, []string{"w0", "w1"}) {
+		t.Errorf("written %q; the run is %s: %s", got, r.State, r.Reason)
 	}
 }

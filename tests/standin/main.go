@@ -20,7 +20,7 @@ const schema = `{"type":"object","properties":{"q":{"type":"string"},"url":{"typ
 func main() {
 	tools := flag.String("tools", "", "names of the tools, with commas between")
 	like := flag.String("like", "", "in place of -tools: the server of package flownodes to be like")
-	acts := flag.String("acts", "", "in place of -tools: file whose lines say how calls of the tool look end, and PATH.write those of write")
+	acts := flag.String("acts", "", "in place of -tools: file whose lines say how calls of the tool look end; see actors")
 	flag.Parse()
 	s := &stdio.Server{Name: "standin"}
 	var all []stdio.Tool

@@ -29,7 +29,8 @@ func Nodes() []flow.Node {
 			ID: LLM, Description: "Ask a model that the owner has declared. {{NAME}} in the prompt is a value of the store.",
 			Open: true, Inputs: []flow.Port{piped("text", "what the prompt is about", false)},
 			Params: []flow.Port{
-				text("prompt", "what the model is to do; else it summarizes the text", ""), text("model", "the file in models.d; else the owner's first", ""),
+				text("prompt", "what the model is to do; else it summarizes the text", ""),
+				text("model", "the file in models.d; else the owner's first", ""),
 				number("temperature", "how far the answer may stray", "", `,"minimum":0,"maximum":2`),
 			},
 			Outputs: []flow.Port{text("summary", "the model's answer", "")},
