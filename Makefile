@@ -249,6 +249,8 @@ bench: $(SERVERS)/.installed $(CLIENTS)/.installed
 	$(call micro,^BenchmarkGate(Granted|URL)?$$,./cmd/pfar-gateway/enforce)
 	$(call micro,^BenchmarkWaiting$$,./cmd/pfar-gateway/runs)
 	$(call micro,^BenchmarkSearchOfMany$$,./cmd/pfar-gateway/serve)
+	$(call micro,^BenchmarkStep$$,./cmd/pfar-gateway/serve/flowdesk)
+	$(call row,CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkAsk$$' -benchtime 1x ./cmd/pfar-gateway/serve/flowdesk)
 	$(call micro,^BenchmarkFlood$$,./cmd/pfar-console)
 	$(call micro,^BenchmarkKeepWrite$$,./cmd/pfar-sandbox/undo)
 	$(call row,CGO_ENABLED=0 $(E2E) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/e2e)

@@ -122,8 +122,9 @@ func TestAskCarriesOut(t *testing.T) {
 	out := b.out.String() + b.err.String()
 	for _, want := range []string{
 		"A plan by the model main", "| It reads.", "tracker.read_issue", "  | number = 7", "It only reads.",
-		"mail.send", "  | body from an earlier step", "Strangers' text goes out.", "seen by: public; effect: irreversible",
-		"after a, on timeout: b", "plan d1\n", "Words of the model main:\n| It is about", `"body"`, "not told of 3 tools", "waits for the approval k3bq",
+		"mail.send", "  | body from an earlier step", "Strangers' text goes out.",
+		"seen by: public; effect: irreversible", "after a, on timeout: b", "plan d1\n", `"body"`, "not told of 3 tools",
+		"waits for the approval k3bq", "Words of the model main:\n| It is about",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)

@@ -50,7 +50,7 @@ func (d *flowDesk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f, problems := form.Read(form.Source{Name: o.Name, Form: o.Form, Text: o.Text, Flags: o.Flags, Input: o.Input},
 			catalogueOfFlows())
 		if len(problems) == 0 {
-			_, problems = check.Check(f, catalogueOfFlows())
+			_, problems = check.Check(context.Background(), f, catalogueOfFlows())
 		}
 		if len(problems) > 0 {
 			answers = []flows.Answer{{Problems: problems}}
@@ -305,7 +305,8 @@ func TestFlowTables(t *testing.T) {
 	d.answers[flows.Show] = []flows.Answer{{Digest: strings.Repeat("ab", 32), Steps: []flows.Judged{
 		{Step: "search", Node: "github.search_code", Arguments: json.RawMessage(`{"query":"a\u001b[2J"}`),
 			Verdict: gate.Allow,
-			Reason:  "it only reads", Facts: gate.Facts{Audience: gate.Public, Effect: gate.None}, Label: gate.Label{Confidentiality: gate.Public, Integrity: gate.Clean}},
+			Reason:  "it only reads", Facts: gate.Facts{Audience: gate.Public, Effect: gate.None},
+			Label: gate.Label{Confidentiality: gate.Public, Integrity: gate.Clean}},
 		{Step: "send", Node: "slack.send_slack_message", Arguments: json.RawMessage(`{"channel":"#dev"}`),
 			From:    []string{"message"},
 			Verdict: gate.Ask, Label: raw,

@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestUnreadDefinitions(t *testing.T) {
 	p := planned{offered: offered, read: func(nodes []flow.Node, text string) (*flow.Plan, []flow.Problem) {
 		cat := node.New(nodes, nil)
 		f, problems := form.Read(form.Source{Form: form.JSON, Text: text}, cat)
-		plan, more := check.Check(f, cat)
+		plan, more := check.Check(context.Background(), f, cat)
 		return plan, append(problems, more...)
 	}}
 	problems := p.take(`{"nodes":[{"id":"a","node":"notes.find","params":{"to":"x"}}]}`, new(flows.Draft))

@@ -113,10 +113,15 @@ func (p Plans) Fold(ctx context.Context, who Identity, plan Plan) Folded {
 	f.Before, f.policy = session.Label, policy.Digest
 	steps := make([]fold.Step, len(plan.Steps))
 	for i := range plan.Steps {
+		if ctx.Err() != nil { // the fold then reaches none
+			break
+		}
 		steps[i] = p.step(policy, f.who, &plan.Steps[i])
 	}
-	f.Judged = fold.Steps(policy, session, steps)
-	f.denied = p.deny(f)
+	f.Judged = fold.Steps(ctx, policy, session, steps)
+	if f.denied = p.deny(f); ctx.Err() != nil {
+		f.denied = "it was given up: " + context.Cause(ctx).Error()
+	}
 	if text, err := f.text(); f.Asks() && (err != nil || len(text) > maxShown) {
 		const long = "a person would be asked with %d bytes, of at most %d: use shorter values, or fewer steps"
 		f.denied = fmt.Sprintf(long, len(text), maxShown)

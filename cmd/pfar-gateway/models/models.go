@@ -261,7 +261,7 @@ func (m *Models) put(ctx context.Context, one *model, p inspector.Prompt) (strin
 		return fails(failure.Schema, err)
 	}
 	if !m.stands(one) { // the gate, or a person, took its time
-		return fails(failure.Schema, errOther)
+		return fails("", errOther)
 	}
 	b, err := question.Ask(ctx, filepath.Join(m.Dir, one.Name+".sock"), asked, maxAnswer)
 	var said inspector.Said

@@ -1,3 +1,5 @@
+// Package native has pfar's own nodes, which flows call beside the tools of servers: a call's arguments in, a value and
+// its label out. None of them reaches a network, or a file outside of its client's folder.
 package native
 
 import (
@@ -17,8 +19,8 @@ type Models interface {
 
 // Model is a model as it was declared when its name was looked up.
 type Model interface {
-	// Item is the model as the gate judges a question to it: a tool whose facts are those that the model's file declares,
-	// the audience above all.
+	// Item is the model as the gate judges a question to it: a tool whose facts are those that the model's file
+	// declares, the audience above all.
 	Item() enforce.Item
 	// Ask puts a prompt to the model. The gate has let the question pass by then, with the Item and the prompt: Ask adds
 	// nothing to it, and asks nothing if the model is declared otherwise by now. label is that of the answer alone.

@@ -333,8 +333,8 @@ func TestDismiss(t *testing.T) {
 	}
 }
 
-// TestCancelAfterAWrite: of a run that is cancelled before what a call that writes has made of it is written, it is known
-// all the same that the call was carried out: nothing of it is in doubt after a restart.
+// TestCancelAfterAWrite: of a run that is cancelled before what a call that writes has made of it is written, it is
+// known all the same that the call was carried out: nothing of it is in doubt after a restart.
 func TestCancelAfterAWrite(t *testing.T) {
 	dir := t.TempDir()
 	s := said(func(context.Context, Call) (Result, error) { return good(`"value"`), nil })
@@ -359,7 +359,8 @@ func TestCancelAfterAWrite(t *testing.T) {
 	b.end()
 	b = s.bed(t, dir, Limits{})
 	got, err := b.Show(me, id)
-	if err != nil || got.State != flows.Cancelled || got.Reason != "cancelled" || len(got.Trace) != 1 || s.called() != "wa" {
+	known := got.State == flows.Cancelled && got.Reason == "cancelled" && len(got.Trace) == 1
+	if err != nil || !known || s.called() != "wa" {
 		t.Errorf("it is %s: %q, with %d steps, and calls %q; %v", got.State, got.Reason, len(got.Trace), s.called(), err)
 	}
 }

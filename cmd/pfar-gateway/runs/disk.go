@@ -187,9 +187,8 @@ func (d *disk) load(id string) (*run, error) {
 		var label, bytes int
 		err := tx.QueryRow(`SELECT client, session, proof, plan, state, reason, approval, step, turn, sent, asks, restarts,
 			since,
-			label, steps, bytes FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &r.proof, &plan, &r.state,
-			&r.reason,
-			&r.approval, &r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced,
+			label, steps, bytes FROM runs WHERE id = ? AND`+isOpen, id).Scan(&r.client, &r.session, &r.proof, &plan,
+			&r.state, &r.reason, &r.approval, &r.step, &r.turn, &r.sent, &r.asks, &r.restarts, &r.since, &label, &r.traced,
 			&bytes)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errGone

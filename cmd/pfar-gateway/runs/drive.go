@@ -1,9 +1,12 @@
 package runs
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"time"
 
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/units/flows"
@@ -71,7 +74,7 @@ func (r *Runner) steps(m *move) (approval string, waits bool) {
 		}
 		return "", false
 	}
-	defer r.saveNow(run)
+	defer saveNow(r, run)
 	for asked := m.asked; ; asked = false {
 		e, ok := r.step(m, run, asked)
 		switch {
@@ -91,7 +94,7 @@ func (r *Runner) step(m *move, run *run, asked bool) (ending, bool) {
 		return ending{}, false
 	}
 	e := ending{store: store, asked: asked, writes: r.caller.Writes(run.client, run.plan.Steps[run.step].Node)}
-	c := r.commence(m, run, e.writes)
+	c := commence(r, m, run, e.writes)
 	if c == nil {
 		return ending{}, false
 	}
@@ -160,13 +163,13 @@ func (r *Runner) keep(run *run, o outcome) error {
 	m := r.moving[run.id]
 	goesOn := o.state == flows.Running && o.trace != nil && (m == nil || !m.cancelled)
 	if r.rules.limits.Late > 0 && goesOn {
-		return r.keepLate(run, o)
+		return keepLate(r, run, o)
 	}
-	return r.write(run, o)
+	return write(r, run, o)
 }
 
 // write is keep without the looks before, of which the lock is held.
-func (r *Runner) write(run *run, o outcome) error {
+func write(r *Runner, run *run, o outcome) error {
 	defer r.hub.change(run.id)
 	err := r.disk.settle(run, o, r.now().UnixNano())
 	switch {
@@ -222,4 +225,135 @@ func (r *Runner) failed(id, doing string, err error) {
 		return
 	}
 	r.log.Error("a run of a flow cannot go on", "run", id, "doing", doing, "error", err)
+}
+
+// keepLate takes what a call has made of a run that goes on. It is written with what comes next, or after a while, and
+// of a call that writes, before the next one is sent. The lock is held.
+func keepLate(r *Runner, run *run, o outcome) error {
+	step, err := r.disk.passed(o)
+	if err != nil {
+		return err
+	}
+	u := &run.unsaved
+	u.last, u.wrote = run.step, u.wrote || run.sent
+	run.take(o)
+	if u.values == nil {
+		u.values = make(map[string]json.RawMessage)
+	}
+	maps.Copy(u.values, o.values)
+	u.steps = append(u.steps, step)
+	u.bytes += len(step) + size(o.values)
+	if len(u.steps) >= mostUnsaved || u.bytes >= bytesUnsaved {
+		return save(r, run)
+	}
+	if !u.due {
+		u.due = true
+		time.AfterFunc(r.rules.limits.Late, func() {
+			r.mu.Lock()
+			defer r.unlock()
+			u.due = false
+			if err := save(r, run); err != nil {
+				r.failed(run.id, "writing what calls have made of it", err)
+			}
+		})
+	}
+	return nil
+}
+
+// save writes what the disk lacks of a run. A run for which there is no place fails, and errGone is returned. The lock
+// is held.
+func save(r *Runner, run *run) error {
+	if len(run.unsaved.steps) == 0 || r.life == closed {
+		return nil
+	}
+	o := run.stands()
+	err := write(r, run, o)
+	if !errors.Is(err, ErrFull) {
+		return err
+	}
+	o = o.fail(&run.plan.Steps[run.unsaved.last], "keeping its result: "+err.Error())
+	if err := write(r, run, o); err != nil {
+		return err
+	}
+	if m := r.moving[run.id]; m != nil { // its next call may be on its way
+		m.cancelled = true
+		m.cancel()
+	}
+	return errGone
+}
+
+// saveNow is save of a run that does not go on for now.
+func saveNow(r *Runner, run *run) {
+	r.mu.Lock()
+	defer r.unlock()
+	if err := save(r, run); err != nil {
+		r.failed(run.id, "writing what calls have made of it", err)
+	}
+}
+
+// commencing is a call that begins while the gate decides about it.
+type commencing struct {
+	done chan struct{} // closed when that is on the disk, or cannot be
+	err  error         // why the call must not be made
+}
+
+// wait waits until it is known whether the call may be made.
+func (c *commencing) wait() error {
+	<-c.done
+	return c.err
+}
+
+// errNotBegun is of a call that must not be made.
+var errNotBegun = errors.New("the run was given up, or that the call begins could not be written")
+
+// commence begins a call; nil: it does not. When wait returns nil, what calls that write have made of the run is
+// written. Of a call that writes, the disk has by then that it has begun, and all that calls before have made of the
+// run. The lock must not be held.
+func commence(r *Runner, m *move, run *run, writes bool) *commencing {
+	r.mu.Lock()
+	defer r.unlock()
+	c := &commencing{done: make(chan struct{})}
+	switch {
+	case m.cancelled || r.life != started:
+		return nil
+	case !writes && run.state == flows.Running && !run.unsaved.wrote:
+		close(c.done)
+	default:
+		go func() {
+			defer close(c.done)
+			r.mu.Lock()
+			defer r.unlock()
+			c.err = commenced(r, m, run, writes)
+		}()
+	}
+	return c
+}
+
+// commenced writes that a call has begun. The lock is held.
+func commenced(r *Runner, m *move, run *run, writes bool) error {
+	if m.cancelled || r.life != started {
+		return errNotBegun
+	}
+	if !writes && run.state == flows.Running {
+		if err := save(r, run); err != nil {
+			r.failed(run.id, "writing what calls have made of it", err)
+			return errNotBegun
+		}
+		return nil
+	}
+	now := r.now().UnixNano()
+	err := r.disk.commence(run, writes, now)
+	if errors.Is(err, ErrFull) { // there is no place for what calls before have given
+		if err = save(r, run); err == nil { // by now there is
+			err = r.disk.commence(run, writes, now)
+		}
+	}
+	if err != nil {
+		r.failed(run.id, "beginning a call", err)
+		return errNotBegun
+	}
+	run.clear()
+	run.waited, run.sent, run.standing = run.approval, writes, standing{state: flows.Running}
+	r.hub.change(run.id)
+	return nil
 }

@@ -149,3 +149,34 @@ func unpack(n int) gate.Label {
 
 // instant is a time from the disk.
 func instant(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
+
+// Bounds of what the disk may lack of one run.
+const (
+	mostUnsaved  = 64       // calls
+	bytesUnsaved = 64 << 10 // of the steps of the trace, and of values
+)
+
+// unsaved is what calls have made of a run, and the disk lacks. If the gateway is killed, those that only read are made
+// again: their run stands on the disk where it stood before them. Of one that writes, it is not known then whether it
+// was carried out, as if it had not come back: so nothing is sent before that is written.
+type unsaved struct {
+	steps  [][]byte                   // of the trace, in JSON
+	values map[string]json.RawMessage // that the store has otherwise; nil: it has none of the name now
+	bytes  int                        // of both
+	last   int                        // place in the plan of the step that was called last
+	due    bool                       // a time is set at which it is written
+	wrote  bool                       // one of the calls writes
+}
+
+// stands is the outcome that a run has now.
+func (r *run) stands() outcome {
+	return outcome{standing: r.standing, position: r.position, label: r.label}
+}
+
+// bytes is how many the plan and the store have after an outcome.
+func (r *run) bytes(o outcome) int { return r.planned + size(r.store) + growth(r.store, o.values) }
+
+// clear says that the disk lacks nothing of a run.
+func (r *run) clear() {
+	r.saved, r.unsaved = r.bytes(outcome{}), unsaved{due: r.unsaved.due}
+}

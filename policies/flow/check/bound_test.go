@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -42,7 +43,7 @@ func chain(steps ...flow.Step) (f flow.Flow) {
 
 // begun is a checker that has come to what steps give to each other.
 func begun(f flow.Flow, nodes flow.Nodes) *checker {
-	c := &checker{flow: f, nodes: flow.Remember(nodes), at: map[string]int{}}
+	c := &checker{ctx: context.Background(), flow: f, nodes: flow.Remember(nodes), at: map[string]int{}}
 	c.steps()
 	c.edges()
 	return c
@@ -119,7 +120,7 @@ func TestNamedBound(t *testing.T) {
 		f := chain(flow.Step{Node: "template", Params: map[string]json.RawMessage{
 			"template": json.RawMessage(`"` + text.String()[:end] + `"`),
 		}})
-		_, problems := Check(f, nodes)
+		_, problems := Check(t.Context(), f, nodes)
 		if len(problems) == 0 || !strings.HasPrefix(problems[0].Text, want) {
 			t.Errorf("%d bytes: %+v", end, problems)
 		}

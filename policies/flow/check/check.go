@@ -3,6 +3,7 @@ package check
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -29,9 +30,10 @@ const (
 )
 
 // Check returns the plan of a flow, or all that is wrong with it, in the order of places. nodes are those that the
-// client may use. Nothing has been called, and nothing in the plan is a result.
-func Check(f flow.Flow, nodes flow.Nodes) (*flow.Plan, []flow.Problem) {
-	c := &checker{flow: f, nodes: flow.Remember(nodes), at: map[string]int{}}
+// client may use. Nothing has been called, and nothing in the plan is a result. When ctx is done, Check ends, and says
+// that it was given up: nobody wants to know any more.
+func Check(ctx context.Context, f flow.Flow, nodes flow.Nodes) (*flow.Plan, []flow.Problem) {
+	c := &checker{ctx: ctx, flow: f, nodes: flow.Remember(nodes), at: map[string]int{}}
 	if !c.bounded() {
 		return nil, c.problems
 	}
@@ -40,6 +42,9 @@ func Check(f flow.Flow, nodes flow.Nodes) (*flow.Plan, []flow.Problem) {
 	if c.whole() {
 		c.reach()
 		c.data()
+	}
+	if c.givenUp() {
+		return nil, []flow.Problem{{Text: "the flow was not checked: whoever asked has hung up", Advice: "Ask again."}}
 	}
 	slices.SortStableFunc(c.problems, func(a, b flow.Problem) int {
 		return cmp.Or(a.At.Line-b.At.Line, a.At.Column-b.At.Column)
@@ -54,6 +59,7 @@ func Check(f flow.Flow, nodes flow.Nodes) (*flow.Plan, []flow.Problem) {
 
 // checker checks one flow.
 type checker struct {
+	ctx      context.Context
 	flow     flow.Flow
 	nodes    flow.Nodes
 	planned  []flow.Planned // as Flow.Steps; a step whose node is not known has none
@@ -66,6 +72,9 @@ func (c *checker) problem(at flow.At, step, text, advice string) {
 		c.problems = append(c.problems, flow.Problem{At: at, Step: step, Text: text, Advice: advice})
 	}
 }
+
+// givenUp reports whether nobody wants to know any more. What has been found out by then is of no use.
+func (c *checker) givenUp() bool { return c.ctx.Err() != nil }
 
 // full reports whether no more problems are told. What would be said of another one need not be found then.
 func (c *checker) full() bool { return len(c.problems) >= maxProblems }
@@ -91,12 +100,16 @@ func (c *checker) bounded() bool {
 
 // whole reports whether every step has a node: else what the steps give to each other is not known.
 func (c *checker) whole() bool {
-	return !slices.ContainsFunc(c.planned, func(p flow.Planned) bool { return p.Node == nil })
+	return len(c.planned) == len(c.flow.Steps) && !slices.ContainsFunc(c.planned,
+		func(p flow.Planned) bool { return p.Node == nil })
 }
 
 // steps checks each step by itself.
 func (c *checker) steps() {
 	for i, s := range c.flow.Steps {
+		if c.givenUp() {
+			return
+		}
 		s.Reads = maps.Clone(s.Reads)
 		p := flow.Planned{Step: s, Node: c.node(s), Next: map[string]int{}}
 		first, twice := c.at[s.ID]

@@ -97,7 +97,7 @@ func TestGolden(t *testing.T) {
 			if len(problems) > 0 {
 				t.Fatalf("the form: %+v", problems)
 			}
-			got := shown(Check(f, nodes))
+			got := shown(Check(t.Context(), f, nodes))
 			if got == want {
 				return
 			}
@@ -127,7 +127,7 @@ func TestDigest(t *testing.T) {
 		n := flownodes.Tool("demo", "1", "", `{"name":"x","inputSchema":{"properties":{"q":{"type":"string"},
 			"n":{"type":"integer"}},"required":["q"]},"outputSchema":{"properties":{"o":{}}}}`)
 		change(&f, &n)
-		p, problems := Check(f, node.New([]flow.Node{n}, nil))
+		p, problems := Check(t.Context(), f, node.New([]flow.Node{n}, nil))
 		if p == nil {
 			t.Fatalf("%+v", problems)
 		}
@@ -178,7 +178,7 @@ func TestCheckLeavesTheFlow(t *testing.T) {
 		{"id": "template", "params": {"template": "{{n}} {{m}}"}}],
 		"mappings": {"template": {"input_mappings": {"m": "count"}}}}`}, nodes)
 	before, _ := json.Marshal(f)
-	p, problems := Check(f, nodes)
+	p, problems := Check(t.Context(), f, nodes)
 	if p == nil {
 		t.Fatalf("%+v", problems)
 	}
@@ -222,12 +222,12 @@ func TestBounds(t *testing.T) {
 		{flow.Flow{Steps: many(1), Most: -1}, nodes, "a run of -1 calls is not possible"},
 		{flow.Flow{Steps: steps, Edges: edges}, big, "the steps write and read 10000 names, and may 4096"},
 	} {
-		p, problems := Check(tt.flow, tt.nodes)
+		p, problems := Check(t.Context(), tt.flow, tt.nodes)
 		if p != nil || len(problems) == 0 || problems[0].Text != tt.says {
 			t.Errorf("%+v, want %q", problems, tt.says)
 		}
 	}
-	if _, problems := Check(flow.Flow{Steps: many(256)}, nodes); len(problems) != maxProblems {
+	if _, problems := Check(t.Context(), flow.Flow{Steps: many(256)}, nodes); len(problems) != maxProblems {
 		t.Errorf("%d problems", len(problems))
 	}
 }
@@ -249,7 +249,7 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind, text string) {
 		read, _ := form.Read(form.Source{Form: kind, Text: text}, nodes)
-		p, problems := Check(read, nodes)
+		p, problems := Check(t.Context(), read, nodes)
 		if (p == nil) == (len(problems) == 0) {
 			t.Fatalf("%q: a plan and %d problems", text, len(problems))
 		}
@@ -304,7 +304,7 @@ func TestExamples(t *testing.T) {
 		}
 		f, problems := form.Read(form.Source{Form: filepath.Ext(name)[1:], Text: text, Flags: strings.Fields(words)}, nodes)
 		if len(problems) == 0 {
-			_, problems = Check(f, nodes)
+			_, problems = Check(t.Context(), f, nodes)
 		}
 		for _, p := range problems {
 			t.Errorf("%s:%d:%d: %s: %s %s", name, p.At.Line, p.At.Column, p.Step, p.Text, p.Advice)

@@ -62,7 +62,7 @@ func (c *checker) data() { c.dataflow().check() }
 func (c *checker) dataflow() *dataflow {
 	d := &dataflow{
 		checker: c, read: map[string]bool{}, names: map[string]int{}, own: make([][]int, len(c.planned)),
-		before: make([]*state, len(c.planned)), told: map[int]bool{}, paths: newPaths(c.planned),
+		before: make([]*state, len(c.planned)), told: map[int]bool{}, paths: newPaths(c.ctx, c.planned),
 	}
 	for _, p := range c.planned {
 		for _, in := range p.Node.Inputs {
@@ -87,6 +87,9 @@ func (d *dataflow) check() {
 	d.paths.read(d.names)
 	d.solve()
 	for i := range d.planned {
+		if d.givenUp() {
+			return
+		}
 		if d.before[i] != nil {
 			d.inputs(i)
 			d.collisions(i)
@@ -165,9 +168,10 @@ func (d *dataflow) solve() {
 	}
 	d.before[0] = start
 	waiting := make([]bool, len(d.planned))
-	for todo := []int{0}; len(todo) > 0; {
+	for todo := []int{0}; len(todo) > 0 && !d.givenUp(); {
 		i := todo[0]
 		todo, waiting[i] = todo[1:], false
+		d.paths.solved++
 		for _, action := range slices.Sorted(maps.Keys(d.planned[i].Next)) {
 			next, after := d.planned[i].Next[action], d.after(i, action)
 			switch {

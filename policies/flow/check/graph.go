@@ -12,6 +12,9 @@ import (
 // edges checks where steps lead.
 func (c *checker) edges() {
 	for _, e := range c.flow.Edges {
+		if c.givenUp() {
+			return
+		}
 		from, ok := c.named(e, e.From)
 		to, known := c.named(e, e.To)
 		action := e.Action
@@ -86,6 +89,9 @@ func (c *checker) reach() {
 func (c *checker) circles() {
 	seen := make([]int, len(c.planned)) // by which walk, from 1
 	for start := range c.planned {
+		if c.givenUp() {
+			return
+		}
 		i, ok := start, true
 		for ok && seen[i] == 0 {
 			seen[i] = start + 1

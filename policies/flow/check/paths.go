@@ -1,6 +1,8 @@
 package check
 
 import (
+	"context"
+
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/flow/step"
 )
@@ -14,6 +16,9 @@ type paths struct {
 	after   []bits          // by step: those that may follow its success; nil: not yet known
 	said    map[pair]string
 	found   int // how often something was found out
+	solved  int // how often the state after a step was found out
+
+	ctx context.Context // of the check
 }
 
 // pair is what gives a value, and the input that takes it.
@@ -25,8 +30,8 @@ type pair struct {
 	in   string
 }
 
-func newPaths(planned []flow.Planned) *paths {
-	return &paths{planned: planned, after: make([]bits, len(planned)), said: map[pair]string{}}
+func newPaths(ctx context.Context, planned []flow.Planned) *paths {
+	return &paths{ctx: ctx, planned: planned, after: make([]bits, len(planned)), said: map[pair]string{}}
 }
 
 // once is what find finds, which is called once for each pair.
@@ -44,7 +49,7 @@ func (p *paths) once(of pair, find func() string) string {
 func (p *paths) pass() {
 	p.passed = make([]bits, len(p.planned))
 	p.passed[0] = newBits(len(p.planned))
-	for todo := []int{0}; len(todo) > 0; todo = todo[1:] {
+	for todo := []int{0}; len(todo) > 0 && p.ctx.Err() == nil; todo = todo[1:] {
 		i := todo[0]
 		for action, next := range p.planned[i].Next {
 			p.found++

@@ -3,6 +3,7 @@
 package fold
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -38,11 +39,18 @@ func (j Judged) Reached() bool { return j.Before.Known() }
 
 // Steps folds the gate over a plan that begins with its first step, in a session as it is now. The session may see more
 // meanwhile by other requests: a call then is judged by more than the plan was. Labels only rise, so the result does
-// not depend on the order in which steps are looked at, and the fold ends.
-func Steps(p *gate.Policy, s gate.Session, steps []Step) []Judged {
-	judged := make([]Judged, len(steps))
+// not depend on the order in which steps are looked at, and the fold ends. When ctx is done it ends at once, and no
+// step is reached.
+func Steps(ctx context.Context, p *gate.Policy, s gate.Session, steps []Step) []Judged {
+	judged, _ := judge(ctx, p, s, steps)
+	return judged
+}
+
+// judge is Steps, and says how often it has found out what is known after a step.
+func judge(ctx context.Context, p *gate.Policy, s gate.Session, steps []Step) (judged []Judged, looks int) {
+	judged = make([]Judged, len(steps))
 	if len(steps) == 0 || !s.Label.Known() {
-		return judged
+		return judged, 0
 	}
 	at := make([]seen, len(steps))
 	at[0] = seen{worst: s.Label, least: s.Label, exact: s.Sources != nil, sources: map[string]gate.Label{}}
@@ -50,9 +58,10 @@ func Steps(p *gate.Policy, s gate.Session, steps []Step) []Judged {
 		at[0].contribute(one.Server, one.Label)
 	}
 	queue, queued := []int{0}, make([]bool, len(steps))
-	for len(queue) > 0 {
+	for len(queue) > 0 && ctx.Err() == nil {
 		i := queue[0]
 		queue, queued[i] = queue[1:], false
+		looks++
 		after := at[i].after(steps, i)
 		for _, next := range steps[i].Next {
 			if next >= 0 && next < len(steps) && at[next].join(after) && !queued[next] {
@@ -61,11 +70,14 @@ func Steps(p *gate.Policy, s gate.Session, steps []Step) []Judged {
 		}
 	}
 	for i := range steps {
+		if ctx.Err() != nil {
+			return make([]Judged, len(steps)), looks
+		}
 		if at[i].worst.Known() {
 			judged[i] = Judged{at[i].worst, at[i].decide(p, s, &steps[i])}
 		}
 	}
-	return judged
+	return judged, looks
 }
 
 // seen is what is known of a session before a step. Each change makes it worse, and there are finitely many: the

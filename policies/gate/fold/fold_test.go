@@ -163,7 +163,7 @@ func TestNoCallIsStricter(t *testing.T) {
 		for server, l := range sources {
 			s.Sources = append(s.Sources, gate.Source{Server: server, Label: l})
 		}
-		judged := Steps(p, s, steps)
+		judged := Steps(t.Context(), p, s, steps)
 		for range 8 {
 			r := run{session: s, sources: maps.Clone(sources), stains: map[string]gate.Label{}}
 			for i, turn := 0, 0; turn < 12; turn++ {
@@ -232,7 +232,7 @@ func TestSteps(t *testing.T) {
 			chain(search, vault), "allow public clean, allow public raw, "},
 	} {
 		got := ""
-		for _, j := range Steps(ours, start, tt.steps) {
+		for _, j := range Steps(t.Context(), ours, start, tt.steps) {
 			got += fmt.Sprintf("%s %s, ", outcome(j.Decision), j.Before)
 		}
 		if got != tt.want {
@@ -240,13 +240,13 @@ func TestSteps(t *testing.T) {
 		}
 	}
 	for name, s := range map[string]gate.Session{"no label": {Profile: "balanced"}, "no profile": {Label: gate.Start}} {
-		for _, j := range Steps(ours, s, chain(search)) {
+		for _, j := range Steps(t.Context(), ours, s, chain(search)) {
 			if j.Decision.Verdict != gate.Deny {
 				t.Errorf("%s: %+v", name, j)
 			}
 		}
 	}
-	for _, j := range Steps(nil, start, chain(search)) {
+	for _, j := range Steps(t.Context(), nil, start, chain(search)) {
 		if j.Decision.Verdict != gate.Deny {
 			t.Errorf("without a policy: %+v", j)
 		}
@@ -260,7 +260,7 @@ func TestLoops(t *testing.T) {
 	steps := chain(post, mail)
 	steps[1].Next = []int{0, 1, 7, -1} // places that there are not lead nowhere
 	s := gate.Session{Profile: "balanced", Label: gate.Start, Sources: []gate.Source{}}
-	for i, j := range Steps(shipped(t), s, steps) {
+	for i, j := range Steps(t.Context(), shipped(t), s, steps) {
 		if want := (label(gate.Sensitive, gate.Raw)); j.Before != want {
 			t.Errorf("step %d: %s, want %s", i, j.Before, want)
 		}
@@ -275,13 +275,13 @@ func TestLoops(t *testing.T) {
 			most[i].Next = append(most[i].Next, n)
 		}
 	}
-	for i, j := range Steps(shipped(t), s, most) {
+	for i, j := range Steps(t.Context(), shipped(t), s, most) {
 		if !j.Reached() {
 			t.Fatalf("step %d is not reached", i)
 		}
 	}
 	most[0].Next = nil
-	for i, j := range Steps(shipped(t), s, most) {
+	for i, j := range Steps(t.Context(), shipped(t), s, most) {
 		if j.Reached() != (i == 0) || i > 0 && j.Decision.Verdict != gate.Deny {
 			t.Fatalf("step %d: %+v", i, j)
 		}
@@ -299,28 +299,28 @@ func TestFlows(t *testing.T) {
 	post := fact(label(gate.Public, gate.Clean), gate.Public, gate.Reversible)
 	s := gate.Session{Profile: "balanced", Label: gate.Start, Sources: []gate.Source{}}
 	steps := chain(read, post)
-	if d := Steps(p, s, steps)[1].Decision; d.Verdict != gate.Allow || len(d.Flows) != 1 {
+	if d := Steps(t.Context(), p, s, steps)[1].Decision; d.Verdict != gate.Allow || len(d.Flows) != 1 {
 		t.Errorf("a flow: %+v", d)
 	}
 	more := chain(read, post, read)
 	more[0].Next = []int{1, 2}
 	more[2].Next = []int{1}
-	if d := Steps(p, s, more)[1].Decision; d.Verdict != gate.Ask {
+	if d := Steps(t.Context(), p, s, more)[1].Decision; d.Verdict != gate.Ask {
 		t.Errorf("what a third server may have added: %+v", d)
 	}
 	write := fact(gate.Start, gate.Sensitive, gate.Reversible)
 	look := fact(gate.Start, gate.Sensitive, gate.None)
 	through := chain(read, write, look, post)
 	through[1].Call.Server, through[2].Call.Server, through[3].Call.Server = "s2", "s2", "s1"
-	if d := Steps(p, s, through)[3].Decision; d.Verdict != gate.Ask {
+	if d := Steps(t.Context(), p, s, through)[3].Decision; d.Verdict != gate.Ask {
 		t.Errorf("what comes through a third server: %+v", d)
 	}
 	steps[0].Foreign = gate.Sensitive
-	if d := Steps(p, s, steps)[1].Decision; d.Verdict != gate.Ask {
+	if d := Steps(t.Context(), p, s, steps)[1].Decision; d.Verdict != gate.Ask {
 		t.Errorf("what was written to it from elsewhere: %+v", d)
 	}
 	s.Sources = nil
-	if d := Steps(p, s, chain(read, post))[1].Decision; d.Verdict != gate.Ask {
+	if d := Steps(t.Context(), p, s, chain(read, post))[1].Decision; d.Verdict != gate.Ask {
 		t.Errorf("sources that nobody knows: %+v", d)
 	}
 }

@@ -41,7 +41,7 @@ func (x *exchange) ask() {
 			// The model is told what is wrong, and is not to see the input.
 			src := form.Source{Form: form.JSON, Text: text, Unseen: o.Input != nil}
 			var problems []flow.Problem
-			planned, problems = read(src, node.New(offered, nil))
+			planned, problems = read(x.r.Context(), src, node.New(offered, nil))
 			return planned, problems
 		},
 	})
@@ -51,7 +51,8 @@ func (x *exchange) ask() {
 	}
 	a := flows.Answer{Problems: problems}
 	if len(problems) == 0 && draft.Flow != nil {
-		plan, problems := read(form.Source{Form: form.JSON, Text: string(draft.Flow), Input: o.Input}, nodes)
+		src := form.Source{Form: form.JSON, Text: string(draft.Flow), Input: o.Input}
+		plan, problems := read(x.r.Context(), src, nodes)
 		if len(problems) == 0 {
 			problems = others(planned, plan)
 		}

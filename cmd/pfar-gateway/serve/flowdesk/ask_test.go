@@ -51,7 +51,7 @@ func (m *model) answer(_ context.Context, asked []byte) ([]byte, error) {
 }
 
 // declares has a model main be declared, for clients on the Unix socket alone if local says so.
-func (b *bench) declares(t *testing.T, local bool) *model {
+func (b *bench) declares(t testing.TB, local bool) *model {
 	t.Helper()
 	m := &model{}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(b.models.Dir, "main.sock"), Net: "unix"})

@@ -86,7 +86,8 @@ func TestPastIsAWord(t *testing.T) {
 	s := b.run(t, laptop, "slack.post --says x").until(flows.Waiting)
 	recorded := len(b.records.noted())
 	for past, verb := range map[string]string{
-		"": flows.Resume, "Done": flows.Resume, "done\nby ann": flows.Resume, "again ": flows.Resume, "done": flows.Cancel,
+		"": flows.Resume, "Done": flows.Resume, "done\nby ann": flows.Resume, "again ": flows.Resume,
+		"done": flows.Cancel,
 	} {
 		b.refused(t, laptop, flows.Order{Verb: verb, Run: s.ID, Past: past}, http.StatusBadRequest, "past")
 	}

@@ -1,6 +1,7 @@
 package flowdesk
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -218,7 +219,7 @@ func (x *exchange) flow() {
 	if !x.secretless(who, f) { // quotes and escapes are gone
 		return
 	}
-	plan, problems := checked(f, problems, nodes, o.Fresh)
+	plan, problems := checked(x.r.Context(), f, problems, nodes, o.Fresh)
 	switch {
 	case len(problems) > 0 || plan == nil:
 	case o.Digest != "" && o.Digest != plan.Digest:
@@ -254,20 +255,21 @@ func (x *exchange) secretless(who enforce.Identity, part any) bool {
 }
 
 // read reads a flow and checks it, with the nodes that its client may use. The plan is nil if there are problems.
-func read(src form.Source, nodes flow.Nodes) (*flow.Plan, []flow.Problem) {
+func read(ctx context.Context, src form.Source, nodes flow.Nodes) (*flow.Plan, []flow.Problem) {
 	f, problems := form.Read(src, nodes)
-	return checked(f, problems, nodes, false)
+	return checked(ctx, f, problems, nodes, false)
 }
 
 // checked checks a flow in which its form has found these problems.
-func checked(f flow.Flow, problems []flow.Problem, nodes flow.Nodes, fresh bool) (plan *flow.Plan, _ []flow.Problem) {
+func checked(ctx context.Context, f flow.Flow, problems []flow.Problem, nodes flow.Nodes, fresh bool) (
+	plan *flow.Plan, _ []flow.Problem) {
 	f.Fresh = f.Fresh || fresh
 	if !named(f.Name) { // a file may name itself
 		problems = append(problems, flow.Problem{Text: "the name that the flow gives itself is none", Advice: nameAdvice})
 	}
 	if len(f.Steps) > 0 {
 		var more []flow.Problem
-		plan, more = check.Check(f, nodes)
+		plan, more = check.Check(ctx, f, nodes)
 		problems = append(problems, more...)
 	}
 	if len(problems) > 0 {
