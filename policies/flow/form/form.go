@@ -27,8 +27,9 @@ type Source struct {
 }
 
 // Read reads a flow, lays the flags over it, feeds standard input to its first step, and connects what a pipe connects
-// (see Wire). One end of a line at the end of standard input is none of it. It returns all mistakes that it finds, in the order of their places. A flow with mistakes has what could
-// be read: if it has steps, check.Check finds the other mistakes.
+// (see Wire). One end of a line at the end of standard input is none of it. It returns all mistakes that it finds, in
+// the order of their places. A flow with mistakes has what could be read: if it has steps, check.Check finds the other
+// mistakes.
 func Read(s Source, nodes flow.Nodes) (flow.Flow, []flow.Problem) {
 	nodes = flow.Remember(nodes)
 	d := &decoder{form: s.Form}
