@@ -126,7 +126,8 @@ func TestAskCarriesOut(t *testing.T) {
 	for _, want := range []string{
 		"A plan by the model main", "| It reads.", "tracker.read_issue", "  | number = 7", "It only reads.",
 		"mail.send", "  | body from an earlier step", "Strangers' text goes out.",
-		"seen by: public; effect: irreversible", "after a, on timeout: b", "plan d1\n", `"body"`, "hid 3 tools from the model",
+		"seen by: public; effect: irreversible", "after a, on timeout: b", "plan d1\n", `"body"`,
+		"hid 3 tools from the model",
 		"waits for the approval k3bq", "Words of the model main:\n| It is about",
 	} {
 		if !strings.Contains(out, want) {

@@ -85,7 +85,8 @@ func TestFlow(t *testing.T) {
 	check(t, os.WriteFile(s.file(a), []byte(secret), 0o644))
 	write := fmt.Sprintf(`notes.read_text_file --path %q + shared.write_file --path %q`, s.file(a), s.sharedFile(a))
 
-	nodes := a.order(flows.Order{Verb: flows.Nodes}).Nodes
+	looks := s.patient(false) // who looks at nodes has read words of servers that nobody has reviewed
+	nodes := looks.order(flows.Order{Verb: flows.Nodes}).Nodes
 	for _, want := range []string{"tracker.read_issue", "notes.read_text_file", "pick", "llm"} {
 		held := "?"
 		for _, n := range nodes {
@@ -97,11 +98,11 @@ func TestFlow(t *testing.T) {
 			t.Errorf("the node %s is held: %q", want, held)
 		}
 	}
-	bad := a.order(flows.Order{Verb: flows.Check, Form: "line", Text: "tracker.read_isue + notes.read_text_file"})
+	bad := looks.order(flows.Order{Verb: flows.Check, Form: "line", Text: "tracker.read_isue + notes.read_text_file"})
 	if len(bad.Problems) == 0 {
 		t.Errorf("a flow with mistakes: %+v", bad)
 	}
-	plan := a.order(flows.Order{Verb: flows.Show, Form: "json", Text: flowJSON(s, a)})
+	plan := looks.order(flows.Order{Verb: flows.Show, Form: "json", Text: flowJSON(s, a)})
 	if len(plan.Steps) != 3 || plan.Steps[2].Verdict != gate.Ask || plan.Steps[2].Label.Confidentiality != gate.Sensitive {
 		t.Fatalf("%+v", plan)
 	}

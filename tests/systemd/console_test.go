@@ -144,8 +144,8 @@ func (u member) Try(name string, args ...string) bed.Result {
 	return u.m.Try("runuser", append([]string{"-u", "user", "--", name}, args...)...)
 }
 
-// surfed returns a page of somebody's console once the pages on the way there have its links: the gateway may not know yet
-// that a server runs.
+// surfed returns a page of somebody's console once the pages on the way there have its links: the gateway may not know
+// yet that a server runs.
 func surfed(t *testing.T, as runner, steps ...string) string {
 	t.Helper()
 	var r bed.Result

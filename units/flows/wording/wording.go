@@ -58,8 +58,8 @@ func Quote(text string) string {
 	return b.String()
 }
 
-// Arguments are lines about the arguments of a step: each value that is known, and where each other one comes from. They
-// quote the flow as it is.
+// Arguments are lines about the arguments of a step: each value that is known, and where each other one comes from.
+// They quote the flow as it is.
 func Arguments(s flows.Judged) (lines []string) {
 	known := argument.Object(s.Arguments)
 	for _, name := range slices.Sorted(maps.Keys(known)) {

@@ -65,8 +65,8 @@ func TestAskUnseenInput(t *testing.T) {
 		want  string // of the problems of a text that does not fit
 	}{
 		{`{"nodes":[{"id":"a","node":"gh.enum"}]}`, 1, "want one of"},
-		{`{"nodes":[{"id":"a","node":"gh.pattern"}]}`, 1, "does not fit"},
-		{`{"nodes":[{"id":"a","node":"gh.long"}]}`, 1, "does not fit"},
+		{`{"nodes":[{"id":"a","node":"gh.pattern"}]}`, 1, "want a match"},
+		{`{"nodes":[{"id":"a","node":"gh.long"}]}`, 1, "want at most"},
 		{into, 1, "want one of"},
 		{`{"nodes":[{"id":"a","node":"gh.enum"},{"id":"b","node":"gh.none"}]}`, 2, "gh.none"},
 	} {
@@ -89,7 +89,7 @@ func TestAskUnseenInput(t *testing.T) {
 	m.say(`{"nodes":[{"id":"a","node":"gh.enum"}]}`)
 	a, _ := ask("bug")
 	shown := flows.Order{Verb: flows.Check, Form: "json", Text: string(a.Draft.Flow), Digest: a.Draft.Digest}
-	for input, want := range map[string]string{"bug": "", "wish": "not the one that was shown"} {
+	for input, want := range map[string]string{"bug": "", "wish": "has changed since you saw it"} {
 		shown.Input = &input
 		got := b.order(t, laptop, shown)
 		text := ""
