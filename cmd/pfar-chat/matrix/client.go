@@ -21,7 +21,7 @@ type Account struct {
 	Homeserver string // base address, such as https://matrix.example.org
 	User       string // the account, such as @pfar:example.org
 	Owner      string // the person, such as @ada:example.org
-	Token      string // access token of the account, a secret
+	Token      string // access token of the account, a secret; "": Config.HTTP adds it to requests
 }
 
 // Config is what a Client is made of.

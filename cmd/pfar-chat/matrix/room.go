@@ -160,10 +160,7 @@ func (a Account) Mistake() error {
 	if a.User == a.Owner {
 		return fmt.Errorf("owner: %.255q is the account that pfar uses itself: want another one", a.Owner)
 	}
-	switch {
-	case a.Token == "":
-		return fmt.Errorf("the access token of %s is missing", a.User)
-	case strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
+	if strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return fmt.Errorf("the access token of %s has characters that no token has", a.User)
 	}
 	return nil

@@ -142,7 +142,6 @@ func TestMistake(t *testing.T) {
 		`user: "pfar" is no account of Matrix: want @NAME:HOST`: func(a *Account) { a.User = "pfar" },
 		`owner: "" is no account of Matrix`:                     func(a *Account) { a.Owner = "" },
 		"is the account that pfar uses itself":                  func(a *Account) { a.Owner = a.User },
-		"access token of @pfar:home.test is missing":            func(a *Account) { a.Token = "" },
 		"characters that no token has":                          func(a *Account) { a.Token = "t0k3n-secret\n" },
 	} {
 		bad := good
