@@ -5,7 +5,7 @@ SERVERS   := build/servers
 CLIENTS   := build/clients
 SUITES    := build/conformance
 MATRIX    := build/matrix
-PROGRAMS  := pfar pfard pfar-generator pfar-sandbox pfar-egress pfar-gateway pfar-setup pfar-console pfar-adapter
+PROGRAMS  := pfar pfard pfar-generator pfar-sandbox pfar-egress pfar-gateway pfar-setup pfar-console pfar-adapter pfar-chat
 # A clone that belongs to somebody else has no version for git(1), and go build would stop.
 VCS       := $(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
 # The version that is being worked on, and the one of this commit. VERSION=... on the command line is another.

@@ -27,8 +27,8 @@ import (
 
 // options are the arguments.
 type options struct {
-	way, control, operator string // sockets
-	state                  string // directory
+	way, control, gateway string // sockets
+	state                 string // directory
 }
 
 // run holds the conversation until ctx ends.
@@ -40,8 +40,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if o.way == "" || o.control == "" || o.operator == "" || o.state == "" {
-		return errors.New("--way, --control, --operator and --state are needed")
+	if o.way == "" || o.control == "" || o.gateway == "" || o.state == "" {
+		return errors.New("--way, --control, --gateway and --state are needed")
 	}
 	if err := os.MkdirAll(o.state, 0o700); err != nil {
 		return fmt.Errorf("making the directory of the conversation: %w", err)
@@ -51,7 +51,7 @@ func run(ctx context.Context, o options) error {
 		account: e, way: wayTo(o.way), state: o.state, log: slog.New(sdjournal.New(os.Stderr)),
 		setups: &desk.Setups{Control: control.Client{Path: o.control}},
 		asker: desk.Asker{
-			HTTP: &http.Client{Transport: ask.Transport(o.operator, os.Getuid())}, Client: e.Account.Client,
+			HTTP: &http.Client{Transport: ask.Transport(o.gateway, os.Getuid())}, Client: e.Account.Client,
 		},
 		known: func(name string) bool { _, is := known.Find(name); return is },
 	})

@@ -162,7 +162,8 @@ func TestSetUp(t *testing.T) {
 	}
 }
 
-// TestEndsBeforeDeleting ends the process between storing a token and deleting its message: the next process deletes it.
+// TestEndsBeforeDeleting ends the process between storing a token and deleting its message: the next process deletes
+// it.
 func TestEndsBeforeDeleting(t *testing.T) {
 	const token = "ntn_7r21KmX0aTgVb7RkPw3sYh5dWc2Q9e"
 	s := homeserver.Start(t)

@@ -23,8 +23,8 @@ const (
 	homeBusyTime = 2 * time.Minute // a homeserver holds a request for news for half a minute
 )
 
-// way carries requests of pfar-chat to the homeserver of the plan, until ctx is done. pfar-chat has neither the account's
-// access token nor a network.
+// way carries requests of pfar-chat to the homeserver of the plan, until ctx is done. pfar-chat has neither the
+// account's access token nor a network.
 func (m *model) way(ctx context.Context, l net.Listener, log *slog.Logger) error {
 	handler, err := m.homeserver(log)
 	if err != nil {

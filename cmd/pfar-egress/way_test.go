@@ -87,7 +87,8 @@ func TestWay(t *testing.T) {
 	}
 
 	const path = "/_matrix/client/v3/rooms/%21r:home.test/send/m.room.message/1?a=b"
-	if status, text := ask(http.MethodPut, "http://example.org"+path, "words"); status != http.StatusTeapot || text != "answer" {
+	status, text := ask(http.MethodPut, "http://example.org"+path, "words")
+	if status != http.StatusTeapot || text != "answer" {
 		t.Errorf("the answer is %d %q", status, text)
 	}
 	if got, want := <-asked, `PUT `+path+` Bearer t0k3n "words" cookie=""`; got != want {

@@ -50,7 +50,7 @@ func (e *External) account(bad func(attribute, format string, args ...any)) {
 		bad("url", "is missing: want the base address of the homeserver, such as https://matrix.example.org")
 		return
 	}
-	if scheme, rest, _ := strings.Cut(e.URL, "://"); scheme != "" && strings.ContainsAny(strings.TrimSuffix(rest, "/"), "/?") {
+	if _, rest, _ := strings.Cut(e.URL, "://"); strings.ContainsAny(strings.TrimSuffix(rest, "/"), "/?") {
 		bad("url", "%.100q has more than a host: want the base address of the homeserver, such as "+
 			"https://matrix.example.org", e.URL)
 		return

@@ -36,7 +36,8 @@ func TestAccount(t *testing.T) {
 	} {
 		bad := good()
 		change(&bad)
-		if _, err := bad.Declared(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "syt_") {
+		_, err := bad.Declared()
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "syt_") {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

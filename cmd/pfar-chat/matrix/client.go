@@ -89,7 +89,8 @@ func New(c Config) (*Client, error) {
 var ErrToken = errors.New("the homeserver does not accept the access token")
 
 // Connect returns when the homeserver has accepted the account and switched off its notifications: a homeserver may
-// keep copies of messages in them that survive a deletion. It tries until ctx ends. ErrToken lasts until the owner acts.
+// keep copies of messages in them that survive a deletion. It tries until ctx ends. ErrToken lasts until the owner
+// acts.
 func (c *Client) Connect(ctx context.Context) error {
 	return c.persist(ctx, "reaching the homeserver", func(ctx context.Context) error {
 		who, err := c.api.Whoami(ctx)
