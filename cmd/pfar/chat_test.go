@@ -1,140 +1,151 @@
 package main
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/flows"
 )
 
-// say runs pfar message on a text.
-func (b *addBench) say(t *testing.T, text string, code int, args ...string) (stdout, stderr string) {
+// chatBench is a pfard with a set-up, and a gateway with a model.
+type chatBench struct {
+	*addBench
+	gateway *flowGateway
+}
+
+func newChat(t *testing.T, s *fakeSetUp, g *flowGateway) *chatBench {
 	t.Helper()
-	n := b.again(text)
-	if got := n.run(t.Context(), append([]string{"message"}, args...)); got != code {
-		t.Errorf("%q: exit %d, want %d: %s", text, got, code, n.err)
+	b := &chatBench{newAdd(t, s), g}
+	if err := os.Remove(b.dirs.Gateway()); err != nil { // the one of newAdd knows no flows
+		t.Fatal(err)
 	}
-	return n.out.String(), n.err.String()
+	b.serveHTTP(t, g)
+	return b
 }
 
-// TestMessagePasses wants whatever is not for a set-up to come out as it went in, and to begin nothing.
-func TestMessagePasses(t *testing.T) {
-	for _, text := range []string{
-		"", "hello\n", "add milk to the list", "connect", "please connect notion", "disconnect notion", "notion", "cancel",
-		"ntn_a-token-that-nobody-asked-for", "list", "remove notion", "connect notion, then slack", "\x00\xff\n\n",
-		"connect notion\nignore all else", strings.Repeat("x", maxChat+2), "connect " + strings.Repeat("x", maxChat),
-	} {
-		s := newSetUp(notionToken(t))
-		b := newAdd(t, s)
-		out, said := b.say(t, text, exitOK)
-		if out != text || said != "" || len(s.begun) > 0 {
-			t.Errorf("%.60q: %d of %d bytes came out, and %q; %d set-ups", text, len(out), len(text), said, len(s.begun))
-		}
-	}
-}
-
-// TestMessageSetsUp is a chat: a command, words that are none of pfar's, a wrong secret, the right one.
-func TestMessageSetsUp(t *testing.T) {
-	s := newSetUp(notionToken(t))
-	s.good = "ntn_right-hunter2"
-	b := newAdd(t, s)
-	told := func(text string, want heard, words ...string) {
-		t.Helper()
-		out, said := b.say(t, text, exitOK, "--json")
-		var h heard
-		if err := json.Unmarshal([]byte(out), &h); err != nil || (said != "") != want.Secret {
-			t.Fatalf("%q: %v, %s%s", text, err, out, said)
-		}
-		for _, w := range words {
-			if !strings.Contains(h.Reply, w) {
-				t.Errorf("%q: no %q in the reply %q", text, w, h.Reply)
-			}
-		}
-		if strings.Contains(out, "hunter2") || strings.ContainsRune(h.Reply, '\x1b') {
-			t.Errorf("%q: %q", text, out)
-		}
-		if h.Reply = ""; h != want {
-			t.Errorf("%q: %+v, want %+v", text, h, want)
-		}
-	}
-	told("Set up Notion\n", heard{Taken: true, Server: "notion", State: control.AwaitingCredential},
-		"notion needs notion_token", "https://", "ntn_", `"cancel"`)
-	for _, text := range []string{
-		"what does it need the token for?", "ntn_", "hunter2", "thanks", "two words-of-20-characters",
-	} {
-		told(text, heard{})
-	}
-	told(" ntn_wrong-hunter2\n", heard{Taken: true, Secret: true, Server: "notion", State: control.CredentialRefused},
-		"refuses the value (1 of 3)", "API token is invalid.")
-	told(s.good, heard{Taken: true, Secret: true, Server: "notion", State: control.FlowComplete},
-		"notion is set up: 3 tools.")
-	if want := []string{"ntn_wrong-hunter2", s.good}; !slices.Equal(s.given, want) {
-		t.Errorf("gave %q", s.given)
-	}
-	if len(s.begun) != 1 || s.begun[0].Service != "notion" || s.begun[0].Server != "notion" || s.begun[0].Text != nil {
-		t.Errorf("began %+v", s.begun)
-	}
-	told("connect notion", heard{Taken: true, Server: "notion", State: control.FlowComplete}, "notion is set up: running")
-	told("integrate no-such-service", heard{Taken: true, Server: "no-such-service"}, "no known service")
-	told("connect slack", heard{Taken: true, Server: "slack"}, "pfar add slack --set team=VALUE")
-	if len(s.begun) != 1 {
-		t.Errorf("began %+v", s.begun)
-	}
-}
-
-// onText closes a channel when a text is written to it.
-type onText struct {
-	*bytes.Buffer
-	text string
-	seen chan struct{}
-}
-
-func (o onText) Write(b []byte) (int, error) {
-	before := strings.Contains(o.String(), o.text)
-	n, err := o.Buffer.Write(b)
-	if !before && strings.Contains(o.String(), o.text) {
-		close(o.seen)
-	}
-	return n, err
-}
-
-// TestMessageIsToBeDeletedAtOnce: the set-up goes on only when the words are there.
-func TestMessageIsToBeDeletedAtOnce(t *testing.T) {
-	s := newSetUp(notionToken(t))
-	s.good, s.slow = "ntn_right-hunter2", make(chan struct{})
-	b := newAdd(t, s)
-	b.say(t, "connect notion", exitOK)
-	n := b.again(s.good)
-	n.stderr = onText{n.err, "Delete the message from the chat", s.slow}
-	if code := n.run(t.Context(), []string{"message"}); code != exitOK || !strings.Contains(n.err.String(), "is set up") {
+// talks runs pfar chat on lines, which a pipe carries.
+func (b *chatBench) talks(t *testing.T, lines string, args ...string) *bench {
+	t.Helper()
+	n := b.again(lines)
+	if code := n.run(t.Context(), append([]string{"chat"}, args...)); code != exitOK {
 		t.Errorf("exit %d: %s", code, n.err)
 	}
+	return n
 }
 
-func TestMessageEndsASetUp(t *testing.T) {
+// planningReads is a gateway whose model plans one step, which the gate allows.
+func planningReads() *flowGateway {
+	g := planning()
+	a := g.answers[flows.Ask][0]
+	a.Steps = []flows.Judged{{Step: "a", Node: "tracker.read_issue", Verdict: gate.Allow, Reason: "It only reads."}}
+	g.answers[flows.Ask] = []flows.Answer{a}
+	return g
+}
+
+// TestChatSecretsGoNowhere: no line that may hold a secret is a question, in whatever form it comes, and none is
+// printed.
+func TestChatSecretsGoNowhere(t *testing.T) {
+	for _, lines := range []string{
+		"ntn_right-hunter2\n", "is ntn_right-hunter2 right?\n", "connect notion\nit is ntn_right-hunter2, thanks\n",
+		"connect notion\nntn_right\nhunter2hunter2\n", "connect ntn_right-hunter2\n", "notion: \"ntn_right-hunter2\"\n",
+		"connect notion\nyes ntn_right-hunter2\n", "connect notion\nTOKEN=ntn_right-hunter2\n",
+	} {
+		s, g := newSetUp(notionToken(t)), planningReads()
+		s.good = "ntn_right-hunter2"
+		n := newChat(t, s, g).talks(t, lines)
+		if len(g.verbs()) > 0 || slices.Contains(s.given, s.good) ||
+			strings.Contains(n.out.String()+n.err.String(), "hunter2") {
+			t.Errorf("%q: asked %q, given %q, printed %s%s", lines, g.verbs(), s.given, n.out, n.err)
+		}
+	}
+}
+
+// TestChat is a conversation: a command, a question amid the set-up, a wrong secret, the right one, a plan, and a yes.
+func TestChat(t *testing.T) {
+	s, g := newSetUp(notionToken(t)), planningReads()
+	s.good = "ntn_right-hunter2"
+	b := newChat(t, s, g)
+	lines := []string{
+		"Connect Notion", "", "what is the token for?", "no", "ntn_wrong-hunter2", "`ntn_right-hunter2`",
+		"connect slack", "connect no-such", "connect notion", "what is issue 7?", "yes", "yes", "cancel",
+	}
+	n := b.talks(t, strings.Join(lines, "\n"), "--client", "desk", "--session", "s1")
+	golden(t, "chat.txtar", "a conversation", n.out.String())
+	if n.err.Len() > 0 || strings.Contains(n.out.String(), "hunter2") {
+		t.Errorf("it says %s", n.err)
+	}
+	if want := []string{"ntn_wrong-hunter2", s.good}; !slices.Equal(s.given, want) || len(s.begun) != 1 {
+		t.Errorf("given %q, begun %d", s.given, len(s.begun))
+	}
+	if want := []string{flows.Ask, flows.Ask, flows.Run, flows.Word}; !slices.Equal(g.verbs(), want) {
+		t.Errorf("asked %q", g.verbs())
+	}
+	if o := g.orders[2]; o.Digest != "d1" || o.Text != askedFlow || g.paths[2] != "/flows/desk/s1" {
+		t.Errorf("ran %+v at %q", o, g.paths[2])
+	}
+}
+
+// TestChatGateAsks: a plan that a person has to approve waits for no word, and says where it is approved.
+func TestChatGateAsks(t *testing.T) {
+	g := planning()
+	n := newChat(t, newSetUp(notionToken(t)), g).talks(t, "close issue 7\nyes\n")
+	if !slices.Equal(g.verbs(), []string{flows.Ask, flows.Run, flows.Word}) {
+		t.Errorf("asked %q", g.verbs())
+	}
+	golden(t, "chat.txtar", "the gate asks", n.out.String())
+}
+
+// TestChatWithoutAModel: set-ups need none, and a question names the file to write.
+func TestChatWithoutAModel(t *testing.T) {
 	s := newSetUp(notionToken(t))
-	b := newAdd(t, s)
-	b.say(t, "connect notion", exitOK)
-	out, said := b.say(t, " cancel \n", exitOK)
-	if out != "" || said != "notion is not set up: cancelled\n" || len(s.given) > 0 {
-		t.Errorf("%q, %q, gave %q", out, said, s.given)
+	g := &flowGateway{status: flows.NoModel}
+	b := newChat(t, s, g)
+	n := b.talks(t, "what is new?\nconnect notion\nntn_right-hunter2\n", "--json")
+	var answers []string
+	for line := range strings.Lines(n.out.String()) {
+		var a struct {
+			Answer string `json:"answer"`
+		}
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatalf("%v: %q", err, line)
+		}
+		answers = append(answers, a.Answer)
 	}
-	if out, _ := b.say(t, "cancel", exitOK); out != "cancel" {
-		t.Errorf("without a set-up: %q", out)
+	file := filepath.Join(b.dirs.Models(), "main.hcl")
+	if len(answers) != 4 || !strings.Contains(answers[0], file) || answers[3] != "notion is connected. It has 3 tools." {
+		t.Errorf("answers %q", answers)
 	}
 }
 
-// TestMessageFails wants a secret that cannot be stored to go no further.
-func TestMessageFails(t *testing.T) {
-	w := notionToken(t)
-	w.Pattern = "unstorable"
-	b := newAdd(t, newSetUp(w))
-	b.say(t, "connect notion", exitOK)
-	out, said := b.say(t, "unstorable", exitFailed)
-	if out != "" || !strings.Contains(said, "the disk is full") || !strings.HasPrefix(said, "Delete the message") {
-		t.Errorf("%q, %q", out, said)
+// TestChatAtATerminal: once a set-up waits for a secret, the terminal does not show what is typed. Ctrl-C ends the
+// conversation, and gives the terminal its echo back.
+func TestChatAtATerminal(t *testing.T) {
+	s := newSetUp(notionToken(t))
+	b := newChat(t, s, planningReads())
+	screen, program := newScreen(t, 80, 60)
+	n := b.again("")
+	n.stdin, n.stdout, n.stderr = program, program, program
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() { ended <- n.run(ctx, []string{"chat"}) }()
+	screen.await(t, "Ctrl-D ends.")
+	screen.press(t, "connect notion\n")
+	screen.await(t, "notion_token (not shown):")
+	screen.press(t, "ntn_right-hunter2\n")
+	screen.await(t, "notion is connected. It has 3 tools.")
+	stop()
+	if code := <-ended; code != exitInterrupted {
+		t.Errorf("exit %d", code)
 	}
+	_, drawn, _ := screen.state()
+	if strings.Contains(drawn, "hunter2") || !slices.Equal(s.given, []string{"ntn_right-hunter2"}) {
+		t.Errorf("given %q, on the screen:\n%s", s.given, drawn)
+	}
+	echoes(t, program)
 }

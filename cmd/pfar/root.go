@@ -101,7 +101,7 @@ func rootCommand(c *pfar) *cobra.Command {
 		)},
 		{"use", "Use:", []*cobra.Command{
 			toolsVerb{c}.toolsCommand(), toolsVerb{c}.describeCommand(), toolsVerb{c}.callCommand(),
-			flowVerb{c}.flowCommand(), askVerb{c}.askCommand(),
+			flowVerb{c}.flowCommand(), askVerb{c}.askCommand(), chatVerb{c}.chatCommand(),
 			connectVerb{c}.connectCommand(), pinsVerb{c}.pinsCommand(), approvalsVerb{c}.approvalsCommand(),
 			consoleVerb{c}.consoleCommand(), operatorVerb{c}.operatorCommand(), messageVerb{c}.messageCommand(),
 			grantsVerb{c}.grantsCommand(), sessionsVerb{c}.sessionsCommand(), auditVerb{c}.auditCommand(),

@@ -24,7 +24,7 @@ var verbs = []string{
 	"console", "console logout", "message", "operator list", "operator remove nobody",
 	"operator invite alice --role look --at https://pfar.example.com:7443",
 	"operator role nobody look",
-	"flow list", "models", "ask hello --plan-only",
+	"flow list", "models", "ask hello --plan-only", "chat",
 }
 
 // elsewhere are verbs that are about no pfar that runs.

@@ -35,8 +35,8 @@ func (t *Talk) question(ctx context.Context, words string) error {
 	return nil
 }
 
-// propose shows a plan. The owner's word carries it out only if the gate asks nobody. Otherwise the run begins, and waits
-// where a person approves it, before its first call.
+// propose shows a plan. The owner's word carries it out only if the gate asks nobody. Otherwise the run begins, and
+// waits where a person approves it, before its first call.
 func (t *Talk) propose(ctx context.Context, p Plan) {
 	switch {
 	case p.Flow == nil:

@@ -42,17 +42,18 @@ type present struct {
 const maxRuns = 8
 
 // Start deletes the messages that were to be deleted when an earlier process ended, and tells the owner of each. Call
-// it before the first Take. An error is of the record on the disk; the owner knows it, too.
+// it before the first Take. An error says which record could not be read or kept, or that the owner was not told.
 func (t *Talk) Start(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list, err := t.Deletions.left(t.Room)
+	list, unread := t.Deletions.left(t.Room)
+	var err error
 	for _, r := range list {
 		err = errors.Join(err, t.resume(ctx, r))
 	}
-	if err != nil {
-		t.say(ctx, "A record of messages to be deleted cannot be read. Look for secrets in this conversation, delete "+
-			"their messages by hand, and renew those secrets. "+err.Error())
+	if unread != nil {
+		err = errors.Join(err, unread, t.say(ctx, "A record of messages to be deleted cannot be read. Look for secrets in "+
+			"this conversation, delete their messages by hand, and renew those secrets. "+unread.Error()))
 	}
 	return err
 }
@@ -72,10 +73,11 @@ func (t *Talk) resume(ctx context.Context, r record) error {
 	return t.tellUndeleted(ctx, r.message(), failed)
 }
 
-// Take does what a message says, in this order: it goes to the set-up that waits for a secret, begins a set-up, answers
-// a plan, or is a question. What has the form of a secret and is for no set-up is deleted. Take may return before all is
-// done; Wait waits for the rest. ctx ends that, too, so it is not that of the message alone. An error never has a word
-// of the message. The owner knows it already, except for ErrStranger and the errors of Platform.Send.
+// Take does what a message says, in this order: it goes to the set-up that waits for a secret, begins a set-up,
+// answers a plan, or is a question. What has the form of a secret and is for no set-up is deleted. Take may return
+// before all is done; Wait waits for the rest. ctx ends that, too, so it is not that of the message alone. An error
+// never has a word of the message. The owner knows it already, except for ErrStranger and the errors of
+// Platform.Send.
 func (t *Talk) Take(ctx context.Context, m Message) error {
 	if t.Room == "" || t.Owner == "" || m.ID == "" || m.Room != t.Room || m.From != t.Owner {
 		return ErrStranger
@@ -122,13 +124,13 @@ func (t *Talk) Take(ctx context.Context, m Message) error {
 // Wait returns when all that messages have begun is over.
 func (t *Talk) Wait() { t.work.Wait() }
 
-// token hands a secret to the set-up that waits for it. The record of its message is on the disk before, so that a crash
-// at any later step does not leave the message.
+// token hands a secret to the set-up that waits for it. The record of its message is on the disk before, so that a
+// crash at any later step does not leave the message.
 func (t *Talk) token(ctx context.Context, m Message, asked control.Flow, value string) error {
 	if err := t.record(m); err != nil {
 		_, failed := t.remove(ctx, m)
-		return errors.Join(failed, t.say(ctx, "pfar stored nothing: "+clean(err, value)+". Send the secret again when that is "+
-			"mended."))
+		return errors.Join(failed, t.say(ctx, "pfar stored nothing: "+clean(err, value)+
+			". Send the secret again when that is mended."))
 	}
 	stored := t.Setups.Answer(ctx, asked, value)
 	gone, err := t.remove(ctx, m)
@@ -193,8 +195,8 @@ func (t *Talk) withhold(ctx context.Context, m Message, w *control.Wanted) error
 	if w != nil {
 		text += fmt.Sprintf(" If it was %s, send it again, alone in a message and in one line.", w.Key)
 	} else {
-		text += ` No set-up waits for one: begin with "connect NAME", such as "connect notion", and send it when pfar asks. ` +
-			"If it was no secret, say it in other words."
+		text += ` No set-up waits for one: begin with "connect NAME", such as "connect notion", and send it when ` +
+			"pfar asks. If it was no secret, say it in other words."
 	}
 	if recorded != nil {
 		text += " " + clean(recorded, m.Text) + "."
@@ -222,11 +224,11 @@ func (t *Talk) remove(ctx context.Context, m Message) (gone bool, err error) {
 	return true, t.Deletions.done(m)
 }
 
-// tellUndeleted tells the owner that a message has to be deleted by hand. The record stays: the next process tries again,
-// and tells it unless the owner knows.
+// tellUndeleted tells the owner that a message has to be deleted by hand. The record stays: the next process tries
+// again, and tells it unless the owner knows.
 func (t *Talk) tellUndeleted(ctx context.Context, m Message, why error) error {
-	err := t.say(ctx, "pfar could not delete your message, which holds a secret. Delete it by hand, and renew the secret at "+
-		"its service: others may have read it. "+clean(why, m.Text))
+	err := t.say(ctx, "pfar could not delete your message, which holds a secret. Delete it by hand, and renew the "+
+		"secret at its service: others may have read it. "+clean(why, m.Text))
 	if err != nil {
 		return err
 	}

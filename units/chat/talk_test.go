@@ -132,7 +132,8 @@ func (w *world) said() string {
 
 func notionWaits() *control.Flow {
 	return &control.Flow{ID: "f1", Server: "notion", State: control.AwaitingCredential, Wants: &control.Wanted{
-		Key: "notion_token", Prefixes: []string{"ntn_"}, Where: "Make an integration", URL: "https://example.com/integrations",
+		Key: "notion_token", Prefixes: []string{"ntn_"}, Where: "Make an integration",
+		URL: "https://example.com/integrations",
 	}}
 }
 
@@ -195,8 +196,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestSecretsGoNowhere: a secret reaches the set-up that waits for it, and neither a model, the record on the disk nor an
-// answer. Its message is deleted.
+// TestSecretsGoNowhere: a secret reaches the set-up that waits for it, and neither a model, the record on the disk
+// nor an answer. Its message is deleted.
 func TestSecretsGoNowhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		w     *world
@@ -275,12 +276,14 @@ func crashes(t *testing.T, talk *Talk, m Message) {
 	_ = talk.Take(t.Context(), m)
 }
 
-// TestCrash ends the process between each two steps. Whatever was done by then, the next process deletes the message, or
-// the owner knows. If the platform gives the message again, that goes nowhere.
+// TestCrash ends the process between each two steps. Whatever was done by then, the next process deletes the message,
+// or the owner knows. If the platform gives the message again, that goes nowhere.
 func TestCrash(t *testing.T) {
 	for _, waits := range []*control.Flow{notionWaits(), nil} {
 		for _, at := range []string{"before answer", "after answer", "before delete", "after delete", "send"} {
-			for name, undeleted := range map[string]error{"it is deleted": nil, "it cannot be deleted": errors.New("forbidden")} {
+			for name, undeleted := range map[string]error{
+				"it is deleted": nil, "it cannot be deleted": errors.New("forbidden"),
+			} {
 				if waits == nil && strings.Contains(at, "answer") {
 					continue
 				}
@@ -321,7 +324,8 @@ func TestGivenAgain(t *testing.T) {
 	dir := t.TempDir()
 	w := &world{}
 	talk := newTalk(t, w, dir)
-	m := Message{ID: "m1", Room: "R", From: "owner", Text: "correct horse battery staple"} // the secret of a set-up that has ended
+	// The secret of a set-up that has ended meanwhile, which nothing tells from a question.
+	m := Message{ID: "m1", Room: "R", From: "owner", Text: "correct horse battery staple"}
 	if err := talk.Deletions.add(m); err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +366,8 @@ func TestUndeleted(t *testing.T) {
 	if err := newTalk(t, w, dir).Start(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if n, _ := records(t, dir); n != 0 || !slices.Equal(w.deleted, []string{"m2"}) || !strings.Contains(w.said(), "is deleted") {
+	n, _ := records(t, dir)
+	if n != 0 || !slices.Equal(w.deleted, []string{"m2"}) || !strings.Contains(w.said(), "is deleted") {
 		t.Errorf("%d records, deleted %q, said %s", n, w.deleted, w.said())
 	}
 }
@@ -428,7 +433,8 @@ func TestGateAsks(t *testing.T) {
 	talk := newTalk(t, w, t.TempDir())
 	take(t, talk, "1", "mail it")
 	take(t, talk, "2", "yes")
-	if len(w.ran) != 1 || strings.Contains(w.said(), "Answer yes or no") || !strings.Contains(w.said(), "pfar approvals show a1") {
+	if len(w.ran) != 1 || strings.Contains(w.said(), "Answer yes or no") ||
+		!strings.Contains(w.said(), "pfar approvals show a1") {
 		t.Errorf("ran %d, said %s", len(w.ran), w.said())
 	}
 }
@@ -445,7 +451,9 @@ func TestCancels(t *testing.T) {
 	if !slices.Equal(w.given, []string{"cancel"}) || len(w.ran) > 0 || len(w.deleted) > 0 {
 		t.Errorf("given %q, ran %d, deleted %q", w.given, len(w.ran), w.deleted)
 	}
-	for _, words := range []string{"notion is not connected: cancelled.", "Nothing was carried out.", "Nothing waits that"} {
+	for _, words := range []string{
+		"notion is not connected: cancelled.", "Nothing was carried out.", "Nothing waits that",
+	} {
 		if !strings.Contains(w.said(), words) {
 			t.Errorf("no %q in %s", words, w.said())
 		}

@@ -50,7 +50,8 @@ func (a Asker) Plan(ctx context.Context, question string) (p chat.Plan, err erro
 	shown.Reasoning = forPeople(shown.Reasoning)
 	answer.Draft = &shown
 	p = chat.Plan{
-		Question: question, Text: wording.Plan(answer, gate.Verdict.String), Flow: shown.Flow, Digest: shown.Digest,
+		Question: question, Text: strings.TrimSpace(wording.Plan(answer, gate.Verdict.String)),
+		Flow: shown.Flow, Digest: shown.Digest,
 	}
 	p.Free = true
 	denies := len(answer.Steps) == 0
@@ -60,7 +61,7 @@ func (a Asker) Plan(ctx context.Context, question string) (p chat.Plan, err erro
 	}
 	if denies {
 		p.Flow, p.Digest, p.Free = nil, "", false
-		p.Text += "\nThe gate denies a step of it, so nothing is carried out."
+		p.Text += "\n\nThe gate denies a step of it, so nothing is carried out."
 	}
 	return p, nil
 }
@@ -75,7 +76,7 @@ func (a Asker) Run(ctx context.Context, p chat.Plan, tell func(text string)) (st
 	seeIt := "pfar flow show " + run.ID
 	switch {
 	case run.State != flows.Done:
-		return "", fmt.Errorf("the run is %s: %s. See %s", run.State, strings.TrimSuffix(run.Reason, "."), seeIt)
+		return "", fmt.Errorf("the run is %s%s. See %s", run.State, because(run.Reason), seeIt)
 	case len(run.Result) == 0:
 		return "It is done. There is no result.", nil
 	}
@@ -112,7 +113,8 @@ func (a Asker) follow(ctx context.Context, p chat.Plan, tell func(string)) (*flo
 		case err != nil && run == "":
 			return nil, errors.New("the gateway ended before the run began")
 		case err != nil:
-			return nil, fmt.Errorf("the gateway ended the connection; it goes on with the run when it is back: pfar flow show %s", run)
+			const words = "the gateway ended the connection; it goes on with the run when it is back: pfar flow show %s"
+			return nil, fmt.Errorf(words, run)
 		case len(answer.Problems) > 0:
 			return nil, errors.New(wording.Unplanned(flows.Answer{Problems: answer.Problems}))
 		case answer.Run == nil:
@@ -125,11 +127,19 @@ func (a Asker) follow(ctx context.Context, p chat.Plan, tell func(string)) (*flo
 		case flows.Waiting:
 			if r.Approval != "" && r.Approval != told {
 				told = r.Approval
-				tell(fmt.Sprintf("The run waits for an approval: %s. Give or refuse it at the command line with pfar approvals "+
-					"show %s, or in the console. To end the run: pfar flow cancel %s", strings.TrimSuffix(r.Reason, "."), told, run))
+				tell(fmt.Sprintf("The run waits for an approval%s. Give or refuse it at the command line with pfar approvals "+
+					"show %s, or in the console. To end the run: pfar flow cancel %s", because(r.Reason), told, run))
 			}
 		}
 	}
+}
+
+// because is a reason behind what happened, "" if there is none.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + strings.TrimSuffix(reason, ".")
 }
 
 // order gives an order that has one answer. A model may take its time.

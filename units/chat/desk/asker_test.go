@@ -50,12 +50,14 @@ func (g *gateway) asker(t *testing.T) Asker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Asker{HTTP: &http.Client{Transport: at{to.Host}}, Client: "desk", Session: "s1", Models: "/etc/x/models.d/main.hcl"}
+	return Asker{
+		HTTP: &http.Client{Transport: toHost{to.Host}}, Client: "desk", Session: "s1", Models: "/etc/x/models.d/main.hcl",
+	}
 }
 
-type at struct{ host string }
+type toHost struct{ host string }
 
-func (a at) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a toHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.URL.Host = a.host
 	return http.DefaultTransport.RoundTrip(r)
@@ -135,23 +137,28 @@ func TestRun(t *testing.T) {
 	}
 	waits, done := run(flows.Waiting, "strangers' text", "a1"), run(flows.Done, "", "")
 	words := []flows.Answer{{Worded: &flows.Worded{Text: "It is down."}}}
+	private := []flows.Answer{{Worded: &flows.Worded{Why: "too secret."}}}
+	another := []flows.Answer{{Problems: []flow.Problem{{Text: "it is another plan"}}}}
+	empty := []flows.Answer{{Run: &flows.Status{ID: "r1", State: flows.Done}}}
+	runs, both := []string{flows.Run}, []string{flows.Run, flows.Word}
+	list := func(a ...flows.Answer) []flows.Answer { return a }
 	for name, c := range map[string]struct {
 		run, word []flows.Answer
 		verbs     []string
 		told      int
 		says      string
 	}{
-		"denied":          {[]flows.Answer{run(flows.Failed, "denied.", "")}, words, []string{flows.Run}, 0, "the run is failed: denied. See pfar flow show r1"},
-		"not known":       {[]flows.Answer{run(flows.Unknown, "killed", "")}, words, []string{flows.Run}, 0, "the run is unknown"},
-		"cancelled":       {[]flows.Answer{run(flows.Cancelled, "by you", "")}, words, []string{flows.Run}, 0, "the run is cancelled"},
-		"nothing":         {nil, words, []string{flows.Run}, 0, "before the run began"},
-		"cut off":         {[]flows.Answer{waits}, words, []string{flows.Run}, 1, "goes on with the run when it is back: pfar flow show r1"},
-		"another plan":    {[]flows.Answer{{Problems: []flow.Problem{{Text: "it is another plan"}}}}, words, []string{flows.Run}, 0, "it is another plan"},
-		"no words":        {[]flows.Answer{done}, []flows.Answer{{Worded: &flows.Worded{Why: "too secret."}}}, []string{flows.Run, flows.Word}, 0, "too secret. See it with pfar flow show r1"},
-		"no answer":       {[]flows.Answer{done}, nil, []string{flows.Run, flows.Word}, 0, "gave no answer. See it with pfar flow show r1"},
-		"done":            {[]flows.Answer{done}, words, []string{flows.Run, flows.Word}, 0, "It is down."},
-		"waits, then on":  {[]flows.Answer{waits, waits, done}, words, []string{flows.Run, flows.Word}, 1, "It is down."},
-		"nothing results": {[]flows.Answer{{Run: &flows.Status{ID: "r1", State: flows.Done}}}, words, []string{flows.Run}, 0, "There is no result."},
+		"denied":          {list(run(flows.Failed, "denied.", "")), words, runs, 0, "failed: denied. See pfar flow show r1"},
+		"not known":       {list(run(flows.Unknown, "killed", "")), words, runs, 0, "the run is unknown"},
+		"cancelled":       {list(run(flows.Cancelled, "by you", "")), words, runs, 0, "the run is cancelled"},
+		"nothing":         {nil, words, runs, 0, "before the run began"},
+		"cut off":         {list(waits), words, runs, 1, "goes on with the run when it is back: pfar flow show r1"},
+		"another plan":    {another, words, runs, 0, "it is another plan"},
+		"no words":        {list(done), private, both, 0, "too secret. See it with pfar flow show r1"},
+		"no answer":       {list(done), nil, both, 0, "gave no answer. See it with pfar flow show r1"},
+		"done":            {list(done), words, both, 0, "It is down."},
+		"waits, then on":  {list(waits, waits, done), words, both, 1, "It is down."},
+		"nothing results": {empty, words, runs, 0, "There is no result."},
 	} {
 		g := &gateway{answers: map[string][]flows.Answer{flows.Run: c.run, flows.Word: c.word}}
 		var told []string
@@ -164,7 +171,8 @@ func TestRun(t *testing.T) {
 		for _, o := range g.orders {
 			verbs = append(verbs, o.Verb)
 		}
-		if !slices.Equal(verbs, c.verbs) || len(told) != c.told || !strings.Contains(said, c.says) || strings.Contains(said, "raw result") {
+		if !slices.Equal(verbs, c.verbs) || len(told) != c.told || !strings.Contains(said, c.says) ||
+			strings.Contains(said, "raw result") {
 			t.Errorf("%s: %q, told %q, says %q", name, verbs, told, said)
 		}
 		if o := g.orders[0]; o.Digest != "d1" || o.Text != readFlow || o.Form != "json" {

@@ -63,8 +63,8 @@ func (s *Setups) Begin(ctx context.Context, service string) (control.Flow, error
 	return now, nil
 }
 
-// Answer gives a set-up a secret, or a word that ends it or leaves the secret out. It begins to follow the set-up before,
-// so that After misses nothing. An error leaves the set-up waiting.
+// Answer gives a set-up a secret, or a word that ends it or leaves the secret out. It begins to follow the set-up
+// before, so that After misses nothing. An error leaves the set-up waiting.
 func (s *Setups) Answer(ctx context.Context, asked control.Flow, value string) error {
 	if asked.Wants == nil {
 		return fmt.Errorf("the set-up of %q waits for no secret", asked.Server)

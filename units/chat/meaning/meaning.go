@@ -48,11 +48,11 @@ const MaxQuestion = 16 << 10 // bytes
 // Of says what a text is, in this order:
 //
 //   - a word that cancels: "cancel", "nevermind" or "skip", in any case;
-//   - while a set-up waits for a secret: the secret, if the text is one word that begins with a prefix that such secrets
-//     have, or fits their pattern, or looks like a secret (setup.Credential). Quotation marks, code marks and characters
-//     that nobody can see do not count;
-//   - a wish to set up a service of the catalogue: "connect", "add", "setup", "set up", "integrate" or "enable", and its
-//     name. A name alone is none;
+//   - while a set-up waits for a secret: the secret, if the text is one word that begins with a prefix that such
+//     secrets have, or fits their pattern, or looks like a secret (setup.Credential). Quotation marks, code marks and
+//     characters that nobody can see do not count;
+//   - a wish to set up a service of the catalogue: "connect", "add", "setup", "set up", "integrate" or "enable", and
+//     its name. A name alone is none;
 //   - what may hold a secret all the same is withheld;
 //   - such a wish with another name, then "yes" and "no", then a question.
 func Of(text string, s Situation) Meaning {

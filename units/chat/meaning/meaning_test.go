@@ -18,10 +18,12 @@ var (
 )
 
 var (
-	wantsNotion = Situation{Wanted: &control.Wanted{Key: "notion_token", Prefixes: []string{"ntn_", "secret_"}}, Known: known}
-	wantsPlain  = Situation{Wanted: &control.Wanted{Key: "plain_key"}, Known: known}
-	nothing     = Situation{Known: known}
-	unknown     = Situation{Unknown: true, Known: known}
+	wantsNotion = Situation{
+		Wanted: &control.Wanted{Key: "notion_token", Prefixes: []string{"ntn_", "secret_"}}, Known: known,
+	}
+	wantsPlain = Situation{Wanted: &control.Wanted{Key: "plain_key"}, Known: known}
+	nothing    = Situation{Known: known}
+	unknown    = Situation{Unknown: true, Known: known}
 )
 
 func known(service string) bool {
@@ -153,6 +155,19 @@ func TestEncodedSecretsGoNowhere(t *testing.T) {
 	}
 }
 
+// TestLinesOfASecret: where each line is a message, no line of a secret is a question while a set-up may wait.
+func TestLinesOfASecret(t *testing.T) {
+	for _, token := range []string{notionToken, githubToken, plainToken} {
+		for _, in := range []Situation{wantsNotion, wantsPlain, unknown} {
+			for line := range strings.Lines(apart(token, "\n", 10)) {
+				if is := Of(line, in); len(line) > leastBody && is.Kind != Withheld && is.Kind != Token {
+					t.Errorf("%q: kind %d", line, is.Kind)
+				}
+			}
+		}
+	}
+}
+
 // TestZero: nothing is known of a message that nobody has looked at, and it goes nowhere.
 func TestZero(t *testing.T) {
 	if (Meaning{}).Kind != Withheld {
@@ -215,14 +230,16 @@ func TestOf(t *testing.T) {
 		{"https://example.com/docs/page-7", nothing, Meaning{Kind: Question, Value: "https://example.com/docs/page-7"}},
 		{"what changed in 3f786850e387550fdab836ed7e6dc881de23001b?", nothing,
 			Meaning{Kind: Question, Value: "what changed in 3f786850e387550fdab836ed7e6dc881de23001b?"}},
-		{"how do I make a ghp_ token in 2026?", nothing, Meaning{Kind: Question, Value: "how do I make a ghp_ token in 2026?"}},
+		{"how do I make a ghp_ token in 2026?", nothing,
+			Meaning{Kind: Question, Value: "how do I make a ghp_ token in 2026?"}},
 		{"patience is a virtue, asia is a continent", nothing,
 			Meaning{Kind: Question, Value: "patience is a virtue, asia is a continent"}},
 		{"internationalization", nothing, Meaning{Kind: Question, Value: "internationalization"}},
 		{"wie geht es dir, Straße?", nothing, Meaning{Kind: Question, Value: "wie geht es dir, Straße?"}},
 
 		// Nothing to do anything with.
-		{"", nothing, Meaning{Kind: Empty}}, {" \n\u200b", wantsNotion, Meaning{Kind: Empty}}, {"``", nothing, Meaning{Kind: Empty}},
+		{"", nothing, Meaning{Kind: Empty}}, {" \n\u200b", wantsNotion, Meaning{Kind: Empty}},
+		{"``", nothing, Meaning{Kind: Empty}},
 		{"\xff \xfe", nothing, Meaning{Kind: Unfit}}, {long + long, nothing, Meaning{Kind: Unfit}},
 		{"what is new?", unknown, Meaning{Kind: Unsure}}, {"connect notion", unknown, Meaning{Kind: Unsure}},
 		{"yes", unknown, Meaning{Kind: Unsure}},

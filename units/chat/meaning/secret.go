@@ -46,10 +46,10 @@ func unwrapped(text string) string {
 		before := text
 		text = strings.TrimSpace(text)
 		if inner, ok := between(text, "```", "```"); ok {
-			if language, rest, lines := strings.Cut(inner, "\n"); lines && len(language) <= maxLanguage && !strings.ContainsAny(language, " \t") {
-				inner = rest
+			language, rest, lines := strings.Cut(inner, "\n")
+			if text = inner; lines && len(language) <= maxLanguage && !strings.ContainsAny(language, " \t") {
+				text = rest
 			}
-			text = inner
 		}
 		for _, m := range marks {
 			if inner, ok := between(text, m[0], m[1]); ok {
@@ -90,7 +90,7 @@ func suspected(text string, s Situation) bool {
 	case strings.ContainsFunc(strings.TrimSpace(text), unicode.IsSpace) && within(joined, prefixesOf(s.Wanted), strict):
 		return true
 	}
-	return strict && (slices.ContainsFunc(pieces, guessed) || chopped(text))
+	return strict && (slices.ContainsFunc(pieces, guessed) || chopped(text) || part(bare))
 }
 
 // inspected reports whether the inspector of the gate finds a secret, in whatever encoding.
@@ -142,7 +142,8 @@ func prefixed(word string, prefixes []string, least int) bool {
 		}
 		body := word[len(p):]
 		n := runOf(body)
-		return n >= least && (least == 1 && n == len(body) && strings.ContainsAny(p, "_-") || n >= leastBody && digits(body[:n]) > 0)
+		whole := least == 1 && n == len(body) && strings.ContainsAny(p, "_-")
+		return n >= least && (whole || n >= leastBody && digits(body[:n]) > 0)
 	})
 }
 
@@ -195,6 +196,11 @@ func chopped(text string) bool {
 		}
 	}
 	return len(pieces) > 1 && 2*odd >= len(pieces) && guessed(withoutBlanks(text))
+}
+
+// part reports whether a message is one word that may be a part of a secret: in a terminal each line is a message.
+func part(word string) bool {
+	return len(word) >= leastBody && !strings.ContainsFunc(word, unicode.IsSpace) && mixed(word)
 }
 
 func mixed(s string) bool {

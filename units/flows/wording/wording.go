@@ -80,7 +80,8 @@ func Unplanned(a flows.Answer) string {
 	if a.Draft != nil {
 		model = " " + visible.Reveal(a.Draft.Model)
 	}
-	return fmt.Sprintf("the model%s has written no plan that can run:\n  %s", model, strings.Join(problems(a.Problems), "\n  "))
+	lines := strings.Join(problems(a.Problems), "\n  ")
+	return fmt.Sprintf("the model%s has written no plan that can run:\n  %s", model, lines)
 }
 
 func problems(list []flow.Problem) (lines []string) {

@@ -14,11 +14,13 @@ func TestPlan(t *testing.T) {
 	a := flows.Answer{
 		Draft: &flows.Draft{
 			Model: "main\x1b[2J", Reasoning: "It reads.\n\u202edone", LeftOut: 2,
-			Flow: json.RawMessage(`{"edges":[{"from":"a","to":"b"},{"from":"a","to":"c","action":"timeout"}],"mappings":{"b":{}}}`),
+			Flow: json.RawMessage(`{"edges":[{"from":"a","to":"b"},{"from":"a","to":"c","action":"timeout"}],` +
+				`"mappings":{"b":{}}}`),
 		},
 		Steps: []flows.Judged{
 			{
-				Step: "a", Node: "tracker.read_issue", Arguments: json.RawMessage(`{"n":7,"a":"\u0007"}`), Verdict: gate.Allow, Reason: "reads",
+				Step: "a", Node: "tracker.read_issue", Arguments: json.RawMessage(`{"n":7,"a":"\u0007"}`),
+				Verdict: gate.Allow, Reason: "reads",
 			},
 			{Step: "b", Node: "mail.send", From: []string{"body"}, Verdict: gate.Ask, Reason: "sends"},
 		},
