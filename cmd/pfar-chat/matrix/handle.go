@@ -84,6 +84,10 @@ func (c *Client) tell(ctx context.Context, room id.RoomID, text string) {
 // welcome says what pfar does in a room that it has joined, or why it does nothing there.
 func (c *Client) welcome(ctx context.Context, room id.RoomID) {
 	why, err := c.look(ctx, room)
+	for n, pause := 1, c.pause; n < tries && err != nil && sleep(ctx, pause) == nil; n++ {
+		why, err = c.look(ctx, room) // a homeserver may answer before it has carried the joining out
+		pause *= 2
+	}
 	switch {
 	case err != nil: // it is looked at again with each message
 		c.log.Warn("looking who is in a room, ignoring", "room", string(room), "error", plain(err).Error())

@@ -85,20 +85,32 @@ func (c *Client) Delete(ctx context.Context, m chat.Message) error {
 	if err != nil && !errors.Is(err, mautrix.MNotFound) {
 		return errors.Join(fmt.Errorf("deleting a message: %w", plain(err)), hushed)
 	}
-	err = c.once(ctx, func(ctx context.Context) error {
-		left, err := c.api.GetEvent(ctx, room, message)
-		if errors.Is(err, mautrix.MNotFound) {
-			return nil
+	pause := c.pause
+	for range tries { // a homeserver may answer before it has carried the redaction out
+		err = c.once(ctx, func(ctx context.Context) error { return c.shown(ctx, room, message) })
+		if !errors.Is(err, errShown) || sleep(ctx, pause) != nil {
+			break
 		}
-		if err == nil && len(left.Content.Raw) > 0 {
-			return errors.New("the homeserver still shows it")
-		}
-		return err
-	})
+		pause *= 2
+	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("deleting a message: %w", plain(err)), hushed)
 	}
 	return hushed
+}
+
+var errShown = errors.New("the homeserver still shows it")
+
+// shown is errShown if the homeserver shows the content of a message.
+func (c *Client) shown(ctx context.Context, room id.RoomID, message id.EventID) error {
+	left, err := c.api.GetEvent(ctx, room, message)
+	switch {
+	case errors.Is(err, mautrix.MNotFound):
+		return nil
+	case err == nil && len(left.Content.Raw) > 0:
+		return errShown
+	}
+	return err
 }
 
 // Announce tells the owner something where they have talked with pfar last. It returns false if there is no such room.
