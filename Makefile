@@ -4,7 +4,8 @@ BIN       := build/bin
 SERVERS   := build/servers
 CLIENTS   := build/clients
 SUITES    := build/conformance
-PROGRAMS  := pfar pfard pfar-generator pfar-sandbox pfar-egress pfar-gateway pfar-setup pfar-console pfar-adapter
+MATRIX    := build/matrix
+PROGRAMS  := pfar pfard pfar-generator pfar-sandbox pfar-egress pfar-gateway pfar-setup pfar-console pfar-adapter pfar-chat
 # A clone that belongs to somebody else has no version for git(1), and go build would stop.
 VCS       := $(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
 # The version that is being worked on, and the one of this commit. VERSION=... on the command line is another.
@@ -32,7 +33,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 NFPM        := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
-.PHONY: build install uninstall packages package run test test-all test-packages test-race test-conformance test-soak test-e2e test-systemd test-systemd-trixie test-vm test-vm-trixie test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
+.PHONY: build install uninstall packages package run test test-all test-packages test-race test-conformance test-matrix test-soak test-e2e test-systemd test-systemd-trixie test-vm test-vm-trixie test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
 
 build:
 	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
@@ -169,7 +170,7 @@ test:
 
 # Everything, once at the end of a larger change.
 test-all:
-	@ALL=1 tests/stages.sh all $(MACHINES) $(NEWER) test-e2e test-race test-conformance test-soak test-stalls test-fuzz
+	@ALL=1 tests/stages.sh all $(MACHINES) $(NEWER) test-e2e test-race test-conformance test-matrix test-soak test-stalls test-fuzz
 	@$(if $(MACHINES),,$(NOT_RUN))
 
 test-packages:
@@ -183,6 +184,10 @@ test-race:
 test-conformance: $(SUITES)/.installed
 	@tests/setup.sh bwrap ip curl $(if $(ALL),gcc)
 	$(stage) env $(CONFORMANCE) $(BUILT) $(LIMIT) ./tests/conformance
+
+# A real homeserver, from a Go module of its own: what it needs, pfar does not.
+test-matrix:
+	$(stage) tests/homeserver/run.sh $(MATRIX) $(BUILT) -count=1 $(LIMIT) ./cmd/pfar-chat/...
 
 test-soak: $(SERVERS)/.installed
 	@tests/setup.sh bwrap ip nft gcc

@@ -96,7 +96,10 @@ func TestOwnersOfLibraries(t *testing.T) {
 		"github.com/go-webauthn/webauthn":      {"policies/passkey"},
 		"golang.org/x/oauth2":                  {"cmd/pfar-egress"},
 		"github.com/spf13/cobra":               {"cmd/pfar"},
-		"modernc.org/sqlite":                   {"cmd/pfar-gateway/state", "cmd/pfar-gateway/registry/search"},
+		"modernc.org/sqlite": {
+			"cmd/pfar-gateway/state", "cmd/pfar-gateway/registry/search", "tests/homeserver",
+		},
+		"maunium.net/go/mautrix": {"cmd/pfar-chat/matrix"},
 	}
 	version := regexp.MustCompile(`/v[0-9]+(/|$)`)
 	_, all := sources(t)

@@ -13,10 +13,15 @@ const modelsPage = "../packaging/man/pfar-models.5"
 
 // TestManualKnowsTheSchemaOfModels compares the manual's keys, their types and defaults with the schema, both ways.
 func TestManualKnowsTheSchemaOfModels(t *testing.T) {
-	page := read(t, modelsPage)
+	compareKeys(t, read(t, modelsPage), declaration.ModelKeys())
+}
+
+// compareKeys compares the keys of a manual page with a schema, both ways.
+func compareKeys(t *testing.T, page string, keys []declaration.Key) {
+	t.Helper()
 	manual := manualKeys(t, page)
 	known := map[string]bool{}
-	for _, k := range declaration.ModelKeys() {
+	for _, k := range keys {
 		known[k.Name] = true
 		switch m, ok := manual[k.Name]; {
 		case !ok:

@@ -86,6 +86,9 @@ const PageLog = "pfar-setup.service"
 // ConsoleLog is the name of the log of the console, like GatewayLog.
 const ConsoleLog = "pfar-console.service"
 
+// ChatLog is the name of the log of chats, like GatewayLog.
+const ChatLog = "pfar-chat.service"
+
 // InspectLog is the name of the log of inspectors, like GatewayLog.
 const InspectLog = "pfar-inspect.service"
 

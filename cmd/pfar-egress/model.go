@@ -79,6 +79,9 @@ func models(ctx context.Context, path string) error {
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil { // the runner then removes what it was given
 		log.Warn("notifying the runner, ignoring", "error", err)
 	}
+	if e.Account != nil {
+		return m.way(ctx, l, log)
+	}
 	server := question.Server{
 		Parallel: e.Parallel, Timeout: e.Timeout, Answer: m.answer,
 		Failed: func(err error) { log.Warn("the model gives no answer", "inspector", e.Name, "error", err.Error()) },

@@ -22,10 +22,11 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-const checkHelp = `Read every declaration in DIR, and those of clients in clients.d and of models in models.d beside it,
-and print each mistake with its place and remedy. Without DIR, read the declarations, clients, models and
-policies of the running pfar, and the services of services.d and the providers of oauth.d beside them.
-This starts nothing, and pfar need not run. Warnings do not change the exit code.`
+const checkHelp = `Read every declaration in DIR, and those of clients in clients.d, of models in models.d and of
+chats in chat.d beside it, and print each mistake with its place and remedy. Without DIR, read the
+declarations, clients, models, chats and policies of the running pfar, and the services of services.d
+and the providers of oauth.d beside them. This starts nothing, and pfar need not run. Warnings do not
+change the exit code.`
 
 // declaredVerb checks and explains declarations.
 type declaredVerb struct{ *pfar }
@@ -59,6 +60,8 @@ func (c declaredVerb) checkCommand() *cobra.Command {
 			}
 			models := declaration.LoadModels(os.DirFS(where.models()), where.models(), read.Places)
 			set.add(models.Files, models.Diags)
+			chats := declaration.LoadChats(os.DirFS(where.chats()), where.chats(), models.Taken(read.Places))
+			set.add(chats.Files, chats.Diags)
 			set.unknown(read.Policy)
 			if err := set.addClients(where.clients, set.servers, read.Policy); err != nil {
 				return err

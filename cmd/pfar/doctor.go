@@ -43,7 +43,8 @@ func (c doctorVerb) diagnose(ctx context.Context, h host, listen string, page ui
 		func(context.Context) finding { return h.vaultKey(c.own.State) },
 		func(context.Context) finding { return h.auditFiles(c.own.Audit()) },
 		func(context.Context) finding {
-			return obeyed(append(c.own.Folders(c.own.Config), c.own.Clients(), c.own.Policies(), c.own.Models())...)
+			beside := []string{c.own.Clients(), c.own.Policies(), c.own.Models(), control.ChatFiles(c.own)}
+			return obeyed(append(c.own.Folders(c.own.Config), beside...)...)
 		},
 		func(context.Context) finding { return h.runDirectory(c.own.Run) },
 		func(ctx context.Context) finding {

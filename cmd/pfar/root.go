@@ -24,8 +24,8 @@ const environmentHelp = `Variables that pfar and pfard read. The brackets contai
   PFAR_RUN_DIR      sockets; in memory [/run/pfar; $XDG_RUNTIME_DIR/pfar, else /dev/shm/pfar-UID]
   PFAR_STATE_DIR    token, logs, pins, sessions, audit, private homes, vault
                     [/var/lib/pfar; $XDG_STATE_HOME/pfar]
-  PFAR_CONFIG_DIR   declarations; clients.d, flows.d, policies.d, models.d, services.d, oauth.d and
-                    on-failure are beside it
+  PFAR_CONFIG_DIR   declarations; clients.d, flows.d, policies.d, models.d, chat.d, services.d, oauth.d
+                    and on-failure are beside it
                     [/etc/pfar/mcp.d; $XDG_CONFIG_HOME/pfar/mcp.d]
   PFAR_SERVERS_DIR  programs installed for servers [servers in PFAR_STATE_DIR]
   HTTPS_PROXY       the HTTP proxy of your network, through which servers reach declared hosts;

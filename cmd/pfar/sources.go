@@ -32,6 +32,7 @@ func (s sources) known() catalog.Set { return catalog.Load(os.DirFS(s.services()
 
 // providers is the directory of the owner's clients with OAuth providers.
 // models are the models that belong to the policies.
+func (s sources) chats() string  { return filepath.Join(filepath.Dir(s.policies), "chat.d") }
 func (s sources) models() string { return filepath.Join(filepath.Dir(s.policies), "models.d") }
 
 func (s sources) providers() string { return filepath.Join(filepath.Dir(s.policies), "oauth.d") }

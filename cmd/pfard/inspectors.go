@@ -15,13 +15,14 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// declared are the inspectors, notices and models of the policy in force, and where they stand in the folders as they
-// are now.
+// declared are the inspectors, notices and models of the policy in force and the chats, and where they stand in the
+// folders as they are now.
 func (p *policy) declared() ([]inspector.External, map[string]hcl.Range) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	places := map[string]hcl.Range{}
-	maps.Copy(places, p.models.places)
+	maps.Copy(places, p.lists.chats.places)
+	maps.Copy(places, p.lists.models.places)
 	maps.Copy(places, p.places)
 	if p.current == nil {
 		return nil, places
@@ -30,7 +31,7 @@ func (p *policy) declared() ([]inspector.External, map[string]hcl.Range) {
 	for _, m := range p.current.Models {
 		list = append(list, m.External)
 	}
-	return list, places
+	return append(list, p.lists.chats.list()...), places
 }
 
 // inspector is one of the policy in force, or a notice or a model.
@@ -79,6 +80,7 @@ func (i *inspectors) inspect() (diags hcl.Diagnostics) {
 		}
 		p, found := generator.Inspector(e, at, i.host())
 		found = append(found, i.unreached(p, at)...)
+		found = append(found, i.unheld(e, at)...)
 		if diags = append(diags, found...); found.HasErrors() {
 			continue
 		}
@@ -120,6 +122,8 @@ func (i *inspectors) lacking() (notes []string) {
 				without = "it is not sent"
 			case e.Chat != nil:
 				without = "it cannot be asked"
+			case e.Account != nil:
+				without = "nobody can talk there"
 			}
 			why := strings.Join(s.Missing, "; ")
 			notes = append(notes, fmt.Sprintf("the %s %q has no key, and %s: %s", e.Kind(), e.Name, without, why))

@@ -3,6 +3,7 @@ package main
 import (
 	"io/fs"
 	"log/slog"
+	"maps"
 	"reflect"
 
 	"github.com/hashicorp/hcl/v2"
@@ -14,10 +15,45 @@ import (
 // models are those of the folder models.d, beside the last good version of the folder of policies. The zero value has
 // neither.
 type models struct {
-	base   *gate.Policy          // without models; nil: there was no good version yet
-	good   map[string]gate.Model // the last good version of each file that is there, by name
-	places map[string]hcl.Range  // where each is declared, by name
-	merged *gate.Policy          // base with them; nil: to be made
+	base *gate.Policy // without models; nil: there was no good version yet
+	lastGood[gate.Model]
+	merged *gate.Policy // base with them; nil: to be made
+}
+
+// lists are the folders beside that of policies whose files declare one thing each.
+type lists struct {
+	models models
+	chats  chats
+}
+
+// lastGood is the last good version of each file of such a folder. The zero value has none.
+type lastGood[T any] struct {
+	good   map[string]T         // of each file that is there, by name
+	places map[string]hcl.Range // where each is declared, by name
+}
+
+// take takes what the files say now. The last good version of a broken one stays, unless its name is taken by now.
+func (l *lastGood[T]) take(
+	now map[string]T, places map[string]hcl.Range, broken []declaration.Broken, taken map[string]hcl.Range,
+) {
+	before := l.good
+	l.good, l.places = now, places
+	for _, b := range broken {
+		last, had := before[b.Name]
+		_, other := taken[b.Name]
+		if had && !other {
+			l.good[b.Name] = last
+			l.places[b.Name] = hcl.Range{Filename: b.File, Start: hcl.InitialPos, End: hcl.InitialPos}
+		}
+	}
+}
+
+// taken are the places of these and of others, by name.
+func (l *lastGood[T]) taken(others map[string]hcl.Range) map[string]hcl.Range {
+	all := map[string]hcl.Range{}
+	maps.Copy(all, l.places)
+	maps.Copy(all, others)
+	return all
 }
 
 // under takes what the folder of policies comes to; nil: it has mistakes, and its last good version stays.
@@ -34,19 +70,11 @@ func (m *models) read(fsys fs.FS, dir string, taken map[string]hcl.Range) (map[s
 	if set.Unread {
 		return set.Files, set.Diags
 	}
-	before := m.good
-	m.good, m.places = map[string]gate.Model{}, map[string]hcl.Range{}
+	before, now, places := m.good, map[string]gate.Model{}, map[string]hcl.Range{}
 	for _, one := range set.Models {
-		m.good[one.Name], m.places[one.Name] = one.Model, one.Place("")
+		now[one.Name], places[one.Name] = one.Model, one.Place("")
 	}
-	for _, b := range set.Broken {
-		last, had := before[b.Name]
-		_, other := taken[b.Name]
-		if had && !other {
-			m.good[b.Name] = last
-			m.places[b.Name] = hcl.Range{Filename: b.File, Start: hcl.InitialPos, End: hcl.InitialPos}
-		}
-	}
+	m.take(now, places, set.Broken, taken)
 	if !reflect.DeepEqual(before, m.good) {
 		m.merged = nil
 	}

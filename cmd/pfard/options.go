@@ -113,5 +113,6 @@ func adapter() string {
 
 // watched are the folders that pfard reads anew when something in them changes.
 func (o options) watched() []string {
-	return append(o.folders(), o.dirs.Policies(), o.dirs.Models(), o.dirs.Clients(), o.dirs.OAuth(), o.dirs.Services())
+	return append(o.folders(), o.dirs.Policies(), o.dirs.Models(), control.ChatFiles(o.dirs),
+		o.dirs.Clients(), o.dirs.OAuth(), o.dirs.Services())
 }

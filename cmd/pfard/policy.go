@@ -38,7 +38,7 @@ type policy struct {
 	files  map[string]*hcl.File
 	diags  hcl.Diagnostics
 	places map[string]hcl.Range // of inspectors and notices, by name
-	models models
+	lists  lists
 }
 
 func newPolicy() *policy { return &policy{open: os.DirFS, changed: make(chan struct{})} }
@@ -55,10 +55,13 @@ func (p *policy) read(
 	if mark != p.mark {
 		set := policies.Load(p.open(dir), dir)
 		p.mark, p.files, p.diags, p.places = mark, set.Files, set.Diags, set.Places
-		p.models.under(set.Policy)
+		p.lists.models.under(set.Policy)
 	}
-	files, diags := p.models.read(p.open(dirs.Models()), dirs.Models(), p.places)
-	p.next = p.models.policy(log)
+	files, diags := p.lists.models.read(p.open(dirs.Models()), dirs.Models(), p.places)
+	at := control.ChatFiles(dirs)
+	more, found := p.lists.chats.read(p.open(at), at, p.lists.models.taken(p.places))
+	diags = append(diags, found...)
+	p.next = p.lists.models.policy(log)
 	p.why = nil
 	if p.next != nil && (p.current == nil || p.next.Digest != p.current.Digest) {
 		if p.why = record(p.next); p.why == nil {
@@ -66,6 +69,7 @@ func (p *policy) read(
 		}
 	}
 	files = maps.Clone(files)
+	maps.Copy(files, more)
 	maps.Copy(files, p.files)
 	return files, slices.Concat(p.diags, diags)
 }

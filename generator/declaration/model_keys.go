@@ -88,21 +88,29 @@ func toldOf(diags hcl.Diagnostics, f *block.Field) bool {
 	})
 }
 
-// secret reads which secret of the vault is the API's key. What is none may be the key itself, so it is not repeated.
+// secret reads which secret of the vault is the API's key.
 func (d *modelFile) secret(f *block.Field) {
+	if s, ok := secretNamed(d.reader, f, "key", "key itself", "model_key"); ok {
+		d.model.Key = s
+	}
+}
+
+// secretNamed reads which secret of the vault a key of a file names. What is none may be the secret itself, so it is
+// not repeated. itself is the word for the secret, and example a name of one.
+func secretNamed(d *reader, f *block.Field, key, itself, example string) (string, bool) {
 	s, ok := d.Text(f)
 	if !ok {
 		d.Hidden.All(f.Val)
-		return
+		return "", false
 	}
 	if name, is := strings.CutPrefix(s, "vault:"); !is || !IsVaultKey(name) || block.SecretLooking(name) {
 		d.Hidden.All(f.Val)
-		d.Problem(f.Val.At, "Secret in a file", "key names a secret of the vault, and is no key itself. Store it "+
-			"with `pfar vault set model_key` and write key = \"vault:model_key\". If this was the key, replace it: the "+
-			"file has held it.")
-		return
+		d.Problem(f.Val.At, "Secret in a file", "%[1]s names a secret of the vault, and is no %[2]s. Store it with `pfar "+
+			"vault set %[3]s` and write %[1]s = \"vault:%[3]s\". If this was the %[4]s, replace it: the file has held "+
+			"it.", key, itself, example, strings.TrimSuffix(itself, " itself"))
+		return "", false
 	}
-	d.model.Key = s
+	return s, true
 }
 
 func (d *modelFile) phases(f *block.Field) {
@@ -120,15 +128,18 @@ func (d *modelFile) phases(f *block.Field) {
 	}
 }
 
-func (d *modelFile) private(f *block.Field) {
-	d.model.AllowPrivate = nil
+func (d *modelFile) private(f *block.Field) { d.model.AllowPrivate = privateAddresses(d.reader, f) }
+
+// privateAddresses reads to which addresses a name may lead though they are not public.
+func privateAddresses(d *reader, f *block.Field) (list []string) {
 	for _, n := range d.TextsTo(maxPrefixes, f, "Too many addresses", `Write a prefix, such as "10.1.0.0/16".`) {
 		if _, err := egress.ParsePrivate(n.Text); err != nil {
 			d.Problem(n.At, "Invalid address", "%s.", block.UpperFirst(block.Escape(err.Error())))
 			continue
 		}
-		d.model.AllowPrivate = append(d.model.AllowPrivate, n.Text)
+		list = append(list, n.Text)
 	}
+	return list
 }
 
 // modelLanguage is what declarations of models are like.

@@ -54,7 +54,7 @@ func stub(t *testing.T, dir string) {
 	}
 	for _, name := range []string{
 		"pfar", "pfard", "pfar-generator", "pfar-sandbox", "pfar-egress", "pfar-gateway", "pfar-setup",
-		"pfar-console", "pfar-adapter",
+		"pfar-console", "pfar-adapter", "pfar-chat",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
 			t.Fatal(err)

@@ -71,6 +71,8 @@ type External struct {
 type Role struct {
 	Notice *Notice `json:"notice,omitempty"` // URL is told that calls wait
 	Chat   *Chat   `json:"chat,omitempty"`   // URL is the base address of a model that answers in words
+
+	Account *Account `json:"account,omitempty"` // URL is a homeserver, at which the owner talks with pfar
 }
 
 // Kind is the word for what it is.
@@ -80,6 +82,8 @@ func (r Role) Kind() string {
 		return "notice"
 	case r.Chat != nil:
 		return "model"
+	case r.Account != nil:
+		return "chat"
 	}
 	return "inspector"
 }
@@ -128,6 +132,8 @@ func (e External) Declared() (External, error) {
 		e.notice(bad)
 	case e.Chat != nil:
 		e.chat(bad)
+	case e.Account != nil:
+		e.account(bad)
 	case len(e.Exec) > 0 && e.URL != "":
 		defaults(&e.Chunk, modelChunk)
 		bad("url", "stands beside exec: want one of them")

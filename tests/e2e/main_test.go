@@ -50,7 +50,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(scratch(), "bin")
 	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/",
 		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway", "./cmd/pfar-setup",
-		"./cmd/pfar-console",
+		"./cmd/pfar-console", "./cmd/pfar-chat",
 		"./cmd/pfar-adapter", "./tests/echo", "./tests/hostile", "./tests/clients",
 		"./tests/corpus", "./tests/tracker", "./tests/standin")
 	c.Dir, c.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")

@@ -24,7 +24,7 @@ var byUser = []string{"TestHostile", "TestMemoryLimit", "TestPlantedLinks", "Tes
 	"TestConsole", "TestConsoleSessions", "TestConsoleServers", "TestConsoleWants", "TestConsoleAdds",
 	"TestConsoleImports", "TestConsoleLearns", "TestConsoleIsKilled", "TestConsoleElsewhere", "TestOrdersFromElsewhere",
 	"TestConsoleLinks", "TestConsoleVerifies", "TestConsoleConfigs",
-	"TestConsoleOpensBrowser"}
+	"TestConsoleOpensBrowser", "TestMatrix"}
 
 // notByUser are those for which the user makes no difference, as the gate decides the same for everybody, and those
 // that need the repository, go, npm with root's settings or a namespace of root's.

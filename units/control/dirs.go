@@ -150,6 +150,12 @@ func (d Dirs) Policies() string { return filepath.Join(filepath.Dir(d.Config), "
 // Models is the directory of the owner's models.
 func (d Dirs) Models() string { return filepath.Join(filepath.Dir(d.Config), "models.d") }
 
+// ChatFiles is the directory of the accounts at which the owner talks with pfar.
+func ChatFiles(d Dirs) string { return filepath.Join(filepath.Dir(d.Config), "chat.d") }
+
+// ChatStates is the directory of how far each chat is read, and of the messages that are to be deleted.
+func ChatStates(d Dirs) string { return filepath.Join(d.State, "chats") }
+
 // Services is the directory of the operator's entries of the catalogue.
 func (d Dirs) Services() string { return filepath.Join(filepath.Dir(d.Config), "services.d") }
 
@@ -178,6 +184,7 @@ func (d Dirs) Private(declarations string) []string {
 	})
 	return append(folders, d.Run, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(),
 		d.Homes(), d.Kept(), d.Upgrades(), d.Flows(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"),
-		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Models(), d.Services(), d.OAuth(), d.FlowFiles(),
+		filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Models(), ChatFiles(d),
+		d.Services(), d.OAuth(), d.FlowFiles(),
 		d.Token(), d.Undo(), d.Operators())
 }

@@ -24,6 +24,7 @@ type examiner struct {
 	raw     []byte // plan as JSON
 	user    identity
 	asked   *activation
+	talks   *service // of a chat: holds the conversation; nil: it is none
 	sockets []*os.File
 }
 
@@ -114,11 +115,18 @@ func (i *Inspectors) begin(p plan.Inspection, raw []byte) (*examiner, error) {
 	}
 	e.sockets = []*os.File{f}
 	e.asked = activate(e.sockets, nil, e.service)
+	if p.Inspector.Account != nil {
+		e.talks = e.conversation(path)
+		e.talks.start()
+	}
 	return e, nil
 }
 
 // end stops an inspector and returns when nothing of it is left.
 func (i *Inspectors) end(e *examiner) {
+	if e.talks != nil {
+		e.talks.stop()
+	}
 	e.asked.close()
 	name := e.plan.Inspector.Name
 	delete(i.of, name)

@@ -138,8 +138,8 @@ func withheld(left map[string]error) string {
 }
 
 // stepped passes the gate with the steps of an answer, which may repeat words of nodes that nobody has reviewed. If the
-// client may not be shown these, the plan cannot run. The answer to an order to run it leaves such steps out: the session
-// is to begin with what it has seen, and the order to show the plan shows them.
+// client may not be shown these, the plan cannot run. The answer to an order to run it leaves such steps out: the
+// session is to begin with what it has seen, and the order to show the plan shows them.
 func (x *exchange) stepped(p *flow.Plan, a *flows.Answer) {
 	servers := repeated(p, a.Steps)
 	if x.order.Verb == flows.Run && len(servers) > 0 {

@@ -1,0 +1,141 @@
+package matrix
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"maunium.net/go/mautrix/id"
+
+	"github.com/pfar/pfar/units/durable"
+)
+
+// progress is how far an account has read, in a file. It has no text of a message: the homeserver keeps the messages
+// that wait, and pfar asks for them again after a restart.
+type progress struct {
+	path string
+
+	mu   sync.Mutex
+	read record
+}
+
+// record is the content of the file.
+type record struct {
+	Version int                `json:"version"` // 1
+	User    id.UserID          `json:"user"`
+	Next    string             `json:"next_batch,omitempty"` // where the homeserver goes on; "": nothing was read yet
+	Rooms   map[id.RoomID]room `json:"rooms,omitempty"`      // conversations with the owner
+	Home    id.RoomID          `json:"home,omitempty"`       // the last of them: there the owner hears of approvals
+	Waiting []waiting          `json:"waiting,omitempty"`    // messages that are not done, in order
+}
+
+type room struct {
+	Seen id.EventID `json:"seen,omitempty"` // the newest event that was looked at
+}
+
+// waiting is a message that is not done.
+type waiting struct {
+	Room  id.RoomID  `json:"room"`
+	ID    id.EventID `json:"id"`
+	Begun bool       `json:"begun,omitempty"` // something may have come of it already
+}
+
+const (
+	progressFile = "sync.json"
+	maxProgress  = 4 << 20 // bytes
+	maxRooms     = 256
+)
+
+// openProgress reads the file in a directory. That of another account is begun anew.
+func openProgress(dir string, user id.UserID) (*progress, error) {
+	p := &progress{path: filepath.Join(dir, progressFile)}
+	info, err := os.Stat(p.path)
+	if err == nil && info.Size() > maxProgress {
+		return nil, fmt.Errorf("reading how far the chat is read: %s has more than %d bytes", p.path, maxProgress)
+	}
+	raw, err := os.ReadFile(p.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("reading how far the chat is read: %w", err)
+	default:
+		if err := json.Unmarshal(raw, &p.read); err != nil {
+			return nil, fmt.Errorf("reading how far the chat is read: %s: %w. Remove it to begin with new messages",
+				p.path, err)
+		}
+		if p.read.Version != 1 {
+			return nil, fmt.Errorf("reading how far the chat is read: %s has version %d, want 1", p.path, p.read.Version)
+		}
+	}
+	if p.read.User != user {
+		p.read = record{User: user}
+	}
+	p.read.Version = 1
+	if p.read.Rooms == nil {
+		p.read.Rooms = map[id.RoomID]room{}
+	}
+	return p, nil
+}
+
+// change edits the record and writes it. If that fails the record is as before.
+func (p *progress) change(edit func(*record)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	raw, err := json.Marshal(p.read)
+	if err != nil {
+		return err
+	}
+	var next record // a copy
+	if err := json.Unmarshal(raw, &next); err != nil {
+		return err
+	}
+	if next.Rooms == nil {
+		next.Rooms = map[id.RoomID]room{}
+	}
+	edit(&next)
+	if raw, err = json.Marshal(next); err == nil {
+		err = durable.WriteFile(p.path, raw)
+	}
+	if err != nil {
+		return fmt.Errorf("writing how far the chat is read: %w", err)
+	}
+	p.read = next
+	return nil
+}
+
+// now is a copy of the record.
+func (p *progress) now() record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.read
+	r.Waiting = slices.Clone(r.Waiting)
+	r.Rooms = map[id.RoomID]room{}
+	for name, one := range p.read.Rooms {
+		r.Rooms[name] = one
+	}
+	return r
+}
+
+// begin notes that something may come of a message from now on.
+func (p *progress) begin(w waiting) error {
+	return p.change(func(r *record) {
+		for i, one := range r.Waiting {
+			if one.Room == w.Room && one.ID == w.ID {
+				r.Waiting[i].Begun = true
+			}
+		}
+		r.Home = w.Room
+	})
+}
+
+// done notes that a message is done.
+func (p *progress) done(w waiting) error {
+	return p.change(func(r *record) {
+		r.Waiting = slices.DeleteFunc(r.Waiting, func(one waiting) bool { return one.Room == w.Room && one.ID == w.ID })
+	})
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/pfar/pfar/cmd/pfar-chat/matrix"
+	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/chat"
+	"github.com/pfar/pfar/units/chat/desk"
+	"github.com/pfar/pfar/units/control"
+	sdjournal "github.com/pfar/pfar/units/journal"
+	"github.com/pfar/pfar/units/operator/ask"
+	"github.com/pfar/pfar/units/plan"
+)
+
+// options are the arguments.
+type options struct {
+	way, control, gateway string // sockets
+	state                 string // directory
+}
+
+// run holds the conversation until ctx ends.
+func run(ctx context.Context, o options) error {
+	if err := units.NoCore(); err != nil { // messages may be secrets
+		return err
+	}
+	e, err := readPlan()
+	if err != nil {
+		return err
+	}
+	if o.way == "" || o.control == "" || o.gateway == "" || o.state == "" {
+		return errors.New("--way, --control, --gateway and --state are needed")
+	}
+	if err := os.MkdirAll(o.state, 0o700); err != nil {
+		return fmt.Errorf("making the directory of the conversation: %w", err)
+	}
+	known := catalog.Load(nil, "")
+	c, err := newConversation(settings{
+		account: e, way: wayTo(o.way), state: o.state, log: slog.New(sdjournal.New(os.Stderr)),
+		setups: &desk.Setups{Control: control.Client{Path: o.control}},
+		asker: desk.Asker{
+			HTTP: &http.Client{Transport: ask.Transport(o.gateway, os.Getuid())}, Client: e.Account.Client,
+		},
+		known: func(name string) bool { _, is := known.Find(name); return is },
+	})
+	if err != nil {
+		return err
+	}
+	return c.hold(ctx, func() error {
+		_, err := daemon.SdNotify(false, daemon.SdNotifyReady)
+		return err
+	})
+}
+
+// readPlan reads what is declared.
+func readPlan() (inspector.External, error) {
+	var p plan.Inspection
+	raw, err := units.Credential("plan")
+	if err == nil {
+		err = json.Unmarshal(raw, &p)
+	}
+	if err == nil {
+		p.Inspector, err = p.Inspector.Declared()
+	}
+	if err == nil && p.Inspector.Account == nil {
+		err = errors.New("it is not that of an account")
+	}
+	if err != nil {
+		return p.Inspector, fmt.Errorf("reading the plan: %w", err)
+	}
+	return p.Inspector, nil
+}
+
+// atWay is the address under which pfar-egress is asked: it passes requests on to the one of the plan.
+const atWay = "http://homeserver"
+
+// wayTo reaches the socket of pfar-egress, whatever it is asked for.
+func wayTo(socket string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+		MaxIdleConnsPerHost: 4,
+	}}
+}
+
+// settings are what a conversation is made of.
+type settings struct {
+	account inspector.External
+	way     *http.Client
+	state   string // directory
+	setups  chat.Setups
+	asker   chat.Asker
+	known   func(service string) bool
+	log     *slog.Logger
+}
+
+// conversation is that with one owner, in one or more rooms. Its methods are called from one goroutine.
+type conversation struct {
+	settings
+	client    *matrix.Client
+	deletions chat.Deletions
+	talks     map[string]*chat.Talk // by room
+}
+
+func newConversation(s settings) (*conversation, error) {
+	client, err := matrix.New(matrix.Config{
+		Account: matrix.Account{Homeserver: atWay, User: s.account.Account.User, Owner: s.account.Account.Owner},
+		HTTP:    s.way, State: s.state, Log: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	deletions, err := chat.OpenDeletions(filepath.Join(s.state, "deletions"))
+	if err != nil {
+		return nil, err
+	}
+	return &conversation{settings: s, client: client, deletions: deletions, talks: map[string]*chat.Talk{}}, nil
+}
+
+// hold takes messages until ctx ends. Messages that an earlier process was to delete are deleted before. It calls ready
+// when it has reached the homeserver.
+func (c *conversation) hold(ctx context.Context, ready func() error) error {
+	err := c.client.Connect(ctx)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	for _, room := range c.client.Rooms() {
+		c.talk(ctx, room)
+	}
+	if err := ready(); err != nil {
+		c.log.Warn("notifying the runner, ignoring", "error", err)
+	}
+	return ended(ctx, c.client.Run(ctx, func(ctx context.Context, m chat.Message) error {
+		return c.talk(ctx, m.Room).Take(ctx, m)
+	}))
+}
+
+// ended is the error of a conversation, nil if it has ended because it was told to.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// talk is the conversation in a room. matrix has decided that the owner alone is there.
+func (c *conversation) talk(ctx context.Context, room string) *chat.Talk {
+	t := c.talks[room]
+	if t == nil {
+		t = &chat.Talk{
+			Room: room, Owner: c.account.Account.Owner, Platform: c.client, Setups: c.setups, Asker: c.asker,
+			Deletions: c.deletions, Known: c.known,
+		}
+		c.talks[room] = t
+		if err := t.Start(ctx); err != nil { // the owner knows, unless the room refuses words
+			c.log.Warn("deleting messages of before", "room", room, "error", err.Error())
+		}
+	}
+	return t
+}
