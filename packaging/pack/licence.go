@@ -128,6 +128,7 @@ func kindOf(text string) string {
 	for _, l := range []struct{ spdx, says string }{
 		{"Apache-2.0", "Apache License Version 2.0"},
 		{"MPL-2.0", "Mozilla Public License, version 2.0"},
+		{"MPL-2.0", "Mozilla Public License Version 2.0"},
 		{"MIT", "Permission is hereby granted, free of charge"},
 		{"BSD-3-Clause", "may be used to endorse or promote products derived from this software without"},
 		{"BSD-2-Clause", "Redistributions in binary form must reproduce the above copyright notice"},
