@@ -67,6 +67,7 @@ type screenOf struct {
 	more     chan struct{} // is closed when more has been drawn
 	seen     []byte        // all that came
 	err      error         // why no more comes
+	resized  bool
 }
 
 // newScreen is a terminal of this size, and the program's side of it.
@@ -133,9 +134,22 @@ func (s *screenOf) until(t *testing.T, what string, there func() bool) {
 		}
 		select {
 		case <-more:
+		case <-time.After(time.Second):
+			s.tellSize(t)
 		case <-deadline:
 			t.Fatalf("waiting for %q\n%s", what, s)
 		}
+	}
+}
+
+// tellSize tells of another size again, as bubbletea may listen for that only after it has drawn.
+func (s *screenOf) tellSize(t *testing.T) {
+	t.Helper()
+	if !s.resized {
+		return
+	}
+	if err := unix.Kill(os.Getpid(), unix.SIGWINCH); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -177,9 +191,8 @@ func (s *screenOf) resize(t *testing.T, columns, rows int) {
 	descriptor(t, s.terminal, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: uint16(columns)})
 	})
-	if err := unix.Kill(os.Getpid(), unix.SIGWINCH); err != nil {
-		t.Fatal(err)
-	}
+	s.resized = true
+	s.tellSize(t)
 }
 
 func (s *screenOf) press(t *testing.T, keys string) {
