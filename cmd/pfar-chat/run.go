@@ -15,6 +15,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-chat/matrix"
 	"github.com/pfar/pfar/generator/catalog"
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/chat"
@@ -52,6 +53,7 @@ func run(ctx context.Context, o options) error {
 		setups: &desk.Setups{Control: control.Client{Path: o.control}},
 		asker: desk.Asker{
 			HTTP: &http.Client{Transport: ask.Transport(o.gateway, os.Getuid())}, Client: e.Account.Client,
+			Most: gate.Public, // whoever runs the homeserver reads it
 		},
 		known: func(name string) bool { _, is := known.Find(name); return is },
 	})

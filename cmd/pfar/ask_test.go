@@ -80,7 +80,7 @@ func planning() *flowGateway {
 	return &flowGateway{answers: map[string][]flows.Answer{
 		flows.Ask:  {{Draft: draft, Steps: steps}},
 		flows.Run:  {{Run: &waits}, {Run: &done}},
-		flows.Word: {{Worded: &flows.Worded{Text: "It is about\x1b[2J mails.", Model: "main"}}},
+		flows.Word: {{Worded: &flows.Worded{Text: "It is about\x1b[2J mails.", Model: "main", Label: raw}}},
 	}}
 }
 

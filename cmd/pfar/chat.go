@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/chat"
 	"github.com/pfar/pfar/units/chat/desk"
@@ -73,7 +74,7 @@ func (v chatVerb) run(ctx context.Context) error {
 		Room: chatRoom, Owner: chatOwner, Platform: v, Setups: setUps, Terminal: true,
 		Asker: desk.Asker{
 			HTTP: &http.Client{Transport: v.gatewayHTTP().Transport}, Client: v.persona.client, Session: v.persona.session,
-			Models: filepath.Join(v.dirs.Models(), "main.hcl"),
+			Models: filepath.Join(v.dirs.Models(), "main.hcl"), Most: gate.Secret,
 		},
 		Known: func(name string) bool {
 			_, known := servicesVerb(v).naming(ctx, name).Find(name)

@@ -27,7 +27,14 @@ type Asker struct {
 	Client  string       // "": the default client; never the operator
 	Session string       // its handle; "": the default session
 	Models  string       // the file to write if no model is declared, for words
+
+	// Most is the most secret data of a run that the conversation may show: whoever keeps the conversation reads it.
+	// The zero value shows none.
+	Most gate.Confidentiality
 }
+
+// may reports whether the conversation may show data of a label.
+func (a Asker) may(l gate.Label) bool { return l.Known() && l.Confidentiality <= a.Most }
 
 const maxAnswer = 96 << 20 // bytes of one answer of the gateway
 
@@ -66,8 +73,8 @@ func (a Asker) Plan(ctx context.Context, question string) (p chat.Plan, err erro
 	return p, nil
 }
 
-// Run carries a plan out, and has a model put the result into words. A result that no model may see is not in the
-// answer: the owner sees it at the command line.
+// Run carries a plan out, and has a model put the result into words. A result that no model may see, or that is more
+// secret than the conversation may show, is not in the answer: the owner sees it at the command line.
 func (a Asker) Run(ctx context.Context, p chat.Plan, tell func(text string)) (string, error) {
 	run, err := a.follow(ctx, p, tell)
 	if err != nil {
@@ -76,9 +83,11 @@ func (a Asker) Run(ctx context.Context, p chat.Plan, tell func(text string)) (st
 	seeIt := "pfar flow show " + run.ID
 	switch {
 	case run.State != flows.Done:
-		return "", fmt.Errorf("the run is %s%s. See %s", run.State, because(run.Reason), seeIt)
+		return "", fmt.Errorf("the run is %s%s. See %s", run.State, a.because(run), seeIt)
 	case len(run.Result) == 0:
 		return "It is done. There is no result.", nil
+	case !a.may(run.Label):
+		return tooSecret(run.Label, seeIt), nil
 	}
 	answer, err := a.order(ctx, flows.Order{Verb: flows.Word, Run: run.ID, Words: p.Question})
 	switch w := answer.Worded; {
@@ -90,9 +99,17 @@ func (a Asker) Run(ctx context.Context, p chat.Plan, tell func(text string)) (st
 			why = strings.TrimSuffix(w.Why, ".")
 		}
 		return fmt.Sprintf("It is done. No model has put the result into words: %s. See it with %s", why, seeIt), nil
+	case !a.may(w.Label):
+		return tooSecret(w.Label, seeIt), nil
 	default:
 		return said(w.Model, w.Text), nil
 	}
+}
+
+// tooSecret says that a result of a label is not shown here, and which command shows it.
+func tooSecret(l gate.Label, seeIt string) string {
+	return fmt.Sprintf("It is done. The result is %s, and this conversation does not show it. See it with %s",
+		l.Confidentiality, seeIt)
 }
 
 // follow runs a plan until it is over, and tells of approvals that it waits for.
@@ -128,18 +145,19 @@ func (a Asker) follow(ctx context.Context, p chat.Plan, tell func(string)) (*flo
 			if r.Approval != "" && r.Approval != told {
 				told = r.Approval
 				tell(fmt.Sprintf("The run waits for an approval%s. Give or refuse it at the command line with pfar approvals "+
-					"show %s, or in the console. To end the run: pfar flow cancel %s", because(r.Reason), told, run))
+					"show %s, or in the console. To end the run: pfar flow cancel %s", a.because(r), told, run))
 			}
 		}
 	}
 }
 
-// because is a reason behind what happened, "" if there is none.
-func because(reason string) string {
-	if reason == "" {
+// because is the reason of a run's state, behind what happened; "" if there is none, or if it may quote what the
+// conversation does not show.
+func (a Asker) because(r *flows.Status) string {
+	if r.Reason == "" || !a.may(r.Label) {
 		return ""
 	}
-	return ": " + strings.TrimSuffix(reason, ".")
+	return ": " + strings.TrimSuffix(r.Reason, ".")
 }
 
 // order gives an order that has one answer. A model may take its time.

@@ -52,6 +52,7 @@ func (g *gateway) asker(t *testing.T) Asker {
 	}
 	return Asker{
 		HTTP: &http.Client{Transport: toHost{to.Host}}, Client: "desk", Session: "s1", Models: "/etc/x/models.d/main.hcl",
+		Most: gate.Internal,
 	}
 }
 
@@ -133,10 +134,20 @@ func TestRun(t *testing.T) {
 	run := func(s flows.State, reason, approval string) flows.Answer {
 		return flows.Answer{Run: &flows.Status{
 			ID: "r1", State: s, Reason: reason, Approval: approval, Result: json.RawMessage(`"raw result"`),
+			Label: gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw},
 		}}
 	}
+	secret := func(a flows.Answer) flows.Answer { // more than the conversation may show
+		r := *a.Run
+		r.Label.Confidentiality = gate.Sensitive
+		return flows.Answer{Run: &r}
+	}
 	waits, done := run(flows.Waiting, "strangers' text", "a1"), run(flows.Done, "", "")
-	words := []flows.Answer{{Worded: &flows.Worded{Text: "It is down."}}}
+	l := gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}
+	words := []flows.Answer{{Worded: &flows.Worded{Text: "It is down.", Label: l}}}
+	l.Confidentiality = gate.Sensitive
+	secretWords := []flows.Answer{{Worded: &flows.Worded{Text: "raw result", Label: l}}}
+	unlabelled := []flows.Answer{{Worded: &flows.Worded{Text: "raw result"}}}
 	private := []flows.Answer{{Worded: &flows.Worded{Why: "too secret."}}}
 	another := []flows.Answer{{Problems: []flow.Problem{{Text: "it is another plan"}}}}
 	empty := []flows.Answer{{Run: &flows.Status{ID: "r1", State: flows.Done}}}
@@ -158,6 +169,11 @@ func TestRun(t *testing.T) {
 		"no answer":       {list(done), nil, both, 0, "gave no answer. See it with pfar flow show r1"},
 		"done":            {list(done), words, both, 0, "It is down."},
 		"waits, then on":  {list(waits, waits, done), words, both, 1, "It is down."},
+		"too secret":      {list(secret(done)), words, runs, 0, "The result is sensitive"},
+		"secret words":    {list(done), secretWords, both, 0, "See it with pfar flow show r1"},
+		"no label":        {list(done), unlabelled, both, 0, "See it with pfar flow show r1"},
+		"a secret reason": {list(secret(run(flows.Failed, "raw result", ""))), words, runs, 0, "the run is failed. See"},
+		"secret, waits":   {list(secret(run(flows.Waiting, "raw result", "a1")), done), words, both, 1, "It is down."},
 		"nothing results": {empty, words, runs, 0, "There is no result."},
 	} {
 		g := &gateway{answers: map[string][]flows.Answer{flows.Run: c.run, flows.Word: c.word}}
@@ -172,7 +188,7 @@ func TestRun(t *testing.T) {
 			verbs = append(verbs, o.Verb)
 		}
 		if !slices.Equal(verbs, c.verbs) || len(told) != c.told || !strings.Contains(said, c.says) ||
-			strings.Contains(said, "raw result") {
+			strings.Contains(said+strings.Join(told, ""), "raw result") {
 			t.Errorf("%s: %q, told %q, says %q", name, verbs, told, said)
 		}
 		if o := g.orders[0]; o.Digest != "d1" || o.Text != readFlow || o.Form != "json" {
