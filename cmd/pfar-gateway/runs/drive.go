@@ -165,10 +165,16 @@ func (r *Runner) keep(run *run, o outcome) error {
 	if r.rules.limits.Late > 0 && goesOn {
 		return keepLate(r, run, o)
 	}
-	return write(r, run, o)
+	err := write(r, run, o)
+	if err == nil {
+		run.take(o)
+		run.clear()
+	}
+	return err
 }
 
-// write is keep without the looks before, of which the lock is held.
+// write writes an outcome, and leaves the run as it is but for what the disk lacks: whoever drives the run reads it
+// without the lock, which is held here.
 func write(r *Runner, run *run, o outcome) error {
 	defer r.hub.change(run.id)
 	err := r.disk.settle(run, o, r.now().UnixNano())
@@ -178,9 +184,8 @@ func write(r *Runner, run *run, o outcome) error {
 		run.clear()
 		r.ended = append(r.ended, run.id)
 	case err == nil:
-		run.take(o)
 		run.clear()
-		if over(run.state) {
+		if over(o.state) {
 			r.ended = append(r.ended, run.id)
 			ended(r, run.id)
 		}
