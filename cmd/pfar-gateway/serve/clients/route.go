@@ -24,6 +24,7 @@ type Caller struct {
 	Bound    Binding
 	Member   *Member // nil: nobody who is let in
 	Local    bool    // it is on the Unix socket
+	Named    bool    // an operator on the Unix socket has named the client
 	Endpoint string  // the server's name, "" for all
 }
 
@@ -100,7 +101,7 @@ func (c *Caller) act(t *Table, path []string) {
 	case !c.Local || len(path) < 2:
 	case t.acts(c.Bound.UID):
 		if m := t.members[path[0]]; m != nil {
-			c.Member, c.Bound.Acting = m, m.Name != access.Default
+			c.Member, c.Named, c.Bound.Acting = m, true, m.Name != access.Default
 		}
 	case c.Member != nil && !t.operates(c.Bound.UID) && (path[0] == access.Default || path[0] == access.Operator):
 		path[0] = c.Member.Name // pfar's own programs name these, and a declared client means itself

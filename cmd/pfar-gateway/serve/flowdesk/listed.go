@@ -56,9 +56,10 @@ func (x *exchange) nodes() *lookup {
 }
 
 // listed passes the gate with what the client is about to be shown of what servers list, as tools/list does. It returns
-// why servers are left out. A person who acts for the client shows it to no model.
+// why servers are left out. An operator at the Unix socket, who has named the client, shows it to no model: pfar's own
+// commands name "default", too, and no order of a program that is a client does.
 func (x *exchange) listed(servers map[string]bool) (left map[string]error) {
-	if x.caller.Bound.Acting || len(servers) == 0 {
+	if x.caller.Named || len(servers) == 0 {
 		return nil
 	}
 	owners := make(map[string]enforce.Lister)
@@ -79,7 +80,7 @@ func (x *exchange) listed(servers map[string]bool) (left map[string]error) {
 
 // shown takes down what the client is shown of lists, as secret as all that its session has seen.
 func (x *exchange) shown(a any) {
-	if x.caller.Bound.Acting {
+	if x.caller.Named {
 		return
 	}
 	who := x.identity()
