@@ -11,13 +11,15 @@ import (
 // Once it refuses them all, it can read for the bridge.
 func TestStandardLibraryTakesMore(t *testing.T) {
 	good := plain(names("api.example.com")).message()
+	suiteless := plain(names("api.example.com"))
+	suiteless.suites = ""
 	for what, sent := range map[string]string{
 		"a second hello in the record":  record(good + plain(names("evil.example")).message()),
 		"a name and another type":       sni(v16(entry(0, "api.example.com") + entry(1, "evil.example"))),
 		"a name with NUL":               sni(v16(entry(0, "api.example.com\x00.evil.example"))),
 		"a name with a line feed":       sni(v16(entry(0, "api.example.com\nevil.example"))),
 		"a hello of another version":    change(record(good), headerSize+messageHeader, 2),
-		"a hello without cipher suites": func() string { s := plain(names("a.example")); s.suites = ""; return string(s.bytes()) }(),
+		"a hello without cipher suites": string(suiteless.bytes()),
 	} {
 		if h, err := readAlike(t, []byte(sent), limit); err == nil {
 			t.Errorf("%s: Read takes %+v", what, h)
