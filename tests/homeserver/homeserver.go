@@ -12,12 +12,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,26 +104,50 @@ func (s *Server) Queue() string { return filepath.Join(s.Dir, "queue") }
 // Begin starts the server, the first time or again after End, and returns when it answers.
 func (s *Server) Begin(t testing.TB) {
 	t.Helper()
-	if s.address == "" {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		if err != nil {
+	const tries = 20 // each at another port: some other program may have it
+	for n := 1; ; n++ {
+		fresh := s.address == ""
+		if fresh {
+			s.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+mathrand.IntN(ports)))
+			s.URL = "http://" + s.address
+		}
+		err := s.try()
+		switch {
+		case err == nil:
+			return
+		case !fresh || n == tries || !strings.Contains(err.Error(), "address already in use"):
 			t.Fatal(err)
 		}
-		s.address = l.Addr().String()
-		s.URL = "http://" + s.address
-		l.Close()
+		s.address = ""
 	}
+}
+
+// Ports of homeservers. The kernel gives none of them to a connection that names no port (ip(7), ip_local_port_range),
+// so a server finds its port free when it comes back.
+const (
+	firstPort = 21000
+	ports     = 11000
+)
+
+// try starts the server at its address.
+func (s *Server) try() error {
 	s.process = exec.Command(filepath.Join(s.programs, "dendrite"), "-config", filepath.Join(s.Dir, "dendrite.yaml"),
 		"-http-bind-address", s.address)
 	s.process.Dir = s.Dir
-	log, err := os.OpenFile(filepath.Join(s.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	name := filepath.Join(s.Dir, "log")
+	log, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer log.Close()
+	begin, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
 	s.process.Stdout, s.process.Stderr = log, log
 	if err := s.process.Start(); err != nil {
-		t.Fatalf("starting the homeserver: %v", err)
+		s.process = nil
+		return fmt.Errorf("starting the homeserver: %w", err)
 	}
 	s.ended = make(chan error, 1)
 	go func(p *exec.Cmd, ended chan<- error) { ended <- p.Wait() }(s.process, s.ended)
@@ -130,14 +156,14 @@ func (s *Server) Begin(t testing.TB) {
 		if err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
-				return
+				return nil
 			}
 		}
 		select {
 		case err := <-s.ended:
-			text, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
 			s.process = nil
-			t.Fatalf("the homeserver has ended: %v\n%s", err, text)
+			text, _ := os.ReadFile(name)
+			return fmt.Errorf("the homeserver has ended: %w\n%s", err, text[begin:])
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
