@@ -445,10 +445,7 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 		"verify": "leave",
 	}
 	buttons["clients"] += strings.Repeat(" copy", len(clientfile.Names()))
-	for i, text := range loopbacktest.Payloads {
-		if testing.Short() && i%8 != 0 {
-			continue
-		}
+	for _, text := range loopbacktest.PayloadsOf("console", loopbacktest.Loaded) {
 		text = text[:min(len(text), 1<<10)] // or nobody could approve the call on the page
 		k.has(1, text)
 		for name, clicks := range consolePages {
