@@ -395,7 +395,7 @@ func TestHostileAudit(t *testing.T) {
 			list := records()
 			fill(list, text)
 			o := openAudit(t, list...)
-			for _, path := range []string{"audit", "record/" + allowedID, "record/" + deniedID} {
+			for _, path := range []string{"audit", "audit/follow", "record/" + allowedID, "record/" + deniedID} {
 				a := o.do("GET", o.home+path, "")
 				guarded(t, a.h)
 				plainText(t, name, a.text)

@@ -83,7 +83,7 @@ func Guarded(t testing.TB, h http.Header, more ...string) {
 const (
 	Few    = 16
 	Many   = 90
-	Loaded = 12
+	Loaded = 11
 )
 
 // PayloadsOf returns the payloads for a place where a text is shown. Without -short that is all of them, else a share
