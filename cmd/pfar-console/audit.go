@@ -21,6 +21,8 @@ type recorded struct {
 	Limited bool   // by a filter
 	Older   bool   // there are records before these
 	Verify  string // path of the page that has the whole audit verified
+	Follow  string // path of the page that follows, with the same filter
+	Stay    string // path of the page that does not, if this one follows; "": it does not
 }
 
 // choice is one property of records, and the values that the page can be limited to.
@@ -55,6 +57,27 @@ var errNoFilter = errors.New("not a filter")
 // nameText matches the clients and servers that a filter takes. Records may have others, which strangers chose.
 var nameText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
+// auditView is which records the page shows, and whether it shows new ones by itself.
+type auditView struct {
+	filter prose.Filter
+	follow bool
+}
+
+// followPath is the first part of a path, before its filter, if the page follows.
+const followPath = "follow"
+
+// auditAt reads the path of a page: "", "follow", or one of them and a filter.
+func auditAt(path string) (v auditView, err error) {
+	first, rest, more := strings.Cut(path, "/")
+	if v.follow = first == followPath; v.follow {
+		path = rest
+	}
+	if path != "" || v.follow && more {
+		v.filter, err = filterAt(path)
+	}
+	return v, err
+}
+
 // filterAt reads the filter in a path: "verdict=deny/server=notion", in this order.
 func filterAt(path string) (f prose.Filter, err error) {
 	at := 0
@@ -88,11 +111,14 @@ var filters = []struct {
 	{"server", "Server", named, func(f *prose.Filter) *string { return &f.Server }},
 }
 
-// pathOf is the path of the page with a filter.
-func pathOf(one *session, f prose.Filter) string {
+// pathOf is the path of a page.
+func pathOf(one *session, v auditView) string {
 	path := "audit"
+	if v.follow {
+		path += "/" + followPath
+	}
 	for _, each := range filters {
-		if v := *each.in(&f); v != "" {
+		if v := *each.in(&v.filter); v != "" {
 			path += "/" + each.key + "=" + v
 		}
 	}
@@ -100,20 +126,20 @@ func pathOf(one *session, f prose.Filter) string {
 }
 
 // choicesOf offers the values that records have, and the present one.
-func choicesOf(one *session, now prose.Filter, seen map[string][]string) (list []choice) {
+func choicesOf(one *session, now auditView, seen map[string][]string) (list []choice) {
 	for _, each := range filters {
 		c := choice{Name: each.name}
 		at := func(value string) option {
-			f := now
-			*each.in(&f) = value
+			v := now
+			*each.in(&v.filter) = value
 			words := value
 			if value == "" {
 				words = "any"
 			}
-			return option{Words: words, Path: pathOf(one, f), Here: *each.in(&now) == value}
+			return option{Words: words, Path: pathOf(one, v), Here: *each.in(&now.filter) == value}
 		}
 		values := slices.Clone(seen[each.key])
-		if here := *each.in(&now); here != "" && !slices.Contains(values, here) {
+		if here := *each.in(&now.filter); here != "" && !slices.Contains(values, here) {
 			values = append(values, here)
 		}
 		if len(values) == 0 {
@@ -148,8 +174,8 @@ func valuesOf(e *audit.Entry) map[string]string {
 }
 
 // auditPage is the page of the audit.
-func auditPage(ctx context.Context, a *archive, one *session, f prose.Filter) (content, error) {
-	lines, seen := prose.Lines{Filter: f}, map[string][]string{}
+func auditPage(ctx context.Context, a *archive, one *session, v auditView) (content, error) {
+	lines, seen := prose.Lines{Filter: v.filter}, map[string][]string{}
 	var last []prose.Line
 	older := false
 	newest := func(most int) {
@@ -177,8 +203,11 @@ func auditPage(ctx context.Context, a *archive, one *session, f prose.Filter) (c
 	}
 	slices.SortStableFunc(last, func(x, y prose.Line) int { return x.At.Compare(y.At) })
 	newest(maxAudit)
-	b := recorded{Filters: choicesOf(one, f, seen), Limited: f != prose.Filter{}, Older: older || !all}
-	b.Verify = one.path(verifyPath)
+	b := recorded{Filters: choicesOf(one, v, seen), Limited: v.filter != prose.Filter{}, Older: older || !all}
+	b.Verify, b.Follow = one.path(verifyPath), pathOf(one, auditView{v.filter, true})
+	if v.follow {
+		b.Stay = pathOf(one, auditView{filter: v.filter})
+	}
 	for _, l := range slices.Backward(last) {
 		shown := line{
 			At: moment(l.At), Word: visible.Reveal(l.Word), Text: visible.Reveal(l.Text), Bad: l.Tone == prose.Bad,
@@ -188,7 +217,7 @@ func auditPage(ctx context.Context, a *archive, one *session, f prose.Filter) (c
 		}
 		b.Lines = append(b.Lines, shown)
 	}
-	return content{title: "Audit", template: "audit", body: b}, err
+	return content{title: "Audit", template: "audit", body: b, again: v.follow}, err
 }
 
 // short cuts a line that is longer than pfar writes.

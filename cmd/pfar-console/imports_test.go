@@ -151,7 +151,7 @@ func TestHostileImport(t *testing.T) {
 			return shape(t, a.text)
 		}
 		want := look("plain")
-		for _, text := range loopbacktest.Payloads {
+		for _, text := range loopbacktest.PayloadsOf(name, loopbacktest.Many) {
 			if got := look(text); !slices.Equal(got, want) {
 				t.Errorf("%s %.60q: the page is %q", name, text, got)
 			}

@@ -151,7 +151,7 @@ func TestHostileLesson(t *testing.T) {
 		return shape(t, a.text)
 	}
 	want := look("not a host")
-	for _, text := range loopbacktest.Payloads {
+	for _, text := range loopbacktest.PayloadsOf("lesson", loopbacktest.Many) {
 		if got := look(text); !slices.Equal(got, want) {
 			t.Errorf("%.60q: the page is %q", text, got)
 		}

@@ -85,7 +85,7 @@ func TestHostileLog(t *testing.T) {
 		return shape(t, a.text)
 	}
 	want := look("plain")
-	for _, text := range loopbacktest.Payloads {
+	for _, text := range loopbacktest.PayloadsOf("log", loopbacktest.Many) {
 		if got := look(text); !slices.Equal(got, want) {
 			t.Errorf("%.60q: the page is %q", text, got)
 		}

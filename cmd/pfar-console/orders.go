@@ -51,10 +51,10 @@ func ordering(s *site, next string, o attach.Order, done string) taker {
 	}
 }
 
-// entering opens the page for the secrets of a server.
+// entering opens the page for the secrets of a server, or for a sign-in that it waits for.
 func entering(s *site, server string) taker {
 	o := attach.Order{Act: attach.OrderSecrets, Server: server}
-	return ordering(s, "wants", o, ": the one-time page for its secrets is ready.")
+	return ordering(s, "wants", o, ": its one-time page is ready.")
 }
 
 // turned says what follows the orders that start and stop a server.

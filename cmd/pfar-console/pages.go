@@ -58,7 +58,7 @@ type content struct {
 	seen     any  // the page is out of date when its JSON changes; nil: when that of body does
 	quiet    bool // the page shows a question, and does not change by itself
 	copies   bool // it has texts to copy, for which it needs the script, also if the page does not change
-	again    bool // the script loads the page again by itself, as it does a list: the page waits for something
+	again    bool // the script loads the page again by itself, as it does a list: the page waits for something, or follows
 }
 
 // pages are those of the navigation, by their paths. The script does not load a long one again while a person reads it.
@@ -126,7 +126,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, one *session, rest s
 		v.Home, v.Who, v.Signs = one.path(""), visible.Reveal(one.operator), template.JS(entrance.Script)
 	}
 	at := rest
-	if strings.HasPrefix(rest, "audit/") || rest == verifyPath { // with a filter it is the same page
+	if strings.HasPrefix(rest, "audit/") || rest == verifyPath { // with a filter, and if it follows, it is the same page
 		at = "audit"
 	}
 	for _, p := range pages {

@@ -11,7 +11,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-console/entrance"
 	"github.com/pfar/pfar/cmd/pfar-console/signing"
 	"github.com/pfar/pfar/policies/audit"
-	"github.com/pfar/pfar/policies/audit/prose"
 	"github.com/pfar/pfar/policies/passkey"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/loopback"
@@ -247,13 +246,9 @@ func (s *site) find(rest string) maker {
 		return showHealth(s)
 	case rest == "checks":
 		return showChecks(s)
-	case rest == "audit":
-		return func(ctx context.Context, one *session) (content, error) {
-			return auditPage(ctx, s.archive, one, prose.Filter{})
-		}
-	case kind == "audit":
-		if f, err := filterAt(subject); err == nil {
-			return func(ctx context.Context, one *session) (content, error) { return auditPage(ctx, s.archive, one, f) }
+	case rest == "audit", kind == "audit" && subject != "":
+		if v, err := auditAt(subject); err == nil {
+			return func(ctx context.Context, one *session) (content, error) { return auditPage(ctx, s.archive, one, v) }
 		}
 	case kind == "record" && audit.IsID(subject):
 		return func(ctx context.Context, _ *session) (content, error) { return recordPage(ctx, s.archive, subject) }

@@ -264,7 +264,7 @@ func TestHostileServers(t *testing.T) {
 		}
 		set("plain")
 		list, one := look(o.home+"servers"), look(o.home+"server/notes")
-		for _, text := range loopbacktest.PayloadsOf(name) {
+		for _, text := range loopbacktest.PayloadsOf(name, loopbacktest.Few) {
 			set(text)
 			if got := look(o.home + "servers"); !slices.Equal(got, list) {
 				t.Errorf("%s, %.60q: the list is %q", name, text, got)

@@ -244,7 +244,7 @@ func TestHostileSessions(t *testing.T) {
 		fill(o.gate, "plain")
 		want := look(o.home + "sessions")
 		ask := look(o.home + "do/new/laptop")
-		for _, text := range loopbacktest.PayloadsOf(name) {
+		for _, text := range loopbacktest.PayloadsOf(name, loopbacktest.Few) {
 			o.gate.mu.Lock()
 			fill(o.gate, text)
 			o.gate.mu.Unlock()

@@ -90,7 +90,9 @@ func TestSignedOrders(t *testing.T) {
 // nor signed.
 func TestOrdersOfRoles(t *testing.T) {
 	r := newRemote(t)
-	r.site.runs.set(reported())
+	now := reported()
+	now.Servers[0].Owed = signInDue(true)
+	r.site.runs.set(now)
 	r.knows(passkey.Look)
 	r.signIn()
 	const allow = "allow/notes/cdn.example.com"
@@ -110,7 +112,9 @@ func TestOrdersOfRoles(t *testing.T) {
 		r.knows(role)
 		for _, at := range []string{"server/notes", "server/mail", "wants"} {
 			page := r.visits(http.MethodGet, r.home+at, nil).Body.String()
-			for _, button := range []string{`value="start"`, `value="stop"`, `value="restart"`, r.home + "allow/"} {
+			for _, button := range []string{
+				`value="start"`, `value="stop"`, `value="restart"`, `value="enter"`, r.home + "allow/",
+			} {
 				if strings.Contains(page, button) {
 					t.Errorf("%s: %s has %s", role, at, button)
 				}
@@ -127,6 +131,10 @@ func TestOrdersOfRoles(t *testing.T) {
 		}
 	}
 	r.knows(passkey.Change)
+	if w := r.visits(http.MethodGet, r.home+"wants", nil).Body.String(); strings.Contains(w, `value="enter"`) ||
+		!strings.Contains(w, "pfar login acme") {
+		t.Errorf("the sign-in of a server, for another machine: %s", w)
+	}
 	page := r.visits(http.MethodGet, r.home+"server/notes", nil)
 	for _, local := range []string{r.home + "log/", r.home + "learn/"} {
 		if strings.Contains(page.Body.String(), local) {

@@ -231,7 +231,7 @@ func TestHostileUsage(t *testing.T) {
 		return shape(t, a.text)
 	}
 	want := look("plain")
-	for _, text := range loopbacktest.Payloads {
+	for _, text := range loopbacktest.PayloadsOf("usage", loopbacktest.Many) {
 		text = text[:min(len(text), 1<<10)] // a message has a bound
 		if got := look(text); !slices.Equal(got, want) {
 			t.Errorf("%.60q: the page is %q", text, got)

@@ -100,7 +100,7 @@ func TestHostileExplain(t *testing.T) {
 		return shape(t, a.text)
 	}
 	want := look("plain")
-	for _, text := range loopbacktest.Payloads {
+	for _, text := range loopbacktest.PayloadsOf("explain", loopbacktest.Many) {
 		if got := look(text); !slices.Equal(got, want) {
 			t.Errorf("%.60q: the page is %q", text, got)
 		}

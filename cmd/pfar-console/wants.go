@@ -31,7 +31,8 @@ type wanting struct {
 // want is one thing with what grants it: a command, or another page.
 type want struct {
 	What, Command, Path string
-	Enter               string  // the path of a form that opens a page for a secret; "": there is none
+	Enter               string  // the path of a form that opens a page for a secret or a sign-in; "": there is none
+	SignIn              bool    // it is a sign-in
 	Allow               *button // asks whether the server may reach a host; nil: it is about no host
 }
 
@@ -72,8 +73,8 @@ func wantingOf(
 	for _, each := range lacks {
 		if each.Server == s.Name && (w.Review == nil || each.Command != wants.AcceptCommand(s.Name)) {
 			lacked := want{What: visible.Reveal(each.What), Command: visible.Reveal(each.Command)}
-			if each.Secret && grants.secrets {
-				lacked.Enter = one.path("enter/" + s.Name)
+			if (each.Secret || each.SignIn) && grants.secrets {
+				lacked.Enter, lacked.SignIn = one.path("enter/"+s.Name), each.SignIn
 			}
 			if each.Host != "" && grants.hosts {
 				at := hostOffer{offerRefused, s.Name, each.Host}

@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/loopback/loopbacktest"
 	"github.com/pfar/pfar/units/operator"
 )
@@ -142,6 +144,75 @@ func TestEnter(t *testing.T) {
 	}
 	if a := o.do("POST", o.home+"enter/mail", "act=enter&turn=other"); a.code != 403 || len(asked) > 0 {
 		t.Errorf("the form of another page: %d", a.code)
+	}
+}
+
+// signInDue is what a server owes that waits for a sign-in, for which there is a page or not.
+func signInDue(page bool) control.Owed {
+	return control.Owed{SignInPage: page, Wait: units.Wait{
+		For: units.WaitCredentials, Remedy: units.ToDo(units.SignIn, "acme"), Words: "TOKEN: needs login: pfar login acme",
+	}}
+}
+
+// TestWantsSignIn: where a server waits for a sign-in that a one-time page can do, a want has a button beside the
+// command. It asks pfard for the page, and the next page has its link.
+func TestWantsSignIn(t *testing.T) {
+	o := openWants(t)
+	asked := make(chan attach.Order, 9)
+	o.site.orders.sends = func(o attach.Order) error { asked <- o; return nil }
+	wants := func(page bool) string {
+		t.Helper()
+		now := reported()
+		now.Servers[0].Owed = signInDue(page)
+		o.site.runs.set(now)
+		text := html.UnescapeString(o.do("GET", o.home+"wants", "").text)
+		if !strings.Contains(text, ">pfar login acme<") {
+			t.Errorf("the page has no command: %s", text)
+		}
+		return text
+	}
+	form := "act=enter&turn=" + field.FindStringSubmatch(wants(true))[2]
+	if text := wants(true); strings.Contains(text, `value="enter"`) {
+		t.Errorf("who may store nothing has a button: %s", text)
+	}
+	o.do("POST", o.home+"enter/mail", form)
+	if text := wants(true); !strings.Contains(text, "only the user who runs pfard may do this") {
+		t.Errorf("who may store nothing is not told: %s", text)
+	}
+	o.site.orders.allowed.Store(true)
+	if text := wants(false); strings.Contains(text, `value="enter"`) {
+		t.Errorf("there is no page, and a button for it: %s", text)
+	}
+	for _, bad := range []answer{
+		o.do("POST", o.home+"enter/mail", "act=enter&turn=other"), o.do("POST", o.home+"enter/mail", "act=enter"),
+		o.do("POST", o.home+"enter/mail", form, "Origin", "https://evil.test"),
+		o.do("POST", o.home+"enter/mail", form, "Sec-Fetch-Site", "cross-site"),
+	} {
+		if bad.code != 403 || len(asked) > 0 {
+			t.Errorf("a form of another page: %d %s", bad.code, bad.text)
+		}
+	}
+	text := wants(true)
+	if strings.Count(text, `value="enter"`) != 1 || !strings.Contains(text, `action="`+o.home+`enter/mail"`) ||
+		!strings.Contains(text, ">Sign in on a one-time page<") {
+		t.Errorf("the button: %s", text)
+	}
+	const link = "http://127.0.0.1:19301/ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for answer, want := range map[attach.Ordered]string{
+		{Link: link}: `href="` + link + `"`, {Error: "the vault has all secrets"}: "Nothing was done: the vault has all",
+	} {
+		go func() {
+			got := <-asked
+			if got.Act != attach.OrderSecrets || got.Server != "mail" {
+				t.Errorf("pfard gets %+v", got)
+			}
+			answer.Question = got.Question
+			o.site.orders.answer(answer.Number, answer)
+		}()
+		o.do("POST", o.home+"enter/mail", form)
+		if text := wants(true); !strings.Contains(text, want) {
+			t.Errorf("no %q: %s", want, text)
+		}
 	}
 }
 
@@ -296,7 +367,7 @@ func TestHostileWants(t *testing.T) {
 		}
 		set("plain")
 		before := look()
-		for _, text := range loopbacktest.PayloadsOf(name) {
+		for _, text := range loopbacktest.PayloadsOf(name, loopbacktest.Few) {
 			set(text)
 			if got := look(); !slices.Equal(got, before) {
 				t.Errorf("%s, %.60q: the pages are %q", name, text, got)

@@ -300,6 +300,7 @@ func (d *daemon) report() control.Report {
 	r.Notes = append(r.Notes, d.audit.shown()...)
 	for _, s := range d.fleet.servers {
 		c := s.report(d.fleet.runner.Log(s.name))
+		c.SignInPage = signInPage(s, d.tokens)
 		problems := d.uses.problems(s)
 		if s.unscoped != "" && s.want != nil && s.want.Enabled && !s.off {
 			problems = append(problems, s.unscoped)

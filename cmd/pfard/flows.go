@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfard/setups"
+	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator/source"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units"
@@ -58,12 +59,18 @@ func (f *flows) Append(r audit.Record) error { return f.audit.append(r) }
 // Clean removes secrets from a text, and makes it one printable line.
 func (f *flows) Clean(text string) string { return printable(f.redaction.clean(text)) }
 
-// Stored returns those keys whose secret is in the vault, in a file that is not damaged.
+// Stored returns those keys whose secret is in the vault, unless it is a token that only a person can replace.
 func (f *flows) Stored(keys []string) (there []string, err error) {
+	there, err = inVault(f.keeper.vault, keys)
+	return slices.DeleteFunc(there, f.keeper.tokens.spent), err
+}
+
+// inVault returns those keys whose secret is in the vault, in a file that is not damaged.
+func inVault(v *vault.Vault, keys []string) (there []string, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	entries, err := f.keeper.vault.List()
+	entries, err := v.List()
 	for _, e := range entries {
 		if e.Damaged == nil && slices.Contains(keys, e.Key) {
 			there = append(there, e.Key)
@@ -74,7 +81,7 @@ func (f *flows) Stored(keys []string) (there []string, err error) {
 
 // Store puts a value into the vault. It replaces an existing one.
 func (f *flows) Store(uid int, key string, v setups.Value) error {
-	there, err := f.Stored([]string{key})
+	there, err := inVault(f.keeper.vault, []string{key})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // enterSecrets begins a set-up of a server as it is declared, on a one-time page, and returns the link of the page. It
-// does so only if a secret is missing: the set-up then waits for a person before it starts or stops anything.
+// does so only if a secret is missing or a sign-in is due: the set-up then waits for a person before it starts or stops
+// anything.
 func (f *flows) enterSecrets(ctx context.Context, p control.Peer, server string) (link string, err error) {
 	if !operates(p) {
 		return "", fmt.Errorf("%w: only root and the user who runs pfard store secrets", control.ErrDenied)

@@ -71,6 +71,7 @@ type tokenSet struct {
 	problem  string        // why the last try failed; "": it did not
 	final    bool          // and there will be no other
 	refused  bool          // by a server that wants another one
+	unwanted bool          // a server has refused it, and nothing renews it
 	awaited  time.Time     // since when a server waits for it; zero: none does, or has in vain
 }
 
@@ -207,6 +208,9 @@ func (t *tokens) refused(key string) {
 	t.mu.Lock()
 	k, now := t.of[key], t.wall.now()
 	if k == nil || !k.set || k.fixed || k.final || k.refused || now.Sub(k.obtained) < youngest {
+		if k != nil && (!k.set || k.fixed || k.final) {
+			k.unwanted = true
+		}
 		t.mu.Unlock()
 		return
 	}
@@ -428,6 +432,20 @@ func (t *tokens) problem(key string) (words string, final bool) {
 		return k.problem, k.final
 	}
 	return "", false
+}
+
+// spent reports whether what the vault has under a key is of no use any more, and only a person can replace it.
+func (t *tokens) spent(key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.of[key]
+	switch {
+	case k == nil:
+		return false
+	case k.unwanted:
+		return true
+	}
+	return k.set && (k.fixed || k.final) && (oauth.Set{Expiry: k.expiry}).Expired(t.wall.now())
 }
 
 // uses reports whether servers use a key that may run.

@@ -359,6 +359,7 @@ var consolePages = map[string][]string{
 	"health":   {"nav >> text=Health"},
 	"checks":   {"nav >> text=Health", "text=Checks of this machine"},
 	"audit":    {"text=Audit"},
+	"follow":   {"text=Audit", "text=Follow new records"},
 	"record":   {"text=Audit", "text=all about this call"},
 	"verify":   {"text=Audit", "text=Verify the whole audit"},
 }
@@ -442,13 +443,10 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 		"lesson": "leave learn", "import": "leave import", "wants": "leave", "review": "leave accept",
 		"allow": "leave allow", "audit": "leave", "add": "leave add", "clients": "leave declare", "health": "leave",
 		"record": "leave", "explain": "leave", "log": "leave", "checks": "leave",
-		"verify": "leave",
+		"verify": "leave", "follow": "leave",
 	}
 	buttons["clients"] += strings.Repeat(" copy", len(clientfile.Names()))
-	for i, text := range loopbacktest.Payloads {
-		if testing.Short() && i%8 != 0 {
-			continue
-		}
+	for _, text := range loopbacktest.PayloadsOf("console", loopbacktest.Loaded) {
 		text = text[:min(len(text), 1<<10)] // or nobody could approve the call on the page
 		k.has(1, text)
 		for name, clicks := range consolePages {

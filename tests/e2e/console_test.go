@@ -21,8 +21,8 @@ func (s *stage) console() string {
 }
 
 // TestConsole: a call of a real client waits; a person opens the link in a real browser, reads the call whole, approves
-// it, and it goes on. Another call arrives by itself and is denied. The link works once, no client's token opens the
-// page, and after a logout there is none.
+// it, and it goes on. Another call arrives by itself and is denied. Records of a server appear by themselves on the
+// page of the audit. The link works once, no client's token opens the page, and after a logout there is none.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "strict")
@@ -67,6 +67,7 @@ await page.keyboard.press("Enter");
 await page.waitForSelector("text=Denied: ");`, map[string]any{"soon": soon.Milliseconds()})
 	c.says(t, "the operator denied it: not on a Saturday")
 	s.got(second, 0)
+	s.follows(b)
 
 	for name, ask := range map[string]func(*http.Request){
 		"again":      func(*http.Request) {},
@@ -87,6 +88,29 @@ await page.waitForSelector("text=Denied: ");`, map[string]any{"soon": soon.Milli
 		t.Errorf("after a logout: %s", resp.Status)
 	}
 	s.search(t, strings.Split(link, "/")[3])
+}
+
+// follows has the browser follow the records of one server. A record of it appears while the person does nothing, and
+// one of another server does not.
+func (s *stage) follows(b *surfer) {
+	s.t.Helper()
+	var before, now []string
+	const read = `return await steady(() => page.locator("ul.calls li").allInnerTexts());`
+	b.does(&before, `
+await page.click("text=Audit");
+await page.click("text=Follow new records");
+await page.click("p.choice[aria-label=Server] >> text=tracker");
+await page.waitForSelector("p.choice[aria-label=Server] a[aria-current]:has-text('tracker')");
+await page.waitForSelector("text=Stop following");`+read, nil)
+	s.agent(false).call("notes__list_allowed_directories", map[string]any{})
+	s.agent(false).call("tracker__read_issue", map[string]any{})
+	b.does(&now, `await page.locator("ul.calls li").nth(args.n).waitFor({ timeout: args.soon });`+read,
+		map[string]any{"n": len(before), "soon": soon.Milliseconds()})
+	of := func(l string) bool { return !strings.Contains(l, "tracker") }
+	if len(before) == 0 || len(now) != len(before)+1 || !strings.Contains(now[0], "tracker.read_issue") ||
+		slices.ContainsFunc(now, of) {
+		s.t.Errorf("before two calls the page has %q, then %q", before, now)
+	}
 }
 
 // visit opens a link in a new browser: a page that is open loads itself again when something changes, and that could

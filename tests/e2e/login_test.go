@@ -259,6 +259,45 @@ func mustRead(t testing.TB, path string) []byte {
 	return b
 }
 
+// signsIn signs in to what a server waits for, at the console: a button there leads to a one-time page with a code, and
+// the server runs. No page has the token.
+func (s *stage) signsIn(server string, a *authorizer) {
+	s.t.Helper()
+	b, now := s.visit(`await page.click("text=Wants"); await page.waitForSelector("button[value=enter]");`)
+	for _, want := range []string{"Sign in on a one-time page", "pfar login " + server} {
+		if !strings.Contains(now.Text, want) {
+			s.t.Errorf("the page has no %q: %s", want, now.Text)
+		}
+	}
+	var link string
+	b.does(&link, `
+await page.click("button[value=enter]");
+await page.waitForSelector("text=Open the one-time page");
+return await page.getAttribute("text=Open the one-time page", "href");`, nil)
+	seen := b.opens(link).All
+	code, address := b.signsIn()
+	b.answers(address, code, true)
+	seen += b.sees("That did not work").All
+	code, address = b.signsIn()
+	b.answers(address, code, false)
+	seen += b.sees("Connected").All
+	s.awaitRunning(server)
+	now = b.looks(`await page.goto(args.link); await page.click("text=Wants"); await page.waitForSelector("h1");`,
+		map[string]any{"link": s.console()})
+	if strings.Contains(now.Text, "pfar login "+server) || strings.Contains(now.Text, "Sign in on") {
+		s.t.Errorf("it wants a sign-in still: %s", now.Text)
+	}
+	tokens := a.issued()
+	for _, token := range tokens {
+		if strings.Contains(seen+now.All, token) {
+			s.t.Error("a page has a token")
+		}
+	}
+	if len(tokens) == 0 {
+		s.t.Error("the provider has given no token")
+	}
+}
+
 // TestLogin obtains tokens from a real authorization server: by a code on another device, and with Chromium. A server
 // uses them at an API, and they are refreshed.
 func TestLogin(t *testing.T) {
@@ -294,6 +333,9 @@ func TestLogin(t *testing.T) {
 		t.Errorf("pfar status says %s", out)
 	}
 
+	if os.Getuid() != 0 { // root has no console: TestAsOrdinaryUser
+		(&stage{pfar: p}).signsIn("acme", a)
+	}
 	first := p.login(t, "acme", "--device")
 	page, code := first.shows(`Open this page, on any device:\n\n  (https://\S+)`),
 		first.shows(`Enter this code there:\n\n  (\S+)`)

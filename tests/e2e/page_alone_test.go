@@ -198,6 +198,8 @@ return await steady(async () => {
 			if (box.right > root.clientWidth + 1 || box.left < 0) wrong.push(e.tagName + " sticks out: " + e.textContent);
 			const pressed = e.matches("button, input, a.button");
 			if (pressed && box.height < 44) wrong.push(e.tagName + " is " + box.height + " high");
+			const card = pressed && e.nextElementSibling?.matches("section, form") && e.nextElementSibling;
+			if (card && card.getBoundingClientRect().top - box.bottom < 8) wrong.push("a card touches " + e.textContent);
 			if (parseFloat(getComputedStyle(e).fontSize) < 14) wrong.push(e.tagName + " is small: " + e.textContent);
 		}
 		const targets = [...document.querySelectorAll("button, input:not([type=hidden]), a.button")]

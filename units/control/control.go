@@ -318,6 +318,8 @@ type Owed struct {
 	units.Wait
 	Off          Off          `json:"off,omitempty"`
 	Verification Verification `json:"verification,omitzero"`
+
+	SignInPage bool `json:"sign_in_page,omitempty"` // a one-time page can have a person sign in, for which it waits
 }
 
 // Verification is whether a call has shown a server's secrets to be right.

