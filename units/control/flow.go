@@ -38,9 +38,15 @@ type Flow struct {
 	Attempts  int        `json:"attempts,omitempty"` // values that did not work
 	Deadline  time.Time  `json:"deadline,omitzero"`  // while it waits for a person
 	Page      string     `json:"page,omitempty"`     // URL of the one-time page
-	Paged     bool       `json:"paged,omitempty"`    // of a Report, which does not tell Page: there is one
 	Tools     int        `json:"tools,omitempty"`    // of FlowComplete
 	Verified  string     `json:"verified,omitempty"` // of FlowComplete: the tool that was called; "": none
+	Traits
+}
+
+// Traits are two facts about a set-up.
+type Traits struct {
+	Paged  bool `json:"paged,omitempty"`  // of a Report, which does not tell Page: there is one
+	Formed bool `json:"formed,omitempty"` // each of its secrets has a known prefix or pattern
 }
 
 // FlowState is where a set-up is. Only the last two end it.
