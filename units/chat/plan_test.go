@@ -3,6 +3,7 @@ package chat
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +79,9 @@ func TestPasswords(t *testing.T) {
 	checking, over := *postgresWaits(), *postgresWaits()
 	checking.State, checking.Wants = control.FlowVerifying, nil
 	over.State, over.Wants = control.FlowFailed, nil
-	for name, waits := range map[string]*control.Flow{"it waits": postgresWaits(), "it checks": &checking, "it is over": &over} {
+	for name, waits := range map[string]*control.Flow{
+		"it waits": postgresWaits(), "it checks": &checking, "it is over": &over,
+	} {
 		for _, text := range []string{"hunter2", "correct horse battery staple", "> needs it\n\nswordfish", "yes"} {
 			w := &world{waits: waits, plan: reads()}
 			take(t, newTalk(t, w, t.TempDir()), "1", text)
@@ -90,6 +93,21 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
+// TestJustConnected: a minute long a question has three words, of which none may be a part of a secret.
+func TestJustConnected(t *testing.T) {
+	over := *postgresWaits()
+	over.State, over.Wants = control.FlowComplete, nil
+	for text, asked := range map[string]int{
+		"hunter2": 0, "correct horse": 0, "is 9f8e7d6c5b4a3928 right?": 0, "what is new in it?": 1,
+	} {
+		w := &world{waits: &over}
+		take(t, newTalk(t, w, t.TempDir()), "1", text)
+		if len(w.asked) != asked || len(w.deleted) != 1-asked || asked == 0 && !strings.Contains(w.said(), "a minute ago") {
+			t.Errorf("%q: asked %q, deleted %q, said %s", text, w.asked, w.deleted, w.said())
+		}
+	}
+}
+
 // TestHidden: the line of a hidden prompt is the secret of the set-up that the prompt was for, and of no other.
 func TestHidden(t *testing.T) {
 	another := postgresWaits()
@@ -97,7 +115,9 @@ func TestHidden(t *testing.T) {
 	for name, c := range map[string]struct {
 		waits *control.Flow
 		given int
-	}{"the same": {postgresWaits(), 1}, "another key": {notionWaits(), 0}, "another set-up": {another, 0}, "none": {nil, 0}} {
+	}{
+		"the same": {postgresWaits(), 1}, "another key": {notionWaits(), 0}, "another set-up": {another, 0}, "none": {nil, 0},
+	} {
 		w := &world{waits: c.waits}
 		talk := newTalk(t, w, t.TempDir())
 		talk.Terminal = true
@@ -114,15 +134,21 @@ func TestHidden(t *testing.T) {
 
 // TestUnknownName: a name that nobody knows may be a secret, so no answer repeats it.
 func TestUnknownName(t *testing.T) {
-	w := &world{notBegun: errors.New(`setting "swordfish" up: no such service`)}
-	talk := newTalk(t, w, t.TempDir())
-	take(t, talk, "1", "connect swordfish")
-	if strings.Contains(w.said(), "swordfish") || !strings.Contains(w.said(), "pfar services") {
-		t.Errorf("said %s", w.said())
-	}
-	w.sent, w.notBegun = nil, errors.New("notion is declared already")
-	if take(t, talk, "2", "connect notion"); w.said() != "notion is declared already" {
-		t.Errorf("said %s", w.said())
+	denied := fmt.Errorf("%w: this chat begins none", control.ErrDenied)
+	for _, c := range []struct {
+		service string
+		err     error
+		says    string
+	}{
+		{"swordfish", errors.New(`no service is called "swordfish"`), "pfar services"},
+		{"swordfish", denied, "this chat begins none"},
+		{"notion", errors.New("notion runs already"), "notion runs already"},
+	} {
+		w := &world{notBegun: c.err}
+		take(t, newTalk(t, w, t.TempDir()), "1", "connect "+c.service)
+		if strings.Contains(w.said(), "swordfish") || !strings.Contains(w.said(), c.says) {
+			t.Errorf("%s, %v: said %s", c.service, c.err, w.said())
+		}
 	}
 }
 
@@ -137,7 +163,8 @@ func TestWordsOfServers(t *testing.T) {
 	}
 	for _, now := range flows {
 		there, here := setupWords(now, false), setupWords(now, true)
-		if strings.Contains(there, "401") || strings.Contains(there, "to me") || !strings.Contains(there, "To see why: pfar ") {
+		hidden := !strings.Contains(there, "401") && !strings.Contains(there, "to me")
+		if !hidden || !strings.Contains(there, "To see why: pfar audit --kind set-up") {
 			t.Errorf("%s %s, at a homeserver: %s", now.State, now.Reason, there)
 		}
 		if !strings.Contains(here, "\n| 401\n| notion needs notion_token. Send it to me") {

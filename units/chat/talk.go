@@ -140,7 +140,8 @@ func (t *Talk) Take(ctx context.Context, m Message) error {
 func (t *Talk) situation(m Message, under *control.Flow, failed error) meaning.Situation {
 	s := meaning.Situation{Unknown: failed != nil, Hidden: m.Hidden != nil, Known: t.Known}
 	if failed == nil && under != nil {
-		s.Wanted, s.UnderWay, s.Formed = under.Wants, true, under.Formed
+		s.Wanted, s.UnderWay = under.Wants, true
+		s.Formed = under.Formed || under.State == control.FlowComplete // then no secret is due any more
 	}
 	if h := m.Hidden; h != nil && s.Wanted != nil &&
 		(h.Wants == nil || h.ID != under.ID || h.Wants.Key != under.Wants.Key) {
@@ -194,8 +195,10 @@ func (t *Talk) follow(ctx context.Context, asked control.Flow) {
 func (t *Talk) connect(ctx context.Context, service string) error {
 	t.work.Go(func() {
 		now, err := t.Setups.Begin(ctx, service)
-		if err != nil && (t.Known == nil || !t.Known(service)) && strings.Contains(err.Error(), service) {
-			err = errors.New("pfar knows no service of that name. To see all services: pfar services") // it may be a secret
+		known := t.Known != nil && t.Known(service)
+		if err != nil && !known && !errors.Is(err, control.ErrDenied) && !errors.Is(err, control.ErrNotRunning) {
+			// The error may repeat the name, which may be a secret.
+			err = errors.New("pfar cannot set that up. To see the services that it knows: pfar services")
 		}
 		t.tellSetup(ctx, now, err)
 	})

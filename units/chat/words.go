@@ -11,8 +11,8 @@ import (
 	"github.com/pfar/pfar/units/setup"
 )
 
-// setupWords say where a set-up is. terminal: nobody keeps what the owner types, and nobody else reads the answer. Words
-// of a server or a service are quoted there, and go to no other place.
+// setupWords say where a set-up is. terminal: nobody keeps what the owner types, and nobody else reads the answer.
+// Words of a server or a service are quoted there, and go to no other place.
 func setupWords(now control.Flow, terminal bool) string {
 	switch {
 	case now.State == control.FlowComplete && now.Tools > 0:
@@ -21,18 +21,15 @@ func setupWords(now control.Flow, terminal bool) string {
 		return now.Server + " is connected."
 	case now.State == control.FlowFailed:
 		return fmt.Sprintf("%s is not connected: %s. Stored secrets stay.%s", now.Server, reason(now.Reason),
-			details(now, terminal, seeFailed))
+			details(now, terminal))
 	case now.Wants != nil:
 		return wanted(now, terminal)
 	}
 	return now.Server + ": the set-up goes on."
 }
 
-// The commands that show why a set-up has failed, or asks once more.
-const (
-	seeFailed  = "pfar audit --kind set-up"
-	seeWaiting = "pfar status"
-)
+// seeWhy shows why a set-up has failed, or asks once more.
+const seeWhy = "pfar audit --kind set-up"
 
 // reason is why a set-up has failed.
 func reason(r control.FlowReason) string {
@@ -64,14 +61,14 @@ func reason(r control.FlowReason) string {
 }
 
 // details quote at a terminal why a set-up has failed or asks once more. Elsewhere they name the command that does.
-func details(now control.Flow, terminal bool, command string) string {
+func details(now control.Flow, terminal bool) string {
 	switch {
 	case now.Detail == "" || now.Detail == reason(now.Reason):
 		return ""
 	case terminal:
 		return "\n" + strings.TrimRight(wording.Quote(now.Detail), "\n")
 	}
-	return " To see why: " + command
+	return " To see why: " + seeWhy
 }
 
 // wanted say which secret a set-up waits for, why, and how a person gets one.
@@ -82,7 +79,7 @@ func wanted(now control.Flow, terminal bool) string {
 		if now.Reason == control.FlowNotStarted {
 			what = "The server did not start with the secret"
 		}
-		fmt.Fprintf(&b, "%s (%d of %d).%s\n", what, now.Attempts, setup.MaxRefused, details(now, terminal, seeWaiting))
+		fmt.Fprintf(&b, "%s (%d of %d).%s\n", what, now.Attempts, setup.MaxRefused, details(now, terminal))
 	}
 	fmt.Fprintf(&b, "%s needs %s.", now.Server, w.Key)
 	if w.Where != "" {

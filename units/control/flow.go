@@ -14,7 +14,7 @@ type SettingUp struct {
 }
 
 // SetUp is what a person wants to have set up: a service of the catalogue, or a declaration that pfard is to write.
-// The gateway may name a service and nothing else.
+// The gateway and a chat may name a service and nothing else. Without Server, Service and Text somebody joins a set-up.
 type SetUp struct {
 	Server  string            `json:"server,omitempty"`  // its name; "": that of the service
 	Service string            `json:"service,omitempty"` // of the catalogue; "": Text says all
@@ -22,6 +22,8 @@ type SetUp struct {
 	Text    *Text             `json:"text,omitempty"`    // the declaration; nil: pfard makes it of Service and Answers
 	For     string            `json:"for,omitempty"`     // the gateway's client that asks; "": the caller's user
 	Page    bool              `json:"page,omitempty"`    // a one-time page is to take what is missing
+	Chat    string            `json:"chat,omitempty"`    // the chat of chat.d in which a person asks; "": none
+	Lately  bool              `json:"lately,omitempty"`  // who joins is told of one that ended in the last minute, too
 }
 
 // Flow is one set-up, as far as it has come. Nothing in it is secret but Page, which Begin alone tells the operator.
@@ -29,7 +31,7 @@ type Flow struct {
 	ID        string     `json:"id"`
 	Server    string     `json:"server"`
 	Service   string     `json:"service,omitempty"`
-	Principal string     `json:"principal"` // "uid 1000", or "client NAME"
+	Principal string     `json:"principal"` // "uid 1000", "client NAME" or "chat NAME"
 	State     FlowState  `json:"state"`
 	Detail    string     `json:"detail,omitempty"`   // what is being done, or why it has failed, in words
 	Retry     bool       `json:"retry,omitempty"`    // it waits once more, and Detail says why
@@ -107,6 +109,7 @@ type FlowAnswer struct {
 	Key    string `json:"key,omitempty"` // Wanted.Key of the secret that was asked for; "": whichever is waited for
 	Cancel bool   `json:"cancel,omitempty"`
 	Skip   bool   `json:"skip,omitempty"` // an optional secret
+	Chat   string `json:"chat,omitempty"` // the chat of chat.d in which a person answers; "": none
 }
 
 // Over reports whether a set-up has ended.

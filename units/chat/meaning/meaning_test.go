@@ -234,7 +234,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestFormedSetUp: while the form of all secrets is known, only three words or more are a question, and only if none may
+// TestFormedSetUp: while the form of all secrets is known, only three words or more are a question, of which none may
 // be a part of a secret. Nothing but the form makes a secret.
 func TestFormedSetUp(t *testing.T) {
 	for _, text := range []string{
