@@ -50,7 +50,7 @@ func run(ctx context.Context, o options) error {
 	known := catalog.Load(nil, "")
 	c, err := newConversation(settings{
 		account: e, way: wayTo(o.way), state: o.state, log: slog.New(sdjournal.New(os.Stderr)),
-		setups: &desk.Setups{Control: control.Client{Path: o.control}},
+		setups: &desk.Setups{Control: control.Client{Path: o.control}, Chat: e.Name},
 		asker: desk.Asker{
 			HTTP: &http.Client{Transport: ask.Transport(o.gateway, os.Getuid())}, Client: e.Account.Client,
 			Most: gate.Public, // whoever runs the homeserver reads it

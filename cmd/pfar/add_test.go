@@ -24,6 +24,7 @@ import (
 	"github.com/pfar/pfar/generator/catalog"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/setup"
 )
 
 // fakeSetUp is the set-ups of a pfard: each event of the one that is under way goes to all who follow it.
@@ -82,6 +83,7 @@ func (s *fakeSetUp) asks(state control.FlowState, detail string) {
 	}
 	s.put(func(f *control.Flow) {
 		f.State, f.Wants, f.Detail, f.Deadline = state, &s.wants[0], detail, time.Now().Add(10*time.Minute)
+		f.Formed = setup.Formed(s.wants[0])
 	})
 	if s.page != "" { // it takes a while to open
 		s.put(func(f *control.Flow) { f.Wants, f.Detail, f.Page = &s.wants[0], detail, s.page })
@@ -174,7 +176,9 @@ func (s *fakeSetUp) serve(ctx context.Context, r control.Request, send func(cont
 		case r.Answer.ID != now.ID || now.Wants == nil:
 			return errors.New("it does not wait")
 		case r.Answer.Cancel || r.Secret == "cancel":
-			s.put(func(f *control.Flow) { f.State, f.Detail = control.FlowFailed, "cancelled" })
+			s.put(func(f *control.Flow) {
+				f.State, f.Reason, f.Detail = control.FlowFailed, control.FlowCancelled, "cancelled"
+			})
 		case r.Answer.Skip:
 			s.skipped++
 			s.wants = s.wants[1:]
@@ -194,7 +198,7 @@ func (s *fakeSetUp) serve(ctx context.Context, r control.Request, send func(cont
 		return tell(s.events[len(s.events)-1])
 	}
 	at := max(0, len(s.events)-1) // a follower gets the present state first
-	if r.SetUp != nil {
+	if r.SetUp != nil && r.SetUp.Server != "" {
 		s.begun = append(s.begun, r.SetUp)
 		s.put(func(f *control.Flow) {
 			*f = control.Flow{ID: "f1", Server: r.SetUp.Server, Service: r.SetUp.Service, State: control.FlowStart}

@@ -25,14 +25,17 @@ const chatHelp = `Talk with pfar in lines: set up services, and ask questions. E
 that fits:
 
   - for a set-up that waits for a secret, that secret, alone in its line; or "cancel" or "nevermind", which end
-    the set-up, or "skip", which leaves an optional secret out. A terminal does not show what you type then;
+    the set-up, or "skip", which leaves an optional secret out. A terminal does not show what you type then,
+    and the whole line is the secret;
   - "connect", "add", "setup", "set up", "integrate" or "enable", followed by one name, such as "connect notion":
     pfar sets up that service, as "pfar add" does, and asks for nothing but its secrets. A name alone is a question;
-  - "yes" or "no" to a plan that was shown;
+  - "yes" or "no" to a plan that was shown. It waits for ten minutes, and ends with any other line;
   - a question. A model of yours plans, as for "pfar ask". pfar shows the plan whole, and carries it out after
     your yes.
 
-A line that may hold a secret is never a question: no model reads it. If the gate wants a person's approval,
+A line that may hold a secret is never a question: no model reads it. While a set-up is under way, and for a
+minute after, a question has three words or more. It has to wait for the end, if the secret may be any word. If
+the gate wants a person's approval,
 the run begins without your yes, and waits for the approval before its first step. You give that with "pfar
 approvals" or in the console, never in the conversation.
 
@@ -96,14 +99,14 @@ func (v chatVerb) run(ctx context.Context) error {
 func (v chatVerb) converse(ctx context.Context, talk *chat.Talk, setUps *desk.Setups) error {
 	lines := bufio.NewReaderSize(v.stdin, maxAnswered)
 	for n := 1; ; n++ {
-		line, err := v.line(ctx, lines, setUps)
+		line, asked, err := v.line(ctx, lines, setUps)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return fmt.Errorf("reading a line: %w", err)
 		}
-		m := chat.Message{ID: strconv.Itoa(n), Room: chatRoom, From: chatOwner, Text: line}
+		m := chat.Message{ID: strconv.Itoa(n), Room: chatRoom, From: chatOwner, Text: line, Hidden: asked}
 		if err := talk.Take(ctx, m); err != nil {
 			return err
 		}
@@ -113,19 +116,22 @@ func (v chatVerb) converse(ctx context.Context, talk *chat.Talk, setUps *desk.Se
 	}
 }
 
-// line reads one line. While a set-up waits for a secret, a terminal does not show it.
-func (v chatVerb) line(ctx context.Context, lines *bufio.Reader, setUps *desk.Setups) (string, error) {
+// line reads one line. While a set-up waits for a secret, a terminal does not show it; asked is that set-up.
+func (v chatVerb) line(
+	ctx context.Context, lines *bufio.Reader, setUps *desk.Setups,
+) (text string, asked *control.Flow, err error) {
 	f, ok := fileOf(v.stdin)
 	if !ok || !isTerminal(f) {
 		b, err := interruptible(ctx, func() ([]byte, error) { return longLine(lines) })
-		return string(b), err
+		return string(b), nil, err
 	}
-	if now, err := setUps.Waiting(ctx); err == nil && now != nil {
+	if now, err := setUps.Waiting(ctx); err == nil && now != nil && now.Wants != nil {
 		b, err := readHidden(ctx, f, func() { fmt.Fprintf(v.stderr, "%s (not shown): ", escape(now.Wants.Key, oneLine)) })
 		fmt.Fprintln(v.stderr)
-		return string(b), err
+		return string(b), now, err
 	}
-	return v.askLine(ctx, ">")
+	text, err = v.askLine(ctx, ">")
+	return text, nil, err
 }
 
 // longLine reads a line of a pipe. One that is too long for any message is cut, and its rest is no line of its own.

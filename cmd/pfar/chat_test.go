@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/flows"
 )
 
@@ -123,10 +124,32 @@ func TestChatWithoutAModel(t *testing.T) {
 	}
 }
 
-// TestChatAtATerminal: once a set-up waits for a secret, the terminal does not show what is typed. Ctrl-C ends the
-// conversation, and gives the terminal its echo back.
+// TestChatPasswords: where nothing tells the secret from other words, none is a question while a set-up waits.
+func TestChatPasswords(t *testing.T) {
+	for lines, given := range map[string]int{
+		"correct horse battery staple\n": 0, "what is new in it?\n": 0, "pass: hunter2\n": 0, "hunter2\n": 1,
+	} {
+		s, g := newSetUp(control.Wanted{Key: "notion_token", Variable: "TOKEN"}), planningReads()
+		n := newChat(t, s, g).talks(t, "connect notion\n"+lines)
+		if len(g.verbs()) > 0 || len(s.given) != given || strings.Contains(n.out.String(), "hunter2") {
+			t.Errorf("%q: asked %q, given %q, printed %s", lines, g.verbs(), s.given, n.out)
+		}
+	}
+}
+
+// TestChatAtATerminal: once a set-up waits for a secret, the terminal does not show what is typed, and that is the
+// secret, whatever it looks like. Ctrl-C ends the conversation, and gives the terminal its echo back.
 func TestChatAtATerminal(t *testing.T) {
-	s := newSetUp(notionToken(t))
+	for _, w := range []control.Wanted{notionToken(t), {Key: "notion_token", Variable: "TOKEN"}} {
+		for _, secret := range []string{"ntn_right-hunter2", "the hunter2 of ours", "connect hunter2"} {
+			chatAtATerminal(t, w, secret)
+		}
+	}
+}
+
+func chatAtATerminal(t *testing.T, w control.Wanted, secret string) {
+	t.Helper()
+	s := newSetUp(w)
 	b := newChat(t, s, planningReads())
 	screen, program := newScreen(t, 80, 60)
 	n := b.again("")
@@ -137,14 +160,14 @@ func TestChatAtATerminal(t *testing.T) {
 	screen.await(t, "Ctrl-D ends.")
 	screen.press(t, "connect notion\n")
 	screen.await(t, "notion_token (not shown):")
-	screen.press(t, "ntn_right-hunter2\n")
+	screen.press(t, secret+"\n")
 	screen.await(t, "notion is connected. It has 3 tools.")
 	stop()
 	if code := <-ended; code != exitInterrupted {
 		t.Errorf("exit %d", code)
 	}
 	_, drawn, _ := screen.state()
-	if strings.Contains(drawn, "hunter2") || !slices.Equal(s.given, []string{"ntn_right-hunter2"}) {
+	if strings.Contains(drawn, "hunter2") || !slices.Equal(s.given, []string{secret}) {
 		t.Errorf("given %q, on the screen:\n%s", s.given, drawn)
 	}
 	echoes(t, program)

@@ -25,9 +25,12 @@ func (c statusVerb) setUpWords(now control.Flow) string {
 	words := now.Server
 	own := now.Principal == fmt.Sprintf("uid %d", c.uid)
 	client, ofClient := strings.CutPrefix(now.Principal, "client ")
+	chat, ofChat := strings.CutPrefix(now.Principal, "chat ")
 	switch {
 	case ofClient:
 		words += " (asked for by client " + client + ")"
+	case ofChat:
+		words += " (begun in the chat " + chat + ")"
 	case !own:
 		words += " (begun by " + now.Principal + ")"
 	}
@@ -35,7 +38,7 @@ func (c statusVerb) setUpWords(now control.Flow) string {
 	switch {
 	case own:
 		return words + fmt.Sprintf("; go on: pfar add %s; cancel: pfar add --cancel", now.Server)
-	case ofClient:
+	case ofClient, ofChat:
 		return words + "; take it over: pfar add " + now.Server
 	}
 	return words + "; only that user can go on or cancel"

@@ -119,6 +119,7 @@ func TestStatusOfSetUps(t *testing.T) {
 	r.SetUps = []control.Flow{
 		asks("acme", own, func(*control.Flow) {}),
 		asks("desk", "client cursor", func(f *control.Flow) { f.Paged, f.Wants = true, nil }),
+		asks("linear", "chat home", func(*control.Flow) {}),
 		asks("github", own, func(f *control.Flow) {
 			f.State, f.Wants, f.Deadline, f.Detail = control.FlowSpawning, nil, time.Time{}, "installing npm:x@1.0.0"
 		}),
@@ -143,6 +144,7 @@ func TestStatusOfSetUps(t *testing.T) {
 	const want = "\n" + `set-up:  acme waits for TOKEN\x1b[2J, 9m left; go on: pfar add acme; cancel: pfar add --cancel
 set-up:  desk (asked for by client cursor) waits for a person's consent on its page, 9m left; ` +
 		`take it over: pfar add desk
+set-up:  linear (begun in the chat home) waits for TOKEN\x1b[2J, 9m left; take it over: pfar add linear
 set-up:  github is under way: installing npm:x@1.0.0; go on: pfar add github; cancel: pfar add --cancel
 set-up:  notion (begun by uid 4711) waits for TOKEN\x1b[2J on its page (the service refused the last one), 1s left; ` +
 		`only that user can go on or cancel

@@ -361,7 +361,7 @@ func newFlows(d *daemon) *flows {
 	f := &flows{
 		inbox: d.inbox, reader: d.reader, fleet: d.fleet, followers: d.followers, keeper: d.keeper, audit: d.audit,
 		redaction: d.redaction, installs: d.orders.installs, around: d, turn: d.orders.turn, fresh: map[string]bool{},
-		clients: rate.NewLimiter(rate.Every(10*time.Second), 10),
+		clients: rate.NewLimiter(rate.Every(10*time.Second), 10), policy: d.policy,
 	}
 	clock := &alarm{}
 	f.Flows = setups.New(setups.World{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,8 @@ type flows struct {
 	around    around
 	turn      func(control.Verb, string) error // starts, restarts or stops a server; for the loop
 	fresh     map[string]bool                  // servers that already start with the new secret; of the loop
-	clients   *rate.Limiter                    // limits set-ups of clients: each writes audit records
+	clients   *rate.Limiter                    // limits set-ups of clients and chats: each writes audit records
+	policy    *policy                          // knows the chats
 }
 
 // wallClock is a setups.Clock.
@@ -325,10 +327,10 @@ func (f *flows) answer(
 	}
 	var id string
 	if wish.Server == "" && wish.Service == "" && wish.Text == nil {
-		if id, err = f.Of(principal); err != nil {
+		if id, err = joined(f, p, wish, principal); err != nil {
 			return err
 		}
-		return f.Follow(ctx, id, true, tell)
+		return f.Follow(ctx, id, wish.Chat == "", tell)
 	}
 	o, done, err := f.order(p, wish)
 	switch {
@@ -338,8 +340,8 @@ func (f *flows) answer(
 		return tell(*done)
 	}
 	o.Flow.Principal = principal
-	if o.Client && !f.clients.Allow() {
-		return fmt.Errorf("%w: clients have begun many set-ups; try again in a minute", control.ErrBusy)
+	if (o.Client || o.Chat != "") && !f.clients.Allow() {
+		return fmt.Errorf("%w: clients and chats have begun many set-ups; try again in a minute", control.ErrBusy)
 	}
 	if id, err = f.Begin(o); err != nil {
 		return err
@@ -347,12 +349,43 @@ func (f *flows) answer(
 	return f.Follow(ctx, id, true, tell)
 }
 
+// joined returns the set-up that somebody joins: in a chat also that of the user, which waits for what is pasted there.
+func joined(f *flows, p control.Peer, wish control.SetUp, principal string) (id string, err error) {
+	all := []string{principal}
+	if wish.Chat != "" {
+		user, failed := principalOf(p, control.SetUp{})
+		if failed != nil {
+			return "", failed
+		}
+		all = append(all, user)
+	}
+	for _, one := range all {
+		id, none := f.Of(one)
+		if none == nil {
+			return id, nil
+		}
+		err = cmp.Or(err, none)
+	}
+	for _, one := range all {
+		if id := setups.Lately(f.Flows, one); wish.Lately && id != "" {
+			return id, nil
+		}
+	}
+	return "", err
+}
+
 // operates reports whether a peer may do everything that pfard may.
 func operates(p control.Peer) bool { return p.UID == 0 || p.UID == os.Getuid() }
 
-// principalOf returns the user or client that a set-up belongs to.
+// principalOf returns the user, client or chat that a set-up belongs to.
 func principalOf(p control.Peer, wish control.SetUp) (string, error) {
 	switch {
+	case wish.Chat != "" && (wish.For != "" || !operates(p)):
+		return "", fmt.Errorf("%w: only the user who runs pfard holds chats", control.ErrDenied)
+	case wish.Chat != "" && !units.IsServer(wish.Chat): // names of chats have the form of server names
+		return "", fmt.Errorf("%w: %q is not the name of a chat", control.ErrInvalid, wish.Chat)
+	case wish.Chat != "":
+		return "chat " + wish.Chat, nil
 	case wish.For == "" && operates(p):
 		return fmt.Sprintf("uid %d", p.UID), nil
 	case !units.IsServer(wish.For): // client names have the form of server names

@@ -74,6 +74,17 @@ func (p *policy) read(
 	return files, slices.Concat(p.diags, diags)
 }
 
+// begins reports whether a chat may begin set-ups, and which file declares it; "": none does.
+func (p *policy) begins(chat string) (may bool, file string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c, is := p.lists.chats.good[chat]
+	if !is || c.Account == nil {
+		return false, ""
+	}
+	return c.Account.Connect, p.lists.chats.places[chat].Filename
+}
+
 // take has those who ask be told another one.
 func (p *policy) take(policy *gate.Policy, log *slog.Logger) {
 	b, err := json.Marshal(policy)

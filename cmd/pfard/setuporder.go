@@ -18,11 +18,15 @@ import (
 
 // order turns a peer's request for a set-up into an order. If the server already runs as requested, done is the answer.
 func (f *flows) order(p control.Peer, wish control.SetUp) (o setups.Order, done *control.Flow, err error) {
-	o = setups.Order{UID: p.UID, Client: wish.For != "" || !operates(p), Answers: wish.Answers}
-	if o.Client {
-		if err := f.ofClient(wish); err != nil {
-			return o, nil, err
-		}
+	o = setups.Order{UID: p.UID, Client: wish.For != "" || !operates(p), Answers: wish.Answers, Chat: wish.Chat}
+	switch {
+	case o.Client:
+		err = f.ofClient(wish)
+	case o.Chat != "":
+		err = ofChat(f, wish)
+	}
+	if err != nil {
+		return o, nil, err
 	}
 	name := cmp.Or(wish.Server, wish.Service)
 	if !units.IsServer(name) {
@@ -45,11 +49,15 @@ func (f *flows) order(p control.Peer, wish control.SetUp) (o setups.Order, done 
 		o.Text, o.Old = wish.Text.New, wish.Text.Old
 	}
 	same := wish.Text == nil || has.info != nil && (o.Old == "" || control.DigestOf(o.Text) == has.digest())
-	if now, healthy := f.healthy(name); same && healthy {
+	if now, healthy := f.healthy(name); same && healthy && o.Chat == "" {
 		now.Service = wish.Service
 		return o, &now, nil
 	}
-	return f.declared(p, o, has)
+	o, done, err = f.declared(p, o, has)
+	if err == nil && o.Chat != "" {
+		err = untouched(f, o, has)
+	}
+	return o, done, err
 }
 
 // ofClient refuses a set-up that a client of the gateway may not ask for, because the gateway reads untrusted text. A
@@ -74,6 +82,47 @@ func (f *flows) ofClient(wish control.SetUp) error {
 		return fmt.Errorf(words, control.ErrInvalid, wish.Service, why)
 	}
 	return nil
+}
+
+// ofChat refuses a set-up that a chat may not begin, because the operator of its homeserver can write in the owner's
+// name. Where chat.d lets it, a chat may name a service that needs nothing but secrets.
+func ofChat(f *flows, wish control.SetUp) error {
+	s, known := f.services().Find(wish.Service)
+	switch begins, file := f.policy.begins(wish.Chat); {
+	case file == "":
+		return fmt.Errorf("%w: no chat %q is declared in chat.d", control.ErrDenied, wish.Chat)
+	case wish.Text != nil || len(wish.Answers) > 0 || wish.Page || wish.Service == "" ||
+		wish.Server != "" && wish.Server != wish.Service:
+		return fmt.Errorf("%w: a chat may only name a service of the catalogue", control.ErrDenied)
+	case !begins:
+		return fmt.Errorf("%w: this chat begins no set-ups. To let it, write connect = true in %s. Or run pfar add %s at "+
+			"the command line, and send the secret here", control.ErrDenied, file, cmp.Or(s.Name, "NAME"))
+	case !known:
+		return fmt.Errorf("%w: the catalogue has no service of that name", control.ErrInvalid)
+	}
+	if why := notOnPage(s); why != "" {
+		return fmt.Errorf("%w: a chat cannot set up %s: %s; run pfar add %[2]s", control.ErrInvalid, s.Name, why)
+	}
+	return nil
+}
+
+// untouched refuses the set-up of a chat that would start, change or give another secret to what is there already.
+func untouched(f *flows, o setups.Order, has owned) error {
+	name := o.Flow.Server
+	if !o.Made || has.info != nil {
+		return fmt.Errorf("%w: %s is declared already, and a chat changes nothing about it; run pfar add %[2]s",
+			control.ErrDenied, name)
+	}
+	var keys []string
+	for _, s := range o.Flow.Secrets {
+		keys = append(keys, s.Key)
+	}
+	there, err := f.Stored(keys)
+	if err != nil || len(there) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: the vault has %s already, and a chat neither uses nor replaces it; run pfar add %s",
+		control.ErrDenied, strings.Join(there, " and "), name)
 }
 
 // services is the catalogue.

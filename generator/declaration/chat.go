@@ -91,6 +91,7 @@ func (d *chatFile) keys() []block.Key {
 		key("token", `"vault:matrix_token"`, "", d.secret),
 		key("owner", `"@ada:example.org"`, "", d.SetLine(&c.Account.Owner)),
 		key("client", `"desk"`, `"default"`, d.client),
+		key("connect", `true`, `false`, d.SetTruth(&c.Account.Connect)),
 		key("allow_private", `["10.0.0.5"]`, `[]`, d.private),
 	}
 }

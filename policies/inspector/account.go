@@ -9,9 +9,10 @@ import (
 // Account is an account at a Matrix homeserver, at which the owner talks with pfar. URL of its External is the base
 // address of the homeserver, and Key the access token of the account.
 type Account struct {
-	User   string `json:"user"`             // the account, such as @pfar:example.org
-	Owner  string `json:"owner"`            // the one person that it listens to, such as @ada:example.org
-	Client string `json:"client,omitempty"` // the declared client as which questions are asked; "": the default one
+	User    string `json:"user"`              // the account, such as @pfar:example.org
+	Owner   string `json:"owner"`             // the one person that it listens to, such as @ada:example.org
+	Client  string `json:"client,omitempty"`  // the declared client as which questions are asked; "": the default one
+	Connect bool   `json:"connect,omitempty"` // the owner may begin set-ups
 }
 
 // ClientAPI is the part of a homeserver's addresses that an account uses.

@@ -184,6 +184,8 @@ func TestMatrix(t *testing.T) {
 	h.says("@eve:home.test", "question of a stranger")
 	h.says(matrixOwner, "what is new?")
 	until(t, "the owner reads that there is no model", func() bool { return h.said("models.d") })
+	h.says(matrixOwner, "connect notion")
+	until(t, "the owner reads which key is missing", func() bool { return h.said("connect = true in " + p.home) })
 	n := h.says(matrixOwner, pasted)
 	until(t, "the secret is deleted", func() bool { return h.gone(n) && h.said("looks as if it held a secret") })
 	p.stop()

@@ -19,9 +19,7 @@ import (
 const chatSecret = "ping_right-7c1f0de9Aa27b36D58e0"
 
 // TestChat is a conversation that sets a service up and asks a question. The secret of the set-up is in the vault,
-// and in no question to the model, no answer, no log, no database and no record, in whatever encoding. Among words,
-// and when no set-up waits, nothing shows that it is one: there the gate refuses the question, since the secret is in
-// the vault.
+// and in no question to the model, no answer, no log, no database and no record, in whatever encoding.
 func TestChat(t *testing.T) {
 	t.Parallel()
 	a := newAsking(t, "strict", everyUse, llm.Good(readIssue, "The site does not work."))
@@ -37,8 +35,8 @@ func TestChat(t *testing.T) {
 	}
 	at := 0
 	for _, want := range []string{
-		"ping needs ping_token.", "If it was ping_token, send it again, alone", "The secret is stored.", "ping is connected.",
-		"No set-up waits for one", "ping is connected already", "was denied", "a calls tracker.read_issue",
+		"ping needs ping_token.", "If it was ping_token, send it alone", "The secret is stored.", "ping is connected.",
+		"less than a minute ago", "ping is connected already", "less than a minute ago", "a calls tracker.read_issue",
 		"Answer yes or no.", "The site does not work.",
 	} {
 		next := strings.Index(out[at:], want)

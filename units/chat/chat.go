@@ -15,6 +15,10 @@ type Message struct {
 	Room string // the conversation
 	From string // the person
 	Text string // UTF-8; it may be a secret
+
+	// Hidden is the set-up for whose secret a person was asked, by a prompt that does not show what is typed. The text is
+	// that secret, whatever it looks like. nil: there was no such prompt.
+	Hidden *control.Flow
 }
 
 // Platform is the program or service that carries the conversation.
@@ -29,7 +33,8 @@ type Platform interface {
 
 // Setups are the set-ups of the owner, who has at most one at a time. Errors never contain a secret.
 type Setups interface {
-	// Waiting returns the set-up if it waits for a secret; nil: none waits.
+	// Waiting returns the set-up that is under way, or has ended within the last minute; nil: there is none. Its Wants
+	// is nil if it waits for no secret.
 	Waiting(ctx context.Context) (*control.Flow, error)
 
 	// Answer gives a set-up the secret that it waits for, or the word of a person that ends it or leaves the secret
@@ -40,7 +45,7 @@ type Setups interface {
 	After(ctx context.Context, asked control.Flow) (control.Flow, error)
 
 	// Begin sets a service up, and ends the set-up before it. It returns when the set-up has ended or waits for a
-	// person.
+	// person. Errors that wrap control.ErrDenied or ErrNotRunning do not repeat the name.
 	Begin(ctx context.Context, service string) (control.Flow, error)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/chat/meaning"
@@ -24,6 +25,7 @@ type Talk struct {
 	Deletions   Deletions
 	Known       func(service string) bool // whether the catalogue has a service of that name
 	Terminal    bool                      // the conversation is at a terminal: no message is kept, so none is deleted
+	Now         func() time.Time          // nil: time.Now
 
 	mu   sync.Mutex // held while a message is taken
 	now  present
@@ -33,9 +35,12 @@ type Talk struct {
 // present is what a conversation has under way.
 type present struct {
 	sync.Mutex
-	plan     *Plan // waits for the owner's word
-	planning bool  // a model writes one
-	runs     int   // that go on
+	plan     *Plan         // waits for the owner's word
+	until    time.Time     // so long it waits
+	showing  chan struct{} // closed when the last plan was sent, or could not be; nil: there was none
+	drops    int           // plans that no longer count
+	planning bool          // a model writes one
+	runs     int           // that go on
 }
 
 // maxRuns bounds the runs of one conversation: each one that waits for an approval counts.
@@ -88,20 +93,30 @@ func (t *Talk) Take(ctx context.Context, m Message) error {
 		_, err := t.remove(ctx, m)
 		return err
 	}
-	waiting, failed := t.Setups.Waiting(ctx)
-	s := meaning.Situation{Unknown: failed != nil, Known: t.Known}
-	if failed == nil && waiting != nil {
-		s.Wanted = waiting.Wants
+	under, failed := t.Setups.Waiting(ctx)
+	s := t.situation(m, under, failed)
+	is := meaning.Of(m.Text, s)
+	switch is.Kind {
+	case meaning.Yes, meaning.No, meaning.Empty:
+	case meaning.Cancel:
+		if s.Wanted != nil {
+			t.drop()
+		}
+	default:
+		t.drop()
 	}
-	switch is := meaning.Of(m.Text, s); is.Kind {
+	switch is.Kind {
 	case meaning.Token:
-		return t.token(ctx, m, *waiting, is.Value)
+		return t.token(ctx, m, *under, is.Value)
 	case meaning.Unsure:
 		return t.say(ctx, "pfar did nothing with your message: it cannot tell whether a set-up waits for a secret. "+
 			clean(failed, m.Text))
 	case meaning.Cancel:
 		if s.Wanted != nil {
-			return t.answer(ctx, *waiting, is.Value)
+			return t.answer(ctx, *under, is.Value)
+		}
+		if failed != nil {
+			return t.refuse(ctx, "pfar cannot tell whether a set-up waits: "+clean(failed, m.Text))
 		}
 		return t.refuse(ctx, "Nothing waits that you could cancel.")
 	case meaning.Connect:
@@ -118,7 +133,21 @@ func (t *Talk) Take(ctx context.Context, m Message) error {
 		return t.say(ctx, fmt.Sprintf("pfar did nothing with your message: it is not text of at most %d KiB.",
 			meaning.MaxQuestion>>10))
 	}
-	return t.withhold(ctx, m, s.Wanted)
+	return t.withhold(ctx, m, why(s, under, failed, m.Text))
+}
+
+// situation is what the conversation waits for when a message comes.
+func (t *Talk) situation(m Message, under *control.Flow, failed error) meaning.Situation {
+	s := meaning.Situation{Unknown: failed != nil, Hidden: m.Hidden != nil, Known: t.Known}
+	if failed == nil && under != nil {
+		s.Wanted, s.UnderWay = under.Wants, true
+		s.Formed = under.Formed || under.State == control.FlowComplete // then no secret is due any more
+	}
+	if h := m.Hidden; h != nil && s.Wanted != nil &&
+		(h.Wants == nil || h.ID != under.ID || h.Wants.Key != under.Wants.Key) {
+		s.Wanted = nil // the set-up has gone on since
+	}
+	return s
 }
 
 // Wait returns when all that messages have begun is over.
@@ -166,6 +195,11 @@ func (t *Talk) follow(ctx context.Context, asked control.Flow) {
 func (t *Talk) connect(ctx context.Context, service string) error {
 	t.work.Go(func() {
 		now, err := t.Setups.Begin(ctx, service)
+		known := t.Known != nil && t.Known(service)
+		if err != nil && !known && !errors.Is(err, control.ErrDenied) && !errors.Is(err, control.ErrNotRunning) {
+			// The error may repeat the name, which may be a secret.
+			err = errors.New("pfar cannot set that up. To see the services that it knows: pfar services")
+		}
 		t.tellSetup(ctx, now, err)
 	})
 	return nil
@@ -181,23 +215,18 @@ func (t *Talk) tellSetup(ctx context.Context, now control.Flow, err error) {
 	}
 }
 
-// withhold deletes a message that may hold a secret that nobody takes.
-func (t *Talk) withhold(ctx context.Context, m Message, w *control.Wanted) error {
+// withhold deletes a message that may hold a secret that nobody takes. why says so, and what to do.
+func (t *Talk) withhold(ctx context.Context, m Message, why withheld) error {
 	recorded := t.record(m) // the message is deleted at once if it cannot be recorded
 	gone, err := t.remove(ctx, m)
-	text := "Your message looks as if it held a secret. pfar has stored nothing and given it to no model."
+	text := why.what + " pfar has stored nothing and given it to no model."
 	if gone {
 		text += " The message is deleted."
 	}
 	if t.Terminal {
 		text += " If others can read this screen, renew the secret at its service."
 	}
-	if w != nil {
-		text += fmt.Sprintf(" If it was %s, send it again, alone in a message and in one line.", w.Key)
-	} else {
-		text += ` No set-up waits for one: begin with "connect NAME", such as "connect notion", and send it when ` +
-			"pfar asks. If it was no secret, say it in other words."
-	}
+	text += " " + why.remedy
 	if recorded != nil {
 		text += " " + clean(recorded, m.Text) + "."
 	}

@@ -33,6 +33,7 @@ type world struct {
 	waits     *control.Flow
 	plan      Plan
 	unknown   error // of Waiting
+	notBegun  error
 	notStored error
 	undeleted error
 	unsent    error
@@ -90,7 +91,9 @@ func (w *world) After(_ context.Context, asked control.Flow) (control.Flow, erro
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if slices.Contains(w.given, "cancel") {
-		return control.Flow{Server: asked.Server, State: control.FlowFailed, Detail: "cancelled"}, nil
+		return control.Flow{
+			Server: asked.Server, State: control.FlowFailed, Reason: control.FlowCancelled, Detail: "cancelled",
+		}, nil
 	}
 	return control.Flow{Server: asked.Server, State: control.FlowComplete, Tools: 12}, nil
 }
@@ -98,6 +101,9 @@ func (w *world) After(_ context.Context, asked control.Flow) (control.Flow, erro
 func (w *world) Begin(_ context.Context, service string) (control.Flow, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.notBegun != nil {
+		return control.Flow{}, w.notBegun
+	}
 	w.begun = append(w.begun, service)
 	w.waits = notionWaits()
 	return *w.waits, nil
@@ -131,10 +137,20 @@ func (w *world) said() string {
 }
 
 func notionWaits() *control.Flow {
-	return &control.Flow{ID: "f1", Server: "notion", State: control.AwaitingCredential, Wants: &control.Wanted{
-		Key: "notion_token", Prefixes: []string{"ntn_"}, Where: "Make an integration",
-		URL: "https://example.com/integrations",
-	}}
+	return &control.Flow{
+		ID: "f1", Server: "notion", State: control.AwaitingCredential, Traits: control.Traits{Formed: true},
+		Wants: &control.Wanted{
+			Key: "notion_token", Prefixes: []string{"ntn_"}, Where: "Make an integration",
+			URL: "https://example.com/integrations",
+		},
+	}
+}
+
+// postgresWaits is a set-up that waits for a password, of which no form is known.
+func postgresWaits() *control.Flow {
+	return &control.Flow{
+		ID: "f2", Server: "postgres", State: control.AwaitingCredential, Wants: &control.Wanted{Key: "postgres_password"},
+	}
 }
 
 // newTalk is a conversation whose record is in dir.
@@ -420,7 +436,8 @@ func TestOrder(t *testing.T) {
 		"notion is connected. It has 12 tools.",
 		"1. notion.search\n\nCarry it out? Answer yes or no.",
 		"the answer",
-		"No plan waits for your answer. Approvals of the gate are given elsewhere: pfar approvals.",
+		"No plan waits for your answer: a plan waits for ten minutes, and ends with any other message. Approvals of the " +
+			"gate are given elsewhere: pfar approvals.",
 	}
 	if !slices.Equal(w.sent, want) {
 		t.Errorf("said:\n%s", w.said())
@@ -478,13 +495,17 @@ func TestOneQuestion(t *testing.T) {
 	}
 }
 
-// TestUnsure: while pfard does not say whether a set-up waits, a message goes nowhere, and is not deleted.
+// TestUnsure: while pfard does not say whether a set-up waits, each message may be a password. A wish for a set-up goes
+// nowhere, and is not deleted.
 func TestUnsure(t *testing.T) {
 	w := &world{unknown: errors.New("pfard does not run")}
 	talk := newTalk(t, w, t.TempDir())
 	take(t, talk, "1", "what is new?")
-	if len(w.asked)+len(w.deleted) > 0 || !strings.Contains(w.said(), "pfard does not run") {
-		t.Errorf("asked %q, deleted %q, said %s", w.asked, w.deleted, w.said())
+	take(t, talk, "2", "connect notion")
+	take(t, talk, "3", "cancel")
+	if len(w.asked)+len(w.begun) > 0 || !slices.Equal(w.deleted, []string{"1"}) ||
+		strings.Count(w.said(), "pfard does not run") != 3 {
+		t.Errorf("asked %q, begun %q, deleted %q, said %s", w.asked, w.begun, w.deleted, w.said())
 	}
 }
 

@@ -14,7 +14,7 @@ type SettingUp struct {
 }
 
 // SetUp is what a person wants to have set up: a service of the catalogue, or a declaration that pfard is to write.
-// The gateway may name a service and nothing else.
+// The gateway and a chat may name a service and nothing else. Without Server, Service and Text somebody joins a set-up.
 type SetUp struct {
 	Server  string            `json:"server,omitempty"`  // its name; "": that of the service
 	Service string            `json:"service,omitempty"` // of the catalogue; "": Text says all
@@ -22,6 +22,8 @@ type SetUp struct {
 	Text    *Text             `json:"text,omitempty"`    // the declaration; nil: pfard makes it of Service and Answers
 	For     string            `json:"for,omitempty"`     // the gateway's client that asks; "": the caller's user
 	Page    bool              `json:"page,omitempty"`    // a one-time page is to take what is missing
+	Chat    string            `json:"chat,omitempty"`    // the chat of chat.d in which a person asks; "": none
+	Lately  bool              `json:"lately,omitempty"`  // who joins is told of one that ended in the last minute, too
 }
 
 // Flow is one set-up, as far as it has come. Nothing in it is secret but Page, which Begin alone tells the operator.
@@ -29,7 +31,7 @@ type Flow struct {
 	ID        string     `json:"id"`
 	Server    string     `json:"server"`
 	Service   string     `json:"service,omitempty"`
-	Principal string     `json:"principal"` // "uid 1000", or "client NAME"
+	Principal string     `json:"principal"` // "uid 1000", "client NAME" or "chat NAME"
 	State     FlowState  `json:"state"`
 	Detail    string     `json:"detail,omitempty"`   // what is being done, or why it has failed, in words
 	Retry     bool       `json:"retry,omitempty"`    // it waits once more, and Detail says why
@@ -38,9 +40,15 @@ type Flow struct {
 	Attempts  int        `json:"attempts,omitempty"` // values that did not work
 	Deadline  time.Time  `json:"deadline,omitzero"`  // while it waits for a person
 	Page      string     `json:"page,omitempty"`     // URL of the one-time page
-	Paged     bool       `json:"paged,omitempty"`    // of a Report, which does not tell Page: there is one
 	Tools     int        `json:"tools,omitempty"`    // of FlowComplete
 	Verified  string     `json:"verified,omitempty"` // of FlowComplete: the tool that was called; "": none
+	Traits
+}
+
+// Traits are two facts about a set-up.
+type Traits struct {
+	Paged  bool `json:"paged,omitempty"`  // of a Report, which does not tell Page: there is one
+	Formed bool `json:"formed,omitempty"` // each of its secrets has a known prefix or pattern
 }
 
 // FlowState is where a set-up is. Only the last two end it.
@@ -101,6 +109,7 @@ type FlowAnswer struct {
 	Key    string `json:"key,omitempty"` // Wanted.Key of the secret that was asked for; "": whichever is waited for
 	Cancel bool   `json:"cancel,omitempty"`
 	Skip   bool   `json:"skip,omitempty"` // an optional secret
+	Chat   string `json:"chat,omitempty"` // the chat of chat.d in which a person answers; "": none
 }
 
 // Over reports whether a set-up has ended.

@@ -4,6 +4,7 @@ package setup
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pfar/pfar/policies/oauth"
@@ -15,7 +16,7 @@ type Flow struct {
 	ID        string `json:"id"`
 	Server    string `json:"server"`
 	Service   string `json:"service,omitempty"`
-	Principal string `json:"principal"` // "uid 1000", or "client NAME"
+	Principal string `json:"principal"` // "uid 1000", "client NAME" or "chat NAME"
 	Package   string `json:"package,omitempty"`
 
 	State  control.FlowState `json:"state"`
@@ -96,6 +97,7 @@ func (f Flow) View() control.Flow {
 		ID: f.ID, Server: f.Server, Service: f.Service, Principal: f.Principal, State: f.State, Detail: f.Detail,
 		Retry: f.Retry, Reason: f.Reason, Attempts: f.Attempts, Tools: f.Tools, Verified: f.Verified,
 	}
+	v.Formed = !slices.ContainsFunc(f.Secrets, func(s Secret) bool { return !Formed(s.Wanted) })
 	if f.waits() {
 		v.Deadline = f.Deadline
 	}

@@ -30,11 +30,28 @@ const (
 // Credential takes the secret out of a person's text, if the text is one: it begins with a prefix that the service's
 // secrets have, or fits their pattern, or looks like a secret. Any other text is not meant for the set-up.
 func Credential(text string, w control.Wanted) (value string, is bool) {
-	text = strings.TrimSpace(text)
-	if text != "" && (prefixed(text, w.Prefixes) || fits(text, w.Pattern) || guessed(text)) {
+	if value, is = Fitting(text, w); is {
+		return value, true
+	}
+	if text = strings.TrimSpace(text); guessed(text) {
 		return text, true
 	}
 	return "", false
+}
+
+// Fitting takes the secret out of a person's text, if the text begins with a prefix that the service's secrets have, or
+// fits their pattern. It guesses nothing.
+func Fitting(text string, w control.Wanted) (value string, is bool) {
+	text = strings.TrimSpace(text)
+	if text != "" && (prefixed(text, w.Prefixes) || fits(text, w.Pattern)) {
+		return text, true
+	}
+	return "", false
+}
+
+// Formed reports whether a prefix or a pattern of a secret is known.
+func Formed(w control.Wanted) bool {
+	return w.Pattern != "" || slices.ContainsFunc(w.Prefixes, func(p string) bool { return p != "" })
 }
 
 // prefixed reports whether a text is one word that begins with one of the prefixes and has more after it. It takes the

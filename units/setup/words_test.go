@@ -51,6 +51,32 @@ func TestCredential(t *testing.T) {
 	}
 }
 
+// TestFitting: where a form is known, nothing is guessed.
+func TestFitting(t *testing.T) {
+	for _, c := range []struct {
+		text   string
+		w      control.Wanted
+		value  string
+		formed bool
+	}{
+		{"hmmmmmmmmmmmmmmmm", control.Wanted{Prefixes: []string{"ntn_"}}, "", true},
+		{"https://example.com/x", control.Wanted{Pattern: "[0-9]{6}"}, "", true},
+		{"hmmmmmmmmmmmmmmmm", control.Wanted{Prefixes: []string{""}}, "", false},
+		{"hmmmmmmmmmmmmmmmm", control.Wanted{}, "", false},
+		{" ntn_1\n", control.Wanted{Prefixes: []string{"ntn_"}}, "ntn_1", true},
+		{"123456", control.Wanted{Pattern: "[0-9]{6}"}, "123456", true},
+	} {
+		value, is := Fitting(c.text, c.w)
+		if value != c.value || is != (c.value != "") || Formed(c.w) != c.formed {
+			t.Errorf("%q, %+v: %q, %v, formed %v", c.text, c.w, value, is, Formed(c.w))
+		}
+		f := Flow{Secrets: []Secret{{Wanted: control.Wanted{Pattern: "x"}}, {Wanted: c.w}}}
+		if f.View().Formed != c.formed {
+			t.Errorf("%+v: a set-up with it is formed: %v", c.w, !c.formed)
+		}
+	}
+}
+
 func TestCancels(t *testing.T) {
 	for text, want := range map[string]bool{
 		"cancel": true, " Cancel\n": true, "NEVERMIND": true, "skip": true, "": false, "cancel it": false,

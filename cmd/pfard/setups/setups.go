@@ -83,6 +83,7 @@ type Order struct {
 	Answers map[string]string `json:"answers,omitempty"` // to the questions of that entry
 	UID     int               `json:"uid"`               // who asked
 	Client  bool              `json:"client,omitempty"`  // by a client of the gateway
+	Chat    string            `json:"chat,omitempty"`    // in that chat of chat.d
 
 	Gentle bool `json:"-"` // it ends no set-up of another server
 }
@@ -107,8 +108,8 @@ type Flows struct {
 	closed bool
 	ctx    context.Context
 	stop   func()
-	of     map[string]*running     // by ID
-	ended  map[string]control.Flow // by principal, the last one
+	of     map[string]*running // by ID
+	ended  map[string]past     // by principal, the last one
 
 	changed bell // rings when a flow comes, changes or ends
 }
@@ -116,7 +117,7 @@ type Flows struct {
 // New returns the flows of a pfard. Resume takes over those of an earlier one.
 func New(w World) *Flows {
 	f := &Flows{
-		World: w, kept: folder{w.Dir, durable.WriteFile}, of: map[string]*running{}, ended: map[string]control.Flow{},
+		World: w, kept: folder{w.Dir, durable.WriteFile}, of: map[string]*running{}, ended: map[string]past{},
 		changed: make(bell),
 	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
@@ -176,8 +177,8 @@ func (f *Flows) Begin(o Order) (id string, err error) {
 	}
 }
 
-// enter adds the flow of an order, or returns another one that has to end first. A client's flow gives way to a user's
-// flow for the same server. A gentle order is refused if it would end a flow of another server.
+// enter adds the flow of an order, or returns another one that has to end first. A flow of a client or a chat gives way
+// to a user's flow for the same server. A gentle order is refused if it would end a flow of another server.
 func (f *Flows) enter(o Order) (before *running, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +188,7 @@ func (f *Flows) enter(o Order) (before *running, err error) {
 	for _, r := range f.of {
 		has := r.order.Flow
 		own := has.Principal == o.Flow.Principal
-		if has.Server == o.Flow.Server && !own && (o.Client || !r.order.Client) {
+		if has.Server == o.Flow.Server && !own && (o.yields() || !r.order.yields()) {
 			return nil, fmt.Errorf("%w: %s sets up %q", control.ErrBusy, has.Principal, has.Server)
 		}
 		if own && o.Gentle && has.Server != o.Flow.Server {
@@ -301,6 +302,9 @@ type Answer struct {
 // Supply takes an answer, waits until it has had its effect, and returns the flow. An error about a value is for the
 // person who gave it; the flow waits as before.
 func (f *Flows) Supply(a Answer) (control.Flow, error) {
+	if err := ofChat(f, a.FlowAnswer); err != nil {
+		return control.Flow{}, err
+	}
 	e := setup.Event{Kind: setup.Confirmed, Key: a.Key}
 	switch {
 	case a.Cancel || a.Value != nil && setup.Cancels(a.Value.Text) && !(setup.Skips(a.Value.Text) && f.optional(a.ID)):
@@ -394,7 +398,7 @@ func (f *Flows) look(id string) (control.Flow, error) {
 	}
 	for _, last := range f.ended {
 		if last.ID == id {
-			return last, nil
+			return last.Flow, nil
 		}
 	}
 	return control.Flow{}, fmt.Errorf("%w: %q", control.ErrNoFlow, id)
@@ -474,5 +478,5 @@ func (f *Flows) remember(now control.Flow) {
 			break
 		}
 	}
-	f.ended[now.Principal] = now
+	f.ended[now.Principal] = past{now, f.Clock.Now()}
 }

@@ -964,3 +964,29 @@ type mute struct{}
 
 func (mute) Append(audit.Record) error { return errors.New("full") }
 func (mute) Clean(text string) string  { return text }
+
+// TestLately: who joins late is told of an end for a minute.
+func TestLately(t *testing.T) {
+	w := newWorld(t)
+	f := w.pfard()
+	id := begins(t, f, ordered("uid 0", "a", "token"))
+	if got := Lately(f, "uid 0"); got != "" {
+		t.Errorf("under way: %q", got)
+	}
+	if _, err := f.Supply(Answer{FlowAnswer: control.FlowAnswer{ID: id, Cancel: true}}); err != nil {
+		t.Fatal(err)
+	}
+	f.wait(id)
+	for _, c := range []struct {
+		later     time.Duration
+		principal string
+		want      string
+	}{{0, "uid 0", id}, {0, "uid 1", ""}, {59 * time.Second, "uid 0", id}, {time.Second, "uid 0", ""}} {
+		w.mu.Lock()
+		w.now = w.now.Add(c.later)
+		w.mu.Unlock()
+		if got := Lately(f, c.principal); got != c.want {
+			t.Errorf("%s later, %s: %q, want %q", c.later, c.principal, got, c.want)
+		}
+	}
+}

@@ -83,7 +83,7 @@ func (a Asker) Run(ctx context.Context, p chat.Plan, tell func(text string)) (st
 	seeIt := "pfar flow show " + run.ID
 	switch {
 	case run.State != flows.Done:
-		return "", fmt.Errorf("the run is %s%s. See %s", run.State, a.because(run), seeIt)
+		return "", fmt.Errorf("the run is %s. See %s%s", run.State, seeIt, a.because(run))
 	case len(run.Result) == 0:
 		return "It is done. There is no result.", nil
 	case !a.may(run.Label):
@@ -92,13 +92,13 @@ func (a Asker) Run(ctx context.Context, p chat.Plan, tell func(text string)) (st
 	answer, err := a.order(ctx, flows.Order{Verb: flows.Word, Run: run.ID, Words: p.Question})
 	switch w := answer.Worded; {
 	case err != nil:
-		return "", fmt.Errorf("it is done, and no model has put the result into words: %w. See it with %s", err, seeIt)
+		return "", fmt.Errorf("it is done, and no model has put the result into words. See it with %s\n%w", seeIt, err)
 	case w == nil || w.Text == "":
 		why := "the gateway gave no words"
 		if w != nil && w.Why != "" {
-			why = strings.TrimSuffix(w.Why, ".")
+			why = w.Why
 		}
-		return fmt.Sprintf("It is done. No model has put the result into words: %s. See it with %s", why, seeIt), nil
+		return "It is done. No model has put the result into words. See it with " + seeIt + reasoned(why), nil
 	case !a.may(w.Label):
 		return tooSecret(w.Label, seeIt), nil
 	default:
@@ -144,8 +144,8 @@ func (a Asker) follow(ctx context.Context, p chat.Plan, tell func(string)) (*flo
 		case flows.Waiting:
 			if r.Approval != "" && r.Approval != told {
 				told = r.Approval
-				tell(fmt.Sprintf("The run waits for an approval%s. Give or refuse it at the command line with pfar approvals "+
-					"show %s, or in the console. To end the run: pfar flow cancel %s", a.because(r), told, run))
+				tell(fmt.Sprintf("The run waits for an approval. Give or refuse it at the command line with pfar approvals "+
+					"show %s, or in the console. To end the run: pfar flow cancel %s%s", told, run, a.because(r)))
 			}
 		}
 	}
@@ -157,8 +157,11 @@ func (a Asker) because(r *flows.Status) string {
 	if r.Reason == "" || !a.may(r.Label) {
 		return ""
 	}
-	return ": " + strings.TrimSuffix(r.Reason, ".")
+	return reasoned(r.Reason)
 }
+
+// reasoned quotes a reason below what pfar says: it may have words of a server or a model.
+func reasoned(why string) string { return "\n" + strings.TrimRight(wording.Quote(why), "\n") }
 
 // order gives an order that has one answer. A model may take its time.
 func (a Asker) order(ctx context.Context, o flows.Order) (answer flows.Answer, err error) {
@@ -193,8 +196,10 @@ func (a Asker) open(ctx context.Context, o flows.Order) (io.ReadCloser, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.As(err, &no) && no.Status == flows.NoModel:
-		return nil, fmt.Errorf("%w: to have questions answered, write %s, as pfar-models(5) says", no,
-			cmp.Or(a.Models, "a file in models.d"))
+		return nil, fmt.Errorf("to have questions answered, write %s, as pfar-models(5) says%s",
+			cmp.Or(a.Models, "a file in models.d"), reasoned(no.Error()))
+	case no != nil:
+		return nil, fmt.Errorf("the gateway refuses%s", reasoned(no.Error()))
 	case err != nil:
 		return nil, fmt.Errorf("asking the gateway: %w", err)
 	}

@@ -3,10 +3,12 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/pfar/pfar/units/chat"
 	"github.com/pfar/pfar/units/control"
@@ -14,9 +16,11 @@ import (
 
 var _ chat.Setups = (*Setups)(nil)
 
-// Setups are those of the user who runs this process. Its methods may be called at the same time.
+// Setups are those of the user who runs this process, or of a chat. Its methods may be called at the same time.
 type Setups struct {
 	Control control.Client
+	Chat    string        // the chat of chat.d; "": the conversation is the user's own
+	Limit   time.Duration // for an answer of pfard that waits for no person; 0: 30 s
 
 	// Check says in words why a conversation cannot set a service up, such as that it needs more than secrets; nil: pfard
 	// decides alone.
@@ -34,18 +38,27 @@ type outcome struct {
 
 var errEnough = errors.New("enough")
 
-// Waiting returns the set-up that waits for a secret; nil: none waits.
+// Waiting returns the set-up that is under way, or has ended within the last minute; nil: there is none.
 func (s *Setups) Waiting(ctx context.Context) (*control.Flow, error) {
-	now, err := s.follow(ctx, nil, func(control.Flow) bool { return true })
+	now, err := s.follow(ctx, s.join(), func(control.Flow) bool { return true })
 	switch {
 	case errors.Is(err, control.ErrNoFlow):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("asking pfard for set-ups: %w", err)
-	case now.Wants == nil:
-		return nil, nil
 	}
 	return &now, nil
+}
+
+// join asks for the set-up that is there.
+func (s *Setups) join() *control.SetUp { return &control.SetUp{Chat: s.Chat, Lately: true} }
+
+// limit bounds the time in which pfard answers. ended ends it early.
+func (s *Setups) limit(ctx context.Context) (limited context.Context, answered func(), end func()) {
+	limit := cmp.Or(s.Limit, 30*time.Second)
+	limited, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(limit, func() { cancel(fmt.Errorf("pfard has not answered within %s", limit)) })
+	return limited, func() { late.Stop() }, func() { late.Stop(); cancel(nil) }
 }
 
 // Begin sets a service up under its own name. It returns when the set-up has ended or waits for a person.
@@ -55,10 +68,10 @@ func (s *Setups) Begin(ctx context.Context, service string) (control.Flow, error
 			return control.Flow{}, err
 		}
 	}
-	begin := &control.SetUp{Server: service, Service: service}
+	begin := &control.SetUp{Server: service, Service: service, Chat: s.Chat}
 	now, err := s.follow(ctx, begin, func(f control.Flow) bool { return f.Wants != nil || f.Over() })
 	if err != nil {
-		return now, fmt.Errorf("setting %q up: %w", service, err)
+		return now, fmt.Errorf("beginning the set-up: %w", err)
 	}
 	return now, nil
 }
@@ -75,14 +88,17 @@ func (s *Setups) Answer(ctx context.Context, asked control.Flow, value string) e
 		defer stop()
 		heard := sync.OnceFunc(func() { close(joined) })
 		defer heard()
-		now, err := s.follow(following, nil, func(f control.Flow) bool {
+		now, err := s.follow(following, s.join(), func(f control.Flow) bool {
 			heard()
 			return f.Over() || f.Wants != nil && !sameQuestion(asked, f)
 		})
 		end <- outcome{now, err}
 	}()
 	<-joined
-	if _, err := s.Control.Supply(ctx, control.FlowAnswer{ID: asked.ID, Key: asked.Wants.Key}, value); err != nil {
+	limited, _, done := s.limit(ctx)
+	defer done()
+	answer := control.FlowAnswer{ID: asked.ID, Key: asked.Wants.Key, Chat: s.Chat}
+	if _, err := s.Control.Supply(limited, answer, value); err != nil {
 		stop()
 		return err
 	}
@@ -115,11 +131,14 @@ func (s *Setups) After(ctx context.Context, asked control.Flow) (control.Flow, e
 	}
 }
 
-// follow begins a set-up or, if begin is nil, joins that of this user, and returns its first state that is enough.
+// follow begins or joins a set-up, and returns its first state that is enough.
 func (s *Setups) follow(
 	ctx context.Context, begin *control.SetUp, enough func(control.Flow) bool,
 ) (now control.Flow, err error) {
+	ctx, answered, end := s.limit(ctx)
+	defer end()
 	err = s.Control.SetUp(ctx, begin, func(f control.Flow) error {
+		answered()
 		if now = f; enough(f) {
 			return errEnough
 		}

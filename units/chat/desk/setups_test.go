@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/units/control"
 )
@@ -21,6 +22,7 @@ type pfard struct {
 	events []control.Flow
 	more   chan struct{}
 	given  []string
+	hangs  bool // no request is answered
 	begun  []control.SetUp
 	refuse error          // of an answer
 	then   []control.Flow // what comes of an answer, all at once
@@ -40,20 +42,25 @@ func (p *pfard) serve(ctx context.Context, _ control.Peer, r control.Request, se
 		return send(control.Response{Declarations: control.Declarations{Flow: &f}})
 	}
 	switch {
+	case p.hangs:
+		p.mu.Unlock()
+		<-ctx.Done()
+		p.mu.Lock()
+		return nil
 	case r.Verb == control.Supply && p.refuse != nil:
 		return p.refuse
 	case r.Verb == control.Supply:
-		p.given = append(p.given, r.Answer.ID+" "+r.Answer.Key+" "+r.Secret)
+		p.given = append(p.given, r.Answer.Chat+" "+r.Answer.ID+" "+r.Answer.Key+" "+r.Secret)
 		p.put(p.then...)
 		return tell(p.events[len(p.events)-1])
-	case r.SetUp != nil:
+	case r.SetUp.Server != "":
 		p.begun = append(p.begun, *r.SetUp)
 		p.put(p.then...)
 	}
 	at := max(0, len(p.events)-1)
-	if r.SetUp != nil {
+	if r.SetUp.Server != "" {
 		at = len(p.events) - len(p.then)
-	} else if len(p.events) == 0 || p.events[at].Over() {
+	} else if len(p.events) == 0 || !r.SetUp.Lately || r.SetUp.Chat != "home" {
 		return fmt.Errorf("%w of uid 0", control.ErrNoFlow)
 	}
 	for {
@@ -93,7 +100,7 @@ func newSetups(t *testing.T, events ...control.Flow) (*Setups, *pfard) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); control.Serve(ctx, l, p.serve) }()
 	t.Cleanup(func() { stop(); l.Close(); <-ended })
-	return &Setups{Control: control.Client{Path: path}}, p
+	return &Setups{Control: control.Client{Path: path}, Chat: "home"}, p
 }
 
 func at(state control.FlowState, attempts int, wants string) control.Flow {
@@ -104,21 +111,22 @@ func at(state control.FlowState, attempts int, wants string) control.Flow {
 	return f
 }
 
-// TestWaiting: a set-up waits only if it wants a secret. If pfard does not say, that is an error, not that none waits.
+// TestWaiting: a set-up counts while it is under way, and when pfard tells its end. If pfard does not say, that is an
+// error, not that there is none.
 func TestWaiting(t *testing.T) {
 	for name, c := range map[string]struct {
 		events []control.Flow
-		waits  bool
+		is     bool
 	}{
 		"none":         {nil, false},
-		"it has ended": {[]control.Flow{at(control.FlowComplete, 0, "")}, false},
-		"it starts":    {[]control.Flow{at(control.FlowSpawning, 0, "")}, false},
-		"it verifies":  {[]control.Flow{at(control.FlowVerifying, 0, "")}, false},
+		"it has ended": {[]control.Flow{at(control.FlowComplete, 0, "")}, true},
+		"it starts":    {[]control.Flow{at(control.FlowSpawning, 0, "")}, true},
+		"it verifies":  {[]control.Flow{at(control.FlowVerifying, 0, "")}, true},
 		"it waits":     {[]control.Flow{at(control.AwaitingCredential, 0, "k")}, true},
 		"refused":      {[]control.Flow{at(control.CredentialRefused, 1, "k")}, true},
 	} {
 		s, _ := newSetups(t, c.events...)
-		if now, err := s.Waiting(t.Context()); err != nil || (now != nil) != c.waits {
+		if now, err := s.Waiting(t.Context()); err != nil || (now != nil) != c.is || c.is && now.State != c.events[0].State {
 			t.Errorf("%s: %+v, %v", name, now, err)
 		}
 	}
@@ -152,7 +160,7 @@ func TestAnswer(t *testing.T) {
 		}
 		now, err := s.After(t.Context(), asked)
 		if err != nil || now.State != c.want.State || now.Attempts != c.want.Attempts ||
-			(now.Wants == nil) != (c.want.Wants == nil) || !slices.Equal(p.given, []string{"f1 k secret"}) {
+			(now.Wants == nil) != (c.want.Wants == nil) || !slices.Equal(p.given, []string{"home f1 k secret"}) {
 			t.Errorf("%s: %+v, %v, given %q", name, now, err, p.given)
 		}
 	}
@@ -194,7 +202,24 @@ func TestBegin(t *testing.T) {
 	p.then = []control.Flow{at(control.FlowStart, 0, ""), at(control.AwaitingCredential, 0, "k")}
 	now, err := s.Begin(t.Context(), "notion")
 	if err != nil || now.Wants == nil || len(p.begun) != 1 ||
-		p.begun[0].Server != "notion" || p.begun[0].Service != "notion" {
+		p.begun[0].Server != "notion" || p.begun[0].Service != "notion" || p.begun[0].Chat != "home" {
 		t.Errorf("%+v, %v, begun %+v", now, err, p.begun)
+	}
+}
+
+// TestHangs: a pfard that does not answer costs a bounded time, and no secret counts as stored.
+func TestHangs(t *testing.T) {
+	s, p := newSetups(t)
+	s.Limit, p.hangs = time.Millisecond, true
+	const late = "pfard has not answered within 1ms"
+	if now, err := s.Waiting(t.Context()); err == nil || !strings.Contains(err.Error(), late) || now != nil {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if _, err := s.Begin(t.Context(), "notion"); err == nil || !strings.Contains(err.Error(), late) {
+		t.Errorf("begin: %v", err)
+	}
+	err := s.Answer(t.Context(), at(control.AwaitingCredential, 0, "k"), "secret")
+	if err == nil || !strings.Contains(err.Error(), late) {
+		t.Errorf("answer: %v", err)
 	}
 }

@@ -19,11 +19,12 @@ var (
 
 var (
 	wantsNotion = Situation{
-		Wanted: &control.Wanted{Key: "notion_token", Prefixes: []string{"ntn_", "secret_"}}, Known: known,
+		Wanted: &control.Wanted{Key: "notion_token", Prefixes: []string{"ntn_", "secret_"}}, Formed: true, Known: known,
 	}
 	wantsPlain = Situation{Wanted: &control.Wanted{Key: "plain_key"}, Known: known}
 	nothing    = Situation{Known: known}
 	unknown    = Situation{Unknown: true, Known: known}
+	checking   = Situation{UnderWay: true, Formed: true, Known: known}
 )
 
 func known(service string) bool {
@@ -181,6 +182,96 @@ func TestZero(t *testing.T) {
 	}
 }
 
+// passwords are secrets that nothing tells from other words, in the ways in which they come into a conversation.
+func passwords() []string {
+	return []string{
+		"hunter2", "swordfish", "12345678", "p@ss!w#rd$", "päßwörtchen", "x", "yes", "notion", "Tr0ub4",
+		"abcd efgh ijkl mnop", "correct horse battery staple", "pass: swordfish", "connect swordfish", "cancel swordfish",
+		"> <@pfar:home.test> postgres needs postgres_password.\n\nswordfish", "first line of it\nsecond line of it",
+		"swordfish\xff", "\u200bswordfish", "the password is swordfish, thanks", "what is new?",
+	}
+}
+
+// TestPasswords: while a set-up may take a secret that has no form, nothing is a question. One word is the secret.
+func TestPasswords(t *testing.T) {
+	over := Situation{UnderWay: true, Known: known}
+	for _, text := range passwords() {
+		word := !strings.ContainsAny(text, " \xff")
+		for _, in := range []Situation{wantsPlain, over, unknown} {
+			want := Meaning{}
+			if word && in.Wanted != nil {
+				want = Meaning{Kind: Token, Value: strings.Trim(text, "\u200b")}
+			}
+			if is := Of(text, in); is != want {
+				t.Errorf("%q, waits %v: %+v, want %+v", text, in.Wanted != nil, is, want)
+			}
+		}
+	}
+}
+
+// TestHidden: at a hidden prompt the line is the secret, unless it is empty, cancels, or nothing waits by now.
+func TestHidden(t *testing.T) {
+	for text, want := range map[string]Meaning{
+		"":                       {Kind: Empty},
+		" Cancel ":               {Kind: Cancel, Value: "cancel"},
+		"\xff":                   {},
+		" correct horse \n":      {Kind: Token, Value: "correct horse"},
+		"connect notion":         {Kind: Token, Value: "connect notion"},
+		"what is new in it?":     {Kind: Token, Value: "what is new in it?"},
+		"`p a s s`":              {Kind: Token, Value: "`p a s s`"},
+		"`" + notionToken + "`":  {Kind: Token, Value: notionToken},
+		githubToken + " is mine": {Kind: Token, Value: githubToken + " is mine"},
+	} {
+		in := wantsNotion
+		in.Hidden = true
+		if is := Of(text, in); is != want {
+			t.Errorf("%q: %+v, want %+v", text, is, want)
+		}
+		in.Wanted = nil
+		if is := Of(text, in); is.Kind != Withheld && want.Kind != Empty && want.Kind != Cancel {
+			t.Errorf("%q, and nothing waits: %+v", text, is)
+		}
+	}
+}
+
+// TestFormedSetUp: while the form of all secrets is known, only three words or more are a question, of which none may
+// be a part of a secret. Nothing but the form makes a secret.
+func TestFormedSetUp(t *testing.T) {
+	for _, text := range []string{
+		"hunter2", "notion", "correct horse", "hunter2 - !", "https://example.com/how-do-I-get-one", "/home/ada/notes.txt",
+		"hmmmmmmmmmmmmmmmm", "qwertzuiopasdfghjkl", "abcdefgh-ijklmnop-qrstuvwx", "is it antidisestablishmentarianism maybe?",
+		"my key: 9f8e7d6c5b4a39281706f5e4d3c2b1a0", "here it is 9f8e7d6c5b4a39281706f5e4d3c2b1a0 ok",
+		"it begins with aB3dEfGh I think", "it begins with 26501193 I think", "add milk", "connect swordfish", githubToken,
+	} {
+		for _, in := range []Situation{wantsNotion, checking} {
+			if is := Of(text, in); is != (Meaning{}) {
+				t.Errorf("%q, waits %v: %+v", text, in.Wanted != nil, is)
+			}
+		}
+	}
+	for _, in := range []Situation{wantsNotion, checking} {
+		for text, kind := range map[string]Kind{
+			"what is new?": Question, "where do I find it?": Question, "no": No, "Yes": Yes, "connect github": Connect,
+		} {
+			if is := Of(text, in); is.Kind != kind {
+				t.Errorf("%q, waits %v: %+v", text, in.Wanted != nil, is)
+			}
+		}
+	}
+}
+
+// TestConnectSecret: a name that nobody knows may be a secret.
+func TestConnectSecret(t *testing.T) {
+	for _, text := range []string{
+		"connect 9f8e7d6c5b4a39281706f5e4d3c2b1a0", "set up 9f8e7d6c5b4a39281706f5e4d3c2b1a0",
+		"add qwertzuiopasdfghjklyxcvbnm", "set  up abc123def456abc123def456", "enable 4b1de9aa",
+	} {
+		if is := Of(text, nothing); is != (Meaning{}) {
+			t.Errorf("%q: %+v", text, is)
+		}
+	}
+}
+
 // TestOf is what messages are where they hold no secret, and where a set-up takes one.
 func TestOf(t *testing.T) {
 	long := strings.Repeat("word ", MaxQuestion/5)
@@ -211,7 +302,6 @@ func TestOf(t *testing.T) {
 		{"set  up\tslack", wantsNotion, Meaning{Kind: Connect, Service: "slack"}},
 		{"enable my_tool", nothing, Meaning{Kind: Connect, Service: "my_tool"}},
 		{"notion", nothing, Meaning{Kind: Question, Value: "notion"}},
-		{"notion", wantsNotion, Meaning{Kind: Question, Value: "notion"}},
 		{"add milk to the list", nothing, Meaning{Kind: Question, Value: "add milk to the list"}},
 		{"connect notion and github", nothing, Meaning{Kind: Question, Value: "connect notion and github"}},
 		{"please connect notion", nothing, Meaning{Kind: Question, Value: "please connect notion"}},
@@ -241,8 +331,7 @@ func TestOf(t *testing.T) {
 		{"", nothing, Meaning{Kind: Empty}}, {" \n\u200b", wantsNotion, Meaning{Kind: Empty}},
 		{"``", nothing, Meaning{Kind: Empty}},
 		{"\xff \xfe", nothing, Meaning{Kind: Unfit}}, {long + long, nothing, Meaning{Kind: Unfit}},
-		{"what is new?", unknown, Meaning{Kind: Unsure}}, {"connect notion", unknown, Meaning{Kind: Unsure}},
-		{"yes", unknown, Meaning{Kind: Unsure}},
+		{"connect notion", unknown, Meaning{Kind: Unsure}},
 	} {
 		if is := Of(c.text, c.in); is != c.want {
 			t.Errorf("%.60q, %+v:\n is %+v\nwant %+v", c.text, c.in.Wanted, is, c.want)
@@ -257,11 +346,14 @@ func FuzzOf(f *testing.F) {
 		f.Add(s, s)
 	}
 	f.Fuzz(func(t *testing.T, before, after string) {
-		for _, in := range []Situation{wantsNotion, nothing, unknown} {
+		for _, in := range []Situation{wantsNotion, wantsPlain, checking, nothing, unknown} {
 			if is := Of(before+" "+githubToken+" "+after, in); is.Kind != Withheld && is.Kind != Token {
 				t.Errorf("%q, %q: kind %d", before, after, is.Kind)
 			}
 			is := Of(before+after, in)
+			if is.Kind == Question && in.formless() {
+				t.Errorf("%q is a question, and a secret of any form may come", before+after)
+			}
 			if is.Kind == Token && (in.Wanted == nil || is.Value == "") || is.Kind == Connect && is.Service == "" ||
 				is.Kind == Question && (is.Value == "" || len(is.Value) > MaxQuestion) || is.Kind != Token && is.Kind != Cancel &&
 				is.Kind != Question && is.Value != "" {

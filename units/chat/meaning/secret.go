@@ -75,7 +75,7 @@ func between(text, open, closing string) (inner string, ok bool) {
 // the next thing that a person pastes is likely the secret.
 func suspected(text string, s Situation) bool {
 	text = norm.NFKC.String(text) // letters of another width are those letters
-	strict := s.Wanted != nil || s.Unknown
+	strict := s.strict()
 	bare, joined := unwrapped(text), withoutBlanks(text)
 	pieces := strings.FieldsFunc(text, separates)
 	switch {
@@ -90,7 +90,7 @@ func suspected(text string, s Situation) bool {
 	case strings.ContainsFunc(strings.TrimSpace(text), unicode.IsSpace) && within(joined, prefixesOf(s.Wanted), strict):
 		return true
 	}
-	return strict && (slices.ContainsFunc(pieces, guessed) || chopped(text) || part(bare))
+	return strict && (slices.ContainsFunc(pieces, piece) || chopped(text) || part(bare))
 }
 
 // inspected reports whether the inspector of the gate finds a secret, in whatever encoding.
@@ -184,6 +184,12 @@ func within(joined string, prefixes []string, strict bool) bool {
 func guessed(piece string) bool {
 	_, is := setup.Credential(piece, control.Wanted{})
 	return is && mixed(piece)
+}
+
+// piece reports whether a word among others may be a secret or a part of one.
+func piece(word string) bool {
+	_, is := setup.Credential(word, control.Wanted{})
+	return is || part(word) || digits(word) >= leastBody
 }
 
 // chopped reports whether a text is a secret in several short pieces, of which most have a digit or are one character.

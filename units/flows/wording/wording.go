@@ -49,7 +49,8 @@ func Said(model, text string) string {
 	return fmt.Sprintf("Words of the model %s:\n%s", visible.Reveal(model), Quote(text))
 }
 
-// Quote puts a mark before each line of what a model wrote, which so cannot pass for words of pfar.
+// Quote puts a mark before each line of what a model, a server or a service wrote, which so cannot pass for words of
+// pfar.
 func Quote(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -124,21 +125,21 @@ func LeftOut(tools int) string {
 	return fmt.Sprintf("pfar hid %d tools from the model: nobody has accepted their definitions (pfar pins)", tools)
 }
 
-// Unplanned says why a model has written no plan, in one or more lines.
+// Unplanned says why a model has written no plan, in one or more lines. They quote the plan, with the mark of Quote.
 func Unplanned(a flows.Answer) string {
 	model := ""
 	if a.Draft != nil {
 		model = " " + visible.Reveal(a.Draft.Model)
 	}
-	lines := strings.Join(problems(a.Problems), "\n  ")
-	return fmt.Sprintf("the plan of the model%s cannot run:\n  %s", model, lines)
+	lines := Quote(strings.Join(problems(a.Problems), "\n"))
+	return fmt.Sprintf("the plan of the model%s cannot run:\n%s", model, strings.TrimRight(lines, "\n"))
 }
 
 func problems(list []flow.Problem) (lines []string) {
 	for _, p := range list {
-		line := visible.Reveal(p.Text)
+		line := p.Text
 		if p.Step != "" {
-			line = "step " + visible.Reveal(p.Step) + ": " + line
+			line = "step " + p.Step + ": " + line
 		}
 		lines = append(lines, line)
 	}

@@ -59,9 +59,9 @@ pfar hid 2 tools from the model: nobody has accepted their definitions (pfar pin
 func TestUnplanned(t *testing.T) {
 	a := flows.Answer{
 		Draft:    &flows.Draft{Model: "main"},
-		Problems: []flow.Problem{{Text: "no such node\x07", Step: "a"}, {Text: "no steps"}},
+		Problems: []flow.Problem{{Text: "no such node\x07", Step: "a\nb"}, {Text: "no steps\npfar: done"}},
 	}
-	const want = "the plan of the model main cannot run:\n  step a: no such node\\x07\n  no steps"
+	const want = "the plan of the model main cannot run:\n| step a\n| b: no such node\\x07\n| no steps\n| pfar: done"
 	if got := Unplanned(a); got != want {
 		t.Errorf("got %q", got)
 	}
