@@ -278,8 +278,8 @@ func readable(b []byte) bool {
 	return bad*10 <= len(b)
 }
 
-// runs finds the longest pieces of a text that are made of some characters and have some length at least. It passes over
-// a line end within one, as encoders put them there. Its zero value finds none.
+// runs finds the longest pieces of a text that are made of some characters and have some length at least. It passes
+// over a line end within one, as encoders put them there. Its zero value finds none.
 type runs struct {
 	text  string
 	of    *scan.Set

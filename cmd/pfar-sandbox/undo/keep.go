@@ -201,14 +201,15 @@ func openFile(f found) (*os.File, error) {
 	return in, nil
 }
 
-// head returns a sum of the beginning of a file, which tells most files that differ without reading a copy. It is never 0.
-func (s *Store) head(in *os.File) (uint64, error) {
-	b := s.begins[:]
+// head returns a sum of the beginning of a file, which is never 0. It tells most files that differ, and no copy is read
+// for that.
+func (p *pass) head(in *os.File) (uint64, error) {
+	b := p.begins[:]
 	n, err := in.ReadAt(b, 0)
 	if err != nil && err != io.EOF {
 		return 0, err
 	}
-	return max(maphash.Bytes(s.seed, b[:n]), 1), nil
+	return max(maphash.Bytes(p.seed, b[:n]), 1), nil
 }
 
 // equal reports whether a file of some size has in it what an object has.
