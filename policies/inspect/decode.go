@@ -35,14 +35,17 @@ func (in *Inspection) decoded(text string, plain bool, within []string) {
 			in.text(plain, append(within[:len(within):len(within)], name))
 		}
 	}
-	for _, run := range runs(text, isBase64, minEncoded) {
-		in.run64(run, within)
+	joined := len(within) == 0 && in.all.read
+	for r := runsOf(text, isBase64, minEncoded); r.next(); {
+		if !joined || !in.all.alone(r.start, r.end) {
+			in.run64(r.run(), within)
+		}
 	}
 	numbers := isNumbers.In(text)
 	numeric := numbers.Run(0, minEncoded) >= 0
 	if numeric {
-		for _, run := range runs(text, isHexish, minEncoded) {
-			if plain := undoHex(run); readable(plain) {
+		for r := runsOf(text, isHexish, minEncoded); r.next(); {
+			if plain := undoHex(r.run()); readable(plain) {
 				next("hex", string(plain))
 			}
 		}
@@ -74,13 +77,13 @@ func Readings(value []byte, read func(text string)) (whole bool) {
 	r := readers.Get().(*reader)
 	r.builtin.read = read
 	begin(&r.Inspection, &r.builtin, inspector.Outbound, value)
-	r.all = joined{text: r.room[:0], whole: true}
+	r.all = joined{text: r.room[:0], looked: r.looked[:0], whole: true}
 	r.End(r.texts())
 	whole = !slices.ContainsFunc(r.findings, func(f Finding) bool { return f.Severity < Note })
-	if room := r.all.text; cap(room) <= maxEnd {
-		r.room = room
+	if room, looked := r.all.text, r.all.looked; cap(room) <= maxEnd && cap(looked) <= maxEnd/8 {
+		r.room, r.looked = room, looked
 	}
-	r.builtin.read, r.Inspection = nil, Inspection{}
+	r.builtin.read, r.Inspection, r.tokens = nil, Inspection{}, jsontext.Reader{}
 	readers.Put(r)
 	return whole
 }
@@ -89,7 +92,9 @@ func Readings(value []byte, read func(text string)) (whole bool) {
 type reader struct {
 	Inspection
 	builtin Builtin
+	tokens  jsontext.Reader
 	room    []byte // for strings side by side
+	looked  []int  // for their places
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -97,8 +102,7 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 // texts does for Readings what strings does for inspections, and also reads numbers. It parses the value once. If that
 // fails, it reads the strings before the fault, and then the whole value as one text.
 func (r *reader) texts() (deepest int) {
-	b := r.value
-	var tokens jsontext.Reader
+	b, tokens := r.value, &r.tokens
 	defer tokens.Close()
 	tokens.Reset(b)
 	for {
@@ -110,7 +114,9 @@ func (r *reader) texts() (deepest int) {
 		case t.Kind == jsontext.End:
 			return deepest
 		case t.Kind == '"':
+			at := len(r.all.text)
 			r.String(t.Start, tokens.Text(t), t.Name)
+			r.all.looked = append(r.all.looked, at, len(r.all.text))
 		case t.Kind == jsontext.Number:
 			r.all.add(shared(b[t.Start:t.End]), len(b))
 		}
@@ -130,21 +136,29 @@ func reading(in *Inspection, text string, within []string) {
 
 // run64 looks at what a run of characters of Base64 stands for, or of Base32, wherever in it the encoding begins.
 func (in *Inspection) run64(run string, within []string) {
+	own := rooms.Get().(*[]byte) // what is looked at within has another one
+	defer rooms.Put(own)
 	for piece := range strings.SplitSeq(run, "=") {
 		if len(piece) < minEncoded || few(piece) {
 			continue
 		}
-		piece = standard(piece)
-		for skip := 0; skip < 4 && len(piece)-skip >= minEncoded; skip++ {
-			part := piece[skip:]
+		room := standard((*own)[:0], piece)
+		end := len(room)
+		room = slices.Grow(room, base64.RawStdEncoding.DecodedLen(end))
+		if cap(room) <= maxEnd {
+			*own = room
+		}
+		plain := room[end:cap(room)]
+		for skip := 0; skip < 4 && end-skip >= minEncoded; skip++ {
+			part := room[skip:end]
 			if len(part)%4 == 1 {
 				part = part[:len(part)-1]
 			}
-			if plain, err := base64.RawStdEncoding.DecodeString(part); err == nil && in.bytes("base64", plain, within) {
+			if n, err := base64.RawStdEncoding.Decode(plain, part); err == nil && in.bytes("base64", plain[:n], within) {
 				break
 			}
 		}
-		if len(piece) >= minEncoded && length(piece, isBase32) == len(piece) {
+		if piece := shared(room[:end]); end >= minEncoded && length(piece, isBase32) == end {
 			upper := strings.ToUpper(piece)
 			for len(upper)%8 == 1 || len(upper)%8 == 3 || len(upper)%8 == 6 {
 				upper = upper[:len(upper)-1]
@@ -156,12 +170,11 @@ func (in *Inspection) run64(run string, within []string) {
 	}
 }
 
-// standard makes Base64 of the URL's alphabet, or in lines, that of the usual one.
-func standard(s string) string {
-	if !strings.ContainsAny(s, "-_\n\r") {
-		return s
-	}
-	b := make([]byte, 0, len(s))
+// rooms hold a run of characters, and behind it the bytes that it stands for.
+var rooms = sync.Pool{New: func() any { return new([]byte) }}
+
+// standard appends Base64 to b in the usual alphabet. s may be in the alphabet of URLs, and in lines.
+func standard(b []byte, s string) []byte {
 	for i := range len(s) {
 		switch s[i] {
 		case '-':
@@ -173,22 +186,31 @@ func standard(s string) string {
 			b = append(b, s[i])
 		}
 	}
-	return shared(b)
+	return b
 }
 
 // bytes looks at bytes that an encoding stood for: at their text, or at that of what they are compressed. It reports
-// whether they are one or the other as a whole.
+// whether they are one or the other as a whole. It keeps none of them.
 func (in *Inspection) bytes(name string, plain []byte, within []string) bool {
-	layers := append(within[:len(within):len(within)], name)
+	layers := func() []string { return append(within[:len(within):len(within)], name) }
 	if readable(plain) {
-		in.text(string(plain), layers)
+		in.text(string(plain), layers())
 		return true
 	}
 	if how, text := in.inflate(plain); readable(text) {
-		in.text(string(text), append(layers, how))
+		in.text(string(text), append(layers(), how))
 		return true
 	}
-	in.text(strings.Join(runs(string(plain), isPrintable, minPrintable), "\n"), layers)
+	var lines []byte
+	for r := runsOf(shared(plain), isPrintable, minPrintable); r.next(); {
+		if lines != nil {
+			lines = append(lines, '\n')
+		}
+		lines = append(lines, r.run()...)
+	}
+	if lines != nil {
+		in.text(shared(lines), layers())
+	}
 	return false
 }
 
@@ -196,7 +218,7 @@ func (in *Inspection) bytes(name string, plain []byte, within []string) bool {
 func (in *Inspection) opened(run string) bool {
 	sub := Inspection{Builtin: &Builtin{}, direction: inspector.Outbound, limits: in.limits, work: in.work}
 	defer func() { in.work = sub.work }()
-	plain, err := base64.RawStdEncoding.DecodeString(standard(strings.TrimRight(run, "=")))
+	plain, err := base64.RawStdEncoding.DecodeString(string(standard(nil, strings.TrimRight(run, "="))))
 	if err != nil {
 		return readable(undoHex(run))
 	}
@@ -256,22 +278,38 @@ func readable(b []byte) bool {
 	return bad*10 <= len(b)
 }
 
-// runs returns the longest pieces of a text that are made of these characters, of some length at least. A line end
-// within one is passed over, as encoders put them.
-func runs(text string, of *scan.Set, least int) []string {
-	var all []string
-	f := of.In(text)
-	for start := f.Run(0, least); start >= 0; {
-		i := start + least
-		for i < len(text) && (of.Has(text[i]) || (text[i] == '\n' || text[i] == '\r') && i-start >= 60 && i+1 < len(text) &&
-			(of.Has(text[i+1]) || text[i+1] == '\n')) {
-			i++
-		}
-		all = append(all, text[start:i])
-		start = f.Run(i, least)
-	}
-	return all
+// runs finds the longest pieces of a text that are made of some characters and have some length at least. It passes
+// over a line end within one, as encoders put them there. Its zero value finds none.
+type runs struct {
+	text  string
+	of    *scan.Set
+	least int
+	found scan.Finder
+	start int // where the run begins that next has gone to
+	end   int // where it ends
 }
+
+func runsOf(text string, of *scan.Set, least int) runs {
+	return runs{text: text, of: of, least: least, found: of.In(text)}
+}
+
+// next goes to the next run. It reports false if there is none.
+func (r *runs) next() bool {
+	start := r.found.Run(r.end, r.least)
+	if start < 0 {
+		return false
+	}
+	i, text, of := start+r.least, r.text, r.of
+	for i < len(text) && (of.Has(text[i]) || (text[i] == '\n' || text[i] == '\r') && i-start >= 60 && i+1 < len(text) &&
+		(of.Has(text[i+1]) || text[i+1] == '\n')) {
+		i++
+	}
+	r.start, r.end = start, i
+	return true
+}
+
+// run returns the run that next has gone to.
+func (r *runs) run() string { return r.text[r.start:r.end] }
 
 var (
 	isBase64   = set(alphanumeric + "+/-_=")
@@ -335,9 +373,9 @@ const minCodes = 8
 // codes returns the texts that decimal numbers side by side are the characters of, in an array of JSON or in a string.
 func codes(s string) []string {
 	var texts []string
-	for _, numbers := range runs(s, isDecimals, minEncoded) {
+	for r := runsOf(s, isDecimals, minEncoded); r.next(); {
 		var text []byte
-		for number := range strings.FieldsFuncSeq(numbers+" 0", func(r rune) bool { return r < '0' || r > '9' }) {
+		for number := range strings.FieldsFuncSeq(r.run()+" 0", func(r rune) bool { return r < '0' || r > '9' }) {
 			n, err := strconv.Atoi(number)
 			if err == nil && (n >= ' ' && n <= '~' || n == '\n' || n == '\t') {
 				text = append(text, byte(n))

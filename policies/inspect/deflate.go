@@ -3,6 +3,7 @@ package inspect
 import (
 	"bytes"
 	"compress/flate"
+	"encoding/binary"
 	"io"
 	"math/bits"
 	"sync"
@@ -107,24 +108,38 @@ func (r *bitReader) code() bool {
 
 // bitReader takes bits, the lowest first.
 type bitReader struct {
-	rest  []byte
-	bits  uint
+	rest  []byte // the bytes that are not all in bits yet
+	bits  uint64 // the next bits, count of them; above these are 0, or bits of rest
 	count int
 	short bool // there were not as many
 }
 
+// take takes n bits, at most 16.
 func (r *bitReader) take(n int) int {
-	for r.count < n {
-		if len(r.rest) == 0 {
-			r.short = true
-			return 0
-		}
-		r.bits |= uint(r.rest[0]) << r.count
-		r.rest, r.count = r.rest[1:], r.count+8
+	if r.count < n {
+		r.fill(n)
 	}
 	got := int(r.bits & (1<<n - 1))
 	r.bits, r.count = r.bits>>n, r.count-n
 	return got
+}
+
+// fill puts at least n bits into bits. Behind the last byte there are zeros.
+func (r *bitReader) fill(n int) {
+	if len(r.rest) >= 8 {
+		r.bits |= binary.LittleEndian.Uint64(r.rest) << r.count
+		whole := (63 - r.count) / 8
+		r.rest, r.count = r.rest[whole:], r.count+8*whole
+		return
+	}
+	for r.count < n {
+		if len(r.rest) == 0 {
+			r.short, r.bits, r.count = true, 0, n
+			return
+		}
+		r.bits |= uint64(r.rest[0]) << r.count
+		r.rest, r.count = r.rest[1:], r.count+8
+	}
 }
 
 // turned takes bits, the highest first.

@@ -234,7 +234,7 @@ func (in *Inspection) End(depth int) Report {
 	if in.direction != inspector.Inbound { // a secret in several pieces
 		all := shared(in.all.text) // nothing is added to it any more
 		if in.read != nil {
-			in.name = true
+			in.name, in.all.read = true, true
 			in.text(all, nil)
 		} else if in.all.pieces > 1 {
 			in.leaks(all, []string{"joined strings"})
@@ -265,6 +265,9 @@ type joined struct {
 	text   []byte
 	pieces int
 	whole  bool // no text is shortened
+
+	read   bool  // Readings reads it as one text
+	looked []int // where each string begins and ends that Readings has read alone before
 }
 
 const maxEnd = 64 << 10 // bytes: no secret of the vault has more
@@ -280,6 +283,13 @@ func (j *joined) add(text string, size int) {
 	}
 	j.text = append(j.text, text...)
 	j.pieces++
+}
+
+// alone reports whether a run of the text lies in one string that Readings has read alone. It was a run of that string,
+// too, so Readings has read what it stands for.
+func (j *joined) alone(start, end int) bool {
+	i, _ := slices.BinarySearch(j.looked, end) // the first place that is not before end
+	return i%2 == 1 && j.looked[i-1] <= start
 }
 
 // text looks at one text that was reached by undoing some encodings.

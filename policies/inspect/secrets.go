@@ -245,7 +245,8 @@ const (
 
 // blobs notes what may be encrypted or compressed: nobody can say what is in it.
 func (in *Inspection) blobs(text string, within []string) {
-	for _, run := range runs(text, isBase64, minBlob) {
+	for r := runsOf(text, isBase64, minBlob); r.next(); {
+		run := r.run()
 		if e := scan.Entropy(run); e > 5 || e > 3.7 && length(run, isHex) == len(run) {
 			severity := Note
 			if len(run) >= largeBlob {

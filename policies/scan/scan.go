@@ -128,6 +128,22 @@ func (f *Finder) further(i int) int {
 	return len(f.text)
 }
 
+// run is Run where there is nothing quicker. It looks at what may be a run from its end: it passes over all that stands
+// before a byte that is not in the set.
+func (s *Set) run(text string, i, least int) int {
+	for i+least <= len(text) {
+		k := i + least - 1
+		for k >= i && s.has[text[k]] == 1 {
+			k--
+		}
+		if k < i {
+			return i
+		}
+		i = k + 1
+	}
+	return -1
+}
+
 // mark marks the text from i on: the further the longer nothing else has been looked at, as many texts are short.
 func (f *Finder) mark(i int) {
 	n := 1
@@ -142,6 +158,9 @@ func (f *Finder) mark(i int) {
 // 7 of them are half a byte of a mark, and of 15 a whole one, wherever they begin: most of a text is not looked at but
 // for those.
 func (f *Finder) Run(i, least int) int {
+	if !wide { // to mark 64 bytes one by one takes longer than to look at a few of them
+		return f.set.run(f.text, i, least)
+	}
 	start := i
 	for i < len(f.text) && start+least <= len(f.text) {
 		if i < f.from || i >= f.from+int(f.marked) {

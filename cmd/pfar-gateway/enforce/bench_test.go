@@ -95,15 +95,12 @@ func BenchmarkGateGranted(b *testing.B) {
 
 // BenchmarkGateURL is what the look at what the session has read adds to a call with 1 KiB of arguments that opens a
 // URL at a named host. The session has read 256 KiB of private text and 256 KiB of strangers' text. It is to be at most
-// 10 µs at the median, against the same call in a session that has read strangers' text alone; where a part of the
-// path may be Base64, and is decoded, at most 15 µs.
+// 10 µs at the median, against the same call in a session that has read strangers' text alone. A part of the path of
+// "path" may be Base64, and is decoded.
 func BenchmarkGateURL(b *testing.B) {
-	for name, c := range map[string]struct {
-		url   string
-		limit time.Duration
-	}{
-		"short": {"https://shop.example/shoes?size=43&q=walking", 10 * time.Microsecond},
-		"path":  {"https://shop.example/find/walking-shoes/of-leather?size=43", 15 * time.Microsecond},
+	for name, url := range map[string]string{
+		"short": "https://shop.example/shoes?size=43&q=walking",
+		"path":  "https://shop.example/find/walking-shoes/of-leather?size=43",
 	} {
 		b.Run(name, func(b *testing.B) {
 			p := enforcetest.Impatient(b, "laptop", "phone")
@@ -115,7 +112,7 @@ func BenchmarkGateURL(b *testing.B) {
 			read(b, p, both, raw)
 			read(b, p, strange, raw)
 			shop := opener(b, p)
-			arguments := fmt.Sprintf(`{"url":%q,"prompt":"`, c.url)
+			arguments := fmt.Sprintf(`{"url":%q,"prompt":"`, url)
 			for i := 0; len(arguments) < 1022; i++ {
 				arguments += fmt.Sprintf("which shoe has %d on its label? ", i*i)
 			}
@@ -125,7 +122,7 @@ func BenchmarkGateURL(b *testing.B) {
 				with = append(with, must(called(b, p, both, shop, arguments))(b))
 				without = append(without, must(called(b, p, strange, shop, arguments))(b))
 			}
-			atMost(b, c.limit, with, without)
+			atMost(b, 10*time.Microsecond, with, without)
 		})
 	}
 }

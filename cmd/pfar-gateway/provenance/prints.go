@@ -6,6 +6,7 @@ import "github.com/pfar/pfar/policies/gate"
 // addressing: a lookup costs one line of memory as a rule.
 type prints struct {
 	slots []uint64 // a fingerprint whose last bits are how secret it is; 0: nothing
+	marks []uint64 // 8 bits for each slot. Each fingerprint sets one, so most are 0
 	count int
 	most  gate.Confidentiality // of all
 }
@@ -13,7 +14,7 @@ type prints struct {
 // secrecy is the bits of a slot that say how secret.
 const secrecy = 7
 
-func (p *prints) size() int { return 8 * len(p.slots) }
+func (p *prints) size() int { return 8 * (len(p.slots) + len(p.marks)) }
 
 // place is where a fingerprint is, or where it belongs.
 func (p *prints) place(f uint64) int {
@@ -31,7 +32,11 @@ func (p *prints) any(of []uint64, audience gate.Confidentiality) bool {
 		return false
 	}
 	slots, mask := p.slots, uint64(len(p.slots)-1)
+	marks, last := p.marks, uint64(len(p.marks)-1)
 	for _, f := range of {
+		if marks[f>>9&last]>>(f>>3&63)&1 == 0 { // nearly always, so the processor predicts it; it cannot predict slots
+			continue
+		}
 		for i := f >> 3; ; i++ { // as place
 			at := slots[i&mask]
 			if at == 0 {
@@ -59,6 +64,7 @@ func (p *prints) add(f uint64, is gate.Confidentiality, most int) bool {
 	at := &p.slots[p.place(f)]
 	if *at == 0 {
 		p.count++
+		p.mark(f)
 	}
 	*at = f&^secrecy | max(*at&secrecy, uint64(is))
 	p.most = max(p.most, is)
@@ -68,9 +74,14 @@ func (p *prints) add(f uint64, is gate.Confidentiality, most int) bool {
 func (p *prints) grow() {
 	old := p.slots
 	p.slots = make([]uint64, max(1<<10, 2*len(old)))
+	p.marks = make([]uint64, len(p.slots)/8)
 	for _, f := range old {
 		if f != 0 {
 			p.slots[p.place(f)] = f
+			p.mark(f)
 		}
 	}
 }
+
+// mark sets the bit of a fingerprint.
+func (p *prints) mark(f uint64) { p.marks[f>>9&uint64(len(p.marks)-1)] |= 1 << (f >> 3 & 63) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"maps"
 	"math"
@@ -159,7 +160,11 @@ func (p *pass) contents(f found, old, e *entry) (same bool, err error) {
 	}
 	*e = before
 	e.Racy = before.Ctime >= clock.Nano()-racy.Nanoseconds()
-	if old != nil && old.Kind == regular && old.Size == e.Size && old.Object != 0 {
+	if e.head, err = p.head(in); err != nil {
+		return false, fmt.Errorf("reading %q: %w", f.path, err)
+	}
+	begins := old != nil && (old.head == e.head || old.head == 0) // as before, or nobody knows
+	if begins && old.Kind == regular && old.Size == e.Size && old.Object != 0 {
 		if same, err = p.equal(in, old.Object, e.Size); err != nil {
 			return false, fmt.Errorf("reading %q: %w", f.path, err)
 		}
@@ -196,6 +201,17 @@ func openFile(f found) (*os.File, error) {
 	return in, nil
 }
 
+// head returns a sum of the beginning of a file, which is never 0. It tells most files that differ, and no copy is read
+// for that.
+func (p *pass) head(in *os.File) (uint64, error) {
+	b := p.begins[:]
+	n, err := in.ReadAt(b, 0)
+	if err != nil && err != io.EOF {
+		return 0, err
+	}
+	return max(maphash.Bytes(p.seed, b[:n]), 1), nil
+}
+
 // equal reports whether a file of some size has in it what an object has.
 func (s *Store) equal(in *os.File, object uint64, size int64) (bool, error) {
 	o, err := os.Open(s.object(object))
@@ -203,12 +219,9 @@ func (s *Store) equal(in *os.File, object uint64, size int64) (bool, error) {
 		return false, err
 	}
 	defer o.Close()
-	first, part := min(size+1, 4<<10), min(size+1, 64<<10) // one more byte, so that the end shows
-	a, b := make([]byte, first), make([]byte, first)
+	part := min(size+1, 64<<10) // one more byte, so that the end shows
+	a, b := make([]byte, part), make([]byte, part)
 	for at := int64(0); ; {
-		if at == first && part > first { // most that differ do so at once
-			a, b = make([]byte, part), make([]byte, part)
-		}
 		n, err := in.ReadAt(a, at)
 		m, oerr := o.ReadAt(b, at)
 		if n != m || !bytes.Equal(a[:n], b[:m]) {

@@ -3,6 +3,7 @@ package undo
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -34,6 +35,8 @@ type Store struct {
 	broken  error // why nothing can be kept; nil: it can
 
 	settling settling
+	seed     maphash.Seed  // of the sums that entries have as head
+	begins   [4 << 10]byte // for the beginning of a file
 }
 
 // Open opens a store, which is made if it is not there, and the folders. The store is this process's alone.
@@ -42,7 +45,10 @@ func Open(dir string, folders []Folder, limits Limits) (*Store, error) {
 }
 
 func open(dir string, folders []Folder, l Limits, now func() time.Time, step func(string) error) (*Store, error) {
-	s := &Store{dir: dir, limits: l, now: now, step: step, settling: settling{after: settleAfter, sync: unix.Fdatasync}}
+	s := &Store{
+		dir: dir, limits: l, now: now, step: step, seed: maphash.MakeSeed(),
+		settling: settling{after: settleAfter, sync: unix.Fdatasync},
+	}
 	for _, f := range folders {
 		t, err := openTree(f)
 		if err != nil {

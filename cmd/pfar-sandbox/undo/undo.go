@@ -86,6 +86,8 @@ type entry struct {
 	Target name   `json:"target,omitempty"` // of a link
 	Object uint64 `json:"object,omitempty"` // of a regular file that is not empty: its copy; 0: there is none
 	Racy   bool   `json:"racy,omitempty"`   // it was so young that its time stamps tell nothing
+
+	head uint64 // a sum of the file's beginning when its copy was made; 0: it is not known
 }
 
 // untouched reports whether a file is as it was, by its time stamps.

@@ -33,7 +33,7 @@ const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_N
 // openBelow opens a path below an opened folder. It never blocks, and follows no link.
 func openBelow(at int, below string, flags int, mode uint32) (*os.File, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW), Mode: uint64(mode), Resolve: beneath}
-	if flags&unix.O_PATH == 0 {
+	if flags&(unix.O_PATH|unix.O_DIRECTORY) == 0 {
 		how.Flags |= unix.O_NONBLOCK | unix.O_NOCTTY
 	}
 	const most = 2048 // bytes at once: a path may be longer than the kernel takes
@@ -167,14 +167,15 @@ func (w *walk) list(t *tree, dir *os.File, me, depth int) error {
 	}
 	w.found[me].entry = is // from before it is read
 	w.folders = append(w.folders, me)
+	const some = 512
 	for {
-		names, err := dir.Readdirnames(512)
+		names, err := dir.Readdirnames(some)
 		for _, n := range names {
 			if err := w.one(t, dir, up, n, depth); err != nil {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || err == nil && len(names) < some {
 			return nil
 		}
 		if err != nil {
@@ -233,12 +234,12 @@ func locked(dir *os.File, n string, st unix.Statx_t, read, write uint32) bool {
 	may := func(at int, below string, mode uint32) bool {
 		return unix.Faccessat2(at, below, mode, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW) == nil
 	}
-	if may(int(dir.Fd()), n, read) {
+	mine := uint32(os.Geteuid())
+	if st.Uid == mine || may(int(dir.Fd()), n, read) { // the owner may change the mode
 		return false
 	}
 	var up unix.Stat_t
-	mine := uint32(os.Geteuid())
-	if unix.Fstat(int(dir.Fd()), &up) != nil || up.Uid == mine || st.Uid == mine {
+	if unix.Fstat(int(dir.Fd()), &up) != nil || up.Uid == mine {
 		return false
 	}
 	return !may(int(dir.Fd()), n, write) && unix.Faccessat2(int(dir.Fd()), ".", unix.W_OK, unix.AT_EACCESS) != nil
