@@ -22,7 +22,7 @@ const (
 )
 
 // Process takes from this process, for good, every file but the regular files below dirs, and from Linux 6.7 on every
-// connection and listener of TCP but those that it has; the kernel does not count MPTCP as TCP. What is open stays open.
+// connection and listener of TCP but those that it has; MPTCP is none for the kernel. What is open stays open.
 // The process still reaches Unix sockets: to connect to one opens no file. Without Landlock nothing is taken, and only
 // the process's unit confines it. An error means that the process may have more than this.
 func Process(dirs ...string) error {

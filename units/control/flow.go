@@ -29,7 +29,7 @@ type Flow struct {
 	ID        string     `json:"id"`
 	Server    string     `json:"server"`
 	Service   string     `json:"service,omitempty"`
-	Principal string     `json:"principal"` // "uid 1000", or "client NAME"
+	Principal string     `json:"principal"` // "uid 1000", "client NAME", or "chat NAME"
 	State     FlowState  `json:"state"`
 	Detail    string     `json:"detail,omitempty"`   // what is being done, or why it has failed, in words
 	Retry     bool       `json:"retry,omitempty"`    // it waits once more, and Detail says why

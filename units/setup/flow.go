@@ -15,7 +15,7 @@ type Flow struct {
 	ID        string `json:"id"`
 	Server    string `json:"server"`
 	Service   string `json:"service,omitempty"`
-	Principal string `json:"principal"` // "uid 1000", or "client NAME"
+	Principal string `json:"principal"` // "uid 1000", "client NAME", or "chat NAME"
 	Package   string `json:"package,omitempty"`
 
 	State  control.FlowState `json:"state"`
