@@ -18,7 +18,7 @@ def event(n):
     content = {} if n in gone else {"msgtype": "m.text", "body": events[n][1]}
     return {"event_id": "$%d" % n, "type": "m.room.message", "sender": events[n][0], "content": content}
 def come():
-    for name in sorted(set(os.listdir(IN)) - taken):
+    for name in sorted(n for n in set(os.listdir(IN)) - taken if n.isdigit()): # the others are not whole yet
         taken.add(name)
         events.append((ADA, open(IN + "/" + name).read()))
 def state(kind, key, content): return {"type": kind, "state_key": key, "sender": ADA, "content": content}
