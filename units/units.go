@@ -200,6 +200,9 @@ const ForProgram = "for its program"
 // InspectDir is where the sockets of inspectors and notices lie, NAME.sock, and what their units load, NAME.json.
 func InspectDir(run string) string { return filepath.Join(run, "inspect") }
 
+// ChatDir is the directory of the sockets on which the processes of chats ask pfard for set-ups (control.ServeChat).
+func ChatDir(run string) string { return filepath.Join(run, "chat") }
+
 // CredentialSecrets is the launcher's credential with the server's own: Secrets in JSON. One for all of them, so that
 // the units need not say what they are called.
 const CredentialSecrets = "secrets"

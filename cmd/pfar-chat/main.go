@@ -1,8 +1,9 @@
 // Command pfar-chat is the owner's conversation with pfar at one Matrix account: messages of the owner reach set-ups
 // and "pfar ask", and answers go back.
 //
-// pfard has it run as a unit. It has no network: its requests to the homeserver go over a Unix socket to pfar-egress,
-// which alone has the access token of the account and reaches that homeserver and nothing else.
+// It is run as a unit, or by a local pfard. It has no network: its requests to the homeserver go over a Unix socket to
+// pfar-egress, which alone has the access token of the account and reaches that homeserver and nothing else. It can
+// open only the files of its own state.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 
 func main() {
 	var o options
+	flag.StringVar(&o.attach, "attach", "", "pfard's `socket`, in a systemd unit")
 	flag.StringVar(&o.way, "way", "", "the `socket` of pfar-egress, the way to the homeserver")
 	flag.StringVar(&o.control, "control", "", "pfard's `socket`, for set-ups")
 	flag.StringVar(&o.gateway, "gateway", "", "the gateway's `socket` for clients, for questions")

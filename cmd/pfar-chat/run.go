@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
@@ -18,8 +19,10 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/backoff"
 	"github.com/pfar/pfar/units/chat"
 	"github.com/pfar/pfar/units/chat/desk"
+	"github.com/pfar/pfar/units/confine"
 	"github.com/pfar/pfar/units/control"
 	sdjournal "github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/operator/ask"
@@ -28,8 +31,8 @@ import (
 
 // options are the arguments.
 type options struct {
-	way, control, gateway string // sockets
-	state                 string // directory
+	attach, way, control, gateway string // sockets; attach may be ""
+	state                         string // directory
 }
 
 // run holds the conversation until ctx ends.
@@ -48,8 +51,9 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("making the directory of the conversation: %w", err)
 	}
 	known := catalog.Load(nil, "")
+	log := slog.New(sdjournal.New(os.Stderr))
 	c, err := newConversation(settings{
-		account: e, way: wayTo(o.way), state: o.state, log: slog.New(sdjournal.New(os.Stderr)),
+		account: e, way: wayTo(o.way), state: o.state, log: log,
 		setups: &desk.Setups{Control: control.Client{Path: o.control}, Chat: e.Name},
 		asker: desk.Asker{
 			HTTP: &http.Client{Transport: ask.Transport(o.gateway, os.Getuid())}, Client: e.Account.Client,
@@ -60,10 +64,49 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	return c.hold(ctx, func() error {
-		_, err := daemon.SdNotify(false, daemon.SdNotifyReady)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	p := &presence{path: o.attach, log: log, fail: fail}
+	if err := p.begin(ctx); err != nil {
 		return err
-	})
+	}
+	defer p.end()
+	if err := confine.Process(o.state); err != nil {
+		return err
+	}
+	return c.keep(ctx, p.turn)
+}
+
+// long is how long a conversation is held until the failures before it count no more.
+const long = 10 * time.Minute
+
+// keep holds the conversation until ctx ends: when it has ended it begins again, later each time. turn is told whether
+// it is held. The error is the cause of ctx's end; nil: it was told to end.
+func (c *conversation) keep(ctx context.Context, turn func(holds bool)) error {
+	for failures := 1; ; failures++ {
+		began := time.Now()
+		err := c.hold(ctx, func() error {
+			turn(true)
+			_, err := daemon.SdNotify(false, daemon.SdNotifyReady)
+			return err
+		})
+		turn(false)
+		if time.Since(began) > long {
+			failures = 1
+		}
+		pause := backoff.Offline().After(failures)
+		if ctx.Err() == nil {
+			c.log.Warn("the conversation has ended, beginning it again", "after", pause, "error", err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+				return cause
+			}
+			return nil
+		}
+	}
 }
 
 // readPlan reads what is declared.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/confine"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/operator/ask"
@@ -39,7 +40,7 @@ func run(ctx context.Context, o options) error {
 	defer context.AfterFunc(ctx, func() { pfard.Close() })()
 	l, err := o.listener()
 	if err == nil {
-		err = confine()
+		err = confine.Process()
 	}
 	if err != nil {
 		return tell(pfard, attach.Listens{Error: err.Error()}, err)

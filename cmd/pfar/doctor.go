@@ -55,6 +55,9 @@ func (c doctorVerb) diagnose(ctx context.Context, h host, listen string, page ui
 			return leftoverCheck(func() (control.Report, error) { return c.report(ctx) })
 		},
 		func(ctx context.Context) finding {
+			return chatCheck(func() (control.Report, error) { return c.report(ctx) })
+		},
+		func(ctx context.Context) finding {
 			report, _ := c.report(ctx) // without one there are no servers
 			return noticesCheck(noticesOf(ctx, c.pfar, report))
 		},

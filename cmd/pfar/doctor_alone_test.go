@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestProbesAlone: of two doctors one waits for the other, and neither does once it is to end, or without a folder.
@@ -36,4 +38,25 @@ func TestProbesAlone(t *testing.T) {
 	go func() { second <- probesAlone(t.Context(), dir) }()
 	other.Close()
 	(<-second)()
+}
+
+// TestDoctorChats: a declared chat at which nobody can talk is a warning with pfard's words.
+func TestDoctorChats(t *testing.T) {
+	const words = `the chat "home" does not run: journalctl -u pfar-chat@home says why`
+	for name, c := range map[string]struct {
+		report control.Report
+		err    error
+		want   finding
+	}{
+		"silent": {
+			control.Report{Undeclared: control.Undeclared{Chats: []string{words}}}, nil,
+			finding{"chats", warn, words, ""},
+		},
+		"all run":     {control.Report{}, nil, finding{"chats", pass, "every chat that is declared runs", ""}},
+		"not running": {control.Report{}, control.ErrNotRunning, finding{"chats", none, "pfar is not running", ""}},
+	} {
+		if got := chatCheck(func() (control.Report, error) { return c.report, c.err }); got != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
 }

@@ -471,3 +471,16 @@ func leftoverCheck(running func() (control.Report, error)) finding {
 	}
 	return finding{name, pass, "none: every server with files is declared", ""}
 }
+
+// chatCheck tells at which declared chats nobody can talk.
+func chatCheck(running func() (control.Report, error)) finding {
+	const name = "chats"
+	report, err := running()
+	switch {
+	case err != nil:
+		return finding{name, none, "pfar is not running", ""}
+	case len(report.Chats) > 0:
+		return finding{name, warn, strings.Join(report.Chats, "; "), ""}
+	}
+	return finding{name, pass, "every chat that is declared runs", ""}
+}

@@ -118,6 +118,8 @@ func (a *attachments) attached(conn *attach.Conn, peer control.Peer) {
 		err = a.tasks.sent(conn, p, hello)
 	case p.Model:
 		err = a.modeller(conn, p)
+	case p.Chat:
+		err = a.talker(conn, p, peer.UID)
 	case p.Page, p.Console:
 		err = a.tasks.paged(conn, p, hello)
 	default:
@@ -148,7 +150,7 @@ func (a *attachments) introduced(conn *attach.Conn, peer control.Peer) (systemd.
 		return p, nil
 	}
 	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge || m.Hello.Refresh != p.Refresh ||
-		m.Hello.Login != p.Login || m.Hello.Model != p.Model || m.Hello.Page != p.Page ||
+		m.Hello.Login != p.Login || m.Hello.Model != p.Model || m.Hello.Page != p.Page || m.Hello.Chat != p.Chat ||
 		m.Hello.Console != p.Console || m.Hello.Remote != p.Remote) {
 		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 
@@ -148,4 +149,16 @@ func (a *attachments) modeller(conn *attach.Conn, p systemd.Process) error {
 			conn.Answer(m.Allow.ID, held.Allow(*m.Allow))
 		}
 	}
+}
+
+// talker is the conversation with the process of a chat, until that has ended. An error is why it must not go on.
+func (a *attachments) talker(conn *attach.Conn, p systemd.Process, uid int) error {
+	e, err := a.policy.inspector(p.Instance)
+	if err != nil {
+		return err
+	}
+	if e.Account == nil {
+		return fmt.Errorf("%q is no chat", p.Instance)
+	}
+	return a.tasks.chats.held(conn, e, uid)
 }

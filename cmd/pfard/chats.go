@@ -49,7 +49,7 @@ func (i *inspectors) unheld(e inspector.External, at hcl.Range) hcl.Diagnostics 
 	if e.Account == nil || i.runner == nil {
 		return nil
 	}
-	why := "an installed pfar does not hold chats yet: run pfar up as an ordinary user"
+	why := "this pfar holds no chats"
 	if t, is := i.runner.(talks); is {
 		err := t.Talks()
 		if err == nil {

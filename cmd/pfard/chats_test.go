@@ -112,5 +112,5 @@ owner = "@ada:example.org"
 	reads("model work", "The chat does not begin: permission denied")
 	d.inspectors.runner = new(ranInspectors)
 	r.plans = nil
-	reads("", "an installed pfar does not hold chats yet")
+	reads("", "this pfar holds no chats")
 }

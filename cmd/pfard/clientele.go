@@ -31,11 +31,12 @@ type clientele struct {
 	operators *operators  // at other machines
 
 	mu    sync.Mutex
-	told  bool                // list has been read
-	list  []access.Client     // in force
-	files control.ClientFiles // that list is made of
-	why   error               // why it is not as the folder has it: that cannot be recorded
-	newer chan struct{}       // closed when there is another one, or the operators are others
+	told  bool                  // list has been read
+	list  []access.Client       // in force
+	files control.ClientFiles   // that list is made of
+	chats map[string]chatClient // whose processes are clients, by name of the chat
+	why   error                 // why it is not as the folder has it: that cannot be recorded
+	newer chan struct{}         // closed when there is another one, or the operators are others
 }
 
 func newClientele(dir string, o *operators) *clientele {
@@ -201,7 +202,7 @@ func (c *clientele) operatorsChanged() {
 func (c *clientele) now() (list []access.Client, told bool, newer <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.list, c.told, c.newer
+	return c.withChats(), c.told, c.newer
 }
 
 // watch sends the clients and the operators as soon as the clients have been read, and whenever either change, until

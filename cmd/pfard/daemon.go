@@ -296,6 +296,12 @@ func (d *daemon) report() control.Report {
 		r.Notes = append(r.Notes, d.hold.Unheld()...)
 	}
 	r.Notes = append(r.Notes, d.inspectors.keyless...)
+	r.Chats = d.inspectors.silent()
+	for _, note := range r.Chats {
+		if !slices.Contains(r.Notes, note) {
+			r.Notes = append(r.Notes, note)
+		}
+	}
 	r.Notes = append(r.Notes, d.folders.Notes()...)
 	r.Notes = append(r.Notes, d.audit.shown()...)
 	for _, s := range d.fleet.servers {

@@ -314,9 +314,6 @@ func (f *flows) Stop(name string) error {
 func (f *flows) answer(
 	ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error,
 ) error {
-	tell := func(now control.Flow) error {
-		return send(control.Response{Declarations: control.Declarations{Flow: &now}})
-	}
 	wish := control.SetUp{}
 	if q.SetUp != nil {
 		wish = *q.SetUp
@@ -324,6 +321,18 @@ func (f *flows) answer(
 	principal, err := principalOf(p, wish)
 	if err != nil {
 		return err
+	}
+	return beginAs(ctx, f, p, principal, wish, send)
+}
+
+// beginAs begins a set-up of a principal, or finds the one that is under way if nothing is wished for, and tells how it
+// goes.
+func beginAs(
+	ctx context.Context, f *flows, p control.Peer, principal string, wish control.SetUp,
+	send func(control.Response) error,
+) (err error) {
+	tell := func(now control.Flow) error {
+		return send(control.Response{Declarations: control.Declarations{Flow: &now}})
 	}
 	var id string
 	if wish.Server == "" && wish.Service == "" && wish.Text == nil {

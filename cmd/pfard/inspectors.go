@@ -51,6 +51,12 @@ type inspectorRunner interface {
 	Reinspect(name string)           // has the process that asks a model be another one
 }
 
+// chatProcesses are those that hold conversations, of a pfard whose processes systemd runs (chatUnits).
+type chatProcesses interface {
+	want(list []inspector.External)            // these chats, and no others
+	faults(list []inspector.External) []string // why nobody can talk at which of them, in words
+}
+
 // inspectors has the inspectors of the policy in force run, what asks its models, and what sends its notices. It
 // belongs to the loop.
 type inspectors struct {
@@ -62,7 +68,8 @@ type inspectors struct {
 	// reachable reports whether every user gets to a path, as inspectors have to. nil: they run as who runs this, or are
 	// given it.
 	reachable func(path string) bool
-	keyless   []string // notes on those without their key
+	keyless   []string      // notes on those without their key
+	chats     chatProcesses // nil: nothing is known of them
 }
 
 // inspect has the inspectors of the policy in force run, and returns what is wrong with those that cannot: they are
@@ -89,8 +96,34 @@ func (i *inspectors) inspect() (diags hcl.Diagnostics) {
 	if i.runner != nil {
 		i.runner.Inspect(plans)
 	}
+	if i.chats != nil {
+		i.chats.want(i.talking())
+	}
 	i.keyless = i.lacking()
 	return diags
+}
+
+// talking are the declared chats that are held.
+func (i *inspectors) talking() []inspector.External {
+	list, _ := i.policy.declared()
+	return slices.DeleteFunc(list, func(e inspector.External) bool {
+		return e.Account == nil || i.unheld(e, hcl.Range{}).HasErrors()
+	})
+}
+
+// silent are notes on the chats at which nobody can talk, among them those without their key.
+func (i *inspectors) silent() (notes []string) {
+	list := slices.DeleteFunc(i.talking(), func(e inspector.External) bool {
+		note := i.lack(e)
+		if note != "" {
+			notes = append(notes, note)
+		}
+		return note != ""
+	})
+	if i.chats != nil {
+		notes = append(notes, i.chats.faults(list)...)
+	}
+	return notes
 }
 
 // unreached finds what an inspector's program is to see and its unit's own user does not get to. Launchers of servers
@@ -115,21 +148,30 @@ func (i *inspectors) unreached(p plan.Inspection, at hcl.Range) (diags hcl.Diagn
 func (i *inspectors) lacking() (notes []string) {
 	list, _ := i.policy.declared()
 	for _, e := range list {
-		if s := i.modelSecrets(e); len(s.Missing) > 0 {
-			without := "what it is to look at does not pass"
-			switch {
-			case e.Notice != nil:
-				without = "it is not sent"
-			case e.Chat != nil:
-				without = "it cannot be asked"
-			case e.Account != nil:
-				without = "nobody can talk there"
-			}
-			why := strings.Join(s.Missing, "; ")
-			notes = append(notes, fmt.Sprintf("the %s %q has no key, and %s: %s", e.Kind(), e.Name, without, why))
+		if note := i.lack(e); note != "" {
+			notes = append(notes, note)
 		}
 	}
 	return notes
+}
+
+// lack says that one of them has no key; "": it has, or needs none.
+func (i *inspectors) lack(e inspector.External) string {
+	s := i.modelSecrets(e)
+	if len(s.Missing) == 0 {
+		return ""
+	}
+	without := "what it is to look at does not pass"
+	switch {
+	case e.Notice != nil:
+		without = "it is not sent"
+	case e.Chat != nil:
+		without = "it cannot be asked"
+	case e.Account != nil:
+		without = "nobody can talk there"
+	}
+	const words = "the %s %q has no key, and %s: %s"
+	return fmt.Sprintf(words, e.Kind(), e.Name, without, strings.Join(s.Missing, "; "))
 }
 
 // rekey has those that use a key of the vault begin anew with what is under it now.

@@ -21,6 +21,7 @@ type taskUnits struct {
 	tokens *tokens
 	run    string // the directory of pfard's sockets
 
+	chats  *chatUnits
 	remote pageTalk // with the process of the remote console, which systemd starts by its socket
 
 	mu      sync.Mutex

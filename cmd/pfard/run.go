@@ -342,19 +342,6 @@ func listenLoopback(flag, address, example string) (*net.TCPListener, error) {
 	return l, nil
 }
 
-func listenUnix(network, path string) (*net.UnixListener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("removing an old socket: %w", err)
-	}
-	old := unix.Umask(0o177) // the socket must not be open to all even for a moment
-	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
-	unix.Umask(old)
-	if err != nil {
-		return nil, fmt.Errorf("listening on %q: %w", path, err)
-	}
-	return l, nil
-}
-
 const minToken = 32 // characters
 
 // token returns the bearer token of the loopback endpoint, made at the first start.

@@ -219,7 +219,7 @@ func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.servePages(a.tasks)
 	a.tasks.remote = newRemoteConsole(d).talk
 	d.orders.installs.jobs.Run(r)
-	d.policy.outlived = true
+	d.policy.outlived, d.inspectors.chats = true, a.tasks.chats
 	d.inspectors.runner = systemd.NewInspectors(d.log, a.link, d.options.dirs.Run)
 }
 
@@ -333,7 +333,14 @@ func newAttachments(d *daemon, link *systemd.Link, limits *local.UnitScopes) *at
 		talks:    d.bridges,
 		tasks: &taskUnits{
 			log: d.log, link: link, hold: d.hold, tokens: d.tokens, run: dirs.Run,
-			errands: map[string]errand{}, pages: map[string]pageTalk{},
+			errands: map[string]errand{}, pages: map[string]pageTalk{}, chats: newChatUnits(d),
 		},
+	}
+}
+
+func newChatUnits(d *daemon) *chatUnits {
+	return &chatUnits{
+		log: d.log, run: d.options.dirs.Run, gateway: d.options.dirs.Gateway(), clientele: d.clientele,
+		answers: chatFlows{d.orders.flows}.answer, told: func() { d.post(d.followers.tell) }, at: map[string]*chatProcess{},
 	}
 }

@@ -130,6 +130,19 @@ var probes = []struct {
 	{"pfar-model@llm.service", false, writeAndExecute},
 	{"pfar-model@llm.service", true, connect},
 
+	{"pfar-chat@home.service", false, connect},
+	{"pfar-chat@home.service", false, socket("AF_INET")},
+	{"pfar-chat@home.service", false, socket("AF_NETLINK")},
+	{"pfar-chat@home.service", false, "ls /var/lib/pfar/vault || ls /var/lib/pfar/pins"},
+	{"pfar-chat@home.service", false, "cat /run/pfar/inspect/home.json"},
+	{"pfar-chat@home.service", false, "ls /home/user"},
+	{"pfar-chat@home.service", false, "ls /var/lib/private/pfar-chat/work"},
+	{"pfar-chat@home.service", false, "echo >/var/lib/probe || echo >/run/probe"},
+	{"pfar-chat@home.service", false, "test -e /proc/1/cmdline"},
+	{"pfar-chat@home.service", false, "unshare --user true"},
+	{"pfar-chat@home.service", false, writeAndExecute},
+	{"pfar-chat@home.service", true, `echo >"${STATE_DIRECTORY:-/tmp}/probe"`},
+
 	{"pfar-failed@notion.service", false, "echo >/etc/probe"},
 	{"pfar-failed@notion.service", false, "echo >/home/user/probe"},
 	{"pfar-failed@notion.service", false, "unshare --mount true"},
@@ -164,9 +177,10 @@ func TestUnitsConfine(t *testing.T) {
 	m := machines.Boot(t)
 	m.Put(t, "/home/user/.config/file", "", 0o644)
 	m.Shell(t, "chown -R user:user /home/user; chmod 755 /home/user")
-	for _, plan := range []string{"plan/notion", "inspect/look", "inspect/llm"} {
+	for _, plan := range []string{"plan/notion", "inspect/look", "inspect/llm", "inspect/home"} {
 		m.Put(t, "/run/pfar/"+plan+".json", "{}", 0o600)
 	}
+	m.Run(t, "mkdir", "-p", "/var/lib/private/pfar-chat/work")
 	m.Run(t, "ip", "address", "add", "192.0.2.1/32", "dev", "lo") // an address that is not loopback's
 	m.Run(t, "systemd-run", "--quiet", "--unit=listen", "python3", "-c", listen)
 	m.Run(t, "systemd-run", "--quiet", "--unit=apart", "-pPrivateNetwork=yes", "-pDynamicUser=yes", "sleep", "infinity")
@@ -175,7 +189,7 @@ func TestUnitsConfine(t *testing.T) {
 	}
 	m.Put(t, probesDir+"/all", `for f in `+probesDir+`/$1/*; do if sh -eu $f; then echo "works ${f##*/}"; else echo "fails ${f##*/}"; fi; done`, 0o644)
 	for _, unit := range []string{"pfard.service", "pfar-gateway.service", "pfar-egress@notion.service", "pfar-mcp@notion.service", "pfar-refresh@notion.service",
-		"pfar-login@notion.service", "pfar-inspect@look.service", "pfar-model@llm.service",
+		"pfar-login@notion.service", "pfar-inspect@look.service", "pfar-model@llm.service", "pfar-chat@home.service",
 		"pfar-setup@abcdefgh.service", "pfar-failed@notion.service"} {
 		free := m.Try("systemd-run", "--quiet", "--wait", "--collect", "--pipe", "sh", probesDir+"/all", name(unit))
 		inPlace(t, m, unit, takes[name(unit)]+"sh "+probesDir+"/all "+name(unit))

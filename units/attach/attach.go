@@ -1,5 +1,6 @@
 // Package attach is the conversation between pfard and the process of an instance unit: a server's launcher, its egress
-// bridge, what refreshes or obtains a token set, what asks a model, or what serves a one-time page or the console.
+// bridge, what refreshes or obtains a token set, what asks a model, what serves a one-time page or the console, or what
+// holds the conversation of a chat.
 //
 // The process connects to pfard's socket (SOCK_SEQPACKET), says who it is, and keeps the connection as long as it
 // lives. pfard believes nothing that it says of itself: the kernel says which process it is, and systemd which unit
@@ -70,6 +71,7 @@ type Hello struct {
 	Page    bool   `json:"page,omitempty"`    // what serves a one-time page
 	Console bool   `json:"console,omitempty"` // what serves the operator's pages
 	Remote  bool   `json:"remote,omitempty"`  // with Console: to operators at other machines, who have passkeys
+	Chat    bool   `json:"chat,omitempty"`    // what holds the conversation of a chat
 	Digest  string `json:"digest"`            // of the plan that it was started with (plan.Digest); of the others, none
 	Again   bool   `json:"again,omitempty"`   // it has been welcomed before, by an earlier pfard perhaps
 }

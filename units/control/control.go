@@ -263,6 +263,7 @@ type Undeclared struct {
 	Leftovers []string `json:"leftovers,omitempty"` // undeclared servers that left something behind
 	SetUps    []Flow   `json:"set_ups,omitempty"`   // that are under way, by server, without Page
 	Models    []Model  `json:"models,omitempty"`    // of the policy in force, by name
+	Chats     []string `json:"chats,omitempty"`     // why nobody can talk at which chats, in words, as in Notes
 }
 
 // Model is a model that the owner has declared for flows and pfar ask.

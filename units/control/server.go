@@ -18,6 +18,7 @@ import (
 const (
 	maxRequest     = 16 << 20         // bytes; a bundle of secrets is the largest thing in one
 	maxGuest       = 4 << 10          // bytes of a guest's, who brings no secrets
+	maxTalk        = 512 << 10        // bytes of a chat's: an event of Matrix has 64 KiB, and JSON may escape them
 	requestTimeout = 10 * time.Second // a peer that connects and says nothing holds nothing
 	writeTimeout   = 10 * time.Second // nor does one that does not read
 )
@@ -55,16 +56,27 @@ func ServeLooks(ctx context.Context, listener *net.UnixListener, answer Answer) 
 }
 
 // server is what answers on a socket.
+// ServeChat answers on the socket of one chat, whose process is a user's: that user may begin set-ups and bring secrets
+// for them, and nobody else anything. It returns as Serve does.
+func ServeChat(ctx context.Context, listener *net.UnixListener, uid int, answer Answer) error {
+	s := newServer(func(Peer) bool { return false }, []Guest{{uid, []Verb{Begin, Supply}}}, answer)
+	s.limit = maxTalk
+	return s.serve(ctx, listener)
+}
+
 type server struct {
 	owner  func(Peer) bool // who may ask for everything
 	guests []Guest
 	others []Verb        // what all others may ask for
 	slots  chan struct{} // holds one for each connection of a guest
+	limit  int64         // bytes of a request of all but owners
 	answer Answer
 }
 
 func newServer(owner func(Peer) bool, guests []Guest, answer Answer) *server {
-	return &server{owner: owner, guests: guests, slots: make(chan struct{}, maxGuests), answer: answer}
+	return &server{
+		owner: owner, guests: guests, slots: make(chan struct{}, maxGuests), limit: maxGuest, answer: answer,
+	}
 }
 
 func (s *server) serve(ctx context.Context, listener *net.UnixListener) error {
@@ -159,7 +171,7 @@ func (s *server) admit(p Peer) (admission, error) {
 	}
 	select {
 	case s.slots <- struct{}{}:
-		return admission{may, maxGuest, func() { <-s.slots }}, nil
+		return admission{may, s.limit, func() { <-s.slots }}, nil
 	default:
 		return admission{}, fmt.Errorf("%w: %d connections are being answered; ask again when some are", ErrBusy, maxGuests)
 	}

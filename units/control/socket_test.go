@@ -52,6 +52,49 @@ func TestPeerThatMayNotAskIsRefused(t *testing.T) {
 	}
 }
 
+// TestChatMayOnlySetUp: on the socket of a chat the user of its process has set-ups, with secrets as long as a message,
+// and nobody else anything.
+func TestChatMayOnlySetUp(t *testing.T) {
+	serve := func(uid int) Client {
+		path := filepath.Join(t.TempDir(), "chat.sock")
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() {
+			done <- ServeChat(ctx, l, uid, func(_ context.Context, _ Peer, _ Request, send func(Response) error) error {
+				return send(Response{})
+			})
+		}()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+		return Client{path}
+	}
+	own, other := serve(os.Getuid()), serve(os.Getuid()+1)
+	for _, v := range verbs {
+		_, err := own.Do(t.Context(), Request{Verb: v})
+		if may := v == Begin || v == Supply; may != (err == nil) || !may && !errors.Is(err, ErrDenied) {
+			t.Errorf("%s: %v", v, err)
+		}
+		if _, err := other.Do(t.Context(), Request{Verb: v}); !errors.Is(err, ErrDenied) {
+			t.Errorf("%s, of another user: %v", v, err)
+		}
+	}
+	if _, err := own.Do(t.Context(), Request{Verb: Supply, Secret: strings.Repeat("\x01", 64<<10)}); err != nil {
+		t.Errorf("a secret as long as a message: %v", err)
+	}
+	longer := Request{Verb: Supply, Secret: strings.Repeat("x", maxTalk)}
+	if _, err := own.Do(t.Context(), longer); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a longer one: %v", err)
+	}
+}
+
 // TestLookersMayOnlyLook: whoever the socket's mode lets in, root as well, asks for nothing that changes something that
 // is declared. A console has only the rights of whoever asks for it.
 func TestLookersMayOnlyLook(t *testing.T) {

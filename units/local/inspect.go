@@ -75,12 +75,18 @@ func (i *Inspectors) Inspect(want []plan.Inspection) {
 	}
 }
 
-// Reinspect has the process that asks a model begin anew with the next question: its key is another one.
+// Reinspect has the process that asks a model begin anew with the next question: its key is another one. The
+// conversation of a chat begins anew at once.
 func (i *Inspectors) Reinspect(name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if e := i.of[name]; e != nil {
 		e.asked.again()
+		if e.talks != nil {
+			e.talks.stop()
+			e.talks = e.conversation()
+			e.talks.start()
+		}
 	}
 }
 
@@ -92,7 +98,7 @@ func (i *Inspectors) begin(p plan.Inspection, raw []byte) (*examiner, error) {
 	if e.user, err = i.r.users.acquire(e.name); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(units.InspectDir(i.r.cfg.Run), p.Inspector.Name+".sock")
+	path := e.socket()
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // of a pfard that was killed
 		return nil, err
 	}
@@ -116,10 +122,15 @@ func (i *Inspectors) begin(p plan.Inspection, raw []byte) (*examiner, error) {
 	e.sockets = []*os.File{f}
 	e.asked = activate(e.sockets, nil, e.service)
 	if p.Inspector.Account != nil {
-		e.talks = e.conversation(path)
+		e.talks = e.conversation()
 		e.talks.start()
 	}
 	return e, nil
+}
+
+// socket is the path of an inspector's socket.
+func (e *examiner) socket() string {
+	return filepath.Join(units.InspectDir(e.r.cfg.Run), e.plan.Inspector.Name+".sock")
 }
 
 // end stops an inspector and returns when nothing of it is left.
@@ -130,7 +141,7 @@ func (i *Inspectors) end(e *examiner) {
 	e.asked.close()
 	name := e.plan.Inspector.Name
 	delete(i.of, name)
-	if err := os.Remove(filepath.Join(units.InspectDir(i.r.cfg.Run), name+".sock")); err != nil {
+	if err := os.Remove(e.socket()); err != nil {
 		i.r.cfg.Log.Warn("removing the socket of an inspector, ignoring", "inspector", name, "error", err)
 	}
 	i.r.mu.Lock()

@@ -20,8 +20,8 @@ func (i *Inspectors) Talks() error {
 }
 
 // conversation is the process that talks with the owner of a chat, as long as the chat is declared. If it ends, another
-// one follows. way is the socket of pfar-egress, which has the token of the account and a network.
-func (e *examiner) conversation(way string) *service {
+// one follows. Its way is the socket of pfar-egress, which has the token of the account and a network.
+func (e *examiner) conversation() *service {
 	again, began := new(impatience), time.Time{}
 	name := "pfar-chat@" + e.plan.Inspector.Name
 	return &service{
@@ -37,7 +37,7 @@ func (e *examiner) conversation(way string) *service {
 			return spec{
 				name: name, log: log, credentials: map[string][]byte{"plan": e.raw},
 				argv: []string{
-					filepath.Join(e.r.cfg.Bin, "pfar-chat"), "--way", way, "--control", e.r.cfg.Gateway.Control,
+					filepath.Join(e.r.cfg.Bin, "pfar-chat"), "--way", e.socket(), "--control", e.r.cfg.Gateway.Control,
 					"--gateway", e.r.cfg.Gateway.Unix.Addr().String(),
 					"--state", filepath.Join(states, e.plan.Inspector.Name),
 				},

@@ -21,6 +21,7 @@ type Process struct {
 	Model    bool // of what asks a model
 	Page     bool // of what serves a one-time page
 	Console  bool // of what serves a user's console; of the launcher, if it is none of these
+	Chat     bool // of what holds the conversation of a chat
 	Remote   bool // with Console: of what serves the remote console, which has no instance
 	PID      int
 }
@@ -95,6 +96,9 @@ func unitIn(text string) (p Process, unit string, err error) {
 		}
 		if name, ok := instanceIn(unit, console); ok {
 			return Process{Instance: name, Console: true}, unit, nil
+		}
+		if name, ok := instanceIn(unit, chat); ok {
+			return Process{Instance: name, Chat: true}, unit, nil
 		}
 		if unit == remote {
 			return Process{Console: true, Remote: true}, unit, nil

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -30,6 +31,14 @@ type Inspectors struct {
 // NewInspectors returns Inspectors of a run directory, of which none is known yet.
 func NewInspectors(log *slog.Logger, link *Link, run string) *Inspectors {
 	return &Inspectors{run: run, asks: patient{link, log}}
+}
+
+// Talks returns why no chat can be held; nil: chats are held.
+func (i *Inspectors) Talks() error {
+	if os.Getuid() != 0 {
+		return errors.New("the pfar of one user's systemd holds no chats; the machine's pfar and pfar up do")
+	}
+	return nil
 }
 
 // Inspect has the inspectors of these plans be there, by their sockets, and no others. It does not wait; the newest
@@ -114,10 +123,18 @@ func (i *Inspectors) bringOne(file string, p plan.Inspection, there bool) error 
 	if p.Inspector.URL != "" {
 		unit = model + name + socket
 	}
+	if err := i.start(unit); err != nil || p.Inspector.Account == nil {
+		return err
+	}
+	return i.start(ChatUnit(name))
+}
+
+// start has systemd start a unit, if nothing of it runs, and does not wait until that has ended.
+func (i *Inspectors) start(unit string) error {
 	return i.asks.persist(context.Background(), "starting "+unit, func(ctx context.Context, bus *Bus) error {
 		return bus.StartUnit(ctx, unit, func(result string) {
 			if result != "done" {
-				i.asks.log.Error("starting the socket of an inspector", "unit", unit, "result", result)
+				i.asks.log.Error("starting what an inspector or a chat needs", "unit", unit, "result", result)
 			}
 		})
 	})
@@ -126,7 +143,9 @@ func (i *Inspectors) bringOne(file string, p plan.Inspection, there bool) error 
 // stop returns when nothing of an inspector is left, whatever it was.
 func (i *Inspectors) stop(name string) error {
 	return i.asks.persist(context.Background(), "stopping inspector "+name, func(ctx context.Context, bus *Bus) error {
-		for _, unit := range []string{program + name + socket, program + name + service, model + name + socket, model + name + service} {
+		for _, unit := range []string{
+			ChatUnit(name), program + name + socket, program + name + service, model + name + socket, ModelUnit(name),
+		} {
 			if err := bus.StopUnit(ctx, unit); err != nil {
 				return err
 			}
@@ -135,13 +154,26 @@ func (i *Inspectors) stop(name string) error {
 	})
 }
 
-// Reinspect has the process that asks a model begin anew with the next question: its key is another one. It does not
-// wait.
+// Reinspect has the process that asks a model begin anew with the next question: its key is another one. The
+// conversation of a chat begins anew at once. It does not wait.
 func (i *Inspectors) Reinspect(name string) {
+	i.mu.Lock()
+	talks := slices.ContainsFunc(i.want, func(p plan.Inspection) bool {
+		return p.Inspector.Name == name && p.Inspector.Account != nil
+	})
+	i.mu.Unlock()
 	go func() {
 		err := i.asks.persist(context.Background(), "stopping "+ModelUnit(name), func(ctx context.Context, bus *Bus) error {
+			if talks {
+				if err := bus.StopUnit(ctx, ChatUnit(name)); err != nil {
+					return err
+				}
+			}
 			return bus.StopUnit(ctx, ModelUnit(name))
 		})
+		if err == nil && talks {
+			err = i.start(ChatUnit(name))
+		}
 		if err != nil {
 			i.asks.log.Error("having an inspector take another key", "inspector", name, "error", err)
 		}

@@ -642,6 +642,7 @@ func TestUnitIn(t *testing.T) {
 		"0::/pfar.slice/pfar-egress.slice/pfar-refresh@drive.service\n":                    "drive refresh",
 		"0::/pfar.slice/pfar-egress.slice/pfar-login@drive.service\n":                      "drive login",
 		"0::/pfar.slice/pfar-egress.slice/pfar-model@llm.service\n":                        "llm model",
+		"0::/pfar.slice/pfar-chat@home.service\n":                                          "home chat",
 		"0::/pfar.slice/pfar-setup@abcdefgh.service\n":                                     "abcdefgh page",
 		"0::/pfar.slice/pfar-console@1000.service\n":                                       "1000 console",
 		"0::/pfar.slice/pfar-console.service\n":                                            " console remote",
@@ -666,6 +667,9 @@ func TestUnitIn(t *testing.T) {
 			got = p.Instance + map[bool]string{true: " true", false: " false"}[p.Bridge]
 			if p.Refresh {
 				got = p.Instance + " refresh"
+			}
+			if p.Chat {
+				got = p.Instance + " chat"
 			}
 			if p.Login {
 				got = p.Instance + " login"

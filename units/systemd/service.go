@@ -18,6 +18,7 @@ const (
 	login       = "pfar-login@"
 	program     = "pfar-inspect@"
 	model       = "pfar-model@"
+	chat        = "pfar-chat@"
 	page        = "pfar-setup@"
 	console     = "pfar-console@"
 	remote      = "pfar-console.service" // the remote console
@@ -39,6 +40,9 @@ func LoginUnit(instance string) string { return login + instance + service }
 
 // ModelUnit is the service of an inspector that is a model, or of a notice.
 func ModelUnit(name string) string { return model + name + service }
+
+// ChatUnit is the service that holds the conversation of a chat.
+func ChatUnit(name string) string { return chat + name + service }
 
 // PageUnit is the service of a one-time page.
 func PageUnit(instance string) string { return page + instance + service }
