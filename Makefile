@@ -158,9 +158,10 @@ LIMIT     = -timeout $(if $(ALL),90m,30m)
 LONG      = -timeout $(if $(ALL),180m,85m)
 # Not of make test: cmd/pfar takes 117 seconds of processor with it, and 31 without.
 RACED     = $(if $(ALL),$(PACKAGES),$(filter-out ./cmd/pfar $(PARTLY),$(RACING)))
-# These six take 247 seconds of processor with it, and 70 without. make test has all of their tests without it, and
-# with it those of MEETINGS, in which goroutines meet: at random, in numbers, or at the end of one of them.
-PARTLY   := $(addprefix ./cmd/,pfard pfar-console pfar-egress pfar-gateway/runs pfar-gateway/serve pfar-gateway/serve/flowdesk)
+# These take 303 seconds of processor with it, and 80 without. make test has all of their tests without it, and with it
+# those of MEETINGS, in which goroutines meet: at random, in numbers, or at the end of one of them.
+PARTLY   := $(addprefix ./cmd/,pfard pfar-adapter/remote pfar-console pfar-egress) ./policies/audit/trail \
+	$(addprefix ./cmd/pfar-gateway/,approval runs serve serve/flowdesk)
 MEETINGS := RandomWalk RandomWalkOfLearners RandomWalkOfSessions NoDeafPfard ManyQuestions VerificationYields WatchedOperators \
 	SearchWhileSecretsAreStored HoldReplacesOnceForMany StoppingWhileItIsBeingWoken WakingWhileItIsBeingStopped PolicyIsTold \
 	RemoteConsole SetUpLateAnswer LearningWaitsForACredential TokensAreRefreshed PageDies HangUp \
@@ -170,6 +171,8 @@ MEETINGS := RandomWalk RandomWalkOfLearners RandomWalkOfSessions NoDeafPfard Man
 	CancelRace CancelAtEachMoment AtOnce Close Watch WatchedOnce LateIsBounded LateIsTold DecidedMeanwhile WaitsOverRestart \
 	Chaos Parallel SlowReader Drain Signals Cancel WatchManyAtOnce OwnProcessesGoOn Parked EditedWhileItRuns ClientsGoOn \
 	QuestionAfterAnothersCancellation ConnectJoins HeldComesBack ListedWhileItEnds \
+	ManyLoseTheirSession SessionEndsUnderACall Cancelled Resume Rotation SyncInTime \
+	Flood Waiters HeldHoldsUpNobody OneExecution HungUp \
 	Run Restart Others YesOfACancelledRun CancelInTheGate Reuse
 # How the tests of whole programs are built: go test then has what the programs are built of, too.
 BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race -trimpath,env CGO_ENABLED=0 go test -trimpath -short)

@@ -19,9 +19,17 @@ func TestStagesNameWhatExists(t *testing.T) {
 		return strings.FieldsFunc(m[1], func(r rune) bool { return strings.ContainsRune(separators, r) })
 	}
 	var folders []string
-	for _, name := range words("PARTLY", " ,()") {
-		if name != "$" && name != "addprefix" && name != "./cmd/" {
-			folders = append(folders, "cmd/"+name)
+	below := ""
+	for _, name := range words("PARTLY", " \t,()") {
+		folder, whole := strings.CutPrefix(name, "./")
+		switch {
+		case name == "$" || name == "addprefix":
+		case strings.HasSuffix(name, "/"):
+			below = folder
+		case whole:
+			folders = append(folders, folder)
+		default:
+			folders = append(folders, below+name)
 		}
 	}
 	if len(folders) < 2 {
