@@ -94,8 +94,8 @@ func TestLicencesThatNobodyKnows(t *testing.T) {
 	}
 }
 
-// TestTheSameBytes: two folders make the same packages of the same sources. In short the second takes what Go has linked
-// for the first, and makes one format.
+// TestTheSameBytes: two folders make the same packages of the same sources. In short the second takes what Go has
+// linked for the first, and makes one format.
 func TestTheSameBytes(t *testing.T) {
 	arches, formats, compression := "amd64 arm64", "deb rpm apk archlinux", "xz"
 	if testing.Short() {

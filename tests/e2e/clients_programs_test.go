@@ -47,8 +47,8 @@ func inspections(prefix string, servers ...string) []inspected {
 	}
 }
 
-// TestInspector runs MCP Inspector's command line over HTTP and stdio. With -short each inspection is done one way, since
-// the Inspector takes half a second of processor to start.
+// TestInspector runs MCP Inspector's command line over HTTP and stdio. With -short each inspection is done one way,
+// since the Inspector takes half a second of processor to start.
 func TestInspector(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root, and is about no privilege

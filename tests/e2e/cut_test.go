@@ -177,7 +177,8 @@ func cuts(t *testing.T) []cut {
 			old: []string{"was not removed"}, new: "was removed"},
 		{name: "undo, the command", args: []string{"import", "--undo", "--yes"}, wrap: wrap, own: true,
 			file: "mcp.d/cut.hcl", bed: imported, already: "no import to undo", after: gone,
-			one: "rename to state/imports/*.json", old: []string{"cut  removed"}, new: "cut  was not declared", short: true},
+			one: "rename to state/imports/*.json", old: []string{"cut  removed"}, new: "cut  was not declared",
+			short: true},
 	}
 }
 

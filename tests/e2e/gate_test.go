@@ -369,8 +369,8 @@ func failUnder(t *testing.T, profile string, all []heist) *stage {
 	return s
 }
 
-// someDeciding are the profiles under which heists fail that are TestHeists of other ways: with -short the one that asks
-// least, as TestHeists itself has all of them.
+// someDeciding are the profiles under which the heists of other tests than TestHeists fail: with -short the one that
+// asks least, as TestHeists itself has all of them.
 func someDeciding() []string {
 	if testing.Short() {
 		return deciding[len(deciding)-1:]

@@ -116,8 +116,8 @@ func message(who string) func(int) (map[string]any, string) {
 	}
 }
 
-// TestGatewayIsReplaced ends the gateway twenty times, or six times with -short, in order and not, with calls in flight:
-// no server ends by that, sessions go on, and no call gets a wrong answer.
+// TestGatewayIsReplaced ends the gateway twenty times, or six times with -short, in order and not, with calls in
+// flight: no server ends by that, sessions go on, and no call gets a wrong answer.
 func TestGatewayIsReplaced(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string]string{

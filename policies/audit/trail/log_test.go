@@ -370,8 +370,8 @@ func content(t testing.TB, path string) []byte {
 	return b
 }
 
-// TestEveryOffset cuts a file at every byte, with a next file there or not, and opens it again. With -short it cuts at the
-// ends of lines and of the file, and at every seventh byte.
+// TestEveryOffset cuts a file at every byte, with a next file there or not, and opens it again. With -short it cuts at
+// the ends of lines and of the file, and at every seventh byte.
 func TestEveryOffset(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
