@@ -33,7 +33,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 NFPM        := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
-.PHONY: build install uninstall packages package run test test-all test-packages test-race test-conformance test-matrix test-soak test-e2e test-systemd test-systemd-trixie test-vm test-vm-trixie test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
+.PHONY: build install uninstall packages package run test test-all test-packages test-race test-race-meetings test-conformance test-matrix test-soak test-e2e test-systemd test-systemd-trixie test-vm test-vm-trixie test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
 
 build:
 	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
@@ -157,7 +157,23 @@ SHORT     = $(if $(ALL),,-short)
 LIMIT     = -timeout $(if $(ALL),90m,30m)
 LONG      = -timeout $(if $(ALL),180m,85m)
 # Not of make test: cmd/pfar takes 117 seconds of processor with it, and 31 without.
-RACED     = $(if $(ALL),$(PACKAGES),$(filter-out ./cmd/pfar,$(RACING)))
+RACED     = $(if $(ALL),$(PACKAGES),$(filter-out ./cmd/pfar $(PARTLY),$(RACING)))
+# These take 303 seconds of processor with it, and 80 without. make test has all of their tests without it, and with it
+# those of MEETINGS, in which goroutines meet: at random, in numbers, or at the end of one of them.
+PARTLY   := $(addprefix ./cmd/,pfard pfar-adapter/remote pfar-console pfar-egress) ./policies/audit/trail \
+	$(addprefix ./cmd/pfar-gateway/,approval runs serve serve/flowdesk)
+MEETINGS := RandomWalk RandomWalkOfLearners RandomWalkOfSessions NoDeafPfard ManyQuestions VerificationYields WatchedOperators \
+	SearchWhileSecretsAreStored HoldReplacesOnceForMany StoppingWhileItIsBeingWoken WakingWhileItIsBeingStopped PolicyIsTold \
+	RemoteConsole SetUpLateAnswer LearningWaitsForACredential TokensAreRefreshed PageDies HangUp \
+	Events ManyClients VerifyEndsWithTheRequest SessionEnds SignedActs \
+	TunnelsInParallel ManyAskAtOnce TunnelIsCutWhenTheServiceEnds RaceLeaksNothing OpenedStreams ConnectionsBeyondTheLimitWait \
+	OpenedWebSocket SpliceMovesEverything HandedOver PassRequestsStreams \
+	CancelRace CancelAtEachMoment AtOnce Close Watch WatchedOnce LateIsBounded LateIsTold DecidedMeanwhile WaitsOverRestart \
+	Chaos Parallel SlowReader Drain Signals Cancel WatchManyAtOnce OwnProcessesGoOn Parked EditedWhileItRuns ClientsGoOn \
+	QuestionAfterAnothersCancellation ConnectJoins HeldComesBack ListedWhileItEnds \
+	ManyLoseTheirSession SessionEndsUnderACall Cancelled Resume Rotation SyncInTime \
+	Flood Waiters HeldHoldsUpNobody OneExecution HungUp \
+	Run Restart Others YesOfACancelledRun CancelInTheGate Reuse
 # How the tests of whole programs are built: go test then has what the programs are built of, too.
 BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race -trimpath,env CGO_ENABLED=0 go test -trimpath -short)
 
@@ -165,7 +181,7 @@ BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race -trimpath,env CGO_ENABLE
 # for it to one that does not, and the longest ones would come last.
 test:
 	@$(MAKE) --no-print-directory --jobs=3 $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
-	@tests/stages.sh all $(filter-out test-vm%,$(MACHINES)) test-e2e test-race $(filter-out test-vm%,$(NEWER)) test-packages test-conformance
+	@tests/stages.sh all $(filter-out test-vm%,$(MACHINES)) test-e2e test-race test-race-meetings $(filter-out test-vm%,$(NEWER)) test-packages test-conformance
 	@$(if $(MACHINES),,$(NOT_RUN))
 
 # Everything, once at the end of a larger change.
@@ -180,6 +196,12 @@ test-packages:
 test-race:
 	@tests/setup.sh bwrap ip nft curl openssl requests gcc dbus-daemon $(REFLINKS) $(if $(ALL),lintian man rpm rpmlint debootstrap qemu-aarch64-static zstd)
 	$(stage) env CGO_ENABLED=1 go test -race -trimpath -p 2 $(SHORT) $(LIMIT) $(RACED)
+
+# Not of test-all, whose test-race has all of these.
+empty :=
+test-race-meetings:
+	@tests/setup.sh bwrap ip nft curl openssl gcc
+	$(stage) env CGO_ENABLED=1 go test -race -trimpath -p 2 -short $(LIMIT) -run '^Test($(subst $(empty) ,|,$(strip $(MEETINGS))))$$' $(PARTLY)
 
 test-conformance: $(SUITES)/.installed
 	@tests/setup.sh bwrap ip curl $(if $(ALL),gcc)

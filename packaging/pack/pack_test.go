@@ -94,8 +94,8 @@ func TestLicencesThatNobodyKnows(t *testing.T) {
 	}
 }
 
-// TestTheSameBytes: two folders make the same package of the same sources. In short the second takes what Go has linked
-// for the first.
+// TestTheSameBytes: two folders make the same packages of the same sources. In short the second takes what Go has
+// linked for the first, and makes one format.
 func TestTheSameBytes(t *testing.T) {
 	arches, formats, compression := "amd64 arm64", "deb rpm apk archlinux", "xz"
 	if testing.Short() {
@@ -115,6 +115,12 @@ func TestTheSameBytes(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 		}
+		if i > 0 && testing.Short() {
+			if err := os.RemoveAll(filepath.Join(dir, "build/packages")); err != nil {
+				t.Fatal(err)
+			}
+			formats = "apk"
+		}
 		last = dir
 		cmd := exec.Command("make", "packages", "ARCHES="+arches, "FORMATS="+formats, "COMPRESSION="+compression, "VERSION=0.0.1~test")
 		cmd.Dir = dir
@@ -128,13 +134,22 @@ func TestTheSameBytes(t *testing.T) {
 			t.Fatalf("make packages: %v\n%s", err, out)
 		}
 		digests = append(digests, read(t, filepath.Join(dir, "build/packages/SHA256SUMS")))
-		check(t, filepath.Join(dir, "build"))
-		others(t, filepath.Join(dir, "build/packages"))
+		if want := len(strings.Fields(arches)) * len(strings.Fields(formats)); strings.Count(digests[i], "\n") != want {
+			t.Errorf("want %d packages, there are\n%s", want, digests[i])
+		}
+		if i == 0 || !testing.Short() {
+			check(t, filepath.Join(dir, "build"))
+			others(t, filepath.Join(dir, "build/packages"))
+		}
 		if i == 0 && !testing.Short() {
 			t.Run("arm64", func(t *testing.T) { emulated(t, filepath.Join(dir, "build/packages/pfar_0.0.1~test_arm64.deb")) })
 		}
 	}
-	if digests[0] != digests[1] || strings.Count(digests[0], "\n") != len(strings.Fields(arches))*len(strings.Fields(formats)) {
+	same := digests[0] == digests[1]
+	if testing.Short() {
+		same = digests[1] != "" && strings.Contains(digests[0], digests[1])
+	}
+	if !same {
 		t.Errorf("the first directory has\n%s\nthe second\n%s", digests[0], digests[1])
 	}
 }

@@ -27,6 +27,7 @@ const (
 	gatewayKills = 30
 	killsTime    = 30 * time.Second // after which no more are tried, if there were minKills
 	minKills     = 25
+	fewKills     = 8 // with -short
 )
 
 // numbered is one kind of request, about a number that no other request has.
@@ -195,7 +196,11 @@ func startTrackers(t *testing.T) (p *pfar, tokens map[string]string, received []
 func killGateways(t *testing.T, p *pfar, c *counted, random *rand.Rand) (kills int) {
 	t.Helper()
 	var before process
-	for begun := time.Now(); kills < gatewayKills && (kills < minKills || time.Since(begun) < killsTime); kills++ {
+	most := gatewayKills
+	if testing.Short() {
+		most = fewKills
+	}
+	for begun := time.Now(); kills < most && (kills < minKills || time.Since(begun) < killsTime); kills++ {
 		g := p.gateway(before)
 		if starts := random.IntN(5) == 0; !starts {
 			answers := c.answers()

@@ -255,13 +255,36 @@ func (th heist) has(received, secret string) bool {
 	return strings.Contains(received, data)
 }
 
+// some are those heists of all that have the names, or all without -short.
+func some(t *testing.T, all []heist, names ...string) []heist {
+	t.Helper()
+	few := slices.DeleteFunc(slices.Clone(all), func(th heist) bool { return !slices.Contains(names, th.name) })
+	for _, name := range names {
+		if !slices.ContainsFunc(few, func(th heist) bool { return th.name == name }) {
+			t.Errorf("no heist is %q", name)
+		}
+	}
+	if testing.Short() {
+		return few
+	}
+	return all
+}
+
 // TestHeists: where the gate only records, each heist succeeds, which shows that it is one; where it decides, none
 // does.
 func TestHeists(t *testing.T) {
 	t.Parallel()
-	all := append(heists(), notionHeists()...)
-	if n := len(all); n < 40 {
+	all, ofNotion := heists(), notionHeists()
+	if n := len(all) + len(ofNotion); n < 40 {
 		t.Fatalf("only %d heists", n)
+	}
+	all = some(t, all,
+		"result", "resource, protocol of 2026", "prompt", "in isError", "in elicitation", "in log", "by mail's address",
+		"by _meta", "by resource's address", "as base64", "as invisible characters", "after connecting anew",
+		"letter by letter", "through a file, by another client")
+	if len(ofNotion) > 0 {
+		all = append(all, some(t, ofNotion, notion+": private page by mail",
+			wiki+": page has private page shared", notion+": file into comment as base64")...)
 	}
 	succeedAlone(t, all)
 	for _, profile := range deciding {
@@ -280,8 +303,12 @@ func TestHeistsAround(t *testing.T) {
 	if n := len(all); n < 30 {
 		t.Fatalf("only %d heists", n)
 	}
+	all = some(t, all,
+		"search, result", "search, by mail", "search, in what is described", "granted", "granted, by _meta",
+		"granted, searched for", "granted, after connecting anew", "granted, reads of public sources",
+		"through a file, into a clean session", "through a file, past another client's write that was taken back")
 	succeedAlone(t, all)
-	for _, profile := range deciding {
+	for _, profile := range someDeciding() {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
 			if s := failUnder(t, profile, all); s.grants == 0 {
@@ -340,6 +367,15 @@ func failUnder(t *testing.T, profile string, all []heist) *stage {
 		t.Errorf("only %d of %d heists came as far as the private data, so that this shows little", read, len(all))
 	}
 	return s
+}
+
+// someDeciding are the profiles under which the heists of other tests than TestHeists fail: with -short the one that
+// asks least, as TestHeists itself has all of them.
+func someDeciding() []string {
+	if testing.Short() {
+		return deciding[len(deciding)-1:]
+	}
+	return deciding
 }
 
 // prevented carries heists out, none of which may succeed, and returns how many came as far as the private data.

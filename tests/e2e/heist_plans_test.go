@@ -384,7 +384,7 @@ func TestHeistsByPlan(t *testing.T) {
 		plots[s] = p
 		return s
 	}
-	for _, profile := range append([]string{"operator"}, deciding...) {
+	for _, profile := range append([]string{"operator"}, someDeciding()...) {
 		t.Run(profile, func(t *testing.T) {
 			s := stageOf(t, profile)
 			if profile == "operator" { // which only records: each is shown to be a heist

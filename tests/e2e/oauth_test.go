@@ -259,7 +259,7 @@ device {
 
 func eventually(t testing.TB, met func() bool) {
 	t.Helper()
-	for end := time.Now().Add(soon); !met(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(soon); !met(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("not within " + soon.String())
 		}

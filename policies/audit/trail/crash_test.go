@@ -71,9 +71,13 @@ func child(kind, dir string) *exec.Cmd {
 }
 
 // TestKilled kills a process that appends, at a moment of its own each time, and starts it again on the same files: no
-// record that it was told is written is missing, and the chain is whole.
+// record that it was told is written is missing, and the chain is whole. That is 500 times, or 100 with -short.
 func TestKilled(t *testing.T) {
-	const rounds, fresh = 500, 50
+	const fresh = 50
+	rounds := 500
+	if testing.Short() {
+		rounds = 100
+	}
 	for i := range rounds / fresh {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
