@@ -6,7 +6,7 @@ import (
 )
 
 // question has a model plan, and shows the plan when it is there.
-func (t *Talk) question(ctx context.Context, words string) error {
+func (t *Talk) question(ctx context.Context, m Message, words string) error {
 	if t.Asker == nil {
 		return t.say(ctx, `This conversation sets up services: "connect NAME". It answers no questions.`)
 	}
@@ -19,47 +19,43 @@ func (t *Talk) question(ctx context.Context, words string) error {
 	if busy {
 		return t.say(ctx, "The model still plans your question before. Ask again when its plan is there.")
 	}
-	t.work.Go(func() {
+	return t.later(ctx, m, planning, func() answer {
 		p, err := t.Asker.Plan(ctx, words)
 		t.now.Lock()
 		t.now.planning = false
 		t.now.Unlock()
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			t.say(ctx, err.Error())
-		default:
-			t.propose(ctx, p)
+		if err != nil {
+			return answer{text: err.Error()}
 		}
+		return t.propose(ctx, m, p)
 	})
-	return nil
 }
 
 // propose shows a plan. The owner's word carries it out only if the gate asks nobody. Otherwise the run begins, and
 // waits where a person approves it, before its first call.
-func (t *Talk) propose(ctx context.Context, p Plan) {
+func (t *Talk) propose(ctx context.Context, m Message, p Plan) answer {
 	switch {
 	case p.Flow == nil:
-		t.say(ctx, p.Text)
+		return answer{text: p.Text}
 	case !p.Free:
-		t.say(ctx, p.Text+"\n\nThe gate wants a person's approval before the first step. You cannot give it here.")
-		t.run(ctx, p)
-	default:
-		t.now.Lock()
-		t.now.plan = &p
-		t.now.Unlock()
-		t.say(ctx, p.Text+"\n\nCarry it out? Answer yes or no.")
+		return answer{
+			text: p.Text + "\n\nThe gate wants a person's approval before the first step. You cannot give it here.",
+			then: func() { t.run(ctx, m, p) },
+		}
 	}
+	t.now.Lock()
+	t.now.plan = &p
+	t.now.Unlock()
+	return answer{text: p.Text + "\n\nCarry it out? Answer yes or no."}
 }
 
 // agree carries out the plan that waits for the owner's word. Each plan is carried out once.
-func (t *Talk) agree(ctx context.Context) error {
+func (t *Talk) agree(ctx context.Context, m Message) error {
 	p := t.taken()
 	if p == nil {
 		return t.say(ctx, "No plan waits for your answer. Approvals of the gate are given elsewhere: pfar approvals.")
 	}
-	t.run(ctx, *p)
-	return nil
+	return t.run(ctx, m, *p)
 }
 
 // refuse drops the plan that waits for the owner's word. otherwise is said if there is none.
@@ -79,7 +75,7 @@ func (t *Talk) taken() *Plan {
 	return p
 }
 
-func (t *Talk) run(ctx context.Context, p Plan) {
+func (t *Talk) run(ctx context.Context, m Message, p Plan) error {
 	t.now.Lock()
 	full := t.now.runs >= maxRuns
 	if !full {
@@ -87,20 +83,17 @@ func (t *Talk) run(ctx context.Context, p Plan) {
 	}
 	t.now.Unlock()
 	if full {
-		t.say(ctx, fmt.Sprintf("Nothing was carried out: %d runs of this conversation go on. See pfar flow list.", maxRuns))
-		return
+		return t.say(ctx, fmt.Sprintf("Nothing was carried out: %d runs of this conversation go on. See pfar flow list.",
+			maxRuns))
 	}
-	t.work.Go(func() {
-		answer, err := t.Asker.Run(ctx, p, func(text string) { t.say(ctx, text) })
+	return t.later(ctx, m, running, func() answer {
+		text, err := t.Asker.Run(ctx, p, func(text string) { t.say(ctx, text) })
 		t.now.Lock()
 		t.now.runs--
 		t.now.Unlock()
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			t.say(ctx, err.Error())
-		default:
-			t.say(ctx, answer)
+		if err != nil {
+			return answer{text: err.Error()}
 		}
+		return answer{text: text}
 	})
 }
