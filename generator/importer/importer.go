@@ -49,8 +49,8 @@ func Read(s Source) ([]Entry, error) {
 		one := foreign.Member{Name: name.Text, Line: name.Line, Value: root}
 		return []Entry{readEntry(one, known{home: s.Home, folder: s.Folder})}, nil
 	case isServer(root):
-		return nil, errors.New(`the file is one server without a name; write {"servers": {"NAME": ...}}, with what the file ` +
-			"has in place of the dots")
+		return nil, errors.New(`the file is one server without a name; write {"servers": {"NAME": ...}}, with what ` +
+			"the file has in place of the dots")
 	case root.Member("server") != nil, root.Member("allowed_domains") != nil:
 		return nil, errDeclaration
 	default:

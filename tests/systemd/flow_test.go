@@ -32,17 +32,18 @@ func TestFlowUnit(t *testing.T) {
 	}
 }
 
-// TestFlowKilled kills pfard between the writes of a flow of ten steps. Its servers and the gateway go on under systemd,
-// and so does the run: each write is made once. Then it kills the gateway in the course of a write, which is made once;
-// the run waits for its owner.
+// TestFlowKilled kills pfard between the writes of a flow of ten steps. Its servers and the gateway go on under
+// systemd, and so does the run: each write is made once. Then it kills the gateway in the course of a write, which is
+// made once; the run waits for its owner.
 func TestFlowKilled(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
 	const acts = "/srv/desk/acts"
 	m.Shell(t, "mkdir -m 0777 /srv/desk; cd /srv/desk; touch acts acts.write acts.calls acts.written; chmod 0666 acts*")
 	m.Put(t, "/etc/pfar/clients.d/default.hcl", "servers = [\"*\"]\nprofile = \"operator\"\nrelax = \"a test\"\n", 0o644)
-	m.Put(t, "/etc/pfar/mcp.d/desk.hcl", fmt.Sprintf("label = \"public\"\npins = \"trust-first\"\nserver {\n  command = %q\n"+
-		"  args = [\"-acts\", %q]\n}\ntool \"look\" {\n  semantics = \"read\"\n}\ntool \"write\" {\n  semantics = \"write\"\n}\n"+
+	m.Put(t, "/etc/pfar/mcp.d/desk.hcl", fmt.Sprintf("label = \"public\"\npins = \"trust-first\"\n"+
+		"server {\n  command = %q\n  args = [\"-acts\", %q]\n}\n"+
+		"tool \"look\" {\n  semantics = \"read\"\n}\ntool \"write\" {\n  semantics = \"write\"\n}\n"+
 		"sandbox {\n  writable = [\"/srv/desk\"]\n}\n%s", programs+"/standin", acts, trust.Honest), 0o644)
 	becomes(t, m, "desk", control.Running)
 	begin := func(line string) {

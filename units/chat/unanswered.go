@@ -42,7 +42,8 @@ const (
 func (e endeavour) lost() string {
 	switch e {
 	case planning:
-		return "pfar ended before it had a plan for your question, and the question is lost. Nothing was carried out. Ask it again."
+		return "pfar ended before it had a plan for your question, and the question is lost. Nothing was carried out. " +
+			"Ask it again."
 	case running:
 		return "pfar ended while a plan of yours was carried out, and cannot tell you the result here. The run goes on by " +
 			"itself: see pfar flow list, and pfar flow show RUN."

@@ -30,9 +30,9 @@ type Caller interface {
 	Held(c Call)
 }
 
-// ErrLeft is of a call that has failed because pfar itself ends: its server has ended with pfard. Result.Sent is all that
-// is known of it. The run stays where it is for the next gateway: a call that reads, or was not sent, is made again, and
-// one that writes has an unknown outcome.
+// ErrLeft is of a call that has failed because pfar itself ends: its server has ended with pfard. Result.Sent is all
+// that is known of it. The run stays where it is for the next gateway: a call that reads, or was not sent, is made
+// again, and one that writes has an unknown outcome.
 var ErrLeft = errors.New("pfar ended in the course of the call")
 
 // Ended is what a Caller may have beside, which then hears when a run is over: at once, and again when a call has come

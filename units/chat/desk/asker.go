@@ -41,8 +41,8 @@ const maxAnswer = 96 << 20 // bytes of one answer of the gateway
 var errOperator = errors.New("a conversation cannot be the operator: a model decides there; name a declared client")
 
 // errLost is of a question whose gateway has ended. Nothing of it is kept: the next gateway does not plan it again.
-var errLost = errors.New("the gateway ended before it had a plan, and your question is lost. Nothing was carried out. " +
-	"Ask it again")
+var errLost = errors.New("the gateway ended before it had a plan, and your question is lost. " +
+	"Nothing was carried out. Ask it again")
 
 // Plan has a model write a plan, and puts it into words.
 func (a Asker) Plan(ctx context.Context, question string) (p chat.Plan, err error) {

@@ -23,8 +23,8 @@ const (
 	askedAfter = 50 * time.Millisecond
 )
 
-// goesOn reports whether pfar goes on, or ctx has ended. It is to be asked after a call has failed: pfard that is killed
-// takes its servers with it, and the gateway too, so one of them may see the other's end first. If pfard answers, the
+// goesOn reports whether pfar goes on, or ctx has ended. It is asked after a call has failed: a pfard that is killed
+// takes its servers and the gateway with it, and the gateway may see the end of a server first. If pfard answers, the
 // server has not ended by that. If it does not, goesOn waits until it does, or until this gateway is told to end.
 func (l *life) goesOn(ctx context.Context) bool {
 	for l.pfard != nil && !l.answers(ctx) {

@@ -69,7 +69,8 @@ func TestFailsWithPfard(t *testing.T) {
 			return nil
 		})
 		broken(t, b)
-		if s := b.run(t, laptop, "web.search --says news").until(flows.Failed); !strings.Contains(s.Reason, "web server error") {
+		s := b.run(t, laptop, "web.search --says news").until(flows.Failed)
+		if !strings.Contains(s.Reason, "web server error") {
 			t.Errorf("%+v", s)
 		}
 		if got := b.calls(); len(got) != 1 || silent > 0 {
