@@ -155,9 +155,10 @@ type settings struct {
 // conversation is that with one owner, in one or more rooms. Its methods are called from one goroutine.
 type conversation struct {
 	settings
-	client    *matrix.Client
-	deletions chat.Deletions
-	talks     map[string]*chat.Talk // by room
+	client     *matrix.Client
+	deletions  chat.Deletions
+	unanswered chat.Unanswered
+	talks      map[string]*chat.Talk // by room
 }
 
 func newConversation(s settings) (*conversation, error) {
@@ -172,7 +173,13 @@ func newConversation(s settings) (*conversation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conversation{settings: s, client: client, deletions: deletions, talks: map[string]*chat.Talk{}}, nil
+	unanswered, err := chat.OpenUnanswered(filepath.Join(s.state, "unanswered"))
+	if err != nil {
+		return nil, err
+	}
+	return &conversation{
+		settings: s, client: client, deletions: deletions, unanswered: unanswered, talks: map[string]*chat.Talk{},
+	}, nil
 }
 
 // hold takes messages until ctx ends. Messages that an earlier process was to delete are deleted before. It calls ready
@@ -207,11 +214,11 @@ func (c *conversation) talk(ctx context.Context, room string) *chat.Talk {
 	if t == nil {
 		t = &chat.Talk{
 			Room: room, Owner: c.account.Account.Owner, Platform: c.client, Setups: c.setups, Asker: c.asker,
-			Deletions: c.deletions, Known: c.known,
+			Deletions: c.deletions, Unanswered: c.unanswered, Known: c.known,
 		}
 		c.talks[room] = t
 		if err := t.Start(ctx); err != nil { // the owner knows, unless the room refuses words
-			c.log.Warn("deleting messages of before", "room", room, "error", err.Error())
+			c.log.Warn("deleting or answering messages of before", "room", room, "error", err.Error())
 		}
 	}
 	return t

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -36,6 +37,25 @@ func (a asked) Wake(ctx context.Context, server string) error {
 
 func (a asked) Sleep(ctx context.Context, server string) error {
 	return a.do(ctx, control.Request{Verb: control.Sleep, Server: server})
+}
+
+// answers asks pfard for an answer, whatever it says; nil: there is nobody to ask. No other pfard counts: the parent of
+// a gateway that pfard has started is that pfard, as long as it lives.
+func answers(pfard *control.Client) func(context.Context) error {
+	if pfard == nil {
+		return nil
+	}
+	parent := os.Getppid()
+	return func(ctx context.Context) error {
+		_, err := pfard.Do(ctx, control.Request{Verb: control.LastRefusal})
+		if _, refused := errors.AsType[*control.Refused](err); refused {
+			err = nil
+		}
+		if err == nil && os.Getppid() != parent {
+			err = errors.New("pfard has ended")
+		}
+		return err
+	}
 }
 
 // refused asks what a server's bridge has refused last. That nobody knows is no reason to say anything.

@@ -192,7 +192,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	g.endpoint = serve.New(parts)
 	err = g.endpoint.Flow(func(calls *call.Calls) (serve.Flows, error) {
-		g.flows, err = openFlows(o.state, g.state, calls, g.models, g.log)
+		g.flows, err = openFlows(o.state, g.state, calls, g.models, answers(g.pfard), g.log)
 		return g.flows, err
 	})
 	if err != nil {

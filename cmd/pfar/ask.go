@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/flows"
 	"github.com/pfar/pfar/units/flows/wording"
+	"github.com/pfar/pfar/units/operator/ask"
 )
 
 const askHelp = `Have a model write a plan for TEXT, show the whole plan, and carry it out after your yes. At the end a
@@ -95,7 +96,11 @@ func (c askVerb) run(ctx context.Context, words string, f askFlags) error {
 	answer, err := c.order(ctx, flows.Order{
 		Verb: flows.Ask, Words: words, Model: f.model, Input: input, Fresh: f.fresh,
 	})
-	if err != nil {
+	switch {
+	case ask.HungUp(err):
+		return fail(exitFailed, "the gateway ended before it had a plan, and the question is lost; nothing was carried out").
+			withHint("ask it again: pfar ask %s", shellWord(words))
+	case err != nil:
 		return err
 	}
 	all := inquiry{Draft: answer.Draft, Steps: answer.Steps}
@@ -142,7 +147,7 @@ func (c askVerb) order(ctx context.Context, o flows.Order) (a flows.Answer, err 
 	case ctx.Err() != nil:
 		return a, context.Cause(ctx)
 	case errors.Is(err, io.EOF):
-		return a, errors.New("the gateway gave no answer")
+		return a, fmt.Errorf("the gateway gave no answer: %w", err)
 	case err != nil:
 		return a, fmt.Errorf("reading the gateway's answer: %w", err)
 	}

@@ -252,7 +252,7 @@ func TestAskEnds(t *testing.T) {
 				Draft: &flows.Draft{Model: "main"}, Problems: []flow.Problem{{Step: "a", Text: "no such node: \"x\x1b[2J\""}},
 			}}
 		}, exitFailed, `step a: no such node: "x\x1b[2J"`},
-		"nothing": {func(g *flowGateway) { g.answers[flows.Ask] = nil }, exitFailed, "gave no answer"},
+		"nothing": {func(g *flowGateway) { g.answers[flows.Ask] = nil }, exitFailed, "the question is lost"},
 		"another plan than was shown": {func(g *flowGateway) {
 			g.answers[flows.Run] = []flows.Answer{{Problems: []flow.Problem{{Text: "the plan has changed since you saw it"}}}}
 		}, exitFailed, "the plan has changed since you saw it"},

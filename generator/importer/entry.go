@@ -119,9 +119,9 @@ func members() map[string]func(entryReader, foreign.Member) {
 		"env_vars": func(r entryReader, m foreign.Member) { r.named(m, false) },
 		"headers":  entryReader.readHeaders, "http_headers": entryReader.readHeaders,
 		"env_http_headers": entryReader.readEnvHeaders, "bearer_token_env_var": entryReader.readBearer,
-		"token_env": entryReader.readBearer,
-		"cwd":       func(r entryReader, m foreign.Member) { r.cwd = r.word(m) },
-		"path":      func(r entryReader, m foreign.Member) { r.path = r.word(m) },
+		"token_env": entryReader.readBearer, "auth": entryReader.readAuth, oneName: ignored,
+		"cwd":  func(r entryReader, m foreign.Member) { r.cwd = r.word(m) },
+		"path": func(r entryReader, m foreign.Member) { r.path = r.word(m) },
 		"disabled": func(r entryReader, m foreign.Member) {
 			r.Disabled = r.Disabled || m.Value.Text == "true"
 		},
@@ -241,6 +241,25 @@ func (r entryReader) readEnvHeaders(m foreign.Member) {
 // readBearer reads the name of the variable that has the token.
 func (r entryReader) readBearer(m foreign.Member) {
 	r.headers = append(r.headers, Variable{"Authorization", r.absent(r.word(m), "Bearer ")})
+}
+
+// readAuth reads the token of a remote server. Its service says which scopes a token has.
+func (r entryReader) readAuth(m foreign.Member) {
+	if m.Value.Kind != foreign.Object {
+		r.note(m.Line, "auth is not translated: it is %s", m.Value.Kind)
+		return
+	}
+	for _, m := range m.Value.Members {
+		switch m.Name {
+		case "token_env":
+			r.readBearer(m)
+		case "scopes":
+			r.note(m.Line, "scopes are not translated: give them to the token where you make it; pfar status says which its "+
+				"service finds missing")
+		default:
+			r.note(m.Line, "%s of auth is not translated: pfar has no such setting", block.QuoteName(m.Name))
+		}
+	}
 }
 
 // absent is the value of a variable of the client's environment, which the file does not have.

@@ -44,6 +44,13 @@ func Read(s Source) ([]Entry, error) {
 	lists := listsIn(root)
 	switch {
 	case len(lists) > 0:
+	case isServer(root) && root.Member(oneName) != nil:
+		name := root.Member(oneName)
+		one := foreign.Member{Name: name.Text, Line: name.Line, Value: root}
+		return []Entry{readEntry(one, known{home: s.Home, folder: s.Folder})}, nil
+	case isServer(root):
+		return nil, errors.New(`the file is one server without a name; write {"servers": {"NAME": ...}}, with what ` +
+			"the file has in place of the dots")
 	case root.Member("server") != nil, root.Member("allowed_domains") != nil:
 		return nil, errDeclaration
 	default:
@@ -129,14 +136,18 @@ func listsIn(root *foreign.Node) (lists []list) {
 	return append(lists, projects(root.Member("projects"))...)
 }
 
+// oneName is the member with the name of a server that a file has alone, without a list.
+const oneName = "server_id"
+
+func isServer(n *foreign.Node) bool { return n.Member("command") != nil || n.Member("url") != nil }
+
 // ofServers reports whether any member of an object is a server.
 func ofServers(n *foreign.Node) bool {
 	if n == nil {
 		return false
 	}
 	return slices.ContainsFunc(n.Members, func(m foreign.Member) bool {
-		return m.Value.Member("command") != nil ||
-			m.Value.Member("url") != nil
+		return isServer(m.Value)
 	})
 }
 

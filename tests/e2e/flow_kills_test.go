@@ -85,7 +85,14 @@ func (d *desk) run() flows.Status {
 func (d *desk) becomes(state flows.State) flows.Status {
 	d.t.Helper()
 	var last flows.Status
-	until(d.t, "the run is "+string(state), func() bool { last = d.run(); return last.State == state })
+	until(d.t, "the run is "+string(state), func() bool {
+		last = d.run()
+		over := last.State == flows.Done || last.State == flows.Failed
+		return last.State == state || over
+	})
+	if last.State != state {
+		d.t.Fatalf("the run is %s, want %s: %s", last.State, state, last.Reason)
+	}
 	return last
 }
 
@@ -151,6 +158,66 @@ func TestFlowKilled(t *testing.T) {
 			d.becomes(flows.Done)
 			if got := d.lines(".written"); !slices.Equal(got, want) {
 				t.Errorf("written %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// killPfard kills pfard with SIGKILL, and returns when pfar up, which ends with it, runs again as its user starts it.
+func (d *desk) killPfard() {
+	d.t.Helper()
+	check(d.t, syscall.Kill(d.only("pfard"), syscall.SIGKILL))
+	<-d.ended
+	d.again()
+	d.awaitRunning("desk")
+}
+
+// TestFlowKilledWithPfard kills pfard with SIGKILL in the course of each step of a flow of ten, whose even steps write.
+// Its servers and the gateway end with it. When it is started again, the run goes on by itself if the step only reads:
+// the step is called again. If it writes, it is called at most once, and the run waits for its owner.
+func TestFlowKilledWithPfard(t *testing.T) {
+	t.Parallel()
+	const steps = 10
+	d := newDesk(t)
+	var line, all []string
+	for i := range steps / 2 {
+		all = append(all, fmt.Sprintf("w%d", i))
+		line = append(line, "desk.write --text "+all[i], "desk.look")
+	}
+	for n := range steps {
+		if testing.Short() && !slices.Contains([]int{2, 5, 9}, n) {
+			continue // make test-all has all of them
+		}
+		t.Run(fmt.Sprintf("step %d", n), func(t *testing.T) {
+			hang := strings.Repeat("well\n", n/2) + "hang\n"
+			acts, calls, writes := [2]string{hang, ""}, n/2+1, n/2+1
+			if n%2 == 0 {
+				acts, calls = [2]string{"", hang}, n/2
+			}
+			d.acts(acts[0], acts[1])
+			ended := d.begin(strings.Join(line, " >> "))
+			until(t, "the step is called", func() bool {
+				return len(d.lines(".calls")) == calls && len(d.lines(".written")) == writes
+			})
+			d.killPfard()
+			if said := <-ended; strings.HasPrefix(said, "exit 0") {
+				t.Errorf("the command ends with %s", said)
+			}
+			if n%2 == 0 {
+				r := d.becomes(flows.Unknown)
+				out, errs, code := d.command("flow", "show", r.ID)
+				if code != 0 || !strings.Contains(out, "not known") ||
+					!strings.Contains(out+errs, "pfar flow resume "+r.ID) {
+					t.Errorf("its owner is told: exit %d, %s%s", code, out, errs)
+				}
+				if got := d.lines(".written"); !slices.Equal(got, all[:writes]) || len(d.lines(".calls")) != calls {
+					t.Errorf("written %q before its owner has decided", got)
+				}
+				d.succeeds("flow", "resume", r.ID, "--done")
+			}
+			r := d.becomes(flows.Done)
+			if got := d.lines(".written"); !slices.Equal(got, all) {
+				t.Errorf("written %q, want %q; the run: %+v", got, all, r)
 			}
 		})
 	}

@@ -131,7 +131,16 @@ func sending(node, input, words string) func(*stage, *agent) []planStep {
 	}
 }
 
-// schemes are the heists of TestHeists that can be said as a plan.
+// schemes are the heists of TestHeists that can be said as a plan. These are not, since no step does what they need:
+//   - those whose text is in what a server lists: names, descriptions, schemas, instructions. A plan names nodes, and
+//     its model reads accepted descriptions only.
+//   - those by a prompt, a resource, its address or a completion: the nodes are tools.
+//   - those by _meta, by an argument that is none, or by an answer to a question of the server: a step has the inputs
+//     of its node, and no client answers for it.
+//   - those of a client that connects anew, in another protocol or at a server's own endpoint, and those of calls that
+//     overlap: the calls of a run are one after the other in one session.
+//   - those of two clients: a run is of one client.
+//   - those with grants, clean sessions and undo: a person does these between calls, and a yes to a plan is no grant.
 func schemes() (all []scheme) {
 	all = append(all, scheme{name: "result"}, scheme{name: "private data first", first: true})
 	for _, place := range []string{

@@ -209,6 +209,7 @@ func TestSeedLines(t *testing.T) {
 	t.Run("lines", s.runLines)
 	t.Run("refused", s.refusedLines)
 	t.Run("files", s.runFiles)
+	t.Run("servers", s.importedFiles)
 	t.Run("asked", s.askedLines)
 }
 
@@ -260,13 +261,20 @@ func (s *seeds) refusedLines(t *testing.T) {
 			"unknown verb", "pfar ask 'find Python authentication bugs on GitHub and create a summary'"},
 		`pfar registry add-mcp --server github --tool search_code --command "mcp-github" --transport stdio`: {
 			`"registry"`, "pfar add --name github -- mcp-github"},
-		`pfar registry list --filter mcp`:                    {`"registry"`, "pfar flow nodes --search mcp"},
-		`pfar registry refresh --mcp-server github`:          {`"registry"`, "pfar refresh github"},
-		`pfar registry describe mcp-github-search-code`:      {`"registry"`, "pfar describe mcp-github-search-code"},
-		`pfar registry search mcp-github`:                    {`"registry"`, "pfar flow nodes --search mcp-github"},
-		`pfar mcp launch gh`:                                 {`"mcp"`, "pfar start gh"},
-		`pfar mcp slack send-message`:                        {`"mcp"`, "pfar flow run mcp-slack-send-message"},
-		`pfar registry migrate-mcp --from mcp.json --backup`: {`"registry"`, "pfar import mcp.json"},
+		`pfar registry list --filter mcp`:                             {`"registry"`, "pfar flow nodes --search mcp"},
+		`pfar registry refresh --mcp-server github`:                   {`"registry"`, "pfar refresh github"},
+		`pfar registry describe mcp-github-search-code`:               {`"registry"`, "pfar describe mcp-github-search-code"},
+		`pfar registry search mcp-github`:                             {`"registry"`, "pfar flow nodes --search mcp-github"},
+		`pfar mcp launch gh`:                                          {`"mcp"`, "pfar start gh"},
+		`pfar mcp slack send-message`:                                 {`"mcp"`, "pfar flow run mcp-slack-send-message"},
+		`pfar mcp list`:                                               {`"mcp"`, "pfar status"},
+		`pfar mcp edit`:                                               {`"mcp"`, "pfar edit NAME"},
+		`pfar mcp daemon`:                                             {`"mcp"`, "pfar up"},
+		`pfar registry list --filter github`:                          {`"registry"`, "pfar flow nodes --search github"},
+		`pfar registry validate --mcp-wrappers`:                       {`"registry"`, "pfar check"},
+		`pfar registry test-mcp-connections`:                          {`"registry"`, "pfar test"},
+		`pfar registry migrate-mcp --from ~/.pflow/mcp.json --backup`: {`"registry"`, "pfar import", ".pflow/mcp.json"},
+		`pfar registry migrate-mcp --from mcp.json --backup`:          {`"registry"`, "pfar import mcp.json"},
 		`pfar mcp add --transport sse --url https://a.example --name weather --token-env PFLOW_WEATHER_TOKEN`: {
 			`"mcp"`, "pfar add --name weather https://a.example"},
 	} {

@@ -10,7 +10,7 @@ import (
 const planTime = 10 * time.Minute
 
 // question has a model plan, and shows the plan when it is there.
-func (t *Talk) question(ctx context.Context, words string) error {
+func (t *Talk) question(ctx context.Context, m Message, words string) error {
 	if t.Asker == nil {
 		return t.say(ctx, `This conversation sets up services: "connect NAME". It answers no questions.`)
 	}
@@ -23,56 +23,56 @@ func (t *Talk) question(ctx context.Context, words string) error {
 	if busy {
 		return t.say(ctx, "The model still plans your question before. Ask again when its plan is there.")
 	}
-	t.work.Go(func() {
+	return t.later(ctx, m, planning, func() answer {
 		p, err := t.Asker.Plan(ctx, words)
 		t.now.Lock()
 		t.now.planning = false
 		t.now.Unlock()
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			t.say(ctx, err.Error())
-		default:
-			t.propose(ctx, p)
+		if err != nil {
+			return answer{text: err.Error()}
 		}
+		return t.propose(ctx, m, p)
 	})
-	return nil
 }
 
 // propose shows a plan. The owner's word carries it out only if the gate asks nobody. Otherwise the run begins, and
 // waits where a person approves it, before its first call.
-func (t *Talk) propose(ctx context.Context, p Plan) {
+func (t *Talk) propose(ctx context.Context, m Message, p Plan) answer {
 	switch {
 	case p.Flow == nil:
-		t.say(ctx, p.Text)
+		return answer{text: p.Text}
 	case !p.Free:
-		const words = "\n\nThe gate wants a person's approval before the first step. You cannot give it here."
-		if t.shown(ctx, p.Text+words) {
-			t.run(ctx, p)
+		return answer{
+			text: p.Text + "\n\nThe gate wants a person's approval before the first step. You cannot give it here.",
+			then: func(failed error) {
+				if t.shown(ctx, failed) {
+					t.run(ctx, m, p)
+				}
+			},
 		}
-	default:
-		t.now.Lock()
-		t.now.drops++
-		turn, showing := t.now.drops, make(chan struct{})
-		t.now.plan, t.now.showing = nil, showing
-		t.now.Unlock()
-		whole := t.shown(ctx, p.Text+"\n\nCarry it out? Answer yes or no.")
+	}
+	t.now.Lock()
+	t.now.drops++
+	turn, showing := t.now.drops, make(chan struct{})
+	t.now.plan, t.now.showing = nil, showing
+	t.now.Unlock()
+	return answer{text: p.Text + "\n\nCarry it out? Answer yes or no.", then: func(failed error) {
+		whole := t.shown(ctx, failed)
 		t.now.Lock()
 		if whole && turn == t.now.drops {
 			t.now.plan, t.now.until = &p, t.clock().Add(planTime)
 		}
 		t.now.Unlock()
 		close(showing)
-	}
+	}}
 }
 
-// shown reports whether all of a plan was sent. Only then it may be carried out.
-func (t *Talk) shown(ctx context.Context, text string) bool {
-	if t.say(ctx, text) == nil {
-		return true
+// shown reports whether all of a plan was sent, and tells the owner if not. Only then it may be carried out.
+func (t *Talk) shown(ctx context.Context, failed error) bool {
+	if failed != nil {
+		t.say(ctx, "The plan could not be shown whole, so nothing is carried out. Ask again.")
 	}
-	t.say(ctx, "The plan could not be shown whole, so nothing is carried out. Ask again.")
-	return false
+	return failed == nil
 }
 
 // clock is the time.
@@ -92,14 +92,13 @@ func (t *Talk) drop() {
 }
 
 // agree carries out the plan that waits for the owner's word. Each plan is carried out once.
-func (t *Talk) agree(ctx context.Context) error {
+func (t *Talk) agree(ctx context.Context, m Message) error {
 	p := t.taken(ctx)
 	if p == nil {
 		return t.say(ctx, "No plan waits for your answer: a plan waits for ten minutes, and ends with any other message. "+
 			"Approvals of the gate are given elsewhere: pfar approvals.")
 	}
-	t.run(ctx, *p)
-	return nil
+	return t.run(ctx, m, *p)
 }
 
 // refuse drops the plan that waits for the owner's word. otherwise is said if there is none.
@@ -132,7 +131,7 @@ func (t *Talk) taken(ctx context.Context) *Plan {
 	return p
 }
 
-func (t *Talk) run(ctx context.Context, p Plan) {
+func (t *Talk) run(ctx context.Context, m Message, p Plan) error {
 	t.now.Lock()
 	full := t.now.runs >= maxRuns
 	if !full {
@@ -140,20 +139,17 @@ func (t *Talk) run(ctx context.Context, p Plan) {
 	}
 	t.now.Unlock()
 	if full {
-		t.say(ctx, fmt.Sprintf("Nothing was carried out: %d runs of this conversation go on. See pfar flow list.", maxRuns))
-		return
+		return t.say(ctx, fmt.Sprintf("Nothing was carried out: %d runs of this conversation go on. See pfar flow list.",
+			maxRuns))
 	}
-	t.work.Go(func() {
-		answer, err := t.Asker.Run(ctx, p, func(text string) { t.say(ctx, text) })
+	return t.later(ctx, m, running, func() answer {
+		text, err := t.Asker.Run(ctx, p, func(text string) { t.say(ctx, text) })
 		t.now.Lock()
 		t.now.runs--
 		t.now.Unlock()
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			t.say(ctx, err.Error())
-		default:
-			t.say(ctx, answer)
+		if err != nil {
+			return answer{text: err.Error()}
 		}
+		return answer{text: text}
 	})
 }

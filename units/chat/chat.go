@@ -31,6 +31,14 @@ type Platform interface {
 	Delete(ctx context.Context, m Message) error
 }
 
+// Once is what a Platform may be able to do beside. It then sends the answer to a message at most once, also if the
+// process ended before it could note that the answer is sent.
+type Once interface {
+	// SendOnce writes a text as Send does, unless a text with the same key was written into the room before. A key has
+	// at most 80 letters, digits and dashes.
+	SendOnce(ctx context.Context, room, key, text string) error
+}
+
 // Setups are the set-ups of the owner, who has at most one at a time. Errors never contain a secret.
 type Setups interface {
 	// Waiting returns the set-up that is under way, or has ended within the last minute; nil: there is none. Its Wants

@@ -23,6 +23,7 @@ type Talk struct {
 	Setups      Setups
 	Asker       Asker
 	Deletions   Deletions
+	Unanswered  Unanswered                // of messages that are answered later; not needed at a terminal
 	Known       func(service string) bool // whether the catalogue has a service of that name
 	Terminal    bool                      // the conversation is at a terminal: no message is kept, so none is deleted
 	Now         func() time.Time          // nil: time.Now
@@ -46,8 +47,9 @@ type present struct {
 // maxRuns bounds the runs of one conversation: each one that waits for an approval counts.
 const maxRuns = 8
 
-// Start deletes the messages that were to be deleted when an earlier process ended, and tells the owner of each. Call
-// it before the first Take. An error says which record could not be read or kept, or that the owner was not told.
+// Start deletes the messages that were to be deleted when an earlier process ended, and tells the owner of each. It
+// also answers those that an earlier process has left without an answer. Call it before the first Take. An error says
+// which record could not be read or kept, or that the owner was not told.
 func (t *Talk) Start(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +62,7 @@ func (t *Talk) Start(ctx context.Context) error {
 		err = errors.Join(err, unread, t.say(ctx, "A record of messages to be deleted cannot be read. Look for secrets in "+
 			"this conversation, delete their messages by hand, and renew those secrets. "+unread.Error()))
 	}
-	return err
+	return errors.Join(err, t.apologize(ctx))
 }
 
 // resume tries once more to delete the message of a record. After a second failure that the owner knows of, the record
@@ -113,20 +115,20 @@ func (t *Talk) Take(ctx context.Context, m Message) error {
 			clean(failed, m.Text))
 	case meaning.Cancel:
 		if s.Wanted != nil {
-			return t.answer(ctx, *under, is.Value)
+			return t.answer(ctx, m, *under, is.Value)
 		}
 		if failed != nil {
 			return t.refuse(ctx, "pfar cannot tell whether a set-up waits: "+clean(failed, m.Text))
 		}
 		return t.refuse(ctx, "Nothing waits that you could cancel.")
 	case meaning.Connect:
-		return t.connect(ctx, is.Service)
+		return t.connect(ctx, m, is.Service)
 	case meaning.Yes:
-		return t.agree(ctx)
+		return t.agree(ctx, m)
 	case meaning.No:
 		return t.refuse(ctx, "No plan waits for your answer.")
 	case meaning.Question:
-		return t.question(ctx, is.Value)
+		return t.question(ctx, m, is.Value)
 	case meaning.Empty:
 		return nil
 	case meaning.Unfit:
@@ -171,48 +173,43 @@ func (t *Talk) token(ctx context.Context, m Message, asked control.Flow, value s
 		return errors.Join(err, t.say(ctx, "The secret is not stored: "+clean(stored, value)+"."+deleted))
 	}
 	err = errors.Join(err, t.say(ctx, "The secret is stored."+deleted+" Connecting to "+asked.Server+"..."))
-	t.follow(ctx, asked)
-	return err
+	return errors.Join(err, t.follow(ctx, m, asked))
 }
 
 // answer gives a set-up the word that ends it, or leaves a secret out.
-func (t *Talk) answer(ctx context.Context, asked control.Flow, word string) error {
+func (t *Talk) answer(ctx context.Context, m Message, asked control.Flow, word string) error {
 	if err := t.Setups.Answer(ctx, asked, word); err != nil {
 		return t.say(ctx, err.Error())
 	}
-	t.follow(ctx, asked)
-	return nil
+	return t.follow(ctx, m, asked)
 }
 
 // follow tells the owner how a set-up goes on, when it asks again or has ended.
-func (t *Talk) follow(ctx context.Context, asked control.Flow) {
-	t.work.Go(func() {
+func (t *Talk) follow(ctx context.Context, m Message, asked control.Flow) error {
+	return t.later(ctx, m, settingUp, func() answer {
 		now, err := t.Setups.After(ctx, asked)
-		t.tellSetup(ctx, now, err)
+		return t.setup(now, err)
 	})
 }
 
-func (t *Talk) connect(ctx context.Context, service string) error {
-	t.work.Go(func() {
+func (t *Talk) connect(ctx context.Context, m Message, service string) error {
+	return t.later(ctx, m, settingUp, func() answer {
 		now, err := t.Setups.Begin(ctx, service)
 		known := t.Known != nil && t.Known(service)
 		if err != nil && !known && !errors.Is(err, control.ErrDenied) && !errors.Is(err, control.ErrNotRunning) {
 			// The error may repeat the name, which may be a secret.
 			err = errors.New("pfar cannot set that up. To see the services that it knows: pfar services")
 		}
-		t.tellSetup(ctx, now, err)
+		return t.setup(now, err)
 	})
-	return nil
 }
 
-func (t *Talk) tellSetup(ctx context.Context, now control.Flow, err error) {
-	switch {
-	case ctx.Err() != nil: // the set-up goes on without this conversation
-	case err != nil:
-		t.say(ctx, err.Error())
-	default:
-		t.say(ctx, setupWords(now, t.Terminal))
+// setup says how a set-up stands.
+func (t *Talk) setup(now control.Flow, err error) answer {
+	if err != nil {
+		return answer{text: err.Error()}
 	}
+	return answer{text: setupWords(now, t.Terminal)}
 }
 
 // withhold deletes a message that may hold a secret that nobody takes. why says so, and what to do.
@@ -267,9 +264,11 @@ func (t *Talk) tellUndeleted(ctx context.Context, m Message, why error) error {
 // say sends a text to the owner. What servers, services and models say is a part of it, so it has nothing in it that a
 // terminal obeys or a person cannot see.
 func (t *Talk) say(ctx context.Context, text string) error {
-	return t.Platform.Send(ctx, t.Room, visible.Escape(strings.TrimSpace(text), func(r rune) bool {
-		return r != '\n' && visible.Deceptive(r)
-	}))
+	return t.Platform.Send(ctx, t.Room, visibly(text))
+}
+
+func visibly(text string) string {
+	return visible.Escape(strings.TrimSpace(text), func(r rune) bool { return r != '\n' && visible.Deceptive(r) })
 }
 
 // clean is an error in words, without the text that it may be about.

@@ -160,8 +160,12 @@ func newTalk(t *testing.T, w *world, dir string) *Talk {
 	if err != nil {
 		t.Fatal(err)
 	}
+	u, err := OpenUnanswered(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &Talk{
-		Room: "R", Owner: "owner", Platform: w, Setups: w, Asker: w, Deletions: d,
+		Room: "R", Owner: "owner", Platform: w, Setups: w, Asker: w, Deletions: d, Unanswered: u,
 		Known: func(service string) bool { return service == "notion" },
 	}
 }

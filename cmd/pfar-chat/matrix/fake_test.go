@@ -30,13 +30,15 @@ type home struct {
 	redaction []string // transactions
 	syncs     int
 	sent      []string
+
+	transactions map[string]bool // that have sent a message
 }
 
 const pasted = "xoxb-12-pasted"
 
 func playHome(t *testing.T) *home {
 	t.Helper()
-	h := &home{fails: map[string][]int{}}
+	h := &home{fails: map[string][]int{}, transactions: map[string]bool{}}
 	h.Server = httptest.NewServer(h)
 	t.Cleanup(h.Close)
 	return h
@@ -92,6 +94,11 @@ func (h *home) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(path, "/send/"):
 		var content struct{ Body string }
 		_ = json.Unmarshal(body, &content)
+		answer = `{"event_id":"$s"}`
+		if h.transactions[path] { // as Matrix has it: the same transaction is no second message
+			break
+		}
+		h.transactions[path] = true
 		h.sent, answer = append(h.sent, content.Body), `{"event_id":"$s"}`
 	}
 	fmt.Fprint(w, answer)

@@ -76,7 +76,7 @@ func (c *Client) fetch(ctx context.Context, w waiting) (e *event.Event, why Refu
 
 // tell writes words of pfar's own to the owner. That they do not arrive is logged.
 func (c *Client) tell(ctx context.Context, room id.RoomID, text string) {
-	if err := c.write(ctx, room, text); err != nil && ctx.Err() == nil {
+	if err := c.write(ctx, room, "", text); err != nil && ctx.Err() == nil {
 		c.log.Warn("the owner is not told", "room", string(room), "error", err.Error())
 	}
 }

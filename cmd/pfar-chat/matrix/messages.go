@@ -23,6 +23,12 @@ const part = 8 << 10
 // Send writes a text into a room, in several messages if it is long. A room in which pfar takes no messages gets none.
 // An error has no word of the text.
 func (c *Client) Send(ctx context.Context, room, text string) error {
+	return c.SendOnce(ctx, room, "", text)
+}
+
+// SendOnce is Send, but the homeserver takes no part of a text twice that has the same key: the key is in the
+// transaction, which a crash does not change.
+func (c *Client) SendOnce(ctx context.Context, room, key, text string) error {
 	why, err := c.look(ctx, id.RoomID(room))
 	switch {
 	case err != nil:
@@ -30,12 +36,16 @@ func (c *Client) Send(ctx context.Context, room, text string) error {
 	case why != "":
 		return fmt.Errorf("pfar sends nothing to a room that it does not trust: %s", why)
 	}
-	return c.write(ctx, id.RoomID(room), text)
+	return c.write(ctx, id.RoomID(room), key, text)
 }
 
-// write sends a text whatever the room is. It is for words of pfar's own.
-func (c *Client) write(ctx context.Context, room id.RoomID, text string) error {
-	for text != "" {
+// write sends a text whatever the room is, at most once if it has a key. It is for words of pfar's own.
+func (c *Client) write(ctx context.Context, room id.RoomID, key, text string) error {
+	for n := 0; text != ""; n++ {
+		var request mautrix.ReqSendEvent
+		if key != "" {
+			request.TransactionID = fmt.Sprintf("pfar-%s-%d", key, n)
+		}
 		first := cut(text, part)
 		text = strings.TrimPrefix(text[len(first):], "\n")
 		content := map[string]any{
@@ -43,7 +53,7 @@ func (c *Client) write(ctx context.Context, room id.RoomID, text string) error {
 			"msgtype": event.MsgNotice, "body": first, "m.mentions": map[string]any{},
 		}
 		err := c.once(ctx, func(ctx context.Context) error {
-			_, err := c.api.SendMessageEvent(ctx, room, event.EventMessage, content)
+			_, err := c.api.SendMessageEvent(ctx, room, event.EventMessage, content, request)
 			return err
 		})
 		if err != nil {

@@ -168,3 +168,31 @@ func TestCut(t *testing.T) {
 		}
 	}
 }
+
+// TestSendOnce: a text with a key is in the room once, also of another process, and each part of a long one.
+func TestSendOnce(t *testing.T) {
+	h := playHome(t)
+	for range 2 {
+		c := h.client(t, t.TempDir())
+		for _, text := range []string{"the answer", "another answer to the same"} {
+			if err := c.write(t.Context(), "!r:home.test", "plan-1", text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.write(t.Context(), "!r:home.test", "plan-2", strings.Repeat("x", part+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(h.sent) != 3 || h.sent[0] != "the answer" || len(h.sent[1]) != part || h.sent[2] != "x" {
+		t.Errorf("sent %.40q", h.sent)
+	}
+	c := h.client(t, t.TempDir())
+	for range 2 {
+		if err := c.write(t.Context(), "!r:home.test", "", "hello"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(h.sent) != 5 {
+		t.Errorf("without a key %d of 2 are sent", len(h.sent)-3)
+	}
+}

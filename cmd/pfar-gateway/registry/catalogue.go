@@ -174,6 +174,9 @@ func (c *Catalogue) Known(server string) bool {
 	return ok
 }
 
+// Starting reports whether a server is on its way up.
+func (c *Catalogue) Starting(server string) bool { return c.states[server].Starting }
+
 // States returns every server that there is or was.
 func (c *Catalogue) States() map[string]State { return maps.Clone(c.states) }
 

@@ -15,8 +15,8 @@ import (
 // Caller makes the calls of runs, as the client whose runs they are.
 type Caller interface {
 	// Call makes one call. It may take as long as the node takes, but not as long as a person: if the gate asks, it
-	// returns at once with Waits. An error is one of the caller itself, and the run fails with its words. Nothing is sent
-	// before Call.Begun has returned nil, nor once ctx is done.
+	// returns at once with Waits. An error is one of the caller itself, and the run fails with its words, but for ErrLeft.
+	// Nothing is sent before Call.Begun has returned nil, nor once ctx is done.
 	Call(ctx context.Context, c Call) (Result, error)
 	// Answered calls then, in a goroutine of its own, when the approval of an id does not wait any more; at once if it
 	// does not now. stop makes that it is not called; it may be on its way. After stop nobody needs the answer. stop does
@@ -29,6 +29,11 @@ type Caller interface {
 	// the plan and the step alone.
 	Held(c Call)
 }
+
+// ErrLeft is of a call that has failed because pfar itself ends: its server has ended with pfard. Result.Sent is all
+// that is known of it. The run stays where it is for the next gateway: a call that reads, or was not sent, is made
+// again, and one that writes has an unknown outcome.
+var ErrLeft = errors.New("pfar ended in the course of the call")
 
 // Ended is what a Caller may have beside, which then hears when a run is over: at once, and again when a call has come
 // back that was on its way.

@@ -102,13 +102,28 @@ func (r *Runner) step(m *move, run *run, asked bool) (ending, bool) {
 	e.begun = r.now()
 	e.Result, err = m.call(r, call)
 	e.took = max(0, r.now().Sub(e.begun))
-	if c.wait() != nil { // nothing was sent
+	switch {
+	case c.wait() != nil: // nothing was sent
 		return e, false
-	}
-	if err != nil {
+	case errors.Is(err, ErrLeft):
+		leave(r, run, e.Sent)
+		return e, false
+	case err != nil:
 		e.fatal, e.Error, e.Waits, e.Denied = true, err.Error(), "", false
 	}
 	return e, r.settle(run, r.rules.judge(run, e))
+}
+
+// leave has the next gateway go on with a run at the call that it is at. One that was not sent has no unknown outcome.
+func leave(r *Runner, run *run, sent bool) {
+	if sent || !run.sent {
+		return
+	}
+	o := run.stands()
+	o.sent = false
+	if err := r.keep(run, o); err != nil && !errors.Is(err, ErrClosed) {
+		r.failed(run.id, "writing that its call was not sent", err)
+	}
 }
 
 // call makes a call. A fault of a node's code ends the run, and not the gateway.

@@ -40,10 +40,16 @@ const maxAnswer = 96 << 20 // bytes of one answer of the gateway
 
 var errOperator = errors.New("a conversation cannot be the operator: a model decides there; name a declared client")
 
+// errLost is of a question whose gateway has ended. Nothing of it is kept: the next gateway does not plan it again.
+var errLost = errors.New("the gateway ended before it had a plan, and your question is lost. " +
+	"Nothing was carried out. Ask it again")
+
 // Plan has a model write a plan, and puts it into words.
 func (a Asker) Plan(ctx context.Context, question string) (p chat.Plan, err error) {
 	answer, err := a.order(ctx, flows.Order{Verb: flows.Ask, Words: question})
 	switch d := answer.Draft; {
+	case ask.HungUp(err):
+		return p, errLost
 	case err != nil:
 		return p, err
 	case len(answer.Problems) > 0:
@@ -175,12 +181,19 @@ func (a Asker) order(ctx context.Context, o flows.Order) (answer flows.Answer, e
 	case ctx.Err() != nil:
 		return answer, context.Cause(ctx)
 	case errors.Is(err, io.EOF):
-		return answer, errors.New("the gateway gave no answer")
+		return answer, noAnswer{err}
 	case err != nil:
 		return answer, fmt.Errorf("reading the gateway's answer: %w", err)
 	}
 	return answer, nil
 }
+
+// noAnswer is of an answer that is empty.
+type noAnswer struct{ error }
+
+func (noAnswer) Error() string { return "the gateway gave no answer" }
+
+func (e noAnswer) Unwrap() error { return e.error }
 
 func (a Asker) open(ctx context.Context, o flows.Order) (io.ReadCloser, error) {
 	switch {

@@ -89,7 +89,7 @@ func TestPlan(t *testing.T) {
 		"not judged":      {planned(), false, false, "The gate denies a step"},
 		"a person is due": {planned(gate.Allow, gate.Ask), true, false, "ask: because"},
 		"allowed":         {planned(gate.Allow), true, true, "a calls tracker.read_issue"},
-		"no answer":       {nil, false, false, "gave no answer"},
+		"no answer":       {nil, false, false, "your question is lost. Nothing was carried out. Ask it again"},
 		"an empty answer": {[]flows.Answer{{}}, false, false, "gave no plan"},
 		"words alone":     {[]flows.Answer{{Draft: &flows.Draft{Answer: "Two."}}}, false, false, "Two."},
 		"mistakes": {

@@ -73,6 +73,13 @@ func (r *Refusal) Error() string {
 	return r.Reason
 }
 
+// HungUp reports whether an error is that the gateway ended the connection before its answer was whole, as it does when
+// it is killed or restarted. Whether it has done what it was asked is not known.
+func HungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
+}
+
 // Refused returns the gateway's reason: a text or, where it speaks JSON-RPC, that of its error.
 func Refused(resp *http.Response) *Refusal {
 	var refusal struct {

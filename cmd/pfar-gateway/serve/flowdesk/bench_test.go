@@ -61,6 +61,7 @@ type bench struct {
 	desk     *flowdesk.Desk
 	models   *models.Models
 	srv      *serve.Server
+	pfard    func(context.Context) error // asks pfard for an answer; nil: there is nobody to ask
 	addr     string
 	socket   string
 	files    string
@@ -150,6 +151,7 @@ func (b *bench) start(t testing.TB) {
 		var err error
 		b.desk, err = flowdesk.Open(flowdesk.Parts{
 			Calls: calls, DB: b.consents.DB, Nodes: nodes, Models: b.models, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Pfard: b.pfard,
 		})
 		return b.desk, err
 	})

@@ -28,6 +28,14 @@ const errGone = "pfar no longer knows its client, session, token or user"
 
 // Call makes one call of a run (runs.Caller). Before the first, the plan is decided about.
 func (d *Desk) Call(ctx context.Context, c runs.Call) (runs.Result, error) {
+	r, err := d.call(ctx, c)
+	if err == nil && r.Error != "" && r.Waits == "" && !d.life.goesOn(ctx) {
+		return runs.Result{Sent: r.Sent}, runs.ErrLeft
+	}
+	return r, err
+}
+
+func (d *Desk) call(ctx context.Context, c runs.Call) (runs.Result, error) {
 	caller, here := d.calls.Clients.Flow(ctx, c.Client, c.Session, c.Proof)
 	if !here {
 		return runs.Result{Denied: true, Error: errGone}, nil

@@ -33,6 +33,7 @@ type Desk struct {
 	results  *reuse.Store // of pure tools
 	log      *slog.Logger
 	begun    time.Time
+	life     life
 	asked    asked
 	rates    rates
 	turns    turns
@@ -48,6 +49,8 @@ type Parts struct {
 	Nodes  *native.Nodes
 	Models *models.Models // that plan, and put results into words; nil: none are declared
 	Log    *slog.Logger
+
+	Pfard func(context.Context) error // asks pfard for an answer; an error: it gives none. nil: there is nobody to ask
 }
 
 // Open opens the desk, and the runs of the gateway before. No run goes on before Start.
@@ -56,6 +59,7 @@ func Open(p Parts) (*Desk, error) {
 		calls: p.Calls, nodes: p.Nodes, models: p.Models, log: p.Log, begun: p.Calls.Clock.Now(),
 		consents: consent.Store{DB: p.DB, Now: time.Now, Recent: new(consent.Recent)},
 		results:  reuse.New(reuse.DefaultLimits(), p.Calls.Clock.Now),
+		life:     begun(p.Pfard),
 		asked:    asked{of: make(map[string]question)},
 	}
 	var err error
@@ -67,7 +71,10 @@ func Open(p Parts) (*Desk, error) {
 func (d *Desk) Start() { d.runner.Start() }
 
 // Close ends the runs that go on, whose calls have until ctx is done. The next gateway goes on with them.
-func (d *Desk) Close(ctx context.Context) { d.runner.Close(ctx) }
+func (d *Desk) Close(ctx context.Context) {
+	d.life.end()
+	d.runner.Close(ctx)
+}
 
 // Settle ends the runs of clients that a new table does not let in.
 func (d *Desk) Settle(t *clients.Table) {

@@ -97,22 +97,27 @@ func target(r registry.Route, arguments []byte) (call.Target, error) {
 }
 
 // appears waits until a server is known, for the first seconds of a gateway: servers that go on with it come one by
-// one.
+// one. It also waits for a server that is starting, as each is when pfard has ended and was started again.
 func (d *Desk) appears(ctx context.Context, server string) {
-	const first = 15 * time.Second
-	left := first - d.calls.Clock.Now().Sub(d.begun)
-	if left <= 0 {
-		return
-	}
-	late := d.calls.Clock.After(left)
+	const first, starts = 15 * time.Second, 2 * time.Minute
+	clock := d.calls.Clock
+	left := first - clock.Now().Sub(d.begun)
+	var late, given <-chan time.Time
 	for {
 		now := d.calls.Registry.Catalogue()
-		if now.Known(server) {
+		switch known := now.Known(server); {
+		case known && !now.Starting(server), !known && left <= 0:
 			return
+		case !known && late == nil:
+			late = clock.After(left)
+		case known && given == nil:
+			given = clock.After(starts)
 		}
 		select {
 		case <-now.Replaced():
 		case <-late:
+			left = 0
+		case <-given:
 			return
 		case <-ctx.Done():
 			return
