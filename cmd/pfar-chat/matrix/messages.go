@@ -16,12 +16,16 @@ import (
 	"github.com/pfar/pfar/units/chat"
 )
 
-// part is the most of a text that one message has, in bytes: an event has at most 64 KiB, in which JSON may take six
-// bytes for one.
-const part = 8 << 10
+const (
+	// part is the most of a text that one message has, in bytes: an event has at most 64 KiB, in which JSON may take six
+	// bytes for one.
+	part  = 8 << 10
+	parts = 16 // messages for one text
+)
 
 // Send writes a text into a room, in several messages if it is long. A room in which pfar takes no messages gets none.
-// An error has no word of the text.
+// A text that needs more than 16 messages is an error, and the room gets its beginning and a word about that. An error
+// has no word of the text.
 func (c *Client) Send(ctx context.Context, room, text string) error {
 	why, err := c.look(ctx, id.RoomID(room))
 	switch {
@@ -35,12 +39,11 @@ func (c *Client) Send(ctx context.Context, room, text string) error {
 
 // write sends a text whatever the room is. It is for words of pfar's own.
 func (c *Client) write(ctx context.Context, room id.RoomID, text string) error {
-	for text != "" {
-		first := cut(text, part)
-		text = strings.TrimPrefix(text[len(first):], "\n")
+	list, whole := split(text)
+	for _, body := range list {
 		content := map[string]any{
 			// Programs do not answer notices. m.mentions says that the text calls for nobody, whatever is in it.
-			"msgtype": event.MsgNotice, "body": first, "m.mentions": map[string]any{},
+			"msgtype": event.MsgNotice, "body": body, "m.mentions": map[string]any{},
 		}
 		err := c.once(ctx, func(ctx context.Context) error {
 			_, err := c.api.SendMessageEvent(ctx, room, event.EventMessage, content)
@@ -50,7 +53,46 @@ func (c *Client) write(ctx context.Context, room id.RoomID, text string) error {
 			return fmt.Errorf("sending a message: %w", plain(err))
 		}
 	}
+	if !whole {
+		return fmt.Errorf("sending a message: the text has %d bytes, more than %d messages hold", len(text), parts)
+	}
 	return nil
+}
+
+const (
+	mark      = "| " // before each line of what others wrote (wording.Quote)
+	continued = "(continued) "
+	leftOut   = "The rest of this text is left out: it is too long for a chat."
+)
+
+// split is a text as messages, each at most part long. A message that begins within a line says so, and has the mark of
+// that line: no words of a model or a server begin a message as if they were pfar's. whole is false if the rest is left
+// out.
+func split(text string) (list []string, whole bool) {
+	begin, line := "", "" // what the next message begins with, and the mark of the line that its text begins in
+	for text != "" {
+		if len(list) == parts-1 && len(begin)+len(text) > part {
+			return append(list, leftOut), false
+		}
+		first := cut(text, part-len(begin))
+		list = append(list, begin+first)
+		rest, ended := strings.CutPrefix(text[len(first):], "\n")
+		if last := strings.LastIndexByte(first, '\n'); last >= 0 || line == "" {
+			line = markOf(first[last+1:])
+		}
+		if text, begin = rest, line+continued; ended {
+			begin, line = "", ""
+		}
+	}
+	return list, true
+}
+
+// markOf is the mark with which a line begins.
+func markOf(line string) string {
+	if strings.HasPrefix(line, mark) {
+		return mark
+	}
+	return ""
 }
 
 // cut returns the beginning of a text, at most so many bytes: to the end of a line if one ends in its second half, and

@@ -153,6 +153,46 @@ func TestMistake(t *testing.T) {
 	}
 }
 
+// TestSplit: no message of a long text begins with words of others without their mark.
+func TestSplit(t *testing.T) {
+	long := strings.Repeat("a", 3*part)
+	for name, text := range map[string]string{
+		"a model's line": "Words of the model m:\n| " + long + "\n| the end", "a line of pfar's": "x = " + long,
+		"many lines": strings.Repeat("| "+long[:part/3]+"\n", 20), "one line after another": "| " + long + "\n" + long,
+		"characters of many bytes": "| " + strings.Repeat("\u20ac", part),
+		"no characters":            "| " + strings.Repeat("\xff", 2*part),
+		"short":                    "| a\nb", "empty": "",
+	} {
+		list, whole := split(text)
+		again := ""
+		for i, body := range list {
+			if len(body) > part {
+				t.Errorf("%s: a message has %d bytes", name, len(body))
+			}
+			rest, within := strings.CutPrefix(strings.TrimPrefix(body, mark), continued)
+			line := text[strings.LastIndexByte(text[:min(len(again), len(text))], '\n')+1:]
+			if within && strings.HasPrefix(line, mark) != strings.HasPrefix(body, mark) {
+				t.Errorf("%s: message %d has not the mark of its line: %.30q", name, i, body)
+			}
+			if !within {
+				rest = body
+			}
+			if i > 0 && !within {
+				again += "\n"
+			}
+			again += rest
+		}
+		if !whole || strings.TrimSuffix(again, "\n") != strings.TrimSuffix(text, "\n") {
+			t.Errorf("%s: whole: %v, %d of %d bytes", name, whole, len(again), len(text))
+		}
+	}
+	list, whole := split(strings.Repeat("| words\n", parts*part/8+1))
+	if whole || len(list) != parts || list[parts-1] != leftOut {
+		t.Errorf("of a text that is too long there are %d messages, whole: %v, the last %.30q", len(list), whole,
+			list[len(list)-1])
+	}
+}
+
 func TestCut(t *testing.T) {
 	for text, want := range map[string]string{
 		"short":                 "short",
