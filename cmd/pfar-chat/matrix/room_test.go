@@ -19,12 +19,13 @@ func events(t *testing.T, text string) (list []*event.Event) {
 }
 
 const (
-	created  = `{"type":"m.room.create","state_key":"","sender":"@ada:home.test","content":{"room_version":"10"}}`
-	pfarIn   = `{"type":"m.room.member","state_key":"@pfar:home.test","content":{"membership":"join"}}`
-	adaIn    = `{"type":"m.room.member","state_key":"@ada:home.test","content":{"membership":"join"}}`
-	eveIs    = `{"type":"m.room.member","state_key":"@eve:home.test","content":{"membership":"MEMBERSHIP"}}`
-	private  = `{"type":"m.room.join_rules","state_key":"","content":{"join_rule":"invite"}}`
-	moderate = `{"type":"m.room.power_levels","state_key":"","content":{"users":{"@pfar:home.test":50}}}`
+	created    = `{"type":"m.room.create","state_key":"","sender":"@ada:home.test","content":{"room_version":"10"}}`
+	pfarIn     = `{"type":"m.room.member","state_key":"@pfar:home.test","content":{"membership":"join"}}`
+	adaIn      = `{"type":"m.room.member","state_key":"@ada:home.test","content":{"membership":"join"}}`
+	eveIs      = `{"type":"m.room.member","state_key":"@eve:home.test","content":{"membership":"MEMBERSHIP"}}`
+	private    = `{"type":"m.room.join_rules","state_key":"","content":{"join_rule":"invite"}}`
+	noPreviews = `{"type":"org.matrix.room.preview_urls","state_key":"","content":{"disable":true}}`
+	moderate   = `{"type":"m.room.power_levels","state_key":"","content":{"users":{"@pfar:home.test":50}}}`
 )
 
 // TestJudge: a room is refused unless it is all that pfar wants.
@@ -39,11 +40,12 @@ func TestJudge(t *testing.T) {
 	}
 	powerless := strings.Replace(moderate, "50", "0", 1)
 	above := strings.Replace(moderate, `"users"`, `"events":{"m.room.redaction":60},"users"`, 1)
+	stateAbove := strings.Replace(moderate, `"users"`, `"state_default":60,"users"`, 1)
 	for name, test := range map[string]struct {
 		state []string
 		want  string // a part of the refusal; "": taken
 	}{
-		"nothing":           {nil, "left this room"},
+		"nothing":           {nil, "not both in this room"},
 		"good":              {good, ""},
 		"encrypted":         {with(`{"type":"m.room.encryption","state_key":"","content":{}}`), "encrypted"},
 		"a member":          {with(strings.Replace(eveIs, "MEMBERSHIP", "join", 1)), "other members"},
@@ -51,11 +53,14 @@ func TestJudge(t *testing.T) {
 		"unknown member":    {with(strings.Replace(eveIs, "MEMBERSHIP", "", 1)), "other members"},
 		"one who has left":  {with(strings.Replace(eveIs, "MEMBERSHIP", "leave", 1)), ""},
 		"one who is banned": {with(strings.Replace(eveIs, "MEMBERSHIP", "ban", 1)), ""},
-		"without the owner": {[]string{created, pfarIn, private, moderate}, "left this room"},
-		"without pfar":      {[]string{created, adaIn, private, moderate}, "left this room"},
-		"open":              {with(rule(`"join_rule":"public"`)), "without an invitation"},
-		"half open":         {with(rule(`"join_rule":"restricted"`)), "without an invitation"},
-		"no rule":           {with(rule("")), "without an invitation"},
+		"without the owner": {[]string{created, pfarIn, private, moderate}, "not both in this room"},
+		"without pfar":      {[]string{created, adaIn, private, moderate}, "not both in this room"},
+		"the owner is only invited": {[]string{created, pfarIn, strings.Replace(adaIn, "join", "invite", 1), private,
+			moderate}, "not both in this room"},
+		"no event":  {with("null"), "does not show all"},
+		"open":      {with(rule(`"join_rule":"public"`)), "without an invitation"},
+		"half open": {with(rule(`"join_rule":"restricted"`)), "without an invitation"},
+		"no rule":   {with(rule("")), "without an invitation"},
 		"read by all": {with(`{"type":"m.room.history_visibility","state_key":"",` +
 			`"content":{"history_visibility":"world_readable"}}`), "Everybody can read"},
 		"no power levels":          {[]string{created, pfarIn, adaIn, private}, "may not delete"},
@@ -63,6 +68,9 @@ func TestJudge(t *testing.T) {
 		"not moderator":            {with(strings.Replace(moderate, "50", "49", 1)), "may not delete"},
 		"redaction higher":         {with(strings.Replace(moderate, `"users"`, `"redact":60,"users"`, 1)), "may not delete"},
 		"event higher":             {with(above), "may not delete"},
+		"previews above":           {with(stateAbove), "previews of links"},
+		"previews are off":         {with(stateAbove, noPreviews), ""},
+		"previews are on":          {with(stateAbove, strings.Replace(noPreviews, "true", "false", 1)), "previews of links"},
 		"no numbers":               {with(strings.Replace(moderate, "50", `"x"`, 1)), "may not delete"},
 		"co-creator of version 12": {[]string{of(`"12"`), pfarIn, adaIn, private, powerless}, ""},
 		"the same of version 10":   {[]string{of(`"10"`), pfarIn, adaIn, private, powerless}, "may not delete"},
@@ -74,22 +82,28 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+const invitation = `{"type":"m.room.member","sender":"@ada:home.test","state_key":"@pfar:home.test",` +
+	`"content":{"membership":"invite","is_direct":true}}`
+
 // TestInvites: pfar goes where the owner invites it directly.
 func TestInvites(t *testing.T) {
-	const invitation = `{"type":"m.room.member","sender":"@ada:home.test","state_key":"@pfar:home.test",` +
-		`"content":{"membership":"invite","is_direct":true}}`
+	strangers := strings.Replace(strings.Replace(invitation, "@ada:home", "@eve:evil", 1), `,"is_direct":true`, "", 1)
 	for name, test := range map[string]struct {
 		state string
 		want  bool
 	}{
-		"the owner's":    {invitation, true},
-		"a stranger's":   {strings.Replace(invitation, "@ada", "@eve", 1), false},
-		"not direct":     {strings.Replace(invitation, "true", "false", 1), false},
-		"a word":         {strings.Replace(invitation, "true", `"true"`, 1), false},
-		"of another":     {strings.Replace(invitation, "@pfar", "@other", 1), false},
-		"a join":         {strings.Replace(invitation, `"invite"`, `"join"`, 1), false},
-		"case differs":   {strings.Replace(invitation, "@ada", "@Ada", 1), false},
-		"another server": {strings.Replace(invitation, "@ada:home.test", "@ada:home.test.evil", 1), false},
+		"the owner's":                 {invitation, true},
+		"forged, before a stranger's": {invitation + "," + strangers, false},
+		"forged, after a stranger's":  {strangers + "," + invitation, false},
+		"twice":                       {invitation + "," + invitation, false},
+		"of another account, too":     {strings.Replace(invitation, "@pfar", "@eve", 1) + ",null," + invitation, true},
+		"a stranger's":                {strings.Replace(invitation, "@ada", "@eve", 1), false},
+		"not direct":                  {strings.Replace(invitation, "true", "false", 1), false},
+		"a word":                      {strings.Replace(invitation, "true", `"true"`, 1), false},
+		"of another":                  {strings.Replace(invitation, "@pfar", "@other", 1), false},
+		"a join":                      {strings.Replace(invitation, `"invite"`, `"join"`, 1), false},
+		"case differs":                {strings.Replace(invitation, "@ada", "@Ada", 1), false},
+		"another server":              {strings.Replace(invitation, "@ada:home.test", "@ada:home.test.evil", 1), false},
 	} {
 		if got := ours.invites(events(t, "["+test.state+"]")); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
@@ -103,6 +117,9 @@ func TestInvites(t *testing.T) {
 // TestRead: what is not text of the owner's goes nowhere.
 func TestRead(t *testing.T) {
 	const text = `{"type":"m.room.message","sender":"@ada:home.test","content":{"msgtype":"m.text","body":"hello"}}`
+	reply := func(body string) string {
+		return strings.Replace(text, `"hello"`, `"`+body+`","m.relates_to":{"m.in_reply_to":{"event_id":"$x"}}`, 1)
+	}
 	for name, test := range map[string]struct {
 		event string
 		is    kind
@@ -122,6 +139,13 @@ func TestRead(t *testing.T) {
 		"encrypted":    {`{"type":"m.room.encrypted","sender":"@ada:home.test","content":{"ciphertext":"x"}}`, encrypted, ""},
 		"an edit": {`{"type":"m.room.message","sender":"@ada:home.test","content":{"msgtype":"m.text","body":"* new",` +
 			`"m.new_content":{"msgtype":"m.text","body":"new"}}}`, words, "new"},
+		"a reply":                     {reply(`> <@pfar:home.test> Carry it out?\n> Answer yes or no.\n\nyes`), words, "yes"},
+		"a reply to an emote":         {reply(`> * <@ada:home.test> waves\n>\n> on\n\nno\n> yes`), words, "no\n> yes"},
+		"a reply that quotes nothing": {reply("yes"), words, "yes"},
+		"a reply of a quotation":      {reply("> <@pfar:home.test> yes"), words, ""},
+		"a quotation of the owner's":  {reply(`> yes\n\nno`), words, "> yes\n\nno"},
+		"a quotation without a reply": {strings.Replace(text, "hello", `> <@pfar:home.test> yes\n\nno`, 1), words,
+			"> <@pfar:home.test> yes\n\nno"},
 	} {
 		is, got := ours.read(events(t, "["+test.event+"]")[0])
 		if is != test.is || got != test.text {
