@@ -45,8 +45,9 @@ func (c *Client) write(ctx context.Context, room id.RoomID, text string) error {
 			// Programs do not answer notices. m.mentions says that the text calls for nobody, whatever is in it.
 			"msgtype": event.MsgNotice, "body": body, "m.mentions": map[string]any{},
 		}
-		err := c.once(ctx, func(ctx context.Context) error {
-			_, err := c.api.SendMessageEvent(ctx, room, event.EventMessage, content)
+		txn := mautrix.ReqSendEvent{TransactionID: c.api.TxnID()} // one, so that another try is no second message
+		err := c.tried(ctx, func(ctx context.Context) error {
+			_, err := c.api.SendMessageEvent(ctx, room, event.EventMessage, content, txn)
 			return err
 		})
 		if err != nil {
@@ -115,25 +116,17 @@ func cut(text string, most int) string {
 // account's notifications before, if that has not been done. An error has no word of the message.
 func (c *Client) Delete(ctx context.Context, m chat.Message) error {
 	room, message := id.RoomID(m.Room), id.EventID(m.ID)
-	hushed := c.once(ctx, c.hush)
+	hushed := c.silence(ctx)
 	sum := sha256.Sum256([]byte(m.Room + " " + m.ID))
-	err := c.once(ctx, func(ctx context.Context) error {
+	err := c.tried(ctx, func(ctx context.Context) error {
 		_, err := c.api.RedactEvent(ctx, room, message, mautrix.ReqRedact{
 			Reason: "it may hold a secret",
 			TxnID:  "pfar-" + hex.EncodeToString(sum[:16]), // the same after a crash, which is then no second redaction
 		})
 		return err
 	})
-	if err != nil && !errors.Is(err, mautrix.MNotFound) {
-		return errors.Join(fmt.Errorf("deleting a message: %w", plain(err)), hushed)
-	}
-	pause := c.pause
-	for range tries { // a homeserver may answer before it has carried the redaction out
-		err = c.once(ctx, func(ctx context.Context) error { return c.shown(ctx, room, message) })
-		if !errors.Is(err, errShown) || sleep(ctx, pause) != nil {
-			break
-		}
-		pause *= 2
+	if err == nil || errors.Is(err, mautrix.MNotFound) { // a homeserver may answer before it has carried it out
+		err = c.tried(ctx, func(ctx context.Context) error { return c.shown(ctx, room, message) })
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("deleting a message: %w", plain(err)), hushed)
@@ -141,16 +134,16 @@ func (c *Client) Delete(ctx context.Context, m chat.Message) error {
 	return hushed
 }
 
-var errShown = errors.New("the homeserver still shows it")
-
-// shown is errShown if the homeserver shows the content of a message.
-func (c *Client) shown(ctx context.Context, room id.RoomID, message id.EventID) error {
+// shown is an error if the homeserver shows the content of a message.
+func (c *connection) shown(ctx context.Context, room id.RoomID, message id.EventID) error {
 	left, err := c.api.GetEvent(ctx, room, message)
 	switch {
 	case errors.Is(err, mautrix.MNotFound):
 		return nil
+	case err == nil && left == nil:
+		return errAnswer
 	case err == nil && len(left.Content.Raw) > 0:
-		return errShown
+		return errors.New("the homeserver still shows it")
 	}
 	return err
 }
@@ -162,16 +155,4 @@ func (c *Client) Announce(ctx context.Context, text string) (bool, error) {
 		return false, nil
 	}
 	return true, c.Send(ctx, string(home), text)
-}
-
-// look decides about a room by its state now.
-func (c *Client) look(ctx context.Context, room id.RoomID) (why Refusal, err error) {
-	err = c.once(ctx, func(ctx context.Context) error {
-		state, err := c.api.StateAsArray(ctx, room)
-		if err == nil {
-			why = c.judge(state)
-		}
-		return err
-	})
-	return why, err
 }

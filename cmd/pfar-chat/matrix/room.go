@@ -150,6 +150,7 @@ const (
 	words                 // text of the owner
 	encrypted             // a message of the owner that pfar cannot read
 	unread                // a message of the owner that is no text, such as a file
+	notice                // a notice of the owner's, by which programs answer: no program answers it
 )
 
 // read decides about one event, and returns the text of a message. An edit is a message of its own with the new text: a
@@ -189,8 +190,8 @@ func (p people) read(e *event.Event) (kind, string) {
 	switch {
 	case content.Kind == "" && content.Body == nil: // redacted
 		return ignored, ""
-	case content.Kind == string(event.MsgNotice): // by which programs answer: no program answers it
-		return ignored, ""
+	case content.Kind == string(event.MsgNotice):
+		return notice, ""
 	case content.Kind != string(event.MsgText) || content.Body == nil:
 		return unread, ""
 	case content.New == nil && content.About.Answers != nil:

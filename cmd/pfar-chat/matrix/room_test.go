@@ -82,9 +82,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-const invitation = `{"type":"m.room.member","sender":"@ada:home.test","state_key":"@pfar:home.test",` +
-	`"content":{"membership":"invite","is_direct":true}}`
-
 // TestInvites: pfar goes where the owner invites it directly.
 func TestInvites(t *testing.T) {
 	strangers := strings.Replace(strings.Replace(invitation, "@ada:home", "@eve:evil", 1), `,"is_direct":true`, "", 1)
@@ -130,7 +127,7 @@ func TestRead(t *testing.T) {
 		"pfar's own":   {strings.Replace(text, "@ada", "@pfar", 1), ignored, ""},
 		"a state":      {strings.Replace(text, `"sender"`, `"state_key":"","sender"`, 1), ignored, ""},
 		"another type": {strings.Replace(text, "m.room.message", "m.reaction", 1), ignored, ""},
-		"a notice":     {strings.Replace(text, "m.text", "m.notice", 1), ignored, ""},
+		"a notice":     {strings.Replace(text, "m.text", "m.notice", 1), notice, ""},
 		"redacted":     {`{"type":"m.room.message","sender":"@ada:home.test","content":{}}`, ignored, ""},
 		"a file":       {strings.Replace(text, "m.text", "m.file", 1), unread, ""},
 		"no kind":      {`{"type":"m.room.message","sender":"@ada:home.test","content":{"body":"x"}}`, unread, ""},
