@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,8 +48,62 @@ func (m *model) way(ctx context.Context, l net.Listener, log *slog.Logger) error
 	return nil
 }
 
-// homeserver passes requests on to the homeserver, with the access token, and answers as it does. Other addresses of it
-// than those of clients are refused.
+// endpoints are the requests that pfar-chat makes. In a path, ROOM, EVENT and WORD stand for one segment: an id of a
+// room, an id of an event, and any one.
+var endpoints = []string{
+	"GET v3/account/whoami",
+	"GET v3/pushrules/global/override/.m.rule.master/enabled",
+	"PUT v3/pushrules/global/override/.m.rule.master/enabled",
+	"GET v3/sync",
+	"POST v3/rooms/ROOM/join",
+	"POST v3/rooms/ROOM/leave",
+	"POST v3/rooms/ROOM/forget",
+	"GET v3/rooms/ROOM/messages",
+	"GET v3/rooms/ROOM/event/EVENT",
+	"GET v3/rooms/ROOM/state",
+	"PUT v3/rooms/ROOM/state/org.matrix.room.preview_urls/",
+	"PUT v3/rooms/ROOM/send/m.room.message/WORD",
+	"PUT v3/rooms/ROOM/redact/EVENT/WORD",
+}
+
+// passes reports whether a request is one of the endpoints. Its path is taken as it goes on, so that no part of it is
+// more than one segment to the homeserver or to a proxy before it.
+func passes(method string, u *url.URL) bool {
+	at, ok := strings.CutPrefix(u.EscapedPath(), inspector.ClientAPI)
+	if !ok {
+		return false
+	}
+	segments := strings.Split(at, "/")
+	return slices.ContainsFunc(endpoints, func(one string) bool {
+		verb, path, _ := strings.Cut(one, " ")
+		want := strings.Split(path, "/")
+		return verb == method && slices.EqualFunc(segments, want, fits)
+	})
+}
+
+// fits reports whether a segment of a path, as it is escaped, is the wanted one.
+func fits(segment, want string) bool {
+	sigil := ""
+	switch want {
+	case "ROOM":
+		sigil = "!"
+	case "EVENT":
+		sigil = "$"
+	case "WORD":
+	default:
+		return segment == want
+	}
+	word, err := url.PathUnescape(segment)
+	return err == nil && len(word) > len(sigil) && len(word) <= maxSegment && strings.HasPrefix(word, sigil) &&
+		word != "." && word != ".." && !strings.ContainsFunc(word, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`/\%?#;`, r)
+	})
+}
+
+const maxSegment = 255 // bytes of an id (Matrix, appendices)
+
+// homeserver passes requests of pfar-chat on to the homeserver, with the access token, and answers as it does. All
+// others are refused.
 func (m *model) homeserver(log *slog.Logger) (http.Handler, error) {
 	to, err := url.Parse(m.URL)
 	if err != nil {
@@ -82,8 +136,8 @@ func (m *model) homeserver(log *slog.Logger) (http.Handler, error) {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case !strings.HasPrefix(path.Clean(r.URL.Path), inspector.ClientAPI):
-			http.Error(w, "pfar-egress passes on requests to the client API of the homeserver alone", http.StatusForbidden)
+		case !passes(r.Method, r.URL):
+			http.Error(w, "pfar-egress passes on the requests that pfar-chat makes, and no others", http.StatusForbidden)
 		case r.Header.Get("Upgrade") != "" || r.Method == http.MethodConnect:
 			http.Error(w, "pfar-egress passes on no other protocol", http.StatusForbidden)
 		case m.lacks != nil:

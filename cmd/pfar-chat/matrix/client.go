@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -35,18 +36,23 @@ type Config struct {
 
 // Client is an account in use. One process at a time uses a state directory.
 type Client struct {
-	people
-	api      *mautrix.Client
+	connection
 	progress *progress
-	pause    time.Duration
-	log      *slog.Logger
-	quiet    atomic.Bool // the homeserver keeps no messages in notifications of the account
+}
+
+// connection is how an account reaches its homeserver: each request is tried more than once.
+type connection struct {
+	people
+	api   *mautrix.Client
+	pause time.Duration
+	log   *slog.Logger
+	quiet atomic.Bool // the homeserver keeps no messages in notifications of the account
 }
 
 const (
 	tries    = 6                // of one request
-	patience = 2 * time.Minute  // for one request with all its tries
-	longest  = time.Minute      // between two tries to reach the homeserver
+	patience = 2 * time.Minute  // for one try
+	longest  = time.Minute      // between two tries
 	poll     = 30 * time.Second // for which the homeserver holds a request for news
 	maxReply = 32 << 20         // bytes of one answer of the homeserver
 )
@@ -75,37 +81,55 @@ func New(c Config) (*Client, error) {
 	plain := *c.HTTP
 	// The token goes nowhere else.
 	plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	api.Client, api.UserAgent = &plain, "pfar"
-	api.DefaultHTTPRetries, api.DefaultHTTPBackoff, api.ResponseSizeLimit = tries-1, c.Pause, maxReply
+	api.Client, api.UserAgent, api.ResponseSizeLimit = &plain, "pfar", maxReply // persist and tried try again
 	p, err := openProgress(c.State, id.UserID(c.User))
 	if err != nil {
 		return nil, err
 	}
 	who := people{bot: id.UserID(c.User), owner: id.UserID(c.Owner)}
-	return &Client{people: who, api: api, progress: p, pause: c.Pause, log: c.Log}, nil
+	return &Client{connection{people: who, api: api, pause: c.Pause, log: c.Log}, p}, nil
 }
 
 // ErrToken is of a token that the homeserver does not accept for the account.
 var ErrToken = errors.New("the homeserver does not accept the access token")
 
 // Connect returns when the homeserver has accepted the account and switched off its notifications: a homeserver may
-// keep copies of messages in them that survive a deletion. It tries until ctx ends. ErrToken lasts until the owner
-// acts.
+// keep copies of messages in them that survive a deletion. It tries to reach it until ctx ends. ErrToken lasts until
+// the owner acts.
 func (c *Client) Connect(ctx context.Context) error {
-	return c.persist(ctx, "reaching the homeserver", func(ctx context.Context) error {
-		who, err := c.api.Whoami(ctx)
-		if err != nil {
-			return err
-		}
-		if who.UserID != c.bot {
-			return fmt.Errorf("%w for %s: it is of %.255q", ErrToken, c.bot, who.UserID)
-		}
-		return c.hush(ctx)
-	})
+	if err := c.persist(ctx, "reaching the homeserver", c.alive); err != nil {
+		return err
+	}
+	return c.silence(ctx)
 }
 
-// hush switches the account's notifications off, all of them.
-func (c *Client) hush(ctx context.Context) error {
+// errAnswer is of an answer of the homeserver that lacks what Matrix wants in it.
+var errAnswer = errors.New("the homeserver's answer is not as Matrix has it")
+
+// alive is nil if the homeserver answers and accepts the token for the account.
+func (c *connection) alive(ctx context.Context) error {
+	who, err := c.api.Whoami(ctx)
+	switch {
+	case err != nil:
+		return err
+	case who == nil:
+		return errAnswer
+	case who.UserID != c.bot:
+		return fmt.Errorf("%w for %s: it is of %.255q", ErrToken, c.bot, who.UserID)
+	}
+	return nil
+}
+
+// silence switches the account's notifications off, all of them.
+func (c *connection) silence(ctx context.Context) error {
+	if err := c.tried(ctx, c.hush); err != nil {
+		return fmt.Errorf("switching off notifications of %s: %w", c.bot, plain(err))
+	}
+	return nil
+}
+
+// hush does it with one try.
+func (c *connection) hush(ctx context.Context) error {
 	if c.quiet.Load() {
 		return nil
 	}
@@ -119,16 +143,16 @@ func (c *Client) hush(ctx context.Context) error {
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("switching off notifications of %s: %w", c.bot, plain(err))
+		return err
 	case !now.Enabled:
-		return fmt.Errorf("switching off notifications of %s: the homeserver has not done it", c.bot)
+		return errors.New("the homeserver has not done it")
 	}
 	c.quiet.Store(true)
 	return nil
 }
 
 // persist does something until it succeeds, the token turns out to be wrong, or ctx ends.
-func (c *Client) persist(ctx context.Context, what string, do func(context.Context) error) error {
+func (c *connection) persist(ctx context.Context, what string, do func(context.Context) error) error {
 	pause, told := c.pause, ""
 	for {
 		err := c.once(ctx, do)
@@ -153,8 +177,46 @@ func (c *Client) persist(ctx context.Context, what string, do func(context.Conte
 	}
 }
 
-// once does something in the time that one request may take.
-func (c *Client) once(ctx context.Context, do func(context.Context) error) error {
+// tried does something a bounded number of times. It counts only tries at which the homeserver answers otherwise, so
+// that an outage is not taken for a fault of one room or message. Its error ends the chat if ends says so.
+func (c *connection) tried(ctx context.Context, do func(context.Context) error) error {
+	for n, pause := 1, c.pause; ; n, pause = n+1, min(2*pause, max(longest, c.pause)) {
+		failed := c.once(ctx, do)
+		switch {
+		case failed == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case final(failed), n == tries:
+			return failed
+		}
+		if err := c.persist(ctx, "reaching the homeserver", c.alive); err != nil {
+			return err
+		}
+		if err := sleep(ctx, max(pause, wanted(failed))); err != nil {
+			return err
+		}
+	}
+}
+
+// ends reports whether an error of tried is not of one room or message: ctx has ended, or the token is wrong.
+func ends(ctx context.Context, err error) bool { return ctx.Err() != nil || errors.Is(err, ErrToken) }
+
+// wanted is the time for which the homeserver wants no further request, at most longest.
+func wanted(err error) time.Duration {
+	e, is := errors.AsType[mautrix.HTTPError](err)
+	if !is || e.Response == nil || e.Response.StatusCode != http.StatusTooManyRequests {
+		return 0
+	}
+	seconds, err := strconv.Atoi(e.Response.Header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return min(time.Duration(min(seconds, 3600))*time.Second, longest)
+}
+
+// once does something in the time that one try may take.
+func (c *connection) once(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return do(ctx)
@@ -187,7 +249,7 @@ func plain(err error) error {
 			code = " " + e.RespError.ErrCode
 		}
 		if e.RespError == nil && e.Response.StatusCode/100 == 2 {
-			return fmt.Errorf("the homeserver's answer is not as Matrix has it")
+			return errAnswer
 		}
 		return fmt.Errorf("the homeserver answers %d%s", e.Response.StatusCode, code)
 	}

@@ -153,6 +153,36 @@ func TestWhoIsHeard(t *testing.T) {
 	})
 }
 
+// TestLeaves: pfar leaves a room in which it finds others, and a secret that was pasted in a refused one is deleted.
+func TestLeaves(t *testing.T) {
+	const secret = "xoxb-1234567890-abcdefghijkl"
+	s := homeserver.Start(t)
+	pfar, ada, eve := s.Register(t, "pfar"), s.Register(t, "ada"), s.Register(t, "eve")
+	others := ada.Room(t, pfar.ID, map[string]any{"invite": []string{pfar.ID, eve.ID}})
+	room := ada.Room(t, pfar.ID, nil)
+	b := answerer(t, account(t, s, pfar, ada), nil)
+	ada.Await(t, others, pfar.ID, "other members")
+	ada.Say(t, room, "first")
+	ada.Await(t, room, pfar.ID, "heard first")
+	var members struct{ Joined map[string]any }
+	ada.Do(t, http.MethodGet, ada.At(others, "joined_members"), nil, &members)
+	if _, in := members.Joined[pfar.ID]; in || len(b.Rooms()) != 1 {
+		t.Errorf("pfar is in %q, and in the room with others: %v", b.Rooms(), in)
+	}
+
+	ada.Do(t, http.MethodPost, ada.At(room, "invite"), map[string]string{"user_id": eve.ID}, nil)
+	ada.Say(t, room, secret)
+	ada.Await(t, room, pfar.ID, "The message is deleted")
+	_, answer := ada.Try(t, http.MethodGet, ada.At(room, "messages?dir=b&limit=200"), nil)
+	if bytes.Contains(answer, []byte(secret)) {
+		t.Error("the secret is still in the room")
+	}
+	_, state := ada.Try(t, http.MethodGet, ada.At(room, "state/org.matrix.room.preview_urls/"), nil)
+	if !bytes.Contains(state, []byte(`"disable":true`)) {
+		t.Errorf("previews of links are %s", state)
+	}
+}
+
 // TestRedacted has a message deleted, and looks for its text everywhere at the homeserver.
 func TestRedacted(t *testing.T) {
 	s := homeserver.Start(t)

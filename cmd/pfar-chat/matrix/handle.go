@@ -2,109 +2,147 @@ package matrix
 
 import (
 	"context"
-	"net/http"
+	"strings"
 
 	"maunium.net/go/mautrix/event"
 	"maunium.net/go/mautrix/id"
 
 	"github.com/pfar/pfar/units/chat"
+	"github.com/pfar/pfar/units/chat/meaning"
 )
 
 // What the owner reads about messages that pfar does not take.
 const (
 	interrupted = "pfar ended while it was busy with a message of yours, and does not do it again: parts of it may be " +
-		"done. Look at pfar flow list, and send the message again if you still want it."
+		"done. Look at pfar flow list, and send the message again if you still want it. If it held a secret and is still " +
+		"here, delete it by hand."
 	unreadable = "This message is encrypted, and pfar does not read encrypted messages. " + newRoom
 	onlyText   = "pfar reads text, and nothing else."
-	hello      = "pfar is here. It reads only what you write. Text that you paste for a set-up is deleted here as soon " +
+	setAside   = "pfar leaves out a message of yours: the homeserver does not show all of it or of this room. Send it " +
+		"again. If it held a secret, delete it by hand, and renew the secret at its service."
+	deleted = "A message of yours that pfar did nothing with may hold a secret. The message is deleted. Renew the " +
+		"secret at its service if others could read it."
+	undeleted = "A message of yours that pfar did nothing with may hold a secret, and pfar could not delete it. Delete " +
+		"it by hand, and renew the secret at its service: others may have read it."
+	hello = "pfar is here. It reads only what you write. Text that you paste for a set-up is deleted here as soon " +
 		"as it is stored. This room is not encrypted: the homeserver can read it."
 )
 
 // handle does what there is to do about a message that waits. An error is of the record on the disk, of the token, or
 // says that ctx has ended: then the message still waits.
 func (c *Client) handle(ctx context.Context, w waiting, take Take) error {
-	if w.Begun {
-		c.tell(ctx, w.Room, interrupted)
-		return c.progress.done(w)
-	}
 	e, why, err := c.fetch(ctx, w)
-	if err != nil {
+	if err != nil && ends(ctx, err) {
 		return err
 	}
-	is, text := ignored, ""
-	if e != nil {
-		is, text = c.read(e)
-	}
+	is, text := c.read(e)
+	reply, holds := "", false
 	switch {
+	case w.Begun: // no process knows whether a set-up waited for it
+		reply, holds = interrupted, is != ignored && secret(append(written(e), text), meaning.Situation{Unknown: true})
+	case err != nil:
+		c.log.Warn("a message cannot be read, leaving it out", "room", string(w.Room), "error", plain(err).Error())
+		reply, holds = setAside, is != ignored && keeps(e, "")
 	case is == ignored: // deleted meanwhile
 	case why != "":
-		c.tell(ctx, w.Room, string(why))
+		reply, holds = string(why), keeps(e, "")
 	case is == encrypted:
-		c.tell(ctx, w.Room, unreadable)
+		reply = unreadable
 	case is == unread:
-		c.tell(ctx, w.Room, onlyText)
+		reply, holds = onlyText, keeps(e, "")
+	case is == notice:
+		holds = keeps(e, "")
+	case keeps(e, text):
+		holds = true
 	default:
-		if err := c.progress.begin(w); err != nil {
+		return c.hand(ctx, w, text, take)
+	}
+	if holds {
+		gone, err := c.remove(ctx, w)
+		if err != nil {
 			return err
 		}
-		err := take(ctx, chat.Message{ID: string(w.ID), Room: string(w.Room), From: string(c.owner), Text: text})
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			c.log.Warn("a message is not answered", "room", string(w.Room), "error", plain(err).Error())
-		}
+		reply = strings.TrimPrefix(reply+" "+gone, " ")
+	}
+	if reply != "" {
+		c.tell(ctx, w.Room, reply)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	return c.progress.done(w)
 }
 
-// fetch returns a message with what pfar thinks of its room; nil: the homeserver no longer shows it.
-func (c *Client) fetch(ctx context.Context, w waiting) (e *event.Event, why Refusal, err error) {
-	err = c.persist(ctx, "reading a message", func(ctx context.Context) (err error) {
-		e, err = c.api.GetEvent(ctx, w.Room, w.ID)
-		if err == nil {
-			why, err = c.look(ctx, w.Room)
-		}
-		if err != nil && final(err) {
-			c.log.Warn("a message cannot be read, ignoring", "room", string(w.Room), "error", plain(err).Error())
-			e, err = nil, nil
-		}
+// hand has a message taken.
+func (c *Client) hand(ctx context.Context, w waiting, text string, take Take) error {
+	if err := c.progress.begin(w); err != nil {
 		return err
-	})
-	return e, why, err
+	}
+	err := take(ctx, chat.Message{ID: string(w.ID), Room: string(w.Room), From: string(c.owner), Text: text})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		c.log.Warn("a message is not answered", "room", string(w.Room), "error", plain(err).Error())
+	}
+	return c.progress.done(w)
 }
 
-// tell writes words of pfar's own to the owner. That they do not arrive is logged.
-func (c *Client) tell(ctx context.Context, room id.RoomID, text string) {
-	if err := c.write(ctx, room, "", text); err != nil && ctx.Err() == nil {
-		c.log.Warn("the owner is not told", "room", string(room), "error", err.Error())
-	}
-}
-
-// welcome says what pfar does in a room that it has joined, or why it does nothing there.
-func (c *Client) welcome(ctx context.Context, room id.RoomID) {
-	why, err := c.look(ctx, room)
-	for n, pause := 1, c.pause; n < tries && err != nil && sleep(ctx, pause) == nil; n++ {
-		why, err = c.look(ctx, room) // a homeserver may answer before it has carried the joining out
-		pause *= 2
-	}
+// remove deletes a message that pfar does not take. It returns what the owner has to know. The message waits until it
+// is done, so that a crash before does not leave it.
+func (c *Client) remove(ctx context.Context, w waiting) (told string, err error) {
+	err = c.Delete(ctx, chat.Message{ID: string(w.ID), Room: string(w.Room), From: string(c.owner)})
 	switch {
-	case err != nil: // it is looked at again with each message
-		c.log.Warn("looking who is in a room, ignoring", "room", string(room), "error", plain(err).Error())
-		return
-	case why != "":
-		c.tell(ctx, room, string(why))
-		return
+	case err == nil:
+		return deleted, nil
+	case ends(ctx, err):
+		return "", err
 	}
-	// A preview would have the homeserver or the owner's program open the addresses in answers, which a server may have
-	// made up of what only the owner may know.
-	err = c.once(ctx, func(ctx context.Context) error {
-		at := c.api.BuildClientURL("v3", "rooms", room, "state", "org.matrix.room.preview_urls", "")
-		_, err := c.api.MakeRequest(ctx, http.MethodPut, at, map[string]bool{"disable": true}, nil)
+	c.log.Warn("a message is not deleted", "room", string(w.Room), "error", err.Error())
+	return undeleted, nil
+}
+
+// fetch returns a message with what pfar thinks of its room; nil: the homeserver does not show it. An error that does
+// not end the chat comes with the message, if that was read.
+func (c *Client) fetch(ctx context.Context, w waiting) (e *event.Event, why Refusal, err error) {
+	err = c.tried(ctx, func(ctx context.Context) (err error) {
+		e, err = c.api.GetEvent(ctx, w.Room, w.ID)
 		return err
 	})
 	if err != nil {
-		c.log.Warn("switching off previews of links, ignoring", "room", string(room), "error", plain(err).Error())
+		e = nil
+		if final(err) && !ends(ctx, err) {
+			c.log.Warn("a message cannot be read, ignoring", "room", string(w.Room), "error", plain(err).Error())
+			err = nil
+		}
+		return nil, "", err
 	}
-	c.tell(ctx, room, hello)
+	if is, _ := c.read(e); is != ignored && !w.Begun {
+		why, err = c.look(ctx, w.Room)
+	}
+	return e, why, err
+}
+
+// tell writes words of pfar's own to the owner. If the room does not take them, they go where the owner has talked with
+// pfar last. That they do not arrive is logged.
+func (c *Client) tell(ctx context.Context, room id.RoomID, text string) {
+	err := c.write(ctx, room, "", text)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	c.log.Warn("the owner is not told in a room", "room", string(room), "error", err.Error())
+	if c.progress.now().Home != room {
+		c.tellHome(ctx, "In another room of ours: "+text)
+	}
+}
+
+// tellHome writes words of pfar's own where the owner has talked with it last. That they do not arrive is logged.
+func (c *Client) tellHome(ctx context.Context, text string) {
+	home := c.progress.now().Home
+	if home == "" {
+		return
+	}
+	if err := c.write(ctx, home, "", text); err != nil && ctx.Err() == nil {
+		c.log.Warn("the owner is not told", "room", string(home), "error", err.Error())
+	}
 }

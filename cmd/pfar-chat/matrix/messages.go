@@ -16,12 +16,16 @@ import (
 	"github.com/pfar/pfar/units/chat"
 )
 
-// part is the most of a text that one message has, in bytes: an event has at most 64 KiB, in which JSON may take six
-// bytes for one.
-const part = 8 << 10
+const (
+	// part is the most of a text that one message has, in bytes: an event has at most 64 KiB, in which JSON may take six
+	// bytes for one.
+	part  = 8 << 10
+	parts = 16 // messages for one text
+)
 
 // Send writes a text into a room, in several messages if it is long. A room in which pfar takes no messages gets none.
-// An error has no word of the text.
+// A text that needs more than 16 messages is an error, and the room gets its beginning and a word about that. An error
+// has no word of the text.
 func (c *Client) Send(ctx context.Context, room, text string) error {
 	return c.SendOnce(ctx, room, "", text)
 }
@@ -41,26 +45,64 @@ func (c *Client) SendOnce(ctx context.Context, room, key, text string) error {
 
 // write sends a text whatever the room is, at most once if it has a key. It is for words of pfar's own.
 func (c *Client) write(ctx context.Context, room id.RoomID, key, text string) error {
-	for n := 0; text != ""; n++ {
-		var request mautrix.ReqSendEvent
-		if key != "" {
-			request.TransactionID = fmt.Sprintf("pfar-%s-%d", key, n)
-		}
-		first := cut(text, part)
-		text = strings.TrimPrefix(text[len(first):], "\n")
+	list, whole := split(text)
+	for n, body := range list {
 		content := map[string]any{
 			// Programs do not answer notices. m.mentions says that the text calls for nobody, whatever is in it.
-			"msgtype": event.MsgNotice, "body": first, "m.mentions": map[string]any{},
+			"msgtype": event.MsgNotice, "body": body, "m.mentions": map[string]any{},
 		}
-		err := c.once(ctx, func(ctx context.Context) error {
-			_, err := c.api.SendMessageEvent(ctx, room, event.EventMessage, content, request)
+		txn := mautrix.ReqSendEvent{TransactionID: c.api.TxnID()} // one, so that another try is no second message
+		if key != "" {
+			txn.TransactionID = fmt.Sprintf("pfar-%s-%d", key, n)
+		}
+		err := c.tried(ctx, func(ctx context.Context) error {
+			_, err := c.api.SendMessageEvent(ctx, room, event.EventMessage, content, txn)
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("sending a message: %w", plain(err))
 		}
 	}
+	if !whole {
+		return fmt.Errorf("sending a message: the text has %d bytes, more than %d messages hold", len(text), parts)
+	}
 	return nil
+}
+
+const (
+	mark      = "| " // before each line of what others wrote (wording.Quote)
+	continued = "(continued) "
+	leftOut   = "The rest of this text is left out: it is too long for a chat."
+)
+
+// split is a text as messages, each at most part long. A message that begins within a line says so, and has the mark of
+// that line: no words of a model or a server begin a message as if they were pfar's. whole is false if the rest is left
+// out.
+func split(text string) (list []string, whole bool) {
+	begin, line := "", "" // what the next message begins with, and the mark of the line that its text begins in
+	for text != "" {
+		if len(list) == parts-1 && len(begin)+len(text) > part {
+			return append(list, leftOut), false
+		}
+		first := cut(text, part-len(begin))
+		list = append(list, begin+first)
+		rest, ended := strings.CutPrefix(text[len(first):], "\n")
+		if last := strings.LastIndexByte(first, '\n'); last >= 0 || line == "" {
+			line = markOf(first[last+1:])
+		}
+		if text, begin = rest, line+continued; ended {
+			begin, line = "", ""
+		}
+	}
+	return list, true
+}
+
+// markOf is the mark with which a line begins.
+func markOf(line string) string {
+	if strings.HasPrefix(line, mark) {
+		return mark
+	}
+	return ""
 }
 
 // cut returns the beginning of a text, at most so many bytes: to the end of a line if one ends in its second half, and
@@ -83,25 +125,17 @@ func cut(text string, most int) string {
 // account's notifications before, if that has not been done. An error has no word of the message.
 func (c *Client) Delete(ctx context.Context, m chat.Message) error {
 	room, message := id.RoomID(m.Room), id.EventID(m.ID)
-	hushed := c.once(ctx, c.hush)
+	hushed := c.silence(ctx)
 	sum := sha256.Sum256([]byte(m.Room + " " + m.ID))
-	err := c.once(ctx, func(ctx context.Context) error {
+	err := c.tried(ctx, func(ctx context.Context) error {
 		_, err := c.api.RedactEvent(ctx, room, message, mautrix.ReqRedact{
 			Reason: "it may hold a secret",
 			TxnID:  "pfar-" + hex.EncodeToString(sum[:16]), // the same after a crash, which is then no second redaction
 		})
 		return err
 	})
-	if err != nil && !errors.Is(err, mautrix.MNotFound) {
-		return errors.Join(fmt.Errorf("deleting a message: %w", plain(err)), hushed)
-	}
-	pause := c.pause
-	for range tries { // a homeserver may answer before it has carried the redaction out
-		err = c.once(ctx, func(ctx context.Context) error { return c.shown(ctx, room, message) })
-		if !errors.Is(err, errShown) || sleep(ctx, pause) != nil {
-			break
-		}
-		pause *= 2
+	if err == nil || errors.Is(err, mautrix.MNotFound) { // a homeserver may answer before it has carried it out
+		err = c.tried(ctx, func(ctx context.Context) error { return c.shown(ctx, room, message) })
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("deleting a message: %w", plain(err)), hushed)
@@ -109,16 +143,16 @@ func (c *Client) Delete(ctx context.Context, m chat.Message) error {
 	return hushed
 }
 
-var errShown = errors.New("the homeserver still shows it")
-
-// shown is errShown if the homeserver shows the content of a message.
-func (c *Client) shown(ctx context.Context, room id.RoomID, message id.EventID) error {
+// shown is an error if the homeserver shows the content of a message.
+func (c *connection) shown(ctx context.Context, room id.RoomID, message id.EventID) error {
 	left, err := c.api.GetEvent(ctx, room, message)
 	switch {
 	case errors.Is(err, mautrix.MNotFound):
 		return nil
+	case err == nil && left == nil:
+		return errAnswer
 	case err == nil && len(left.Content.Raw) > 0:
-		return errShown
+		return errors.New("the homeserver still shows it")
 	}
 	return err
 }
@@ -130,16 +164,4 @@ func (c *Client) Announce(ctx context.Context, text string) (bool, error) {
 		return false, nil
 	}
 	return true, c.Send(ctx, string(home), text)
-}
-
-// look decides about a room by its state now.
-func (c *Client) look(ctx context.Context, room id.RoomID) (why Refusal, err error) {
-	err = c.once(ctx, func(ctx context.Context) error {
-		state, err := c.api.StateAsArray(ctx, room)
-		if err == nil {
-			why = c.judge(state)
-		}
-		return err
-	})
-	return why, err
 }

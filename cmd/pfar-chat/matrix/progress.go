@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"maunium.net/go/mautrix/id"
@@ -36,6 +37,7 @@ type record struct {
 
 type room struct {
 	Seen id.EventID `json:"seen,omitempty"` // the newest event that was looked at
+	New  bool       `json:"new,omitempty"`  // pfar has not looked yet who is in it
 }
 
 // waiting is a message that is not done.
@@ -48,8 +50,19 @@ type waiting struct {
 const (
 	progressFile = "sync.json"
 	maxProgress  = 4 << 20 // bytes
-	maxRooms     = 256
+	maxRooms     = 256     // with the owner in them
+	maxWaiting   = 2000    // messages
+	maxBatch     = 4 << 10 // bytes of the homeserver's word for where it goes on
+	maxID        = 255     // bytes of the id of a room or an event
 )
+
+// sound reports whether an id may be in the record: sigil is what it begins with. It has only characters that JSON
+// writes as they are, so that the bounds of the record hold.
+func sound(id string, sigil byte) bool {
+	return len(id) > 1 && len(id) <= maxID && id[0] == sigil && !strings.ContainsFunc(id, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r)
+	})
+}
 
 // openProgress reads the file in a directory. That of another account is begun anew.
 func openProgress(dir string, user id.UserID) (*progress, error) {
@@ -98,7 +111,12 @@ func (p *progress) change(edit func(*record)) error {
 		next.Rooms = map[id.RoomID]room{}
 	}
 	edit(&next)
-	if raw, err = json.Marshal(next); err == nil {
+	raw, err = json.Marshal(next)
+	switch {
+	case err != nil:
+	case len(raw) > maxProgress: // openProgress would refuse it
+		err = fmt.Errorf("the record has %d bytes, more than %d", len(raw), maxProgress)
+	default:
 		err = durable.WriteFile(p.path, raw)
 	}
 	if err != nil {
