@@ -24,16 +24,16 @@ import (
 const chatHelp = `Talk with pfar in lines: set up services, and ask questions. Each line is one of these, the first
 that fits:
 
-  - for a set-up that waits for a secret, that secret, alone in its line; or "cancel" or "nevermind", which end
-    the set-up, or "skip", which leaves an optional secret out. A terminal does not show what you type then;
+  - while a set-up waits for a secret: the secret, alone in its line. "cancel" or "nevermind" ends the set-up,
+    and "skip" leaves an optional secret out. A terminal does not show what you type then;
   - "connect", "add", "setup", "set up", "integrate" or "enable", followed by one name, such as "connect notion":
-    pfar sets up that service, as "pfar add" does, and asks for nothing but its secrets. A name alone is a question;
+    pfar sets up that service, as "pfar add" does, and asks only for its secrets. A name alone is a question;
   - "yes" or "no" to a plan that was shown;
-  - a question. A model of yours plans, as for "pfar ask". pfar shows the plan whole, and carries it out after
+  - a question. Your model writes a plan, as for "pfar ask". pfar shows the whole plan, and carries it out after
     your yes.
 
 A line that may hold a secret is never a question: no model reads it. If the gate wants a person's approval,
-the run begins without your yes, and waits for the approval before its first step. You give that with "pfar
+the run begins without your yes, and waits for the approval before its first step. Approve it with "pfar
 approvals" or in the console, never in the conversation.
 
 Only questions need a model; pfar-models(5) says how to declare one. pfar asks as a declared client ("default"
