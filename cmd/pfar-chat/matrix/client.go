@@ -24,10 +24,10 @@ type Account struct {
 	Token      string // access token of the account, a secret; "": Config.HTTP adds it to requests
 }
 
-// Config is what a Client is made of.
+// Config configures a Client.
 type Config struct {
 	Account
-	HTTP  *http.Client  // reaches the homeserver, and nothing else
+	HTTP  *http.Client  // reaches only the homeserver
 	State string        // directory of this account, which exists
 	Pause time.Duration // before a request is sent again the first time; then twice as long; 0: a second
 	Log   *slog.Logger
@@ -51,7 +51,7 @@ const (
 	maxReply = 32 << 20         // bytes of one answer of the homeserver
 )
 
-// New checks an account and reads how far it has read. It does not reach the homeserver. Its errors do not contain the
+// New checks an account and reads its progress from the disk. It sends no request. Its errors do not contain the
 // token.
 func New(c Config) (*Client, error) {
 	if err := c.Mistake(); err != nil {
@@ -59,7 +59,7 @@ func New(c Config) (*Client, error) {
 	}
 	u, err := url.Parse(c.Homeserver)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" {
-		return nil, fmt.Errorf("homeserver: %.255q is no base address: want one such as https://matrix.example.org",
+		return nil, fmt.Errorf("homeserver: %.255q is not a base address: want one such as https://matrix.example.org",
 			c.Homeserver)
 	}
 	if c.State == "" || c.HTTP == nil || c.Log == nil {
@@ -85,7 +85,7 @@ func New(c Config) (*Client, error) {
 	return &Client{people: who, api: api, progress: p, pause: c.Pause, log: c.Log}, nil
 }
 
-// ErrToken is of a token that the homeserver does not accept for the account.
+// ErrToken says that the homeserver does not accept the token for the account.
 var ErrToken = errors.New("the homeserver does not accept the access token")
 
 // Connect returns when the homeserver has accepted the account and switched off its notifications: a homeserver may
@@ -98,13 +98,13 @@ func (c *Client) Connect(ctx context.Context) error {
 			return err
 		}
 		if who.UserID != c.bot {
-			return fmt.Errorf("%w for %s: it is of %.255q", ErrToken, c.bot, who.UserID)
+			return fmt.Errorf("%w for %s: the token belongs to %.255q", ErrToken, c.bot, who.UserID)
 		}
 		return c.hush(ctx)
 	})
 }
 
-// hush switches the account's notifications off, all of them.
+// hush switches off all notifications of the account.
 func (c *Client) hush(ctx context.Context) error {
 	if c.quiet.Load() {
 		return nil
@@ -121,13 +121,13 @@ func (c *Client) hush(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("switching off notifications of %s: %w", c.bot, plain(err))
 	case !now.Enabled:
-		return fmt.Errorf("switching off notifications of %s: the homeserver has not done it", c.bot)
+		return fmt.Errorf("switching off notifications of %s: the homeserver left them on", c.bot)
 	}
 	c.quiet.Store(true)
 	return nil
 }
 
-// persist does something until it succeeds, the token turns out to be wrong, or ctx ends.
+// persist repeats do until it succeeds, the homeserver refuses the token, or ctx ends.
 func (c *Client) persist(ctx context.Context, what string, do func(context.Context) error) error {
 	pause, told := c.pause, ""
 	for {
@@ -153,7 +153,7 @@ func (c *Client) persist(ctx context.Context, what string, do func(context.Conte
 	}
 }
 
-// once does something in the time that one request may take.
+// once calls do with the time limit of one request.
 func (c *Client) once(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -178,8 +178,8 @@ func final(err error) bool {
 		e.Response.StatusCode != http.StatusTooManyRequests && e.Response.StatusCode != http.StatusUnauthorized
 }
 
-// plain is an error of a request without what the homeserver has written and without addresses: both may have words of
-// a message.
+// plain returns the error of a request without text of the homeserver and without addresses, because both may contain
+// words of a message.
 func plain(err error) error {
 	if e, is := errors.AsType[mautrix.HTTPError](err); is && e.Response != nil {
 		code := ""
@@ -187,7 +187,7 @@ func plain(err error) error {
 			code = " " + e.RespError.ErrCode
 		}
 		if e.RespError == nil && e.Response.StatusCode/100 == 2 {
-			return fmt.Errorf("the homeserver's answer is not as Matrix has it")
+			return fmt.Errorf("the homeserver's answer does not follow the Matrix protocol")
 		}
 		return fmt.Errorf("the homeserver answers %d%s", e.Response.StatusCode, code)
 	}

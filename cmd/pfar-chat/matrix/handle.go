@@ -12,16 +12,16 @@ import (
 
 // What the owner reads about messages that pfar does not take.
 const (
-	interrupted = "pfar ended while it was busy with a message of yours, and does not do it again: parts of it may be " +
-		"done. Look at pfar flow list, and send the message again if you still want it."
+	interrupted = "pfar ended while it worked on a message of yours, and does not begin that work again. Some of it may " +
+		"be done. Look at pfar flow list, and send the message again if you still want it."
 	unreadable = "This message is encrypted, and pfar does not read encrypted messages. " + newRoom
-	onlyText   = "pfar reads text, and nothing else."
+	onlyText   = "pfar reads only text messages."
 	hello      = "pfar is here. It reads only what you write. Text that you paste for a set-up is deleted here as soon " +
 		"as it is stored. This room is not encrypted: the homeserver can read it."
 )
 
-// handle does what there is to do about a message that waits. An error is of the record on the disk, of the token, or
-// says that ctx has ended: then the message still waits.
+// handle acts on one waiting message. An error is about the record on the disk or the token, or says that ctx has
+// ended; the message then still waits.
 func (c *Client) handle(ctx context.Context, w waiting, take Take) error {
 	if w.Begun {
 		c.tell(ctx, w.Room, interrupted)
@@ -52,13 +52,13 @@ func (c *Client) handle(ctx context.Context, w waiting, take Take) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			c.log.Warn("a message is not answered", "room", string(w.Room), "error", plain(err).Error())
+			c.log.Warn("cannot answer a message", "room", string(w.Room), "error", plain(err).Error())
 		}
 	}
 	return c.progress.done(w)
 }
 
-// fetch returns a message with what pfar thinks of its room; nil: the homeserver no longer shows it.
+// fetch returns a message, and why pfar refuses its room; nil: the homeserver no longer shows the message.
 func (c *Client) fetch(ctx context.Context, w waiting) (e *event.Event, why Refusal, err error) {
 	err = c.persist(ctx, "reading a message", func(ctx context.Context) (err error) {
 		e, err = c.api.GetEvent(ctx, w.Room, w.ID)
@@ -66,7 +66,7 @@ func (c *Client) fetch(ctx context.Context, w waiting) (e *event.Event, why Refu
 			why, err = c.look(ctx, w.Room)
 		}
 		if err != nil && final(err) {
-			c.log.Warn("a message cannot be read, ignoring", "room", string(w.Room), "error", plain(err).Error())
+			c.log.Warn("cannot read a message, ignoring", "room", string(w.Room), "error", plain(err).Error())
 			e, err = nil, nil
 		}
 		return err
@@ -74,14 +74,14 @@ func (c *Client) fetch(ctx context.Context, w waiting) (e *event.Event, why Refu
 	return e, why, err
 }
 
-// tell writes words of pfar's own to the owner. That they do not arrive is logged.
+// tell sends text of pfar to the owner, and logs a failure.
 func (c *Client) tell(ctx context.Context, room id.RoomID, text string) {
 	if err := c.write(ctx, room, text); err != nil && ctx.Err() == nil {
-		c.log.Warn("the owner is not told", "room", string(room), "error", err.Error())
+		c.log.Warn("cannot tell the owner", "room", string(room), "error", err.Error())
 	}
 }
 
-// welcome says what pfar does in a room that it has joined, or why it does nothing there.
+// welcome greets the owner in a new room, or says why pfar refuses the room.
 func (c *Client) welcome(ctx context.Context, room id.RoomID) {
 	why, err := c.look(ctx, room)
 	for n, pause := 1, c.pause; n < tries && err != nil && sleep(ctx, pause) == nil; n++ {

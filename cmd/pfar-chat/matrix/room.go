@@ -73,14 +73,14 @@ func (p people) deletes(create, power *event.Event) bool {
 	return own >= levels.Redact() && own >= levels.GetEventLevel(event.EventRedaction)
 }
 
-// said is a member of an event's content that is a string; "": there is none.
+// said returns a string member of an event's content; "": the content does not have it.
 func said(e *event.Event, key string) string {
 	text, _ := e.Content.Raw[key].(string)
 	return text
 }
 
-// invites reports whether an invitation is one of the owner's to a direct room. state is what the homeserver shows of
-// the room.
+// invites reports whether the owner invites the bot to a direct room. state is the part of the room that the homeserver
+// shows.
 func (p people) invites(state []*event.Event) bool {
 	for _, e := range state {
 		if e.Type.Type != event.StateMember.Type || e.GetStateKey() != string(p.bot) {
@@ -102,10 +102,10 @@ func (p people) invited(e *event.Event) bool {
 type kind uint8
 
 const (
-	ignored   kind = iota // not the owner's, or no message
+	ignored   kind = iota // from somebody else, or not a message
 	words                 // text of the owner
 	encrypted             // a message of the owner that pfar cannot read
-	unread                // a message of the owner that is no text, such as a file
+	unread                // a message of the owner without text, such as a file
 )
 
 // read decides about one event, and returns the text of a message. An edit is a message of its own with the new text: a
@@ -150,7 +150,7 @@ func (p people) read(e *event.Event) (kind, string) {
 	return words, *content.Body
 }
 
-// Mistake returns what is wrong with an account, or nil. It does not contain the token.
+// Mistake returns the first mistake in an account, or nil. Its text does not contain the token.
 func (a Account) Mistake() error {
 	for _, one := range []struct{ key, id string }{{"user", a.User}, {"owner", a.Owner}} {
 		if err := userID(one.id); err != nil {
@@ -161,7 +161,7 @@ func (a Account) Mistake() error {
 		return fmt.Errorf("owner: %.255q is the account that pfar uses itself: want another one", a.Owner)
 	}
 	if strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("the access token of %s has characters that no token has", a.User)
+		return fmt.Errorf("the access token of %s contains characters other than printable ASCII", a.User)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (a Account) Mistake() error {
 func userID(text string) error {
 	u := id.UserID(text)
 	if _, _, err := u.ParseAndValidateStrict(); err != nil || len(text) > 255 {
-		return fmt.Errorf("%.255q is no account of Matrix: want @NAME:HOST, such as @ada:example.org", text)
+		return fmt.Errorf("%.255q is not a Matrix account: want @NAME:HOST, such as @ada:example.org", text)
 	}
 	return nil
 }

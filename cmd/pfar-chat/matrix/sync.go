@@ -15,7 +15,7 @@ import (
 	"github.com/pfar/pfar/units/chat"
 )
 
-// filter has the homeserver send what pfar looks at, and nothing else.
+// filter has the homeserver send only the events that pfar reads.
 const filter = `{"presence":{"not_types":["*"]},"account_data":{"not_types":["*"]},"room":{` +
 	`"account_data":{"not_types":["*"]},"ephemeral":{"not_types":["*"]},"state":{"not_types":["*"]},` +
 	`"timeline":{"limit":50,"types":["m.room.message","m.room.encrypted","m.room.member"]}}}`
@@ -25,10 +25,10 @@ const (
 	pages = 20  // that are fetched if the homeserver has left events out
 )
 
-// Take handles one message of the owner's. It returns soon; what it begins goes on.
+// Take handles one message of the owner. It returns soon; work that it begins goes on.
 type Take func(context.Context, chat.Message) error
 
-// Rooms are those in which the owner has talked with pfar, or has invited it.
+// Rooms returns the rooms in which the owner has talked with pfar, or to which the owner has invited it.
 func (c *Client) Rooms() []string {
 	var list []string
 	for name := range c.progress.now().Rooms {
@@ -38,7 +38,7 @@ func (c *Client) Rooms() []string {
 	return list
 }
 
-// Run hands each new message of the owner's to take, one after the other, until ctx ends or the homeserver no longer
+// Run hands each new message of the owner to take, one after the other, until ctx ends or the homeserver no longer
 // accepts the token (ErrToken). A message at which an earlier process ended is not handed over again: the owner is
 // told. Connect comes before.
 func (c *Client) Run(ctx context.Context, take Take) error {
@@ -71,7 +71,7 @@ func (c *Client) sync(ctx context.Context) error {
 			SetPresence: event.PresenceOffline,
 		})
 		if err == nil && (news == nil || news.NextBatch == "") {
-			err = errors.New("the homeserver's answer is not as Matrix has it")
+			err = errors.New("the homeserver's answer does not follow the Matrix protocol")
 		}
 		return err
 	})
@@ -152,7 +152,7 @@ func (c *Client) since(
 		err := c.persist(ctx, "fetching messages", func(ctx context.Context) (err error) {
 			got, err = c.api.Messages(ctx, room, from, "", mautrix.DirectionBackward, nil, page)
 			if err != nil && final(err) { // the bot has left the room, for example
-				c.log.Warn("older messages of a room cannot be fetched, ignoring",
+				c.log.Warn("cannot fetch older messages of a room, ignoring",
 					"room", string(room), "error", plain(err).Error())
 				got, err = &mautrix.RespMessages{}, nil
 			}
@@ -181,7 +181,7 @@ func (c *Client) joinInvited(
 ) (joined, left []id.RoomID, err error) {
 	for _, name := range slices.Sorted(maps.Keys(invited)) {
 		if !c.invites(invited[name].State.Events) {
-			c.log.Info("an invitation that is not the owner's to a direct chat, ignoring", "room", string(name))
+			c.log.Info("ignoring an invitation: pfar joins only direct chats to which the owner invites", "room", string(name))
 			continue
 		}
 		if len(before.Rooms)+len(joined) >= maxRooms {
@@ -207,7 +207,7 @@ func (c *Client) joinInvited(
 			return nil, nil, err
 		case refused != nil:
 			left = append(left, name)
-			c.log.Warn("a room cannot be joined, ignoring", "room", string(name), "error", plain(refused).Error())
+			c.log.Warn("cannot join a room, ignoring", "room", string(name), "error", plain(refused).Error())
 			continue
 		}
 		c.welcome(ctx, name)

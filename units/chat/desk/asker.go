@@ -28,8 +28,8 @@ type Asker struct {
 	Session string       // its handle; "": the default session
 	Models  string       // the file to write if no model is declared, for words
 
-	// Most is the most secret data of a run that the conversation may show: whoever keeps the conversation reads it.
-	// The zero value shows none.
+	// Most is the most secret data of a run that the conversation may show: whoever keeps the conversation can read
+	// it. The zero value shows none.
 	Most gate.Confidentiality
 }
 
@@ -85,20 +85,20 @@ func (a Asker) Run(ctx context.Context, p chat.Plan, tell func(text string)) (st
 	case run.State != flows.Done:
 		return "", fmt.Errorf("the run is %s%s. See %s", run.State, a.because(run), seeIt)
 	case len(run.Result) == 0:
-		return "It is done. There is no result.", nil
+		return "The run is done. It has no result.", nil
 	case !a.may(run.Label):
 		return tooSecret(run.Label, seeIt), nil
 	}
 	answer, err := a.order(ctx, flows.Order{Verb: flows.Word, Run: run.ID, Words: p.Question})
 	switch w := answer.Worded; {
 	case err != nil:
-		return "", fmt.Errorf("it is done, and no model has put the result into words: %w. See it with %s", err, seeIt)
+		return "", fmt.Errorf("the run is done, but no model could put its result into words: %w. See it with %s", err, seeIt)
 	case w == nil || w.Text == "":
 		why := "the gateway gave no words"
 		if w != nil && w.Why != "" {
 			why = strings.TrimSuffix(w.Why, ".")
 		}
-		return fmt.Sprintf("It is done. No model has put the result into words: %s. See it with %s", why, seeIt), nil
+		return fmt.Sprintf("The run is done. No model could put its result into words: %s. See it with %s", why, seeIt), nil
 	case !a.may(w.Label):
 		return tooSecret(w.Label, seeIt), nil
 	default:
