@@ -34,10 +34,10 @@ func language() block.Language {
 		Computed: computed, Template: computed,
 		TooDeep:   "No policy has more than %d levels of nesting. Look whether this is the right file.",
 		Twice:     "%[2]s was given already in line %[3]d. Keep one of the two.",
-		Null:      "%s is null, which is no value. Leave it out.",
+		Null:      "%s is null. Leave it out.",
 		Empty:     "%s is empty. Write %s.",
 		WrongType: "%[1]s takes %[2]s. Write %[4]s.",
-		NoBlock:   "%[1]s is no block. Write %[1]s = and its value.",
+		NoBlock:   "%[1]s is not a block. Write %[1]s = and its value.",
 		Truth:     "true or false, without quotes",
 		Meant:     "Did you mean WORD?",
 	}}
@@ -134,7 +134,8 @@ func (d *decoder) fact(to interface{ UnmarshalText([]byte) error }, words []stri
 
 // noneOf reports a word that is none of words.
 func (d *decoder) noneOf(at hcl.Range, what, word string, words []string) {
-	d.Problem(at, "Unknown "+what, "%q is none of %s. %s", word, block.OneQuoted(words), block.Meant(d.Says.Meant, word, words, nil))
+	d.Problem(at, "Unknown "+what, "%q is not one of %s. %s", word, block.OneQuoted(words),
+		block.Meant(d.Says.Meant, word, words, nil))
 }
 
 // place is where something stands, without the column.

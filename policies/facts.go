@@ -47,7 +47,8 @@ func (d *factReader) service(f *block.Field) {
 	if !there {
 		s.At = d.place(f.At)
 		if near := nearest.Keyword(strings.ToLower(a.service), Services()); near != "" && !d.shipped {
-			d.Caution(f.Labels[0].At, "New service", "%q is no service that facts are shipped of. Did you mean %q?", a.service, near)
+			d.Caution(f.Labels[0].At, "New service", "%q is not a service of the shipped facts. Did you mean %q?",
+				a.service, near)
 		}
 	}
 	a.claim(f.At, there)
@@ -210,7 +211,7 @@ func (a *about) output(w *gate.Word) block.Value {
 		l, err := gate.ParseLabel(s)
 		if err != nil {
 			a.Problem(f.Val.At, "Unknown output",
-				`%q is no label: one of %s, or one of "clean", "extracted" or "raw", or both. Write %s.`, s,
+				`%q is not a label: one of %s, or one of "clean", "extracted" or "raw", or both. Write %s.`, s,
 				block.OneQuoted(gate.Confidentialities()), f.Example)
 			return
 		}

@@ -139,6 +139,7 @@ func TestPurePackages(t *testing.T) {
 		"policies/schema":         append([]string{"os"}, effects...),
 		"policies/toolname":       append([]string{"os"}, effects...),
 		"policies/nearest":        append([]string{"os"}, effects...),
+		"policies/plural":         append([]string{"os"}, effects...),
 		"units/chat/meaning":      append([]string{"os"}, effects...),
 		"units/backoff":           append([]string{"os"}, effects...),
 		"units/hostfs":            append([]string{"os"}, effects...),

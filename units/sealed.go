@@ -34,7 +34,7 @@ func ReadSealed(f *os.File, limit int64) ([]byte, error) {
 	defer f.Close()
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil || seals&unix.F_SEAL_WRITE == 0 {
-		return nil, fmt.Errorf("reading what was passed: it is no sealed file in memory (%v)", err)
+		return nil, fmt.Errorf("reading what was passed: the descriptor is not a sealed file in memory (%v)", err)
 	}
 	st, err := f.Stat()
 	if err != nil {

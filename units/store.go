@@ -54,7 +54,7 @@ func NewStore() *Store {
 // (FDPOLL=0): the next process wants all of them or none, and is to see that for itself.
 func (s *Store) Keep(name string, of ...syscall.Conn) error {
 	if !IsKept(name) {
-		return fmt.Errorf("storing descriptors: the name %q is none of the gateway's", name)
+		return fmt.Errorf("storing descriptors: the gateway has no descriptor named %q", name)
 	}
 	err := control(of, nil, func(fds []int) error { return s.send("FDSTORE=1\nFDPOLL=0\nFDNAME="+name, unix.UnixRights(fds...)) })
 	if err != nil {

@@ -258,8 +258,8 @@ func TestListRefuses(t *testing.T) {
 		"no object":     {"the server answered tools/list with a result that is not an object"},
 		"null":          {"the server answered tools/list with a result that is not an object"},
 		"no list":       {"the server answered tools/list without tools"},
-		"a long cursor": {"it answered tools/list with a cursor that is not a string of at most 4096 bytes"},
-		"an error":      {"it answered tools/list with error -32000: no"},
+		"a long cursor": {"the server answered tools/list with a cursor that is not a string of at most 4096 bytes"},
+		"an error":      {"the server answered tools/list with error -32000: no"},
 		"closes stdout": {"the server closed its stdout before it had answered tools/list"},
 		// It cannot, or can, be written to just then.
 		"asks for ever":  {late, "the server did not answer initialize: " + late},

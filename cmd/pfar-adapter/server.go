@@ -121,7 +121,7 @@ type refusal struct {
 }
 
 func (r refusal) Error() string {
-	return fmt.Sprintf("it answered %s with error %d: %.200s", r.method, r.Code, r.Message)
+	return fmt.Sprintf("the server answered %s with error %d: %.200s", r.method, r.Code, r.Message)
 }
 
 // call sends a request, and returns the members of its result.
@@ -292,7 +292,7 @@ func (s *server) pages(ctx context.Context, f form) (items []json.RawMessage, er
 		next := members["nextCursor"]
 		cursor = ""
 		if len(next) > 0 && json.Unmarshal(next, &cursor) != nil || len(cursor) > maxCursor {
-			const format = "it answered %s with a cursor that is not a string of at most %d bytes"
+			const format = "the server answered %s with a cursor that is not a string of at most %d bytes"
 			return nil, fmt.Errorf(format, f.method, maxCursor)
 		}
 		if cursor == "" {

@@ -57,7 +57,7 @@ func run(ctx context.Context, o options) error {
 		setups: &desk.Setups{Control: control.Client{Path: o.control}, Chat: e.Name},
 		asker: desk.Asker{
 			HTTP: &http.Client{Transport: ask.Transport(o.gateway, os.Getuid())}, Client: e.Account.Client,
-			Most: gate.Public, // whoever runs the homeserver reads it
+			Most: gate.Public, // the operator of the homeserver can read the room
 		},
 		known: func(name string) bool { _, is := known.Find(name); return is },
 	})
@@ -109,7 +109,7 @@ func (c *conversation) keep(ctx context.Context, turn func(holds bool)) error {
 	}
 }
 
-// readPlan reads what is declared.
+// readPlan reads the plan: the account and its homeserver.
 func readPlan() (inspector.External, error) {
 	var p plan.Inspection
 	raw, err := units.Credential("plan")
@@ -120,7 +120,7 @@ func readPlan() (inspector.External, error) {
 		p.Inspector, err = p.Inspector.Declared()
 	}
 	if err == nil && p.Inspector.Account == nil {
-		err = errors.New("it is not that of an account")
+		err = errors.New("the plan has no Matrix account")
 	}
 	if err != nil {
 		return p.Inspector, fmt.Errorf("reading the plan: %w", err)
@@ -128,10 +128,10 @@ func readPlan() (inspector.External, error) {
 	return p.Inspector, nil
 }
 
-// atWay is the address under which pfar-egress is asked: it passes requests on to the one of the plan.
+// atWay is the address of each request to pfar-egress, which sends it to the homeserver of the plan instead.
 const atWay = "http://homeserver"
 
-// wayTo reaches the socket of pfar-egress, whatever it is asked for.
+// wayTo returns a client whose connections all go to the socket of pfar-egress.
 func wayTo(socket string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -141,7 +141,7 @@ func wayTo(socket string) *http.Client {
 	}}
 }
 
-// settings are what a conversation is made of.
+// settings are the parts of a conversation.
 type settings struct {
 	account inspector.External
 	way     *http.Client
@@ -152,7 +152,7 @@ type settings struct {
 	log     *slog.Logger
 }
 
-// conversation is that with one owner, in one or more rooms. Its methods are called from one goroutine.
+// conversation is a conversation with one owner in one or more rooms. Its methods are called from one goroutine.
 type conversation struct {
 	settings
 	client     *matrix.Client
@@ -182,8 +182,8 @@ func newConversation(s settings) (*conversation, error) {
 	}, nil
 }
 
-// hold takes messages until ctx ends. Messages that an earlier process was to delete are deleted before. It calls ready
-// when it has reached the homeserver.
+// hold takes messages until ctx ends. Before, it deletes messages that an earlier process left. It calls ready when it
+// has reached the homeserver.
 func (c *conversation) hold(ctx context.Context, ready func() error) error {
 	err := c.client.Connect(ctx)
 	if err != nil {
@@ -200,7 +200,7 @@ func (c *conversation) hold(ctx context.Context, ready func() error) error {
 	}))
 }
 
-// ended is the error of a conversation, nil if it has ended because it was told to.
+// ended returns the error of a conversation; nil: ctx ended it.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -208,7 +208,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// talk is the conversation in a room. matrix has decided that the owner alone is there.
+// talk returns the conversation in a room. Package matrix has checked that only the owner is there.
 func (c *conversation) talk(ctx context.Context, room string) *chat.Talk {
 	t := c.talks[room]
 	if t == nil {

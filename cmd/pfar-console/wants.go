@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/loopback"
@@ -90,10 +91,10 @@ func wantingOf(
 func toReview(p operator.ServerPins) string {
 	var list []string
 	if n := len(p.Held) + p.Left; n > 0 {
-		list = append(list, counted(n, "held definition"))
+		list = append(list, plural.Count(n, "held definition"))
 	}
 	if p.Unreviewed > 0 {
-		list = append(list, counted(p.Unreviewed, "unreviewed definition"))
+		list = append(list, plural.Count(p.Unreviewed, "unreviewed definition"))
 	}
 	if len(p.Drift) > 0 {
 		list = append(list, "the changed version or program")
@@ -106,13 +107,6 @@ func toReview(p operator.ServerPins) string {
 		return list[0]
 	}
 	return strings.Join(list[:last], ", ") + " and " + list[last]
-}
-
-func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // review is what a person accepts: all of it is on the page.
@@ -248,7 +242,7 @@ func (d desk) accept(ctx context.Context, server, seen string) (notice, error) {
 		Accepted []string `json:"accepted"`
 	}
 	err = d.ask(ctx, http.MethodPost, "/pins/"+server+"/accept", map[string][]string{"names": names}, &answer)
-	done := fmt.Sprintf("Accepted: %s of %s", counted(len(answer.Accepted), "definition"), now.Server)
+	done := fmt.Sprintf("Accepted: %s of %s", plural.Count(len(answer.Accepted), "definition"), now.Server)
 	if len(names) == 0 {
 		done = "Accepted: the change of " + now.Server
 	}

@@ -59,7 +59,7 @@ func (d dialer) reachProxy(ctx context.Context, address string) (*net.TCPConn, e
 	}
 	n, ok := egress.ParsePort(port)
 	if !ok {
-		return nil, &net.AddrError{Err: "its port is none", Addr: address}
+		return nil, &net.AddrError{Err: "the port must be 1 to 65535", Addr: address}
 	}
 	addrs, err := d.lookup(ctx, name)
 	if err != nil {

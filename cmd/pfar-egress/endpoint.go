@@ -291,7 +291,7 @@ func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Answer, *f
 		r.Scopes = strings.Fields(scope)
 	}
 	if _, err := e.set.Refreshed(r, asked); err != nil {
-		return oauth.Answer{}, &failure{words: "its answer is of no use: " + err.Error()}
+		return oauth.Answer{}, &failure{words: "the endpoint's answer is of no use: " + err.Error()}
 	}
 	return r, nil
 }
@@ -305,9 +305,9 @@ func (h *heard) why(err error) *failure {
 	var timeout net.Error
 	switch {
 	case errors.As(h.cut, &timeout) && timeout.Timeout(), errors.As(err, &web) && web.Timeout():
-		return &failure{words: fmt.Sprintf("it did not answer within %s", answerTime)}
+		return &failure{words: fmt.Sprintf("the endpoint did not answer within %s", answerTime)}
 	case web == nil: // quotes the answer
-		return &failure{words: fmt.Sprintf("its answer holds no token, or more than %d bytes", maxAnswer)}
+		return &failure{words: fmt.Sprintf("the endpoint's answer holds no token, or more than %d bytes", maxAnswer)}
 	}
 	return &failure{words: printable(unquoted(web).Error())}
 }
@@ -318,7 +318,7 @@ func endpointRefused(r *http.Response, code string) *failure {
 	if len(code) > maxCode || !codeForm.MatchString(code) {
 		code = ""
 	}
-	f := &failure{code: code, words: fmt.Sprintf("it answered %d", r.StatusCode)}
+	f := &failure{code: code, words: fmt.Sprintf("the endpoint answered %d", r.StatusCode)}
 	f.after = retryAfter(r.Header.Get("Retry-After"), time.Now())
 	if code != "" {
 		f.words += " (" + code + ")"

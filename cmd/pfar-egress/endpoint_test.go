@@ -183,14 +183,16 @@ func TestRefreshThatFails(t *testing.T) {
 		final  bool
 		after  time.Duration
 	}{
-		"a refused token":         {answers(400, `{"error":"invalid_grant","error_description":"RT-hunter2 was revoked"}`), "it answered 400 (invalid_grant)", "invalid_grant", true, 0},
+		"a refused token":         {answers(400, `{"error":"invalid_grant","error_description":"RT-hunter2 was revoked"}`), "the endpoint answered 400 (invalid_grant)", "invalid_grant", true, 0},
 		"refused as a form":       {answers(400, "error=invalid_grant&error_description=RT-hunter2", "Content-Type: application/x-www-form-urlencoded"), "(invalid_grant)", "invalid_grant", true, 0},
 		"refused with 200":        {answers(200, `{"error":"invalid_grant"}`), "(invalid_grant)", "invalid_grant", true, 0},
 		"an unknown client":       {answers(401, `{"error":"invalid_client"}`), "401 (invalid_client)", "invalid_client", true, 0},
-		"a code that is a secret": {answers(400, `{"error":"RT-hunter2"}`), "it answered 400", "", false, 0},
-		"a refusal without code":  {answers(403, `<html>RT-hunter2</html>`), "it answered 403", "", false, 0},
-		"too often":               {answers(429, `{"error":"RT-hunter2"}`, "Retry-After: 120"), "it answered 429", "", false, 2 * time.Minute},
-		"out of order":            {answers(503, "", "Retry-After: 86400000"), "it answered 503", "", false, 24 * time.Hour},
+		"a code that is a secret": {answers(400, `{"error":"RT-hunter2"}`), "the endpoint answered 400", "", false, 0},
+		"a refusal without code":  {answers(403, `<html>RT-hunter2</html>`), "the endpoint answered 403", "", false, 0},
+		"too often": {answers(429, `{"error":"RT-hunter2"}`, "Retry-After: 120"),
+			"the endpoint answered 429", "", false, 2 * time.Minute},
+		"out of order": {answers(503, "", "Retry-After: 86400000"),
+			"the endpoint answered 503", "", false, 24 * time.Hour},
 		"out of order, a code":    {answers(500, `{"error":"invalid_grant"}`), "500 (invalid_grant)", "invalid_grant", false, 0},
 		"for now":                 {answers(400, `{"error":"temporarily_unavailable"}`), "temporarily_unavailable", "temporarily_unavailable", false, 0},
 		"a redirect":              {answers(307, "", "Location: https://127.0.0.1:1/hunter2"), "a redirect", "", true, 0},

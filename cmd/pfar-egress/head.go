@@ -25,7 +25,7 @@ var (
 	errLineEnd     = badRequest("A line does not end in CR LF, or a carriage return stands alone.")
 	errControl     = badRequest("The head holds a control character.")
 	errStart       = badRequest("The first line is not of the form METHOD SP TARGET SP HTTP/1.1.")
-	errNotHTTP     = badRequest("These are no HTTP/1.1 requests. The proxy takes CONNECT host:port and absolute " +
+	errNotHTTP     = badRequest("These are not HTTP/1.1 requests. The proxy takes CONNECT host:port and absolute " +
 		"http:// addresses.")
 	errVersion   = &refusal{status: 505, reason: "bad-version", detail: "The proxy speaks HTTP/1.1 and HTTP/1.0."}
 	errFold      = badRequest("A header field is folded over two lines.")

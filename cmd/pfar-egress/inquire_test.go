@@ -180,7 +180,7 @@ func TestAskingTheIssuer(t *testing.T) {
 		"no encryption": {map[string]http.HandlerFunc{atIssuer: replies(200, plain)}, []string{"GET " + atIssuer},
 			"want https://HOST/PATH"},
 		"a page": {map[string]http.HandlerFunc{atIssuer: replies(200, "<html>")}, []string{"GET " + atIssuer},
-			"no JSON object"},
+			"not a JSON object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, asked, err := inquires(t, issuer, c.answer)

@@ -97,7 +97,7 @@ func models(ctx context.Context, path string) error {
 	return server.Serve(ctx, l)
 }
 
-// readModel reads what is declared.
+// readModel reads the plan of a model from the credential.
 func readModel() (inspector.External, error) {
 	var p plan.Inspection
 	raw, err := units.Credential("plan")
@@ -246,7 +246,7 @@ func (m *model) chat(q inspector.Question) chat {
 	_, _ = rand.Read(id[:]) // never fails
 	which := ""
 	if q.Direction == inspector.Inbound.String() {
-		which = " (it is a tool's result: credentials in it are no matter)"
+		which = " (it is a tool's result: ignore credentials in it)"
 	}
 	var label gate.Label // a word that is none leaves what is not known
 	confidentiality, integrity, _ := strings.Cut(q.Label, " ")

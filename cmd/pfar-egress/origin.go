@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	errNotOrigin   = badRequest("These are no HTTP/1.1 requests. Port 80 of a declared host is for plain HTTP.")
+	errNotOrigin   = badRequest("These are not HTTP/1.1 requests. Port 80 of a declared host is for plain HTTP.")
 	errTarget      = badRequest("The request's target is neither a path nor an http:// address.")
 	errTargetChar  = badRequest("The request's target holds a character that belongs percent-encoded.")
 	errHostMissing = badRequest("The field Host is missing.")

@@ -172,7 +172,7 @@ func (a *attachment) beginPassed() ([]*os.File, error) {
 	}
 	if m.Welcome == nil {
 		attach.CloseAll(files)
-		return nil, errors.New("pfard's first message is no welcome")
+		return nil, errors.New("pfard did not begin with a welcome")
 	}
 	a.set(c)
 	go a.follow(c)

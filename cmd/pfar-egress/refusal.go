@@ -60,7 +60,7 @@ func refuse(server, declaration string, d egress.Decision, to target) *refusal {
 		remedy(d, to), declaration)
 	switch d.Reason {
 	case egress.BadName:
-		return &refusal{400, d.Reason, "The target is no host name that every program reads alike."}
+		return &refusal{400, d.Reason, "The target is not a host name that every program reads alike."}
 	case egress.NameNotDeclared:
 		return &refusal{403, d.Reason, fmt.Sprintf("The name is not in allowed_domains of the server %q. %s", server, add)}
 	case egress.NameBlocked:

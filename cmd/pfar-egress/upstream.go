@@ -221,13 +221,13 @@ func judge(head []byte) error {
 	line, _, _ := bytes.Cut(head, []byte("\r\n"))
 	f := bytes.SplitN(line, []byte(" "), 3)
 	if len(f) < 2 || string(f[0]) != "HTTP/1.1" && string(f[0]) != "HTTP/1.0" || len(f[1]) != 3 {
-		return answered{errUpstreamAnswer, "its answer is no head of HTTP/1.1"}
+		return answered{errUpstreamAnswer, "the proxy did not answer in HTTP/1.1"}
 	}
 	status, err := strconv.ParseUint(string(f[1]), 10, 16)
 	if err != nil {
-		return answered{errUpstreamAnswer, "its answer has no status"}
+		return answered{errUpstreamAnswer, "the proxy answered without a status"}
 	}
-	answer := fmt.Sprintf("it answered %d", status)
+	answer := fmt.Sprintf("the proxy answered %d", status)
 	switch {
 	case status == 200:
 		return nil
@@ -258,7 +258,7 @@ func readAnswer(c *net.TCPConn, limit int) ([]byte, error) {
 			return nil, err
 		}
 		if n == 0 {
-			return nil, answered{errUpstreamAnswer, "it closed without an answer"}
+			return nil, answered{errUpstreamAnswer, "the proxy closed the connection without an answer"}
 		}
 		known := len(head)
 		head = head[:known+n]

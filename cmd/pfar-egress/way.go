@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	mostRequest  = 1 << 20     // bytes of one request of pfar-chat: an event has 64 KiB
+	mostRequest  = 1 << 20     // bytes of one request of pfar-chat; an event has at most 64 KiB
 	wayHeadTime  = time.Minute // for the head of a request
 	wayIdleTime  = 2 * time.Minute
-	wayEndTime   = 5 * time.Second // for what is under way when this process is to end
+	wayEndTime   = 5 * time.Second // to finish requests when this process ends
 	homeBusyTime = 2 * time.Minute // a homeserver holds a request for news for half a minute
 )
 
@@ -38,7 +38,7 @@ func (m *model) way(ctx context.Context, l net.Listener, log *slog.Logger) error
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), wayEndTime)
 		defer cancel()
 		if server.Shutdown(end) != nil {
-			_ = server.Close() // what is under way ends with the process
+			_ = server.Close() // open requests end with the process
 		}
 	})
 	defer stopped()
@@ -107,7 +107,7 @@ const maxSegment = 255 // bytes of an id (Matrix, appendices)
 func (m *model) homeserver(log *slog.Logger) (http.Handler, error) {
 	to, err := url.Parse(m.URL)
 	if err != nil {
-		return nil, errors.New("url is no address") // which may hold more than a name
+		return nil, errors.New("url is not an address") // the URL may contain a secret
 	}
 	proxy := &httputil.ReverseProxy{
 		Transport: m.client.Transport,
@@ -128,7 +128,7 @@ func (m *model) homeserver(log *slog.Logger) (http.Handler, error) {
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() == nil {
-				log.Warn("the homeserver is not reached", "chat", m.Name, "error", unquoted(err).Error())
+				log.Warn("cannot reach the homeserver", "chat", m.Name, "error", unquoted(err).Error())
 			}
 			w.WriteHeader(http.StatusBadGateway)
 		},
@@ -139,7 +139,7 @@ func (m *model) homeserver(log *slog.Logger) (http.Handler, error) {
 		case !passes(r.Method, r.URL):
 			http.Error(w, "pfar-egress passes on the requests that pfar-chat makes, and no others", http.StatusForbidden)
 		case r.Header.Get("Upgrade") != "" || r.Method == http.MethodConnect:
-			http.Error(w, "pfar-egress passes on no other protocol", http.StatusForbidden)
+			http.Error(w, "pfar-egress passes on only ordinary HTTP requests", http.StatusForbidden)
 		case m.lacks != nil:
 			http.Error(w, "pfar-egress has no access token", http.StatusServiceUnavailable)
 		default:

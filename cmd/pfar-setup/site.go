@@ -16,6 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/loopback"
 	"github.com/pfar/pfar/units/page"
@@ -143,7 +144,7 @@ func (s *site) show(w http.ResponseWriter, code int) {
 	s.mu.Unlock()
 	v := view{
 		Task: s.task, State: state, Heading: "Connect " + s.task.Title, Path: s.path, Turn: turn,
-		Tools: count(state.Tools), Most: page.MaxValue,
+		Tools: plural.Count(state.Tools, "tool"), Most: page.MaxValue,
 		Refresh: refreshes[state.Phase], Style: template.CSS(loopback.Style),
 	}
 	until := state.Deadline
@@ -167,13 +168,6 @@ func (s *site) show(w http.ResponseWriter, code int) {
 	if _, err := w.Write(b.Bytes()); err == nil && state.Phase.Over() {
 		s.once.Do(func() { close(s.shown) })
 	}
-}
-
-func count(tools int) string {
-	if tools == 1 {
-		return "1 tool"
-	}
-	return fmt.Sprintf("%d tools", tools)
 }
 
 func (s *site) post(w http.ResponseWriter, r *http.Request) {

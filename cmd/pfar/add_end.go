@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/operator"
@@ -106,7 +107,7 @@ func (a *adding) unreviewed(ctx context.Context, server string) (names []string,
 func (a *adding) review(ctx context.Context, server string, names []string) {
 	later := "pfar pins accept " + server
 	if a.yes || !isTerminal(a.stdin) {
-		fmt.Fprintf(a.stderr, "Nobody has read %s of %s.\n", count(len(names), "definition"), escape(server, oneLine))
+		fmt.Fprintf(a.stderr, "Nobody has read %s of %s.\n", plural.Count(len(names), "definition"), escape(server, oneLine))
 		a.hintAt("read and accept them: " + later)
 		return
 	}
@@ -158,10 +159,10 @@ func (a *adding) printAdded(out added, tools []tool, known facts) {
 		fmt.Fprint(a.stdout, p.String())
 	}
 	if len(tools) > 0 {
-		fmt.Fprintf(a.stdout, "It has %s: %d only read, %d may change something.\n", count(len(tools), "tool"),
+		fmt.Fprintf(a.stdout, "It has %s: %d only read, %d may change something.\n", plural.Count(len(tools), "tool"),
 			len(out.Reads), len(out.Writes))
 	} else {
-		fmt.Fprintf(a.stdout, "It has %s.\n", count(out.Tools, "tool"))
+		fmt.Fprintf(a.stdout, "It has %s.\n", plural.Count(out.Tools, "tool"))
 	}
 	if len(out.Held) > 0 {
 		held := page{columns: columnsOf(a.stdout)}

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 )
@@ -206,7 +207,7 @@ func (t *talk) paged(now control.Flow) bool {
 	showLink(t.pfar, now.Page)
 	say("Do not show the link to others: anybody who has it can answer in your place.")
 	minutes := max(1, int(now.Deadline.Sub(t.now()).Minutes()+0.5))
-	say("Waiting for you, at most %s. The set-up waits after Ctrl-C too.", count(minutes, "minute"))
+	say("Waiting for you, at most %s. The set-up waits after Ctrl-C too.", plural.Count(minutes, "minute"))
 	return true
 }
 

@@ -148,7 +148,8 @@ func TestNeed(t *testing.T) {
 		"NOTION_TOKEN":            brokered("api.notion.com", "NOTION_TOKEN", "acme_notion_token"),
 		"A@a.example B@a.example": `{ A = { secret = "vault:acme_a", deliver = "broker", hosts = ["a.example"] } B = {`,
 
-		"TOKEN TOKEN": "!TOKEN is there twice", "TOKEN=hunter2": "!it is no name", "LD_PRELOAD": "!--secret",
+		"TOKEN TOKEN":   "!TOKEN is there twice",
+		"TOKEN=hunter2": "!it is not a valid variable name", "LD_PRELOAD": "!--secret",
 		"TOKEN@": "!--secret TOKEN@HOST", "TOKEN@*": "!--secret TOKEN@HOST",
 		"ghp_hunter2hunter2hunter2hunter2hunter2hunt": "!looks like a secret",
 	} {

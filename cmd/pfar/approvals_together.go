@@ -120,6 +120,9 @@ func shownValues(pointer string, values []map[string]string) []string {
 
 // renderTogether says what of a group is different, and which call has what.
 func renderTogether(b *page, calls []*waitingCall) {
+	if renderPlans(b, calls) {
+		return
+	}
 	pointers, values := differing(calls)
 	head := fmt.Sprintf("%d calls of %s to %s ", len(calls), visible.Reveal(calls[0].Client), visible.Reveal(calls[0].what()))
 	if len(pointers) == 0 {

@@ -30,8 +30,8 @@ model may see, pfar prints the result itself.
 
 pfar asks as the client of --client, or as the client "default", but never as the operator. With --yes pfar
 does not ask you, but still waits if the gate asks. With --from the first step gets the text of a file; the
-model that plans does not see that text. With --no-cache pfar calls each tool of the plan, also a pure one
-whose result it has kept. "pfar models" lists the models; pfar-models(5) says how to declare one.`
+model that plans does not see that text. With --no-cache pfar calls pure tools
+again, instead of using their earlier results. "pfar models" lists the models; pfar-models(5) says how to declare one.`
 
 // askVerb has a model plan what a person asks for.
 type askVerb struct{ *pfar }

@@ -136,7 +136,7 @@ func writable(file string, replace bool) error {
 	case err != nil: // it is not there, or writing it says why not
 		return nil
 	case !st.Mode().IsRegular():
-		return usage("%q is no file (%v)", file, st.Mode()).withHint("name a new file, or - for standard output")
+		return usage("%q is not a regular file (%v)", file, st.Mode()).withHint("name a new file, or - for standard output")
 	case !replace:
 		return usage("%q exists", file).withHint("name a new file, or --replace this one")
 	}

@@ -352,7 +352,7 @@ func TestCallRefused(t *testing.T) {
 		body, want   string
 	}{
 		{http.StatusNotFound, exitNoSuch, `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"there is no client \u001b[2J of this name"}}`, `pfar: there is no client \x1b[2J of this name` + "\n"},
-		{http.StatusForbidden, exitDenied, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"uid 7 is no client"}}`, "pfar: uid 7 is no client\n"},
+		{http.StatusForbidden, exitDenied, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"uid 7 is not a client"}}`, "pfar: uid 7 is not a client\n"},
 		{http.StatusBadRequest, exitFailed, `{"error":"no\nhint: rm -r /"}`, "pfar: no\n  hint: rm -r /\n"}, // which is none of ours
 		{http.StatusNotFound, exitFailed, `404 page not found`, `pfar: the gateway answers "404 Not Found": pfar and pfar-gateway may be of different versions` + "\n"},
 		{http.StatusNotFound, exitFailed, `{"error":[]}`, `pfar: the gateway answers "404 Not Found": pfar and pfar-gateway may be of different versions` + "\n"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/setup"
@@ -204,7 +205,7 @@ func (v messageVerb) told(h heard, now control.Flow, a *adding) heard {
 	case now.State == control.FlowComplete:
 		h.Reply = now.Server + " is set up."
 		if now.Tools > 0 { // pfard does not count hidden ones
-			h.Reply = fmt.Sprintf("%s is set up: %s.", now.Server, count(now.Tools, "tool"))
+			h.Reply = fmt.Sprintf("%s is set up: %s.", now.Server, plural.Count(now.Tools, "tool"))
 		}
 	case now.State == control.FlowFailed:
 		h.Reply = fmt.Sprintf("%s is not set up: %s", now.Server, escape(cmp.Or(now.Detail, string(now.Reason)), oneLine))

@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/generator/signin"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -222,8 +223,8 @@ func (c declaredVerb) printCheck(set compiled) error {
 	if err := c.printDiagnostics(set); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.stdout, "%s in %s%s: %s, %s\n", count(len(set.plans), "sound server"), escape(set.dir, oneLine),
-		set.others(), count(errs, "error"), count(warnings, "warning"))
+	fmt.Fprintf(c.stdout, "%s in %s%s: %s, %s\n", plural.Count(len(set.plans), "sound server"), escape(set.dir, oneLine),
+		set.others(), plural.Count(errs, "error"), plural.Count(warnings, "warning"))
 	return result
 }
 
@@ -232,7 +233,7 @@ func (set compiled) others() string {
 	if set.clients == 0 {
 		return ""
 	}
-	return ", " + count(set.clients, "sound client") + " in " + escape(set.clientsDir, oneLine)
+	return ", " + plural.Count(set.clients, "sound client") + " in " + escape(set.clientsDir, oneLine)
 }
 
 // printDiagnostics prints mistakes with their source lines, in colour on a terminal.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/control"
 )
@@ -137,7 +138,7 @@ func (l left) rows() (rows [][]cell) {
 			if i.Partly {
 				size = "more than " + size
 			}
-			add(string(i.What), i.Path, size+" in "+count(i.Files, "file"))
+			add(string(i.What), i.Path, size+" in "+plural.Count(i.Files, "file"))
 		case control.LeftLog:
 			add("log", i.Path, visible.Size(i.Bytes))
 		case control.LeftMark:

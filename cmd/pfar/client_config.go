@@ -51,7 +51,7 @@ func (c clientVerb) clientConfig(ctx context.Context, name, session, reader stri
 	}
 	p, known := clientfile.Find(reader)
 	if !known {
-		return usage("--for %q is none of %s", reader, strings.Join(clientfile.Names(), ", "))
+		return usage("--for %q is unknown: use one of %s", reader, strings.Join(clientfile.Names(), ", "))
 	}
 	one := access.BuiltIn(name)
 	if name != access.Default {

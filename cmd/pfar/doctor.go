@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -95,7 +96,7 @@ func (c doctorVerb) printFindings(findings []finding) error {
 		}
 	}
 	if failed > 0 {
-		return fail(exitFailed, "%s failed", count(failed, "check"))
+		return fail(exitFailed, "%s failed", plural.Count(failed, "check"))
 	}
 	return nil
 }

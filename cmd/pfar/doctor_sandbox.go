@@ -111,10 +111,13 @@ func (h host) emptySandbox(ctx context.Context) finding {
 		found, err := h.probeInUnit(ctx)
 		if err != nil {
 			f.Detail = "as a unit (" + probeUnit + "): " + err.Error()
-			f.Remedy += "\nServers are units here, and what one may do depends on systemd too. journalctl -u " + probeUnit + " says more."
+			f.Remedy += "\nServers run as units here, so systemd also decides what they may do. journalctl -u " + probeUnit +
+				" says more."
 			return f
 		}
-		return finding{f.Check, pass, fmt.Sprintf("starts and ends in %.1f ms with the settings of servers' units (%s)", ms(found.Took), probeUnit), ""}
+		const words = "starts and ends in %.1f ms with the settings of servers' units (%s)"
+		detail := fmt.Sprintf(words, ms(found.Took), probeUnit)
+		return finding{f.Check, pass, detail, ""}
 	}
 	var best time.Duration
 	by := "by pfar-sandbox"

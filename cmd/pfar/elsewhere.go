@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"os"
 	"strings"
 	"unicode/utf8"
 )
@@ -20,12 +21,12 @@ func elsewhere(args []string) error {
 		return joinedLine(words, func(w string) bool { return w == ">>" })
 	}
 	switch {
-	case first == "registry" || first == "mcp":
-		translate := registryWords
-		if first == "mcp" {
-			translate = mcpWords
-		}
-		return usage("unknown verb %q", first).withHint("%s", proposed(cmp.Or(translate(rest), "pfar --help")))
+	case first == "registry":
+		line := cmp.Or(translated(registryWords(), rest), "pfar --help")
+		return usage("unknown verb %q", first).withHint("%s", proposed(line))
+	case first == "mcp":
+		line := cmp.Or(translated(mcpWords(), rest), toolWords(rest), "pfar --help")
+		return usage("unknown verb %q", first).withHint("%s", proposed(line))
 	case strings.Contains(first, ">>"):
 		return usage("a flow needs the verb flow").withHint("%s", proposed("pfar flow run "+line(args)))
 	case strings.ContainsAny(first, " \t\n"):
@@ -37,65 +38,63 @@ func elsewhere(args []string) error {
 	return nil
 }
 
-// registryWords and mcpWords translate the verbs of "pflow registry" and "pflow mcp"; "": they know no such verb.
-func registryWords(words []string) string {
-	flags, names := flagsOf(words)
-	if len(names) == 0 {
-		return ""
+// registryWords and mcpWords translate the verbs of "pflow registry" and "pflow mcp". ${FLAG:ELSE} stands for the value
+// of a flag, and ${:ELSE} for the first name behind the verb; without that it is ELSE.
+func registryWords() map[string]string {
+	return map[string]string{
+		"add-mcp":              "pfar add --name ${server:NAME} -- ${command:COMMAND}",
+		"list":                 "pfar flow nodes --search ${filter:}",
+		"search":               "pfar flow nodes --search ${:NAME}",
+		"refresh":              "pfar refresh ${mcp-server:}",
+		"describe":             "pfar describe ${:NAME}",
+		"validate":             "pfar check",
+		"migrate-mcp":          "pfar import ${from:FILE}",
+		"test-mcp-connections": "pfar test",
 	}
-	verb, name := names[0], append(names, "NAME")[1]
-	switch verb {
-	case "add-mcp":
-		return "pfar add --name " + flags("server", "NAME") + " -- " + flags("command", "COMMAND")
-	case "list":
-		if filter := flags("filter", ""); filter != "" {
-			return "pfar flow nodes --search " + filter
-		}
-		return "pfar flow nodes"
-	case "search":
-		return "pfar flow nodes --search " + shellWord(name)
-	case "refresh":
-		return "pfar refresh " + flags("mcp-server", "")
-	case "describe":
-		return "pfar describe " + shellWord(name)
-	case "validate":
-		return "pfar check"
-	case "migrate-mcp":
-		return "pfar import " + flags("from", "FILE")
-	case "test-mcp-connections":
-		return "pfar test"
-	}
-	return ""
 }
 
-func mcpWords(words []string) string {
+func mcpWords() map[string]string {
+	return map[string]string{
+		"add":    "pfar add --name ${name:NAME} ${url:URL}",
+		"edit":   "pfar edit ${:NAME}",
+		"launch": "pfar start ${:NAME}",
+		"daemon": "pfar up",
+		"list":   "pfar status",
+	}
+}
+
+// translated is a command line by a table of verbs; "": the table does not have its verb.
+func translated(table map[string]string, words []string) string {
 	flags, names := flagsOf(words)
 	if len(names) == 0 {
 		return ""
 	}
-	verb, name := names[0], append(names, "NAME")[1]
-	switch verb {
-	case "add":
-		return "pfar add --name " + flags("name", "NAME") + " " + flags("url", "URL")
-	case "edit":
-		return "pfar edit " + shellWord(name)
-	case "launch":
-		return "pfar start " + shellWord(name)
-	case "daemon":
-		return "pfar up"
-	case "list":
-		return "pfar status"
-	}
+	line := os.Expand(table[names[0]], func(mark string) string {
+		flag, otherwise, _ := strings.Cut(mark, ":")
+		switch {
+		case flag != "":
+			return flags(flag, otherwise)
+		case len(names) > 1:
+			return shellWord(names[1])
+		}
+		return otherwise
+	})
+	return strings.TrimSuffix(strings.TrimSpace(line), " --search")
+}
+
+// toolWords translate "pflow mcp SERVER TOOL", which runs a tool; "": it is something else.
+func toolWords(words []string) string {
+	_, names := flagsOf(words)
 	if len(names) < 2 {
 		return ""
 	}
-	node := "mcp-" + verb + "-" + name
 	at := 0
 	for i, w := range words {
-		if w == name {
+		if w == names[1] {
 			at = i
 		}
 	}
+	node := "mcp-" + names[0] + "-" + names[1]
 	return "pfar flow run " + joinedLine(append([]string{node}, words[at+1:]...), func(string) bool { return false })
 }
 

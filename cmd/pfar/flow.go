@@ -24,10 +24,10 @@ Without quotes, the shell takes >> for itself and writes the output of pfar into
 
 Write pfar's own flags before FLOW. The flags after FLOW belong to the flow: each sets an input or overrides a
 param. --STEP.NAME sets the input or param of one step. If standard input is a pipe or a file that is not empty,
-the first step reads it, as the one text input that nothing else gives.
+pfar gives its text to the first step, as the one text input that has no value yet.
 
 A flow runs as the client of --client, or as the client "default", in one of the client's sessions. Each step
-passes the gate like any call of that client. Without a verb, list the runs of flows.`
+passes the gate like any call of that client. Without a verb, pfar flow lists the runs of flows.`
 
 // flowVerb checks, plans and runs flows, and shows their runs.
 type flowVerb struct{ *pfar }
@@ -44,12 +44,12 @@ func (v flowVerb) flowCommand() *cobra.Command {
 			"Find the mistakes in a flow, without calling anything. pfar prints each with its place and a correction."),
 		v.ofFlow("plan FLOW [FLAGS]", "Show how the gate judges each step of a flow", flows.Show,
 			`Show the gate's verdict on each step of a flow, and the arguments that are already known, without calling
-anything. For the verdict, pfar takes the worst label that the session may have by then.`),
+anything. Each verdict assumes that the session has read the worst that it may read before the step.`),
 		v.runCommand(),
 		v.acting(v.verb("list", "List the runs of flows", alone(v.list))),
 		v.acting(v.onRun("show RUN", "Show a run of a flow with its calls", v.show)),
 		v.resumeCommand(),
-		v.acting(v.onRun("cancel RUN", "Cancel a run of a flow: begin no further call", v.cancel)),
+		v.acting(v.onRun("cancel RUN", "Cancel a run of a flow, so that it makes no further call", v.cancel)),
 		v.nodesCommand(),
 	)
 	return root
@@ -105,7 +105,7 @@ func (v flowVerb) runCommand() *cobra.Command {
 
 // noCache is the flag of what runs a flow.
 func noCache(flags *pflag.FlagSet, fresh *bool) {
-	flags.BoolVar(fresh, "no-cache", false, "call each tool, also one whose result is known")
+	flags.BoolVar(fresh, "no-cache", false, "call each tool again, even if its result is known")
 }
 
 func (v flowVerb) resumeCommand() *cobra.Command {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/policies/access"
@@ -27,6 +28,7 @@ func (v flowVerb) flow(ctx context.Context, o flows.Order, words []string) error
 		}
 	}
 	s.order.Verb, s.order.Fresh = o.Verb, o.Fresh
+	s.ownFlag = ownFlagBehind(words)
 	if o.Verb == flows.Run {
 		return v.run(ctx, s)
 	}
@@ -48,6 +50,15 @@ func (v flowVerb) flow(ctx context.Context, o flows.Order, words []string) error
 	}
 	flowPrinter(v).printProblems(s, a.Problems)
 	return sound(a)
+}
+
+// ownFlagBehind reports whether one of pfar's flags stands behind the flow, to which all flags there belong.
+func ownFlagBehind(words []string) bool {
+	own := []string{"--client", "--session", "--output", "-o", "--json", "--no-cache"}
+	return len(words) > 0 && slices.ContainsFunc(words[1:], func(w string) bool {
+		name, _, _ := strings.Cut(w, "=")
+		return slices.Contains(own, name)
+	})
 }
 
 // sound is the exit code of an answer with problems.

@@ -34,30 +34,30 @@ func nodeOfTool(nodes []flow.Node, t toolname.Tool) *flow.Node {
 // server's words.
 func nodeLines(n *flow.Node) []string {
 	var lines []string
-	port := func(head, said string, p flow.Port, behind string) {
+	port := func(head, said string, p flow.Port) {
 		if said != "" {
 			head += " (" + said + ")"
 		}
 		if p.Description != "" {
 			head += " - " + strings.Join(strings.Fields(p.Description), " ")
 		}
-		lines = append(lines, head+behind)
+		lines = append(lines, head)
 	}
 	for _, p := range n.Inputs {
-		notes := ""
+		var notes []string
 		if !p.Required {
-			notes = " (optional)"
+			notes = append(notes, "optional")
 		}
 		if p.Piped {
-			notes += " (or the result of the step before)"
+			notes = append(notes, "or the result of the step before")
 		}
-		port(fmt.Sprintf("Reads: shared[%q]", p.Name), "", p, notes)
+		port(fmt.Sprintf("Reads: shared[%q]", p.Name), strings.Join(notes, ", "), p)
 	}
 	if n.Open {
 		lines = append(lines, "Reads: shared[NAME] for each {{NAME}} in its params")
 	}
 	for _, p := range n.Outputs {
-		port(fmt.Sprintf("Writes: shared[%q]", p.Name), "", p, "")
+		port(fmt.Sprintf("Writes: shared[%q]", p.Name), "", p)
 	}
 	for _, p := range n.Params {
 		said := ""
@@ -67,7 +67,7 @@ func nodeLines(n *flow.Node) []string {
 		case p.Required:
 			said = "required"
 		}
-		port("Params: "+p.Name, said, p, "")
+		port("Params: "+p.Name, said, p)
 	}
 	lines = append(lines, "Actions: "+strings.Join(n.Actions, ", "))
 	if n.Pure {

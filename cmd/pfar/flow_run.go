@@ -11,6 +11,7 @@ import (
 	failures "github.com/pfar/pfar/policies/failure"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/flows"
+	"github.com/pfar/pfar/units/flows/wording"
 )
 
 // follow tells of each change of a run until it is over, or until only its owner can move it on.
@@ -91,8 +92,11 @@ func (p *progress) tell(r *flows.Status) {
 	case r.State == flows.Waiting && r.Approval != p.asked:
 		p.clear()
 		p.asked = r.Approval
-		fmt.Fprintf(p.stderr, "%s waits for the approval %s: %s\n", escape(r.At, oneLine), escape(r.Approval, oneLine),
-			escape(r.Reason, oneLine))
+		head := "the run waits for the approval " + escape(r.Approval, oneLine)
+		if r.At != "" {
+			head += " before " + escape(r.At, oneLine)
+		}
+		printReason(p.stderr, head, r.Reason)
 		p.printNext(r)
 	case r.State == flows.Running && r.At != "" && isTerminal(p.stderr):
 		p.clear()
@@ -123,28 +127,37 @@ func (p *progress) end(r *flows.Status) error {
 		if !p.json() {
 			p.printNext(r)
 		}
-		return fail(exitFailed, "the run waits: %s", r.Reason)
+		return fail(exitFailed, "the run waits: %s", unfenced(r.Reason, p.stderr))
 	case flows.Cancelled:
 		return fail(exitFailed, "the run was cancelled")
 	}
-	return fail(exitOf(p.class), "the flow failed: %s", r.Reason).withHint("pfar flow show %s", shellWord(r.ID))
+	return fail(exitOf(p.class), "the flow failed: %s", unfenced(r.Reason, p.stderr)).
+		withHint("pfar flow show %s", shellWord(r.ID))
 }
 
 func (p *progress) printResult(r *flows.Status) {
-	text := resultShown(r.Result)
 	switch {
 	case r.Result == nil && r.Reason != "":
-		fmt.Fprintln(p.stderr, escape(r.Reason, oneLine))
+		fmt.Fprintln(p.stderr, escape(unfenced(r.Reason, p.stderr), oneLine))
 		return
 	case r.Result == nil:
 		return
-	case isTerminal(p.stdout):
-		text = escape(text, keepLines)
 	}
+	text := resultShown(r.Result, textFor(p.stdout))
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
 	io.WriteString(p.stdout, text)
+}
+
+// printReason prints a reason behind its head. A reason in a fence is a stranger's: on a terminal it stands below the
+// head, a mark before each line, without the fence.
+func printReason(w io.Writer, head, reason string) {
+	if text := unfenced(reason, w); text != reason {
+		fmt.Fprintf(w, "%s:\n%s", head, wording.Quote(text))
+		return
+	}
+	fmt.Fprintf(w, "%s: %s\n", head, escape(reason, oneLine))
 }
 
 // left is the end of pfar before that of the run, which goes on.

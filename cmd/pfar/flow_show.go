@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/flow/form"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/flows"
 	"github.com/pfar/pfar/units/flows/wording"
@@ -76,10 +77,13 @@ func verdictColour(d gate.Verdict) string {
 
 // stateShown is the state of a run, with the step that it is at.
 func stateShown(r *flows.Status) string {
-	if r.At != "" {
-		return string(r.State) + " at " + r.At
+	switch {
+	case r.At == "":
+		return string(r.State)
+	case r.State == flows.Waiting: // for an approval, before the step begins
+		return string(r.State) + " before " + r.At
 	}
-	return string(r.State)
+	return string(r.State) + " at " + r.At
 }
 
 func runColour(s flows.State) string {
@@ -109,7 +113,7 @@ func (v flowPrinter) printRun(r *flows.Status) {
 	row("begun", minute(r.Begun))
 	row("label", r.Label.String())
 	if r.Reason != "" {
-		b.line("| ", escape(r.Reason, oneLine))
+		b.line("| ", escape(unfenced(r.Reason, v.stdout), oneLine))
 	}
 	io.WriteString(v.stdout, b.trimmed())
 	v.printNext(r)
@@ -126,11 +130,12 @@ func (v flowPrinter) printRun(r *flows.Status) {
 		v.table(v.stdout, rows)
 	}
 	if r.Dropped > 0 {
-		fmt.Fprintf(v.stdout, "%s before these, without a record here\n", count(r.Dropped, "call"))
+		fmt.Fprintf(v.stdout, "%s before these, without a record here\n", plural.Count(r.Dropped, "call"))
 	}
 	if r.Result != nil {
 		fmt.Fprintln(v.stdout, "\nresult:")
-		for line := range strings.Lines(resultShown(r.Result)) {
+		text := resultShown(r.Result, func(text string) string { return unfenced(text, v.stdout) })
+		for line := range strings.Lines(text) {
 			fmt.Fprintln(v.stdout, "  | "+escape(strings.TrimSuffix(line, "\n"), oneLine))
 		}
 	}
@@ -154,17 +159,17 @@ func (v flowPrinter) printNext(r *flows.Status) {
 	}
 }
 
-// resultShown is a result as text: of a tool its content, of a native node its value.
-func resultShown(raw json.RawMessage) string {
+// resultShown is a result as text: of a tool its content, of a native node its value. shown makes each text of it fit
+// for the reader.
+func resultShown(raw json.RawMessage, shown func(string) string) string {
 	if text, ok := argument.Unquoted(raw); ok {
-		return text
+		return shown(text)
 	}
 	var r result
-	var b strings.Builder
-	if json.Unmarshal(raw, &r) == nil && (r.Content != nil || r.Structured != nil) && printText(&b, r, false) == nil {
-		return b.String()
+	if json.Unmarshal(raw, &r) == nil && (r.Content != nil || r.Structured != nil) {
+		return resultFor(r, shown)
 	}
-	return indentJSON(raw)
+	return shown(indentJSON(raw))
 }
 
 // printRuns prints a table of runs.
@@ -173,7 +178,7 @@ func (v flowPrinter) printRuns(runs []flows.Status) {
 	for _, r := range runs {
 		rows = append(rows, []cell{
 			{r.ID, ""}, {r.Flow, ""}, {r.Client + "/" + r.Session, ""}, {stateShown(&r), runColour(r.State)},
-			{age(v.now().Sub(r.Begun)) + " ago", ""}, {r.Reason, ""},
+			{age(v.now().Sub(r.Begun)) + " ago", ""}, {unfenced(r.Reason, v.stdout), ""},
 		})
 	}
 	v.table(v.stdout, rows)
@@ -215,6 +220,9 @@ func (v flowPrinter) printProblems(s flowSource, problems []flow.Problem) {
 		if p.Advice != "" {
 			fmt.Fprintf(v.stderr, "  %s %s\n", v.paint(v.stderr, cyan, "hint:"), escape(p.Advice, oneLine))
 		}
+	}
+	if len(problems) > 0 && s.ownFlag {
+		v.hintAt(flagsOfFlows)
 	}
 }
 

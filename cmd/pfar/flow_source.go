@@ -19,9 +19,10 @@ import (
 
 // flowSource is a flow that a command line names, and how its mistakes name it.
 type flowSource struct {
-	order flows.Order // without its verb
-	shown string      // the file; "": it is the command line
-	typed bool        // it is a line of words that the shell has split
+	order   flows.Order // without its verb
+	shown   string      // the file; "": it is the command line
+	typed   bool        // it is a line of words that the shell has split
+	ownFlag bool        // one of pfar's own flags stands behind it
 }
 
 // flowWord is what may stand in a line without quotes.

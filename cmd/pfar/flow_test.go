@@ -154,6 +154,8 @@ func TestFlowUsage(t *testing.T) {
 			"does not end in .json or .hcl"},
 		{"flow check backof", exitFailed, "flow:1:1: no such node: \"backof\"\n  hint: did you mean \"backoff\"?\n"},
 		{"flow check backoff --json", exitFailed, `flow:1:9: unknown flag --json: backoff has no such input or param`},
+		{"flow check backoff --client laptop", exitFailed, "hint: write --json, --output, --client, --session and, for run,"},
+		{"flow run backoff --session=s1", exitFailed, "--no-cache before FLOW"},
 		{"flow check github.delete_repo", exitFailed,
 			"flow:1:1: github.delete_repo is held: it is new, and nobody has accepted it"},
 		{"flow resume r1", exitUsage, "missing the outcome of the call: use --done or --again"},
@@ -273,8 +275,8 @@ func TestFlowRun(t *testing.T) {
 			exitOK, "",
 			"its result has 9 bytes\n"},
 		{"waits, and goes on", []flows.Status{waits, waits, runOf(flows.Done, result(`"x"`))}, exitOK, "x\n",
-			"send waits for the approval a1b2c3: it sends a message\nhint: pfar approvals show a1b2c3, then pfar approvals " +
-				"approve a1b2c3 or deny a1b2c3\n"},
+			"the run waits for the approval a1b2c3 before send: it sends a message\n" +
+				"hint: pfar approvals show a1b2c3, then pfar approvals approve a1b2c3 or deny a1b2c3\n"},
 		{"waits, and the connection ends", []flows.Status{waits}, exitFailed, "",
 			"hint: the run goes on: pfar flow show k3bq7x-1; to end it: pfar flow cancel k3bq7x-1\n"},
 		{"failed", []flows.Status{runOf(flows.Failed, failed(failures.RateLimited))}, exitRateLimited, "",
@@ -376,7 +378,7 @@ plan abababababababab
 	d.answers[flows.List] = []flows.Answer{{Runs: []flows.Status{one, waits}}}
 	b.now = func() time.Time { return flowsBegan.Add(time.Hour) }
 	if code := b.run(t.Context(), []string{"flow", "list"}); code != exitOK ||
-		!strings.Contains(b.out.String(), "laptop/default  waiting at search  1h ago") || strings.Contains(b.out.String(),
+		!strings.Contains(b.out.String(), "laptop/default  waiting before search  1h ago") || strings.Contains(b.out.String(),
 		"\x1b") {
 		t.Errorf("exit %d, %s%s", code, b.out, b.err)
 	}
@@ -493,9 +495,9 @@ func TestDescribeNode(t *testing.T) {
 		{"github.search_code", exitOK, `
 Its node in flows:
   | Reads: shared["query"] - search query string
-  | Reads: shared["language"] - programming language filter (optional)
+  | Reads: shared["language"] (optional) - programming language filter
   | Writes: shared["search_results"] - array of code search results
-  | Writes: shared["search_code"] - the whole result
+  | Writes: shared["search_code"] - Holds the whole result.
   | Params: max_results (default 10) - maximum results to return
   | Actions: default, rate_limited, auth_failed, resource_missing, timeout,
   + server_error, network_error, tls_failed, schema_mismatch, server_died,
@@ -507,10 +509,12 @@ Its node in flows:
   also called summarize
 
 Interface:
-  Reads: shared["text"] - what to summarize (or the result of the step before)
-  Writes: shared["summary"] - the model's answer
-  Writes: shared["summarize-text"] - the whole result
-  Params: model - the file in models.d; else the owner's first
+  Reads: shared["text"] (or the result of the step before) - Give the text to
+  + summarize.
+  Writes: shared["summary"] - Holds the model's answer.
+  Writes: shared["summarize-text"] - Holds the whole result.
+  Params: model - Name a file of models.d. Without a name, pfar asks the
+  + owner's first model.
 `},
 		{"template", exitOK, "  Reads: shared[NAME] for each {{NAME}} in its params\n"},
 		{"template --json", exitOK, `"node_id": "template"`},

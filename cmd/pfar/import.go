@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/clientfile"
 	"github.com/pfar/pfar/units/control"
@@ -79,7 +80,7 @@ func (v importVerb) run(ctx context.Context, w importWish) error {
 	if w.dryRun || len(wanted) == 0 {
 		return v.told(out, wanted)
 	}
-	question := fmt.Sprintf("Import %s?", count(len(wanted), "server"))
+	question := fmt.Sprintf("Import %s?", plural.Count(len(wanted), "server"))
 	if err := v.ask(ctx, w.yes, question, func(to io.Writer) { v.show(to, found) }); err != nil {
 		return err
 	}

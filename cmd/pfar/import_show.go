@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units/chores"
 )
 
@@ -14,7 +15,7 @@ func (v importVerb) show(w io.Writer, files []readFile) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s: %s\n", escape(f.File, oneLine), count(len(f.Servers), "server"))
+		fmt.Fprintf(w, "%s: %s\n", escape(f.File, oneLine), plural.Count(len(f.Servers), "server"))
 		for j := range f.Servers {
 			fmt.Fprintln(w)
 			v.showOne(w, &f.Servers[j])

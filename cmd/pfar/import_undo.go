@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -37,7 +38,7 @@ func (v importVerb) takeBack(ctx context.Context, w importWish) error {
 		show(v.stdout)
 		return nil
 	}
-	question := fmt.Sprintf("Undo the import of %s?", count(len(book.open()), "server"))
+	question := fmt.Sprintf("Undo the import of %s?", plural.Count(len(book.open()), "server"))
 	if err := v.ask(ctx, w.yes, question, show); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -215,7 +216,7 @@ func (c loginVerb) show(s control.SignIn, instead string) {
 		}
 		say("Open this link in your browser, and sign in:", line(s.Step.URL))
 	}
-	p.words(fmt.Sprintf("Waiting for you, at most %s. Ctrl-C gives up.", count(minutes, "minute")))
+	p.words(fmt.Sprintf("Waiting for you, at most %s. Ctrl-C gives up.", plural.Count(minutes, "minute")))
 	fmt.Fprint(c.stderr, p.String())
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/operator"
 )
@@ -134,7 +135,7 @@ func (s situation) files() string {
 	case s.declared == 0:
 		return "No server is declared in " + s.directory + "."
 	}
-	return count(s.declared, "declaration") + " in " + s.directory + "."
+	return plural.Count(s.declared, "declaration") + " in " + s.directory + "."
 }
 
 // serversIn counts servers by their state, in the order of its words.
@@ -156,7 +157,7 @@ func serversIn(r control.Report) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
 	}
-	return count(len(r.Servers), "server") + ": " + strings.Join(parts, ", ")
+	return plural.Count(len(r.Servers), "server") + ": " + strings.Join(parts, ", ")
 }
 
 // maxTroubles and maxLineShown keep the whole on one screen.
@@ -169,13 +170,13 @@ const (
 func (s situation) troubles() []string {
 	var lines []string
 	if s.waiting > 0 {
-		lines = append(lines, count(s.waiting, "call")+" for you to approve")
+		lines = append(lines, plural.Count(s.waiting, "call")+" for you to approve")
 	}
 	for _, name := range s.held {
 		lines = append(lines, name+" offers what you have not accepted")
 	}
 	if n := len(s.report.Diagnostics); n > 0 {
-		lines = append(lines, count(n, "mistake")+" in files")
+		lines = append(lines, plural.Count(n, "mistake")+" in files")
 	}
 	for _, v := range s.report.Servers {
 		if v.State == control.Failed || v.State.Waits() || v.State.TriedAgain() {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/spf13/cobra"
@@ -407,9 +408,9 @@ func (p pinned) question(n int, confirmed []operator.Known) string {
 		}
 	}
 	if cut > 0 {
-		return fmt.Sprintf("Accept %s of %q? Not shown in full: %d", count(n, "definition"), p.Server, cut)
+		return fmt.Sprintf("Accept %s of %q? Not shown in full: %d", plural.Count(n, "definition"), p.Server, cut)
 	}
-	return fmt.Sprintf("Accept %s of %q?", count(n, "definition"), p.Server)
+	return fmt.Sprintf("Accept %s of %q?", plural.Count(n, "definition"), p.Server)
 }
 
 // acceptable names what is held by the digests of what is shown, and what nobody has reviewed; if there are names, also

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/pfar/pfar/policies/fence"
+	"github.com/pfar/pfar/units/flows/wording"
 )
 
 // result is what tools/call returns.
@@ -72,6 +75,35 @@ func (c toolsVerb) printResult(t tool, raw json.RawMessage) error {
 // printText prints a result for people. Structured content is printed only where no text is: MCP has servers repeat
 // it as text.
 func printText(w io.Writer, r result, terminal bool) error {
+	shown := asIs
+	if terminal {
+		shown = forTerminal
+	}
+	_, err := io.WriteString(w, resultFor(r, shown))
+	return err
+}
+
+// textFor makes a text fit for what reads w: a terminal, or a program.
+func textFor(w io.Writer) func(string) string {
+	if isTerminal(w) {
+		return forTerminal
+	}
+	return asIs
+}
+
+func asIs(text string) string { return text }
+
+// forTerminal is a text that does a terminal no harm. A fence is for models: in its place a mark stands before each
+// line.
+func forTerminal(text string) string {
+	if inside, ok := fence.Inside(text); ok {
+		return wording.Quote(inside)
+	}
+	return escape(text, keepLines)
+}
+
+// resultFor is a result as printText prints it. shown makes each text of it fit for the reader.
+func resultFor(r result, shown func(string) string) string {
 	var b strings.Builder
 	texts := 0
 	for _, raw := range r.Content {
@@ -79,20 +111,16 @@ func printText(w io.Writer, r result, terminal bool) error {
 		if isText {
 			texts++
 		}
+		text = shown(text)
 		b.WriteString(text)
 		if !strings.HasSuffix(text, "\n") {
 			b.WriteByte('\n')
 		}
 	}
 	if texts == 0 && len(r.Structured) > 0 && string(r.Structured) != "null" {
-		b.WriteString(indentJSON(r.Structured) + "\n")
+		b.WriteString(shown(indentJSON(r.Structured)) + "\n")
 	}
-	out := b.String()
-	if terminal {
-		out = escape(out, keepLines)
-	}
-	_, err := io.WriteString(w, out)
-	return err
+	return b.String()
 }
 
 // resultText is all text of a result.

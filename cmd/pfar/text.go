@@ -10,13 +10,6 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // cut is a text, or of a longer one the beginning, with a mark at its end: width characters at most. What a person
 // decides by is never cut without one.
 func cut(s string, width int) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -126,7 +127,7 @@ func (c undoVerb) undo(ctx context.Context, name string, q undoQuestion, yes boo
 		fmt.Fprintf(c.stderr, "the stain of %s has returned: %s\n", name, h.Stain)
 	}
 	if len(failed) > 0 {
-		return fail(exitFailed, "%s of %d could not be restored", count(len(failed), "file"), len(h.Restores))
+		return fail(exitFailed, "%s of %d could not be restored", plural.Count(len(failed), "file"), len(h.Restores))
 	}
 	return nil
 }

@@ -94,14 +94,14 @@ owner = "@ada:example.org"
 	}
 	write("chat.d/home.hcl", strings.Replace(chat, "@ada:example.org", "ada", 1))
 	write("chat.d/work.hcl", chat)
-	reads("chat home, chat work", "is no account of Matrix")
+	reads("chat home, chat work", "is not a Matrix account")
 	for _, p := range r.plans {
 		if p.Inspector.Account.Owner != "@ada:example.org" {
 			t.Errorf("a chat listens to %q", p.Inspector.Account.Owner)
 		}
 	}
 	write("models.d/work.hcl", "url = \"https://api.example.com/v1\"\nmodel = \"m\"\nnodes = true\n")
-	reads("model work, chat home", "is no account of Matrix", `is called "work" as well`)
+	reads("model work, chat home", "is not a Matrix account", `is called "work" as well`)
 	if err := os.RemoveAll(filepath.Join(base, "chat.d")); err != nil {
 		t.Fatal(err)
 	}

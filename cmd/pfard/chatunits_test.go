@@ -209,38 +209,68 @@ func TestChatClients(t *testing.T) {
 	}
 }
 
-// TestChatSetsUp: the process of a chat may have services of the catalogue set up, and do nothing else.
+// TestChatSetsUp: what the process of a chat asks for is a wish in that chat, whatever it says.
 func TestChatSetsUp(t *testing.T) {
-	c, _ := newTestChats(t)
-	answer := c.answers("home")
+	d, _, _ := withChats(t)
+	as := func(chat string, q control.Request) (now control.Flow, err error) {
+		enough := errors.New("enough")
+		ctx, p := t.Context(), control.Peer{UID: 61234}
+		err = chatFlows{d.orders.flows}.answer(chat)(ctx, p, q, func(r control.Response) error {
+			now = *r.Flow
+			return enough
+		})
+		if errors.Is(err, enough) {
+			err = nil
+		}
+		return now, err
+	}
 	begin := func(wish control.SetUp) control.Request {
 		return control.Request{Verb: control.Begin, SettingUp: control.SettingUp{SetUp: &wish}}
 	}
+	supply := func(id, chat, value string) control.Request {
+		answer := control.SettingUp{Answer: &control.FlowAnswer{ID: id, Chat: chat}}
+		return control.Request{Verb: control.Supply, SettingUp: answer, Secret: value}
+	}
 	for name, wish := range map[string]control.SetUp{
-		"a text":      {Server: "x", Service: "x", Text: &control.Text{}},
-		"answers":     {Server: "x", Service: "x", Answers: map[string]string{"a": "b"}},
-		"a name":      {Server: "mine", Service: "notion"},
-		"no service":  {Server: "mine"},
-		"a client's":  {For: "desk"},
-		"with a page": {Server: "x", Service: "x", Page: true},
+		"a text":       {Server: "notion", Service: "notion", Text: &control.Text{}},
+		"answers":      {Server: "notion", Service: "notion", Answers: map[string]string{"a": "b"}},
+		"a name":       {Server: "mine", Service: "notion"},
+		"no service":   {Server: "mine"},
+		"a client's":   {Server: "notion", Service: "notion", For: "desk"},
+		"with a page":  {Server: "notion", Service: "notion", Page: true},
+		"another chat": {Server: "notion", Service: "notion", Chat: "home"},
+		"no chat":      {Server: "notion", Service: "notion"},
 	} {
-		err := answer(t.Context(), control.Peer{UID: 61234}, begin(wish), nil)
-		if !errors.Is(err, control.ErrDenied) {
-			t.Errorf("%s: %v", name, err)
+		chat := "home"
+		if strings.HasSuffix(name, " chat") {
+			chat = "quiet" // which may begin nothing
+		}
+		if now, err := as(chat, begin(wish)); !errors.Is(err, control.ErrDenied) {
+			t.Errorf("%s: %+v, %v", name, now, err)
 		}
 	}
-	other := control.SettingUp{Answer: &control.FlowAnswer{ID: "another"}}
-	for name, q := range map[string]control.Request{
-		"nothing waits":  {Verb: control.Begin},
-		"no answer":      {Verb: control.Supply},
-		"another set-up": {Verb: control.Supply, SettingUp: other},
+	for name, c := range map[string]struct {
+		q    control.Request
+		want error
+	}{
+		"nothing waits":  {control.Request{Verb: control.Begin}, control.ErrNoFlow},
+		"no answer":      {control.Request{Verb: control.Supply}, control.ErrInvalid},
+		"another set-up": {supply("another", "home", "x"), control.ErrNoFlow},
+		"no service":     {begin(control.SetUp{Server: "No Server", Service: "No Server"}), control.ErrInvalid},
 	} {
-		if err := answer(t.Context(), control.Peer{UID: 61234}, q, nil); !errors.Is(err, control.ErrNoFlow) {
-			t.Errorf("%s: %v", name, err)
+		if now, err := as("home", c.q); !errors.Is(err, c.want) {
+			t.Errorf("%s: %+v, %v", name, now, err)
 		}
 	}
-	q := begin(control.SetUp{Server: "No Server", Service: "No Server"})
-	if err := answer(t.Context(), control.Peer{UID: 61234}, q, nil); !errors.Is(err, control.ErrInvalid) {
-		t.Errorf("what is no service: %v", err)
+	home := d.begins(t, operator(), inChat("home", "notion"))
+	asked := home.until(control.AwaitingCredential)
+	for _, named := range []string{"", "home"} {
+		if now, err := as("work", supply(asked.ID, named, "cancel")); !errors.Is(err, control.ErrDenied) {
+			t.Errorf("the process of another chat answers as %q: %+v, %v", named, now, err)
+		}
 	}
+	if _, err := as("home", supply(asked.ID, "work", "cancel")); err != nil {
+		t.Errorf("its own is not answered: %v", err)
+	}
+	home.until(control.FlowFailed)
 }

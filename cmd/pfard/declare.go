@@ -248,7 +248,7 @@ func (w declarer) file(set declaration.Set, name string) (owned, error) {
 		}
 		return f, fmt.Errorf("%w: %q is a link to %q; change what it leads to", control.ErrInvalid, f.path, to)
 	case !info.Mode().IsRegular():
-		return f, fmt.Errorf("%w: %q is no regular file", control.ErrInvalid, f.path)
+		return f, fmt.Errorf("%w: %q is not a regular file", control.ErrInvalid, f.path)
 	}
 	f.info = info
 	f.text, err = os.ReadFile(f.path)

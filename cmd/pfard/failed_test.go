@@ -170,7 +170,7 @@ func TestHooksOfOthers(t *testing.T) {
 		"not executable":   {func(t *testing.T, dir, path string) { program(t, path, "#!/bin/sh\necho ran\n", 0o644) }, "chmod +x"},
 		"group may write":  {func(t *testing.T, dir, path string) { program(t, path, "#!/bin/sh\necho ran\n", 0o775) }, "another user's"},
 		"others may write": {func(t *testing.T, dir, path string) { program(t, path, "#!/bin/sh\necho ran\n", 0o757) }, "another user's"},
-		"a directory":      {func(t *testing.T, dir, path string) { os.Mkdir(path, 0o755) }, "no program"},
+		"a directory":      {func(t *testing.T, dir, path string) { os.Mkdir(path, 0o755) }, "not executable"},
 		"in an open directory": {func(t *testing.T, dir, path string) {
 			program(t, path, "#!/bin/sh\necho ran\n", 0o755)
 			os.Chmod(dir, 0o777)

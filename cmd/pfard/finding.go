@@ -348,7 +348,7 @@ func (i *inquiry) take(r attach.Refreshed, content []byte) {
 	case r.Error != "":
 		got.err = errors.New(r.Error)
 	case json.Unmarshal(content, &got.found) != nil:
-		got.err = errors.New("the process gave back something that is not an answer")
+		got.err = errors.New("the process gave no valid answer")
 	default:
 		got.err = i.question.Finds(got.found)
 	}

@@ -322,20 +322,11 @@ func (f *flows) answer(
 	if err != nil {
 		return err
 	}
-	return beginAs(ctx, f, p, principal, wish, send)
-}
-
-// beginAs begins a set-up of a principal, or finds the one that is under way if nothing is wished for, and tells how it
-// goes.
-func beginAs(
-	ctx context.Context, f *flows, p control.Peer, principal string, wish control.SetUp,
-	send func(control.Response) error,
-) (err error) {
 	tell := func(now control.Flow) error {
 		return send(control.Response{Declarations: control.Declarations{Flow: &now}})
 	}
 	var id string
-	if wish.Server == "" && wish.Service == "" && wish.Text == nil {
+	if wish.Server == "" && wish.Service == "" && wish.Text == nil { // joins one
 		if id, err = joined(f, p, wish, principal); err != nil {
 			return err
 		}

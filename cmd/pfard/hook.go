@@ -86,7 +86,7 @@ func (h hook) usable() (bool, error) {
 			return false, err
 		}
 		if p == path && (!st.Mode().IsRegular() || st.Mode().Perm()&0o111 == 0) {
-			return false, fmt.Errorf("%q is no program: chmod +x it, or remove it", p)
+			return false, fmt.Errorf("%q is not executable: chmod +x it, or remove it", p)
 		}
 	}
 	return true, nil

@@ -401,7 +401,7 @@ func (s *signingIn) store(r attach.Refreshed, content []byte) ([]control.Change,
 	}
 	var answer oauth.Answer
 	if json.Unmarshal(content, &answer) != nil {
-		return nil, nil, errors.New("the process gave back something that is not an answer")
+		return nil, nil, errors.New("the process gave no valid answer")
 	}
 	asked, now := r.Asked, time.Now()
 	if asked.After(now) || now.Sub(asked) > oauth.LoginTime { // the clock was set

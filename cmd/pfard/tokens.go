@@ -269,7 +269,7 @@ func (t *tokens) take(key string, r attach.Refreshed, content []byte) {
 	}
 	var answer oauth.Answer
 	if json.Unmarshal(content, &answer) != nil {
-		t.fail(key, attach.Refreshed{Error: "what its process gave back is no answer"})
+		t.fail(key, attach.Refreshed{Error: "the process of the refresh gave no valid answer"})
 		return
 	}
 	if r.Error != "" {

@@ -171,8 +171,8 @@ func TestMistakes(t *testing.T) {
 		{"@1.2.3", "", `has no version; write an exact one, such as "npm:@example/wiki@1.2.3".`},
 		{`    domains`, "    memory  = \"much\"\n    domains", `"much" is not a number with m or g. Write memory = "1g".`},
 		{"@1.2.3", "@latest", `"latest" is not an exact version of @example/wiki`},
-		{`["wiki.example.com"]`, `["https://wiki"]`, `is no host. Write domains = ["api.example.com"].`},
-		{`["wiki.example.com"]`, `["{site}.example.com"]`, `is no parameter.`},
+		{`["wiki.example.com"]`, `["https://wiki"]`, `is not a host. Write domains = ["api.example.com"].`},
+		{`["wiki.example.com"]`, `["{site}.example.com"]`, `is not a parameter.`},
 		{"  setup {", "  reads = [\"x\"]\n  setup {",
 			`reads is a fact for the gate. Write it into a file of policies.d`},
 		{`"wiki" {`, `"Wiki!" {`, `is not a name of at most 23 letters, digits and dashes.`},
@@ -187,7 +187,7 @@ func TestMistakes(t *testing.T) {
 		{`    domains`, "    remote {}\n    domains", `remote does not say where the server is.`},
 		{`    domains`, "    remote {\n      url = \"https://wiki.example.com\"\n      token = \"X\"\n    }\n" +
 			"    domains",
-			`"X" is no secret of the service.`},
+			`"X" is not a secret of the service.`},
 		{`    domains`, "    remote {\n      url = \"https://wiki.example.com\"\n      in = [\"body\"]\n    }\n" +
 			"    domains",
 			`A remote server takes its token in one header or one parameter`},

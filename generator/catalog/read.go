@@ -163,7 +163,7 @@ func (e *entry) whole(f *block.Field) {
 	for _, d := range e.Domains {
 		if plain := reference.ReplaceAllString(d, "example.com"); !valid(plain) {
 			e.Problem(f.Val.Index["domains"].Val.At, "Invalid domain",
-				"%s is no host. Write domains = [\"api.example.com\"].", block.Quote(d))
+				"%s is not a host. Write domains = [\"api.example.com\"].", block.Quote(d))
 		}
 	}
 	e.hosts(f)
@@ -202,7 +202,7 @@ func (e *entry) references(f *block.Field) {
 			used[m[1]] = true
 			if !slices.ContainsFunc(e.Parameters, func(p Parameter) bool { return p.Name == m[1] }) {
 				e.Problem(f.At, "Unknown parameter",
-					"%s is no parameter. Write parameter %s { question = \"...\" }, or remove it.",
+					"%s is not a parameter. Write parameter %s { question = \"...\" }, or remove it.",
 					block.Quote(m[0]), block.Quote(m[1]))
 			}
 		}

@@ -123,6 +123,7 @@ func (e *entry) checkRemote(f *block.Field) {
 	if token == "" || slices.ContainsFunc(e.Secrets, func(k Secret) bool { return k.Env == token }) {
 		return
 	}
-	e.Problem(f.Val.Index["remote"].At, "Unknown secret", "%s is no secret of the service. Write secret %s { ... }, or "+
+	e.Problem(f.Val.Index["remote"].At, "Unknown secret", "%s is not a secret of the service. "+
+		"Write secret %s { ... }, or "+
 		"remove token.", block.QuoteName(token), block.QuoteName(token))
 }

@@ -2,7 +2,6 @@ package declaration
 
 import (
 	"io/fs"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -30,16 +29,16 @@ func (c *Chat) Place(key string) hcl.Range {
 // MaxChats bounds the chats of a machine.
 const MaxChats = 8
 
-// ChatSet is what a folder of chats says.
+// ChatSet is the content of a folder of chats.
 type ChatSet struct {
 	Chats  []Chat   // by name
 	Broken []Broken // names whose file has an error, by name: the last good version stays
 	Diags  hcl.Diagnostics
 	Files  map[string]*hcl.File
-	Unread bool // the folder is there and cannot be read: nothing is known of any chat
+	Unread bool // the folder exists but cannot be read, so its chats are unknown
 }
 
-// ParseChat reads one declaration of a chat, as Parse does one of a server.
+// ParseChat reads the declaration of one chat, as Parse reads that of a server.
 func ParseChat(filename string, b []byte) (*Chat, hcl.Diagnostics) {
 	base, _ := block.SplitName(filename)
 	f := block.NewFile(filename, b, chatLanguage())
@@ -104,46 +103,18 @@ func keysOfAccounts() map[string]string {
 // read reads the keys, and then checks those that depend on each other.
 func (d *chatFile) read(root *block.Node) {
 	d.Section(d.called(""), root)
-	c := d.chat
-	if fault := clientNameFault(c.Name); fault != "" {
-		d.Problem(d.Start(), "Invalid name", "The chat is named after the file, and the name %s %s. Rename the "+
-			"file, for example to \"matrix.hcl\".", block.QuoteName(c.Name), fault)
-	}
-	name := c.Name
-	c.Name = "chat" // its own mistakes are told
-	wrong := append(hcl.Diagnostics(nil), d.Diags...)
-	declared, err := c.Declared()
-	for _, mistake := range inspector.Mistakes(err) {
-		attribute := mistake.Attribute
-		if other, is := keysOfAccounts()[attribute]; is {
-			attribute = other
-		}
-		at, given := d.Start(), d.Given[attribute]
-		if given != nil {
-			at = given.Val.At
-		}
-		if given != nil && toldOf(wrong, given) || given == nil && d.meant[attribute] {
-			continue
-		}
-		summary := "Chat not possible"
-		if given == nil {
-			summary = "Missing key"
-		}
-		d.Problem(at, summary, "%s.", strings.TrimSpace(attribute+" "+mistake.Words))
-	}
-	declared.Name = name
-	c.External = declared
+	readExternal(d.reader, &d.chat.External, "chat", "matrix.hcl", keysOfAccounts())
 }
 
-// secret reads which secret of the vault is the account's token. What is none may be the token itself, so it is not
-// repeated.
+// secret reads which secret of the vault is the access token. Any other value may be the token itself, so no diagnostic
+// repeats it.
 func (d *chatFile) secret(f *block.Field) {
 	if s, ok := secretNamed(d.reader, f, "token", "access token itself", "matrix_token"); ok {
 		d.chat.Key = s
 	}
 }
 
-// client reads as which client questions are asked.
+// client reads the client as which pfar asks questions.
 func (d *chatFile) client(f *block.Field) {
 	s, ok := d.Text(f)
 	if !ok {
@@ -151,7 +122,7 @@ func (d *chatFile) client(f *block.Field) {
 	}
 	if fault := clientNameFault(s); fault != "" || s == access.Operator {
 		if fault == "" {
-			fault = "is the operator, and a chat is never that: a model decides there"
+			fault = "is the operator, but a chat cannot be the operator, because a model decides in a chat"
 		}
 		d.Problem(f.Val.At, "Invalid client", "The name %s %s. Name a client of clients.d, or leave client out.",
 			block.QuoteName(s), fault)
@@ -164,7 +135,7 @@ func (d *chatFile) private(f *block.Field) {
 	d.chat.AllowPrivate = privateAddresses(d.reader, f)
 }
 
-// chatLanguage is what declarations of chats are like.
+// chatLanguage describes the language of declarations of chats.
 func chatLanguage() block.Language {
 	public := func(name string) bool {
 		_, known := chatSections()[0].Find(name)
@@ -174,7 +145,7 @@ func chatLanguage() block.Language {
 	return block.Language{Public: public, Remedies: true, Variable: variable(""), Says: says}
 }
 
-// wordsOfChats are what a key of a chat is called elsewhere.
+// wordsOfChats maps names of other programs to keys of a chat.
 func wordsOfChats() map[string]string {
 	return map[string]string{
 		"url": "homeserver", "server": "homeserver", "host": "homeserver", "base_url": "homeserver",

@@ -2,6 +2,7 @@ package declaration
 
 import (
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -15,47 +16,74 @@ import (
 
 // Both syntaxes give one chat and the same warnings.
 func TestGoodChats(t *testing.T) {
-	for _, g := range goldens(t, "testdata/chats/good/*.txtar") {
+	goodOfKind(t, "chat", ParseChat, func(c *Chat) any { return c.External })
+}
+
+// Every mistake is told with its place and a remedy, costs its own chat only, and no token is printed.
+func TestBadChats(t *testing.T) {
+	badOfKind(t, "chat", goodChat, ParseChat, func(fsys fs.FS) (names []string, broken []Broken) {
+		set := LoadChats(fsys, "/etc/pfar/chat.d", nil)
+		for _, c := range set.Chats {
+			names = append(names, c.Name)
+		}
+		return names, set.Broken
+	})
+}
+
+// goodOfKind checks the good declarations of a kind: both syntaxes give one value, which shown returns.
+func goodOfKind[T any](
+	t *testing.T, kind string, parse func(string, []byte) (*T, hcl.Diagnostics), shown func(*T) any,
+) {
+	t.Helper()
+	for _, g := range goldens(t, "testdata/"+kind+"s/good/*.txtar") {
 		t.Run(g.name(), func(t *testing.T) {
 			sources := g.sources(t)
 			for _, file := range slices.Sorted(maps.Keys(sources)) {
-				c, diags := ParseChat(file, sources[file])
+				v, diags := parse(file, sources[file])
 				_, ext := block.SplitName(file)
 				g.check(t, "warnings-"+ext[1:], rendered(t, file, sources[file], diags))
-				if c == nil {
-					t.Fatalf("%s: no chat: %v", file, diags)
+				if v == nil {
+					t.Fatalf("%s: no %s: %v", file, kind, diags)
 				}
-				text, err := json.MarshalIndent(c.External, "", "  ")
+				text, err := json.MarshalIndent(shown(v), "", "  ")
 				if err != nil {
 					t.Fatal(err)
 				}
-				g.check(t, "chat.json", string(text)+"\n")
+				g.check(t, kind+".json", string(text)+"\n")
 			}
 		})
 	}
 }
 
-// Every mistake is told with its place and a remedy, costs its own chat only, and no token is printed.
-func TestBadChats(t *testing.T) {
-	for _, g := range goldens(t, "testdata/chats/bad/*.txtar") {
+// badOfKind checks the bad declarations of a kind, beside two good ones. load returns the names of all that a folder
+// has, and what is broken there.
+func badOfKind[T any](
+	t *testing.T, kind, good string, parse func(string, []byte) (*T, hcl.Diagnostics),
+	load func(fs.FS) (names []string, broken []Broken),
+) {
+	t.Helper()
+	for _, g := range goldens(t, "testdata/"+kind+"s/bad/*.txtar") {
 		t.Run(g.name(), func(t *testing.T) {
 			for file, src := range g.sources(t) {
-				c, diags := ParseChat(file, src)
-				if c != nil || !diags.HasErrors() {
-					t.Errorf("there is a chat or no error: %+v", c)
+				v, diags := parse(file, src)
+				if v != nil || !diags.HasErrors() {
+					t.Errorf("there is a %s or no error: %+v", kind, v)
 				}
 				checkDiagnostics(t, file, src, diags)
 				text := rendered(t, file, src, diags)
-				if strings.Contains(text, "correct-horse") {
-					t.Error("the diagnostics hold the token")
+				for _, secret := range []string{"correct-horse", "correcthorse"} {
+					if strings.Contains(text, secret) {
+						t.Errorf("the diagnostics hold %q", secret)
+					}
 				}
 				_, ext := block.SplitName(file)
 				g.check(t, "diagnostics-"+ext[1:], text)
-				set := LoadChats(fstest.MapFS{
-					file: {Data: src}, "aaa.toml": {Data: []byte(goodChat)}, "x.hcl~": {Data: []byte("broken")},
-				}, "/etc/pfar/chat.d", nil)
-				if len(set.Chats) != 1 || set.Chats[0].Name != "aaa" || len(set.Broken) != 1 {
-					t.Errorf("the neighbours are %+v, broken %+v", set.Chats, set.Broken)
+				names, broken := load(fstest.MapFS{
+					file: {Data: src}, "aaa.toml": {Data: []byte(good)}, "zzz.hcl": {Data: []byte(good)},
+					"x.hcl~": {Data: []byte("broken")},
+				})
+				if !slices.Equal(names, []string{"aaa", "zzz"}) || len(broken) != 1 {
+					t.Errorf("the neighbours are %q, broken %+v", names, broken)
 				}
 			}
 		})

@@ -59,7 +59,7 @@ func reserved(name string) string {
 // VariableFault says why a server may not have a variable of this name, or "".
 func VariableFault(name string) string {
 	if !variableName.MatchString(name) {
-		return "it is no name of a variable"
+		return "it is not a valid variable name"
 	}
 	why, _, _ := strings.Cut(reserved(name), ".")
 	return why

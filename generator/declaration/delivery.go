@@ -129,7 +129,7 @@ func (d *deliveries) deliver(f *block.Field) {
 		return
 	}
 	hint := block.Meant("Write deliver = WORD.", f.Val.Text, []string{"env", "file", "broker"}, wordsOfDeliveries())
-	d.Problem(f.Val.At, "Unknown deliver", `The word is none of "env", "file" or "broker". %s`, hint)
+	d.Problem(f.Val.At, "Unknown deliver", `The word is not "env", "file" or "broker". %s`, hint)
 }
 
 // checkDelivered judges which of the keys may stand together.

@@ -18,7 +18,7 @@ const (
 	namesBelow = `Write "*.example.com" for the names below one.`
 )
 
-var errNoHost = errors.New(`the entry is no host name: write one, such as "api.example.com"`)
+var errNoHost = errors.New(`the entry is not a host name: write one, such as "api.example.com"`)
 
 // domains reads the names that a server reaches.
 type domains struct {

@@ -142,7 +142,7 @@ func (d *launch) check(to *domains) {
 	d.excludes("ca", !d.elsewhere(), "ca is for the url of a remote server, and the transport is "+t+". Remove ca.")
 	d.excludes("path", !socket, "path is the socket of a server, and the "+
 		"transport is "+t+`. Write transport = "uds" (or "pipe"), or remove path.`)
-	d.excludes("owner", !d.attaches(), "owner is the user of a server that pfar finds running at path, and this is none. "+
+	d.excludes("owner", !d.attaches(), "owner is for a server that already runs at path, and pfar starts this one. "+
 		"Remove owner.")
 	d.checkProgram()
 	d.checkInsecure()

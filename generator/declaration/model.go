@@ -30,13 +30,13 @@ func (m *Model) Place(key string) hcl.Range {
 // MaxModels bounds the models of a machine.
 const MaxModels = 32
 
-// ModelSet is what a folder of models says.
+// ModelSet is the content of a folder of models.
 type ModelSet struct {
 	Models []Model  // by name
 	Broken []Broken // names whose file has an error, by name: the last good version stays
 	Diags  hcl.Diagnostics
 	Files  map[string]*hcl.File
-	Unread bool // the folder is there and cannot be read: nothing is known of any model
+	Unread bool // the folder exists but cannot be read, so its models are unknown
 }
 
 // Taken are the places of models and of others, by name: their processes and those of chats are called alike.

@@ -51,34 +51,42 @@ func (d *modelFile) keys() []block.Key {
 func (d *modelFile) read(root *block.Node) {
 	d.Section(d.called(""), root)
 	m := d.model
-	if fault := clientNameFault(m.Name); fault != "" {
-		d.Problem(d.Start(), "Invalid name", "The model is named after the file, and the name %s %s. Rename the "+
-			"file, for example to \"main.hcl\".", block.QuoteName(m.Name), fault)
-	}
-	name := m.Name
-	m.Name = "model" // its own mistakes are told
-	wrong := slices.Clone(d.Diags)
-	declared, err := m.Declared()
-	for _, mistake := range inspector.Mistakes(err) {
-		at, given := d.Start(), d.Given[mistake.Attribute]
-		if given != nil {
-			at = given.Val.At
-		}
-		if given != nil && toldOf(wrong, given) || given == nil && d.meant[mistake.Attribute] {
-			continue
-		}
-		summary := "Model not possible"
-		if given == nil {
-			summary = "Missing key"
-		}
-		d.Problem(at, summary, "%s.", strings.TrimSpace(mistake.Attribute+" "+mistake.Words))
-	}
-	declared.Name = name
-	m.External = declared
+	readExternal(d.reader, &m.External, "model", "main.hcl", nil)
 	if d.Given["phases"] == nil && !d.meant["phases"] && !m.Nodes && d.Given["nodes"] == nil && !d.meant["nodes"] {
 		d.Caution(d.Start(), "Model for nothing", "Nothing asks this model. Write phases = [\"plan\", \"answer\"] to "+
 			"let pfar ask use it, or nodes = true for the steps of flows.")
 	}
+}
+
+// readExternal checks what the keys of a file say of an External, and fills in its defaults. kind is the word for what
+// the file declares, example a name of a file, and keys are the keys of attributes that are called otherwise there.
+func readExternal(d *reader, e *inspector.External, kind, example string, keys map[string]string) {
+	if fault := clientNameFault(e.Name); fault != "" {
+		d.Problem(d.Start(), "Invalid name", "The %s is named after the file, and the name %s %s. Rename the file, for "+
+			"example to %q.", kind, block.QuoteName(e.Name), fault, example)
+	}
+	name := e.Name
+	e.Name = kind // the mistakes of the name are told
+	wrong := slices.Clone(d.Diags)
+	declared, err := e.Declared()
+	for _, mistake := range inspector.Mistakes(err) {
+		attribute := mistake.Attribute
+		if key, is := keys[attribute]; is {
+			attribute = key
+		}
+		given := d.Given[attribute]
+		switch {
+		case given != nil && toldOf(wrong, given) || given == nil && d.meant[attribute]:
+			continue
+		case given == nil:
+			d.Problem(d.Start(), "Missing key", "%s.", strings.TrimSpace(attribute+" "+mistake.Words))
+		default:
+			summary := block.UpperFirst(kind) + " not possible"
+			d.Problem(given.Val.At, summary, "%s.", strings.TrimSpace(attribute+" "+mistake.Words))
+		}
+	}
+	declared.Name = name
+	*e = declared
 }
 
 // toldOf reports whether one of the diagnostics is about a key.
@@ -105,9 +113,9 @@ func secretNamed(d *reader, f *block.Field, key, itself, example string) (string
 	}
 	if name, is := strings.CutPrefix(s, "vault:"); !is || !IsVaultKey(name) || block.SecretLooking(name) {
 		d.Hidden.All(f.Val)
-		d.Problem(f.Val.At, "Secret in a file", "%[1]s names a secret of the vault, and is no %[2]s. Store it with `pfar "+
-			"vault set %[3]s` and write %[1]s = \"vault:%[3]s\". If this was the %[4]s, replace it: the file has held "+
-			"it.", key, itself, example, strings.TrimSuffix(itself, " itself"))
+		d.Problem(f.Val.At, "Secret in a file", "%[1]s names a secret of the vault. It is not the %[2]s. Store the "+
+			"secret with `pfar vault set %[3]s` and write %[1]s = \"vault:%[3]s\". If this was the %[4]s, replace it: "+
+			"the file has held it.", key, itself, example, strings.TrimSuffix(itself, " itself"))
 		return "", false
 	}
 	return s, true
@@ -122,7 +130,7 @@ func (d *modelFile) phases(f *block.Field) {
 		case answerPhase:
 			d.model.Answers = true
 		default:
-			d.Problem(n.At, "Unknown phase", "%s is none of %s. %s", block.QuoteName(n.Text), block.OneQuoted(known),
+			d.Problem(n.At, "Unknown phase", "%s is not one of %s. %s", block.QuoteName(n.Text), block.OneQuoted(known),
 				block.Meant("Write WORD.", n.Text, known, wordsOfPhases()))
 		}
 	}

@@ -1,74 +1,32 @@
 package declaration
 
 import (
-	"encoding/json"
-	"maps"
+	"io/fs"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/hashicorp/hcl/v2"
-
-	"github.com/pfar/pfar/policies/block"
 )
 
 // Both syntaxes give one model and the same warnings.
 func TestGoodModels(t *testing.T) {
-	for _, g := range goldens(t, "testdata/models/good/*.txtar") {
-		t.Run(g.name(), func(t *testing.T) {
-			sources := g.sources(t)
-			for _, file := range slices.Sorted(maps.Keys(sources)) {
-				m, diags := ParseModel(file, sources[file])
-				_, ext := block.SplitName(file)
-				g.check(t, "warnings-"+ext[1:], rendered(t, file, sources[file], diags))
-				if m == nil {
-					t.Fatalf("%s: no model: %v", file, diags)
-				}
-				text, err := json.MarshalIndent(m.Model, "", "  ")
-				if err != nil {
-					t.Fatal(err)
-				}
-				g.check(t, "model.json", string(text)+"\n")
-			}
-		})
-	}
+	goodOfKind(t, "model", ParseModel, func(m *Model) any { return m.Model })
 }
 
 // Every mistake is told with its place and a remedy, costs its own model only, and no key is printed.
 func TestBadModels(t *testing.T) {
-	for _, g := range goldens(t, "testdata/models/bad/*.txtar") {
-		t.Run(g.name(), func(t *testing.T) {
-			for file, src := range g.sources(t) {
-				m, diags := ParseModel(file, src)
-				if m != nil || !diags.HasErrors() {
-					t.Errorf("there is a model or no error: %+v", m)
-				}
-				checkDiagnostics(t, file, src, diags)
-				text := rendered(t, file, src, diags)
-				for _, secret := range []string{"correct-horse", "correcthorse"} {
-					if strings.Contains(text, secret) {
-						t.Errorf("the diagnostics hold %q", secret)
-					}
-				}
-				_, ext := block.SplitName(file)
-				g.check(t, "diagnostics-"+ext[1:], text)
-				good := []byte("url = \"https://a.example.com/\"\nmodel = \"m\"\nnodes = true\n")
-				set := LoadModels(fstest.MapFS{
-					file: {Data: src}, "aaa.toml": {Data: good}, "zzz.hcl": {Data: good}, "x.hcl~": {Data: []byte("broken")},
-				}, "/etc/pfar/models.d", nil)
-				var names []string
-				for _, m := range set.Models {
-					names = append(names, m.Name)
-				}
-				if !slices.Equal(names, []string{"aaa", "zzz"}) || len(set.Broken) != 1 {
-					t.Errorf("the neighbours are %q, broken %+v", names, set.Broken)
-				}
-			}
-		})
-	}
+	badOfKind(t, "model", goodModel, ParseModel, func(fsys fs.FS) (names []string, broken []Broken) {
+		set := LoadModels(fsys, "/etc/pfar/models.d", nil)
+		for _, m := range set.Models {
+			names = append(names, m.Name)
+		}
+		return names, set.Broken
+	})
 }
+
+const goodModel = "url = \"https://a.example.com/\"\nmodel = \"m\"\nnodes = true\n"
 
 // What the schema says of a key that a file leaves out is what the reader takes.
 func TestDefaultsOfModelsAreTrue(t *testing.T) {
@@ -96,7 +54,7 @@ func TestDefaultsOfModelsAreTrue(t *testing.T) {
 
 // TestLoadModels: a name that an inspector has, or another file, is no model's; what cannot be read is told.
 func TestLoadModels(t *testing.T) {
-	good := []byte("url = \"https://a.example.com/\"\nmodel = \"m\"\nnodes = true\n")
+	good := []byte(goodModel)
 	fsys := fstest.MapFS{
 		"a.hcl": {Data: good}, "a.toml": {Data: good}, "scan.hcl": {Data: good}, "b.hcl": {Mode: 0o755 | 1<<31},
 		"notes.md": {Data: []byte("x")},

@@ -166,7 +166,8 @@ func (d *reader) flag(to *gate.Flag) block.Value {
 		forbidden := gate.Forbidden.String()
 		if s := f.Val.Text; f.Val.Kind == block.Text && nearest.Keyword(strings.ToLower(s), []string{forbidden}) != "" {
 			if s != forbidden {
-				d.Problem(f.Val.At, "Unknown "+f.Key, `%s is none of true, false or "forbidden". Write %s = "forbidden".`, block.QuoteName(s), f.Key)
+				d.Problem(f.Val.At, "Unknown "+f.Key, `%s is not true, false or "forbidden". Write %s = "forbidden".`,
+					block.QuoteName(s), f.Key)
 				return
 			}
 			*to = gate.Forbidden
@@ -229,7 +230,7 @@ func (d *reader) setDuration(to *time.Duration, least, most time.Duration, never
 		shortest, longest := block.Quote(Short(least)), block.Quote(Short(most))
 		switch {
 		case err != nil:
-			d.Problem(f.Val.At, "Not a duration", `%s is no duration: a number with ms, s, m or h, from %s to %s. Write %s.`,
+			d.Problem(f.Val.At, "Not a duration", `%s is not a duration: a number with ms, s, m or h, from %s to %s. Write %s.`,
 				block.Quote(s), shortest, longest, f.Example)
 		case never && v == 0, v >= least && v <= most:
 			*to = v

@@ -32,7 +32,7 @@ func (d *reader) capabilities(to *[]string) block.Value {
 		}
 		for _, n := range entries {
 			if !slices.Contains(words, n.Text) {
-				d.Problem(n.At, "Unknown capability", "%s is none of %s, which are all that a server may ask of a client. %s",
+				d.Problem(n.At, "Unknown capability", "%s is not one of %s, the requests that a server may send to a client. %s",
 					block.QuoteName(n.Text), block.OneQuoted(words), block.Meant("Write WORD.", n.Text, words, wordsOfCapabilities()))
 				continue
 			}

@@ -140,7 +140,7 @@ func (d *tlsPins) pin(n *block.Node) (broker.Pin, bool) {
 	}
 	if n.Kind != block.Broken {
 		d.Hidden.All(n)
-		d.Problem(n.At, "Invalid pin", "The entry is no pin: \"sha256/\" and the SHA-256 of a public key in Base64, 44 "+
+		d.Problem(n.At, "Invalid pin", "The entry is not a pin: \"sha256/\" and the SHA-256 of a public key in Base64, 44 "+
 			"characters. Write %s, for example.", pinExample)
 	}
 	return p, false

@@ -72,7 +72,7 @@ func (d *tools) read(f *block.Field) {
 		_, isKey := keys.Find(t.Key)
 		switch {
 		case !toolPattern.MatchString(t.Key) && !isKey:
-			d.Problem(t.At, "Invalid tool name", "%s is no tool's name: letters, digits and _ . / - are all that one may "+
+			d.Problem(t.At, "Invalid tool name", "%s is not a tool name: a name may contain only letters, digits and _ . / - "+
 				"hold, and * for any of them, and each tool has a section of its own. Write %s.", block.QuoteName(t.Key),
 				d.form(toolSection))
 		case t.Val.Kind == block.Broken:
@@ -131,7 +131,7 @@ func (d *tools) rename(f *block.Field) {
 	switch {
 	case !ok || !d.single(f):
 	case !renamePattern.MatchString(s):
-		const detail = "%s is no name of a tool: letters, digits, _ and - are all that one may hold, at most 64. Write %s."
+		const detail = "%s is not a tool name: a name has at most 64 letters, digits, _ and -. Write %s."
 		d.Problem(f.Val.At, "Invalid tool name", detail, block.QuoteName(s), f.Example)
 	case d.renamed[s] != "":
 		const detail = "The tool %s has the name %s already. Write another one."
@@ -155,7 +155,7 @@ func (d *tools) ports(f *block.Field, others []string) []string {
 	for _, n := range entries {
 		switch {
 		case n.Text == "" || len(n.Text) > maxPort || strings.ContainsFunc(n.Text, visible.Deceptive):
-			const detail = "%s is no name of an argument: it has 1 to %d characters that can be seen. Write %s."
+			const detail = "%s is not the name of an argument: a name has 1 to %d characters that can be seen. Write %s."
 			d.Problem(n.At, "Invalid name", detail, block.QuoteName(n.Text), maxPort, f.Example)
 		case slices.Contains(others, n.Text):
 			d.Problem(n.At, "Input and param", "%s is in inputs and in params. Keep one of the two.", block.Quote(n.Text))

@@ -24,7 +24,7 @@ func (d *launch) url(f *block.Field) {
 	u, err := neturl.Parse(s)
 	switch {
 	case err != nil:
-		fault("The value is no URL.")
+		fault("The value is not a URL.")
 	case u.User != nil || strings.Contains(u.Host, "@"):
 		fault("The URL holds a user name or password, which logs would show. Put the token into auth.")
 	case u.Scheme != "https" && u.Scheme != "http":

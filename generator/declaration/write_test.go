@@ -21,7 +21,7 @@ func TestWriteColor(t *testing.T) {
 	const want = "a.hcl:1:9: \x1b[31merror\x1b[0m: Unknown label\n" +
 		"     1 | label = \"x\"\n" +
 		"       |         \x1b[1m^^^\x1b[0m\n" +
-		"  \"x\" is none of \"public\", \"internal\", \"sensitive\",\n" +
+		"  \"x\" is not one of \"public\", \"internal\", \"sensitive\",\n" +
 		"  \"regulated\" or \"secret\". Write one of them.\n\n"
 	if out.String() != want {
 		t.Errorf("got %q\nwant %q", out.String(), want)

@@ -44,7 +44,7 @@ func (d *draft) connect() {
 	case d.url.Text == "":
 		d.refuse(at, "it is a remote server, and the file has no address of it")
 	case err != nil || u.Hostname() == "":
-		d.refuse(at, "its url is no address")
+		d.refuse(at, "its url is not an address")
 	case u.User != nil:
 		d.refuse(at, "its address has a name or a password in it, which pfar sends nowhere")
 	case u.Scheme == "ws" || u.Scheme == "wss" || d.kind == "ws":
@@ -217,7 +217,7 @@ func (d *draft) header(h Variable) {
 	place, err := broker.ParsePlace("header:" + name)
 	switch {
 	case err != nil:
-		d.note(h.Line, "the header %s is left out: the adapter of pfar writes it itself, or it is no name of a header",
+		d.note(h.Line, "the header %s is left out: the adapter of pfar writes it itself, or the name is not valid",
 			block.QuoteName(h.Name))
 		return
 	case name != "authorization" && len(h.lacks) == 0 && !secretValue(strings.ReplaceAll(h.Name, "-", "_"), h.Text):

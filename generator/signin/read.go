@@ -55,7 +55,8 @@ func (s *Set) document(r *block.Reader, f *block.Field) {
 	switch {
 	case !ok:
 	case !oauth.IsClientDocument(text):
-		r.Problem(f.Val.At, "Invalid URL", "%s is no https:// address of a file. Write %s.", block.Quote(text), f.Example)
+		r.Problem(f.Val.At, "Invalid URL", "%s is not the https:// address of a file. Write %s.",
+			block.Quote(text), f.Example)
 	case s.Document != "" && s.Document != text:
 		r.Problem(f.At, "Duplicate key", "client_metadata says another address in another file. Remove one.")
 	default:
@@ -188,7 +189,7 @@ func (e *entry) clientID(f *block.Field) {
 		return
 	}
 	if strings.Contains(s, "...") || strings.ContainsAny(s, "<> ") || strings.EqualFold(s, "client-id") {
-		e.Problem(f.Val.At, "Placeholder", "%s is no client id. Register a client with the provider, and write the id "+
+		e.Problem(f.Val.At, "Placeholder", "%s is not a client id. Register a client with the provider, and write the id "+
 			"that it gives you.", block.Quote(s))
 		return
 	}
@@ -224,7 +225,7 @@ func (e *entry) service(f *block.Field) {
 		return
 	}
 	if _, known := e.services.Find(s); !known {
-		e.Problem(f.Val.At, "Unknown service", "%s is no service that pfar knows: pfar services lists them. Write %s.",
+		e.Problem(f.Val.At, "Unknown service", "%s is not a service that pfar knows: pfar services lists them. Write %s.",
 			block.QuoteName(s), f.Example)
 		return
 	}

@@ -103,7 +103,7 @@ func (m *module) read(dir string) error {
 		}
 		kind := kindOf(text)
 		if kind == "" && m.Licence == "" {
-			return fmt.Errorf("%s is none of the licences that pack knows", f.Name())
+			return fmt.Errorf("pack does not know the licence %s", f.Name())
 		}
 		switch {
 		case m.Licence == "":

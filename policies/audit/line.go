@@ -90,7 +90,7 @@ func TailOf(r io.ReaderAt, size int64) (Tail, error) {
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, io.NewSectionReader(r, end, size-end)); err != nil {
-		return t, fmt.Errorf("reading what is no record: %w", err)
+		return t, fmt.Errorf("reading bytes after the last record: %w", err)
 	}
 	t.Torn = &Damage{size - end, hex.EncodeToString(h.Sum(nil))}
 	return t, nil

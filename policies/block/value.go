@@ -102,7 +102,7 @@ func (r *Reader) Among(f *Field, s string, words []string, others map[string]str
 	if slices.Contains(words, s) {
 		return true
 	}
-	r.Problem(f.Val.At, "Unknown "+f.Key, "%s is none of %s. %s", QuoteName(s), OneQuoted(words),
+	r.Problem(f.Val.At, "Unknown "+f.Key, "%s is not one of %s. %s", QuoteName(s), OneQuoted(words),
 		Meant(strings.ReplaceAll(r.Says.Meant, "KEY", f.Key), s, words, others))
 	return false
 }

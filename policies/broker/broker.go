@@ -84,7 +84,7 @@ func ParsePlace(s string) (Place, error) {
 	case p == Query && name != "":
 		return Place{Query, name}, nil
 	}
-	return Place{}, fmt.Errorf("%q is no place in a request: write \"header:NAME\", \"query:NAME\" or \"body\"", s)
+	return Place{}, fmt.Errorf("%q is not a place in a request: write \"header:NAME\", \"query:NAME\" or \"body\"", s)
 }
 
 // String returns the place as ParsePlace reads it.

@@ -86,7 +86,7 @@ func refuseSyntax(s string) error {
 	case strings.Contains(s, "@"):
 		return fmt.Errorf("%s holds user information: write the host alone, such as %s", quote(s), example(s[strings.LastIndexByte(s, '@')+1:]))
 	case strings.ContainsAny(s, "?#\\"):
-		return fmt.Errorf("%s is no host: write the host alone, such as %s", quote(s), example(before(s, "?#\\")))
+		return fmt.Errorf("%s is not a host: write the host alone, such as %s", quote(s), example(before(s, "?#\\")))
 	case strings.ContainsFunc(s, blank):
 		return fmt.Errorf("%s holds white space or control characters: write the host alone, one host an entry", quote(s))
 	}
@@ -100,7 +100,8 @@ func splitPort(s string) (host string, port uint16, err error) {
 	case strings.HasPrefix(s, "["):
 		var ok bool
 		if host, rest, ok = strings.Cut(s[1:], "]"); !ok {
-			return "", 0, fmt.Errorf(`%s lacks its "]": write "[2001:db8::1]:443"`, quote(s))
+			return "", 0, fmt.Errorf(`%s lacks its "]": write "[2001:db8::1]:443"`,
+				quote(s))
 		}
 		if !strings.Contains(host, ":") {
 			return "", 0, fmt.Errorf("%s has brackets, which belong to IPv6 addresses only: write %s", quote(s), example(host+rest))
@@ -157,13 +158,14 @@ func parsePrefix(s, host string, port uint16) (Endpoint, error) {
 	case err != nil && !strings.Contains(host, ":") && !endsInNumber(before(host, "/")):
 		return Endpoint{}, fmt.Errorf("%s has a path: write the host alone, such as %s", quote(s), example(before(host, "/")))
 	case err != nil:
-		return Endpoint{}, fmt.Errorf(`%s is no address and no prefix: write "192.0.2.7", "192.0.2.0/24" or "[2001:db8::1]:443"`, quote(s))
+		return Endpoint{}, fmt.Errorf(`%s is neither an address nor a prefix: write "192.0.2.7", "192.0.2.0/24" or "[2001:db8::1]:443"`,
+			quote(s))
 	case p.Addr().Is4In6():
 		return Endpoint{}, fmt.Errorf("%s is an IPv4 address within IPv6: write %q", quote(s), p.Addr().Unmap())
 	case p.Masked() != p:
 		return Endpoint{}, fmt.Errorf("%s has bits set beyond its length: write %q for the network, or the address alone", quote(s), p.Masked())
 	case neverADestination(p.Addr()):
-		return Endpoint{}, fmt.Errorf("%s is no address that a connection can go to: write the host's own address", quote(s))
+		return Endpoint{}, fmt.Errorf("%s cannot be the address of a connection: write the host's own address", quote(s))
 	case p.Bits() < minPrefix:
 		return Endpoint{}, fmt.Errorf("%s covers more than one network: write prefixes of /%d or longer", quote(s), minPrefix)
 	}

@@ -14,7 +14,7 @@ func TestParseEndpointRefuses(t *testing.T) {
 		{"http://x.example", `such as "x.example"`}, {"https://u:p@x.example:8443/y?z#f", `such as "x.example:8443"`},
 		{"http://", "is a URL"}, {"http://localhost", "is a URL"},
 		{"x.example/", `such as "x.example"`}, {"x.example/a", "has a path"}, {"x.example/24", "has a path"}, {"x.example:443/a", "port"},
-		{"u@x.example", `such as "x.example"`}, {"x.example?y", `such as "x.example"`}, {"x.example#y", "is no host"}, {`x.example\y`, "is no host"},
+		{"u@x.example", `such as "x.example"`}, {"x.example?y", `such as "x.example"`}, {"x.example#y", "is not a host"}, {`x.example\y`, "is not a host"},
 		{" x.example", "white space"}, {"x.example ", "white space"}, {"x example", "white space"}, {"x.example\n", "white space"},
 		{"x.example\x00.y", "control"}, {"x\u00a0y.example", "white space"}, {"x\u200b.example", "white space"},
 		{"x.example:0", "1 to 65535"}, {"x.example:65536", "1 to 65535"}, {"x.example:65979", "1 to 65535"}, {"x.example:0443", "1 to 65535"},
@@ -31,9 +31,9 @@ func TestParseEndpointRefuses(t *testing.T) {
 		{"xn--.example", "RFC"}, {"xn--a.example", "RFC 5890"}, {"xn--abc-.example", "RFC"}, {"\xff\xfe.example", "international"},
 		{"fe80::1%eth0", "zone"}, {"[fe80::1%25eth0]:80", "zone"},
 		{"::ffff:192.0.2.7", `"192.0.2.7"`}, {"10.0.0.1/8", `"10.0.0.0/8"`}, {"2001:db8::1/32", `"2001:db8::/32"`},
-		{"0.0.0.0/0", "no address that a connection"}, {"::/0", "no address that a connection"}, {"128.0.0.0/1", "/8 or longer"}, {"2000::/3", "/8 or longer"},
-		{"0.0.0.0", "no address that a connection"}, {"224.0.0.1", "no address that a connection"}, {"255.255.255.255", "no address that a connection"}, {"[::]:80", "no address that a connection"},
-		{"192.0.2.0/33", "no address and no prefix"}, {"192.0.2.0/", "no address and no prefix"}, {"192.0.2.0/024", "no address and no prefix"}, {"1:2:3", "no address and no prefix"},
+		{"0.0.0.0/0", "cannot be the address of a connection"}, {"::/0", "cannot be the address of a connection"}, {"128.0.0.0/1", "/8 or longer"}, {"2000::/3", "/8 or longer"},
+		{"0.0.0.0", "cannot be the address of a connection"}, {"224.0.0.1", "cannot be the address of a connection"}, {"255.255.255.255", "cannot be the address of a connection"}, {"[::]:80", "cannot be the address of a connection"},
+		{"192.0.2.0/33", "neither an address nor a prefix"}, {"192.0.2.0/", "neither an address nor a prefix"}, {"192.0.2.0/024", "neither an address nor a prefix"}, {"1:2:3", "neither an address nor a prefix"},
 		{"[x.example]:443", `"x.example:443"`}, {"[[[[x]]]]", "brackets"}, {"[::1", `lacks its "]"`}, {"[2001:db8::1]443", `goes on after`}, {"[2001:db8::]/32", "goes on after"},
 	} {
 		e, err := ParseEndpoint(c.entry)

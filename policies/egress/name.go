@@ -20,7 +20,8 @@ var (
 	errLongName   = fmt.Errorf("is longer than the %d octets of a name", maxName)
 	errLongLabel  = fmt.Errorf("has a label of more than %d octets", maxLabel)
 	errNumeric    = errors.New(`ends in a number, which programs read as an IPv4 address, each in its own way: write "192.0.2.7"`)
-	errLetters    = errors.New("is no host name: letters, digits, dots and hyphens inside a label (RFC 1123) are all that one may hold")
+	errLetters    = errors.New("is not a host name: a name has only letters, digits, dots and hyphens inside a label " +
+		"(RFC 1123)")
 )
 
 // canonicalName returns the lower case A-label form of a host name without its trailing dot. Whatever resolvers and
@@ -38,7 +39,7 @@ func canonicalName(s string) (string, error) {
 		}
 		mapped, err := idna.Lookup.ToASCII(s)
 		if err != nil {
-			return "", fmt.Errorf("is no international host name (%w)", err)
+			return "", fmt.Errorf("is not an international host name (%w)", err)
 		}
 		s = mapped
 	}

@@ -56,7 +56,8 @@ func (e Private) String() string { return Endpoint{Host: e.Host, Wildcard: e.Wil
 
 // ParsePrivate reads an address or a prefix of allow_private. Its errors say what to write instead.
 func ParsePrivate(s string) (netip.Prefix, error) {
-	none := fmt.Errorf(`%s is no address and no prefix: write "10.1.2.3", "10.1.0.0/16" or "fd12:3456::/32"`, quote(s))
+	none := fmt.Errorf(`%s is neither an address nor a prefix: write "10.1.2.3", "10.1.0.0/16" or "fd12:3456::/32"`,
+		quote(s))
 	if s == "" {
 		return netip.Prefix{}, errors.New(`an empty entry allows nothing: write an address, such as "10.1.2.3", or leave it out`)
 	}
@@ -64,7 +65,8 @@ func ParsePrivate(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, none
 	}
 	if inner, port, err := splitPort(s); err != nil || port != 0 || inner != s {
-		return netip.Prefix{}, fmt.Errorf("%s is no address alone, and ports stand in allowed_domains: write %s", quote(s), bareAddress(inner))
+		return netip.Prefix{}, fmt.Errorf("%s must be an address alone, for ports belong to allowed_domains: write %s", quote(s),
+			bareAddress(inner))
 	}
 	name, length, slash := strings.Cut(s, "/")
 	_, err := netip.ParseAddr(name)

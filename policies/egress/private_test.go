@@ -129,20 +129,20 @@ func TestPolicyVetAfterJSON(t *testing.T) {
 
 func TestParsePrivateRefuses(t *testing.T) {
 	for _, c := range []struct{ entry, says string }{
-		{"", "write an address"}, {"*", "no address and no prefix"}, {"10.*", "no address and no prefix"}, {".", "no address and no prefix"}, {" 10.1.2.3", "no address and no prefix"},
-		{"http://10.1.2.3", "no address and no prefix"}, {"u@10.1.2.3", "no address and no prefix"}, {"10.1.2.3\n", "no address and no prefix"}, {"10.1.2.3-9", "is a name"},
-		{"10.1.2.3-10.1.2.9", "no address and no prefix"}, {"10.1.2", "no address and no prefix"}, {"010.1.2.3", "no address and no prefix"}, {"0x0a.1", "no address and no prefix"},
-		{"167837955", "no address and no prefix"}, {"10.0.0.0/33", "no address and no prefix"}, {"10.0.0.0/", "no address and no prefix"}, {"10.0.0.0/08", "no address and no prefix"},
-		{"fd12::/129", "no address and no prefix"}, {"fd12", "is a name"}, {"fd12:3456:/32", "no address and no prefix"}, {strings.Repeat("1.", 5<<10), "no address and no prefix"},
+		{"", "write an address"}, {"*", "neither an address nor a prefix"}, {"10.*", "neither an address nor a prefix"}, {".", "neither an address nor a prefix"}, {" 10.1.2.3", "neither an address nor a prefix"},
+		{"http://10.1.2.3", "neither an address nor a prefix"}, {"u@10.1.2.3", "neither an address nor a prefix"}, {"10.1.2.3\n", "neither an address nor a prefix"}, {"10.1.2.3-9", "is a name"},
+		{"10.1.2.3-10.1.2.9", "neither an address nor a prefix"}, {"10.1.2", "neither an address nor a prefix"}, {"010.1.2.3", "neither an address nor a prefix"}, {"0x0a.1", "neither an address nor a prefix"},
+		{"167837955", "neither an address nor a prefix"}, {"10.0.0.0/33", "neither an address nor a prefix"}, {"10.0.0.0/", "neither an address nor a prefix"}, {"10.0.0.0/08", "neither an address nor a prefix"},
+		{"fd12::/129", "neither an address nor a prefix"}, {"fd12", "is a name"}, {"fd12:3456:/32", "neither an address nor a prefix"}, {strings.Repeat("1.", 5<<10), "neither an address nor a prefix"},
 		{"db.lan", "is a name"}, {"db.lan/24", "is a name"}, {"localhost", "is a name"}, {"private", "is a name"}, {"any", "is a name"},
 		{"10.1.2.3:5432", `write "10.1.2.3"`}, {"10.0.0.0/8:5432", `write "10.0.0.0/8"`}, {"10.0.0.1/8:5432", `write "10.0.0.0/8"`}, {"[::1]:80", `write "::1"`}, {"[::1]", `write "::1"`},
 		{"[fd12::/32]", `write "fd12::/32"`}, {"[::1", `write "10.1.2.3"`}, {"10.1.2.3:0", `write "10.1.2.3"`}, {"db.lan:5432", `write "10.1.2.3"`},
 		{"10.0.0.0/255.0.0.0", `"10.0.0.0/8"`}, {"10.1.2.3/255.255.254.0", `"10.1.2.0/23"`}, {"10.0.0.0/0.0.0.255", `"10.1.0.0/16"`}, {"fd12::/ffff::", `"10.1.0.0/16"`},
 		{"10.0.0.1/8", `write "10.0.0.0/8"`}, {"fd12:3456::1/32", `write "fd12:3456::/32"`}, {"::ffff:10.1.2.3", `write "10.1.2.3"`}, {"::ffff:10.0.0.0/104", "IPv4 address within IPv6"},
 		{"fe80::1%eth0", "zone"}, {"fe80::%eth0/64", "zone"},
-		{"0.0.0.0", "no address that a connection"}, {"0.0.0.0/0", `"10.0.0.0/8"`}, {"0.1.2.3", "no address that a connection"}, {"::", "no address that a connection"},
-		{"::/0", `"fd00::/8"`}, {"::10.1.2.3", "no address that a connection"}, {"224.0.0.251", "no address that a connection"}, {"239.0.0.0/8", "no address that a connection"},
-		{"255.255.255.255", "no address that a connection"}, {"ff02::1", "no address that a connection"}, {"ff00::/8", "no address that a connection"},
+		{"0.0.0.0", "cannot be the address of a connection"}, {"0.0.0.0/0", `"10.0.0.0/8"`}, {"0.1.2.3", "cannot be the address of a connection"}, {"::", "cannot be the address of a connection"},
+		{"::/0", `"fd00::/8"`}, {"::10.1.2.3", "cannot be the address of a connection"}, {"224.0.0.251", "cannot be the address of a connection"}, {"239.0.0.0/8", "cannot be the address of a connection"},
+		{"255.255.255.255", "cannot be the address of a connection"}, {"ff02::1", "cannot be the address of a connection"}, {"ff00::/8", "cannot be the address of a connection"},
 		{"8.0.0.0/7", "/8 or longer"}, {"128.0.0.0/1", "/8 or longer"}, {"fc00::/7", "/8 or longer"}, {"2000::/3", "/8 or longer"},
 	} {
 		p, err := ParsePrivate(c.entry)

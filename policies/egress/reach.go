@@ -93,7 +93,7 @@ func (proxy Proxy) admit(addrs []netip.Addr) error {
 		case err == nil && a != literal:
 			return fmt.Errorf("%s is not the address of the proxy %s", a, quote(proxy.Host))
 		case neverADestination(a) || a.Zone() != "" || reason == "metadata":
-			return fmt.Errorf("%s is no address of a proxy", a)
+			return fmt.Errorf("%s is not the address of a proxy", a)
 		}
 	}
 	return nil

@@ -63,9 +63,9 @@ func TestAdmit(t *testing.T) {
 		{"10.1.2.3", 443, "10.1.2.3", PortNotDeclared},
 		{"93.184.216.34", 443, "93.184.216.34", AddressLiteral},
 		{"proxy.corp", 443, "10.0.0.1", NameNotDeclared},
-		{"proxy.corp", 3128, "169.254.169.254", "no address of a proxy"},
-		{"proxy.corp", 3128, "224.0.0.1", "no address of a proxy"},
-		{"proxy.corp", 3128, "fe80::1%eth0", "no address of a proxy"},
+		{"proxy.corp", 3128, "169.254.169.254", "not the address of a proxy"},
+		{"proxy.corp", 3128, "224.0.0.1", "not the address of a proxy"},
+		{"proxy.corp", 3128, "fe80::1%eth0", "not the address of a proxy"},
 		{"10.9.9.9", 8080, "10.9.9.8", "not the address of the proxy"},
 	} {
 		var addrs []netip.Addr

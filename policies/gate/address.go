@@ -39,5 +39,5 @@ func Astray(reach egress.Policy, argument, url string) string {
 	case d.Host != "":
 		return argument + " leads to " + d.Host + ", which the server's declaration does not allow (" + d.Reason + ")"
 	}
-	return argument + " is no http or https address that all programs read alike (" + d.Reason + ")"
+	return argument + " is not an http or https address that all programs read alike (" + d.Reason + ")"
 }

@@ -78,7 +78,7 @@ func TestAstray(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://example.com/a":       "",
 		"https://evil.test/?secret=1": "url leads to evil.test, which the server's declaration does not allow (name-not-declared)",
-		"file:///etc/passwd":          "url is no http or https address that all programs read alike (scheme)",
+		"file:///etc/passwd":          "url is not an http or https address that all programs read alike (scheme)",
 	} {
 		if got := Astray(reach, "url", url); got != want {
 			t.Errorf("%s: %q, want %q", url, got, want)

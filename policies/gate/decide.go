@@ -65,7 +65,7 @@ func undecidable(p *Policy, t *table, s Session, c Call) *cell {
 	case p == nil || p.tables == nil:
 		return said(Deny, "gate: no policy", "There is no policy yet, so nothing may be called.")
 	case t == nil:
-		return said(Deny, "gate: unknown profile", "The client's profile is none that the policy has.")
+		return said(Deny, "gate: unknown profile", "The policy does not have the client's profile.")
 	case !s.Label.Known():
 		return said(Deny, "gate: unknown session", "What the session has seen is not known.")
 	case !c.Facts.known():

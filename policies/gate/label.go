@@ -97,7 +97,7 @@ func read[T ~uint8](words []string, b []byte, v *T) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%.50q is none of %q", b, words[1:])
+	return fmt.Errorf("%.50q is not one of %q", b, words[1:])
 }
 
 // Confidentialities are the words for them, least secret first.

@@ -91,7 +91,7 @@ func (o *Outcome) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%.50q is none of %q", b, OutcomeWords())
+	return fmt.Errorf("%.50q is not one of %q", b, OutcomeWords())
 }
 
 // Stricter reports whether o allows less than p.

@@ -147,11 +147,11 @@ func ParseLabel(text string) (Label, error) {
 		case l.Integrity == 0 && half.Integrity.UnmarshalText([]byte(w)) == nil && half.Integrity != 0:
 			l.Integrity = half.Integrity
 		default:
-			return Label{}, fmt.Errorf("%.50q is no label", text)
+			return Label{}, fmt.Errorf("%.50q is not a label", text)
 		}
 	}
 	if l == (Label{}) {
-		return l, fmt.Errorf("%.50q is no label", text)
+		return l, fmt.Errorf("%.50q is not a label", text)
 	}
 	return l, nil
 }

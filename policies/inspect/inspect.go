@@ -226,7 +226,7 @@ func (in *Inspection) String(at int, text string, name bool) {
 func (in *Inspection) End(depth int) Report {
 	in.at, in.name = 0, false
 	if depth < 0 && len(in.value) > 0 && (in.value[0] == '{' || in.value[0] == '[') {
-		in.add("not JSON", Suspicious, nil, "it begins like JSON, and is none", "")
+		in.add("not JSON", Suspicious, nil, "it begins like JSON, but is not JSON", "")
 	}
 	if depth > in.limits.Depth {
 		in.add("depth", Suspicious, nil, fmt.Sprintf("%d levels, more than %d", depth, in.limits.Depth), "")

@@ -35,7 +35,7 @@ func (e *External) account(bad func(attribute, format string, args ...any)) {
 		case one.id == "":
 			bad(one.attribute, "is missing: want an account of Matrix, such as @ada:example.org")
 		case len(one.id) > maxMatrixID || !matrixID.MatchString(one.id):
-			bad(one.attribute, "%.100q is no account of Matrix: want @NAME:HOST, such as @ada:example.org", one.id)
+			bad(one.attribute, "%.100q is not a Matrix account: want @NAME:HOST, such as @ada:example.org", one.id)
 		}
 	}
 	if a.User != "" && a.User == a.Owner {

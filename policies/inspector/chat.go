@@ -107,7 +107,7 @@ func (p Prompt) Check(e External) error {
 	size := 0
 	for i, m := range p.Messages {
 		if m.Role != System && m.Role != User && m.Role != Assistant {
-			return fmt.Errorf("message %d has a role that is none of system, user and assistant", i+1)
+			return fmt.Errorf("message %d must have the role system, user or assistant", i+1)
 		}
 		size += len(m.Text)
 	}

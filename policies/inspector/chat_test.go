@@ -32,19 +32,19 @@ func TestDeclaredChat(t *testing.T) {
 		return e
 	}
 	for want, e := range map[string]External{
-		"model is missing":            change(func(e *External) { e.Model = "" }),
-		"url is missing":              change(func(e *External) { e.URL = "" }),
-		`"https://api.example.com/v1`: change(func(e *External) { e.URL += "chat/completions/" }),
-		"url has a question mark":     change(func(e *External) { e.URL += "?key=x" }),
-		"want https":                  change(func(e *External) { e.URL = "http://api.example.com/v1" }),
-		"in place of localhost":       change(func(e *External) { e.URL = "http://localhost:1/v1" }),
-		"key is no name of a secret":  change(func(e *External) { e.Key = "sk-live" }),
-		"max_tokens -1":               change(func(e *External) { e.Chat.Tokens = -1 }),
-		"max_tokens 32769":            change(func(e *External) { e.Chat.Tokens = 32769 }),
-		"size 1048577":                change(func(e *External) { e.Size = 1<<20 + 1 }),
-		"which has no program":        change(func(e *External) { e.Exec = []string{"/bin/sh"} }),
-		"timeout 10m":                 change(func(e *External) { e.Timeout = 10 * time.Minute }),
-		"allow_private ":              change(func(e *External) { e.AllowPrivate = []string{"x"} }),
+		"model is missing":                change(func(e *External) { e.Model = "" }),
+		"url is missing":                  change(func(e *External) { e.URL = "" }),
+		`"https://api.example.com/v1`:     change(func(e *External) { e.URL += "chat/completions/" }),
+		"url has a question mark":         change(func(e *External) { e.URL += "?key=x" }),
+		"want https":                      change(func(e *External) { e.URL = "http://api.example.com/v1" }),
+		"in place of localhost":           change(func(e *External) { e.URL = "http://localhost:1/v1" }),
+		"key is not the name of a secret": change(func(e *External) { e.Key = "sk-live" }),
+		"max_tokens -1":                   change(func(e *External) { e.Chat.Tokens = -1 }),
+		"max_tokens 32769":                change(func(e *External) { e.Chat.Tokens = 32769 }),
+		"size 1048577":                    change(func(e *External) { e.Size = 1<<20 + 1 }),
+		"which has no program":            change(func(e *External) { e.Exec = []string{"/bin/sh"} }),
+		"timeout 10m":                     change(func(e *External) { e.Timeout = 10 * time.Minute }),
+		"allow_private ":                  change(func(e *External) { e.AllowPrivate = []string{"x"} }),
 	} {
 		if _, err := e.Declared(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", e, err, want)
@@ -65,15 +65,15 @@ func TestPromptBounds(t *testing.T) {
 	one := []Message{{User, "secret-words"}}
 	warm := func(f float64) *float64 { return &f }
 	for want, p := range map[string]Prompt{
-		"":                    {Version: 1, Messages: one, Temperature: warm(0.3)},
-		"version 0":           {Messages: one},
-		"no message":          {Version: 1},
-		"65 messages":         {Version: 1, Messages: make65()},
-		"none of system":      {Version: 1, Messages: []Message{{"tool", "secret-words"}}},
-		"262145 bytes":        {Version: 1, Messages: []Message{{User, strings.Repeat("x", 256<<10)}, {User, "y"}}},
-		"max_tokens is -1":    {Version: 1, Messages: one, Tokens: -1},
-		"not from 0 to 2":     {Version: 1, Messages: one, Temperature: warm(2.1)},
-		"the temperature is ": {Version: 1, Messages: one, Temperature: warm(math.NaN())},
+		"":                          {Version: 1, Messages: one, Temperature: warm(0.3)},
+		"version 0":                 {Messages: one},
+		"no message":                {Version: 1},
+		"65 messages":               {Version: 1, Messages: make65()},
+		"must have the role system": {Version: 1, Messages: []Message{{"tool", "secret-words"}}},
+		"262145 bytes":              {Version: 1, Messages: []Message{{User, strings.Repeat("x", 256<<10)}, {User, "y"}}},
+		"max_tokens is -1":          {Version: 1, Messages: one, Tokens: -1},
+		"not from 0 to 2":           {Version: 1, Messages: one, Temperature: warm(2.1)},
+		"the temperature is ":       {Version: 1, Messages: one, Temperature: warm(math.NaN())},
 	} {
 		got := ""
 		if err := p.Check(e); err != nil {

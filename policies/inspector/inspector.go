@@ -41,7 +41,7 @@ func (d Direction) MarshalText() ([]byte, error) { return []byte(d.String()), ni
 func (d *Direction) UnmarshalText(b []byte) error {
 	i := slices.Index(directions[:], string(b))
 	if i < 0 {
-		return fmt.Errorf("%.50q is none of %q", b, directions)
+		return fmt.Errorf("%.50q is not one of %q", b, directions)
 	}
 	*d = Direction(i)
 	return nil
@@ -125,7 +125,7 @@ func (e External) Declared() (External, error) {
 		problems = append(problems, Mistake{attribute, fmt.Sprintf(format, args...)})
 	}
 	if len(e.Name) > maxName || !named.MatchString(e.Name) {
-		bad("", "%.50q is no name: want small letters, digits and dashes, at most 23, a letter first", e.Name)
+		bad("", "%.50q is not a name: want lower-case letters, digits and dashes, at most 23, a letter first", e.Name)
 	}
 	switch {
 	case e.Notice != nil:
@@ -229,7 +229,7 @@ func (e *External) remote(bad func(attribute, format string, args ...any)) {
 		bad(attribute, "%s", words)
 	}
 	if e.Key != "" && (len(e.Key) > maxKey || !vaultKey.MatchString(e.Key)) {
-		bad("key", "is no name of a secret: want \"vault:NAME\", no key itself")
+		bad("key", "is not the name of a secret: want \"vault:NAME\", not the key itself")
 	}
 }
 
@@ -241,13 +241,13 @@ func (e External) Secret() string { return strings.TrimPrefix(e.Key, "vault:") }
 func (e External) Egress() (host string, port uint16, policy egress.Policy, err error) {
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Hostname() == "" {
-		return "", 0, policy, errors.New("url is no address")
+		return "", 0, policy, errors.New("url is not an address")
 	}
 	port = map[string]uint16{"http": 80, "https": 443}[u.Scheme]
 	if p := u.Port(); p != "" {
 		var ok bool
 		if port, ok = egress.ParsePort(p); !ok {
-			return "", 0, policy, errors.New("url has a port that is none")
+			return "", 0, policy, errors.New("url has an invalid port")
 		}
 	}
 	name := u.Hostname()
@@ -256,7 +256,7 @@ func (e External) Egress() (host string, port uint16, policy egress.Policy, err 
 	}
 	at, err := egress.ParseEndpoint(fmt.Sprintf("%s:%d", name, port))
 	if err != nil || at.Wildcard || at.Host == "" && !at.Prefix.IsSingleIP() {
-		return "", 0, policy, errors.New("url has a host that is no name of one, and no address")
+		return "", 0, policy, errors.New("url has a host that is neither a name nor an address")
 	}
 	policy.Endpoints = []egress.Endpoint{at}
 	if at.Host == "" {
@@ -297,7 +297,7 @@ func defaults[T int | int64 | time.Duration](v *T, to T) {
 func address(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
-		return errors.New("is no address without user and password") // which it may hold
+		return errors.New("must be an address without a user name and a password") // which it may hold
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
 	if u.Hostname() == "localhost" {

@@ -37,7 +37,7 @@ func (e *External) notice(bad func(attribute, format string, args ...any)) {
 		n.Format = Webhook
 	}
 	if !slices.Contains(Formats, n.Format) {
-		bad("format", "%.50q is none of %q", n.Format, Formats)
+		bad("format", "%.50q is not one of %q", n.Format, Formats)
 	}
 	if n.Every < time.Second || n.Every > time.Hour {
 		bad("every", "%v: want 1s to 1h", n.Every)

@@ -244,7 +244,7 @@ func (r *Resource) check(q Question) error {
 	case len(r.Issuers) > maxIssuers:
 		return fmt.Errorf("the server's metadata names more than %d authorization servers", maxIssuers)
 	case !areScopes(r.Scopes), !areScopes(r.Wanted):
-		return fmt.Errorf("the server's metadata has scopes that are none, or more than %d", maxList)
+		return fmt.Errorf("the server's metadata has invalid scopes, or more than %d", maxList)
 	}
 	for _, i := range r.Issuers {
 		if i != q.Issuer && !isIssuer(i) {
@@ -320,7 +320,7 @@ func (d *Metadata) check(q Question) error {
 		}
 	}
 	if !areScopes(d.Methods) {
-		return fmt.Errorf("the metadata of %s has more than %d ways to authenticate, or some that are none", quoted(issuer),
+		return fmt.Errorf("the metadata of %s has more than %d ways to authenticate, or invalid ones", quoted(issuer),
 			maxList)
 	}
 	return nil

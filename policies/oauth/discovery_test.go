@@ -182,7 +182,7 @@ func TestReadResource(t *testing.T) {
 			"as an authorization server"},
 		"escapes": {good(object{"authorization_servers": []string{"https://login.example/\x1b[2J"}}),
 			"as an authorization server"},
-		"no object": {answered([]string{}), "no JSON object"},
+		"no object": {answered([]string{}), "not a JSON object"},
 		"a page": {Response{Status: 200, Type: "text/html", Body: []byte("<html>")},
 			"not of the type application/json"},
 		"nothing":    {Response{Status: 404}, "answered 404"},

@@ -114,7 +114,7 @@ func (r Response) members(sent []string) (map[string]json.RawMessage, error) {
 	case !isJSON:
 		return nil, errors.New("the provider's answer is not of the type application/json")
 	case m == nil:
-		return nil, errors.New("the provider's answer is no JSON object")
+		return nil, errors.New("the provider's answer is not a JSON object")
 	}
 	return m, nil
 }

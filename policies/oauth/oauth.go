@@ -93,7 +93,7 @@ func about(key, format string, args ...any) error { return KeyError{key, fmt.Err
 func hostOf(key, what, address string, private []string) (host string, port uint16, policy egress.Policy, err error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Opaque != "" {
-		return "", 0, egress.Policy{}, about(key, ` is no address of %s: write "https://HOST/PATH"`, what)
+		return "", 0, egress.Policy{}, about(key, ` is not an address of %s: write "https://HOST/PATH"`, what)
 	}
 	port = tlsPort
 	if p := u.Port(); p != "" {
@@ -151,7 +151,7 @@ func (s Set) check() error {
 		}
 	}
 	if !slices.Contains([]Style{Auto, InHeader, InParams}, s.AuthStyle) {
-		return about("auth_style", ` is none: write "header", "params" or "auto"`)
+		return about("auth_style", ` must be "header", "params" or "auto"`)
 	}
 	if s.AuthStyle == InHeader && s.ClientSecret == "" {
 		return about("auth_style", ` is "header", and client_secret is missing: a public client has "params"`)
@@ -164,17 +164,17 @@ func (s Set) check() error {
 	}
 	for _, scope := range s.Scopes {
 		if scope == "" || len(scope) > maxName || !printable(scope) || s.within(scope) {
-			return about("scopes", " has an entry that is no scope")
+			return about("scopes", " has an entry that is not a scope")
 		}
 	}
 	if s.Resource != "" && !isIdentifier(s.Resource) {
-		return about("resource", ` is no URL: write "https://HOST/PATH"`)
+		return about("resource", ` is not a URL: write "https://HOST/PATH"`)
 	}
 	if o := s.Origin; o != nil && (!isIdentifier(o.Server) || !isIdentifier(o.Issuer)) {
 		return about("origin", " names no server, or no issuer")
 	}
 	if !s.Expiry.IsZero() && (s.Expiry.Year() < 1970 || s.Expiry.Sub(s.Obtained) > unlimited && !s.Obtained.IsZero()) {
-		return about("expiry", " is no time at which a token may end")
+		return about("expiry", " is not a time at which a token may end")
 	}
 	if !refreshed && s.TokenURL == "" {
 		return nil
@@ -191,7 +191,7 @@ func CheckCA(text string) error {
 	for rest := []byte(text); len(bytes.TrimSpace(rest)) > 0; {
 		var b *pem.Block
 		if b, rest = pem.Decode(rest); b == nil || b.Type != "CERTIFICATE" {
-			return about("ca", " holds something that is no certificate in PEM")
+			return about("ca", " contains data that is not a certificate in PEM")
 		}
 		if _, err := x509.ParseCertificate(b.Bytes); err != nil {
 			return about("ca", " holds a certificate that cannot be read")

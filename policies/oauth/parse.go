@@ -59,7 +59,7 @@ func Parse(text []byte, now time.Time) (Set, error) {
 	if g.ExpiresIn != "" && s.Expiry.IsZero() {
 		seconds, err := g.ExpiresIn.Int64()
 		if most := int64(unlimited / time.Second); err != nil || seconds < 0 || seconds > most {
-			return Set{}, errors.New("expires_in is no number of seconds")
+			return Set{}, errors.New("expires_in is not a number of seconds")
 		} else if seconds > 0 {
 			s.Expiry = s.Obtained.Add(time.Duration(seconds) * time.Second)
 		}
@@ -71,10 +71,10 @@ func Parse(text []byte, now time.Time) (Set, error) {
 // unreadable says which member is wrong and in what way.
 func unreadable(name string, err error) error {
 	if strings.Contains(err.Error(), "unknown field") {
-		return fmt.Errorf("%s is no member of a token set", shown(name))
+		return fmt.Errorf("%s is not a member of a token set", shown(name))
 	}
 	if name == "expiry" {
-		return errors.New(`expiry is no time as RFC 3339 has it: write "2006-01-02T15:04:05Z"`)
+		return errors.New(`expiry is not a time of RFC 3339: write "2006-01-02T15:04:05Z"`)
 	}
 	return fmt.Errorf("%s is of another type", shown(name))
 }

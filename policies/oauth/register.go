@@ -89,7 +89,7 @@ func (c Client) Request() ([]byte, error) { return json.Marshal(c.document()) }
 // on (Client ID Metadata Document).
 func ClientDocument(address string) ([]byte, error) {
 	if !IsClientDocument(address) {
-		return nil, fmt.Errorf("%s is no address of a client's metadata: write https://HOST/PATH", quoted(address))
+		return nil, fmt.Errorf("%s is not an address of a client's metadata: write https://HOST/PATH", quoted(address))
 	}
 	d := Client{Method: methodNone, Device: true}.document()
 	d.ID = address

@@ -91,7 +91,7 @@ func (t Task) Check() error {
 		return err
 	}
 	if t.Issuer != "" && !isIdentifier(t.Issuer) {
-		return about("issuer", ` is no URL: write "https://HOST/PATH"`)
+		return about("issuer", ` is not a URL: write "https://HOST/PATH"`)
 	}
 	return nil
 }

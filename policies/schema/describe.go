@@ -36,15 +36,15 @@ func describe(k jsonschema.ErrorKind) string {
 	case *kind.FalseSchema:
 		return "no value is allowed here"
 	case *kind.Not:
-		return "it conforms to what it must not"
+		return "the value matches what \"not\" excludes"
 	case *kind.OneOf:
-		return fmt.Sprintf("want one alternative, it conforms to numbers %d and %d", k.Subschemas[0], k.Subschemas[1])
+		return fmt.Sprintf("want one alternative, the value matches numbers %d and %d", k.Subschemas[0], k.Subschemas[1])
 	case *kind.Pattern:
 		return fmt.Sprintf("want a match of %s, got %s", quoted(k.Want, maxShow), quoted(k.Got, maxShow))
 	case *kind.UniqueItems:
 		return fmt.Sprintf("items %d and %d are equal", k.Duplicates[0], k.Duplicates[1])
 	case *kind.Contains:
-		return "no item is of the kind that must be there"
+		return "no item matches \"contains\""
 	case *kind.MinContains:
 		return fmt.Sprintf("want at least %d items of a kind, got %d", k.Want, len(k.Got))
 	case *kind.MaxContains:
@@ -81,7 +81,7 @@ func describeSize(k jsonschema.ErrorKind) string {
 	case *kind.ExclusiveMaximum:
 		return fmt.Sprintf("want less than %s, got %s", rational(k.Want), rational(k.Got))
 	}
-	return fmt.Sprintf("it violates %q", strings.Join(k.KeywordPath(), "/"))
+	return fmt.Sprintf("the value violates %q", strings.Join(k.KeywordPath(), "/"))
 }
 
 func bound(which string, want int, what string, got int) string {

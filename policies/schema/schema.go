@@ -63,7 +63,7 @@ func (s *Schema) Check(value []byte) (v *Violation) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			v = refused("it made the check fail: %s", quoted(fmt.Sprint(r), 2*maxShow))
+			v = refused("the value made the check fail: %s", quoted(fmt.Sprint(r), 2*maxShow))
 		}
 	}()
 	held := len(value) > heavyBytes

@@ -51,19 +51,28 @@ func TestViolations(t *testing.T) {
 		{`{"s":"ab","e":{"x":1.0}}`, "", "", ""},
 		{`{"s":"ab","c":[]}`, "/c", "/properties/c/const", `at "/c": want "k", got an array (rule /properties/c/const)`},
 		{`{"s":"ab","l":[]}`, "/l", "/properties/l/minItems", `at "/l": want at least 1 item, got 0 (rule /properties/l/minItems)`},
-		{`{"s":"ab","l":["a",2,"a",3]}`, "/l", "/properties/l/maxItems", `at "/l": want at most 3 items, got 4 (rule /properties/l/maxItems); at "/l": items 0 and 2 are equal (rule /properties/l/uniqueItems); at "/l/1": want string, got number (rule /properties/l/items/type); at "/l/3": want string, got number (rule /properties/l/items/type)`},
+		{`{"s":"ab","l":["a",2,"a",3]}`, "/l", "/properties/l/maxItems",
+			`at "/l": want at most 3 items, got 4 (rule /properties/l/maxItems); ` +
+				`at "/l": items 0 and 2 are equal (rule /properties/l/uniqueItems); ` +
+				`at "/l/1": want string, got number (rule /properties/l/items/type); ` +
+				`at "/l/3": want string, got number (rule /properties/l/items/type)`},
 		{`{"s":"ab","l":["a","a"]}`, "/l", "/properties/l/uniqueItems", `at "/l": items 0 and 1 are equal (rule /properties/l/uniqueItems)`},
 		{`{"s":"ab","t":["a","b",3,4]}`, "/t/1", "/properties/t/prefixItems/1/type", `at "/t/1": want integer, got string (rule /properties/t/prefixItems/1/type); at "/t/2": no value is allowed here (rule /properties/t/items); at "/t/3": no value is allowed here (rule /properties/t/items)`},
 		{`{"s":"ab","has":[1,2]}`, "/has", "/properties/has/minContains", `at "/has": want at least 2 items of a kind, got 1 (rule /properties/has/minContains)`},
 		{`{"s":"ab","has":[1,1,1,1]}`, "/has", "/properties/has/maxContains", `at "/has": want at most 3 items of a kind, got 4 (rule /properties/has/maxContains)`},
 		{`{"s":"ab","o":{}}`, "/o", "/properties/o/minProperties", `at "/o": want at least 1 member, got 0 (rule /properties/o/minProperties)`},
-		{`{"s":"ab","o":{"abcd":true,"b":1,"c":false}}`, "/o", "/properties/o/maxProperties", `at "/o": want at most 2 members, got 3 (rule /properties/o/maxProperties); at "/o": the name "abcd": want at most 3 characters, got 4 (rule /properties/o/propertyNames/maxLength); at "/o/b": want boolean, got number (rule /properties/o/additionalProperties/type)`},
+		{`{"s":"ab","o":{"abcd":true,"b":1,"c":false}}`, "/o", "/properties/o/maxProperties",
+			`at "/o": want at most 2 members, got 3 (rule /properties/o/maxProperties); ` +
+				`at "/o": the name "abcd": want at most 3 characters, got 4 (rule /properties/o/propertyNames/maxLength); ` +
+				`at "/o/b": want boolean, got number (rule /properties/o/additionalProperties/type)`},
 		{`{"s":"ab","p":{"x-a":1,"y":2,"z":3}}`, "/p", "/properties/p/additionalProperties", `at "/p": the members "y", "z" are not allowed (rule /properties/p/additionalProperties); at "/p/x-a": want string, got number (rule /properties/p/patternProperties/^x-/type)`},
 		{`{"s":"ab","any":1}`, "/any", "/properties/any/anyOf", `at "/any": want null or string, got number (rule /properties/any/anyOf)`},
-		{`{"s":"ab","one":4}`, "/one", "/properties/one/oneOf", `at "/one": want one alternative, it conforms to numbers 0 and 1 (rule /properties/one/oneOf)`},
+		{`{"s":"ab","one":4}`, "/one", "/properties/one/oneOf",
+			`at "/one": want one alternative, the value matches numbers 0 and 1 (rule /properties/one/oneOf)`},
 		{`{"s":"ab","one":"x"}`, "", "", ""},
 		{`{"s":"ab","one":1.5}`, "/one", "/properties/one/oneOf/1/minimum", `at "/one": want at least 3, got 1.5 (rule /properties/one/oneOf/1/minimum, the closest of 2)`},
-		{`{"s":"ab","not":"x"}`, "/not", "/properties/not/not", `at "/not": it conforms to what it must not (rule /properties/not/not)`},
+		{`{"s":"ab","not":"x"}`, "/not", "/properties/not/not",
+			`at "/not": the value matches what "not" excludes (rule /properties/not/not)`},
 		{`{"s":"ab","union":{"k":"b","w":"x"}}`, "/union/w", "/properties/union/anyOf/1/properties/w/type", `at "/union/w": want integer, got string (rule /properties/union/anyOf/1/properties/w/type, the closest of 2)`},
 		{`{"s":"ab","union":{"k":"a"}}`, "/union", "/properties/union/anyOf/0/required", `at "/union": the member "v" is missing (rule /properties/union/anyOf/0/required, the closest of 2)`},
 		{`{"s":"ab","union":3}`, "/union", "/properties/union/anyOf", `at "/union": want object, got number (rule /properties/union/anyOf)`},
@@ -73,7 +82,15 @@ func TestViolations(t *testing.T) {
 		{`{"s":"ab","dep":{"a":1,"x":2}}`, "/dep", "/properties/dep/dependentRequired/a", `at "/dep": with the member "a", the member "b" is missing (rule /properties/dep/dependentRequired/a); at "/dep": the member "y" is missing (rule /properties/dep/dependentSchemas/x/required)`},
 		{`{"s":"ab","un":{"a":1,"b":2}}`, "/un/b", "/properties/un/unevaluatedProperties", `at "/un/b": no value is allowed here (rule /properties/un/unevaluatedProperties)`},
 		{`{"s":"ab","zz\u202e\"":1,"x":2}`, "", "/additionalProperties", `at the top: the members "x", "zz\u202e\"" are not allowed (rule /additionalProperties)`},
-		{`{"s":1,"n":"x","i":"x","e":3,"c":3,"l":3,"t":3,"o":3,"any":3,"ref":3,"not":"x"}`, "/any", "/properties/any/anyOf", `at "/any": want null or string, got number (rule /properties/any/anyOf); at "/c": want "k", got 3 (rule /properties/c/const); at "/e": want one of "a", 1, null, an object, got 3 (rule /properties/e/enum); at "/i": want integer, got string (rule /properties/i/type); at "/l": want array, got number (rule /properties/l/type); at "/n": want number, got string (rule /properties/n/type); at "/not": it conforms to what it must not (rule /properties/not/not); at "/o": want object, got number (rule /properties/o/type); and 3 more`},
+		{`{"s":1,"n":"x","i":"x","e":3,"c":3,"l":3,"t":3,"o":3,"any":3,"ref":3,"not":"x"}`, "/any", "/properties/any/anyOf",
+			`at "/any": want null or string, got number (rule /properties/any/anyOf); ` +
+				`at "/c": want "k", got 3 (rule /properties/c/const); ` +
+				`at "/e": want one of "a", 1, null, an object, got 3 (rule /properties/e/enum); ` +
+				`at "/i": want integer, got string (rule /properties/i/type); ` +
+				`at "/l": want array, got number (rule /properties/l/type); ` +
+				`at "/n": want number, got string (rule /properties/n/type); ` +
+				`at "/not": the value matches what "not" excludes (rule /properties/not/not); ` +
+				`at "/o": want object, got number (rule /properties/o/type); and 3 more`},
 		{`{"s":"ab","n":1e1000000000}`, "", "", `the value cannot be checked: a number of more than 1024 digits, or with a greater exponent`},
 		{`{"s":"ab","s":"ab"}`, "", "", `the value cannot be checked: the member "s" comes twice`},
 		{`{"s":`, "", "", `the value cannot be checked: not JSON at byte 5`},

@@ -206,13 +206,13 @@ func (r *typedReader) enum(values []any) (write, room, error) {
 	for _, v := range values {
 		if s, ok := v.(string); ok {
 			if len(s) > maxTypedWord || !typedWord.MatchString(s) {
-				return nil, room{}, fmt.Errorf("one of its values is no word of at most %d letters", maxTypedWord)
+				return nil, room{}, fmt.Errorf("one of its values is not a word of at most %d letters", maxTypedWord)
 			}
 			most.words = most.bits
 		}
 		b, ok := writeScalar(nil, v)
 		if !ok {
-			return nil, room{}, errors.New("one of its values is no word, number or truth value")
+			return nil, room{}, errors.New("one of its values is not a word, a number, true or false")
 		}
 		known[string(b)] = true
 	}
@@ -296,7 +296,7 @@ func (r *typedReader) object(s map[string]any) (write, room, error) {
 	names := slices.Sorted(maps.Keys(properties))
 	for _, name := range names {
 		if len(name) > maxTypedMember || !typedMember.MatchString(name) {
-			return nil, room{}, fmt.Errorf("a member's name is no word of at most %d letters", maxTypedMember)
+			return nil, room{}, fmt.Errorf("the name of a member is not a word of at most %d letters", maxTypedMember)
 		}
 		w, most, err := r.schema(properties[name])
 		if err != nil {

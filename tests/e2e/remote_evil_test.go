@@ -71,7 +71,7 @@ func evilPacked(body func(id, token string) string) func(http.ResponseWriter, *h
 }
 
 func evilRedirect(to string) string {
-	return "redirect refused: it leads to " + to + ", and the declaration says https://" + evilHost
+	return "redirect refused: the redirect leads to " + to + ", and the declaration says https://" + evilHost
 }
 
 // escaped is a text as JSON may write it, too.
@@ -101,7 +101,7 @@ var evilAnswers = map[string]evilAnswer{
 	})},
 	"type": {class: failure.Schema,
 		do:   evilStatus(200, "Content-Type", "text/TOKEN", ""),
-		says: `its response is "text/[redacted: token]", which is neither application/json nor text/event-stream`},
+		says: `the server's response is "text/[redacted: token]", neither application/json nor text/event-stream`},
 	"challenge": {class: failure.Unauthorized, do: evilStatus(401, "WWW-Authenticate",
 		`Bearer error="invalid_token", scope="TOKEN", resource_metadata="https://`+strangeHost+`/TOKEN"`, ""),
 		says: "HTTP 401 Unauthorized"},
@@ -119,7 +119,7 @@ var evilAnswers = map[string]evilAnswer{
 		do:   evilStatus(307, "Location", "/mcp", ""),
 		says: "redirect refused: more than 3 redirects", long: true},
 	"bomb": {class: failure.Schema,
-		says: "its answer has more than 16777216 bytes",
+		says: "the server's answer has more than 16777216 bytes",
 		do: evilPacked(func(string, string) string {
 			return strings.Repeat(" ", 64<<20)
 		})},
@@ -129,12 +129,12 @@ var evilAnswers = map[string]evilAnswer{
 			return "data:" + strings.Repeat("a", 20<<20)
 		})},
 	"id": {class: failure.Schema,
-		says: "its response does not answer the request", long: true,
+		says: "the server's response does not answer the request", long: true,
 		do: evilBody("application/json", func(id, _ string) string {
 			return evilText(strconv.Quote(id), "for nobody")
 		})},
 	"twice": {class: failure.Schema,
-		says: `what it says is no JSON-RPC message: member "id" comes twice`, long: true,
+		says: `the server sent a line that is not a JSON-RPC message: member "id" comes twice`, long: true,
 		do: evilBody("application/json", func(id, _ string) string {
 			return strings.Replace(evilText(id, "two ids"), `"id":`, `"id":0,"id":`, 1)
 		})},

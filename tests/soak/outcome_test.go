@@ -49,7 +49,7 @@ var named = []struct {
 	outcome outcome
 }{
 	{-32010, regexp.MustCompile(`^server SERVER (went away: |is not running since )`), unavailable},
-	{-32010, regexp.MustCompile(`^server SERVER: it does not read its stdin`), unavailable},
+	{-32010, regexp.MustCompile(`^server SERVER: the server does not read its stdin`), unavailable},
 	{-32010, regexp.MustCompile(`^starting a process of SERVER for this session: `), unavailable},
 	{-32011, regexp.MustCompile(`^server SERVER is busy: `), busy},
 	{-32011, regexp.MustCompile(fmt.Sprintf(`^server SERVER has %d processes of single sessions already, and its declaration allows no more: end another session, or raise sessions_max$`, ownSessions)), full},
@@ -204,10 +204,10 @@ func TestJudgeError(t *testing.T) {
 		text string
 		want outcome
 	}{
-		{-32010, `server "a" went away: it closed its stdout`, unavailable},
-		{-32010, `server "b" went away: it closed its stdout`, wrong},
+		{-32010, `server "a" went away: the server closed its stdout`, unavailable},
+		{-32010, `server "b" went away: the server closed its stdout`, wrong},
 		{-32010, `something else`, wrong},
-		{-32603, `server "a" went away: it closed its stdout`, wrong},
+		{-32603, `server "a" went away: the server closed its stdout`, wrong},
 		{-32800, `server "a" did not answer tools/call within 5s`, timedOut},
 		{-32800, `the request was given up: the client cancelled it`, cancelled},
 		{-32011, `server "a" has 12 processes of single sessions already, and its declaration allows no more: end another session, or raise sessions_max`, full},
@@ -215,8 +215,8 @@ func TestJudgeError(t *testing.T) {
 		{-32011, `server "b" has 12 processes of single sessions already, and its declaration allows no more: end another session, or raise sessions_max`, wrong},
 		{-32010, `server "a" has 12 processes of single sessions already, and its declaration allows no more: end another session, or raise sessions_max`, wrong},
 		{-32011, `starting a process of "a" for this session: as many as there may be: "a" has 12 sessions with a process of their own (sessions_max in /etc/pfar/mcp.d/a.hcl)`, full},
-		{-32010, `starting a process of "a" for this session: it was not ready within 30s`, unavailable},
-		{-32011, `starting a process of "a" for this session: it was not ready within 30s`, wrong},
+		{-32010, `starting a process of "a" for this session: the server was not ready within 30s`, unavailable},
+		{-32011, `starting a process of "a" for this session: the server was not ready within 30s`, wrong},
 		{-32603, `runtime error: index out of range`, wrong},
 		{-32603, `pfar: Post "http://pfar/mcp": EOF`, transport},
 		{0, ``, wrong},

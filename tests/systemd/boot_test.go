@@ -267,7 +267,8 @@ func TestFailure(t *testing.T) {
 	gone := entries(t, m, "--unit=pfar-gateway.service", "PFAR_SERVER=broken")
 	closed := func(e map[string]any) bool { // the gateway may be at its first words, or reading
 		why := fmt.Sprint(e["PFAR_REASON"])
-		return strings.HasSuffix(why, "it closed its stdout") || strings.HasSuffix(why, "its stdin is closed")
+		return strings.HasSuffix(why, "the server closed its stdout") ||
+			strings.HasSuffix(why, "the server's stdin is closed")
 	}
 	if !slices.ContainsFunc(gone, closed) {
 		t.Errorf("the gateway's: %v", gone)

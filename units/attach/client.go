@@ -77,7 +77,7 @@ func Join(ctx context.Context, path, passed string, hello Hello) (*Conn, []*os.F
 		m, files, err = c.Receive()
 	}
 	if err == nil && m.Welcome == nil {
-		err = errors.New("pfard's first message is no welcome")
+		err = errors.New("pfard did not begin with a welcome")
 	}
 	if err != nil {
 		CloseAll(files)

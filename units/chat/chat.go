@@ -9,7 +9,7 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// Message is one that a person has written.
+// Message is a message that a person has written.
 type Message struct {
 	ID   string // by which the platform deletes it
 	Room string // the conversation
@@ -21,7 +21,7 @@ type Message struct {
 	Hidden *control.Flow
 }
 
-// Platform is the program or service that carries the conversation.
+// Platform is the program or service of the conversation.
 type Platform interface {
 	// Send writes a text of one or more lines into a room.
 	Send(ctx context.Context, room, text string) error

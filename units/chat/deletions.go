@@ -14,11 +14,11 @@ import (
 	"github.com/pfar/pfar/units/durable"
 )
 
-// Deletions is a directory with a record of each message that is to be deleted, so that a crash forgets none. A record
-// has no text. One process at a time uses the directory.
+// Deletions is a directory with a record of each message to delete, so that a crash does not lose one. A record has no
+// text. One process at a time uses the directory.
 type Deletions struct{ dir string }
 
-// record is a message that is to be deleted.
+// record is a message to delete.
 type record struct {
 	ID   string `json:"id"`
 	Room string `json:"room"`
@@ -66,7 +66,7 @@ func (d Deletions) write(r record) error {
 	b, err := json.Marshal(r)
 	switch {
 	case d.dir == "":
-		return errors.New("there is no record of deletions")
+		return errors.New("no directory is set for the record of deletions")
 	case err == nil && len(b) > maxRecord:
 		return fmt.Errorf("recording a deletion: the ids of message and room have %d bytes, more than %d", len(b), maxRecord)
 	case err == nil:
@@ -78,13 +78,13 @@ func (d Deletions) write(r record) error {
 	return nil
 }
 
-// has reports whether a message is to be deleted. If that cannot be found out, it is.
+// has reports whether a message is to be deleted. It reports true if it cannot find out.
 func (d Deletions) has(m Message) bool {
 	_, err := os.Lstat(d.path(m))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// done takes the record of a message away.
+// done removes the record of a message.
 func (d Deletions) done(m Message) error {
 	if err := durable.Remove(d.path(m)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("noting that a message is deleted: %w", err)

@@ -13,12 +13,12 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// ErrStranger is of a message that is not of the owner, or of another room. Nothing was done about it.
-var ErrStranger = errors.New("the message is not of the owner of this conversation")
+// ErrStranger says that a message comes from somebody else than the owner, or from another room. pfar ignores it.
+var ErrStranger = errors.New("the message does not come from the owner of this conversation")
 
-// Talk is the conversation of one owner in one room. Its methods may be called at the same time.
+// Talk is the conversation with one owner in one room. Its methods may run at the same time.
 type Talk struct {
-	Room, Owner string // of messages that are taken; without both none is
+	Room, Owner string // Take accepts only messages of both; "" accepts none
 	Platform    Platform
 	Setups      Setups
 	Asker       Asker
@@ -30,10 +30,10 @@ type Talk struct {
 
 	mu   sync.Mutex // held while a message is taken
 	now  present
-	work sync.WaitGroup // what goes on when a message was taken
+	work sync.WaitGroup // work that goes on after Take
 }
 
-// present is what a conversation has under way.
+// present is the current work of a conversation.
 type present struct {
 	sync.Mutex
 	plan     *Plan         // waits for the owner's word
@@ -71,7 +71,7 @@ func (t *Talk) resume(ctx context.Context, r record) error {
 	failed := t.Platform.Delete(ctx, r.message())
 	switch {
 	case failed == nil:
-		t.say(ctx, "pfar had ended before it could delete a message of yours that held a secret. The message is deleted "+
+		t.say(ctx, "pfar ended before it could delete a message of yours with a secret. It has deleted the message "+
 			"now. If the set-up still waits for the secret, send it again.")
 		return t.Deletions.done(r.message())
 	case r.Told:
@@ -152,7 +152,7 @@ func (t *Talk) situation(m Message, under *control.Flow, failed error) meaning.S
 	return s
 }
 
-// Wait returns when all that messages have begun is over.
+// Wait returns when all work of messages is over.
 func (t *Talk) Wait() { t.work.Wait() }
 
 // token hands a secret to the set-up that waits for it. The record of its message is on the disk before, so that a
@@ -261,8 +261,8 @@ func (t *Talk) tellUndeleted(ctx context.Context, m Message, why error) error {
 	return t.Deletions.told(m)
 }
 
-// say sends a text to the owner. What servers, services and models say is a part of it, so it has nothing in it that a
-// terminal obeys or a person cannot see.
+// say sends a text to the owner. The text may quote servers, services and models, so say escapes invisible characters
+// and control characters.
 func (t *Talk) say(ctx context.Context, text string) error {
 	return t.Platform.Send(ctx, t.Room, visibly(text))
 }
@@ -271,7 +271,7 @@ func visibly(text string) string {
 	return visible.Escape(strings.TrimSpace(text), func(r rune) bool { return r != '\n' && visible.Deceptive(r) })
 }
 
-// clean is an error in words, without the text that it may be about.
+// clean returns the text of an error, unless it quotes a word of text.
 func clean(err error, text string) string {
 	words := strings.TrimSuffix(err.Error(), ".")
 	for _, w := range append(strings.Fields(text), strings.TrimSpace(text)) {

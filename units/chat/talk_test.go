@@ -387,7 +387,7 @@ func TestUndeleted(t *testing.T) {
 		t.Error(err)
 	}
 	n, _ := records(t, dir)
-	if n != 0 || !slices.Equal(w.deleted, []string{"m2"}) || !strings.Contains(w.said(), "is deleted") {
+	if n != 0 || !slices.Equal(w.deleted, []string{"m2"}) || !strings.Contains(w.said(), "has deleted the message") {
 		t.Errorf("%d records, deleted %q, said %s", n, w.deleted, w.said())
 	}
 }

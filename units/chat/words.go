@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units/chat/meaning"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/flows/wording"
@@ -16,7 +17,7 @@ import (
 func setupWords(now control.Flow, terminal bool) string {
 	switch {
 	case now.State == control.FlowComplete && now.Tools > 0:
-		return fmt.Sprintf("%s is connected. It has %d %s.", now.Server, now.Tools, plural("tool", now.Tools))
+		return fmt.Sprintf("%s is connected. It has %s.", now.Server, plural.Count(now.Tools, "tool"))
 	case now.State == control.FlowComplete:
 		return now.Server + " is connected."
 	case now.State == control.FlowFailed:
@@ -107,13 +108,6 @@ func wanted(now control.Flow, terminal bool) string {
 	}
 	b.WriteString(` "cancel" ends the set-up.`)
 	return b.String()
-}
-
-func plural(word string, n int) string {
-	if n == 1 {
-		return word
-	}
-	return word + "s"
 }
 
 // withheld says what a message was taken for, and what the owner can do.

@@ -61,7 +61,7 @@ func (s *store) heed(m *notification) error {
 	name, add, remove := m.vars["FDNAME"], m.vars["FDSTORE"] == "1", m.vars["FDSTOREREMOVE"] == "1"
 	switch {
 	case m.odd:
-		return fmt.Errorf("a descriptor that is no pipe, connection or memory")
+		return fmt.Errorf("a descriptor must be a pipe, a connection or memory")
 	case !add && !remove && len(m.stored) == 0:
 		return nil
 	case add == remove || remove && len(m.stored) > 0 || !units.IsKept(name):

@@ -170,7 +170,7 @@ func (m migration) edits(from int) ([]Edit, error) {
 	edits, err := m.steps[from-unmarked](root.FS())
 	for _, e := range edits {
 		if err == nil && (!filepath.IsLocal(e.Path) || e.Path != filepath.Clean(e.Path)) {
-			err = fmt.Errorf("%q is no path below the state", e.Path)
+			err = fmt.Errorf("%q is not a path below the state", e.Path)
 		}
 	}
 	return edits, err

@@ -9,6 +9,9 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
+// WholeFlow is the method of a question about all steps of a flow.
+const WholeFlow = "flows/run"
+
 // State is what has become of a call. The zero value may not run.
 type State uint8
 
@@ -29,7 +32,7 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 func (s *State) UnmarshalText(b []byte) error {
 	i := slices.Index(states, string(b))
 	if i < 0 {
-		return fmt.Errorf("%.50q is none of %q", b, states)
+		return fmt.Errorf("%.50q is not one of %q", b, states)
 	}
 	*s = State(i)
 	return nil

@@ -138,7 +138,7 @@ func (m Mount) conflict(earlier Mount) error {
 		return fmt.Errorf("mount at %q lies below the writable %q", m.Dest, earlier.Dest)
 	case Below(m.Dest, earlier.Dest) && (earlier.Kind == Symlink || earlier.Kind == Data):
 		// It would land elsewhere; newer versions of bwrap refuse it.
-		return fmt.Errorf("mount at %q lies below %q, which is no directory", m.Dest, earlier.Dest)
+		return fmt.Errorf("mount at %q lies below %q, which is not a directory", m.Dest, earlier.Dest)
 	case Below(earlier.Dest, m.Dest):
 		return fmt.Errorf("mount at %q hides the earlier one at %q", m.Dest, earlier.Dest)
 	}

@@ -67,9 +67,9 @@ func TestValidate(t *testing.T) {
 		"tmpfs below a writable bind": {insert(beforeRemounts, Mount{Kind: Tmpfs, Dest: "/home/mcp/tmp"}), "below the writable"},
 		"writable bind around":        {insert(beforeRemounts, Mount{Kind: Bind, Source: "/x", Dest: "/home"}), "hides the earlier one"},
 		"remount of a writable bind":  {func(s *Sandbox) { s.Mounts[11].Dest = "/home/mcp" }, "touches the writable"},
-		"mount through a link":        {insert(beforeRemounts, Mount{Kind: ROBind, Source: "/x", Dest: "/bin/x"}), "no directory"},
+		"mount through a link":        {insert(beforeRemounts, Mount{Kind: ROBind, Source: "/x", Dest: "/bin/x"}), "not a directory"},
 		"mount on a link":             {insert(beforeRemounts, Mount{Kind: ROBind, Source: "/x", Dest: "/bin"}), "two mounts"},
-		"mount below data":            {insert(beforeRemounts, Mount{Kind: Dir, Dest: "/etc/hosts/x"}), "no directory"},
+		"mount below data":            {insert(beforeRemounts, Mount{Kind: Dir, Dest: "/etc/hosts/x"}), "not a directory"},
 		"mount after a remount":       {func(s *Sandbox) { s.Mounts = append(s.Mounts, Mount{Kind: Dir, Dest: "/srv"}) }, "has to be last"},
 		"remount twice":               {func(s *Sandbox) { s.Mounts = append(s.Mounts, Mount{Kind: Remount, Dest: "/"}) }, "remounted twice"},
 	} {

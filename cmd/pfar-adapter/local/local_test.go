@@ -381,8 +381,8 @@ func TestHostileSocket(t *testing.T) {
 			}
 		}
 	}
-	const html = `its response is "text/html; charset=utf-8", which is neither application/json nor text/event-stream`
-	const noHTTP = "its answer is not HTTP"
+	const html = `the server's response is "text/html; charset=utf-8", neither application/json nor text/event-stream`
+	const noHTTP = "the server's answer is not HTTP"
 	const closed = "the server closed the connection before it had answered"
 	for name, c := range map[string]struct {
 		serve         func(net.Listener)

@@ -53,8 +53,8 @@ const (
 	cutOff     = "the server closed the connection before it had answered"
 	nobody     = "nobody listens where the server should be"
 	refused    = "connect: connection refused"
-	noHTTP     = "its answer is not HTTP"
-	longHead   = "the header of its answer is too long"
+	noHTTP     = "the server's answer is not HTTP"
+	longHead   = "the header of the server's answer is too long"
 	unproven   = "the server does not prove who it is: "
 	exceeded   = "net/http: server response headers exceeded 65536 bytes; aborted"
 	unverified = "tls: failed to verify certificate: x509: "
@@ -80,7 +80,7 @@ func TestEvilConnections(t *testing.T) {
 		{"no HTTP", place{raw: reply("hello\r\n\r\n", nil)}, "network_error", noHTTP,
 			`malformed HTTP response "hello"`},
 		{"another HTTP", place{raw: reply("HTTP/2.0 200 OK\r\n\r\n", nil)},
-			"schema", `its response is "", which is neither application/json nor text/event-stream`, ""},
+			"schema", `the server's response is "", neither application/json nor text/event-stream`, ""},
 		{"a head without end", place{raw: reply(head, slow(strings.Repeat("a", 30)))},
 			"timeout", "the server does not begin to answer in time", ""},
 		{"a large head", place{raw: reply(head+strings.Repeat("X-A: b\r\n", 20000)+"\r\n", nil)},
@@ -91,7 +91,7 @@ func TestEvilConnections(t *testing.T) {
 			"network_error", longHead, exceeded},
 		{"another protocol", place{raw: reply("HTTP/1.1 101 Switching Protocols\r\n"+
 			"Connection: Upgrade\r\nUpgrade: x\r\n\r\n", hang)},
-			"schema", "it wants to speak another protocol than HTTP", ""},
+			"schema", "the server wants to speak a protocol other than HTTP", ""},
 		{"half a body", place{raw: reply(head+"Content-Length: 100\r\n\r\n{\"jsonrpc\"", nil)}, "network_error",
 			cutOff, ""},
 		{"half a chunk", place{raw: reply(head+"Transfer-Encoding: chunked\r\n\r\n5\r\n{\"a", nil)}, "network_error",
@@ -103,18 +103,18 @@ func TestEvilConnections(t *testing.T) {
 		{"a negative length", place{raw: reply(head+"Content-Length: -1\r\n\r\n", hang)}, "network_error", noHTTP,
 			`bad Content-Length "-1"`},
 		{"more than its length", place{raw: reply(head+"Content-Length: 2\r\n\r\n{}"+done, hang)},
-			"schema", "its response does not answer the request", ""},
+			"schema", "the server's response does not answer the request", ""},
 		{"a body that halts", place{raw: reply(head+"Content-Length: 10\r\n\r\n{", hang)},
-			"timeout", "its response came to a halt", ""},
+			"timeout", "the server's response stopped halfway", ""},
 		{"an error that halts", place{raw: reply("HTTP/1.1 500 No\r\nContent-Length: 10\r\n\r\n{", hang)}, "server_error",
 			"HTTP 500 Internal Server Error", ""},
 		{"a stream reset", place{raw: reply("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"+
 			"Content-Length: 900\r\n\r\ndata: x", nil)},
-			"network_error", "its event stream broke off: " + cutOff, ""},
+			"network_error", "the server's event stream broke off: " + cutOff, ""},
 		{"a proxy's page for all", place{raw: reply("HTTP/1.1 302 Found\r\n"+
 			"Location: https://login.hotel.test/\r\nContent-Length: 0\r\n\r\n", hang)},
 			"network_error",
-			"redirect refused: it leads to https://login.hotel.test, and the declaration says https://mcp.test", ""},
+			"redirect refused: the redirect leads to https://login.hotel.test, and the declaration says https://mcp.test", ""},
 		{"HTTP in place of TLS", place{plain: func(c net.Conn) {
 			c.Read(make([]byte, 5))
 			go io.Copy(io.Discard, c)
@@ -185,7 +185,8 @@ func TestKilled(t *testing.T) {
 	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
 		w.begin()
 		w.send(call, 2)
-		w.wantFault(2, "network_error", "its event stream broke off: the server closed the connection before it had answered")
+		w.wantFault(2, "network_error", "the server's event stream broke off: "+
+			"the server closed the connection before it had answered")
 		w.send(call, 3)
 		w.want(strings.Replace(done, "2,", "3,", 1))
 		synctest.Wait()

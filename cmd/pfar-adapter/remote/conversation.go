@@ -49,7 +49,7 @@ func (c *conversation) take(line []byte) {
 	m, err := parse(line)
 	switch {
 	case err != nil:
-		c.log.Seldom("a line of the gateway's is no message, ignoring", err.Error())
+		c.log.Seldom("the gateway sent a line that is not a message, ignoring", err.Error())
 	case m.Method != "" && m.ID != nil:
 		c.request(m)
 	case m.Method == string(mcp.MethodNotificationCancelled):
@@ -89,7 +89,7 @@ func (c *conversation) request(m message) {
 		defer f.End()
 		err := send(f)
 		if err == nil {
-			err = fault.New(fault.Schema, "it has not answered")
+			err = fault.New(fault.Schema, "the server has not answered")
 		}
 		if !f.IsDone() && c.died(err) {
 			c.inbox.Cancel(m.ID)
@@ -175,7 +175,7 @@ func (c *conversation) within(f *inbox.Flight, m message) error {
 	if !g.untaken && !repeatable(m.Method) {
 		return &fault.Fault{
 			Class: fault.NetworkError, Status: g.why.Status,
-			Detail: "its session was gone, and another one has begun; the call was not made again: " + g.why.Detail,
+			Detail: "the server's session was gone, and pfar began another one; it did not repeat the call: " + g.why.Detail,
 		}
 	}
 	return c.exchange(f, m, s)

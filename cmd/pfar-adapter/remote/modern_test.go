@@ -160,7 +160,7 @@ func TestStatelessStreams(t *testing.T) {
 		w.send(`{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{` + meta + `}}`)
 		w.want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
 		w.send(`{"jsonrpc":"2.0","id":3,"method":"prompts/list","params":{` + meta + `}}`)
-		w.wantFault(3, "network_error", "its event stream ended without the answer")
+		w.wantFault(3, "network_error", "the server's event stream ended without the answer")
 		w.send(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{` + meta + `,"name":"x"}}`)
 		w.want(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`) // which the gateway refuses
 		w.send(`{"jsonrpc":"2.0","id":"q","error":{"code":-32601,"message":"no"}}`)

@@ -19,7 +19,7 @@ var errNoPair = errors.New("the server has no event stream that names an endpoin
 // pair opens the event stream of the revision 2024-11-05, and has the session's messages sent to the endpoint that it
 // names. The stream stays open with the session, and ends it. ctx bounds the opening.
 func (p *peer) pair(ctx context.Context, s *session) error {
-	late := fault.New(fault.Timeout, "its event stream has not named an endpoint within %v", p.limits.Endpoint)
+	late := fault.New(fault.Timeout, "the server's event stream has not named an endpoint within %v", p.limits.Endpoint)
 	timer := time.AfterFunc(p.limits.Endpoint, func() { s.end(late) })
 	defer timer.Stop()
 	defer context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })()

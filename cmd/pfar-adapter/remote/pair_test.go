@@ -262,7 +262,7 @@ func TestEvilPair(t *testing.T) {
 		{name: "the stream ends", call: func(o *olderServer, w http.ResponseWriter, r *http.Request, m received) {
 			w.WriteHeader(202)
 			o.end()
-		}, class: "network_error", detail: "its event stream ended without the answer", more: []string{changes}},
+		}, class: "network_error", detail: "the server's event stream ended without the answer", more: []string{changes}},
 		{name: "500", call: func(o *olderServer, w http.ResponseWriter, r *http.Request, m received) { w.WriteHeader(500) },
 			class: "server_error", detail: "HTTP 500 Internal Server Error"},
 		{name: "401", call: func(o *olderServer, w http.ResponseWriter, r *http.Request, m received) { w.WriteHeader(401) },
@@ -270,13 +270,13 @@ func TestEvilPair(t *testing.T) {
 		{name: "a redirect", call: func(o *olderServer, w http.ResponseWriter, r *http.Request, m received) {
 			redirect(307, "https://evil.test/")(w, r, m)
 		}, class: "network_error",
-			detail: "redirect refused: it leads to https://evil.test, and the declaration says https://mcp.test"},
+			detail: "redirect refused: the redirect leads to https://evil.test, and the declaration says https://mcp.test"},
 		{name: "another endpoint", call: func(o *olderServer, w http.ResponseWriter, r *http.Request, m received) {
 			o.say("1", "\n\nevent: endpoint\ndata: https://evil.test/")
 			o.answers(w, r, m)
 		}, lines: []string{fmt.Sprintf(answer, 2)}},
 		{name: "never", call: func(o *olderServer, w http.ResponseWriter, r *http.Request, m received) { w.WriteHeader(202) },
-			class: "timeout", detail: "it has not answered within 15m0s"},
+			class: "timeout", detail: "the server has not answered within 15m0s"},
 		{name: "twice", call: func(o *olderServer, w http.ResponseWriter, r *http.Request, m received) {
 			o.answers(w, r, m)
 			o.say("1", fmt.Sprintf(answer, 2))
@@ -335,7 +335,7 @@ func TestNoEndpoint(t *testing.T) {
 	inWorld(t, place{handler: o, path: "/sse", args: []string{"--sse"}}, func(t *testing.T, w *world) {
 		begun := time.Now()
 		w.send(initialize)
-		w.wantFault(1, "timeout", "its event stream has not named an endpoint within 10s")
+		w.wantFault(1, "timeout", "the server's event stream has not named an endpoint within 10s")
 		if took := time.Since(begun); took != 10*time.Second {
 			t.Errorf("it took %v", took)
 		}

@@ -128,7 +128,7 @@ func (p *peer) read(f *inbox.Flight, m message, s *session, response *http.Respo
 			err = p.inbox.Take(raw, f)
 		}
 		if err == nil && !f.IsDone() {
-			err = fault.New(fault.Schema, "its response does not answer the request")
+			err = fault.New(fault.Schema, "the server's response does not answer the request")
 		}
 		return unlessDone(f, misread(err, response))
 	case response.StatusCode == http.StatusAccepted || response.StatusCode == http.StatusNoContent:
@@ -136,11 +136,11 @@ func (p *peer) read(f *inbox.Flight, m message, s *session, response *http.Respo
 		if s != nil && s.listening.Load() { // it may mean to answer there
 			return awaited(f, s.ctx.Done(), func() error { return context.Cause(s.ctx) })
 		}
-		return fault.New(fault.Schema, "it takes the request, and says that there will be no answer")
+		return fault.New(fault.Schema, "the server takes the request, and says that it will not answer")
 	}
 	wire.Discard(response)
 	// As it was sent: in other letters a secret in it would not be found.
-	return misread(fault.New(fault.Schema, "its response is %.60q, which is neither %s nor %s",
+	return misread(fault.New(fault.Schema, "the server's response is %.60q, neither %s nor %s",
 		response.Header.Get("Content-Type"), typeJSON, typeStream), response)
 }
 
@@ -220,7 +220,7 @@ func (p *peer) get(ctx context.Context, s *session, last string, idle time.Durat
 	}
 	if kind := mediaType(response); kind != typeStream {
 		wire.Discard(response)
-		f := fault.New(fault.Schema, "what it sends to GET is %.60q, which is not %s", kind, typeStream)
+		f := fault.New(fault.Schema, "the server answers GET with %.60q, not with %s", kind, typeStream)
 		f.Status = http.StatusOK
 		return nil, f
 	}

@@ -61,7 +61,7 @@ func TestResume(t *testing.T) {
 // TestResumeEnds: streams that bring nothing are opened again with growing pauses until the request's time is over, and
 // a server that is gone is asked a few times.
 func TestResumeEnds(t *testing.T) {
-	const late = "it has not answered within 14m0s"
+	const late = "the server has not answered within 14m0s"
 	whole := func(l *Limits) { l.Inbox.Whole = 14 * time.Minute } // at which no stream is opened again
 	for name, test := range map[string]struct {
 		first         string
@@ -74,9 +74,9 @@ func TestResumeEnds(t *testing.T) {
 		"a time without end":  {"retry: 99999999999999999999", 0, "timeout", late, 14 * time.Minute, 2},
 		"a time that is none": {"retry: -1\nretry: soon", 0, "timeout", late, 14 * time.Minute, 31},
 		"a server that fails": {"retry: 3000", 502, "network_error",
-			"its event stream cannot be resumed: HTTP 502 Bad Gateway", 10 * time.Second, 3},
+			"pfar cannot resume the server's event stream: HTTP 502 Bad Gateway", 10 * time.Second, 3},
 		"a server that has forgotten": {"retry: 3000", 400, "network_error",
-			"its event stream cannot be resumed: HTTP 400 Bad Request", 3 * time.Second, 1},
+			"pfar cannot resume the server's event stream: HTTP 400 Bad Request", 3 * time.Second, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opened := 0

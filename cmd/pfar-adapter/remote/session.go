@@ -71,7 +71,7 @@ func (s *session) name(header http.Header) error {
 	id := values[0]
 	wrong := func(r rune) bool { return r < 0x21 || r > 0x7e }
 	if len(values) > 1 || id == "" || len(id) > maxSessionID || strings.ContainsFunc(id, wrong) {
-		return fault.New(fault.Schema, "its %s is not one id of visible ASCII characters", mcp.HeaderSessionID)
+		return fault.New(fault.Schema, "the server's %s is not one id of visible ASCII characters", mcp.HeaderSessionID)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

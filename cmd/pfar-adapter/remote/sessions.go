@@ -91,17 +91,17 @@ func (ss *sessions) connected(s *session, version string) {
 // agreed reads what the server says to initialize.
 func agreed(answer jsonrpc.Message) (version string, capabilities jsonrpc.Members, err error) {
 	if answer.Error != nil {
-		return "", nil, fault.New(fault.Schema, "it refuses to begin a session: %s", fault.Said(answer.Error))
+		return "", nil, fault.New(fault.Schema, "the server refuses to begin a session: %s", fault.Said(answer.Error))
 	}
 	result, err := jsonrpc.Object(answer.Result, nil)
 	if err == nil {
 		version, err = jsonrpc.String(result.Get("protocolVersion"))
 	}
 	if err != nil {
-		return "", nil, fault.New(fault.Schema, "its answer to initialize cannot be read: %v", err)
+		return "", nil, fault.New(fault.Schema, "cannot read the server's answer to initialize: %v", err)
 	}
 	if !slices.Contains(mcp.LegacyProtocolVersions(), version) {
-		return "", nil, fault.New(fault.Schema, "it speaks protocol %.40q", version)
+		return "", nil, fault.New(fault.Schema, "the server speaks protocol %.40q, which pfar does not know", version)
 	}
 	capabilities, _ = jsonrpc.Object(result.Get("capabilities"), nil) // the gateway reads them for itself
 	return version, capabilities, nil
@@ -250,7 +250,7 @@ func (ss *sessions) replace(ctx context.Context, old, s *session) error {
 		return err
 	}
 	if _, was := old.names(); was != version {
-		err := fault.New(fault.Schema, "it has come back with protocol %s in place of %s", version, was)
+		err := fault.New(fault.Schema, "the server came back with protocol %s instead of %s", version, was)
 		ss.fail(err) // nobody can tell the gateway so but by an end
 		return err
 	}
@@ -268,7 +268,7 @@ func (ss *sessions) replace(ctx context.Context, old, s *session) error {
 	ss.connected(s, version)
 	for _, m := range again.told() {
 		if _, err := ss.ask(ctx, m, func(f *inbox.Flight, m message) error { return ss.exchange(f, m, s) }); err != nil {
-			ss.log.Seldom("the server does not take again what it was told before, ignoring", m.Method)
+			ss.log.Seldom("the server refuses a message that it took before, ignoring", m.Method)
 		}
 	}
 	return nil
@@ -308,7 +308,7 @@ func (ss *sessions) keep(m message) {
 func (ss *sessions) ask(
 	ctx context.Context, m message, send func(*inbox.Flight, message) error,
 ) (jsonrpc.Message, error) {
-	late := fault.New(fault.Timeout, "it has not answered %s within %v", m.Method, ss.limits.Own)
+	late := fault.New(fault.Timeout, "the server has not answered %s within %v", m.Method, ss.limits.Own)
 	ctx, cancel := context.WithTimeoutCause(ctx, ss.limits.Own, late)
 	defer cancel()
 	ss.mu.Lock()

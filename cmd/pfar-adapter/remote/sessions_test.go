@@ -103,7 +103,8 @@ func TestNewSessionBy400(t *testing.T) {
 			if again {
 				w.want(done)
 			} else {
-				w.wantFault(2, "network_error", "its session was gone, and another one has begun; the call was not made again: "+
+				w.wantFault(2, "network_error", "the server's session was gone, and pfar began another one; "+
+					"it did not repeat the call: "+
 					"HTTP 400 Bad Request: "+why)
 			}
 			w.send(call, 3)
@@ -204,7 +205,7 @@ func TestSessionEndsUnderACall(t *testing.T) {
 	inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
 		w.begin()
 		w.send(call, 2)
-		w.wantFault(2, "network_error", "its event stream cannot be resumed: HTTP 404 Not Found")
+		w.wantFault(2, "network_error", "pfar cannot resume the server's event stream: HTTP 404 Not Found")
 		w.silent(time.Hour)
 	})
 	calls := slices.DeleteFunc(h.noted(), func(s string) bool { return !strings.HasPrefix(s, "tools/call") })
@@ -232,7 +233,7 @@ func TestOtherProtocolAfterwards(t *testing.T) {
 		synctest.Wait()
 		h.forgot.Store(1)
 		w.send(call, 2)
-		const why = "it has come back with protocol 2025-03-26 in place of 2025-11-25"
+		const why = "the server came back with protocol 2025-03-26 instead of 2025-11-25"
 		w.wantFault(2, "schema", why)
 		if err := <-w.done; err == nil || err.Error() != "schema: "+why {
 			t.Errorf("it ended with %v", err)
@@ -257,7 +258,7 @@ func TestSessionIDs(t *testing.T) {
 			}
 			inWorld(t, place{handler: h}, func(t *testing.T, w *world) {
 				w.send(initialize)
-				w.wantFault(1, "schema", "its Mcp-Session-Id is not one id of visible ASCII characters")
+				w.wantFault(1, "schema", "the server's Mcp-Session-Id is not one id of visible ASCII characters")
 			})
 		})
 	}
@@ -283,7 +284,7 @@ func TestInitialize(t *testing.T) {
 			"forbidden", "HTTP 403 Forbidden, for want of a scope: its owner asks for it with pfar login " + thisHost() +
 				" --scope a:b", ""},
 		{"500", status(500), "server_error", "HTTP 500 Internal Server Error", ""},
-		{"nothing", body(""), "schema", "what it says is no JSON-RPC message: JSON ends too early", ""},
+		{"nothing", body(""), "schema", "the server sent a line that is not a JSON-RPC message: JSON ends too early", ""},
 		{"the same by a stream", stream("data: " + welcome + "\n\n"), "", "", named(welcome, "stream-http")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -416,7 +417,7 @@ func TestNewSessionNeverBegins(t *testing.T) {
 		h.forgot.Store(1)
 		begun := time.Now()
 		w.send(call, 2)
-		w.wantFault(2, "timeout", "it has not answered initialize within 30s")
+		w.wantFault(2, "timeout", "the server has not answered initialize within 30s")
 		if took := time.Since(begun); took != 30*time.Second {
 			t.Errorf("it took %v", took)
 		}

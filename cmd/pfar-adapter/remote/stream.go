@@ -52,7 +52,7 @@ func (p *peer) resume(f *inbox.Flight, s *session, at events.Cursor, empty int) 
 			return response, nil
 		}
 		if failed++; !passing(err) || failed >= p.limits.Resumes {
-			return nil, fault.Of(err).Lost("its event stream cannot be resumed")
+			return nil, fault.Of(err).Lost("pfar cannot resume the server's event stream")
 		}
 	}
 }
@@ -70,9 +70,9 @@ func (p *peer) unanswered(f *inbox.Flight, s *session, err error) error {
 
 func brokeOff(err error) error {
 	if err == nil {
-		return fault.New(fault.NetworkError, "its event stream ended without the answer")
+		return fault.New(fault.NetworkError, "the server's event stream ended without the answer")
 	}
-	return fault.Of(err).In("its event stream broke off")
+	return fault.Of(err).In("the server's event stream broke off")
 }
 
 // passing reports whether a failure may be another one in a moment.
@@ -112,7 +112,7 @@ func (p *peer) drain(r *events.Reader, f *inbox.Flight, total *int) error {
 			return fault.Of(err)
 		}
 		if *total++; f != nil && *total > p.limits.Events && !f.IsDone() {
-			return fault.New(fault.Schema, "it has sent %d events and no answer", p.limits.Events)
+			return fault.New(fault.Schema, "the server has sent %d events and no answer", p.limits.Events)
 		}
 		if len(e.Data) == 0 || e.Type != "" && e.Type != "message" {
 			continue // it only keeps the connection open, or moves the id

@@ -25,10 +25,10 @@ type Account struct {
 	Token      string // access token of the account, a secret; "": Config.HTTP adds it to requests
 }
 
-// Config is what a Client is made of.
+// Config configures a Client.
 type Config struct {
 	Account
-	HTTP  *http.Client  // reaches the homeserver, and nothing else
+	HTTP  *http.Client  // reaches only the homeserver
 	State string        // directory of this account, which exists
 	Pause time.Duration // before a request is sent again the first time; then twice as long; 0: a second
 	Log   *slog.Logger
@@ -57,7 +57,7 @@ const (
 	maxReply = 32 << 20         // bytes of one answer of the homeserver
 )
 
-// New checks an account and reads how far it has read. It does not reach the homeserver. Its errors do not contain the
+// New checks an account and reads its progress from the disk. It sends no request. Its errors do not contain the
 // token.
 func New(c Config) (*Client, error) {
 	if err := c.Mistake(); err != nil {
@@ -65,7 +65,7 @@ func New(c Config) (*Client, error) {
 	}
 	u, err := url.Parse(c.Homeserver)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" {
-		return nil, fmt.Errorf("homeserver: %.255q is no base address: want one such as https://matrix.example.org",
+		return nil, fmt.Errorf("homeserver: %.255q is not a base address: want one such as https://matrix.example.org",
 			c.Homeserver)
 	}
 	if c.State == "" || c.HTTP == nil || c.Log == nil {
@@ -90,7 +90,7 @@ func New(c Config) (*Client, error) {
 	return &Client{connection{people: who, api: api, pause: c.Pause, log: c.Log}, p}, nil
 }
 
-// ErrToken is of a token that the homeserver does not accept for the account.
+// ErrToken says that the homeserver does not accept the token for the account.
 var ErrToken = errors.New("the homeserver does not accept the access token")
 
 // Connect returns when the homeserver has accepted the account and switched off its notifications: a homeserver may
@@ -240,8 +240,8 @@ func final(err error) bool {
 		e.Response.StatusCode != http.StatusTooManyRequests && e.Response.StatusCode != http.StatusUnauthorized
 }
 
-// plain is an error of a request without what the homeserver has written and without addresses: both may have words of
-// a message.
+// plain returns the error of a request without text of the homeserver and without addresses, because both may contain
+// words of a message.
 func plain(err error) error {
 	if e, is := errors.AsType[mautrix.HTTPError](err); is && e.Response != nil {
 		code := ""

@@ -56,7 +56,7 @@ func answerer(t *testing.T, c Config, also func(context.Context, *bot, chat.Mess
 	return b
 }
 
-// kill ends it as a crash would: what is on the disk counts.
+// kill ends the client without a shutdown, as a crash does. Only data on the disk survives.
 func (b *bot) kill() {
 	b.stop()
 	b.end <- <-b.end
@@ -266,7 +266,7 @@ func TestRestarts(t *testing.T) {
 	s.End(t)
 	s.Begin(t)
 	b = answerer(t, c, nil)
-	ada.Await(t, room, pfar.ID, "does not do it again")
+	ada.Await(t, room, pfar.ID, "does not begin that work again")
 	ada.Say(t, room, "four")
 	ada.Await(t, room, pfar.ID, "heard four")
 	if got := strings.Join(b.texts(), "|"); got != "four" {

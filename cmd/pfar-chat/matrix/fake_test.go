@@ -207,7 +207,7 @@ func TestOneMessage(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if len(h.sent) != 1 || !strings.Contains(h.sent[0], "does not do it again") {
+	if len(h.sent) != 1 || !strings.Contains(h.sent[0], "does not begin that work again") {
 		t.Errorf("the owner reads %q", h.sent)
 	}
 	if w := c.progress.now().Waiting; len(w) != 0 {

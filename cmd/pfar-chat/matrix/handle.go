@@ -28,8 +28,8 @@ const (
 		"as it is stored. This room is not encrypted: the homeserver can read it."
 )
 
-// handle does what there is to do about a message that waits. An error is of the record on the disk, of the token, or
-// says that ctx has ended: then the message still waits.
+// handle acts on one waiting message. An error is about the record on the disk or the token, or says that ctx has
+// ended; the message then still waits.
 func (c *Client) handle(ctx context.Context, w waiting, take Take) error {
 	e, why, err := c.fetch(ctx, w)
 	if err != nil && ends(ctx, err) {

@@ -16,8 +16,8 @@ import (
 	"github.com/pfar/pfar/units/durable"
 )
 
-// progress is how far an account has read, in a file. It has no text of a message: the homeserver keeps the messages
-// that wait, and pfar asks for them again after a restart.
+// progress records in a file which messages an account has read. It has no text of a message: after a restart pfar
+// asks the homeserver for the waiting messages again.
 type progress struct {
 	path string
 
@@ -69,20 +69,20 @@ func openProgress(dir string, user id.UserID) (*progress, error) {
 	p := &progress{path: filepath.Join(dir, progressFile)}
 	info, err := os.Stat(p.path)
 	if err == nil && info.Size() > maxProgress {
-		return nil, fmt.Errorf("reading how far the chat is read: %s has more than %d bytes", p.path, maxProgress)
+		return nil, fmt.Errorf("reading the progress of the chat: %s has more than %d bytes", p.path, maxProgress)
 	}
 	raw, err := os.ReadFile(p.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return nil, fmt.Errorf("reading how far the chat is read: %w", err)
+		return nil, fmt.Errorf("reading the progress of the chat: %w", err)
 	default:
 		if err := json.Unmarshal(raw, &p.read); err != nil {
-			return nil, fmt.Errorf("reading how far the chat is read: %s: %w. Remove it to begin with new messages",
+			return nil, fmt.Errorf("reading the progress of the chat: %s: %w. Remove it to begin with new messages",
 				p.path, err)
 		}
 		if p.read.Version != 1 {
-			return nil, fmt.Errorf("reading how far the chat is read: %s has version %d, want 1", p.path, p.read.Version)
+			return nil, fmt.Errorf("reading the progress of the chat: %s has version %d, want 1", p.path, p.read.Version)
 		}
 	}
 	if p.read.User != user {
@@ -95,7 +95,7 @@ func openProgress(dir string, user id.UserID) (*progress, error) {
 	return p, nil
 }
 
-// change edits the record and writes it. If that fails the record is as before.
+// change edits the record and writes it. If writing fails, the record stays as it was.
 func (p *progress) change(edit func(*record)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +120,7 @@ func (p *progress) change(edit func(*record)) error {
 		err = durable.WriteFile(p.path, raw)
 	}
 	if err != nil {
-		return fmt.Errorf("writing how far the chat is read: %w", err)
+		return fmt.Errorf("writing the progress of the chat: %w", err)
 	}
 	p.read = next
 	return nil
@@ -139,7 +139,7 @@ func (p *progress) now() record {
 	return r
 }
 
-// begin notes that something may come of a message from now on.
+// begin records that pfar has begun to act on a message.
 func (p *progress) begin(w waiting) error {
 	return p.change(func(r *record) {
 		for i, one := range r.Waiting {
@@ -151,7 +151,7 @@ func (p *progress) begin(w waiting) error {
 	})
 }
 
-// done notes that a message is done.
+// done removes a message from those that wait.
 func (p *progress) done(w waiting) error {
 	return p.change(func(r *record) {
 		r.Waiting = slices.DeleteFunc(r.Waiting, func(one waiting) bool { return one.Room == w.Room && one.ID == w.ID })

@@ -112,7 +112,7 @@ func plainLinks(state []*event.Event) bool {
 	return false
 }
 
-// said is a member of an event's content that is a string; "": there is none.
+// said returns a string member of an event's content; "": the content does not have it.
 func said(e *event.Event, key string) string {
 	text, _ := e.Content.Raw[key].(string)
 	return text
@@ -146,7 +146,7 @@ func (p people) invited(e *event.Event) bool {
 type kind uint8
 
 const (
-	ignored   kind = iota // not the owner's, or no message
+	ignored   kind = iota // from somebody else, or not a message
 	words                 // text of the owner
 	encrypted             // a message of the owner that pfar cannot read
 	unread                // a message of the owner that is no text, such as a file
@@ -229,7 +229,7 @@ func (a Account) Mistake() error {
 		return fmt.Errorf("owner: %.255q is the account that pfar uses itself: want another one", a.Owner)
 	}
 	if strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("the access token of %s has characters that no token has", a.User)
+		return fmt.Errorf("the access token of %s contains characters other than printable ASCII", a.User)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (a Account) Mistake() error {
 func userID(text string) error {
 	u := id.UserID(text)
 	if _, _, err := u.ParseAndValidateStrict(); err != nil || len(text) > 255 {
-		return fmt.Errorf("%.255q is no account of Matrix: want @NAME:HOST, such as @ada:example.org", text)
+		return fmt.Errorf("%.255q is not a Matrix account: want @NAME:HOST, such as @ada:example.org", text)
 	}
 	return nil
 }

@@ -160,10 +160,10 @@ func TestMistake(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*Account){
-		`user: "pfar" is no account of Matrix: want @NAME:HOST`: func(a *Account) { a.User = "pfar" },
-		`owner: "" is no account of Matrix`:                     func(a *Account) { a.Owner = "" },
+		`user: "pfar" is not a Matrix account: want @NAME:HOST`: func(a *Account) { a.User = "pfar" },
+		`owner: "" is not a Matrix account`:                     func(a *Account) { a.Owner = "" },
 		"is the account that pfar uses itself":                  func(a *Account) { a.Owner = a.User },
-		"characters that no token has":                          func(a *Account) { a.Token = "t0k3n-secret\n" },
+		"characters other than printable ASCII":                 func(a *Account) { a.Token = "t0k3n-secret\n" },
 	} {
 		bad := good
 		change(&bad)

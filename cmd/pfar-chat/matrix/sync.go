@@ -31,10 +31,10 @@ const (
 	pages = 20  // that are fetched if the homeserver has left events out
 )
 
-// Take handles one message of the owner's. It returns soon; what it begins goes on.
+// Take handles one message of the owner. It returns soon; work that it begins goes on.
 type Take func(context.Context, chat.Message) error
 
-// Rooms are those in which the owner has talked with pfar, or has invited it.
+// Rooms returns the rooms in which the owner has talked with pfar, or to which the owner has invited it.
 func (c *Client) Rooms() []string {
 	var list []string
 	for name := range c.progress.now().Rooms {
@@ -44,7 +44,7 @@ func (c *Client) Rooms() []string {
 	return list
 }
 
-// Run hands each new message of the owner's to take, one after the other, until ctx ends or the homeserver no longer
+// Run hands each new message of the owner to take, one after the other, until ctx ends or the homeserver no longer
 // accepts the token (ErrToken). A message at which an earlier process ended is not handed over again: the owner is
 // told. Connect comes before.
 func (c *Client) Run(ctx context.Context, take Take) error {

@@ -34,7 +34,7 @@ const (
 )
 
 var (
-	errNotHello       = &Error{Malformed, "The first handshake message is no ClientHello."}
+	errNotHello       = &Error{Malformed, "The first handshake message is not a ClientHello."}
 	errLength         = &Error{Malformed, "A length in the ClientHello does not fit what it stands for."}
 	errHelloVersion   = &Error{Malformed, "The ClientHello is of no TLS version."}
 	errDuplicate      = &Error{Malformed, "An extension of the ClientHello is there twice."}

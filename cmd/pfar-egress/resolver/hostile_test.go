@@ -134,7 +134,7 @@ func TestHostileNames(t *testing.T) {
 		checkRefused(t, c.what+" with EDNS", m)
 		text := "pfar: " + asked.Name + " is not in allowed_domains"
 		if c.reason == egress.BadName {
-			text = "pfar: " + asked.Name + " is no host name"
+			text = "pfar: " + asked.Name + " is not a host name"
 		}
 		if e := extended(m); e == nil || e.InfoCode != 18 || e.ExtraText != text {
 			t.Errorf("%s: extended error %v, want 18 and %q", c.what, e, text)
@@ -298,7 +298,7 @@ func TestLongEscapes(t *testing.T) {
 	if len(asked.Name) != 256 {
 		t.Errorf("%d octets: %s", len(asked.Name), asked.Name)
 	}
-	if e := extended(m); e == nil || e.ExtraText != "pfar: "+asked.Name+" is no host name" {
+	if e := extended(m); e == nil || e.ExtraText != "pfar: "+asked.Name+" is not a host name" {
 		t.Errorf("%v", e)
 	}
 }

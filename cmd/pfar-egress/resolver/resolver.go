@@ -75,7 +75,7 @@ func (r *Resolver) resolve(a *answer) {
 	}
 	switch {
 	case d.Reason == egress.BadName:
-		a.prohibit(d.Reason, "pfar: "+a.asked.Name+" is no host name")
+		a.prohibit(d.Reason, "pfar: "+a.asked.Name+" is not a host name")
 	case loopback(d.Host):
 		a.asked.Reason = Loopback
 		a.addresses(netip.AddrFrom4([4]byte{127, 0, 0, 1}), r.only6(netip.IPv6Loopback()))

@@ -11,7 +11,7 @@ import (
 
 var (
 	errNoSocket = errors.New("the host changes to a protocol that was not asked for")
-	errFrame    = errors.New("a frame is none of RFC 6455 without extensions")
+	errFrame    = errors.New("a WebSocket frame is invalid or uses an extension (RFC 6455)")
 )
 
 const (

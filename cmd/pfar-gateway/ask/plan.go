@@ -34,12 +34,12 @@ func (p *planned) take(text string, draft *flows.Draft) []flow.Problem {
 	object := map[string]json.RawMessage{}
 	if json.Unmarshal([]byte(unwrapped(text)), &object) != nil {
 		return []flow.Problem{{
-			Text: "the answer is no JSON object", Advice: `Answer with one JSON object that has "nodes", and nothing else.`,
+			Text: "the answer is not a JSON object", Advice: `Answer with one JSON object that has "nodes", and nothing else.`,
 		}}
 	}
 	var nodes []json.RawMessage
 	if raw, given := object["nodes"]; given && json.Unmarshal(raw, &nodes) != nil {
-		return []flow.Problem{{Text: `"nodes" is no list`, Advice: `Write "nodes": [].`}}
+		return []flow.Problem{{Text: `"nodes" is not a list`, Advice: `Write "nodes": [].`}}
 	}
 	var answer string
 	if raw := object["answer"]; raw != nil {
@@ -64,7 +64,7 @@ func (p *planned) take(text string, draft *flows.Draft) []flow.Problem {
 	})
 	whole, err := json.Marshal(object)
 	if err != nil {
-		return []flow.Problem{{Text: "the plan is no JSON", Advice: "Write it again."}}
+		return []flow.Problem{{Text: "the plan is not JSON", Advice: "Write it again."}}
 	}
 	plan, problems := p.read(p.offered, string(whole))
 	if len(problems) == 0 && plan == nil {

@@ -447,7 +447,7 @@ func TestAddress(t *testing.T) {
 			{"browser_navigate", `{"url":"https://ads.example.com/"}`, "(blocked)"},
 			{"browser_navigate", `{"url":"https:\u002f\u002fevil.test"}`, "leads to evil.test"},
 			{"browser_navigate", `{"url":"https://www.example.com/","url":"https://evil.test/"}`, "leads to evil.test"},
-			{"browser_navigate", `{"url":["https://www.example.com/"]}`, "is no text"},
+			{"browser_navigate", `{"url":["https://www.example.com/"]}`, "is not text"},
 			{"browser_navigate", `{"url":""}`, "(bad-url)"},
 			{"browser_navigate", `["https://www.example.com/"]`, "cannot be read"},
 			{"browser_tabs", `{"action":"new","url":"data:text/html,x"}`, "(scheme)"},

@@ -194,7 +194,7 @@ func (r resolved) astray(arguments *sent) string {
 	for _, name := range r.addresses {
 		var url *string
 		if value, given := values[name]; given && json.Unmarshal(value, &url) != nil {
-			return name + " is no text"
+			return name + " is not text"
 		}
 		if url == nil { // absent, or null
 			continue

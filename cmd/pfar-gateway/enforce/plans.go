@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/policies/gate/fold"
 	"github.com/pfar/pfar/policies/inspect"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/units/operator"
 )
 
@@ -319,8 +320,8 @@ func (p Plans) request(f *Folded, call string) (approval.Request, error) {
 	shown, err := f.text()
 	d, n := f.worst()
 	d.Verdict, d.Rule, d.Once = gate.Ask, "gate: plan", false
-	d.Reason = fmt.Sprintf("The flow has %d steps, of which %d need a person's yes. This yes is for one call of each of "+
-		"them, as it is shown.", len(f.Steps), n)
+	d.Reason = fmt.Sprintf("The flow has %s. A person decides about %s. A yes allows one call of each, as it is shown.",
+		plural.Count(len(f.Steps), "step"), plural.Count(n, "step"))
 	return approval.Request{
 		Client: f.who.Client, Proof: f.who.Proof, Session: f.who.Handle,
 		Server: access.Own, Name: f.name(), Method: runMethod, Arguments: shown,

@@ -14,13 +14,14 @@ import (
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/jsonrpc"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // RunLife is how long a request of a run waits for a person, at most.
 const RunLife = 7 * 24 * time.Hour
 
 // runMethod is the method of what is recorded of a run itself.
-const runMethod = "flows/run"
+const runMethod = operator.WholeFlow
 
 // Run is the run of a flow whose step a request is. All of its methods take nil for a request that is of no run.
 type Run struct {

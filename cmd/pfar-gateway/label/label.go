@@ -114,7 +114,7 @@ func (s *Sessions) readSessions() error {
 	err := s.db.Each("SELECT client, handle, label, connection, created, used, reset, frozen FROM sessions",
 		[]any{&k.client, &k.handle, &label, &connection, &created, &used, &reset, &frozen}, func() error {
 			if !unpack(label).Known() {
-				return fmt.Errorf("the label %d of %q is none", label, k.client+"/"+k.handle)
+				return fmt.Errorf("%[2]q has the unknown label %[1]d", label, k.client+"/"+k.handle)
 			}
 			e := &session{kept: true, connection: connection, created: created}
 			e.label.Store(label)
@@ -197,7 +197,7 @@ func (s *Sessions) Raise(client, handle string, l gate.Label, by Source) (before
 	case e.frozen.Load() != nil:
 		return before, after, e.whyFrozen()
 	case !l.Known():
-		return before, after, fmt.Errorf("%q is no label to be joined", l)
+		return before, after, fmt.Errorf("%q is an unknown label", l)
 	}
 	now := by.At
 	if now.IsZero() {

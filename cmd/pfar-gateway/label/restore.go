@@ -29,7 +29,7 @@ func (s Restores) forgotten(server string, since int64, folders []string) (all s
 		reaches := func(folder string) bool { return gate.Place{Name: from.place}.Reaches(gate.Place{Name: folder}) }
 		switch {
 		case !one.label.Known():
-			return fmt.Errorf("the label of %q is none", name)
+			return fmt.Errorf("%q has an unknown label", name)
 		case at <= since:
 		case from.server == server:
 			all = all.join(one)

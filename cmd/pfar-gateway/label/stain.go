@@ -64,7 +64,7 @@ func (s *Sessions) readStains() error {
 	return s.db.Each("SELECT server, label FROM stains", []any{&from, &label}, func() error {
 		one := unpackStain(label)
 		if !one.label.Known() {
-			return fmt.Errorf("the label of %q is none", from)
+			return fmt.Errorf("%q has an unknown label", from)
 		}
 		o := parseOrigin(from)
 		s.stains[o] = s.stains[o].join(one)
@@ -123,7 +123,7 @@ func (s *Sessions) shares(server string, l gate.Label) []gate.Source {
 // returns; with an error the call must not be sent.
 func (s *Sessions) Stain(server string, l gate.Label, by Source) error {
 	if !l.Known() {
-		return fmt.Errorf("%q is no label to be joined", l)
+		return fmt.Errorf("%q is an unknown label", l)
 	}
 	more := stain{l, s.foreign(by.Client, by.Handle, server, l.Confidentiality)}
 	s.stainMu.RLock()

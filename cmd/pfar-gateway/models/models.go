@@ -183,7 +183,8 @@ func (f *found) Ask(ctx context.Context, who enforce.Identity, prompt string, pa
 	p := inspector.Prompt{Version: 1, Messages: []inspector.Message{{Role: inspector.User, Text: prompt}}}
 	for key, to := range map[string]any{"temperature": &p.Temperature, "max_tokens": &p.Tokens} {
 		if given := params[key]; given != nil && json.Unmarshal(given, to) != nil {
-			return "", label, failure.As(failure.Schema, gate.ModelServer, fmt.Errorf("%s is no number that a model takes", key))
+			err := fmt.Errorf("%s is not a number that a model takes", key)
+			return "", label, failure.As(failure.Schema, gate.ModelServer, err)
 		}
 	}
 	if err := f.models.may(f.one, who, p); err != nil {
@@ -233,7 +234,7 @@ func near(who enforce.Identity) bool {
 }
 
 // errOther is why a question is not put to a model that the gate has judged as it was declared before.
-var errOther = failure.Fact("it is declared otherwise by now: ask again")
+var errOther = failure.Fact("its declaration has changed: ask again")
 
 // stands reports whether a model is declared as it was when it was found.
 func (m *Models) stands(one *model) bool {
@@ -247,7 +248,7 @@ func (m *Models) put(ctx context.Context, one *model, p inspector.Prompt) (strin
 	fails := func(class failure.Class, err error) (string, error) {
 		return "", failure.As(class, gate.ModelServer, fmt.Errorf("asking the model %q: %w", one.Name, err))
 	}
-	late := fmt.Errorf("it did not answer within %s", one.Timeout)
+	late := fmt.Errorf("the model did not answer within %s", one.Timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, one.Timeout, late)
 	defer cancel()
 	select {
@@ -269,15 +270,15 @@ func (m *Models) put(ctx context.Context, one *model, p inspector.Prompt) (strin
 	case ctx.Err() != nil:
 		return fails(failure.Timeout, context.Cause(ctx))
 	case err != nil:
-		return fails(failure.Died, errors.New("its process cannot be asked"))
+		return fails(failure.Died, errors.New("the model's process cannot be reached"))
 	case json.Unmarshal(b, &said) != nil:
-		return fails(failure.Died, errors.New("its process gave no answer"))
+		return fails(failure.Died, errors.New("the model's process gave no answer"))
 	case said.Error != "":
 		e := failure.As("", gate.ModelServer, fmt.Errorf("asking the model %q: %s", one.Name, said.Error))
 		e.Failure = failure.Read(said.Failure)
 		return "", e
 	case strings.TrimSpace(said.Text) == "" || len(said.Text) > inspector.MaxSaid:
-		return fails(failure.Schema, errors.New("it has said nothing, or too much"))
+		return fails(failure.Schema, errors.New("the model's answer is empty or too long"))
 	}
 	return m.clean(said.Text)
 }

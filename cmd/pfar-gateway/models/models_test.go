@@ -264,15 +264,15 @@ func TestWhoMayNot(t *testing.T) {
 		use  gate.Use
 		name string
 	}{
-		"operator asks no model":           {change(func(who *enforce.Identity) { who.Person = true }), gate.ForPlan, ""},
-		"name a declared client":           {operator, gate.ForPlan, ""},
-		"on the Unix socket alone":         {token, gate.ForPlan, ""},
-		`write phases = ["answer"]`:        {desk, gate.ForAnswer, "main"},
-		`write phases = ["plan"]`:          {desk, gate.ForPlan, "far"},
-		`no model "gpt": name "main"`:      {desk, gate.ForPlan, "gpt"},
-		"no model may be asked for this":   {desk, 0, ""},
-		"the client's profile is none":     {change(func(who *enforce.Identity) { who.Profile = "x" }), gate.ForPlan, ""},
-		"calls only what strangers cannot": {clean, gate.ForPlan, ""},
+		"operator asks no model":             {change(func(who *enforce.Identity) { who.Person = true }), gate.ForPlan, ""},
+		"name a declared client":             {operator, gate.ForPlan, ""},
+		"on the Unix socket alone":           {token, gate.ForPlan, ""},
+		`write phases = ["answer"]`:          {desk, gate.ForAnswer, "main"},
+		`write phases = ["plan"]`:            {desk, gate.ForPlan, "far"},
+		`no model "gpt": name "main"`:        {desk, gate.ForPlan, "gpt"},
+		"no model may be asked for this":     {desk, 0, ""},
+		"does not have the client's profile": {change(func(who *enforce.Identity) { who.Profile = "x" }), gate.ForPlan, ""},
+		"calls only what strangers cannot":   {clean, gate.ForPlan, ""},
 	} {
 		_, err := b.Put(t.Context(), c.who, Question{Use: c.use, Model: c.name, Messages: says("hello")})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -63,7 +63,7 @@ func (f *Files) checkPath(path string) error {
 		wrong = wrong || p == "" || len(p) > 128 || hidden || odd
 	}
 	if wrong {
-		return fmt.Errorf("%q is no path in the folder of the client's flows: %s", cut(path, 100), want)
+		return fmt.Errorf("%q is not a path in the client's flow folder: %s", cut(path, 100), want)
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (f *Files) Read(client, path string) ([]byte, gate.Label, error) {
 	case err != nil:
 		return nil, gate.Label{}, reading(path, err)
 	case !st.Mode().IsRegular():
-		return nil, gate.Label{}, fmt.Errorf("%q is no file", path)
+		return nil, gate.Label{}, fmt.Errorf("%q is not a regular file", path)
 	case st.Size() > MaxValue:
 		return nil, gate.Label{}, fmt.Errorf("%q has %d bytes, and a flow reads at most %d", path, st.Size(), MaxValue)
 	}
@@ -286,7 +286,7 @@ func (f *Files) replace(dir *os.File, name string, content []byte, staged func(w
 	err := unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
 	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return errors.New("there is something of this name that is no file")
+		return errors.New("something of this name exists that is not a regular file")
 	case err != nil && !errors.Is(err, unix.ENOENT):
 		return err
 	}
@@ -393,7 +393,7 @@ func (n *Nodes) readFile(c Call, given values) (Ready, error) {
 	}
 	b, l, err := n.Files.Read(c.Who.Client, path)
 	if err == nil && !utf8.Valid(b) {
-		err = fmt.Errorf("%q is no text in UTF-8", path)
+		err = fmt.Errorf("%q is not UTF-8 text", path)
 	}
 	return Ready{item(native.ReadFile, l), nil, func(context.Context) (json.RawMessage, gate.Label, error) {
 		return jsonrpc.Quote(string(b)), l, nil

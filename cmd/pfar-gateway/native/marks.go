@@ -62,7 +62,7 @@ func (f *Files) label(client, path, mark string) (gate.Label, error) {
 	}
 	l := unpack(n)
 	if err != nil || !l.Known() {
-		return gate.Label{}, fmt.Errorf("reading the label of %q: %w", path, cmp.Or(err, errors.New("it is none")))
+		return gate.Label{}, fmt.Errorf("reading the label of %q: %w", path, cmp.Or(err, errors.New("the label is unknown")))
 	}
 	return l, nil
 }

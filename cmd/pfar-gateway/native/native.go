@@ -179,7 +179,7 @@ func (v values) text(name string) (string, error) {
 	}
 	var s *string
 	if json.Unmarshal(raw, &s) != nil || s == nil {
-		return "", fmt.Errorf("the argument %q is no text", name)
+		return "", fmt.Errorf("the argument %q is not text", name)
 	}
 	return *s, nil
 }
@@ -240,7 +240,7 @@ func (v values) pause() (time.Duration, error) {
 		}
 		var n float64
 		if json.Unmarshal(raw, &n) != nil || n < least || n > most {
-			return 0, fmt.Errorf("the argument %q is no number from %v to %v", name, least, most)
+			return 0, fmt.Errorf("the argument %q is not a number from %v to %v", name, least, most)
 		}
 		return n, nil
 	}

@@ -95,12 +95,12 @@ func TestTemplates(t *testing.T) {
 	n, _, _ := newNodes(t)
 	for arguments, want := range map[string]string{
 		`{}`:                                             `!"template" is missing`,
-		`{"template":7}`:                                 `!"template" is no text`,
+		`{"template":7}`:                                 `!"template" is not text`,
 		`{"template":"{{who}}"}`:                         `!the template names "who", which has no value`,
-		`{"template":"{{who"}`:                           `!no name of a value`,
-		`{"template":"{{}}"}`:                            `!no name of a value`,
-		`{"template":"{{a b}}","a b":1}`:                 `!no name of a value`,
-		`{"template":"{{range .}}"}`:                     `!no name of a value`,
+		`{"template":"{{who"}`:                           `!not the name of a value`,
+		`{"template":"{{}}"}`:                            `!not the name of a value`,
+		`{"template":"{{a b}}","a b":1}`:                 `!not the name of a value`,
+		`{"template":"{{range .}}"}`:                     `!not the name of a value`,
 		`{"template":"no"}`:                              `"no"`,
 		`{"template":"{{a}}{{ a }}","a":"x"}`:            `"xx"`,
 		`{"template":"{{a}}","a":"{{b}}","b":"x"}`:       `"{{b}}"`,
@@ -143,7 +143,7 @@ func TestPick(t *testing.T) {
 	call(t, n, "pick", `{"jq":"."}`, clean, "null")
 	call(t, n, "pick", `{"value":1}`, clean, `!"jq" is missing`)
 	program, _ := json.Marshal(map[string]string{"jq": strings.Repeat(" ", maxProgram) + "."})
-	call(t, n, "pick", string(program), clean, "!and may have")
+	call(t, n, "pick", string(program), clean, "!; the limit is")
 }
 
 // TestHostilePrograms: no program of jq takes more time or memory than it may have, or the gateway with it.
@@ -188,11 +188,11 @@ func TestBackoff(t *testing.T) {
 		`{"waited":200,"longest":350}`: "350",
 		`{"seconds":0.5,"factor":3}`:   "0.5",
 		`{"waited":0.5,"factor":3}`:    "1.5",
-		`{"seconds":-1}`:               "!no number from 0 to 3600",
-		`{"seconds":1e9}`:              "!no number",
-		`{"factor":0.5}`:               "!no number from 1 to 10",
-		`{"longest":1e9}`:              "!no number",
-		`{"waited":"x"}`:               "!no number",
+		`{"seconds":-1}`:               "!not a number from 0 to 3600",
+		`{"seconds":1e9}`:              "!not a number",
+		`{"factor":0.5}`:               "!not a number from 1 to 10",
+		`{"longest":1e9}`:              "!not a number",
+		`{"waited":"x"}`:               "!not a number",
 		`[]`:                           "!reading the arguments",
 	} {
 		clock.waited = nil
@@ -298,18 +298,18 @@ func TestWaysOut(t *testing.T) {
 		"a\x00b", "a\nb", " a", "a ", `a\b`, "dir/", "a/b/c/d/e/f/g/h/i", strings.Repeat("x", 129),
 	} {
 		arguments, _ := json.Marshal(map[string]string{"path": path, "content": "x"})
-		call(t, n, "read-file", string(arguments), clean, "!is no path")
-		call(t, n, "write-file", string(arguments), clean, "!is no path")
+		call(t, n, "read-file", string(arguments), clean, "!is not a path")
+		call(t, n, "write-file", string(arguments), clean, "!is not a path")
 	}
 	for path, want := range map[string]string{
-		"link": "!through a link", "dirlink/outside": "!", "inner/a": "!through a link", "fifo": "!is no file",
-		"dir":  "!is no file",
+		"link": "!through a link", "dirlink/outside": "!", "inner/a": "!through a link", "fifo": "!is not a regular file",
+		"dir":  "!is not a regular file",
 		"none": "!there is no file", "dir/a/b": "!there is no file",
 	} {
 		call(t, n, "read-file", fmt.Sprintf(`{"path":%q}`, path), clean, want)
 	}
 	for path, want := range map[string]string{
-		"link": "!no file", "dirlink/new": "!", "inner/new": "!", "fifo": "!no file", "dir": "!no file", "dir/a/b": "!",
+		"link": "!not a regular file", "dirlink/new": "!", "inner/new": "!", "fifo": "!not a regular file", "dir": "!not a regular file", "dir/a/b": "!",
 	} {
 		call(t, n, "write-file", fmt.Sprintf(`{"path":%q,"content":"y"}`, path), clean, want)
 	}
@@ -344,7 +344,7 @@ func TestFileBounds(t *testing.T) {
 	if _, err := os.Lstat(left); !os.IsNotExist(err) {
 		t.Errorf("what a crash has left: %v", err)
 	}
-	call(t, n, "write-file", `{"path":"a/b/c","content":"y"}`, clean, "!is no path")
+	call(t, n, "write-file", `{"path":"a/b/c","content":"y"}`, clean, "!is not a path")
 	n.Files.Limits = DefaultFileLimits()
 	long := `{"path":"long","content":"` + strings.Repeat("x", MaxValue+1) + `"}`
 	call(t, n, "write-file", long, clean, "!a flow writes at most")
@@ -431,7 +431,7 @@ func TestModels(t *testing.T) {
 	}
 	call(t, n, "llm", `{"prompt":"x","model":"none"}`, clean, "!no such model")
 	call(t, n, "llm", `{"temperature":1}`, clean, `!"prompt" is missing`)
-	call(t, n, "llm", `{"text":"x","prompt":1}`, clean, `!"prompt" is no text`)
+	call(t, n, "llm", `{"text":"x","prompt":1}`, clean, `!"prompt" is not text`)
 	call(t, n, "llm", `{"text":"x"}`, clean, `"the answer"`)
 	if got := m.asked[len(m.asked)-1]; got != summarize+"\n\nx" {
 		t.Errorf("without a prompt: %q", got)

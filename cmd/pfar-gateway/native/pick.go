@@ -53,7 +53,7 @@ var picking = make(chan struct{}, 2)
 func (n *Nodes) pick(ctx context.Context, program string, value json.RawMessage) (json.RawMessage, error) {
 	switch {
 	case len(program) > maxProgram:
-		return nil, fmt.Errorf("the program of jq has %d bytes, and may have %d", len(program), maxProgram)
+		return nil, fmt.Errorf("the jq program has %d bytes; the limit is %d", len(program), maxProgram)
 	case len(value) > maxPicked:
 		return nil, fmt.Errorf("the value has %d bytes, and a program of jq reads at most %d", len(value), maxPicked)
 	}

@@ -17,7 +17,7 @@ func (v values) fill(text string) (string, error) {
 		}
 		name, after, closed := strings.Cut(rest, "}}")
 		if name = strings.TrimSpace(name); !closed || !isName(name) {
-			return "", fmt.Errorf("%q in the template is no name of a value: write {{NAME}}", "{{"+cut(rest, 40))
+			return "", fmt.Errorf("%q in the template is not the name of a value: write {{NAME}}", "{{"+cut(rest, 40))
 		}
 		if v[name] == nil {
 			return "", fmt.Errorf("the template names %q, which has no value", name)

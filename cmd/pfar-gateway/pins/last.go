@@ -20,7 +20,7 @@ func (s *Store) lastPath(server string) string { return filepath.Join(s.dir, ser
 // Keep replaces what is kept of a server.
 func (s *Store) Keep(server string, offer []byte) error {
 	if !units.IsServer(server) {
-		return fmt.Errorf("%.60q is no server's name", server)
+		return fmt.Errorf("%.60q is not the name of a server", server)
 	}
 	if len(offer) > maxFile-hex.EncodedLen(sha256.Size)-1 {
 		return fmt.Errorf("keeping what %q offers: %d bytes are more than the %d that are kept of a server", server, len(offer), maxFile)

@@ -140,7 +140,7 @@ func (s *Store) Review(o Offer) Review {
 		r.Verdicts[i] = Verdict{Kind: d.Kind, Name: d.Name}
 	}
 	if !units.IsServer(o.Server) {
-		r.Broken = fmt.Errorf("%.60q is no server's name", o.Server)
+		r.Broken = fmt.Errorf("%.60q is not the name of a server", o.Server)
 		return r
 	}
 	var grown []string

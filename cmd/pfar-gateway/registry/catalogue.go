@@ -205,10 +205,10 @@ func (c *Catalogue) server(name string) (*served, error) {
 	case state.Stopped:
 		advice = "start it with: pfar start " + name
 	case state.Starting:
-		advice = "try again: it is being started"
+		advice = "try again: the server is being started"
 	default:
-		advice = "its log says more: pfar logs " + name + "; unless it has crashed too often it comes up again by itself " +
-			"(pfar status " + name + "), else: pfar start " + name
+		advice = "see its log: pfar logs " + name + "; pfard starts it again by itself, unless it has crashed too often " +
+			"(pfar status " + name + "); then: pfar start " + name
 	}
 	refusal := failure.As(failure.Died, name, jsonrpc.Errorf(protocol.CodeUnavailable,
 		"server %q is not running since %s: %s",

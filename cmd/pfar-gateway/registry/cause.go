@@ -18,7 +18,7 @@ import (
 
 // notReady is why a server is given up that takes too long to come up.
 func notReady(within time.Duration) failure.Fact {
-	return failure.Fact(fmt.Sprintf("it was not ready within %v", within))
+	return failure.Fact(fmt.Sprintf("the server was not ready within %v", within))
 }
 
 // fact returns why a conversation has ended, as clients may have it. The error may quote the server, and that has
@@ -29,38 +29,38 @@ func fact(why error) failure.Fact {
 	}
 	switch failure.Of(why).Class {
 	case failure.RateLimited:
-		return "its service wants to be asked later"
+		return "the service wants to be asked later"
 	case failure.Unauthorized:
-		return "its service does not accept its credentials"
+		return "the service does not accept the server's credentials"
 	case failure.Forbidden:
-		return "its service does not let it in"
+		return "the service does not let the server in"
 	case failure.NotFound:
-		return "its service does not have what pfar asks for"
+		return "the service does not have what pfar asks for"
 	case failure.Timeout:
-		return "it does not answer in time"
+		return "the server does not answer in time"
 	case failure.ServerError:
-		return "it answers with an error"
+		return "the server answers with an error"
 	case failure.NetworkError:
-		return "it cannot be reached"
+		return "the server cannot be reached"
 	case failure.TLS:
-		return "its service does not prove who it is"
+		return "the service does not prove who it is"
 	case failure.Died:
-		return "it has ended"
+		return "the server has ended"
 	}
-	return "it does not keep to the protocol"
+	return "the server does not keep to the protocol"
 }
 
 // refused returns why pfard has not started a process. What it says of a server that does not run may quote the server.
 func refused(why error) failure.Fact {
 	switch r, ok := errors.AsType[*control.Refused](why); {
 	case ok && r.Wait.Remedy.Act != "":
-		return failure.Fact("it waits until its owner types: " + r.Wait.Remedy.Command)
+		return failure.Fact("the server waits until its owner types: " + r.Wait.Remedy.Command)
 	case ok && r.Wait.For == units.WaitRefresh:
-		return "its token is being refreshed"
+		return "the server's token is being refreshed"
 	case ok && r.Code != control.CodeDown:
 		return failure.Fact(r.Message)
 	}
-	return "it cannot be started now, and pfar status says why"
+	return "pfard cannot start the server now; pfar status says why"
 }
 
 // unsigned is why a server cannot be called, if that is that a person has to sign in, and nil otherwise. why is the end
@@ -89,15 +89,15 @@ func signedIn(server handover.Server) string {
 func standing(in control.State) failure.Fact {
 	switch in {
 	case control.Stopped:
-		return "it is stopped"
+		return "the server is stopped"
 	case control.BackOff:
-		return "it has crashed, and is started again in a moment"
+		return "the server has crashed; pfard starts it again in a moment"
 	case control.Waiting:
-		return "it waits for its owner"
+		return "the server waits for its owner"
 	case control.Offline:
-		return "it cannot be reached"
+		return "the server cannot be reached"
 	}
-	return "it has failed"
+	return "the server has failed"
 }
 
 // signedOut is the error of what needs a server that does not accept pfar before a person has done something.

@@ -63,7 +63,7 @@ func (d *demand) OnDemand(list []control.OnDemand) {
 		}
 		e.sleeps, e.tried = nil, false
 		if e.rests() || !e.upstream.Alive() { // or it runs by now, under another declaration
-			d.takeDown(e, State{Reason: "its declaration has changed or is gone"})
+			d.takeDown(e, State{Reason: "the server's declaration has changed or is gone"})
 		}
 	}
 	d.mu.Unlock()
@@ -155,7 +155,7 @@ func (d *demand) learn(e *entry) {
 		return
 	}
 	e.tried = true
-	e.state = State{Since: time.Now(), Reason: "it is started to learn what it offers", Starting: true}
+	e.state = State{Since: time.Now(), Reason: "pfar starts the server to list its tools", Starting: true}
 	d.publish(0)
 	d.rouse(e).learns = true
 }

@@ -336,14 +336,14 @@ func TestWakingFails(t *testing.T) {
 		"it crashes": {
 			set:  func(m *sandman) { m.silent = true },
 			then: func(m *sandman) { m.tell(control.OnDemand{Down: control.BackOff}) },
-			want: "it has crashed", gone: true,
+			want: "the server has crashed", gone: true,
 		},
 		"cannot be reached": {
 			set:  func(m *sandman) { m.silent = true },
 			then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Offline}) },
-			want: "it cannot be reached", gone: true, class: failure.NetworkError,
+			want: "the server cannot be reached", gone: true, class: failure.NetworkError,
 		},
-		"stopped":     {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Stopped, Stays: true}) }, want: "it is stopped", gone: true},
+		"stopped":     {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: control.Stopped, Stays: true}) }, want: "the server is stopped", gone: true},
 		"removed":     {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.mu.Lock(); m.r.OnDemand(nil); m.mu.Unlock() }, want: "declaration", gone: true},
 		"never comes": {set: func(m *sandman) { m.silent = true }, want: "not ready within 4s"},
 		"does not speak": {set: func(m *sandman) {
@@ -414,7 +414,7 @@ func TestWhatKeepsAwake(t *testing.T) {
 		"a request": func(m *sandman, _ <-chan struct{}) func() {
 			route, _ := m.r.Catalogue().Named(registry.Tools, "", "s__echo")
 			if !route.Upstream.Hold() {
-				m.t.Fatal("it sleeps")
+				m.t.Fatal("the server sleeps")
 			}
 			return route.Upstream.Release
 		},
@@ -536,7 +536,7 @@ func TestDown(t *testing.T) {
 		t.Errorf("listed %q", m.listed())
 	}
 	_, err := m.use(t.Context(), "")
-	if code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "it is stopped") ||
+	if code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "the server is stopped") ||
 		remedy(err) != "start it with: pfar start s" {
 		t.Errorf("calling it: %v; %s", err, remedy(err))
 	}

@@ -95,7 +95,7 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 		u.Stop()
 		r.stored.giveUp(u) // or its stdin stays open
 		if !ended {        // else it is stopped because of that, which is the reason
-			r.demand.down(u, failure.Fact("it is being stopped"))
+			r.demand.down(u, failure.Fact("the server is being stopped"))
 		}
 	})
 	go u.Run()

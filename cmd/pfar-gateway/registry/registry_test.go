@@ -219,9 +219,9 @@ func TestBadAnswers(t *testing.T) {
 		"request flood":   {say(strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`+"\n", 2_000) + good), "", protocol.Request},
 		"hang":            {func(*registrytest.Server, jsonrpc.Message) {}, "did not answer tools/call within", ""},
 		"drip":            {drip, "", ""},
-		"torn":            {say(`{"jsonrpc":"2.0","id":ID,"result":{"content":[{"text":"`), "with a line that cannot be read: it is no JSON-RPC message", protocol.Noise},
+		"torn":            {say(`{"jsonrpc":"2.0","id":ID,"result":{"content":[{"text":"`), "with a line that cannot be read: the line is not a valid JSON-RPC message", protocol.Noise},
 		"not a number":    {say(`{"jsonrpc":"2.0","result":{"n":NaN},"id" : ID}`), "with a line that cannot be read", protocol.Noise},
-		"id text alone":   {say(`{"jsonrpc":"2.0","id":"ID","result":{}}`), "cannot be read: its id is not the number", protocol.MistypedID},
+		"id text alone":   {say(`{"jsonrpc":"2.0","id":"ID","result":{}}`), "cannot be read: the answer's id is not the number", protocol.MistypedID},
 		"carriage return": {say(good + "\r"), "", ""},
 		"blank lines":     {say(strings.Repeat("\n", 10_000) + good), "", ""},
 	} {
@@ -592,7 +592,7 @@ func TestStoppedBecauseItFailed(t *testing.T) {
 	}
 	_, err = r.Catalogue().View("bad")
 	if err == nil || strings.Contains(err.Error(), "being stopped") ||
-		!strings.Contains(err.Error(), "it does not keep to the protocol") ||
+		!strings.Contains(err.Error(), "the server does not keep to the protocol") ||
 		!strings.Contains(remedy(err), "pfar logs bad") {
 		t.Errorf("clients hear %v; %s", err, remedy(err))
 	}

@@ -7,7 +7,8 @@ func (d *demand) renew(u *Upstream) {
 	if before == nil {
 		return
 	}
-	if !d.layDown(u, before, "the server is started again", "its credentials have changed") { // the end of the next request asks again
+	const why = "the server's credentials have changed"
+	if !d.layDown(u, before, "the server is started again", why) { // the end of the next request asks again
 		u.Idle().WhenFree(func() { d.renew(u) })
 	}
 }

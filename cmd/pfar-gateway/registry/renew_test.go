@@ -155,7 +155,7 @@ func TestRenewFails(t *testing.T) {
 	if err := <-failed; code(err) != protocol.CodeUnavailable {
 		t.Errorf("a call meanwhile: %v", err)
 	}
-	if state := m.r.Catalogue().States()["s"]; state.Reason != "it has failed" {
+	if state := m.r.Catalogue().States()["s"]; state.Reason != "the server has failed" {
 		t.Errorf("%+v", state)
 	}
 }

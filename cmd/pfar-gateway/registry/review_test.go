@@ -201,7 +201,7 @@ func TestProcessOfAnotherProgram(t *testing.T) {
 		Sessions: handover.Sessions{Own: true, Max: 1}}, registrytest.Script{}).Ready(t)
 	for range 2 { // it takes no place
 		_, _, err := r.Start(t.Context(), upstream(t, r, "s"), plainClient())
-		if code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "its program has changed since the server was started; its owner restarts") {
+		if code(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "the server's program has changed") {
 			t.Fatalf("%v", err)
 		}
 	}

@@ -173,7 +173,7 @@ func (s *sessions) paused(server string) error {
 		return nil
 	}
 	e := failure.As(failure.RateLimited, server, jsonrpc.Errorf(protocol.CodeUnavailable,
-		"starting a process of %q for this session: its service wants to be asked later", server))
+		"starting a process of %q for this session: the service wants to be asked later", server))
 	e.After = int64(math.Ceil(wait.Seconds()))
 	return e
 }
@@ -490,8 +490,8 @@ func (s *sessions) close() {
 }
 
 var (
-	errOtherProgram error = failure.Fact("its program has changed since the server was started; " +
+	errOtherProgram error = failure.Fact("the server's program has changed since the server was started; " +
 		"its owner restarts the server (pfar restart) and accepts the change (pfar pins)")
 	errUnasked     error = failure.Fact("nobody asked for a process of this session")
-	errSessionOver error = failure.Fact("its session is over")
+	errSessionOver error = failure.Fact("the session is over")
 )

@@ -88,7 +88,7 @@ func (t *table) adopt(u *Upstream) bool {
 		return false
 	}
 	name := u.Server().Name
-	next := &entry{upstream: u, state: State{Since: time.Now(), Reason: "it is starting", Starting: true}}
+	next := &entry{upstream: u, state: State{Since: time.Now(), Reason: "the server is starting", Starting: true}}
 	var changed Kinds
 	if old := t.entries[name]; old != nil {
 		defer old.upstream.end(errReplaced) // after the catalogue no longer shows it

@@ -119,8 +119,8 @@ func (l listener) Missed() { l.u.lists.again(0, AllKinds) }
 var (
 	errReplaced error = failure.Fact("a newer process of the same server took its place")
 	errShutdown error = failure.Fact("the gateway is shutting down")
-	errLauncher error = failure.Fact("its launcher ended")
-	errStopped  error = failure.Fact("it was stopped")
+	errLauncher error = failure.Fact("the server's launcher ended")
+	errStopped  error = failure.Fact("the server was stopped")
 )
 
 // end ends the conversation. Of one that is left to the next gateway the launcher has to know whose doing its end is.

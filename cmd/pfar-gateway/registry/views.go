@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/plural"
 )
 
 // views shows clients what is served, and remembers what each was last shown, so that lists that have not changed stay
@@ -270,16 +270,9 @@ func (w *views) Summary() string {
 		}
 	}
 	slices.Sort(waiting)
-	text := count(len(c.serving), "server") + ", " + count(c.all.Lists[Tools].Len(), "tool")
+	text := plural.Count(len(c.serving), "server") + ", " + plural.Count(c.all.Lists[Tools].Len(), "tool")
 	if len(waiting) > 0 {
 		text += "; not running: " + strings.Join(waiting, " ")
 	}
 	return text
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

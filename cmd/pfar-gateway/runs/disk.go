@@ -155,10 +155,10 @@ func (d *disk) space(tx *sql.Tx, client string, more int) error {
 	case err != nil:
 		return err
 	case ofClient+more > d.limits.Disk.Client:
-		return fmt.Errorf("%w: the runs of this client that are not over would have %d bytes, and may have %d", ErrFull,
+		return fmt.Errorf("%w: this client's unfinished runs would have %d bytes; the limit is %d", ErrFull,
 			ofClient+more, d.limits.Disk.Client)
 	case all+more > d.limits.Disk.All:
-		return fmt.Errorf("%w: the runs of all clients that are not over would have %d bytes, and may have %d", ErrFull,
+		return fmt.Errorf("%w: all clients' unfinished runs would have %d bytes; the limit is %d", ErrFull,
 			all+more, d.limits.Disk.All)
 	}
 	return nil
@@ -200,14 +200,14 @@ func (d *disk) load(id string) (*run, error) {
 			return err
 		}
 		if r.label = unpack(label); !r.label.Known() {
-			return fmt.Errorf("its label, %d, is none", label)
+			return fmt.Errorf("the run has the unknown label %d", label)
 		}
 		r.planned, r.saved = len(plan), bytes
 		if r.plan, err = decode(plan); err != nil {
 			return fmt.Errorf("reading its plan: %w", err)
 		}
 		if r.step < 0 || r.step >= len(r.plan.Steps) {
-			return fmt.Errorf("it is at step %d of %d", r.step, len(r.plan.Steps))
+			return fmt.Errorf("the run is at step %d of %d", r.step, len(r.plan.Steps))
 		}
 		return get(tx, r)
 	})

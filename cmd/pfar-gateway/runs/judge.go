@@ -42,7 +42,7 @@ func (l rules) call(run *run, asked bool) (Call, map[string]json.RawMessage, err
 		err = l.fits(store)
 	}
 	if err == nil && len(arguments) > l.limits.Value {
-		err = fmt.Errorf("its arguments have %d bytes, and may have %d", len(arguments), l.limits.Value)
+		err = fmt.Errorf("the arguments have %d bytes; the limit is %d", len(arguments), l.limits.Value)
 	}
 	if err != nil {
 		return Call{}, nil, fmt.Errorf("step %q: %w", p.ID, err)
@@ -58,17 +58,17 @@ func (l rules) call(run *run, asked bool) (Call, map[string]json.RawMessage, err
 func (l rules) fits(store map[string]json.RawMessage) error {
 	for name, value := range store {
 		if len(name) > longestReason {
-			return fmt.Errorf("a name in its store has %d bytes, and may have %d", len(name), longestReason)
+			return fmt.Errorf("a name in the store has %d bytes; the limit is %d", len(name), longestReason)
 		}
 		if len(value) == 0 {
-			return fmt.Errorf("%q in its store has no value", name)
+			return fmt.Errorf("%q in the store has no value", name)
 		}
 		if len(value) > l.limits.Value {
-			return fmt.Errorf("%q in its store has %d bytes, and may have %d", name, len(value), l.limits.Value)
+			return fmt.Errorf("%q in the store has %d bytes; the limit is %d", name, len(value), l.limits.Value)
 		}
 	}
 	if n := size(store); n > l.limits.Store {
-		return fmt.Errorf("its store has %d bytes, and may have %d", n, l.limits.Store)
+		return fmt.Errorf("the store has %d bytes; the limit is %d", n, l.limits.Store)
 	}
 	return nil
 }
@@ -157,10 +157,10 @@ func (l rules) write(run *run, e ending) outcome {
 	p := &run.plan.Steps[run.step]
 	o := traced(run, e, flow.Default)
 	if len(e.Value) > l.limits.Value {
-		return o.fail(p, fmt.Sprintf("its result has %d bytes, and may have %d", len(e.Value), l.limits.Value))
+		return o.fail(p, fmt.Sprintf("the result has %d bytes; the limit is %d", len(e.Value), l.limits.Value))
 	}
 	if !json.Valid(e.Value) {
-		return o.fail(p, "its result is no JSON")
+		return o.fail(p, "the result is not JSON")
 	}
 	store := maps.Clone(e.store)
 	if err := step.Write(p, e.Value, store); err != nil {
@@ -175,7 +175,7 @@ func (l rules) write(run *run, e ending) outcome {
 	}
 	o.state, o.values = flows.Done, nil
 	if o.result = e.Value; len(o.result) > l.limits.Result {
-		o.reason = fmt.Sprintf("its result has %d bytes, and %d are kept at most", len(o.result), l.limits.Result)
+		o.reason = fmt.Sprintf("the result has %d bytes; pfar keeps at most %d", len(o.result), l.limits.Result)
 		o.result = nil
 	}
 	return o

@@ -213,14 +213,14 @@ func TestTooLarge(t *testing.T) {
 			store map[string]json.RawMessage
 			says  string
 		}{
-			"plan":      {large, nil, "its plan has"},
-			"value":     {planned("a"), x(text(1001)), `"x" in its store has 1001 bytes, and may have 1000`},
-			"store":     {planned("a"), three, "its store has 2703 bytes, and may have 2500"},
-			"name":      {planned("a"), name(strings.Repeat("x", 1025), text(2)), "a name in its store has 1025 bytes"},
-			"no value":  {planned("a"), x(nil), `"x" in its store is no JSON`},
-			"no JSON":   {planned("a"), x(json.RawMessage("{")), `"x" in its store is no JSON`},
-			"no step":   {&flow.Plan{}, nil, "its plan has no step"},
-			"no plan":   {nil, nil, "its plan has no step"},
+			"plan":      {large, nil, "the plan has"},
+			"value":     {planned("a"), x(text(1001)), `"x" in the store has 1001 bytes; the limit is 1000`},
+			"store":     {planned("a"), three, "the store has 2703 bytes; the limit is 2500"},
+			"name":      {planned("a"), name(strings.Repeat("x", 1025), text(2)), "a name in the store has 1025 bytes"},
+			"no value":  {planned("a"), x(nil), `"x" in the store is not JSON`},
+			"no JSON":   {planned("a"), x(json.RawMessage("{")), `"x" in the store is not JSON`},
+			"no step":   {&flow.Plan{}, nil, "the plan has no step"},
+			"no plan":   {nil, nil, "the plan has no step"},
 			"half plan": {&flow.Plan{Steps: []flow.Planned{{}}}, nil, "has no node"},
 		} {
 			if _, err := b.as(me.Client, c.plan, c.store); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -228,7 +228,7 @@ func TestTooLarge(t *testing.T) {
 			}
 		}
 		_, err := b.Begin(New{Client: me.Client, Session: me.Session, Plan: planned("a")})
-		if err == nil || !strings.Contains(err.Error(), "no label") {
+		if err == nil || !strings.Contains(err.Error(), "is an unknown label") {
 			t.Errorf("without a label: %v", err)
 		}
 		if _, err := b.Begin(New{Plan: planned("a"), Label: gate.Start}); err == nil {
@@ -243,10 +243,10 @@ func TestTooLarge(t *testing.T) {
 		size int
 		says string
 	}{
-		"a value":   {"a b", 1001, `step "a": its result has 1001 bytes, and may have 1000`},
-		"a store":   {"a b c d", 900, `step "c": its store has 2703 bytes, and may have 2500`},
-		"a result":  {"a", 501, "its result has 501 bytes, and 500 are kept at most"},
-		"arguments": {"a b<a", 1000, `step "b": its arguments have 1006 bytes, and may have 1000`},
+		"a value":   {"a b", 1001, `step "a": the result has 1001 bytes; the limit is 1000`},
+		"a store":   {"a b c d", 900, `step "c": the store has 2703 bytes; the limit is 2500`},
+		"a result":  {"a", 501, "the result has 501 bytes; pfar keeps at most 500"},
+		"arguments": {"a b<a", 1000, `step "b": the arguments have 1006 bytes; the limit is 1000`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := grows(c.size)
@@ -278,7 +278,7 @@ func TestTooLarge(t *testing.T) {
 				break
 			}
 		}
-		if !strings.Contains(last, `step "a": keeping its result: there is no place for it: the runs of this client`) {
+		if !strings.Contains(last, `step "a": keeping its result: no room for the run: this client's unfinished runs`) {
 			t.Errorf("the last one: %q", last)
 		}
 		var err error
@@ -288,7 +288,7 @@ func TestTooLarge(t *testing.T) {
 				break
 			}
 		}
-		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "the runs of all clients") {
+		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "all clients' unfinished runs") {
 			t.Errorf("others begin: %v", err)
 		}
 	})

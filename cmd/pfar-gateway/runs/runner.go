@@ -200,18 +200,18 @@ func (n New) name() string {
 func (l rules) fresh(n New) (*run, []byte, error) {
 	switch {
 	case n.Client == "" || n.Session == "":
-		return nil, nil, errors.New("it has no client or no session")
+		return nil, nil, errors.New("the run has no client or no session")
 	case n.Plan == nil || len(n.Plan.Steps) == 0:
-		return nil, nil, errors.New("its plan has no step")
+		return nil, nil, errors.New("the plan has no step")
 	case !n.Label.Known():
-		return nil, nil, fmt.Errorf("%q is no label of what it begins with", n.Label)
+		return nil, nil, fmt.Errorf("%q is an unknown label", n.Label)
 	}
 	raw, err := encode(n.Plan)
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing its plan: %w", err)
 	}
 	if len(raw) > l.limits.Plan {
-		return nil, nil, fmt.Errorf("its plan has %d bytes, and may have %d: use fewer steps", len(raw), l.limits.Plan)
+		return nil, nil, fmt.Errorf("the plan has %d bytes; the limit is %d: use fewer steps", len(raw), l.limits.Plan)
 	}
 	plan, err := decode(raw)
 	if err != nil {
@@ -222,7 +222,7 @@ func (l rules) fresh(n New) (*run, []byte, error) {
 	maps.Copy(store, n.Store)
 	for name, value := range store {
 		if !json.Valid(value) {
-			return nil, nil, fmt.Errorf("%q in its store is no JSON", name)
+			return nil, nil, fmt.Errorf("%q in the store is not JSON", name)
 		}
 	}
 	if err := l.fits(store); err != nil {

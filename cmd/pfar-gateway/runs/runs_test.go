@@ -47,8 +47,8 @@ func TestWholeRuns(t *testing.T) {
 		"an input that nothing gives": {"a b<x", "", "a",
 			flows.Failed, `step "b": Missing required 'x' in shared store`, "default"},
 		"an unfit result": {"a! b", "a number", "a",
-			flows.Failed, `step "a": reading its result: the result is none of a tool`, "default"},
-		"no JSON": {"a b", "a broken", "a", flows.Failed, `step "a": its result is no JSON`, "default"},
+			flows.Failed, `step "a": reading its result: the result does not have the form of a tool result`, "default"},
+		"no JSON": {"a b", "a broken", "a", flows.Failed, `step "a": the result is not JSON`, "default"},
 
 		"denied":                {"a b", "a never", "a", flows.Failed, `step "a": never`, "denied"},
 		"denied without words":  {"a b", "a denied", "a", flows.Failed, "the gate denied the call", "denied"},

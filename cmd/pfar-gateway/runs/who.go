@@ -6,9 +6,9 @@ var (
 	// ErrUnknown is of a run that there is not, or that whoever asks may not see.
 	ErrUnknown = errors.New("no such run")
 	// ErrFull is of one more run, or of more bytes, than there is place for.
-	ErrFull = errors.New("there is no place for it")
+	ErrFull = errors.New("no room for the run")
 	// ErrState is of what cannot be done with a run as it stands.
-	ErrState = errors.New("the run does not stand so")
+	ErrState = errors.New("the run is in another state")
 	// ErrClosed is of a Runner that has been closed.
 	ErrClosed = errors.New("the gateway is ending")
 )

@@ -76,7 +76,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, visitor clients.V
 	}
 	caller, known, wrong := visitor.Route(s.calls.Registry, path, r.Header)
 	if x.caller = caller; !known {
-		reply.Refuse(w, http.StatusForbidden, "uid "+strconv.FormatUint(uint64(caller.Bound.UID), 10)+" is no client")
+		reply.Refuse(w, http.StatusForbidden, "uid "+strconv.FormatUint(uint64(caller.Bound.UID), 10)+" is not a client")
 		return
 	}
 	if wrong != nil {

@@ -70,7 +70,7 @@ func judge(f *os.File, m sandbox.Mount) error {
 	}
 	switch {
 	case kind != want:
-		return fmt.Errorf("%q is no %s", m.Source, what)
+		return fmt.Errorf("%q is not a %s", m.Source, what)
 	case !slices.Contains(m.Door.Owners, st.Uid):
 		return fmt.Errorf("%q belongs to user %d; the server's own user is to be named by owner in its declaration", m.Source,
 			st.Uid)

@@ -64,7 +64,7 @@ func (t *tree) device(dest, from string) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFCHR {
-		return fmt.Errorf("%q is no device", from)
+		return fmt.Errorf("%q is not a device", from)
 	}
 	err = t.on(sandbox.Mount{Kind: sandbox.Dev, Dest: dest}, false, func(at string) error {
 		return unix.Mount(descriptorPath(f), at, "", unix.MS_BIND, "")

@@ -90,10 +90,10 @@ func meant(word string, words []string) string {
 	if near := nearest.Keyword(word, words[:min(len(words), maxNear)]); near != "" {
 		return fmt.Sprintf("Did you mean %q?", near)
 	}
-	list := ""
-	for i, w := range slices.Sorted(slices.Values(words)) {
+	list, sorted := "", slices.Compact(slices.Sorted(slices.Values(words)))
+	for i, w := range sorted {
 		if i == maxListed {
-			return fmt.Sprintf("Use one of %s and %d more.", list, len(words)-maxListed)
+			return fmt.Sprintf("Use one of %s and %d more.", list, len(sorted)-maxListed)
 		}
 		if i > 0 {
 			list += ", "

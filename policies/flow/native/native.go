@@ -27,61 +27,61 @@ func Nodes() []flow.Node {
 	return []flow.Node{
 		made(flow.Node{
 			ID: LLM, Description: "Ask a model that the owner has declared. {{NAME}} in the prompt is a value of the store.",
-			Open: true, Inputs: []flow.Port{piped("text", "what the prompt is about", false)},
+			Open: true, Inputs: []flow.Port{piped("text", "Give the text that the prompt is about.", false)},
 			Params: []flow.Port{
-				text("prompt", "what the model is to do; else it summarizes the text", ""),
-				text("model", "the file in models.d; else the owner's first", ""),
-				number("temperature", "how far the answer may stray", "", `,"minimum":0,"maximum":2`),
+				text("prompt", "Tell the model what to do. Without a prompt, it summarizes the text.", ""),
+				text("model", "Name a file of models.d. Without a name, pfar asks the owner's first model.", ""),
+				number("temperature", "Set how far the answer may stray.", "", `,"minimum":0,"maximum":2`),
 			},
-			Outputs: []flow.Port{text("summary", "the model's answer", "")},
+			Outputs: []flow.Port{text("summary", "Holds the model's answer.", "")},
 		}),
 		made(flow.Node{
 			ID: Summarize, Aliases: []string{"summarize"},
 			Description: "Have a model that the owner has declared summarize a text.",
-			Inputs:      []flow.Port{piped("text", "what to summarize", true)},
+			Inputs:      []flow.Port{piped("text", "Give the text to summarize.", true)},
 			Params: []flow.Port{
-				text("model", "the file in models.d; else the owner's first", ""),
-				number("temperature", "how far the answer may stray", "", `,"minimum":0,"maximum":2`),
+				text("model", "Name a file of models.d. Without a name, pfar asks the owner's first model.", ""),
+				number("temperature", "Set how far the answer may stray.", "", `,"minimum":0,"maximum":2`),
 			},
-			Outputs: []flow.Port{text("summary", "the model's answer", "")},
+			Outputs: []flow.Port{text("summary", "Holds the model's answer.", "")},
 		}),
 		made(flow.Node{
 			ID: Template, Description: "Fill in a text: {{NAME}} is a value of the store.", Open: true, Inputs: []flow.Port{},
-			Params:  []flow.Port{required(text("template", "the text", ""))},
-			Outputs: []flow.Port{text("text", "the text with its values", "")},
+			Params:  []flow.Port{required(text("template", "Write the text, with {{NAME}} for each value.", ""))},
+			Outputs: []flow.Port{text("text", "Holds the text with its values.", "")},
 		}),
 		made(flow.Node{
 			ID: Pick, Description: "Take a part of a value, by a program of jq.",
-			Inputs:  []flow.Port{piped("value", "what the program reads", true)},
-			Params:  []flow.Port{required(text("jq", "the program", ""))},
-			Outputs: []flow.Port{{Name: "picked", Description: "what the program makes of it"}},
+			Inputs:  []flow.Port{piped("value", "Give the value that the program reads.", true)},
+			Params:  []flow.Port{required(text("jq", "Write the jq program.", ""))},
+			Outputs: []flow.Port{{Name: "picked", Description: "Holds the result of the program."}},
 		}),
 		made(flow.Node{
 			ID: ReadFile, Description: "Read a file of the folder that the client's flows have.", Inputs: []flow.Port{},
-			Params:  []flow.Port{required(text("path", "within the folder", ""))},
-			Outputs: []flow.Port{text("content", "of the file", "")},
+			Params:  []flow.Port{required(text("path", "Name the file by its path in the folder.", ""))},
+			Outputs: []flow.Port{text("content", "Holds the text of the file.", "")},
 		}),
 		made(flow.Node{
 			ID: WriteFile, Description: "Write a file of the folder that the client's flows have.",
-			Inputs:  []flow.Port{piped("content", "of the file; what is no text is written as JSON", true)},
-			Params:  []flow.Port{required(text("path", "within the folder", ""))},
-			Outputs: []flow.Port{text("written", "the path", "")},
+			Inputs:  []flow.Port{piped("content", "Give the content. pfar writes a value that is not text as JSON.", true)},
+			Params:  []flow.Port{required(text("path", "Name the file by its path in the folder.", ""))},
+			Outputs: []flow.Port{text("written", "Holds the path of the file.", "")},
 		}),
 		made(flow.Node{
 			ID: Backoff, Description: "Wait, each time longer: for loops that try again.",
-			Inputs: []flow.Port{own(number("waited", "seconds that it waited the time before", "", ""))},
+			Inputs: []flow.Port{own(number("waited", "Holds the seconds of the wait before.", "", ""))},
 			Params: []flow.Port{
-				number("seconds", "to wait the first time", "1", `,"minimum":0,"maximum":3600`),
-				number("factor", "by which it grows", "2", `,"minimum":1,"maximum":10`),
-				number("longest", "seconds to wait at most", "300", `,"minimum":0,"maximum":3600`),
+				number("seconds", "Wait so many seconds the first time.", "1", `,"minimum":0,"maximum":3600`),
+				number("factor", "Multiply each wait by this number to get the next one.", "2", `,"minimum":1,"maximum":10`),
+				number("longest", "Wait at most so many seconds.", "300", `,"minimum":0,"maximum":3600`),
 			},
-			Outputs: []flow.Port{own(number("waited", "seconds", "", ""))},
+			Outputs: []flow.Port{own(number("waited", "Holds the seconds of this wait.", "", ""))},
 		}),
 		made(flow.Node{
 			ID: Log, Description: "Write a line into the trace of the run.",
-			Inputs:  []flow.Port{piped("message", "the line; what is no text is written as JSON", false)},
+			Inputs:  []flow.Port{piped("message", "Give the line. pfar writes a value that is not text as JSON.", false)},
 			Params:  []flow.Port{},
-			Outputs: []flow.Port{text("logged", "the line", "")},
+			Outputs: []flow.Port{text("logged", "Holds the line.", "")},
 		}),
 	}
 }
@@ -89,7 +89,7 @@ func Nodes() []flow.Node {
 // made adds what all native nodes have.
 func made(n flow.Node) flow.Node {
 	whole := n.Outputs[len(n.Outputs)-1]
-	whole.Name, whole.Description, whole.Own = n.ID, "the whole result", false
+	whole.Name, whole.Description, whole.Own = n.ID, "Holds the whole result.", false
 	n.Outputs = append(n.Outputs, whole)
 	n.Actions, n.Reviewed = []string{flow.Default, flow.Failed}, true
 	if n.ID == LLM || n.ID == Summarize {

@@ -161,7 +161,7 @@ func (m *maker) outputs(schema json.RawMessage) {
 			m.hold("its declaration names the output %q, and its outputSchema has no such property", name)
 		}
 	}
-	m.output(flow.Port{Name: m.node.Tool, Description: "the whole result", Schema: schema})
+	m.output(flow.Port{Name: m.node.Tool, Description: "Holds the whole result.", Schema: schema})
 }
 
 func (m *maker) output(p flow.Port) {

@@ -110,7 +110,7 @@ func object(members map[string]json.RawMessage) (json.RawMessage, error) {
 		b.Write(text(name))
 		b.WriteByte(':')
 		if err := json.Compact(&b, members[name]); err != nil {
-			return nil, fmt.Errorf("the value of '%s' is no JSON: %w", name, err)
+			return nil, fmt.Errorf("the value of '%s' is not JSON: %w", name, err)
 		}
 	}
 	b.WriteByte('}')
@@ -143,7 +143,7 @@ func Write(p *flow.Planned, result json.RawMessage, store Store) error {
 	var members map[string]json.RawMessage
 	if argument.TypeOf(whole) == "object" {
 		if err := json.Unmarshal(whole, &members); err != nil {
-			return fmt.Errorf("the result is no JSON: %w", err)
+			return fmt.Errorf("the result is not JSON: %w", err)
 		}
 	}
 	plain := p.Node.Server == "" && members == nil
@@ -180,7 +180,7 @@ func content(result json.RawMessage) (json.RawMessage, error) {
 		} `json:"resource"`
 	}
 	if err := json.Unmarshal(result, &r); err != nil {
-		return nil, fmt.Errorf("the result is none of a tool: %w", err)
+		return nil, fmt.Errorf("the result does not have the form of a tool result: %w", err)
 	}
 	switch {
 	case r.IsError:
@@ -191,7 +191,7 @@ func content(result json.RawMessage) (json.RawMessage, error) {
 		return text(""), nil
 	}
 	if err := json.Unmarshal(r.Content, &blocks); err != nil {
-		return nil, fmt.Errorf("the content of the result is none of a tool: %w", err)
+		return nil, fmt.Errorf("the content of the result does not have the form of MCP: %w", err)
 	}
 	texts := []string{}
 	for _, b := range blocks {

@@ -70,7 +70,7 @@ func TestArguments(t *testing.T) {
 		{"a required param", needed, "", "", "", "query=1", "!Missing required param 'token'", ""},
 		{"a param is not read from the store", needed, "", "", "", "query=1 token=2", "!Missing required param 'token'", ""},
 		{"no JSON", search(), "", "", "", "query=x",
-			"!the value of 'query' is no JSON: invalid character 'x' looking for beginning of value", ""},
+			"!the value of 'query' is not JSON: invalid character 'x' looking for beginning of value", ""},
 
 		{"an input from the store", search(), "", "", "", `query="a<b" other=1`, `{"mode":"all","query":"a<b"}`, ""},
 		{"an optional input", search(), "", "", "", `query=1 language="go"`, `{"language":"go","mode":"all","query":1}`, ""},
@@ -123,8 +123,8 @@ func TestWrite(t *testing.T) {
 	}{
 		{"an error of the tool", search(), "", "", "", `{"isError":true,"content":[]}`,
 			"!the result is an error of the tool"},
-		{"no result", search(), "", "", "", `[]`, "!the result is none of a tool: "},
-		{"no content", search(), "", "", "", `{"content":7}`, "!the content of the result is none of a tool: "},
+		{"no result", search(), "", "", "", `[]`, "!the result does not have the form of a tool result: "},
+		{"no content", search(), "", "", "", `{"content":7}`, "!the content of the result does not have the form of MCP: "},
 		{"members that the node does not declare", search(), "", "", `channel="#ours"`,
 			`{"structuredContent":{"channel":"#theirs","results":1}}`,
 			`channel="#ours" results=1 search_code={"channel":"#theirs","results":1}`},

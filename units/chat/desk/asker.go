@@ -28,8 +28,8 @@ type Asker struct {
 	Session string       // its handle; "": the default session
 	Models  string       // the file to write if no model is declared, for words
 
-	// Most is the most secret data of a run that the conversation may show: whoever keeps the conversation reads it.
-	// The zero value shows none.
+	// Most is the most secret data of a run that the conversation may show: whoever keeps the conversation can read
+	// it. The zero value shows none.
 	Most gate.Confidentiality
 }
 
@@ -91,7 +91,7 @@ func (a Asker) Run(ctx context.Context, p chat.Plan, tell func(text string)) (st
 	case run.State != flows.Done:
 		return "", fmt.Errorf("the run is %s. See %s%s", run.State, seeIt, a.because(run))
 	case len(run.Result) == 0:
-		return "It is done. There is no result.", nil
+		return "The run is done. It has no result.", nil
 	case !a.may(run.Label):
 		return tooSecret(run.Label, seeIt), nil
 	}

@@ -185,7 +185,7 @@ func TestRun(t *testing.T) {
 		"no label":        {list(done), unlabelled, both, 0, "See it with pfar flow show r1"},
 		"a secret reason": {list(secret(run(flows.Failed, "raw result", ""))), words, runs, 0, "the run is failed. See"},
 		"secret, waits":   {list(secret(run(flows.Waiting, "raw result", "a1")), done), words, both, 1, "It is down."},
-		"nothing results": {empty, words, runs, 0, "There is no result."},
+		"nothing results": {empty, words, runs, 0, "It has no result."},
 	} {
 		g := &gateway{answers: map[string][]flows.Answer{flows.Run: c.run, flows.Word: c.word}}
 		var told []string

@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/policies/argument"
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/plural"
 	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units/flows"
 )
@@ -122,7 +123,8 @@ func Course(text json.RawMessage) (lines []string) {
 
 // LeftOut says how many tools a model that plans was not told of.
 func LeftOut(tools int) string {
-	return fmt.Sprintf("pfar hid %d tools from the model: nobody has accepted their definitions (pfar pins)", tools)
+	return fmt.Sprintf("pfar hid %s from the model: nobody has accepted their definitions (pfar pins)",
+		plural.Count(tools, "tool"))
 }
 
 // Unplanned says why a model has written no plan, in one or more lines. They quote the plan, with the mark of Quote.

@@ -191,7 +191,7 @@ func parse(b []byte) (map[string]string, error) {
 			value, b = string(b[:n]), b[n+1:]
 		}
 		if name == "" || len(name) > 64 || strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" || name[0] == '_' {
-			return nil, fmt.Errorf("%q is no name of a field", name)
+			return nil, fmt.Errorf("%q is not the name of a field", name)
 		}
 		if _, twice := e[name]; twice {
 			return nil, fmt.Errorf("%q is there twice", name)

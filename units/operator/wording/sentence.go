@@ -23,7 +23,11 @@ func Sentence(s *operator.Shown) string {
 	if text += consequence(s.Facts); len(s.Findings) > 0 {
 		text += "; an inspector warns of it"
 	}
-	return text + "; this session has read " + Seen(s.Decision.Data, s.Sources)
+	seen := Seen(s.Decision.Data, s.Sources)
+	if s.Method == operator.WholeFlow { // the data are what its steps may have read until the last one that is asked about
+		return text + "; by its last step this session will have read, at worst, " + seen
+	}
+	return text + "; this session has read " + seen
 }
 
 // Call names what is called, as the operator's commands do.
@@ -67,7 +71,7 @@ func deed(s *operator.Shown) string {
 		return "follow a resource of " + name(s.Server)
 	case "completion/complete":
 		return "have " + call + " complete a text"
-	case "flows/run":
+	case operator.WholeFlow:
 		return "run the flow " + name(strings.TrimPrefix(s.Name, "flow:")) + " as it is shown below, each step once"
 	case "elicitation/create", "sampling/createMessage", "roots/list":
 		return "answer a question of " + name(s.Server)

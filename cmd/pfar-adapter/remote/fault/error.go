@@ -134,9 +134,9 @@ func ofStream(err error) *Fault {
 	case is(unix.ECONNRESET, unix.EPIPE, net.ErrClosed, io.ErrClosedPipe):
 		f.Detail = closed
 	case has("headers exceeded", "read limit of"):
-		f.Detail = "the header of its answer is too long"
+		f.Detail = "the header of the server's answer is too long"
 	case has("malformed", "chunk", "Content-Length", "transfer encoding", "trailer"): // of texts of net/http's
-		f.Detail = "its answer is not HTTP"
+		f.Detail = "the server's answer is not HTTP"
 	}
 	return f
 }

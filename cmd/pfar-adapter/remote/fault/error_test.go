@@ -56,12 +56,12 @@ func TestWords(t *testing.T) {
 		{errors.New("http: server closed idle connection"), NetworkError, closed, ""},
 		{io.EOF, NetworkError, closed, ""},
 		{broken(io.ErrUnexpectedEOF), NetworkError, closed, ""},
-		{broken(errors.New(`malformed HTTP response "220 smtp ready"`)), NetworkError, "its answer is not HTTP",
+		{broken(errors.New(`malformed HTTP response "220 smtp ready"`)), NetworkError, "the server's answer is not HTTP",
 			`malformed HTTP response "220 smtp ready"`},
-		{broken(errors.New(`malformed HTTP response "tls: "`)), NetworkError, "its answer is not HTTP",
+		{broken(errors.New(`malformed HTTP response "tls: "`)), NetworkError, "the server's answer is not HTTP",
 			`malformed HTTP response "tls: "`},
 		{errors.New("net/http: server response headers exceeded 65536 bytes; aborted"), NetworkError,
-			"the header of its answer is too long",
+			"the header of the server's answer is too long",
 			"net/http: server response headers exceeded 65536 bytes; aborted"},
 		{late("net/http: timeout awaiting response headers"), Timeout, "the server does not begin to answer in time",
 			""},
@@ -114,8 +114,8 @@ func TestWords(t *testing.T) {
 		}
 	}
 	ended, cancel := context.WithCancelCause(t.Context())
-	cancel(New(Timeout, "it has not answered"))
-	if f := OfError(ended, io.EOF); f.Class != Timeout || f.Detail != "it has not answered" {
+	cancel(New(Timeout, "the server has not answered"))
+	if f := OfError(ended, io.EOF); f.Class != Timeout || f.Detail != "the server has not answered" {
 		t.Errorf("what has ended the request is lost: %v", f)
 	}
 }

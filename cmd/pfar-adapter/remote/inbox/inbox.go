@@ -111,7 +111,7 @@ func (b *Inbox) Begin(ctx context.Context, spec Spec) (*Flight, error) {
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	if !spec.Endless {
 		b.open++
-		late := fault.New(fault.Timeout, "it has not answered within %v", b.limits.Whole)
+		late := fault.New(fault.Timeout, "the server has not answered within %v", b.limits.Whole)
 		timer := time.AfterFunc(b.limits.Whole, func() { f.cancel(late) })
 		context.AfterFunc(f.ctx, func() { timer.Stop() })
 	}
@@ -214,8 +214,8 @@ func (b *Inbox) Take(raw []byte, from *Flight) error {
 	m, err := jsonrpc.Parse(raw)
 	switch {
 	case err != nil && !errors.Is(err, jsonrpc.ErrUTF8):
-		b.log.Seldom("what the server says is no JSON-RPC message, ignoring", err.Error())
-		return fault.New(fault.Schema, "what it says is no JSON-RPC message: %v", err)
+		b.log.Seldom("the server sent a line that is not a JSON-RPC message, ignoring", err.Error())
+		return fault.New(fault.Schema, "the server sent a line that is not a JSON-RPC message: %v", err)
 	case m.Method == "" && m.ID != nil && string(m.ID) != "null":
 		return b.answered(m, raw, err, from)
 	case err != nil:
@@ -223,7 +223,7 @@ func (b *Inbox) Take(raw []byte, from *Flight) error {
 	case m.Method != "":
 		b.write(append(raw, '\n'))
 	case m.Error != nil:
-		return fault.New(fault.Schema, "it answers with an error that belongs to no request: %s", fault.Said(m.Error))
+		return fault.New(fault.Schema, "the server sent an error that belongs to no request: %s", fault.Said(m.Error))
 	default:
 		b.log.Seldom("a message of the server's is neither a request nor an answer, ignoring", "")
 	}
@@ -234,12 +234,12 @@ func (b *Inbox) Take(raw []byte, from *Flight) error {
 func (b *Inbox) batch(raw []byte, from *Flight) error {
 	list, err := jsonrpc.Array(raw, nil, b.limits.Batch)
 	if err != nil {
-		b.log.Seldom("what the server says is no batch of messages, ignoring", err.Error())
-		return fault.New(fault.Schema, "what it says is no batch of messages: %v", err)
+		b.log.Seldom("the server sent a batch that cannot be read, ignoring", err.Error())
+		return fault.New(fault.Schema, "the server sent a batch that cannot be read: %v", err)
 	}
 	for _, one := range list {
 		if len(one) == 0 || one[0] != '{' {
-			err = errors.Join(err, fault.New(fault.Schema, "a batch has what is no message"))
+			err = errors.Join(err, fault.New(fault.Schema, "an entry of a batch is not a message"))
 			continue
 		}
 		err = errors.Join(err, b.Take(one, from))
@@ -260,7 +260,7 @@ func (b *Inbox) answered(m jsonrpc.Message, raw []byte, broken error, from *Flig
 		raw, broken = fault.Strip(raw, m)
 	}
 	if broken != nil {
-		b.Fail(f, fault.New(fault.Schema, "its answer cannot be read in one way: %v", broken))
+		b.Fail(f, fault.New(fault.Schema, "cannot read the server's answer: %v", broken))
 		return nil
 	}
 	if !b.claim(f) {

@@ -25,7 +25,7 @@ type watched struct {
 
 func watch(ctx context.Context, body io.ReadCloser, idle time.Duration, cancel context.CancelCauseFunc) *watched {
 	w := &watched{ReadCloser: body, ctx: ctx, idle: idle, cancel: cancel}
-	w.timer = time.AfterFunc(idle, func() { cancel(fault.New(fault.Timeout, "its response came to a halt")) })
+	w.timer = time.AfterFunc(idle, func() { cancel(fault.New(fault.Timeout, "the server's response stopped halfway")) })
 	w.timer.Stop()
 	return w
 }
@@ -70,7 +70,7 @@ func unpacked(response *http.Response) (*http.Response, error) {
 		return response, nil
 	default:
 		Discard(response)
-		return nil, fault.New(fault.Schema, "its response is encoded as %.40q, which was not asked for", coding)
+		return nil, fault.New(fault.Schema, "the server's response is encoded as %.40q, which pfar did not ask for", coding)
 	}
 }
 
@@ -96,7 +96,7 @@ func (u *unpacking) Read(p []byte) (int, error) {
 func packing(err error) error {
 	var corrupt flate.CorruptInputError
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) {
-		return fault.New(fault.Schema, "its response is not the gzip that it says it is")
+		return fault.New(fault.Schema, "the server calls its response gzip, but it is not")
 	}
 	return err
 }
@@ -143,5 +143,5 @@ func All(ctx context.Context, response *http.Response, most int) ([]byte, error)
 }
 
 func tooLong(most int) error {
-	return fault.New(fault.Schema, "its answer has more than %d bytes", most)
+	return fault.New(fault.Schema, "the server's answer has more than %d bytes", most)
 }

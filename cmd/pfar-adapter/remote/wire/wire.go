@@ -178,7 +178,7 @@ func (c *Client) once(ctx context.Context, r Request, at *url.URL) (*http.Respon
 	}
 	if response.StatusCode == http.StatusSwitchingProtocols { // the body is the connection, which no context ends
 		response.Body.Close()
-		f := fault.New(fault.Schema, "it wants to speak another protocol than HTTP")
+		f := fault.New(fault.Schema, "the server wants to speak a protocol other than HTTP")
 		f.Status = response.StatusCode
 		cancel(f)
 		return nil, f
@@ -208,9 +208,9 @@ func target(r Request, at *url.URL, response *http.Response) (*url.URL, error) {
 	to, err := at.Parse(response.Header.Get("Location"))
 	switch {
 	case err != nil || response.Header.Get("Location") == "":
-		return nil, redirected(status, "it does not say where to")
+		return nil, redirected(status, "the server does not say where to")
 	case !SameOrigin(at, to):
-		return nil, redirected(status, "it leads to %s, and the declaration says %s", Origin(to), Origin(at))
+		return nil, redirected(status, "the redirect leads to %s, and the declaration says %s", Origin(to), Origin(at))
 	case r.Method != http.MethodGet && status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect:
 		return nil, redirected(status, "%s may only be redirected by 307 and 308", r.Method)
 	}

@@ -108,7 +108,7 @@ func TestCallEnds(t *testing.T) {
 		"too late": {func(*Conversation, *mailbox, string, func()) {},
 			"did not answer tools/call within 1m0s", `"reason":"timed out"`},
 		"closed": {func(_ *Conversation, m *mailbox, _ string, _ func()) { m.Close() },
-			"went away: it closed its stdout", ""},
+			"went away: the server closed its stdout", ""},
 		"ended": {func(c *Conversation, _ *mailbox, _ string, _ func()) { c.End(errors.New("enough"), nil) },
 			"went away: enough", ""},
 		"unreadable": {func(_ *Conversation, m *mailbox, id string, _ func()) { m.says <- `{"id":` + id + `,"result":` },
@@ -354,7 +354,7 @@ func TestRest(t *testing.T) {
 			t.Errorf("it rests %v, want %v", got, want)
 		}
 		_, err := c.Call(t.Context(), Call{Method: "ping"})
-		if idle.Hold() || err == nil || !strings.Contains(err.Error(), "it sleeps") {
+		if idle.Hold() || err == nil || !strings.Contains(err.Error(), "the server sleeps") {
 			t.Errorf("a call of a server that rests: %v", err)
 		}
 		idle.Wake()

@@ -133,15 +133,15 @@ func (f *flights) over() string {
 	case f.ended != nil:
 		return f.ended.Error()
 	case f.stopping:
-		return "it is being stopped"
+		return "the server is being stopped"
 	case f.idle.hold.resting():
 		return ErrAsleep.Error()
 	}
-	return "its stdin is closed"
+	return "the server's stdin is closed"
 }
 
 // ErrAsleep is the end of a conversation with a server that sleeps.
-var ErrAsleep error = failure.Fact("it sleeps")
+var ErrAsleep error = failure.Fact("the server sleeps")
 
 // of returns the call with this id, nil if it is not in flight.
 func (f *flights) of(id int64) *waiting {

@@ -46,7 +46,7 @@ func (c *Conversation) Handshake(ctx context.Context, client Client, legacy bool
 
 var (
 	errSilent       = errors.New("the server did not answer server/discover")
-	ErrProbe  error = failure.Fact("it ended when it was asked server/discover")
+	ErrProbe  error = failure.Fact("the server ended when pfar sent it server/discover")
 )
 
 // isUnsupported reports whether a server refused our revision and yet names it among those that it speaks.

@@ -28,7 +28,7 @@ func (r *reader) take(line []byte) {
 	switch {
 	case err != nil && !errors.Is(err, jsonrpc.ErrUTF8):
 		faults.add(Noise, line)
-		r.c.flights.unreadable(line, "it is no JSON-RPC message that can be read in one way; its log has it", r.c.timeout())
+		r.c.flights.unreadable(line, "the line is not a valid JSON-RPC message; the server's log has it", r.c.timeout())
 	case m.Method == "" && m.ID != nil:
 		r.answered(m, err)
 	case err != nil:
@@ -48,7 +48,7 @@ func (r *reader) answered(m jsonrpc.Message, err error) {
 	if !ok {
 		r.c.faults.add(MistypedID, m.ID)
 		line := fmt.Appendf(nil, `"id":%s`, bytes.Trim(m.ID, `"`))
-		r.c.flights.unreadable(line, "its id is not the number that it was asked with", r.c.timeout())
+		r.c.flights.unreadable(line, "the answer's id is not the number of the request", r.c.timeout())
 		return
 	}
 	if w := r.c.flights.forget(id); w != nil {
@@ -89,10 +89,10 @@ func (r *reader) route(a *Ask, depth int) *jsonrpc.Error {
 			mcp.ProtocolVersion20260728)
 	}
 	if depth > r.c.limits.Depth {
-		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "it nests too deep")
+		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "the request nests too deep")
 	}
 	if len(a.Params) > r.c.limits.Ask {
-		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "it has more than %d bytes", r.c.limits.Ask)
+		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "the request has more than %d bytes", r.c.limits.Ask)
 	}
 	if err := Plain(a.Params); err != nil {
 		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "reading params: %v", err)

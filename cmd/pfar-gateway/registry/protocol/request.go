@@ -226,19 +226,19 @@ func judge(c *Conversation, a answer, method string) ([]byte, error) {
 	case a.err != nil:
 		wrong = a.err.Error()
 	case !a.Version:
-		wrong = `it is not marked "jsonrpc":"2.0"`
+		wrong = `the answer is not marked "jsonrpc":"2.0"`
 	case a.Result != nil && a.Error != nil:
-		wrong = "it has both a result and an error"
+		wrong = "the answer has both a result and an error"
 	case a.Error != nil && jsonrpc.ValidError(a.Error):
 		return nil, reported(c.Server(), redact.StripJSON(a.Error))
 	case a.Error != nil:
-		wrong = "its error is not an object with code and message"
+		wrong = "the error is not an object with code and message"
 	case a.Result == nil:
-		wrong = "it has neither a result nor an error"
+		wrong = "the answer has neither a result nor an error"
 	case a.Result[0] != '{':
-		wrong = "its result is not an object"
+		wrong = "the result is not an object"
 	case a.Depth > c.limits.Depth && method != string(mcp.MethodToolsList): // tools are judged one by one
-		wrong = fmt.Sprintf("it nests %d levels deep, at most %d are passed on", a.Depth, c.limits.Depth)
+		wrong = fmt.Sprintf("the answer nests %d levels deep, and pfar passes on at most %d", a.Depth, c.limits.Depth)
 	default:
 		return a.Result, nil
 	}

@@ -35,8 +35,8 @@ type Limits struct {
 }
 
 var (
-	ErrClosed error = failure.Fact("it closed its stdout")
-	ErrStuck  error = failure.Fact("it does not read its stdin")
+	ErrClosed error = failure.Fact("the server closed its stdout")
+	ErrStuck  error = failure.Fact("the server does not read its stdin")
 )
 
 // Sending is a message that waits to be sent, possibly together with others.

@@ -44,7 +44,7 @@ func (n *incoming) questions(result []byte, ms jsonrpc.Members) (*asked, error) 
 	case !n.up.Modern():
 		return nil, against(n.up, "an input_required result is not of protocol %s", n.up.Agreed().Protocol)
 	case !mayAsk(n.Method):
-		return nil, against(n.up, "an input_required result is none of %s", n.Method)
+		return nil, against(n.up, "a server must not answer %s with input_required", n.Method)
 	}
 	q := &asked{result: result, members: ms}
 	var err error

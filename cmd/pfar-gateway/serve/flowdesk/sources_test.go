@@ -41,6 +41,31 @@ func (b *bench) anew(t testing.TB) {
 	}
 }
 
+// declassify has the owner let data of notes go to mail.
+func (b *bench) declassify(t testing.TB) {
+	t.Helper()
+	p := *b.gate.Policy()
+	p.Flows = []gate.Flow{{From: "notes", To: "mail", Reason: "r", At: "x"}}
+	if err := p.Compile(); err != nil {
+		t.Fatal(err)
+	}
+	b.gate.Learn(&p, nil)
+}
+
+// clock is a server with the tool wait, whose one call closes reached and returns nothing private once goOn is closed.
+func (b *bench) clock(t testing.TB) (reached, goOn chan struct{}) {
+	t.Helper()
+	reached, goOn = make(chan struct{}), make(chan struct{})
+	quiet := diary
+	quiet.Confidentiality = gate.Public
+	b.scripted(t, "clock", quiet, func(s *registrytest.Server, m jsonrpc.Message, _, _ string) {
+		close(reached)
+		<-goOn
+		s.Result(m, `{"content":[{"type":"text","text":"x"}]}`)
+	}, "wait")
+	return reached, goOn
+}
+
 // looks has the laptop call mail.look, and returns the record of that.
 func (b *bench) looks(t *testing.T) audit.Record {
 	t.Helper()
@@ -77,15 +102,7 @@ func TestResultOfBeforeAReset(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			declassify := func() {
-				p := *b.gate.Policy()
-				p.Flows = []gate.Flow{{From: "notes", To: "mail", Reason: "r", At: "x"}}
-				if err := p.Compile(); err != nil {
-					t.Fatal(err)
-				}
-				b.gate.Learn(&p, nil)
-			}
-			declassify()
+			b.declassify(t)
 			b.server(t, "bank", diary, "read")
 			b.server(t, "notes", diary, "read")
 			b.server(t, "mail", public, "look")
@@ -99,7 +116,7 @@ func TestResultOfBeforeAReset(t *testing.T) {
 			if tt.restart {
 				b.close()
 				b.start(t)
-				declassify()
+				b.declassify(t)
 			}
 			b.run(t, laptop, `notes.read --says x`).until(flows.Done)
 			if tt.show != "" {
@@ -128,14 +145,7 @@ func TestStainOfBeforeAReset(t *testing.T) {
 			writes.Effect = gate.Reversible
 			b.server(t, "bank", diary, "read")
 			b.server(t, "notes", writes, "put")
-			reached, goOn := make(chan struct{}), make(chan struct{})
-			quiet := diary // and gives nothing private
-			quiet.Confidentiality = gate.Public
-			b.scripted(t, "clock", quiet, func(s *registrytest.Server, m jsonrpc.Message, _, _ string) {
-				close(reached)
-				<-goOn
-				s.Result(m, `{"content":[{"type":"text","text":"x"}]}`)
-			}, "wait")
+			reached, goOn := b.clock(t)
 			f := b.run(t, laptop, `bank.read --says FIGURES + clock.wait --says x + notes.put --says y`)
 			<-reached
 			if reset {

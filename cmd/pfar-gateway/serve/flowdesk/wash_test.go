@@ -4,10 +4,8 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
-	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/flows"
-	"github.com/pfar/pfar/units/jsonrpc"
 )
 
 // TestResetDoesNotDeclassify: after a reset the owner's declassification of one server's data does not apply to what a
@@ -15,23 +13,11 @@ import (
 func TestResetDoesNotDeclassify(t *testing.T) {
 	for name, reset := range map[string]bool{"without a reset": false, "after a reset": true} {
 		b := newBench(t)
-		p := *b.gate.Policy()
-		p.Flows = []gate.Flow{{From: "notes", To: "mail", Reason: "r", At: "x"}}
-		if err := p.Compile(); err != nil {
-			t.Fatal(err)
-		}
-		b.gate.Learn(&p, nil)
+		b.declassify(t)
 		b.server(t, "bank", diary, "read")
 		b.server(t, "notes", diary, "read")
 		b.server(t, "mail", public, "look")
-		reached, goOn := make(chan struct{}), make(chan struct{})
-		quiet := diary // and gives nothing private
-		quiet.Confidentiality = gate.Public
-		b.scripted(t, "clock", quiet, func(s *registrytest.Server, m jsonrpc.Message, _, _ string) {
-			close(reached)
-			<-goOn
-			s.Result(m, `{"content":[{"type":"text","text":"x"}]}`)
-		}, "wait")
+		reached, goOn := b.clock(t)
 		f := b.run(t, laptop, `bank.read --says BANKDATA + clock.wait --says x + mail.look --says y`)
 		b.answer(t, f.until(flows.Waiting).Approval, true)
 		<-reached

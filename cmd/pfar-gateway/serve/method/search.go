@@ -113,7 +113,7 @@ func search(calls *call.Calls, v *call.Visit) (reply.Reply, error) {
 	}
 	query, err := jsonrpc.String(given.Get("query"))
 	if err != nil || len(query) > maxQuery {
-		return reply.Reply{}, invalidParams(`the argument "query" of search_tools is no text of at most %d bytes`, maxQuery)
+		return reply.Reply{}, invalidParams(`the argument "query" of search_tools is not text of at most %d bytes`, maxQuery)
 	}
 	limit := foundAtOnce
 	raw := given.Get("limit")

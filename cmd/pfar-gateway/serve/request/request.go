@@ -113,7 +113,7 @@ func (r *Request) era() *jsonrpc.Error {
 	}
 	if raw := r.Meta.Get(mcp.MetaKeyLogLevel); raw != nil {
 		if level, _ := jsonrpc.String(raw); hub.Severity(level) <= 0 {
-			return jsonrpc.Errorf(mcp.INVALID_PARAMS, "_meta's %s is no level", mcp.MetaKeyLogLevel)
+			return jsonrpc.Errorf(mcp.INVALID_PARAMS, "%s in _meta is not a log level", mcp.MetaKeyLogLevel)
 		}
 	}
 	if err := r.standardHeaders(); err != nil {
