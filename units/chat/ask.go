@@ -95,7 +95,7 @@ func (t *Talk) drop() {
 func (t *Talk) agree(ctx context.Context) error {
 	p := t.taken(ctx)
 	if p == nil {
-		return t.say(ctx, "No plan waits for your answer: a plan waits for ten minutes, and ends with any other message. "+
+		return t.say(ctx, "No plan waits for your answer. A plan waits for ten minutes, and ends with any other message. "+
 			"Approvals of the gate are given elsewhere: pfar approvals.")
 	}
 	t.run(ctx, *p)

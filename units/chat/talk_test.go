@@ -436,7 +436,7 @@ func TestOrder(t *testing.T) {
 		"notion is connected. It has 12 tools.",
 		"1. notion.search\n\nCarry it out? Answer yes or no.",
 		"the answer",
-		"No plan waits for your answer: a plan waits for ten minutes, and ends with any other message. Approvals of the " +
+		"No plan waits for your answer. A plan waits for ten minutes, and ends with any other message. Approvals of the " +
 			"gate are given elsewhere: pfar approvals.",
 	}
 	if !slices.Equal(w.sent, want) {
