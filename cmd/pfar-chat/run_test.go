@@ -182,7 +182,7 @@ func TestEndsBeforeDeleting(t *testing.T) {
 	end()
 	s.Begin(t)
 	begin(t, s, state, bot, ada, p)
-	ada.Await(t, room, bot.ID, "The message is deleted now")
+	ada.Await(t, room, bot.ID, "It has deleted the message")
 	for _, e := range ada.History(t, room) {
 		if strings.Contains(e.Content.Body, token) {
 			t.Errorf("the room still shows the token in %s", e.ID)

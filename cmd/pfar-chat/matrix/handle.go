@@ -13,11 +13,11 @@ import (
 
 // What the owner reads about messages that pfar does not take.
 const (
-	interrupted = "pfar ended while it was busy with a message of yours, and does not do it again: parts of it may be " +
-		"done. Look at pfar flow list, and send the message again if you still want it. If it held a secret and is still " +
-		"here, delete it by hand."
+	interrupted = "pfar ended while it worked on a message of yours, and does not begin that work again. Some of it may " +
+		"be done. Look at pfar flow list, and send the message again if you still want it. If it held a secret and is " +
+		"still here, delete it by hand."
 	unreadable = "This message is encrypted, and pfar does not read encrypted messages. " + newRoom
-	onlyText   = "pfar reads text, and nothing else."
+	onlyText   = "pfar reads only text messages."
 	setAside   = "pfar leaves out a message of yours: the homeserver does not show all of it or of this room. Send it " +
 		"again. If it held a secret, delete it by hand, and renew the secret at its service."
 	deleted = "A message of yours that pfar did nothing with may hold a secret. The message is deleted. Renew the " +

@@ -57,10 +57,10 @@ func TestSecretsThatAreNotTaken(t *testing.T) {
 		told                 string // in the room; "": nothing
 		taken                string
 	}{
-		"begun":                     {w: begun, event: text(xoxb), gone: true, told: "does not do it again"},
+		"begun":                     {w: begun, event: text(xoxb), gone: true, told: "does not begin that work again"},
 		"begun, and has no form":    {w: begun, event: text(plainKey), gone: true, told: "The message is deleted"},
 		"begun, and no secret":      {w: begun, event: text("cancel"), told: "If it held a secret"},
-		"begun, and deleted before": {w: begun, event: contentOf("$m", "{}"), told: "does not do it again"},
+		"begun, and deleted before": {w: begun, event: contentOf("$m", "{}"), told: "does not begin that work again"},
 		"begun, and undeletable":    {w: begun, event: text(xoxb), redact: "403", told: "could not delete it"},
 
 		"in a room with others": {w: fresh, event: text(xoxb), state: with(eve), gone: true,
