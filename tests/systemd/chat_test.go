@@ -85,6 +85,7 @@ const chatFile = `homeserver = "http://127.0.0.1:8008"
 user       = "@pfar:home.test"
 token      = "vault:matrix"
 owner      = "%s"
+connect    = true
 `
 
 // chatting is a machine with a homeserver and a chat.

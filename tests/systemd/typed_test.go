@@ -55,7 +55,9 @@ func TestManualCommands(t *testing.T) {
 	o.m.Run(t, "systemctl", "stop", "pfar.target", "pfar-base.service")
 	o.m.Run(t, "sh", "-euc", shown(t, "pfard.8", "chattr -a /var/lib/pfar/audit/*"))
 	for _, c := range []string{
-		"chattr -R -a /var/lib/pfar/audit", "rm -rf /var/lib/pfar /etc/pfar", "rm -f /etc/credstore.encrypted/pfar-vault-key",
+		"chattr -R -a /var/lib/pfar/audit",
+		"rm -rf /var/lib/pfar /etc/pfar /var/lib/pfar-chat /var/lib/private/pfar-chat",
+		"rm -f /etc/credstore.encrypted/pfar-vault-key",
 	} {
 		o.m.Run(t, "sh", "-euc", shown(t, "pfard.8", c))
 	}
