@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -140,10 +141,13 @@ func (p *pfar) offlineCall(args ...string) (out, complaint string, code int) {
 	p.t.Helper()
 	until(p.t, "no try being under way", func() bool {
 		out, complaint, code = p.command(append([]string{"call"}, args...)...)
-		return !strings.Contains(complaint, "it is starting")
+		return !underWay.MatchString(complaint)
 	})
 	return out, complaint, code
 }
+
+// underWay matches why a server offers nothing while it is tried.
+var underWay = regexp.MustCompile(`(it|the server) is (starting|stopping|being stopped)`)
 
 // TestOfflineIsTriedByCalls: a call does not wait until it is time to try a server again that is offline. Many at once
 // are one try.
