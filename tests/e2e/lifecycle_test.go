@@ -39,10 +39,16 @@ func TestCrash(t *testing.T) {
 	if got := server(down, "fragile"); got.Tools != 0 || got.Crashes != 1 || !strings.Contains(got.Detail, "back-off 1s ") {
 		t.Errorf("after the first crash: %+v", got)
 	}
-	names := c.names()
-	listed := slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "fragile__") })
-	if took := time.Since(crashed); listed && took < time.Second { // later ones may be of the next run
-		t.Errorf("tools of a server that is gone for %v: %q", took, names)
+	// pfard and the gateway learn of the end each for itself, so the first lists may still have its tools. Lists that
+	// were begun later than a second after the crash may have those of the next run.
+	listed := func() bool {
+		return slices.ContainsFunc(c.names(), func(n string) bool { return strings.HasPrefix(n, "fragile__") })
+	}
+	for n := 1; listed() && time.Since(crashed) < time.Second; n++ {
+		if n == 100 {
+			t.Errorf("%d lists have the tools of a server that is gone", n)
+			break
+		}
 	}
 	if got := c.must("steady__label", map[string]any{}); got != "steady" {
 		t.Errorf("the neighbour answers %q", got)
