@@ -33,7 +33,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 NFPM        := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
-.PHONY: build install uninstall packages package run test test-all test-packages test-race test-race-meetings test-conformance test-matrix test-soak test-e2e test-systemd test-systemd-trixie test-vm test-vm-trixie test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
+.PHONY: build compiled install uninstall packages package run test test-all test-packages test-race test-race-meetings test-conformance test-matrix test-soak test-e2e test-systemd test-systemd-trixie test-vm test-vm-trixie test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
 
 build:
 	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
@@ -43,7 +43,7 @@ copy = $(if $(strip $(1)),install -D -m $(3) -t $(2) $(1))
 
 # What is compiled for another processor does not run here.
 HERE       = $(filter $(shell go env GOHOSTOS)/$(shell go env GOHOSTARCH),$(shell go env GOOS)/$(shell go env GOARCH))
-COMPLETION = $(if $(HERE),$(BIN)/pfar,env -u GOOS -u GOARCH CGO_ENABLED=0 go run ./cmd/pfar) completion
+COMPLETION = $(if $(HERE),$(BIN)/pfar,env -u GOOS -u GOARCH CGO_ENABLED=0 go run -trimpath ./cmd/pfar) completion
 UNITS      = $(foreach kind,service socket target slice,$(wildcard units/$(1)*.$(kind)))
 DOC       := $(SHARE)/doc/pfar
 # Notes for an upgrade; apt-listchanges reads NEWS.Debian.gz.
@@ -114,8 +114,8 @@ package: STAGE = $(PACKAGES_DIR).work/$(ARCH)-$(FORMAT)
 package:
 	rm -rf $(STAGE) && mkdir -p $(PACKAGES_DIR)
 	@umask 022; GOARCH=$(ARCH) $(MAKE) install DESTDIR=$(STAGE)/root BIN=$(PACKAGES_DIR).work/$(ARCH) $(if $(filter-out deb,$(FORMAT)),ZSH=$(STAGE)/root/usr/share/zsh/site-functions,NEWS=$(STAGE)/root/usr/share/doc/pfar/NEWS.Debian.gz)
-	@umask 022; go run ./packaging/pack -format $(FORMAT) -arch $(ARCH) -version '$(VERSION)' -compression $(COMPRESSION) -root $(STAGE)/root
-	go run $(NFPM) package --config $(STAGE)/nfpm.json --packager $(FORMAT) --target $(PACKAGES_DIR)/
+	@umask 022; CGO_ENABLED=0 go run -trimpath ./packaging/pack -format $(FORMAT) -arch $(ARCH) -version '$(VERSION)' -compression $(COMPRESSION) -root $(STAGE)/root
+	CGO_ENABLED=0 go run -trimpath $(NFPM) package --config $(STAGE)/nfpm.json --packager $(FORMAT) --target $(PACKAGES_DIR)/
 	rm -rf $(STAGE)
 
 # Brings examples/ up. ONCE=1 ends after the calls.
@@ -178,9 +178,10 @@ MEETINGS := RandomWalk RandomWalkOfLearners RandomWalkOfSessions NoDeafPfard Man
 BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race -trimpath,env CGO_ENABLED=0 go test -trimpath -short)
 
 # At most twelve minutes on two processors. What stages need is installed first: make gives the place of a stage that waits
-# for it to one that does not, and the longest ones would come last.
+# for it to one that does not, and the longest ones would come last. It is compiled first, too: stages that begin together
+# would each compile the same.
 test:
-	@$(MAKE) --no-print-directory --jobs=3 $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
+	@$(MAKE) --no-print-directory --jobs=4 $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed compiled
 	@tests/stages.sh all $(filter-out test-vm%,$(MACHINES)) test-e2e test-race test-race-meetings $(filter-out test-vm%,$(NEWER)) test-packages test-conformance
 	@$(if $(MACHINES),,$(NOT_RUN))
 
@@ -188,6 +189,10 @@ test:
 test-all:
 	@ALL=1 tests/stages.sh all $(MACHINES) $(NEWER) test-e2e test-race test-conformance test-matrix test-soak test-stalls test-fuzz
 	@$(if $(MACHINES),,$(NOT_RUN))
+
+# With the flags of whatever builds programs or tests without the race detector, so that go's cache has it for all of them.
+compiled:
+	CGO_ENABLED=0 go build -trimpath ./...
 
 test-packages:
 	@tests/setup.sh bwrap ip nft curl openssl postgres requests man zstd dbus-daemon $(REFLINKS)
