@@ -1,6 +1,10 @@
 package generator
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/generator/declaration"
@@ -10,6 +14,23 @@ import (
 
 // inspectorTasks bounds the processes and threads of one answer.
 const inspectorTasks = 64
+
+// UnknownChat finds a notice for a chat that is not declared. at is where the notice is declared; chats are the names
+// that chat.d declares.
+func UnknownChat(e inspector.External, at hcl.Range, chats []string) hcl.Diagnostics {
+	if e.Notice == nil || e.Notice.Chat == "" || slices.Contains(chats, e.Notice.Chat) {
+		return nil
+	}
+	remedy := fmt.Sprintf("Write chat.d/%s.hcl, as pfar-chat(5) says.", e.Notice.Chat)
+	if len(chats) > 0 {
+		remedy = fmt.Sprintf("chat.d has %s.", strings.Join(chats, ", "))
+	}
+	const words = "The notice %q is for the chat %q, which is not declared. %s"
+	return hcl.Diagnostics{{
+		Severity: hcl.DiagError, Summary: "Unknown chat", Subject: &at,
+		Detail: fmt.Sprintf(words, e.Name, e.Notice.Chat, remedy),
+	}}
+}
 
 // Inspector says in what an inspector's program runs: what a server would be given that declares nothing but its
 // command, and what of the host it may read. at is where it is declared. With an error among the diagnostics the plan

@@ -103,6 +103,7 @@ func (d *inspectorReader) attributes(i *inspector.External) []block.Key {
 func (d *inspectorReader) ofNotice(i *inspector.External) []block.Key {
 	return []block.Key{
 		key("url", `"https://ntfy.example.com/TOPIC"`, d.text(&i.URL)),
+		key("chat", `"matrix"`, d.text(&i.Notice.Chat)),
 		key("format", `"ntfy"`, func(f *block.Field) { i.Notice.Format, _ = d.word(f, inspector.Formats) }),
 		key("key", `"vault:ntfy"`, d.text(&i.Key)),
 		key("allow_private", `["10.0.0.5"]`, list(d.decoder, &i.AllowPrivate)),

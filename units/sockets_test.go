@@ -17,6 +17,7 @@ func TestWhoMayConnect(t *testing.T) {
 		"pfar-passkey.socket":  "User=root Group=pfar-console Mode=0660",
 		"pfard-control.socket": "User=root Group=pfar Mode=0660", "pfar-gateway.socket": "Mode=0600", "pfard-credentials.socket": "Mode=0600",
 		"pfar-inspect@.socket": "User=pfar Mode=0600", "pfar-model@.socket": "User=pfar Mode=0600",
+		"pfar-chat@.socket":   "User=pfar Mode=0600",
 		"pfard-attach.socket": "Mode=0666", // pfard asks systemd who connects
 		"pfar-egress@.socket": "", "pfar-gateway-http.socket": "", "pfar-gateway-metrics.socket": "",
 		"pfar-console.socket": "",

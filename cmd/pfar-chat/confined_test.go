@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/confine"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -73,8 +74,21 @@ func TestConfines(t *testing.T) {
 	})}
 	go func() { _ = home.Serve(l) }()
 	defer home.Close()
-	chat := exec.Command(os.Args[0])
-	chat.Env = append(os.Environ(), confinedVariable+"="+dir, "CREDENTIALS_DIRECTORY="+dir)
+	notices, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "notices"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notices.Close()
+	passed, err := notices.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer passed.Close()
+	// The program itself says that the socket is for it, as a runner does.
+	chat := exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$0"`, os.Args[0])
+	chat.ExtraFiles = []*os.File{passed}
+	chat.Env = append(os.Environ(), confinedVariable+"="+dir, "CREDENTIALS_DIRECTORY="+dir,
+		"LISTEN_FDS=1", "LISTEN_FDNAMES="+units.FDInspect)
 	in, err := chat.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -27,6 +28,7 @@ import (
 	sdjournal "github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/operator/ask"
 	"github.com/pfar/pfar/units/plan"
+	"github.com/pfar/pfar/units/question"
 )
 
 // options are the arguments.
@@ -71,9 +73,16 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer p.end()
+	l, err := question.Listener()
+	if err != nil {
+		return fmt.Errorf("taking over the socket of notices: %w", err)
+	}
 	if err := confine.Process(o.state); err != nil {
 		return err
 	}
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	telling.Go(func() { fail(notices{to: c.client, log: log}.serve(ctx, l)) })
 	return c.keep(ctx, p.turn)
 }
 

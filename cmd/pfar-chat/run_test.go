@@ -84,12 +84,19 @@ func (p *pfard) Run(context.Context, chat.Plan, func(string)) (string, error) {
 
 // begin holds a conversation with a homeserver. end ends it and returns when it has ended.
 func begin(t *testing.T, s *homeserver.Server, state string, bot, ada homeserver.Person, p *pfard) (end func()) {
+	_, end = hold(t, s, state, bot, ada, p)
+	return end
+}
+
+func hold(t *testing.T, s *homeserver.Server, state string, bot, ada homeserver.Person, p *pfard) (
+	c *conversation, end func(),
+) {
 	t.Helper()
 	to, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := newConversation(settings{
+	c, err = newConversation(settings{
 		account: inspector.External{Role: inspector.Role{Account: &inspector.Account{User: bot.ID, Owner: ada.ID}}},
 		way:     &http.Client{Transport: way{to, bot.Token}}, state: state, setups: p, asker: p,
 		known: func(name string) bool { return name == "notion" }, log: slog.New(slog.DiscardHandler),
@@ -110,7 +117,7 @@ func begin(t *testing.T, s *homeserver.Server, state string, bot, ada homeserver
 	p.mu.Lock()
 	p.dies = nil
 	p.mu.Unlock()
-	return end
+	return c, end
 }
 
 // TestSetUp sets a service up by chat. Afterwards the token is nowhere at the homeserver, in no answer to a client, and

@@ -63,6 +63,7 @@ func (c declaredVerb) checkCommand() *cobra.Command {
 			set.add(models.Files, models.Diags)
 			chats := declaration.LoadChats(os.DirFS(where.chats()), where.chats(), models.Taken(read.Places))
 			set.add(chats.Files, chats.Diags)
+			set.noticesInChats(read, chats)
 			set.unknown(read.Policy)
 			if err := set.addClients(where.clients, set.servers, read.Policy); err != nil {
 				return err
@@ -172,6 +173,23 @@ func (c *compiled) readPolicies(set policies.Set) {
 	for _, e := range slices.Concat(set.Policy.Inspectors, set.Policy.Notices) {
 		_, diags := generator.Inspector(e, set.Places[e.Name], c.host)
 		c.diags = append(c.diags, diags...)
+	}
+}
+
+// noticesInChats adds which notices are for chats that are not declared. A chat with a mistake has told of it.
+func (c *compiled) noticesInChats(set policies.Set, chats declaration.ChatSet) {
+	if set.Policy == nil || chats.Unread {
+		return
+	}
+	names := []string{}
+	for _, one := range chats.Chats {
+		names = append(names, one.Name)
+	}
+	for _, one := range chats.Broken {
+		names = append(names, one.Name)
+	}
+	for _, e := range set.Policy.Notices {
+		c.diags = append(c.diags, generator.UnknownChat(e, set.Places[e.Name], names)...)
 	}
 }
 

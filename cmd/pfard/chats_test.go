@@ -92,6 +92,11 @@ owner = "@ada:example.org"
 	if with := d.inspectors.askersWith("matrix_token"); len(with) != 1 || with[0] != "chat home" {
 		t.Errorf("the token is used by %q", with)
 	}
+	write("policies.d/local.hcl", "notice \"phone\" {\n  chat = \"nobody\"\n}\n")
+	reads("chat home", `The notice "phone" is for the chat "nobody", which is not declared. chat.d has home.`)
+	write("policies.d/local.hcl", "notice \"phone\" {\n  chat = \"home\"\n}\n")
+	reads("chat home") // whose process sends the notice
+	write("policies.d/local.hcl", "")
 	write("chat.d/home.hcl", strings.Replace(chat, "@ada:example.org", "ada", 1))
 	write("chat.d/work.hcl", chat)
 	reads("chat home, chat work", "is not a Matrix account")

@@ -80,10 +80,20 @@ func (i *inspectors) inspect() (diags hcl.Diagnostics) {
 		return nil // the gateway may go on by an earlier pfard's policy, and need what that one has started
 	}
 	var plans []plan.Inspection
+	var chats []string
+	for _, e := range list {
+		if e.Account != nil {
+			chats = append(chats, e.Name)
+		}
+	}
 	for _, e := range list {
 		at, ok := places[e.Name]
 		if !ok { // of the last good version
 			at = hcl.Range{Filename: i.dir, Start: hcl.InitialPos, End: hcl.InitialPos}
+		}
+		if e.Notice != nil && e.Notice.Chat != "" { // the process of the chat sends it
+			diags = append(diags, generator.UnknownChat(e, at, chats)...)
+			continue
 		}
 		p, found := generator.Inspector(e, at, i.host())
 		found = append(found, i.unreached(p, at)...)

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// Notice is how somebody is told at a URL that calls wait for a person.
+// Notice is how somebody is told that calls wait for a person, at a URL or in a chat.
 type Notice struct {
-	Format string        `json:"format"`   // one of Formats
-	Every  time.Duration `json:"every_ns"` // the shortest time between two
+	Format string        `json:"format,omitempty"` // one of Formats; "": it is for a chat
+	Chat   string        `json:"chat,omitempty"`   // a chat of chat.d, whose process sends the notice; "": URL is told
+	Every  time.Duration `json:"every_ns"`         // the shortest time between two
 }
 
 // Formats of notices: JSON, as Waiting has it with a text, and a message as ntfy publishes it.
@@ -28,25 +29,30 @@ const keyMark = "{key}"
 
 // notice checks what is said of a notice, and adds its defaults. It has a Notice of its own from then on.
 func (e *External) notice(bad func(attribute, format string, args ...any)) {
-	n := *e.Notice
-	e.Notice = &n
+	n := new(Notice)
+	*n = *e.Notice
+	e.Notice = n
 	defaults(&e.Chunk, modelChunk) // which it does not need
 	defaults(&e.Parallel, 1)
 	defaults(&n.Every, time.Minute)
-	if n.Format == "" {
-		n.Format = Webhook
-	}
-	if !slices.Contains(Formats, n.Format) {
-		bad("format", "%.50q is not one of %q", n.Format, Formats)
-	}
 	if n.Every < time.Second || n.Every > time.Hour {
 		bad("every", "%v: want 1s to 1h", n.Every)
 	}
 	if len(e.Exec) > 0 || e.Model != "" {
 		bad("", "is a notice, which has neither exec nor model")
 	}
+	if n.Chat != "" {
+		e.noticeInChat(n, bad)
+		return
+	}
+	if n.Format == "" {
+		n.Format = Webhook
+	}
+	if !slices.Contains(Formats, n.Format) {
+		bad("format", "%.50q is not one of %q", n.Format, Formats)
+	}
 	if e.URL == "" {
-		bad("url", "is missing")
+		bad("", "has neither url nor chat: want one of them")
 		return
 	}
 	e.remote(bad)
@@ -57,6 +63,23 @@ func (e *External) notice(bad func(attribute, format string, args ...any)) {
 		bad("url", "has %s, and there is no key", keyMark)
 	case n.Format == Ntfy && (strings.Trim(u.Path, "/") == "" || marked):
 		bad("url", "has no topic: want https://HOST/TOPIC")
+	}
+}
+
+// noticeInChat checks what is said of a notice for a chat: its process knows how to reach the owner.
+func (e *External) noticeInChat(n *Notice, bad func(attribute, format string, args ...any)) {
+	if len(n.Chat) > maxName || !named.MatchString(n.Chat) {
+		bad("chat", "%.50q is not the name of a chat: want the name of a file in chat.d, without its ending", n.Chat)
+	}
+	for _, one := range []struct {
+		attribute string
+		is        bool
+	}{
+		{"url", e.URL != ""}, {"format", n.Format != ""}, {"key", e.Key != ""}, {"allow_private", len(e.AllowPrivate) > 0},
+	} {
+		if one.is {
+			bad(one.attribute, "stands beside chat: leave it out, because the chat has an address and a token of its own")
+		}
 	}
 }
 

@@ -31,7 +31,13 @@ func TestNoticeDeclared(t *testing.T) {
 		f(&e)
 		return e
 	}
+	inChat := func(f func(*External)) External {
+		e := External{Name: "phone", Role: Role{Notice: &Notice{Chat: "matrix"}}}
+		f(&e)
+		return e
+	}
 	for _, good := range []External{
+		inChat(func(*External) {}),
 		with(func(e *External) { e.URL, e.Notice.Format = "https://ntfy.example.com/topic", Ntfy }),
 		with(func(e *External) { e.URL, e.Notice.Format = "http://127.0.0.1:8080/topic", Ntfy }),
 		with(func(e *External) { e.URL, e.Key = "https://hooks.example.com/services/{key}", "vault:hook" }),
@@ -42,7 +48,12 @@ func TestNoticeDeclared(t *testing.T) {
 		}
 	}
 	for want, e := range map[string]External{
-		"url is missing":                     with(func(e *External) { e.URL = "" }),
+		"neither url nor chat":               with(func(e *External) { e.URL = "" }),
+		"url stands beside chat":             inChat(func(e *External) { e.URL = "https://hooks.example.com/x" }),
+		"format stands beside chat":          inChat(func(e *External) { e.Notice.Format = Ntfy }),
+		"key stands beside chat":             inChat(func(e *External) { e.Key = "vault:k" }),
+		"allow_private stands beside chat":   inChat(func(e *External) { e.AllowPrivate = []string{"10.0.0.1"} }),
+		`chat "../x" is not the name`:        inChat(func(e *External) { e.Notice.Chat = "../x" }),
 		"want https":                         with(func(e *External) { e.URL = "http://hooks.example.com/x" }),
 		"in place of localhost":              with(func(e *External) { e.URL = "http://localhost:1/x" }),
 		"without a user name and a password": with(func(e *External) { e.URL = "https://me:secret@hooks.test/" }),

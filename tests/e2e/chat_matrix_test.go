@@ -149,18 +149,31 @@ const matrixState = `[{"type":"m.room.create","state_key":"","sender":"@ada:home
 {"type":"m.room.power_levels","state_key":"","content":{"users":{"@pfar:home.test":100}}}]`
 
 // TestMatrix: under pfar up a chat that is declared holds a conversation at its homeserver. The access token is in the
-// vault, and neither it nor what an owner pastes is in a file of pfar's.
+// vault, and neither it nor what an owner pastes is in a file of pfar's. A notice for the chat tells the owner there
+// that another client's call waits, without its arguments, and no word in the chat answers the call.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	const token, pasted = "syt_cGZhcg_Kq81LmX0aTgVb7RkPw3s", "ghp_7r21KmX0aTgVb7RkPw3sYh5dWc2Q9eZ4uJ6n"
 	h := &matrixHome{token: token, changed: make(chan struct{}), redacted: map[int]bool{}}
 	home := httptest.NewServer(h)
 	t.Cleanup(home.Close)
-	p := prepare(t, nil)
+	w := newWatched(t, `
+ask "comments" {
+  reason = "A person looks."
+  tools  = ["comment"]
+}
+notice "owner" {
+  chat  = "home"
+  every = "1s"
+}`)
+	p := w.pfar
+	until(t, "pfar says that there is no such chat", func() bool {
+		out, _, _ := p.command("check")
+		return strings.Contains(out, `The notice "owner" is for the chat "home", which is not declared.`)
+	})
 	check(t, os.MkdirAll(filepath.Join(p.home, "chat.d"), 0o755))
 	put(t, filepath.Join(p.home, "chat.d", "home.hcl"), fmt.Sprintf(
 		"homeserver = %q\nuser = %q\ntoken = \"vault:matrix_token\"\nowner = %q\n", home.URL, matrixPfar, matrixOwner))
-	p.up()
 	if os.Getuid() == 0 {
 		until(t, "pfar says that root holds no chat", func() bool {
 			out, _, _ := p.command("status")
@@ -188,6 +201,21 @@ func TestMatrix(t *testing.T) {
 	until(t, "the owner reads which key is missing", func() bool { return h.said("connect = true in " + p.home) })
 	n := h.says(matrixOwner, pasted)
 	until(t, "the secret is deleted", func() bool { return h.gone(n) && h.said("looks as if it held a secret") })
+	const private = "kanarihunter2hunter2"
+	a := w.agent(false)
+	a.call("tracker__read_issue", map[string]any{})
+	c := a.send("tracker__comment", map[string]any{"body": private})
+	one := w.awaitPending(a)
+	until(t, "the owner reads that the call waits", func() bool {
+		return h.said("pfar: a call waits for approval\n" + a.name() + " calls tracker.comment (reversible)\n")
+	})
+	h.says(matrixOwner, "yes")
+	until(t, "the owner reads where to approve", func() bool { return h.said("Approvals of the gate are given elsewhere") })
+	if h.said(private) || w.awaitPending(a).ID != one.ID {
+		t.Error("the chat has the arguments of the call, or has answered it")
+	}
+	w.operate(0, "approvals", "approve", "--yes", one.ID)
+	c.says(t, ran)
 	p.stop()
 	if h.stranger > 0 {
 		t.Errorf("the homeserver had %d requests without the token of the vault", h.stranger)

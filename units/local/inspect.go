@@ -25,6 +25,7 @@ type examiner struct {
 	user    identity
 	asked   *activation
 	talks   *service // of a chat: holds the conversation; nil: it is none
+	notices *os.File // of a chat: where its process takes notices
 	sockets []*os.File
 }
 
@@ -98,7 +99,27 @@ func (i *Inspectors) begin(p plan.Inspection, raw []byte) (*examiner, error) {
 	if e.user, err = i.r.users.acquire(e.name); err != nil {
 		return nil, err
 	}
-	path := e.socket()
+	f, err := i.listen(e.socket())
+	if err != nil {
+		return nil, err
+	}
+	e.sockets = []*os.File{f}
+	if p.Inspector.Account != nil {
+		if e.notices, err = i.listen(e.noticesSocket()); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	e.asked = activate(e.sockets, nil, e.service)
+	if p.Inspector.Account != nil {
+		e.talks = e.conversation()
+		e.talks.start()
+	}
+	return e, nil
+}
+
+// listen makes a socket at which the gateway asks.
+func (i *Inspectors) listen(path string) (*os.File, error) {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // of a pfard that was killed
 		return nil, err
 	}
@@ -115,22 +136,17 @@ func (i *Inspectors) begin(p plan.Inspection, raw []byte) (*examiner, error) {
 	if err := i.r.gatewayUser.chown(path); err != nil {
 		return nil, fmt.Errorf("giving the socket of an inspector to the gateway: %w", err)
 	}
-	f, err := l.File()
-	if err != nil {
-		return nil, err
-	}
-	e.sockets = []*os.File{f}
-	e.asked = activate(e.sockets, nil, e.service)
-	if p.Inspector.Account != nil {
-		e.talks = e.conversation()
-		e.talks.start()
-	}
-	return e, nil
+	return l.File()
 }
 
 // socket is the path of an inspector's socket.
 func (e *examiner) socket() string {
 	return filepath.Join(units.InspectDir(e.r.cfg.Run), e.plan.Inspector.Name+".sock")
+}
+
+// noticesSocket is the path of the socket at which the process of a chat takes notices.
+func (e *examiner) noticesSocket() string {
+	return units.ChatNotices(units.InspectDir(e.r.cfg.Run), e.plan.Inspector.Name)
 }
 
 // end stops an inspector and returns when nothing of it is left.
@@ -141,8 +157,15 @@ func (i *Inspectors) end(e *examiner) {
 	e.asked.close()
 	name := e.plan.Inspector.Name
 	delete(i.of, name)
-	if err := os.Remove(e.socket()); err != nil {
-		i.r.cfg.Log.Warn("removing the socket of an inspector, ignoring", "inspector", name, "error", err)
+	made := []string{e.socket()}
+	if e.notices != nil {
+		e.notices.Close()
+		made = append(made, e.noticesSocket())
+	}
+	for _, path := range made {
+		if err := os.Remove(path); err != nil {
+			i.r.cfg.Log.Warn("removing the socket of an inspector, ignoring", "inspector", name, "error", err)
+		}
 	}
 	i.r.mu.Lock()
 	defer i.r.mu.Unlock()

@@ -33,9 +33,14 @@ func (e *examiner) conversation() *service {
 		prepare: func() (spec, error) {
 			began = time.Now()
 			log := e.r.dirs.log(units.ChatLog)
+			notices, err := dup(e.notices)
+			if err != nil {
+				return spec{}, err
+			}
 			states := control.ChatStates(control.Dirs{State: e.r.cfg.State})
 			return spec{
 				name: name, log: log, credentials: map[string][]byte{"plan": e.raw},
+				descriptors: []descriptor{{units.FDInspect, notices}},
 				argv: []string{
 					filepath.Join(e.r.cfg.Bin, "pfar-chat"), "--way", e.socket(), "--control", e.r.cfg.Gateway.Control,
 					"--gateway", e.r.cfg.Gateway.Unix.Addr().String(),

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/question"
 )
@@ -28,7 +29,7 @@ type Clock struct {
 
 // Teller sends notices of calls that wait. It only follows the approvals: no call and no answer waits for it.
 type Teller struct {
-	dir   string // of the sockets, each called as its notice is
+	dir   string // of the sockets: each called as its notice is, and those of chats
 	log   *slog.Logger
 	clock Clock
 
@@ -49,11 +50,12 @@ type call struct {
 // receiver is one declared notice, with what its host has been told.
 type receiver struct {
 	inspector.External
-	host  string
-	told  map[string]bool // calls that wait, by id
-	due   time.Time       // of the next notice: not before
-	busy  bool            // one is on its way
-	state operator.Notice
+	host   string          // or chat, in words
+	socket string          // of the process that sends
+	told   map[string]bool // calls that wait, by id
+	due    time.Time       // of the next notice: not before
+	busy   bool            // one is on its way
+	state  operator.Notice
 }
 
 // ended is a notice that was sent, or could not be.
@@ -83,12 +85,19 @@ func (t *Teller) Learn(declared []inspector.External) {
 			t.all = append(t.all, before[i])
 			continue
 		}
-		host, _, _, err := e.Egress()
-		if err != nil || e.Notice == nil {
-			continue // it was declared, so this is none
+		if e.Notice == nil {
+			continue
+		}
+		host, socket := "the chat "+e.Notice.Chat, units.ChatNotices(t.dir, e.Notice.Chat)
+		if e.Notice.Chat == "" {
+			var err error
+			if host, _, _, err = e.Egress(); err != nil {
+				continue // it was declared, so this is none
+			}
+			socket = filepath.Join(t.dir, e.Name+".sock")
 		}
 		state := operator.Notice{Name: e.Name, Host: host}
-		t.all = append(t.all, &receiver{External: e, host: host, told: map[string]bool{}, state: state})
+		t.all = append(t.all, &receiver{External: e, host: host, socket: socket, told: map[string]bool{}, state: state})
 	}
 	select {
 	case t.learnt <- struct{}{}:
@@ -196,7 +205,7 @@ func (t *Teller) send(ctx context.Context, sending *sync.WaitGroup) (pause time.
 			}
 		}
 		sending.Go(func() {
-			e.err = tell(ctx, filepath.Join(t.dir, r.Name+".sock"), r.Timeout, w)
+			e.err = tell(ctx, r.socket, r.Timeout, w)
 			select {
 			case t.ended <- e:
 			case <-ctx.Done():

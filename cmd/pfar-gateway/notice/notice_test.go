@@ -375,3 +375,26 @@ func TestTellerWaitsForNobody(t *testing.T) {
 		t.Error("it is told again while it hangs")
 	}
 }
+
+// TestTellerInChat: the process of a chat is told of the calls that wait, at a socket of its own beside that of its
+// way to the homeserver.
+func TestTellerInChat(t *testing.T) {
+	b := newBench(t)
+	way := b.host("home", works)
+	got := b.host("home.notices", func(context.Context) string { return "no room" })
+	e, err := inspector.External{
+		Name: "owner", Timeout: 5 * time.Minute, Role: inspector.Role{Notice: &inspector.Notice{Chat: "home"}},
+	}.Declared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Learn([]inspector.External{e})
+	if n := b.Notices(); len(n) != 1 || n[0].Name != "owner" || n[0].Host != "the chat home" {
+		t.Errorf("%+v", n)
+	}
+	b.waits("send")
+	b.says(got, 1, "send")
+	if len(way) > 0 {
+		t.Error("the way to the homeserver was told")
+	}
+}
