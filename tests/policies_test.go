@@ -111,7 +111,7 @@ func TestPoliciesManualNotices(t *testing.T) {
 	_, rest, _ := strings.Cut(read(t, policiesPage), "\n.Sh NOTICES\n")
 	_, rest, _ = strings.Cut(rest, ".Bd -literal -offset indent\n")
 	shown, _, _ := strings.Cut(rest, ".Ed\n")
-	if s := loadPolicy(shown); s.Policy == nil || len(s.Diags) > 0 || len(s.Policy.Notices) != 2 {
+	if s := loadPolicy(shown); s.Policy == nil || len(s.Diags) > 0 || len(s.Policy.Notices) != 3 {
 		t.Errorf("%v of %s", s.Diags, shown)
 	}
 }

@@ -168,8 +168,8 @@ notice "owner" {
 }`)
 	p := w.pfar
 	until(t, "pfar says that there is no such chat", func() bool {
-		out, _, _ := p.command("check")
-		return strings.Contains(out, `The notice "owner" is for the chat "home", which is not declared.`)
+		out, _, _ := p.command("check", "--json")
+		return strings.Contains(out, `for the chat \"home\", which is not declared. Write chat.d/home.hcl`)
 	})
 	check(t, os.MkdirAll(filepath.Join(p.home, "chat.d"), 0o755))
 	put(t, filepath.Join(p.home, "chat.d", "home.hcl"), fmt.Sprintf(
@@ -210,7 +210,9 @@ notice "owner" {
 		return h.said("pfar: a call waits for approval\n" + a.name() + " calls tracker.comment (reversible)\n")
 	})
 	h.says(matrixOwner, "yes")
-	until(t, "the owner reads where to approve", func() bool { return h.said("Approvals of the gate are given elsewhere") })
+	until(t, "the owner reads where to approve", func() bool {
+		return h.said("Approvals of the gate are given elsewhere")
+	})
 	if h.said(private) || w.awaitPending(a).ID != one.ID {
 		t.Error("the chat has the arguments of the call, or has answered it")
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // chatHost stands for a Matrix homeserver with one room, to which the owner invites pfar. Each file of its folder is a
@@ -162,6 +163,15 @@ func TestChatUnit(t *testing.T) {
 	const asked = "to have questions answered, write a file in models.d" // the gateway's word for its client
 	c.says(t, "what is new today?", asked, 1)
 	c.confined(t)
+	c.Put(t, "/etc/pfar/policies.d/local.hcl", askedPolicy+"notice \"me\" {\n  chat = \"home\"\n}\n", 0o644)
+	declareAsked(t, c.Machine)
+	becomes(t, c.Machine, "hello", control.Running)
+	callAsked(t, c.Machine, "hunter2")
+	c.hears(t, "pfar says: pfar: a call waits for approval", 1)
+	c.hears(t, "job calls hello.echo", 1)
+	if log := c.Journal(t, "home.service"); strings.Contains(log, "hunter2") {
+		t.Errorf("the homeserver has heard %s", log)
+	}
 
 	before := pid(t, c.Machine, "pfar-chat@home")
 	c.Run(t, "systemctl", "restart", "pfard")
@@ -224,9 +234,13 @@ func (c *chatting) confined(t *testing.T) {
 	if r := c.Try("bash", "-c", fmt.Sprintf(beside, 7417)); r.Code == 0 || !strings.Contains(r.Stderr, "refused") {
 		t.Errorf("its way leads elsewhere: %s", r)
 	}
-	for _, socket := range []string{"/run/pfar/inspect/home.sock", "/run/pfar/chat/home.sock"} {
+	for socket, users := range map[string][]string{
+		"/run/pfar/inspect/home.sock":         {"pfar", "nobody"},
+		"/run/pfar/chat/home.sock":            {"pfar", "nobody"},
+		"/run/pfar/inspect/home.notices.sock": {"nobody"}, // the gateway is pfar
+	} {
 		const connect = `perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new($ARGV[0]) or die "$!\n"' `
-		for _, user := range []string{"pfar", "nobody"} {
+		for _, user := range users {
 			r := c.Try("runuser", "-u", user, "--", "sh", "-c", connect+socket)
 			if !strings.Contains(r.Stderr, "Permission denied") {
 				t.Errorf("%s gets to %s: %s", user, socket, r)

@@ -25,11 +25,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("127.0.0.1", 8098), Handler).serve_forever()
 `
 
-const noticePolicy = `
+// askedPolicy has calls of the server that declareAsked declares wait for a person.
+const askedPolicy = `
 ask "echo" {
   reason = "A person looks."
   tools  = ["echo"]
 }
+`
+
+const noticePolicy = askedPolicy + `
 notice "phone" {
   url     = "http://127.0.0.1:8098/topic"
   format  = "ntfy"
@@ -42,14 +46,9 @@ notice "phone" {
 const besideNotice = `echo $$ > /sys/fs/cgroup/pfar.slice/pfar-egress.slice/pfar-model@phone.service/cgroup.procs; ` +
 	`exec 3<>/dev/tcp/127.0.0.1/%d`
 
-// TestNoticeUnit: a unit with a user of its own sends a notice and ends. The firewall lets it reach the host of the
-// declaration and no other. Nothing else has its key.
-func TestNoticeUnit(t *testing.T) {
-	t.Parallel()
-	m := appliance(t)
-	m.Put(t, "/root/host.py", noticeHost, 0o644)
-	m.Run(t, "systemd-run", "--quiet", "--unit=host", "python3", "/root/host.py")
-	m.Put(t, "/etc/pfar/policies.d/local.hcl", noticePolicy, 0o644)
+// declareAsked declares a server and a client whose calls wait, by askedPolicy.
+func declareAsked(t *testing.T, m *bed.Machine) {
+	t.Helper()
 	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo(`
 trust {
   public_source    = true
@@ -59,6 +58,24 @@ trust {
 }
 `), 0o644)
 	m.Run(t, "pfar", "client", "add", "job", "--servers", "hello", "--uid", "1500", "--no-token")
+}
+
+// callAsked makes a call of that client, and does not wait for it.
+func callAsked(t *testing.T, m *bed.Machine, message string) {
+	t.Helper()
+	m.Run(t, "systemd-run", "--quiet", "--unit=call", "setpriv", "--reuid", "1500", "--regid", "1500", "--clear-groups",
+		"env", "PFAR_RUN_DIR=/run/pfar", "pfar", "call", "hello.echo", "--message", message)
+}
+
+// TestNoticeUnit: a unit with a user of its own sends a notice and ends. The firewall lets it reach the host of the
+// declaration and no other. Nothing else has its key.
+func TestNoticeUnit(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	m.Put(t, "/root/host.py", noticeHost, 0o644)
+	m.Run(t, "systemd-run", "--quiet", "--unit=host", "python3", "/root/host.py")
+	m.Put(t, "/etc/pfar/policies.d/local.hcl", noticePolicy, 0o644)
+	declareAsked(t, m)
 	if r := m.Feed("sesame-0123456789", "pfar", "vault", "set", "phone"); r.Code != 0 {
 		t.Fatal(r)
 	}
@@ -69,8 +86,7 @@ trust {
 		}
 		return nil
 	})
-	m.Run(t, "systemd-run", "--quiet", "--unit=call", "setpriv", "--reuid", "1500", "--regid", "1500", "--clear-groups",
-		"env", "PFAR_RUN_DIR=/run/pfar", "pfar", "call", "hello.echo", "--message", "hunter2")
+	callAsked(t, m, "hunter2")
 	bed.Eventually(t, soon, func() error {
 		const want = "told, good: True /topic pfar: a call waits for approval | job calls hello.echo ("
 		if log := m.Journal(t, "host.service"); !strings.Contains(log, want) || strings.Contains(log, "hunter2") {

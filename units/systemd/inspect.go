@@ -144,7 +144,8 @@ func (i *Inspectors) start(unit string) error {
 func (i *Inspectors) stop(name string) error {
 	return i.asks.persist(context.Background(), "stopping inspector "+name, func(ctx context.Context, bus *Bus) error {
 		for _, unit := range []string{
-			chat + name + socket, ChatUnit(name), program + name + socket, program + name + service, model + name + socket, ModelUnit(name),
+			chat + name + socket, ChatUnit(name), program + name + socket, program + name + service,
+			model + name + socket, ModelUnit(name),
 		} {
 			if err := bus.StopUnit(ctx, unit); err != nil {
 				return err
