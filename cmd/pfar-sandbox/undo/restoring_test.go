@@ -74,8 +74,8 @@ func TestFullDiskRestoring(t *testing.T) {
 	}
 }
 
-// TestSmallDiskRestoring: on a disk that is really full a file may be restored in part. That is told, and what was there
-// before is kept: once the disk has room, both can be restored.
+// TestSmallDiskRestoring: on a disk that is really full a file may be restored in part. That is told, and what was
+// there before is kept: once the disk has room, both can be restored.
 func TestSmallDiskRestoring(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root mounts a file system")
@@ -101,7 +101,8 @@ func TestSmallDiskRestoring(t *testing.T) {
 	b.must(os.Remove(b.path("filler")))
 	b.open()
 	for _, c := range []struct{ since, want string }{{"u", second}, {"1", first}} {
-		h, err := b.Restore(handover.Undo{Since: c.since, Path: b.path("a"), Call: handover.Call{ID: "undo-" + c.since}})
+		q := handover.Undo{Since: c.since, Path: b.path("a"), Call: handover.Call{ID: "undo-" + c.since}}
+		h, err := b.Restore(q)
 		b.must(err)
 		if got, _ := os.ReadFile(b.path("a")); string(got) != c.want {
 			t.Errorf("restored to %s: %d bytes, %.20q, %+v", c.since, len(got), got, h.Restores)
