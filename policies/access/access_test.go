@@ -13,6 +13,8 @@ import (
 func TestTools(t *testing.T) {
 	all := BuiltIn("a")
 	some := Client{Servers: []string{"notion", "github"}}
+	hides := map[string]Server{"notion": {Hide: []string{"del*"}}}
+	searches := map[string]Server{"notion": {Allow: []string{"search"}}}
 	with := func(c Client, allow, hide []string, settings map[string]Server) Client {
 		c.Allow, c.Hide, c.Settings = allow, hide, settings
 		return c
@@ -32,9 +34,9 @@ func TestTools(t *testing.T) {
 		{"hidden wins over allowed", with(some, []string{"*"}, []string{"notion.*"}, nil), "notion", "search", false},
 		{"not among the allowed", with(some, []string{"github.*"}, nil, nil), "notion", "search", false},
 		{"allowed of a server that is not", with(some, []string{"slack.*"}, nil, nil), "slack", "post", false},
-		{"hidden in the server's settings", with(all, nil, nil, map[string]Server{"notion": {Hide: []string{"del*"}}}), "notion", "delete", false},
-		{"not among the server's allowed", with(all, nil, nil, map[string]Server{"notion": {Allow: []string{"search"}}}), "notion", "delete", false},
-		{"allowed there, not above", with(all, []string{"github.*"}, nil, map[string]Server{"notion": {Allow: []string{"search"}}}), "notion", "search", false},
+		{"hidden in the server's settings", with(all, nil, nil, hides), "notion", "delete", false},
+		{"not among the server's allowed", with(all, nil, nil, searches), "notion", "delete", false},
+		{"allowed there, not above", with(all, []string{"github.*"}, nil, searches), "notion", "search", false},
 
 		{"a hidden model", with(some, nil, []string{"pfar.model.*"}, nil), "pfar.model", "main", false},
 		{"a hidden part of pfar", with(all, nil, []string{"pfar.*"}, nil), "pfar.model", "main", false},
@@ -45,7 +47,7 @@ func TestTools(t *testing.T) {
 		{"a server that is named", some, "notion", "search", true},
 		{"another is hidden", with(some, nil, []string{"notion.delete*"}, nil), "notion", "search", true},
 		{"among the allowed", with(some, []string{"*.search"}, nil, nil), "notion", "search", true},
-		{"settings of another", with(all, nil, nil, map[string]Server{"notion": {Allow: []string{"search"}}}), "github", "delete", true},
+		{"settings of another", with(all, nil, nil, searches), "github", "delete", true},
 	}
 	for _, tt := range tests {
 		if got := tt.client.Rights().Tool(tt.server, tt.tool); got != tt.want {
@@ -63,7 +65,8 @@ func TestTools(t *testing.T) {
 func TestLabelOnlyRises(t *testing.T) {
 	r := Client{Settings: map[string]Server{"notion": {Label: gate.Sensitive}}}.Rights()
 	for _, tt := range [][3]string{
-		{"notion", "public", "sensitive"}, {"notion", "internal", "sensitive"}, {"notion", "sensitive", "sensitive"}, {"notion", "secret", "secret"},
+		{"notion", "public", "sensitive"}, {"notion", "internal", "sensitive"}, {"notion", "sensitive", "sensitive"},
+		{"notion", "secret", "secret"},
 		{"notion", "nonsense", "sensitive"}, {"github", "public", "public"}, {"github", "nonsense", "nonsense"},
 	} {
 		if got := r.Label(tt[0], tt[1]); got != tt[2] {
@@ -105,7 +108,8 @@ func TestShape(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	want := []Client{BuiltIn("a"), {
-		Name: "b", File: "/etc/pfar/clients.d/b.hcl", Tokens: []Digest{DigestOf([]byte("x"))}, UIDs: []uint32{1000}, Sessions: Connection, Relax: "tests",
+		Name: "b", File: "/etc/pfar/clients.d/b.hcl", Tokens: []Digest{DigestOf([]byte("x"))}, UIDs: []uint32{1000},
+		Sessions: Connection, Relax: "tests",
 		Settings: map[string]Server{"notion": {Label: gate.Sensitive, Trust: Trust{SecretData: true}, Allow: []string{"x"}}},
 	}}
 	b, err := json.Marshal(want)
@@ -139,7 +143,9 @@ func TestHandles(t *testing.T) {
 
 // FuzzMatch compares with a regular expression of the same meaning.
 func FuzzMatch(f *testing.F) {
-	for _, s := range [][2]string{{"*", ""}, {"a*b?c", "axxbyc"}, {"", ""}, {"**a", "a"}, {"a.*", "a.b.c"}, {"?", ""}, {"*a*a*a*b", "aaaaaaaaaaaa"}} {
+	for _, s := range [][2]string{
+		{"*", ""}, {"a*b?c", "axxbyc"}, {"", ""}, {"**a", "a"}, {"a.*", "a.b.c"}, {"?", ""}, {"*a*a*a*b", "aaaaaaaaaaaa"},
+	} {
 		f.Add(s[0], s[1])
 	}
 	f.Fuzz(func(t *testing.T, pattern, name string) {

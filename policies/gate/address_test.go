@@ -11,9 +11,12 @@ import (
 // TestAddresses: whoever names an argument is heard, and about the server's own tools only.
 func TestAddresses(t *testing.T) {
 	p := &Policy{
-		Services: map[string]Service{"browser": {Packages: []string{"@playwright/mcp"}, Words: []Word{{Addresses: []string{"url"}}, {Tool: "open_*", Addresses: []string{"page", "url"}}}}},
+		Services: map[string]Service{"browser": {Packages: []string{"@playwright/mcp"}, Words: []Word{
+			{Addresses: []string{"url"}}, {Tool: "open_*", Addresses: []string{"page", "url"}},
+		}}},
 		Words: []Word{
-			{Server: "browser-work", Tool: "open_*", Addresses: []string{"frame"}}, {Service: "browser", Tool: "x", Addresses: []string{"from"}}, {Server: "other", Addresses: []string{"target"}},
+			{Server: "browser-work", Tool: "open_*", Addresses: []string{"frame"}},
+			{Service: "browser", Tool: "x", Addresses: []string{"from"}}, {Server: "other", Addresses: []string{"target"}},
 			{Service: "browser", Effect: Irreversible},
 		},
 	}

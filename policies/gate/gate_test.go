@@ -13,7 +13,10 @@ import (
 func open(t testing.TB) *Policy {
 	t.Helper()
 	row := func(d Data) Row {
-		return Row{Sessions: []Integrity{Clean, Extracted, Raw}, Data: d, Outcomes: [3]Outcome{{Verdict: Allow}, {Verdict: Allow}, {Verdict: Allow}}, At: "open.hcl:1"}
+		return Row{
+			Sessions: []Integrity{Clean, Extracted, Raw}, Data: d,
+			Outcomes: [3]Outcome{{Verdict: Allow}, {Verdict: Allow}, {Verdict: Allow}}, At: "open.hcl:1",
+		}
 	}
 	p := &Policy{Profiles: map[string]Profile{"open": {At: "open.hcl:1", Inspect: Inspect}}}
 	var rows []Row
@@ -31,7 +34,10 @@ func open(t testing.TB) *Policy {
 
 func sound() (Session, Call) {
 	facts := Facts{Output: Label{Public, Clean}, Audience: Public, Effect: None}
-	return Session{Label: Start, Profile: "open"}, Call{Client: "editor", Server: "notes", Name: "read", Method: "tools/call", Pinned: true, Schema: true, Audit: true, Facts: facts}
+	return Session{Label: Start, Profile: "open"}, Call{
+		Client: "editor", Server: "notes", Name: "read", Method: "tools/call",
+		Pinned: true, Schema: true, Audit: true, Facts: facts,
+	}
 }
 
 // TestZeroDenies takes each thing away that a decision needs.
@@ -71,7 +77,9 @@ func TestZeroDenies(t *testing.T) {
 		s, c := sound()
 		spoil(&s, &c)
 		for _, p := range []*Policy{p, nil, {}, {Profiles: p.Profiles}} {
-			if d := p.Decide(s, c); d.Verdict != Deny || d.Reason == "" || d.Rule == "" || len(d.Fired) == 0 || d.Fired[0] != d.Rule || d.Inspect || d.Once {
+			d := p.Decide(s, c)
+			if d.Verdict != Deny || d.Reason == "" || d.Rule == "" || d.Inspect || d.Once ||
+				len(d.Fired) == 0 || d.Fired[0] != d.Rule {
 				t.Errorf("%s: %+v", name, d)
 			}
 		}
@@ -93,7 +101,8 @@ func TestAllThatFires(t *testing.T) {
 	p := open(t)
 	p.Rules = []Rule{
 		{Verdict: Ask, Name: "slowly", Reason: "Somebody looks.", Servers: []Pattern{"no*"}, At: "l.hcl:1"},
-		{Verdict: Deny, Name: "never", Reason: "Never.", Tools: []Pattern{"re*"}, Methods: []Pattern{"tools/*"}, Clients: []Pattern{"editor"}, Profiles: []string{"open"}, At: "l.hcl:2"},
+		{Verdict: Deny, Name: "never", Reason: "Never.", Tools: []Pattern{"re*"}, Methods: []Pattern{"tools/*"},
+			Clients: []Pattern{"editor"}, Profiles: []string{"open"}, At: "l.hcl:2"},
 		{Verdict: Deny, Name: "elsewhere", Reason: "Not here.", Clients: []Pattern{"other"}, At: "l.hcl:3"},
 	}
 	if err := p.Compile(); err != nil {
@@ -102,7 +111,10 @@ func TestAllThatFires(t *testing.T) {
 	s, c := sound()
 	c.Pinned, c.Arguments.Pattern = false, "github token"
 	d := p.Decide(s, c)
-	want := []string{"gate: not pinned", "l.hcl:2: deny never", "l.hcl:1: ask slowly", "open.hcl:1: clean, fits, none", "open.hcl:1: clean, fits, typed arguments, none", "open.hcl:1: clean, secret-like pattern, none"}
+	want := []string{
+		"gate: not pinned", "l.hcl:2: deny never", "l.hcl:1: ask slowly", "open.hcl:1: clean, fits, none",
+		"open.hcl:1: clean, fits, typed arguments, none", "open.hcl:1: clean, secret-like pattern, none",
+	}
 	if !reflect.DeepEqual(d.Fired, want) || d.Verdict != Deny || d.Rule != want[0] {
 		t.Errorf("%q, want %q", d.Fired, want)
 	}
@@ -253,8 +265,10 @@ func TestPatterns(t *testing.T) {
 		name string
 		want bool
 	}{
-		{"", "", false}, {"", "a", false}, {"*", "", true}, {"*", "a", true}, {"a", "a", true}, {"a", "ab", false}, {"a*", "a", true}, {"a*a", "a", false},
-		{"send_*", "send_mail", true}, {"send_*", "resend_mail", false}, {"*_mail", "send_mail", true}, {"s*_*l", "send_mail", true}, {"a**b", "ab", true}, {"*ab", "aab", true},
+		{"", "", false}, {"", "a", false}, {"*", "", true}, {"*", "a", true}, {"a", "a", true}, {"a", "ab", false},
+		{"a*", "a", true}, {"a*a", "a", false},
+		{"send_*", "send_mail", true}, {"send_*", "resend_mail", false}, {"*_mail", "send_mail", true},
+		{"s*_*l", "send_mail", true}, {"a**b", "ab", true}, {"*ab", "aab", true},
 		{"SEND_*", "send_mail", false},
 	} {
 		if got := c.p.Match(c.name); got != c.want {
@@ -274,7 +288,8 @@ func TestPatterns(t *testing.T) {
 	for n := range 1 << 7 {
 		for length := range 7 {
 			if n < 1<<length {
-				names = append(names, strings.Map(func(r rune) rune { return r + 'a' - '0' }, ("000000" + strings.TrimLeft(binary(n), ""))[6+len(binary(n))-length:]))
+				digits := ("000000" + strings.TrimLeft(binary(n), ""))[6+len(binary(n))-length:]
+				names = append(names, strings.Map(func(r rune) rune { return r + 'a' - '0' }, digits))
 			}
 		}
 	}
@@ -332,7 +347,8 @@ func TestPolicyAsJSON(t *testing.T) {
 func FuzzPolicyJSON(f *testing.F) {
 	b, _ := json.Marshal(open(f))
 	f.Add(b)
-	f.Add([]byte(`{"profiles":{"open":{"at":"","inspect":"allow","rows":[{"sessions":["raw"],"data":"fits","outcomes":["allow","ask once","deny"],"at":"x"}]}}}`))
+	f.Add([]byte(`{"profiles":{"open":{"at":"","inspect":"allow","rows":[` +
+		`{"sessions":["raw"],"data":"fits","outcomes":["allow","ask once","deny"],"at":"x"}]}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p Policy
 		if json.Unmarshal(b, &p) != nil {

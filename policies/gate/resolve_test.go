@@ -56,7 +56,10 @@ func TestPriority(t *testing.T) {
 	if f := none.Resolve(Offer{Server: owner, Name: "get_x"}); f != Worst {
 		t.Errorf("without a policy: %+v", f)
 	}
-	for _, h := range []*Hints{nil, {}, {ReadOnly: pointer(false)}, {Destructive: pointer(false)}, {OpenWorld: pointer(true)}, {ReadOnly: pointer(true), Destructive: pointer(true)}} {
+	for _, h := range []*Hints{
+		nil, {}, {ReadOnly: pointer(false)}, {Destructive: pointer(false)}, {OpenWorld: pointer(true)},
+		{ReadOnly: pointer(true), Destructive: pointer(true)},
+	} {
 		if f := p.Resolve(Offer{Server: Declared{Server: "x"}, Name: "x", Hints: h}); f != Worst {
 			t.Errorf("hints %+v: %+v", h, f)
 		}
@@ -64,7 +67,8 @@ func TestPriority(t *testing.T) {
 	if f := (Facts{Output: Label{Internal, Clean}}).Stained(Label{}); f.Output != (Label{Internal, Clean}) || f.From != (From{}) {
 		t.Errorf("no stain: %+v", f)
 	}
-	if f := (Facts{Output: Label{Internal, Clean}}).Stained(Label{Secret, Raw}); f.Output != (Label{Secret, Raw}) || f.From.Integrity != "stain" || f.From.Confidentiality != "stain" {
+	f := Facts{Output: Label{Internal, Clean}}.Stained(Label{Secret, Raw})
+	if f.Output != (Label{Secret, Raw}) || f.From.Integrity != "stain" || f.From.Confidentiality != "stain" {
 		t.Errorf("stained: %+v", f)
 	}
 }
@@ -81,17 +85,29 @@ func TestFolderTightensOwner(t *testing.T) {
 		tool  string
 		want  Facts
 	}{
-		"nothing":                  {nil, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
-		"a flag":                   {[]Word{{Server: "web", Trust: Trust{SecretData: Yes}}}, "put", Facts{Output: Label{Sensitive, Clean}, Audience: Sensitive, Effect: Reversible}},
-		"all of it":                {[]Word{{Server: "web", Confidentiality: Secret, Integrity: Raw, Audience: Public, Effect: Irreversible}}, "put", Facts{Output: Label{Secret, Raw}, Audience: Public, Effect: Irreversible}},
-		"laxer":                    {[]Word{{Server: "web", Audience: Secret, Effect: None}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
-		"writes, not of a read":    {[]Word{{Server: "web", Trust: Trust{DangerousWrites: Yes}}}, "get_x", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: None}},
-		"writes":                   {[]Word{{Server: "web", Trust: Trust{DangerousWrites: Yes}}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Irreversible}},
-		"of the service":           {[]Word{{Service: "site", Integrity: Raw}}, "put", Facts{Output: Label{Public, Raw}, Audience: Sensitive, Effect: Reversible}},
-		"relaxed":                  {[]Word{{Server: "web", Integrity: Raw, Relax: "why"}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
-		"relaxed for a tool alone": {[]Word{{Server: "web", Integrity: Raw}, {Server: "web", Tool: "put", Integrity: Extracted, Relax: "why"}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
-		"relaxed for the server":   {[]Word{{Service: "site", Integrity: Raw}, {Server: "web", Integrity: Extracted, Relax: "why"}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
-		"of another server":        {[]Word{{Server: "other", Integrity: Raw}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"nothing": {nil, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"a flag": {[]Word{{Server: "web", Trust: Trust{SecretData: Yes}}}, "put",
+			Facts{Output: Label{Sensitive, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"all of it": {[]Word{{Server: "web", Confidentiality: Secret, Integrity: Raw, Audience: Public, Effect: Irreversible}}, "put",
+			Facts{Output: Label{Secret, Raw}, Audience: Public, Effect: Irreversible}},
+		"laxer": {[]Word{{Server: "web", Audience: Secret, Effect: None}}, "put",
+			Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"writes, not of a read": {[]Word{{Server: "web", Trust: Trust{DangerousWrites: Yes}}}, "get_x",
+			Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: None}},
+		"writes": {[]Word{{Server: "web", Trust: Trust{DangerousWrites: Yes}}}, "put",
+			Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Irreversible}},
+		"of the service": {[]Word{{Service: "site", Integrity: Raw}}, "put",
+			Facts{Output: Label{Public, Raw}, Audience: Sensitive, Effect: Reversible}},
+		"relaxed": {[]Word{{Server: "web", Integrity: Raw, Relax: "why"}}, "put",
+			Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"relaxed for a tool alone": {[]Word{
+			{Server: "web", Integrity: Raw}, {Server: "web", Tool: "put", Integrity: Extracted, Relax: "why"},
+		}, "put",
+			Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"relaxed for the server": {[]Word{{Service: "site", Integrity: Raw}, {Server: "web", Integrity: Extracted, Relax: "why"}}, "put",
+			Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"of another server": {[]Word{{Server: "other", Integrity: Raw}}, "put",
+			Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
 	} {
 		p := &Policy{Services: map[string]Service{"site": {}}, Words: c.words}
 		f := p.Resolve(Offer{Server: Declared{Server: "web", Service: "site", Words: owner}, Name: c.tool})
@@ -257,7 +273,8 @@ func TestOrderOfWordsIsNone(t *testing.T) {
 
 func TestDeclaredAsJSON(t *testing.T) {
 	d := Declared{Server: "notion", Service: "notion", Packages: []string{"a"}, Words: []Word{{
-		Tool: "send_*", Confidentiality: Sensitive, Integrity: Raw, Audience: Public, Effect: Irreversible, Semantics: Writes, Trust: Trust{Yes, No, Forbidden, Yes}, From: "owner: x",
+		Tool: "send_*", Confidentiality: Sensitive, Integrity: Raw, Audience: Public, Effect: Irreversible, Semantics: Writes,
+		Trust: Trust{Yes, No, Forbidden, Yes}, From: "owner: x",
 	}, {From: "owner: x"}}}
 	b, err := json.Marshal(d)
 	if err != nil {
@@ -271,7 +288,8 @@ func TestDeclaredAsJSON(t *testing.T) {
 
 func TestParseLabel(t *testing.T) {
 	for text, want := range map[string]Label{
-		"sensitive raw": {Sensitive, Raw}, "raw sensitive": {Sensitive, Raw}, "raw": {0, Raw}, "public": {Public, 0}, " internal  clean ": {Internal, Clean},
+		"sensitive raw": {Sensitive, Raw}, "raw sensitive": {Sensitive, Raw}, "raw": {0, Raw}, "public": {Public, 0},
+		" internal  clean ": {Internal, Clean},
 	} {
 		if got, err := ParseLabel(text); err != nil || got != want {
 			t.Errorf("%q: %v, %v", text, got, err)

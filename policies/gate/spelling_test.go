@@ -8,11 +8,18 @@ import (
 // TestSpellings has rules that deny resources, and what their URIs can be written like: however it is, it is denied.
 func TestSpellings(t *testing.T) {
 	for rule, all := range map[string]string{
-		"file:///etc/passwd": "file:///etc/passwd FILE:///etc/passwd file://localhost/etc/passwd file://LOCALHOST/etc/passwd file:/etc/passwd file:////etc/passwd file:///etc//passwd file:///pub/../etc/passwd " +
-			"file:///etc/./passwd file:///etc/passwd#x file:///etc/passwd?x file:///%65tc/passwd file:///etc%2Fpasswd file:///etc%2fpasswd file:///etc%2F%2Fpasswd file:///etc%5Cpasswd file:///pub/%2e%2E/etc/passwd " +
-			"file:///pub%2F..%2Fetc/passwd file:///%252565tc/passwd file:///%25252565tc/passwd file:///etc/passwd%00.txt file:///%zz/../etc/passwd file:///etc/passwd%23x file:///a%25zz%2F%252e%252e%2Fetc/passwd",
-		"file:///etc/*":         "file:///etc/a/b file:///etc%2Fshadow file://x/etc/shadow file:/pub/../etc/x",
-		"https://example.com/*": "https://example.com/ HTTPS://Example.COM/a https://u:p@example.com:443/a https://example.com./a https://EXAMPLE.com/a?b https://example.com?a=b https://example.com https:/example.com/a https:example.com/a https:///example.com/a https:\\\\example.com/a",
+		"file:///etc/passwd": "file:///etc/passwd FILE:///etc/passwd file://localhost/etc/passwd " +
+			"file://LOCALHOST/etc/passwd file:/etc/passwd file:////etc/passwd file:///etc//passwd " +
+			"file:///pub/../etc/passwd " +
+			"file:///etc/./passwd file:///etc/passwd#x file:///etc/passwd?x file:///%65tc/passwd file:///etc%2Fpasswd " +
+			"file:///etc%2fpasswd file:///etc%2F%2Fpasswd file:///etc%5Cpasswd file:///pub/%2e%2E/etc/passwd " +
+			"file:///pub%2F..%2Fetc/passwd file:///%252565tc/passwd file:///%25252565tc/passwd " +
+			"file:///etc/passwd%00.txt file:///%zz/../etc/passwd file:///etc/passwd%23x " +
+			"file:///a%25zz%2F%252e%252e%2Fetc/passwd",
+		"file:///etc/*": "file:///etc/a/b file:///etc%2Fshadow file://x/etc/shadow file:/pub/../etc/x",
+		"https://example.com/*": "https://example.com/ HTTPS://Example.COM/a https://u:p@example.com:443/a " +
+			"https://example.com./a https://EXAMPLE.com/a?b https://example.com?a=b https://example.com " +
+			"https:/example.com/a https:example.com/a https:///example.com/a https:\\\\example.com/a",
 		"https://example.com":   "https://example.com/ https://example.com",
 		"file:///a%20b":         "file:///a%20b file:///%61%20b file:///a%2520b",
 		"note://Meeting/secret": "note://Meeting/secret note://Meeting/%73ecret note://meeting/a/../secret",
@@ -30,7 +37,8 @@ func TestSpellings(t *testing.T) {
 		}
 	}
 	for rule, others := range map[string]string{
-		"file:///etc/passwd":    "file:///etc/passwd2 file:///etc/PASSWD file:///etc x:///etc/passwd file:///etc/passwd/a",
+		"file:///etc/passwd": "file:///etc/passwd2 file:///etc/PASSWD file:///etc x:///etc/passwd " +
+			"file:///etc/passwd/a",
 		"https://example.com/*": "https://example.org/ https://example.com:8443/ https://example.com.evil/a",
 		"x:a/b":                 "x://a/b x:a/b/c x:/a/b",
 		"echo":                  "Echo echo2 e%63ho",

@@ -70,23 +70,31 @@ func handLibrary(t *testing.T, g *gateway, s *server.MCPServer) *registrytest.La
 	return g.Hand(t, handover.Server{Name: "lib"}, ends[1], ends[2])
 }
 
-func interop(t *testing.T, g *gateway, upstream *server.MCPServer, modern bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), registrytest.Patience)
-	defer cancel()
-	via := []transport.StreamableHTTPCOption{transport.WithHTTPHeaders(map[string]string{"Authorization": "Bearer " + token})}
-	var options []mcpclient.ClientOption
+// library is mcp-go's client of an endpoint.
+func library(t *testing.T, g *gateway, path string, modern bool, options ...mcpclient.ClientOption) *mcpclient.Client {
+	t.Helper()
+	via := []transport.StreamableHTTPCOption{
+		transport.WithHTTPHeaders(map[string]string{"Authorization": "Bearer " + token}),
+	}
 	if !modern {
 		//lint:ignore SA1019 both generations of the protocol are tested
 		via = append(via, transport.WithContinuousListening())
 		//lint:ignore SA1019 both generations of the protocol are tested
 		options = append(options, mcpclient.WithLegacyProtocolOnly())
 	}
-	tr, err := transport.NewStreamableHTTP("http://"+g.addr+"/mcp", via...)
+	tr, err := transport.NewStreamableHTTP("http://"+g.addr+path, via...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := mcpclient.NewClient(tr, options...)
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func interop(t *testing.T, g *gateway, upstream *server.MCPServer, modern bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), registrytest.Patience)
+	defer cancel()
+	c := library(t, g, "/mcp", modern)
 	notes := make(chan mcp.JSONRPCNotification, 64)
 	c.OnNotification(func(n mcp.JSONRPCNotification) { notes <- n })
 	if err := c.Start(ctx); err != nil {
