@@ -1,7 +1,7 @@
 # Looks for texts in all that a machine lets this process look at, and prints what it finds and where: python3 hunt.py SINCE,
 # the time of the oldest change that counts, with the texts on stdin, as lists by name in JSON. What is mounted over is seen
 # by every process's own root.
-import array, json, os, re, socket, stat, subprocess, sys
+import array, itertools, json, os, re, socket, stat, subprocess, sys
 
 needles = {name: {text.encode() for text in texts} for name, texts in json.load(sys.stdin).items()}
 since = float(sys.argv[1])
@@ -10,10 +10,13 @@ me = os.getpid()
 looked = {"files": 0, "of processes": 0, "bytes of memory": 0}
 
 
+def within(*texts):
+    return [name for name, forms in needles.items() if any(form in text for form in forms for text in texts)]
+
+
 def find(where, *texts):
-    for name, forms in needles.items():
-        if any(form in text for form in forms for text in texts):
-            print(name, where)
+    for name in within(*texts):
+        print(name, where)
 
 
 def read(path):
@@ -22,6 +25,9 @@ def read(path):
             return f.read(most)
     except OSError:
         return b""
+
+
+seen = {}  # what is in a file, which many processes may have at other places
 
 
 def walk(top):
@@ -37,7 +43,11 @@ def walk(top):
                 continue
             if stat.S_ISREG(st.st_mode) and st.st_ctime >= since and st.st_size < most:
                 looked["files"] += 1
-                find("file " + inside.rstrip("/") + "/" + n, read(p))
+                same = (st.st_dev, st.st_ino, st.st_ctime_ns, st.st_size)
+                if same not in seen:
+                    seen[same] = within(read(p))
+                for name in seen[same]:
+                    print(name, "file " + inside.rstrip("/") + "/" + n)
 
 
 def descriptors(pid, who):
@@ -55,6 +65,14 @@ def descriptors(pid, who):
             find("descriptor " + who, read(p))
 
 
+def unchanged(pid, mapping):
+    """Whether a mapping is of a file that nobody has changed since, so that only pages of the process's own can have a text."""
+    try:
+        return os.stat("/proc/%s/map_files/%s" % (pid, mapping)).st_ctime < since
+    except OSError:
+        return False
+
+
 def memory(pid, who):
     try:
         maps, mem, pages = open("/proc/%s/maps" % pid), open("/proc/%s/mem" % pid, "rb", 0), open("/proc/%s/pagemap" % pid, "rb", 0)
@@ -67,18 +85,25 @@ def memory(pid, who):
         if not m or "[v" in line:
             continue
         start, end = int(m[1], 16), int(m[2], 16)
+        files = unchanged(pid, line.split(" ", 1)[0])
         for at in range(start, end, chunk):
-            size = min(chunk, end - at)
             pages.seek(at // page * 8)
-            if not any(p >> 62 for p in array.array("Q", pages.read(size // page * 8))):  # neither present nor swapped (pagemap(5))
-                continue
-            try:
-                mem.seek(max(start, at - lap))
-                text = mem.read(size + lap)
-            except (OSError, ValueError, OverflowError):
-                continue
-            looked["bytes of memory"] += len(text)
-            found.update(name for name, forms in needles.items() if name not in found and any(form in text for form in forms))
+            entries = array.array("Q", pages.read(min(chunk, end - at) // page * 8))
+            # Present or swapped, and not of such a file (pagemap(5)).
+            counts = (bool(e >> 62) and not (files and e >> 61 & 1) for e in entries)
+            for counted, run in itertools.groupby(enumerate(counts), lambda one: one[1]):
+                if not counted:
+                    continue
+                run = [number for number, _ in run]
+                first, last = run[0], run[-1] + 1
+                begin = max(start, at + first * page - lap)
+                try:
+                    mem.seek(begin)
+                    text = mem.read(at + last * page - begin)
+                except (OSError, ValueError, OverflowError):
+                    continue
+                looked["bytes of memory"] += len(text)
+                found.update(within(text))
     for name in found:
         print(name, "memory " + who)
 
@@ -191,5 +216,5 @@ find("journal", journal)
 commands()
 if os.geteuid() != 0:
     sockets()
-elif looked["files"] < 50 or looked["of processes"] < 8 or looked["bytes of memory"] < 1 << 24 or len(journal) < 10000:
+elif looked["files"] < 50 or looked["of processes"] < 8 or looked["bytes of memory"] < 1 << 22 or len(journal) < 10000:
     print("looked at too little:", looked, len(journal))
