@@ -11,36 +11,33 @@ func TestConsoleByKeyboard(t *testing.T) {
 	k, s := startConsole(t), surf(t, 0)
 	k.has(3, "")
 	s.does(nil, `await page.goto(args.link);`, map[string]any{"link": k.link()})
-	for name, clicks := range consolePages {
-		var walk struct {
-			All, Reached int
-			Dark         []string // what shows no focus
-		}
-		s.does(&walk, `
-for (const at of args.clicks) await page.click(at);
+	type reach struct {
+		All, Reached int
+		Dark         []string // what shows no focus
+	}
+	const tabs = `
 await page.waitForLoadState();
 return await steady(async () => {
 	const all = await page.evaluate(() => {
 		document.activeElement.blur();
-		globalThis.acts = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), summary")]
+		const acts = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), summary")]
 			.filter((e) => e.checkVisibility());
+		globalThis.reach = { All: acts.length, Reached: 0, Dark: [] };
+		let nth = 0;
+		addEventListener("focusin", ({ target: e }) => {
+			const style = getComputedStyle(e);
+			if (e === acts[nth++]) reach.Reached++;
+			const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+			if (!seen) reach.Dark.push(e.outerHTML.slice(0, 200));
+		});
 		return acts.length;
 	});
-	const walk = { All: all, Reached: 0, Dark: [] };
-	for (let i = 0; i < all; i++) {
-		await page.keyboard.press("Tab");
-		const at = await page.evaluate((i) => {
-			const e = document.activeElement, style = getComputedStyle(e);
-			return { here: e === acts[i], seen: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
-				what: e.outerHTML.slice(0, 200) };
-		}, i);
-		if (at.here) walk.Reached++;
-		if (!at.seen) walk.Dark.push(at.what);
-	}
-	return walk;
-});`, map[string]any{"clicks": clicks})
-		if walk.All < 9 || walk.Reached != walk.All || len(walk.Dark) > 0 {
-			t.Errorf("%s: %+v", name, walk)
+	for (let i = 0; i < all; i++) await page.keyboard.press("Tab");
+	return await page.evaluate(() => reach);
+});`
+	walk(s, consolePages, tabs, nil, func(name string, now reach) {
+		if now.All < 9 || now.Reached != now.All || len(now.Dark) > 0 {
+			t.Errorf("%s: %+v", name, now)
 		}
-	}
+	})
 }

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -10,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -100,16 +103,12 @@ func (r *registries) npm(t *testing.T, name, version, more string) {
 // publish is npm with another program.
 func (r *registries) publish(t *testing.T, name, version, more string, binary []byte) {
 	t.Helper()
-	run := atHome(t, r.dir)
-	from := filepath.Join(directory(t, "/var/tmp"), "x")
-	write(t, filepath.Join(from, "package.json"),
-		fmt.Sprintf(`{"name": %q, "version": %q, "bin": "echo"%s}`, name, version, more))
-	check(t, os.WriteFile(filepath.Join(from, "echo"), binary, 0o755))
-	check(t, os.MkdirAll(filepath.Join(r.dir, "files"), 0o755))
-	run(from, nil, "npm", "pack", "--silent", "--ignore-scripts", "--pack-destination", filepath.Join(r.dir, "files"))
 	file := strings.ReplaceAll(strings.TrimPrefix(name, "@"), "/", "-") + "-" + version + ".tgz"
-	packed, err := os.ReadFile(filepath.Join(r.dir, "files", file))
-	check(t, err)
+	packed := tarball(t, map[string][]byte{
+		"package/package.json": fmt.Appendf(nil, `{"name": %q, "version": %q, "bin": "echo"%s}`, name, version, more),
+		"package/echo":         binary,
+	})
+	write(t, filepath.Join(r.dir, "files", file), string(packed))
 	sum := sha512.Sum512(packed)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,6 +130,23 @@ func (r *registries) publish(t *testing.T, name, version, more string, binary []
 	text, err := json.Marshal(about)
 	check(t, err)
 	r.about[at] = string(text)
+}
+
+// tarball packs files as npm does, which takes a second of processor for it. All may be run, as npm has it for a bin.
+func tarball(t *testing.T, files map[string][]byte) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	zip, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	check(t, err)
+	archive := tar.NewWriter(zip)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		check(t, archive.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(files[name]))}))
+		_, err := archive.Write(files[name])
+		check(t, err)
+	}
+	check(t, archive.Close())
+	check(t, zip.Close())
+	return packed.Bytes()
 }
 
 // pypi publishes a file of a package.

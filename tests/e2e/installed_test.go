@@ -31,16 +31,16 @@ func TestInstalledPackage(t *testing.T) {
 
 	dir := directory(t, "/var/tmp")
 	run := atHome(t, dir)
-	from := filepath.Join(dir, "echo")
-	write(t, filepath.Join(from, "package.json"), `{"name": "@example/mcp-echo", "version": "1.0.0", "bin": "echo"}`)
 	binary, err := os.ReadFile(program(t, "echo"))
 	check(t, err)
-	check(t, os.WriteFile(filepath.Join(from, "echo"), binary, 0o755))
-	run(from, nil, "npm", "pack", "--silent")
+	packed := filepath.Join(dir, "example-mcp-echo-1.0.0.tgz")
+	write(t, packed, string(tarball(t, map[string][]byte{
+		"package/package.json": []byte(`{"name": "@example/mcp-echo", "version": "1.0.0", "bin": "echo"}`),
+		"package/echo":         binary,
+	})))
 	stage := filepath.Join(p.home, "stage")
 	check(t, os.MkdirAll(filepath.Join(stage, "tree"), 0o755))
-	run(filepath.Join(stage, "tree"), nil, "npm", "install", "--silent", "--offline", "--ignore-scripts",
-		filepath.Join(from, "example-mcp-echo-1.0.0.tgz"))
+	run(filepath.Join(stage, "tree"), nil, "npm", "install", "--silent", "--offline", "--ignore-scripts", packed)
 
 	place := filepath.Join(p.state(), "packages/npm/@example/mcp-echo/1.0.0")
 	put(t, filepath.Join(stage, "record.json"), `{"package": "npm:@example/other@1.0.0"}`)

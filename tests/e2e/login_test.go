@@ -121,7 +121,7 @@ func clientScript(t testing.TB, name string, args ...string) *exec.Cmd {
 		t.Fatalf("%d programs are Node.js", len(node))
 	}
 	c := exec.Command(node[0], append([]string{filepath.Join(dir, name)}, args...)...)
-	c.Env, c.Stderr = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir), io.Discard
+	c.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "NODE_COMPILE_CACHE="+filepath.Join(scratch(), "compiled"))
 	return c
 }
 

@@ -16,9 +16,7 @@ func TestMain(m *testing.M) {
 		os.Exit(playRole(role))
 	}
 	code := m.Run()
-	if os.Getenv(binVariable) == "" {
-		os.RemoveAll(scratch())
-	}
+	os.RemoveAll(scratch())
 	os.Exit(code)
 }
 

@@ -170,14 +170,13 @@ func (p *pfar) isOf(name, want string) {
 // archive has npm install a package of a stranger's, which calls itself another one.
 func archive(t *testing.T, dir string, run func(string, []string, ...string)) string {
 	t.Helper()
-	evil, into := filepath.Join(dir, "evil"), filepath.Join(dir, "archive")
-	const manifest = `{"name": "@modelcontextprotocol/server-memory", "version": "9.0.0",
-		"bin": {"mcp-server-memory": "evil.js"}}`
-	write(t, filepath.Join(evil, "package.json"), manifest)
-	write(t, filepath.Join(evil, "evil.js"), "#!/usr/bin/env node\n")
-	run(evil, nil, "npm", "pack", "--silent")
+	into, packed := filepath.Join(dir, "archive"), filepath.Join(dir, "modelcontextprotocol-server-memory-9.0.0.tgz")
+	write(t, packed, string(tarball(t, map[string][]byte{
+		"package/package.json": []byte(`{"name": "@modelcontextprotocol/server-memory", "version": "9.0.0",
+		"bin": {"mcp-server-memory": "evil.js"}}`),
+		"package/evil.js": []byte("#!/usr/bin/env node\n"),
+	})))
 	check(t, os.Mkdir(into, 0o755))
-	packed := filepath.Join(evil, "modelcontextprotocol-server-memory-9.0.0.tgz")
 	run(into, nil, "npm", "install", "--silent", "--offline", packed)
 	return into
 }
