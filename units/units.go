@@ -202,7 +202,7 @@ func InspectDir(run string) string { return filepath.Join(run, "inspect") }
 
 // ChatNotices is the socket in InspectDir at which the process of a chat takes notices for its owner. No notice and no
 // inspector has a dot in its name.
-func ChatNotices(dir, chat string) string { return filepath.Join(dir, chat+".notices.sock") }
+func ChatNotices(dir, chat string) string { return filepath.Join(dir, chat+".notice.sock") }
 
 // ChatDir is the directory of the sockets on which the processes of chats ask pfard for set-ups (control.ServeChat).
 func ChatDir(run string) string { return filepath.Join(run, "chat") }

@@ -405,7 +405,10 @@ func TestInstancesNames(t *testing.T) {
 		t.Error(err)
 	}
 	longest := LongestSocket("/run", name)
-	for _, other := range []string{dirs{run: "/run"}.monitor(name), dirs{run: "/run"}.notify(launcherName(name)), dirs{run: "/run"}.notify(gatewayName)} {
+	for _, other := range []string{
+		dirs{run: "/run"}.monitor(name), dirs{run: "/run"}.notify(launcherName(name)), dirs{run: "/run"}.notify(gatewayName),
+		units.ChatNotices(units.InspectDir("/run"), name),
+	} {
 		if len(other) > len(longest) {
 			t.Errorf("%q is longer than %q", other, longest)
 		}

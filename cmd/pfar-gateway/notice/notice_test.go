@@ -381,7 +381,7 @@ func TestTellerWaitsForNobody(t *testing.T) {
 func TestTellerInChat(t *testing.T) {
 	b := newBench(t)
 	way := b.host("home", works)
-	got := b.host("home.notices", func(context.Context) string { return "no room" })
+	got := b.host("home.notice", func(context.Context) string { return "no room" })
 	e, err := inspector.External{
 		Name: "owner", Timeout: 5 * time.Minute, Role: inspector.Role{Notice: &inspector.Notice{Chat: "home"}},
 	}.Declared()
