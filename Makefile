@@ -174,8 +174,9 @@ MEETINGS := RandomWalk RandomWalkOfLearners RandomWalkOfSessions NoDeafPfard Man
 	ManyLoseTheirSession SessionEndsUnderACall Cancelled Resume Rotation SyncInTime \
 	Flood Waiters HeldHoldsUpNobody OneExecution HungUp \
 	Run Restart Others YesOfACancelledRun CancelInTheGate Reuse
-# How the tests of whole programs are built: go test then has what the programs are built of, too.
-BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race -trimpath,env CGO_ENABLED=0 go test -trimpath -short)
+# How the tests of whole programs are built: go test then has what the programs are built of, too. Here and below -w leaves
+# out what debuggers want, a third of what linking takes.
+BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race -trimpath,env CGO_ENABLED=0 go test -trimpath -short) -ldflags=-w
 
 # At most twelve minutes on two processors. What stages need is installed first: make gives the place of a stage that waits
 # for it to one that does not, and the longest ones would come last. It is compiled first, too: stages that begin together
@@ -192,21 +193,21 @@ test-all:
 
 # With the flags of whatever builds programs or tests without the race detector, so that go's cache has it for all of them.
 compiled:
-	CGO_ENABLED=0 go build -trimpath ./...
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false ./...
 
 test-packages:
 	@tests/setup.sh bwrap ip nft curl openssl postgres requests man zstd dbus-daemon $(REFLINKS)
-	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) $(LIMIT) $(filter-out $(RACED),$(PACKAGES))
+	$(stage) env CGO_ENABLED=0 go test -trimpath -ldflags=-w $(SHORT) $(LIMIT) $(filter-out $(RACED),$(PACKAGES))
 
 test-race:
 	@tests/setup.sh bwrap ip nft curl openssl requests gcc dbus-daemon $(REFLINKS) $(if $(ALL),lintian man rpm rpmlint debootstrap qemu-aarch64-static zstd)
-	$(stage) env CGO_ENABLED=1 go test -race -trimpath -p 2 $(SHORT) $(LIMIT) $(RACED)
+	$(stage) env CGO_ENABLED=1 go test -race -trimpath -ldflags=-w -p 2 $(SHORT) $(LIMIT) $(RACED)
 
 # Not of test-all, whose test-race has all of these.
 empty :=
 test-race-meetings:
 	@tests/setup.sh bwrap ip nft curl openssl gcc
-	$(stage) env CGO_ENABLED=1 go test -race -trimpath -p 2 -short $(LIMIT) -run '^Test($(subst $(empty) ,|,$(strip $(MEETINGS))))$$' $(PARTLY)
+	$(stage) env CGO_ENABLED=1 go test -race -trimpath -ldflags=-w -p 2 -short $(LIMIT) -run '^Test($(subst $(empty) ,|,$(strip $(MEETINGS))))$$' $(PARTLY)
 
 test-conformance: $(SUITES)/.installed
 	@tests/setup.sh bwrap ip curl $(if $(ALL),gcc)

@@ -21,6 +21,9 @@ type Package struct {
 	Overlay string   // absolute path of a file for go build's -overlay; "": the programs are the repository's
 }
 
+// NoVCS has make build programs without the commit in them, as tests build theirs: go then compiles none of them twice.
+const NoVCS = "VCS=false"
+
 // In has do work in a directory of the repository for a version. Several tests install the same one, some at once: one
 // makes what the others take.
 func In(root, version string, do func(dir string) error) error {
@@ -51,7 +54,7 @@ func Make(ctx context.Context, root string, p Package, to string) error {
 		}
 		args := append([]string{
 			"--no-print-directory", "-C", root, "package", "ARCH=" + p.Arch, "FORMAT=" + p.Format, "COMPRESSION=none",
-			"VERSION=" + p.Version, "PACKAGES_DIR=" + dir + "/packages",
+			"VERSION=" + p.Version, "PACKAGES_DIR=" + dir + "/packages", NoVCS,
 		}, p.Options...)
 		if err := run(ctx, []string{"GOFLAGS=" + flags}, "make", args...); err != nil {
 			return err

@@ -77,7 +77,7 @@ func packed(ctx context.Context, format, version, to string, options ...string) 
 func madeByMake(ctx context.Context, to string) error {
 	return packaged.In(root, newVersion, func(dir string) error {
 		return command(ctx, nil, "make", "--no-print-directory", "-C", root, "install", "DESTDIR="+to, "VERSION="+newVersion,
-			"BIN="+dir+"/packages.work/"+runtime.GOARCH)
+			packaged.NoVCS, "BIN="+dir+"/packages.work/"+runtime.GOARCH)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/tests/internet"
+	"github.com/pfar/pfar/tests/packaged"
 	"github.com/pfar/pfar/tests/systemd/bed"
 	"github.com/pfar/pfar/units/control"
 )
@@ -148,7 +149,8 @@ func checkNoCores(t *testing.T, m *bed.Machine) {
 func upgrade(t *testing.T, m *bed.Machine, names []string) {
 	t.Helper()
 	dir := t.TempDir()
-	args := append([]string{"make", "--no-print-directory", "-C", root, "install", "VERSION=0.0.1~other", "BIN=" + dir + "/bin", "DESTDIR=" + dir + "/installed"}, race()...)
+	args := append([]string{"make", "--no-print-directory", "-C", root, "install", "VERSION=0.0.1~other", packaged.NoVCS,
+		"BIN=" + dir + "/bin", "DESTDIR=" + dir + "/installed"}, race()...)
 	if err := command(t.Context(), nil, "nice", args...); err != nil {
 		t.Fatal(err)
 	}
