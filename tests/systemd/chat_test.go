@@ -235,8 +235,8 @@ func (c *chatting) confined(t *testing.T) {
 		t.Errorf("its way leads elsewhere: %s", r)
 	}
 	for socket, users := range map[string][]string{
-		"/run/pfar/inspect/home.sock":         {"pfar", "nobody"},
-		"/run/pfar/chat/home.sock":            {"pfar", "nobody"},
+		"/run/pfar/inspect/home.sock":        {"pfar", "nobody"},
+		"/run/pfar/chat/home.sock":           {"pfar", "nobody"},
 		"/run/pfar/inspect/home.notice.sock": {"nobody"}, // the gateway is pfar
 	} {
 		const connect = `perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new($ARGV[0]) or die "$!\n"' `
