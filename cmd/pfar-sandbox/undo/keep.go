@@ -244,8 +244,9 @@ func (p *pass) store(in *os.File, size int64) (uint64, error) {
 	if p.used += size; p.bytes+p.used > p.limits.Bytes {
 		return 0, p.full()
 	}
-	out := p.settling.spare
-	if p.settling.spare = nil; out == nil {
+	out, reserved := p.settling.spare, p.settling.reserved
+	p.settling.spare, p.settling.reserved = nil, 0
+	if out == nil {
 		var err error
 		if out, err = p.create(); err != nil {
 			return 0, err
@@ -258,30 +259,33 @@ func (p *pass) store(in *os.File, size int64) (uint64, error) {
 	if err := p.step("copy a file"); err != nil {
 		return 0, err
 	}
-	return id, clone(out, in, size)
+	var err error
+	p.settling.copied, err = clone(out, in, size, reserved)
+	return id, err
 }
 
-// clone copies a file, without its bytes where the file system can (ioctl_ficlone(2)).
-func clone(out, in *os.File, size int64) error {
-	var n int64
-	if unix.IoctlFileClone(int(out.Fd()), int(in.Fd())) == nil {
+// clone copies a file, without its bytes where the file system can (ioctl_ficlone(2)). It returns how many it has
+// copied. reserved are the bytes that the copy has already: the file system cannot share then.
+func clone(out, in *os.File, size, reserved int64) (copied int64, err error) {
+	if reserved == 0 && unix.IoctlFileClone(int(out.Fd()), int(in.Fd())) == nil {
 		st, err := out.Stat()
-		if err != nil {
-			return err
+		if err == nil && st.Size() != size {
+			err = errMoved
 		}
-		n = st.Size()
-	} else {
+		return 0, err
+	}
+	if reserved < size {
 		_ = unix.Fallocate(int(out.Fd()), 0, 0, size) // as a whole, if it can: not for each block as it comes
-		var err error
-		n, err = io.Copy(out, io.LimitReader(in, size)) // in the kernel, if it can (copy_file_range(2))
-		if err != nil {
-			return err
-		}
 	}
-	if n != size {
-		return errMoved
+	n, err := io.Copy(out, io.LimitReader(in, size)) // in the kernel, if it can (copy_file_range(2))
+	switch {
+	case err != nil:
+	case n != size:
+		err = errMoved
+	case reserved > size:
+		err = out.Truncate(size)
 	}
-	return nil
+	return n, err
 }
 
 // commit writes the version down.

@@ -232,8 +232,12 @@ func (r *repair) fill(s *Store, f *os.File) error {
 		}
 	} else if in, err := os.Open(s.object(r.want.Object)); err != nil {
 		return err
-	} else if err := errors.Join(f.Truncate(0), clone(f, in, r.want.Size), in.Close()); err != nil {
-		return err
+	} else {
+		err := f.Truncate(0)
+		_, failed := clone(f, in, r.want.Size, 0)
+		if err := errors.Join(err, failed, in.Close()); err != nil {
+			return err
+		}
 	}
 	if err := setMode(f, r.want.Mode); err != nil {
 		return err

@@ -3,6 +3,7 @@ package undo
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"sync"
@@ -25,8 +26,14 @@ type settling struct {
 	made  []uint64           // objects that the disk may not have yet
 	disk  sync.Mutex         // held while it takes them. Who has Store.mu does not wait for it
 	sync  func(fd int) error // fdatasync(2)
-	spare *os.File           // the next object, empty: making one can take longer than to fill it; nil: not made yet
+	spare *os.File           // the next object: making one can take longer than to fill it; nil: not made yet
+
+	copied   int64 // bytes of the last object whose bytes were copied; 0: the file system has shared them
+	reserved int64 // bytes of spare that have blocks and memory already
 }
+
+// maxReserved bounds what is reserved for the next object, in bytes.
+const maxReserved = 1 << 20
 
 // settleLater has the disk take objects soon. No call waits for that: a power cut can lose what was kept in the last
 // second, as it can lose the file itself.
@@ -44,7 +51,26 @@ func (s *Store) settle() {
 	defer s.mu.Unlock()
 	if s.broken == nil && s.settling.spare == nil {
 		s.settling.spare, _ = s.create() // or the next version does
+		s.settling.reserved = reserve(s.settling.spare, min(s.settling.copied, maxReserved, s.limits.Bytes-s.bytes))
 	}
+}
+
+// reserve gives a new object blocks and memory for so many bytes, as far as it can: the copy that is made while a call
+// waits then needs neither. It returns for how many. Blocks that nobody has written are read as zeros, without the
+// disk.
+func reserve(object *os.File, size int64) int64 {
+	if object == nil || size <= 0 {
+		return 0
+	}
+	err := unix.Fallocate(int(object.Fd()), 0, 0, size)
+	if err == nil {
+		_, err = io.Copy(io.Discard, io.NewSectionReader(object, 0, size))
+	}
+	if err != nil {
+		_ = object.Truncate(0)
+		return 0
+	}
+	return size
 }
 
 // flush has the disk take what was kept. What it does not take is not kept: the error comes once, and what is read
@@ -114,6 +140,6 @@ func (s *Store) create() (*os.File, error) {
 func (s *Store) discardSpare() {
 	if s.settling.spare != nil {
 		s.settling.spare.Close()
-		s.settling.spare = nil
+		s.settling.spare, s.settling.reserved = nil, 0
 	}
 }
