@@ -37,9 +37,17 @@ func parseJSON(src []byte) (hujson.Value, error) {
 	}
 	v, err := hujson.Parse(bytes.Clone(src))
 	if err != nil {
-		return v, errors.New("reading JSON: syntax mistake" + place(err))
+		return v, errors.New("reading JSON: syntax mistake" + place(err) + hashHint(src, place(err)))
 	}
 	return v, nil
+}
+
+// hashHint says what to write if the mistake's place has a comment as Python, TOML and YAML begin it.
+func hashHint(src []byte, place string) string {
+	if at := behind(src, '#'); at > 0 && place == fmt.Sprintf(" in line %d", lineAt(src, at-1)) {
+		return ": JSON has no comments with #; write // instead"
+	}
+	return ""
 }
 
 var lineOfMistake = regexp.MustCompile(`line [0-9]+`)
@@ -160,7 +168,7 @@ func insertMember(src []byte, at hujson.Value, object *hujson.Object, name strin
 		return []edit{{at: p, text: member}}
 	}
 	last := object.Members[n-1].Value.EndOffset
-	p, comma := last+commaIn(src[last:end]), true
+	p, comma := last+behind(src[last:end], ','), true
 	if p < last {
 		p, comma = last, false
 	}
@@ -177,16 +185,22 @@ func insertMember(src []byte, at hujson.Value, object *hujson.Object, name strin
 	return edits
 }
 
-// commaIn finds the place behind the comma among white space and comments.
-func commaIn(tail []byte) int {
-	for i := 0; i < len(tail); i++ {
+// behind finds the place behind a byte that is not in a string or comment. It is negative without such a byte.
+func behind(src []byte, wanted byte) int {
+	for i := 0; i < len(src); i++ {
 		switch {
-		case tail[i] == ',':
+		case src[i] == wanted:
 			return i + 1
-		case bytes.HasPrefix(tail[i:], []byte("//")):
-			i = lineEnd(tail, i)
-		case bytes.HasPrefix(tail[i:], []byte("/*")):
-			i += 2 + max(bytes.Index(tail[i+2:], []byte("*/")), 0) + 1
+		case src[i] == '"':
+			for i++; i < len(src) && src[i] != '"'; i++ {
+				if src[i] == '\\' {
+					i++
+				}
+			}
+		case bytes.HasPrefix(src[i:], []byte("//")):
+			i = lineEnd(src, i)
+		case bytes.HasPrefix(src[i:], []byte("/*")):
+			i += 2 + max(bytes.Index(src[i+2:], []byte("*/")), 0) + 1
 		}
 	}
 	return -1 << 31

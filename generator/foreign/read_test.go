@@ -49,6 +49,18 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestHashHint wants the hint of no mistake that is something else.
+func TestHashHint(t *testing.T) {
+	for _, in := range []string{
+		"{\"a\": \"#\" \"b\"}", "{\"a\": 1 // #\n \"b\"}", "{\"a\": 1 /* # */ \"b\"}", "{\"a\": 1 \"b\"\n# c\n}",
+		"{\"a\n\": 1}\n# b", "{\"a\": \"#", "{/* #", "{\"a\": \"\\",
+	} {
+		if _, err := Read(JSON, []byte(in)); err == nil || strings.Contains(err.Error(), "#") {
+			t.Errorf("%q: %v", in, err)
+		}
+	}
+}
+
 // TestReadRefuses wants the place of each mistake, and nothing of the file's texts.
 func TestReadRefuses(t *testing.T) {
 	for _, tt := range []struct {
@@ -57,6 +69,13 @@ func TestReadRefuses(t *testing.T) {
 		in, want string
 	}{
 		{"syntax", JSON, "{\n\"key\": \"secret-1\" \"x\"}", "line 2"},
+		{"# before", JSON, "# secret-1\n{}", "line 1: JSON has no comments with #; write // instead"},
+		{"# behind a comma", JSON, "{\n\"a\": 1, # secret-1\n\"b\": 2}", "line 2: JSON has no comments with #"},
+		{"# behind a value", JSON, "{\n\"a\": [1]\n# secret-1\n}", "line 3: JSON has no comments with #"},
+		{"# in a list", JSON, "{\"a\": [1,\n# secret-1\n2]}", "line 2: JSON has no comments with #"},
+		{"# behind all", JSON, "{}\n# secret-1", "line 2: JSON has no comments with #"},
+		{"# behind a string and comments", JSON, "{\n\"#\\\"#\": 1, // #\n/* # */ # secret-1\n}",
+			"line 3: JSON has no comments with #"},
 		{"twice", JSON, "{\"a\": 1,\n\"b\": {\"secret-1\": 1,\n\"secret-1\": 2}}", "line 3"},
 		{"deep", JSON, "\n" + strings.Repeat("[", 1<<20), "line 2"},
 		{"a list", JSON, `["secret-1"]`, "not an object"},
