@@ -84,6 +84,7 @@ systemctl enable --quiet pfar.target pfard.service pfar-gateway.socket
 	reportAll("clock", []check{
 		{"a year ahead and back changes nothing that runs", clockJumps},
 		{"back-off keeps to its step", clockInBackOff},
+		{"a flow waits a day for its approval, and not longer than seven", flowWaits},
 	})
 	return writeUntilPowerOff()
 }
