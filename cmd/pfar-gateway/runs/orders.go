@@ -3,6 +3,7 @@ package runs
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/pfar/pfar/policies/flow"
 	"github.com/pfar/pfar/units/flows"
@@ -189,8 +190,16 @@ func (r *Runner) expire() error {
 		if h.state == flows.Unknown {
 			reason = inDoubt + "; its owner said nothing within "
 		}
-		reason += r.rules.limits.Wait.String()
+		reason += long(r.rules.limits.Wait)
 		err = errors.Join(err, r.end(h.id, standing{state: flows.Failed, reason: reason}))
 	}
 	return err
+}
+
+// long writes a duration of whole hours in days, or in hours if it is short.
+func long(d time.Duration) string {
+	if hours := d / time.Hour; hours < 48 {
+		return fmt.Sprintf("%d h", hours)
+	}
+	return fmt.Sprintf("%d days", d/(24*time.Hour))
 }

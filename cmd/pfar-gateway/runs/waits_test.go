@@ -186,7 +186,7 @@ func TestWaitsTooLong(t *testing.T) {
 	s.yes("approval-0-2") // too late
 	b.movers.Wait()
 	got, err := b.Show(me, id)
-	if err != nil || got.State != flows.Failed || got.Reason != "nobody answered its approval within 1h0m0s" {
+	if err != nil || got.State != flows.Failed || got.Reason != "nobody answered its approval within 1 h" {
 		t.Errorf("it is %s: %q, %v", got.State, got.Reason, err)
 	}
 	if calls := s.called(); calls != "wa wa" {

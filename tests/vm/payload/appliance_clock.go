@@ -115,7 +115,20 @@ func flowWaits() (string, error) {
 	err := waitsForDays()
 	_, derr := output("date", fmt.Sprintf("--set=@%d", begin.Add(time.Since(begin)).Unix()))
 	return "", errors.Join(err, derr, os.Remove("/etc/pfar/policies.d/writes.hcl"),
-		os.Remove("/etc/pfar/clients.d/default.hcl"), os.Remove(declarations+"/desk.hcl"))
+		os.Remove("/etc/pfar/clients.d/default.hcl"), os.Remove(declarations+"/desk.hcl"), noServer("desk"),
+		os.RemoveAll("/srv/desk"))
+}
+
+// noServer waits until a server whose declaration has been removed is no server any more.
+func noServer(name string) error {
+	return reported(func(r control.Report) error {
+		for _, s := range r.Servers {
+			if s.Name == name {
+				return fmt.Errorf("%s is still there: %+v", name, s)
+			}
+		}
+		return nil
+	})
 }
 
 func waitsForDays() error {
@@ -123,7 +136,13 @@ func waitsForDays() error {
 	if err != nil {
 		return err
 	}
-	if err := passes("25 hours"); err != nil {
+	if out, err := output("date", "--set=12 hours"); err != nil { // with the gateway that has begun it
+		return fmt.Errorf("date: %w: %s", err, out)
+	}
+	if err := flowBecomes(id, flows.Waiting, ""); err != nil {
+		return err
+	}
+	if err := passes("13 hours"); err != nil {
 		return err
 	}
 	if err := errors.Join(flowBecomes(id, flows.Waiting, ""), written()); err != nil {
@@ -141,7 +160,7 @@ func waitsForDays() error {
 	if err := passes("8 days"); err != nil {
 		return err
 	}
-	return errors.Join(flowBecomes(id, flows.Failed, "nobody answered its approval within 168h"),
+	return errors.Join(flowBecomes(id, flows.Failed, "nobody answered its approval within 7 days"),
 		written("first", "second"))
 }
 
