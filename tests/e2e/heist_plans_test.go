@@ -187,6 +187,10 @@ func schemes() (all []scheme) {
 		name: "by a shared file, by another client",
 		out:  func(s *stage, a *agent) []planStep { return throughShared(s, a)[:1] }, other: fromShared,
 	}, scheme{
+		name:  ownFolders,
+		out:   func(s *stage, a *agent) []planStep { return throughOwn(s, a)[:1] },
+		other: func(s *stage, a *agent) []planStep { return throughOwn(s, a)[1:] },
+	}, scheme{
 		name: "by a server without a way out, by another client", out: sending(safeServer+".search", "query", ""),
 		other: func(*stage, *agent) []planStep {
 			read := planStep{ID: "read", Node: safeServer + ".read_issue", writes: map[string]string{"read_issue": "again"}}
@@ -390,7 +394,7 @@ func someSchemes(t *testing.T) []scheme {
 	}
 	few := []string{
 		"result", "in isError", "as base64", "by a model's words", "by a shared file", "by search", "confined, network",
-		"by a shared file, by another client",
+		"by a shared file, by another client", ownFolders,
 	}
 	all = slices.DeleteFunc(all, func(h scheme) bool { return !slices.Contains(few, h.name) })
 	if len(all) != len(few) {
@@ -399,8 +403,12 @@ func someSchemes(t *testing.T) []scheme {
 	return all
 }
 
-// alwaysFound is the one scheme that the inspector ends under every profile: it looks at what nodes make of data.
-const alwaysFound = "as invisible characters"
+// These schemes end under every profile. The inspector finds what nodes make of data, and the flows of each client have
+// a folder of their own.
+const (
+	alwaysFound = "as invisible characters"
+	ownFolders  = "by pfar's own file, by another client"
+)
 
 // TestHeistsByPlan is TestHeists of whole plans, each of them in a session that has read nothing: as a flow, and as a
 // plan that a hostile model proposes.
@@ -428,7 +436,7 @@ func TestHeistsByPlan(t *testing.T) {
 				for _, th := range heists {
 					secret, _, a := s.try(th)
 					left := th.has(s.received(), secret)
-					if strings.HasPrefix(th.name, alwaysFound) {
+					if strings.HasPrefix(th.name, alwaysFound) || strings.HasPrefix(th.name, ownFolders) {
 						if left {
 							t.Errorf("%s: the data has left", th.name)
 						}

@@ -69,11 +69,7 @@ func (s *Setups) Begin(ctx context.Context, service string) (control.Flow, error
 		}
 	}
 	begin := &control.SetUp{Server: service, Service: service, Chat: s.Chat}
-	now, err := s.follow(ctx, begin, func(f control.Flow) bool { return f.Wants != nil || f.Over() })
-	if err != nil {
-		return now, fmt.Errorf("beginning the set-up: %w", err)
-	}
-	return now, nil
+	return s.follow(ctx, begin, func(f control.Flow) bool { return f.Wants != nil || f.Over() })
 }
 
 // Answer gives a set-up a secret, or a word that ends it or leaves the secret out. It begins to follow the set-up
