@@ -53,7 +53,8 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("making the directory of the conversation: %w", err)
 	}
 	known := catalog.Load(nil, "")
-	log := slog.New(sdjournal.New(os.Stderr))
+	full := func() { _, _ = daemon.SdNotify(false, units.NotifyLogFull+"=1") }
+	log := slog.New(sdjournal.New(&sdjournal.Counted{To: os.Stderr, Every: units.LogSegment, Full: full}))
 	c, err := newConversation(settings{
 		account: e, way: wayTo(o.way), state: o.state, log: log,
 		setups: &desk.Setups{Control: control.Client{Path: o.control}, Chat: e.Name},

@@ -69,11 +69,7 @@ func (r *Runner) startGateway() error {
 			if anchor, ok := anchorIn(m.vars[units.NotifyAnchor]); ok {
 				r.cfg.Events(anchor)
 			}
-			if m.vars[units.NotifyLogFull] != "" {
-				if err := rotate(r.dirs.log(units.GatewayLog), units.LogSegment); err != nil {
-					r.cfg.Log.Warn("rotating the gateway's log, ignoring", "error", err)
-				}
-			}
+			r.keepShort(units.GatewayLog, m)
 		},
 		changed: func(p phase, _ *process, _ int) {
 			switch p {

@@ -368,21 +368,24 @@ func TestSessionsDoNotFillTheLog(t *testing.T) {
 	}
 }
 
-// TestTheGatewayDoesNotFillTheLog, though it runs for long and has a line for each call.
-func TestTheGatewayDoesNotFillTheLog(t *testing.T) {
+// TestLogsDoNotGrowForever: the gateway and a chat run for long, and have a line for each call or message.
+func TestLogsDoNotGrowForever(t *testing.T) {
 	f := newRunner(t, nil)
-	path := f.Log(units.GatewayLog)
-	for vars, rotated := range map[string]bool{"STATUS": false, units.NotifyLogFull: true} {
-		if err := os.WriteFile(path, []byte(strings.Repeat("x", units.LogSegment)), 0o600); err != nil {
-			t.Fatal(err)
+	chat := (&examiner{r: f.Runner}).conversation()
+	for log, notice := range map[string]func(notification){units.GatewayLog: f.gateway.notice, units.ChatLog: chat.notice} {
+		path := f.Log(log)
+		for vars, rotated := range map[string]bool{"STATUS": false, units.NotifyLogFull: true} {
+			if err := os.WriteFile(path, []byte(strings.Repeat("x", units.LogSegment)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			notice(notification{vars: map[string]string{vars: "1"}})
+			if st, err := os.Stat(path); err != nil || (st.Size() < units.LogSegment) != rotated {
+				t.Errorf("%s, %s: %v, %v", log, vars, st.Size(), err)
+			}
 		}
-		f.gateway.notice(notification{vars: map[string]string{vars: "1"}})
-		if st, err := os.Stat(path); err != nil || (st.Size() < units.LogSegment) != rotated {
-			t.Errorf("%s: %v, %v", vars, st.Size(), err)
+		if st, err := os.Stat(path + ".1"); err != nil || st.Size() < units.LogSegment { // the gateway writes to it as well
+			t.Errorf("the old log of %s: %v, %v", log, st, err)
 		}
-	}
-	if st, err := os.Stat(path + ".1"); err != nil || st.Size() < units.LogSegment { // the gateway writes to it as well
-		t.Errorf("the old log: %v, %v", st, err)
 	}
 }
 

@@ -48,7 +48,10 @@ func (e *examiner) conversation() *service {
 				},
 			}, rotate(log, units.LogSegment)
 		},
-		notice: func(m notification) { m.close() },
+		notice: func(m notification) {
+			m.close()
+			e.r.keepShort(units.ChatLog, m)
+		},
 		changed: func(p phase, _ *process, code int) {
 			if p == autoRestart {
 				e.r.cfg.Log.Warn("a chat has ended, beginning it again", "chat", e.plan.Inspector.Name, "status", code,
