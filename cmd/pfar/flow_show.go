@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -225,5 +223,3 @@ func (v flowPrinter) printProblems(s flowSource, problems []flow.Problem) {
 		v.hintAt(flagsOfFlows)
 	}
 }
-
-func sortedNames(m map[string]json.RawMessage) []string { return slices.Sorted(maps.Keys(m)) }

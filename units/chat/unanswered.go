@@ -27,8 +27,6 @@ type promise struct {
 	By   endeavour `json:"by"`
 }
 
-func (p promise) message() Message { return Message{ID: p.ID, Room: p.Room, From: p.From} }
-
 // endeavour is what has to end before a message can be answered.
 type endeavour string
 
