@@ -353,10 +353,10 @@ func TestConsoleLooks(t *testing.T) {
 	const open = `
 await steady(() => page.locator("details").evaluateAll(
 	(all, open) => all.forEach((e) => { e.open = open; }), args.open));`
-	s.does(nil, `globalThis.axe = args.axe;`, map[string]any{"axe": string(axe)})
+	s.does(nil, `kept.axe = args.axe;`, map[string]any{"axe": string(axe)})
 	const examined = `
 return await steady(async () => {
-	if (!await page.evaluate(() => Boolean(globalThis.axe))) await page.evaluate(globalThis.axe);
+	if (!await page.evaluate(() => Boolean(globalThis.axe))) await page.evaluate(kept.axe);
 	return await page.evaluate(async () => (await axe.run(document)).violations
 		.filter((v) => v.impact === "serious" || v.impact === "critical")
 		.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.html).join("; ")));
@@ -402,9 +402,9 @@ func TestConsoleHostile(t *testing.T) {
 	t.Parallel()
 	k, s := startConsole(t), surf(t, 0)
 	s.does(nil, `
-globalThis.ran = [];
-page.on("dialog", (d) => { globalThis.ran.push(d.message()); d.dismiss(); });
-page.on("request", (r) => { if (!r.url().startsWith(new URL(args.link).origin)) globalThis.ran.push(r.url()); });
+kept.ran = [];
+page.on("dialog", (d) => { kept.ran.push(d.message()); d.dismiss(); });
+page.on("request", (r) => { if (!r.url().startsWith(new URL(args.link).origin)) kept.ran.push(r.url()); });
 await page.goto(args.link);`, map[string]any{"link": k.link()})
 	type state struct {
 		Ran     []string
@@ -423,7 +423,7 @@ await page.goto(args.link);`, map[string]any{"link": k.link()})
 	const look = `
 await page.mouse.move(200, 200);
 return await steady(async () => ({
-	Ran: globalThis.ran, Buttons: await page.locator("button").evaluateAll((all) => all.map((b) => b.value)),
+	Ran: kept.ran, Buttons: await page.locator("button").evaluateAll((all) => all.map((b) => b.value)),
 	Wide: await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth),
 }));`
 	for i, text := range loopbacktest.PayloadsOf("console", loopbacktest.Loaded) {
@@ -447,7 +447,7 @@ return await steady(async () => ({
 		t.Errorf("%d answers came", k.posts)
 	}
 	var ran []string // the look finds what runs
-	s.does(&ran, `await page.goto("about:blank"); await page.evaluate(() => alert("x")); return globalThis.ran;`, nil)
+	s.does(&ran, `await page.goto("about:blank"); await page.evaluate(() => alert("x")); return kept.ran;`, nil)
 	if len(ran) != 1 {
 		t.Errorf("of a script that runs it says %q", ran)
 	}

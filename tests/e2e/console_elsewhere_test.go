@@ -34,9 +34,9 @@ func keyOf(t *testing.T, file string) string {
 func (s *surfer) holdsPasskeys() {
 	s.t.Helper()
 	s.does(nil, `
-globalThis.devtools = await context.newCDPSession(page);
-await devtools.send("WebAuthn.enable");
-await devtools.send("WebAuthn.addVirtualAuthenticator", { options: {
+kept.devtools = await context.newCDPSession(page);
+await kept.devtools.send("WebAuthn.enable");
+await kept.devtools.send("WebAuthn.addVirtualAuthenticator", { options: {
 	protocol: "ctap2", transport: "internal", hasResidentKey: true, hasUserVerification: true, isUserVerified: true,
 	automaticPresenceSimulation: true,
 } });`, nil)
@@ -94,7 +94,7 @@ await page.waitForSelector("text=Sign out alice");`, nil)
 	}
 	var wrong []string
 	b.does(&wrong, `
-return (await devtools.send("Page.getInstallabilityErrors")).installabilityErrors.map((e) => e.errorId);`, nil)
+return (await kept.devtools.send("Page.getInstallabilityErrors")).installabilityErrors.map((e) => e.errorId);`, nil)
 	if !slices.Equal(wrong, []string{"in-incognito"}) { // Playwright's windows are; they install nothing
 		t.Errorf("the pages cannot be installed: %q", wrong)
 	}

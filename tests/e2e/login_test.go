@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -108,21 +109,31 @@ func newAuthorizerIn(t *testing.T, pid, life int, code ...int) *authorizer {
 // clientScript is a script of tests/clients/mcp, which finds its packages beside it.
 func clientScript(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
+	c, err := scriptIn(directory(t, ""), name, args...)
+	check(t, err)
+	return c
+}
+
+// scriptIn is clientScript with a directory for what the script writes.
+func scriptIn(dir, name string, args ...string) (*exec.Cmd, error) {
 	modules, err := npmClients()
-	check(t, err)
-	dir := directory(t, "")
+	if err != nil {
+		return nil, err
+	}
 	b, err := os.ReadFile(filepath.Join("..", "clients", "mcp", name))
-	check(t, err)
-	check(t, os.WriteFile(filepath.Join(dir, name), b, 0o644))
-	check(t, os.Symlink(filepath.Join(modules, "node_modules"), filepath.Join(dir, "node_modules")))
+	if err != nil {
+		return nil, err
+	}
 	node, err := filepath.Glob(filepath.Join(modules, "node_modules", "node-linux-*", "bin", "node"))
-	check(t, err)
-	if len(node) != 1 {
-		t.Fatalf("%d programs are Node.js", len(node))
+	if err != nil || len(node) != 1 {
+		return nil, fmt.Errorf("%d programs are Node.js: %v", len(node), err)
 	}
 	c := exec.Command(node[0], append([]string{filepath.Join(dir, name)}, args...)...)
 	c.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "NODE_COMPILE_CACHE="+filepath.Join(scratch(), "compiled"))
-	return c
+	return c, errors.Join(
+		os.WriteFile(filepath.Join(dir, name), b, 0o644),
+		os.Symlink(filepath.Join(modules, "node_modules"), filepath.Join(dir, "node_modules")),
+	)
 }
 
 // configure writes a provider into oauth.d.

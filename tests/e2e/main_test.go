@@ -16,6 +16,12 @@ func TestMain(m *testing.M) {
 		os.Exit(playRole(role))
 	}
 	code := m.Run()
+	for _, end := range atEnd {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
 	os.RemoveAll(scratch())
 	os.Exit(code)
 }

@@ -1,6 +1,8 @@
-// Drives Chromium, as a person who is told what to do. Each line of standard input is a script with its arguments in
-// JSON; a line with what it returns, or why it failed, is the answer. The arguments are the path of Chromium, rules for
-// names (--host-resolver-rules), and the keys of certificates that it trusts (base64 of the SHA-256 of each).
+// Drives Chromium, as persons who are told what to do. Each line of standard input has a number of a person and a script
+// with its arguments, in JSON; a line with what it returns, or why it failed, is the answer to that person. No person
+// has cookies or pages of another. A line without a script has the person leave. The arguments are the path of
+// Chromium, rules for names (--host-resolver-rules), and the keys of certificates that it trusts (base64 of the SHA-256
+// of each).
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
@@ -11,10 +13,7 @@ const browser = await chromium.launch({
     `--ignore-certificate-errors-spki-list=${keys}`,
   ],
 });
-// The tests' authorization server has a certificate of its own making, which no browser knows.
-const context = await browser.newContext({ ignoreHTTPSErrors: true });
 const soon = 360_000; // milliseconds, for a machine that is busy
-context.setDefaultTimeout(soon);
 const late = () => new Promise((_, reject) => setTimeout(reject, soon, "it does not end").unref());
 // What Chromium says if a page reloads itself while it is looked at, or while it is told to load another.
 const reloaded = new RegExp([
@@ -31,28 +30,42 @@ const steady = async (look) => {
     }
   }
 };
-// What only looks is steady on every page.
-const newPage = context.newPage.bind(context);
-context.newPage = async () => {
-  const page = await newPage();
-  for (const name of ["goto", "reload", "innerText", "innerHTML", "getAttribute", "waitForSelector", "waitForFunction"]) {
-    const once = page[name].bind(page);
-    page[name] = (...args) => steady(() => once(...args));
-  }
-  return page;
+// enter has a new person open a page. What only looks is steady on all their pages.
+const enter = async () => {
+  // The tests' authorization server has a certificate of its own making, which no browser knows.
+  const context = await browser.newContext({ ignoreHTTPSErrors: true });
+  context.setDefaultTimeout(soon);
+  const newPage = context.newPage.bind(context);
+  context.newPage = async () => {
+    const page = await newPage();
+    for (const name of ["goto", "reload", "innerText", "innerHTML", "getAttribute", "waitForSelector", "waitForFunction"]) {
+      const once = page[name].bind(page);
+      page[name] = (...args) => steady(() => once(...args));
+    }
+    return page;
+  };
+  return { context, page: await context.newPage(), kept: {} };
 };
-const page = await context.newPage();
+const persons = new Map();
 const Script = Object.getPrototypeOf(async () => {}).constructor;
-const run = (script, args) => new Script("page", "context", "args", "steady", script)(page, context, args, steady);
-for await (const line of createInterface({ input: process.stdin })) {
-  const { script, args } = JSON.parse(line);
-  let answer;
-  try {
-    const value = await Promise.race([run(script, args), late()]);
-    answer = { value: value ?? null };
-  } catch (e) {
-    answer = { error: String(e) };
+const run = async (person, script, args) => {
+  if (!persons.has(person)) persons.set(person, enter());
+  const { context, page, kept } = await persons.get(person);
+  if (!script) {
+    persons.delete(person);
+    return context.close();
   }
-  process.stdout.write(JSON.stringify(answer) + "\n");
-}
+  return new Script("page", "context", "args", "steady", "kept", script)(page, context, args, steady, kept);
+};
+const answer = async ({ person, script, args }) => {
+  let said;
+  try {
+    const value = await Promise.race([run(person, script, args), late()]);
+    said = { value: value ?? null };
+  } catch (e) {
+    said = { error: String(e) };
+  }
+  process.stdout.write(JSON.stringify({ person, ...said }) + "\n");
+};
+for await (const line of createInterface({ input: process.stdin })) answer(JSON.parse(line));
 await browser.close();
