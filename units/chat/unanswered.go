@@ -2,22 +2,11 @@ package chat
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
-
-	"github.com/pfar/pfar/units/durable"
 )
 
-// Unanswered is a directory with a record of each message whose answer comes later, so that a crash leaves no message
-// without an answer. A record has no text. One process at a time uses the directory.
-type Unanswered struct{ dir string }
+// Unanswered are the records of the messages whose answers come later.
+type Unanswered struct{ kept[promise] }
 
 // promise is a message that is to be answered.
 type promise struct {
@@ -54,83 +43,14 @@ func (e endeavour) lost() string {
 
 // OpenUnanswered opens the directory, and makes it if it is missing. Only its owner may look into it.
 func OpenUnanswered(dir string) (Unanswered, error) {
-	if dir == "" {
-		return Unanswered{}, errors.New("opening the record of unanswered messages: no directory is named")
-	}
-	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
-		err = durable.Sweep(dir)
-	}
-	if err == nil {
-		err = durable.SyncDir(filepath.Dir(dir))
-	}
-	if err != nil {
-		return Unanswered{}, fmt.Errorf("opening the record of unanswered messages: %w", err)
-	}
-	return Unanswered{dir}, nil
+	r, err := openKept[promise](dir, "unanswered messages")
+	return Unanswered{r}, err
 }
 
-// key is the name of an answer: the same for the same message and endeavour, also in another process.
-func (p promise) key() string {
-	room := sha256.Sum256([]byte(p.Room))
-	sum := sha256.Sum256(append(room[:], p.ID...))
-	return string(p.By) + "-" + hex.EncodeToString(sum[:])
-}
+// name is that of the answer, too: the same for the same message and endeavour, also in another process.
+func (p promise) name() string { return string(p.By) + "-" + digest(p.Room, p.ID) }
 
-func (u Unanswered) path(p promise) string { return filepath.Join(u.dir, p.key()+recordSuffix) }
-
-// add records that a message is to be answered. The record is on the disk when add returns.
-func (u Unanswered) add(p promise) error {
-	b, err := json.Marshal(p)
-	switch {
-	case u.dir == "":
-		return errors.New("there is no record of unanswered messages")
-	case err == nil && len(b) > maxRecord:
-		err = fmt.Errorf("the ids of message and room have %d bytes, more than %d", len(b), maxRecord)
-	case err == nil:
-		err = durable.WriteFile(u.path(p), b)
-	}
-	if err != nil {
-		return fmt.Errorf("recording that a message is to be answered: %w", err)
-	}
-	return nil
-}
-
-// done takes the record of a message away.
-func (u Unanswered) done(p promise) error {
-	if err := durable.Remove(u.path(p)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("noting that a message is answered: %w", err)
-	}
-	return nil
-}
-
-// left are the records of a room. An error says which files cannot be read; the others are there.
-func (u Unanswered) left(room string) (list []promise, err error) {
-	if u.dir == "" {
-		return nil, nil
-	}
-	entries, failed := os.ReadDir(u.dir)
-	if failed != nil {
-		return nil, fmt.Errorf("reading the record of unanswered messages: %w", failed)
-	}
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), recordSuffix) {
-			continue
-		}
-		var p promise
-		b, failed := os.ReadFile(filepath.Join(u.dir, e.Name()))
-		if failed == nil {
-			failed = json.Unmarshal(b, &p)
-		}
-		switch {
-		case failed != nil:
-			err = errors.Join(err, fmt.Errorf("reading the record of an unanswered message, %s: %w", e.Name(), failed))
-		case p.Room == room:
-			list = append(list, p)
-		}
-	}
-	return list, err
-}
+func (p promise) in() string { return p.Room }
 
 // answer is what is said to a message at last.
 type answer struct {
@@ -144,7 +64,7 @@ func (t *Talk) later(ctx context.Context, m Message, by endeavour, end func() an
 	p := promise{ID: m.ID, Room: m.Room, From: m.From, By: by}
 	var unkept error
 	if !t.Terminal {
-		unkept = t.Unanswered.add(p)
+		unkept = t.Unanswered.write(p)
 	}
 	t.work.Go(func() {
 		a := end()
@@ -171,7 +91,7 @@ func (t *Talk) keep(ctx context.Context, p promise, text string) error {
 	if !able {
 		return t.say(ctx, text)
 	}
-	return once.SendOnce(ctx, t.Room, p.key(), visibly(text))
+	return once.SendOnce(ctx, t.Room, p.name(), visibly(text))
 }
 
 func (t *Talk) answered(p promise) error {

@@ -92,7 +92,7 @@ func TestOneAnswer(t *testing.T) {
 		t.Errorf("the owner reads %q; %d records: %s", h.said(), n, text)
 	}
 	talk := owed(t, h, dir)
-	if err := talk.Unanswered.add(left); err != nil { // as if the process had ended before it took the record away
+	if err := talk.Unanswered.write(left); err != nil { // as if the process had ended before it took the record away
 		t.Fatal(err)
 	}
 	if err := talk.Start(t.Context()); err != nil {
@@ -121,7 +121,7 @@ func TestLost(t *testing.T) {
 	talk := owed(t, h, dir)
 	var want []string
 	for _, by := range []endeavour{planning, running, settingUp, "of a later version"} {
-		if err := talk.Unanswered.add(promise{ID: "1", Room: "R", From: "owner", By: by}); err != nil {
+		if err := talk.Unanswered.write(promise{ID: "1", Room: "R", From: "owner", By: by}); err != nil {
 			t.Fatal(err)
 		}
 		if words := by.lost(); slices.Contains(want, words) {
@@ -130,7 +130,7 @@ func TestLost(t *testing.T) {
 			want = append(want, words)
 		}
 	}
-	if err := talk.Unanswered.add(promise{ID: "1", Room: "S", From: "owner", By: planning}); err != nil {
+	if err := talk.Unanswered.write(promise{ID: "1", Room: "S", From: "owner", By: planning}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "bad.json"), []byte("{"), 0o600); err != nil {
