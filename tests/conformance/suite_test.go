@@ -38,6 +38,7 @@ func (s suite) command(ctx context.Context, args ...string) *exec.Cmd {
 	}
 	c := exec.CommandContext(ctx, line[0], line[1:]...)
 	c.WaitDelay = time.Second // a client that it has started may hold its output open
+	c.Env = append(os.Environ(), "NODE_COMPILE_CACHE="+filepath.Join(scratch(), "compiled"))
 	return c
 }
 
@@ -51,7 +52,7 @@ func (s suite) run(ctx context.Context, r results, role string, env []string, ar
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	c := s.command(ctx, append([]string{role, "--output-dir", dir}, args...)...)
-	c.Env, c.Dir = append(os.Environ(), env...), dir
+	c.Env, c.Dir = append(c.Env, env...), dir
 	out, runErr := c.CombinedOutput()
 	prefix := ""
 	if role == "server" {

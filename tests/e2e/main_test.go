@@ -52,7 +52,7 @@ var programs = sync.OnceValues(func() (string, error) {
 		return dir, nil
 	}
 	dir := filepath.Join(scratch(), "bin")
-	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/",
+	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-w", "-o", dir+"/",
 		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway", "./cmd/pfar-setup",
 		"./cmd/pfar-console", "./cmd/pfar-chat",
 		"./cmd/pfar-adapter", "./tests/echo", "./tests/hostile", "./tests/clients",

@@ -49,9 +49,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	servers, err := npmServers()
 	check(t, err)
 	reachable := filepath.Join(scratch(), "servers")
-	if out, err := exec.Command("cp", "-a", servers, reachable).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	linkTree(t, servers, reachable)
 	copies := filepath.Join(scratch(), "examples")
 	check(t, os.Mkdir(copies, 0o755))
 	for _, path := range exampleFiles(t) {
@@ -104,13 +102,23 @@ func reachableClients(t *testing.T) (dir string) {
 	dir, scripts := filepath.Join(scratch(), "npm-clients"), filepath.Join(scratch(), "clients")
 	check(t, os.Mkdir(scripts, 0o755))
 	ours := filepath.Join("..", "clients", "mcp")
-	for from, to := range map[string]string{from: dir, ours: filepath.Join(scripts, "mcp")} {
-		if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
+	linkTree(t, from, dir)
+	linkTree(t, ours, filepath.Join(scripts, "mcp"))
 	check(t, os.Chmod(dir, 0o755))
 	return dir
+}
+
+// linkTree makes a folder with the files of another one, which nobody writes: they are links, or on another file system
+// copies.
+func linkTree(t *testing.T, from, to string) {
+	t.Helper()
+	if exec.Command("cp", "-al", from, to).Run() == nil {
+		return
+	}
+	check(t, os.RemoveAll(to))
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 func copyFile(t *testing.T, from, to string) {

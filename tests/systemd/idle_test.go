@@ -16,7 +16,7 @@ import (
 func without(t *testing.T, m *bed.Machine) {
 	t.Helper()
 	dir := t.TempDir()
-	args := []string{"-C", filepath.Join("..", ".."), "build", "-trimpath", "-ldflags=-s -w", "-o", dir + "/"}
+	args := []string{"-C", filepath.Join("..", ".."), "build", "-trimpath", "-buildvcs=false", "-ldflags=-w", "-o", dir + "/"}
 	for _, program := range []string{"pfard", "pfar-gateway", "pfar-sandbox", "pfar-egress"} {
 		args = append(args, "./cmd/"+program)
 	}

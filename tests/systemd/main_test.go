@@ -114,7 +114,7 @@ rm root/package.deb; umount root/proc root; cp -a upper/. "$2"`
 }
 
 func bring(ctx context.Context, dir string) error {
-	own := []string{"build", "-trimpath", "-o", filepath.Join(dir, programs) + "/", "./tests/echo", "./tests/hostile",
+	own := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-w", "-o", filepath.Join(dir, programs) + "/", "./tests/echo", "./tests/hostile",
 		"./tests/clients", "./tests/standin"}
 	if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", append([]string{"-C", root}, own...)...); err != nil {
 		return err

@@ -160,16 +160,16 @@ func (m *Machine) Journal(t testing.TB, unit string, options ...string) string {
 // Eventually waits until check is content, and fails the test with its last complaint if that takes too long.
 func Eventually(t testing.TB, timeout time.Duration, check func() error) {
 	t.Helper()
-	const pause = 10 * time.Millisecond
-	deadline := time.Now().Add(timeout)
+	began := time.Now()
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		waited := time.Since(began)
+		if waited > timeout {
 			t.Fatalf("after %s: %v", timeout, err)
 		}
-		time.Sleep(pause)
+		time.Sleep(min(max(waited/4, 10*time.Millisecond), time.Second/2))
 	}
 }
