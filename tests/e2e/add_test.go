@@ -172,8 +172,10 @@ func TestAdd(t *testing.T) {
 
 	p.up(wrap...) // where there is no registry
 	notionScreen(t, p, 80)
-	p.succeeds("remove", "notion", "--purge", "--yes")
-	notionScreen(t, p, 120)
+	if !testing.Short() {
+		p.succeeds("remove", "notion", "--purge", "--yes")
+		notionScreen(t, p, 120)
+	}
 	want, err := notion.Declaration(catalog.Choices{})
 	check(t, err)
 	if text, err := os.ReadFile(p.path("notion.hcl")); err != nil || !bytes.Equal(text, want) {

@@ -254,6 +254,9 @@ func TestInstall(t *testing.T) {
 		"pypi:mcp-server-time==1.0":  "No matching distribution",
 		"pypi:mcp-server-git==7.0.0": "No matching distribution",
 	} {
+		if testing.Short() && want[0] == 'N' {
+			continue // each of these is npm's or pip's own word for a package that is not there
+		}
 		_, stderr, code := p.command("install", pkg)
 		if code != 1 || !strings.Contains(strings.ToLower(stderr), strings.ToLower(want)) {
 			t.Errorf("%s: %d %s, want %q", pkg, code, stderr, want)

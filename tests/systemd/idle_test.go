@@ -3,6 +3,7 @@ package systemd
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ import (
 func without(t *testing.T, m *bed.Machine) {
 	t.Helper()
 	dir := t.TempDir()
-	args := []string{"-C", filepath.Join("..", ".."), "build", "-trimpath", "-buildvcs=false", "-ldflags=-w", "-o", dir + "/"}
+	args := append(slices.Clone(goBuild), "-o", dir+"/")
 	for _, program := range []string{"pfard", "pfar-gateway", "pfar-sandbox", "pfar-egress"} {
 		args = append(args, "./cmd/"+program)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,9 @@ func run(m *testing.M) (code int, err error) {
 	return code, before.Same(time.Minute)
 }
 
+// goBuild are go's words that build programs of the tests, as make test has built what they share.
+var goBuild = []string{"-C", root, "build", "-trimpath", "-buildvcs=false", "-ldflags=-w"}
+
 const (
 	root  = "../.."
 	cache = root + "/build/systemd"
@@ -114,9 +118,9 @@ rm root/package.deb; umount root/proc root; cp -a upper/. "$2"`
 }
 
 func bring(ctx context.Context, dir string) error {
-	own := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-w", "-o", filepath.Join(dir, programs) + "/", "./tests/echo", "./tests/hostile",
-		"./tests/clients", "./tests/standin"}
-	if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", append([]string{"-C", root}, own...)...); err != nil {
+	own := append(slices.Clone(goBuild), "-o", filepath.Join(dir, programs)+"/",
+		"./tests/echo", "./tests/hostile", "./tests/clients", "./tests/standin")
+	if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", own...); err != nil {
 		return err
 	}
 	return bringServers(ctx, dir, servers)

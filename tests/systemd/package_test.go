@@ -44,8 +44,7 @@ var withPackages = sync.OnceValues(func() (*bed.Bed, error) {
 		more = []string{"needrestart", "apparmor"}
 	}
 	return bed.Open(context.Background(), cache+"-bare", func(ctx context.Context, dir string) error {
-		own := []string{"-C", root, "build", "-trimpath", "-buildvcs=false", "-ldflags=-w", "-o", filepath.Join(dir, programs) + "/",
-			"./tests/echo", "./tests/hostile"}
+		own := append(slices.Clone(goBuild), "-o", filepath.Join(dir, programs)+"/", "./tests/echo", "./tests/hostile")
 		if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", own...); err != nil {
 			return err
 		}

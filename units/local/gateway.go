@@ -169,3 +169,13 @@ func (i *impatience) ended(after time.Duration) {
 		i.served()
 	}
 }
+
+// keepShort rotates the log of that name if its writer says that it has grown.
+func (r *Runner) keepShort(name string, m notification) {
+	if m.vars[units.NotifyLogFull] == "" {
+		return
+	}
+	if err := rotate(r.dirs.log(name), units.LogSegment); err != nil {
+		r.cfg.Log.Warn("rotating a log, ignoring", "log", name, "error", err)
+	}
+}

@@ -6,8 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-
-	"github.com/pfar/pfar/units"
 )
 
 // rotate moves what a log holds to PATH.1 if it has grown past max bytes. The file stays the same one: its writer has
@@ -32,14 +30,4 @@ func rotate(path string, max int64) error {
 		err = f.Truncate(0)
 	}
 	return errors.Join(err, old.Close())
-}
-
-// keepShort rotates the log of that name if its writer says that it has grown.
-func (r *Runner) keepShort(name string, m notification) {
-	if m.vars[units.NotifyLogFull] == "" {
-		return
-	}
-	if err := rotate(r.dirs.log(name), units.LogSegment); err != nil {
-		r.cfg.Log.Warn("rotating a log, ignoring", "log", name, "error", err)
-	}
 }

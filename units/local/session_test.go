@@ -372,7 +372,9 @@ func TestSessionsDoNotFillTheLog(t *testing.T) {
 func TestLogsDoNotGrowForever(t *testing.T) {
 	f := newRunner(t, nil)
 	chat := (&examiner{r: f.Runner}).conversation()
-	for log, notice := range map[string]func(notification){units.GatewayLog: f.gateway.notice, units.ChatLog: chat.notice} {
+	for log, notice := range map[string]func(notification){
+		units.GatewayLog: f.gateway.notice, units.ChatLog: chat.notice,
+	} {
 		path := f.Log(log)
 		for vars, rotated := range map[string]bool{"STATUS": false, units.NotifyLogFull: true} {
 			if err := os.WriteFile(path, []byte(strings.Repeat("x", units.LogSegment)), 0o600); err != nil {
@@ -383,7 +385,7 @@ func TestLogsDoNotGrowForever(t *testing.T) {
 				t.Errorf("%s, %s: %v, %v", log, vars, st.Size(), err)
 			}
 		}
-		if st, err := os.Stat(path + ".1"); err != nil || st.Size() < units.LogSegment { // the gateway writes to it as well
+		if st, err := os.Stat(path + ".1"); err != nil || st.Size() < units.LogSegment {
 			t.Errorf("the old log of %s: %v, %v", log, st, err)
 		}
 	}
