@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/pfar/pfar/units/control"
 )
@@ -196,7 +197,7 @@ func passwords() []string {
 func TestPasswords(t *testing.T) {
 	over := Situation{UnderWay: true, Known: known}
 	for _, text := range passwords() {
-		word := !strings.ContainsAny(text, " \xff")
+		word := utf8.ValidString(text) && !strings.Contains(text, " ")
 		for _, in := range []Situation{wantsPlain, over, unknown} {
 			want := Meaning{}
 			if word && in.Wanted != nil {
