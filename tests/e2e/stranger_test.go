@@ -29,10 +29,13 @@ find /proc/[0-9]*/fd -type l -xtype f 2>/dev/null >>list
 find /dev/shm /run /tmp /var/tmp /var/lib /var/log \( -name 'go-build*' -o -name 'pfar-e2e-*' ! -name "$OURS*" \) -prune -o -type f -cmin -30 -size -32768k ! -path "$DIR/*" ! -name '*.test' ! -name '*_test.go' -print 2>/dev/null >>list
 xargs -r -d '\n' -a list grep -laF -f text -- 2>/dev/null | sed 's/^/found /'
 for socket in $SOCKETS; do
+	code=0
+	curl -s --max-time 2 --unix-socket "$socket" http://localhost/mcp >/dev/null || code=$?
+	[ $code != 7 ] || continue
+	echo "open $socket"
 	for path in /mcp /metrics /pins /approvals /sessions; do
-		answer=$(curl -s --max-time 2 --unix-socket "$socket" "http://localhost$path"); code=$?
-		[ $code = 7 ] || echo "open $socket"
-		! printf '%s\n' "$answer" | grep -qaF -f beginning || echo "found $socket"
+		! curl -s --max-time 2 --unix-socket "$socket" "http://localhost$path" |
+			grep -qaF -f beginning || echo "found $socket"
 	done
 done
 for path in "" /mcp /mcp/x /metrics; do
