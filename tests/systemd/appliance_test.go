@@ -170,6 +170,7 @@ func TestSystemctl(t *testing.T) {
 		t.Errorf("after systemctl restart the launcher is %s, and was %s", after, before)
 	}
 
+	m.Run(t, "journalctl", "--sync")
 	if r := m.Try("journalctl", "--unit=pfard", "--grep=do(es)? not reach"); strings.Contains(r.Stdout, "hidden") || strings.Count(r.Stdout, "Environment=") != 1 {
 		t.Errorf("the journal of pfard: %s", r)
 	}

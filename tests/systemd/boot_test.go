@@ -160,6 +160,7 @@ func mistakes(t *testing.T, m *bed.Machine) {
 // entries are what the journal has for a match, fields by name.
 func entries(t *testing.T, m *bed.Machine, match ...string) (all []map[string]any) {
 	t.Helper()
+	m.Run(t, "journalctl", "--sync")
 	for line := range strings.Lines(m.Run(t, "journalctl", append([]string{"--output=json", "--quiet", "--no-pager"}, match...)...)) {
 		var e map[string]any
 		if err := json.Unmarshal([]byte(line), &e); err != nil {

@@ -292,6 +292,7 @@ dpkg-deb --fsys-tarfile `+packages+"/"+newVersion+`.deb | tar -x -C / `+files+`
 sed -i '/^Package: pfar$/,/^$/s/^Status: .*/Status: install `+status+`/' /var/lib/dpkg/status
 /usr/bin/pfar version
 systemctl start pfar-rollback.service
+journalctl --sync
 journalctl --quiet --boot --output=cat --unit=pfar-rollback.service`)
 	}
 	// What differs from the package's files, and what is not in the package.

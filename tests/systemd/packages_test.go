@@ -114,6 +114,7 @@ func upgradedUnit(t *testing.T, m *bed.Machine) {
 		strings.Contains(out, "unlisted") {
 		t.Errorf("the changes: %s", out)
 	}
+	m.Run(t, "journalctl", "--sync")
 	said := m.Run(t, "journalctl", "--no-pager", "-o", "cat")
 	if !strings.Contains(said, "it is given ") || strings.Contains(said, token) || strings.Contains(said, "it wrote to") {
 		t.Errorf("it was given a secret, or wrote, or did not run: %s", said)
