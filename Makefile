@@ -178,9 +178,9 @@ MEETINGS := RandomWalk RandomWalkOfLearners RandomWalkOfSessions NoDeafPfard Man
 # out what debuggers want, a third of what linking takes.
 BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race -trimpath,env CGO_ENABLED=0 go test -trimpath -short) -ldflags=-w
 
-# At most twelve minutes on two processors. What stages need is installed first: make gives the place of a stage that waits
-# for it to one that does not, and the longest ones would come last. It is compiled first, too: stages that begin together
-# would each compile the same.
+# Sixteen to twenty minutes on two processors; the aim is twelve. What stages need is installed first: make gives the
+# place of a stage that waits for it to one that does not, and the longest ones would come last. It is compiled first,
+# too: stages that begin together would each compile the same.
 test:
 	@$(MAKE) --no-print-directory --jobs=4 $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed compiled
 	@tests/stages.sh all $(filter-out test-vm%,$(MACHINES)) test-e2e test-race test-race-meetings $(filter-out test-vm%,$(NEWER)) test-packages test-conformance

@@ -31,10 +31,10 @@ type chromium struct {
 	stdin   io.WriteCloser
 	persons map[int]chan outcome
 	entered int
-	gone    error // why it says no more
+	gone    error // why its output has ended; nil: it has not
 }
 
-// outcome is what has come of a person's order.
+// outcome is the answer to an order of one person.
 type outcome struct {
 	Person int
 	Value  json.RawMessage
@@ -78,13 +78,13 @@ func surfTrusting(t testing.TB, pid int, key string, rules ...string) *surfer {
 	t.Helper()
 	c, err := startChromium(directory(t, ""), pid, key, rules...)
 	check(t, err)
-	s := c.enter(t)
 	t.Cleanup(func() {
-		s.leave()
 		if err := c.close(); err != nil {
 			t.Error(err)
 		}
 	})
+	s := c.enter(t)
+	t.Cleanup(s.leave)
 	return s
 }
 
@@ -111,7 +111,7 @@ func startChromium(dir string, pid int, key string, rules ...string) (*chromium,
 	return c, nil
 }
 
-// hear hands answers to the persons until the process says no more.
+// hear passes each answer to its person, until the process ends its output.
 func (c *chromium) hear(from *json.Decoder) {
 	for {
 		var a outcome

@@ -65,7 +65,8 @@ func run(m *testing.M) (code int, err error) {
 	return code, before.Same(time.Minute)
 }
 
-// goBuild are go's words that build programs of the tests, as make test has built what they share.
+// goBuild begins the command that builds the tests' own programs. The flags are those of make test's other builds, so
+// that go's cache serves all of them.
 var goBuild = []string{"-C", root, "build", "-trimpath", "-buildvcs=false", "-ldflags=-w"}
 
 const (

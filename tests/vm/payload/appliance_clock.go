@@ -105,13 +105,13 @@ func declareDesk() error {
 	)
 }
 
-// flowWaits has a flow wait for its approval for more than a day, in which the gateway is another one. Each of its
-// writes is made once then. One that waits for longer than seven days fails, and makes none.
+// flowWaits begins a flow that needs an approval, sets the clock on by more than a day and kills the gateway. After the
+// approval the flow makes each of its writes once. A flow that waits for more than seven days fails and writes nothing.
 func flowWaits() (string, error) {
 	if err := declareDesk(); err != nil {
 		return "", err
 	}
-	begin := time.Now() // what has passed since then the clock does not change
+	begin := time.Now() // time.Since is monotonic: it does not count what the clock is set on
 	err := waitsForDays()
 	_, derr := output("date", fmt.Sprintf("--set=@%d", begin.Add(time.Since(begin)).Unix()))
 	return "", errors.Join(err, derr, os.Remove("/etc/pfar/policies.d/writes.hcl"),
@@ -119,7 +119,7 @@ func flowWaits() (string, error) {
 		os.RemoveAll("/srv/desk"))
 }
 
-// noServer waits until a server whose declaration has been removed is no server any more.
+// noServer waits until pfard does not list a server any more.
 func noServer(name string) error {
 	return reported(func(r control.Report) error {
 		for _, s := range r.Servers {
